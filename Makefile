@@ -1,0 +1,40 @@
+# Every target makes .venv when it is missing, and installs again when pyproject.toml or constraints.txt has changed.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help demo test lint bench clean
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.installed-lab ## train a small net with and without the reverse pass
+	$(BIN)/python examples/demo.py
+
+test: $(VENV)/.installed-test ## run the tests on two workers (ARGS="-k name" narrows them)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --timeout 600 $(ARGS)
+
+lint: $(VENV)/.installed-dev ## ruff check, ruff format --check, mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy src
+
+bench: $(VENV)/.installed-lab ## time the engine against a hand-written reverse pass
+	$(BIN)/python -m benchmarks.engine
+
+clean: ## remove .venv, caches and build artefacts (never out/ or data/)
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One stamp per extra of pyproject.toml; it lives in the environment and goes with it.
+$(VENV)/.installed-%: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e ".[$*]"
+	@touch $@
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "racecar needs Python 3.11 or newer, and '$(PYTHON)' is not. Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }

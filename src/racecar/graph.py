@@ -1,0 +1,339 @@
+"""From a trace to a graph of operations: what each one is, whose weight it carries, which are joins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from racecar.capture import Call, ModuleWatch, Trace, tensors
+from racecar.rules import fallback, find
+from racecar.rules.registry import INPLACE_POSITION, OUT_OF_PLACE, Operation, Path, Rule, forms, label
+from racecar.rules.shape import is_crop
+
+PASSABLE = ("norm", "activation", "shape", "resample", "affine", "pass")
+"""Roles that the way back goes through between two layers."""
+
+_FORM_OF_SECOND = frozenset(forms("expand_as", "view_as", "reshape_as", "type_as", "to", "resize_as"))
+"""Functions that take only the form of their second tensor."""
+
+
+@dataclass(eq=False)
+class Owner:
+    """The module that owns a weight."""
+
+    name: str
+    module: nn.Module
+    attribute: str
+    derived: bool = False
+    """The weight is computed from the parameter (a parametrisation, a slice of it)."""
+
+
+@dataclass(eq=False)
+class Op:
+    """One operation on data.
+
+    ``role`` is that of its rule, or "join" (two or more tensors of data), "skipped" (a weight without a rule) or
+    "unknown" (no weight, no rule).
+    """
+
+    ordinal: int
+    """Its position among the calls that use data."""
+    role: str
+    kind: str
+    rule: Rule | None
+    func: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    inputs: tuple[tuple[Path, int], ...]
+    outputs: tuple[int, ...]
+    owner: Owner | None = None
+    module: nn.Module | None = None
+    inplace_at: int | None = None
+    members: tuple[Op, ...] = ()
+    """For several calls taken as one: they are made again one by one."""
+
+    @property
+    def source(self) -> int:
+        """The value that a unary operation works on."""
+        return self.inputs[0][1]
+
+    @property
+    def pointwise(self) -> bool:
+        return self.rule is not None and self.rule.pointwise
+
+    def operation(self, calls: Sequence[Call | None], name: str = "") -> Operation:
+        """The operation with its real arguments; those seen while planning where a call is hidden."""
+        if self.members:
+            return _Replay(self, [member.operation(calls) for member in self.members], name or self.kind)
+        return self.bind(None if self.module is not None else calls[self.ordinal], name)
+
+    def bind(self, call: Call | None, name: str = "") -> Operation:
+        """The operation with the arguments of ``call``."""
+        at = tuple(path for path, _ in self.inputs)
+        args, kwargs = (self.args, self.kwargs) if call is None else without_data(call, at)
+        module = self.module or (self.owner.module if self.owner else None)
+        return Operation(
+            self.func, args, kwargs, at, name or self.kind, module, self.owner is not None, self.inplace_at
+        )
+
+
+class _Replay(Operation):
+    """Several calls that together are one function of one tensor."""
+
+    __slots__ = ("members", "op")
+
+    def __init__(self, op: Op, members: list[Operation], name: str) -> None:
+        super().__init__(None, (), {}, name=name)
+        self.op, self.members = op, members
+
+    def __call__(self, x: Tensor) -> Any:
+        made: dict[int, Any] = {self.op.source: x}
+        for op, member in zip(self.op.members, self.members, strict=True):
+            out = member.run([made[value] for _, value in op.inputs])
+            outs = (out,) if isinstance(out, Tensor) else [one for one in out if isinstance(one, Tensor)]
+            made.update(zip(op.outputs, outs, strict=True))
+        return made[self.op.outputs[0]]
+
+
+def without_data(call: Call, at: tuple[Path, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A call's arguments with ``None`` in place of the data, so that holding them holds no activation."""
+    args, kwargs = call.args, call.kwargs
+    for path in at:
+        if isinstance(path[0], str):
+            kwargs = {**kwargs, path[0]: _hollow(kwargs[path[0]], path[1:])}
+        else:
+            i = path[0]
+            args = (*args[:i], _hollow(args[i], path[1:]), *args[i + 1 :])
+    return args, kwargs
+
+
+def _hollow(value: Any, path: Path) -> Any:
+    if not path:
+        return None
+    copy = list(value)
+    copy[int(path[0])] = _hollow(copy[int(path[0])], path[1:])
+    return copy
+
+
+@dataclass(eq=False)
+class Graph:
+    """The operations on data of one forward pass."""
+
+    trace: Trace
+    ops: list[Op]
+    constants: list[tuple[Owner, str]]
+    """Owner and kind of weighted operations that see no data."""
+
+    def __post_init__(self) -> None:
+        self.positions = list(self.trace.links)
+        self.index()
+
+    def call(self, ordinal: int) -> Call:
+        """The call behind an operation."""
+        return self.trace.calls[self.positions[ordinal]]
+
+    def forget(self) -> None:
+        """Drop the trace with its tensors: a plan outlives the pass that it was made from."""
+        del self.trace
+
+    def index(self) -> None:
+        """Who made and who uses each value."""
+        self.maker: dict[int, Op] = {}
+        self.users: dict[int, list[Op]] = {}
+        for op in self.ops:
+            for value in op.outputs:
+                self.maker[value] = op
+            for value in {v for _, v in op.inputs}:
+                self.users.setdefault(value, []).append(op)
+
+
+def build(trace: Trace, model: nn.Module, modules: ModuleWatch | None = None) -> Graph:
+    """Classify every call that uses data."""
+    weights = _Weights(trace, model, modules)
+    ops = []
+    constants = []
+    for ordinal, i in enumerate(trace.links):
+        ops.append(_classify(trace, i, ordinal, weights))
+    for i, call in enumerate(trace.calls):
+        rule = find(call.func)
+        if i not in trace.links and rule is not None and rule.role == "layer":
+            owner = weights.of_call(i, set())
+            if owner is not None:
+                constants.append((owner, rule.kind))
+    if modules is not None:
+        ops = _gather_modules(trace, ops, modules)
+    return Graph(trace, ops, constants)
+
+
+def _classify(trace: Trace, i: int, ordinal: int, weights: _Weights) -> Op:
+    call, links = trace.calls[i], trace.links[i]
+    if call.func in _FORM_OF_SECOND:
+        links = links[:1]
+    at = tuple(path for path, _ in links)
+    args, kwargs = without_data(call, at)
+    rule = find(call.func)
+    owner = weights.of_call(i, {path for path, _ in trace.links[i]})
+    func = OUT_OF_PLACE.get(call.func, call.func)
+    op = Op(
+        ordinal, "unknown", rule.kind if rule else label(call.func), rule, func, _hide(args), _hide(kwargs),
+        links, trace.made[i], owner, inplace_at=INPLACE_POSITION.get(func),
+    )  # fmt: skip
+    op.role = _role(op, trace, call)
+    if op.role == "affine (vjp)":
+        op.role = "shape" if owner is None else "layer"
+        op.rule = fallback.ADJOINT_SHAPE if owner is None else fallback.ADJOINT_LAYER
+        op.kind = f"{op.kind} (vjp)"
+    return op
+
+
+def _hide(value: Any) -> Any:
+    """Arguments without their tensors: a plan holds no tensor of the pass that it was made from."""
+    if isinstance(value, Tensor):
+        return None
+    if type(value) in (tuple, list):
+        return type(value)(_hide(one) for one in value)
+    if isinstance(value, dict):
+        return {name: _hide(one) for name, one in value.items()}
+    return value
+
+
+def _role(op: Op, trace: Trace, call: Call) -> str:
+    rule, values = op.rule, {v for _, v in op.inputs}
+    role = rule.role if rule else "unknown"
+    if len(values) > 1:
+        return "join"
+    if role == "source":
+        return role
+    made = trace.tensor(op.outputs[0]) if op.outputs else None
+    if made is None or not made.is_floating_point():
+        return "unknown"
+    if len(op.inputs) > 1:  # x * x, cat([x, x])
+        return "join"
+    path = op.inputs[0][0]
+    if role == "layer":
+        if call.func in _INPUT_FIRST and path not in _FIRST:
+            return "unknown"
+        return role if op.owner is not None else "shape"
+    if call.func is Tensor.__getitem__ and not is_crop(call.args[1]):
+        return "select"
+    if op.kind == "div" and path not in _FIRST:  # c / x
+        op.rule = _POINTWISE
+        return "activation"
+    if role == "resample" and len(call.args) > 1 and isinstance(call.args[1], Tensor):  # torch.max(x, c)
+        op.rule = _POINTWISE
+        return "activation"
+    if role == "unknown":
+        x = trace.tensor(op.source)
+        if call.func in OUT_OF_PLACE or call.func is Tensor.__setitem__ or not x.is_floating_point():
+            return "unknown"
+        if fallback.is_affine(op.bind(call), x):
+            return "affine (vjp)"
+        return "skipped" if op.owner is not None else "unknown"
+    return role
+
+
+_FIRST = ((0,), ("input",))
+_INPUT_FIRST = frozenset((F.linear, *(getattr(F, f"conv{t}{d}d") for t in ("", "_transpose") for d in (1, 2, 3))))
+_POINTWISE = Rule("activation", "pointwise", lambda op, x: op(x))
+
+
+class _Weights:
+    """Finds the module that owns the weight of a call."""
+
+    def __init__(self, trace: Trace, model: nn.Module, modules: ModuleWatch | None) -> None:
+        self.trace, self.modules = trace, modules
+        self.owners: dict[int, list[Owner]] = {}
+        for name, module in model.named_modules(remove_duplicate=False):
+            for attribute, parameter in module._parameters.items():
+                if parameter is not None:
+                    self.owners.setdefault(id(parameter), []).append(_owner(name, module, attribute, model))
+        self.made_by = {
+            id(out): i
+            for i, call in enumerate(trace.calls)
+            if i not in trace.links
+            for _, out in tensors((call.out,), {})
+        }
+
+    def of_call(self, i: int, data: set[Path]) -> Owner | None:
+        """The owner of the first parameter among a call's arguments that are not data."""
+        call = self.trace.calls[i]
+        caller = self.modules.caller(i) if self.modules else None
+        for path, tensor in tensors(call.args, call.kwargs):
+            if path not in data:
+                owner = self._of_tensor(tensor, caller)
+                if owner is not None:
+                    return owner
+        return None
+
+    def _of_tensor(self, tensor: Tensor, caller: nn.Module | None) -> Owner | None:
+        owners = self.owners.get(id(tensor))
+        if owners:
+            mine = [owner for owner in owners if owner.module is caller]
+            apart = [owner for owner in owners if not isinstance(owner.module, nn.Embedding)]
+            return (mine or apart or owners)[0]
+        i = self.made_by.get(id(tensor))
+        if i is None:
+            return None
+        call = self.trace.calls[i]
+        for _, inner in tensors(call.args, call.kwargs):
+            if inner is tensor:
+                continue
+            owner = self._of_tensor(inner, caller)
+            if owner is not None:
+                return replace(owner, derived=True)
+        return None
+
+
+def _owner(name: str, module: nn.Module, attribute: str, model: nn.Module) -> Owner:
+    """A parametrised weight belongs to the module that it parametrises."""
+    match = re.fullmatch(r"(?:(.*)\.)?parametrizations\.([^.]+)(\..*)?", name)
+    if match is None:
+        return Owner(name, module, attribute)
+    holder = match[1] or ""
+    return Owner(holder, model.get_submodule(holder), match[2], derived=True)
+
+
+def _gather_modules(trace: Trace, ops: list[Op], modules: ModuleWatch) -> list[Op]:
+    """Take the calls of a module whose class has a rule as one operation."""
+    gathered: dict[int, Op] = {}
+    calls = list(trace.links)
+    for span in modules.spans:  # inner spans come first, outer ones replace them
+        rule = find(type(span.module))
+        if rule is None:
+            continue
+        inside = [op for op in ops if span.start <= calls[op.ordinal] < span.end]
+        if not inside:
+            continue
+        made = {value for op in inside for value in op.outputs}
+        entering = tuple(dict.fromkeys(v for op in inside for _, v in op.inputs if v not in made))
+        ids = {id(t) for t in span.outputs}
+        leaving = tuple(v for v in sorted(made) if id(trace.tensor(v)) in ids)
+        if not leaving:
+            continue
+        name = next((n for n, m in modules.model.named_modules() if m is span.module), "")
+        weight = next(iter(span.module.parameters()), None)
+        owner = Owner(name, span.module, "weight", derived=True) if weight is not None else None
+        role = rule.role if len(entering) == 1 else "join"
+        if role == "layer" and owner is None:
+            role = "shape"
+        op = Op(
+            inside[-1].ordinal, role, rule.kind, rule, type(span.module), (None,), {},
+            tuple(((i,), v) for i, v in enumerate(entering)), leaving[-1:], owner, span.module,
+        )  # fmt: skip
+        for one in inside:
+            gathered[one.ordinal] = op
+    if not gathered:
+        return ops
+    kept: list[Op] = []
+    for op in ops:
+        whole = gathered.get(op.ordinal)
+        if whole is None:
+            kept.append(op)
+        elif whole not in kept:
+            kept.append(whole)
+    return kept

@@ -1,0 +1,73 @@
+"""Set-ups in which the reverse pass would be silently wrong or cannot work: refused, with the remedy."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import CheckpointFunction
+
+from racecar.errors import Unsupported
+
+_REENTRANT = (
+    "re-entrant checkpointing runs the model without gradients and makes it anew in the backward pass, so the "
+    "reverse loss would have silently wrong gradients; use torch.utils.checkpoint.checkpoint(…, use_reentrant=False)"
+)
+
+
+def check_model(model: nn.Module) -> None:
+    """Refuse models that the engine cannot watch or whose weights it cannot use."""
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
+    if isinstance(model, (nn.DataParallel,)):
+        raise Unsupported(
+            "nn.DataParallel copies the model in every call, so its layers cannot be followed; wrap the plain model "
+            "in Racecar and that in DistributedDataParallel"
+        )
+    for name, module in model.named_modules():
+        where = f"submodule {name!r}" if name else "the model"
+        if isinstance(module, torch.jit.ScriptModule):
+            raise Unsupported(f"{where} is a TorchScript module, whose operations cannot be seen; pass the Python module")
+        if ".quantized" in type(module).__module__ or hasattr(module, "_packed_params"):
+            raise Unsupported(f"{where} is quantised, and a quantised weight cannot be trained; pass the float model")
+    check_sharding(model)
+
+
+def check_sharding(model: nn.Module) -> None:
+    """Weights that are freed after their own layer's forward pass are not there on the way back."""
+    if not torch.distributed.is_available():
+        return
+    from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
+
+    for name, module in model.named_modules():
+        if isinstance(module, FullyShardedDataParallel):
+            raise Unsupported("FullyShardedDataParallel (FSDP1) hides the weights; use torch.distributed.fsdp.fully_shard")
+        if isinstance(module, FSDPModule) and module is not model and _reshards(module):
+            raise Unsupported(
+                f"submodule {name!r} frees its sharded weights after its forward pass, but the reverse pass needs them "
+                "again; call model.set_reshard_after_forward(False) before the first step"
+            )
+
+
+def _reshards(module: nn.Module) -> bool:
+    group = module._get_fsdp_state()._fsdp_param_group  # type: ignore[operator]
+    return group is not None and bool(group._reshard_after_forward)
+
+
+def refuse_reentrant() -> None:
+    """Raise if the current call is inside re-entrant checkpointing."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code is CheckpointFunction.forward.__code__:
+            raise Unsupported(_REENTRANT)
+        frame = frame.f_back
+
+
+def takes_fused_path(model: nn.Module) -> bool:
+    """Whether torch may run attention as one fused kernel, which it does not do while it is watched."""
+    fused = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
+    if not any(isinstance(module, fused) and not module.training for module in model.modules()):
+        return False
+    return not torch.is_grad_enabled() or not any(p.requires_grad for p in model.parameters())

@@ -1,0 +1,95 @@
+"""The terms of the racecar loss and their weights λ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from numbers import Real
+
+import torch
+from torch import Tensor
+
+SCALES = ("relative", "mean", "sum")
+
+Weight = float | Tensor | Mapping[str, float | Tensor]
+
+
+def term(d: Tensor, reverse: Tensor, weight: Tensor | None, scale: str, share: float) -> Tensor:
+    """How far the reverse pass misses one activation, before λ: a float32 (or float64) scalar.
+
+    Args:
+        d: forward activation d_m, (n, …).
+        reverse: d'_m of the same shape.
+        weight: None, or a tensor that broadcasts against d_m without its batch dimension.
+        scale: "relative", "mean" or "sum".
+        share: N / n, what a sum over n of N samples is multiplied by.
+    """
+    wide = torch.float64 if d.dtype == torch.float64 else torch.float32
+    square = (d.to(wide) - reverse.to(wide)).square()
+    if weight is not None:
+        weight = weight.to(square)
+        square = square * weight
+    if scale == "mean":
+        return square.mean()
+    if scale == "sum":
+        return square.sum() if share == 1 else square.sum() * share
+    size = d.detach().to(wide).square()
+    if weight is not None:
+        size = size * (weight != 0)
+    total = size.sum()
+    empty = total == 0
+    # Divide by 1 where nothing is there, then multiply by 0: a NaN in d' is never hidden.
+    return square.sum() / torch.where(empty, torch.ones_like(total), total) * ~empty
+
+
+def check_weight(weight: Weight) -> None:
+    """Refuse weights that cannot be meant."""
+    if isinstance(weight, Mapping):
+        if not weight:
+            raise ValueError("weight is an empty dict: give at least one pattern, for example {'*': 1.0}")
+        for pattern, one in weight.items():
+            if not isinstance(pattern, str):
+                raise TypeError(f"weight maps layer-name patterns (str) to numbers or tensors, not {pattern!r}")
+            _check_one(one, f"weight[{pattern!r}]")
+    else:
+        _check_one(weight, "weight")
+
+
+def _check_one(weight: float | Tensor, name: str) -> None:
+    if isinstance(weight, Tensor):
+        if not bool(torch.isfinite(weight).all()) or bool((weight < 0).any()):
+            raise ValueError(f"{name} has negative, infinite or NaN elements: a weight is at least 0")
+    elif not isinstance(weight, Real) or isinstance(weight, bool):
+        raise TypeError(f"{name} must be a number or a tensor, not {type(weight).__name__}")
+    elif not math.isfinite(weight) or weight < 0:
+        raise ValueError(f"{name} must be a finite number of at least 0, not {weight}")
+
+
+def _matches(name: str, pattern: str, plain: Sequence[str]) -> bool:
+    return fnmatchcase(name, pattern) or any(fnmatchcase(one, pattern) for one in plain)
+
+
+def layer_weights(weight: Weight, names: Sequence[str], aliases: Sequence[Sequence[str]]) -> list[float | Tensor]:
+    """λ for each layer: later patterns win, a layer that no pattern matches gets 0.
+
+    Args:
+        weight: as the user gave it.
+        names: the layers' names.
+        aliases: for each layer its names without the suffixes for reuse and for one of several weights.
+    """
+    if not isinstance(weight, Mapping):
+        return [weight] * len(names)
+    found: list[float | Tensor] = [0.0] * len(names)
+    for pattern, one in weight.items():
+        hit = [i for i, name in enumerate(names) if _matches(name, pattern, aliases[i])]
+        if not hit:
+            raise ValueError(f"weight pattern {pattern!r} matches no layer; the layers are: {', '.join(map(repr, names))}")
+        for i in hit:
+            found[i] = one
+    return found
+
+
+def is_zero(weight: float | Tensor) -> bool:
+    """Whether a weight leaves its layer out."""
+    return not bool((weight != 0).any()) if isinstance(weight, Tensor) else weight == 0

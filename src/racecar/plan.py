@@ -1,0 +1,312 @@
+"""From a graph of operations to layers d1 … d(n+1) and what stands between them.
+
+For every weighted operation m the plan knows
+
+* ``d``: the tensor d_m, after the last norm or activation below the operation, or what starts the way (the model's
+  input, an embedding, a join);
+* ``approach``: what stands between d_m and the operation (pooling, padding, shapes); it belongs to the layer;
+* ``redo``: the norms and activations between the layer below and d_m, which the reverse pass re-applies;
+* ``out``: the layer's own forward output d_(m+1), from which a layer-wise step starts;
+* ``below``: the layer whose output leads to d_m, and whether that way is unique.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from racecar import cones, graph
+from racecar.batch import batch_dims, batch_size
+from racecar.capture import Call, ModuleWatch, Trace, Value, tensors
+from racecar.graph import PASSABLE, Graph, Op
+from racecar.rules.activation import SOFTMAX
+
+
+@dataclass(eq=False)
+class Layer:
+    """One weighted operation of the model."""
+
+    name: str
+    op: Op
+    index: int = 0
+    problem: str = ""
+    """Why the layer cannot be reversed; empty if it can."""
+    d: int = -1
+    approach: list[Op] = field(default_factory=list)
+    """Between d_m and the operation, nearest to the operation first."""
+    redo: list[Op] = field(default_factory=list)
+    """Re-applied on the way into d_m, in forward order."""
+    end: int = -1
+    """The operation's output, with a bias that is added by a call of its own."""
+    out: int = -1
+    bottom: Op | None = None
+    """What made the value under d_m, if it is no layer; None is the model's input."""
+    below: Layer | None = None
+    forked: Op | None = None
+    """An operation that also uses a tensor on the way to the layer below."""
+    above: Layer | None = None
+    """The one layer that this one leads to, if the way is unique."""
+    own_padding: Op | None = None
+    """A convolution's own reflect, replicate or circular padding: part of the operation, so it goes back transposed."""
+    stop: str = ""
+    """What ends the layer's output, if there is no layer above."""
+
+    @property
+    def kind(self) -> str:
+        return self.op.kind
+
+    @property
+    def reads_input(self) -> bool:
+        """Whether d_m is an input of the model itself."""
+        return self.below is None and self.bottom is None and not self.redo
+
+
+_SPELLINGS = ((F.rms_norm, torch.rms_norm),)
+"""Functions that torch.compile shows under another name."""
+
+
+def same(planned: Any, shown: Any) -> bool:
+    """Whether two functions are one, also where torch.compile renames it."""
+    return planned is shown or any(planned is a and shown is b for a, b in _SPELLINGS)
+
+
+class Plan:
+    """The layers of one way through a model. Made from a trace; it holds no tensor of it."""
+
+    def __init__(self, model: nn.Module, trace: Trace, modules: ModuleWatch | None = None) -> None:
+        self.graph: Graph = graph.build(trace, model, modules)
+        cones.gather(self.graph)
+        self.signature = trace.signature
+        self.funcs = [call.func for call in trace.calls]
+        self.ordinals = self.graph.positions
+        at = {position: ordinal for ordinal, position in enumerate(self.ordinals)}
+        self._ordinal_at = [at.get(i, -1) for i in range(len(self.funcs))]
+        first: dict[Any, int] = {}
+        self._first = [first.setdefault(func, i) for i, func in enumerate(self.funcs)]
+        self.layers = [Layer("", op) for op in self.graph.ops if op.role in ("layer", "skipped")]
+        for i, layer in enumerate(self.layers):
+            layer.index = i
+            if layer.op.role == "skipped":
+                layer.problem = f"no rule for {layer.op.kind}"
+        self._name()
+        self._of_op = {id(layer.op): layer for layer in self.layers}
+        self._leads_on = self._values_before_layers()
+        for layer in self.layers:
+            layer.end = self._end(layer)
+        self._ends = {layer.end: layer for layer in self.layers}
+        for layer in self.layers:
+            self._descend(layer)
+        for layer in self.layers:
+            below = layer.below
+            if below is not None and layer.forked is None and not layer.problem and not below.problem:
+                below.above = layer
+        for layer in self.layers:
+            layer.out = layer.above.d if layer.above is not None else self._ascend(layer)
+        ordinal = {call: i for i, call in enumerate(trace.links)} | {-1: -1}
+        self.values = [Value(ordinal[call], slot) for call, slot in trace.values]
+        self.batch_size = batch_size(trace.inputs)
+        self.batch = batch_dims(self.graph, self.batch_size)
+        self._inner = any(batch is not None and batch.outer > 1 for batch in self.batch.values())
+        self._features = [x.shape[1:] for x in trace.inputs]
+        self.changed = trace.changed_later()
+        self.graph.forget()
+
+    @property
+    def constants(self) -> list[tuple[str, str]]:
+        """(name, kind) of weighted operations whose input does not depend on the model's."""
+        names = {layer.name for layer in self.layers}
+        return [(owner.name, kind) for owner, kind in self.graph.constants if not owner.derived and owner.name not in names]
+
+    @property
+    def changes_input(self) -> bool:
+        """Whether the model changes one of its inputs in place."""
+        return any(self.values[value].call < 0 for value in self.changed)
+
+    @property
+    def changing(self) -> list[Any]:
+        """Functions whose outputs are changed in place later."""
+        found: list[Any] = []
+        for value in sorted(self.changed):
+            call = self.values[value].call
+            if call >= 0 and not any(self.funcs[self.ordinals[call]] is one for one in found):
+                found.append(self.funcs[self.ordinals[call]])
+        return found
+
+    def position(self, value: int) -> int:
+        """The call that made a value, or −1 − i for input i."""
+        call, slot = self.values[value]
+        return -1 - slot if call < 0 else self.ordinals[call]
+
+    def fits(self, trace: Trace, sliced: bool) -> bool:
+        """Whether a pass took this plan's way, with the same weights."""
+        if trace.signature != self.signature or (sliced and not self.can_slice(trace.inputs)):
+            return False
+        positions = list(trace.links)
+        for layer in self.layers:
+            owner = layer.op.owner
+            if owner is None or owner.derived:
+                continue
+            weight, call = owner.module._parameters.get(owner.attribute), trace.calls[positions[layer.op.ordinal]]
+            if not any(tensor is weight for _, tensor in tensors(call.args, call.kwargs)):
+                return False
+        return True
+
+    def can_slice(self, inputs: Sequence[Tensor]) -> bool:
+        """Whether what the plan knows of the batch holds for these inputs.
+
+        A single sample shows nothing, and where the batch is an inner index (T·N rows) the other sizes must be equal.
+        """
+        if self.batch_size == 1:
+            return False
+        return not self._inner or [x.shape[1:] for x in inputs] == self._features
+
+    def align(self, calls: Sequence[Call]) -> list[Call | None] | None:
+        """Match the calls that torch.compile shows with the plan's; None if they are another way.
+
+        The compiler hides some functions, always the same ones: those calls stay None.
+        """
+        found: list[Call | None] = [None] * len(self.ordinals)
+        shown, hidden = [False] * len(self.funcs), [False] * len(self.funcs)
+        at = 0
+        for call in calls:
+            while at < len(self.funcs) and not same(self.funcs[at], call.func):
+                hidden[self._first[at]] = True
+                at += 1
+            if at == len(self.funcs):
+                return None
+            shown[self._first[at]] = True
+            if self._ordinal_at[at] >= 0:
+                found[self._ordinal_at[at]] = call
+            at += 1
+        for rest in range(at, len(self.funcs)):
+            hidden[self._first[rest]] = True
+        return None if any(s and h for s, h in zip(shown, hidden, strict=True)) else found
+
+    def _name(self) -> None:
+        """Qualified module names; ".weight" for modules with several weights, "#2" for later uses."""
+        weights: dict[str, set[str]] = {}
+        for layer in self.layers:
+            assert layer.op.owner is not None
+            weights.setdefault(layer.op.owner.name, set()).add(layer.op.owner.attribute)
+        uses: dict[str, int] = {}
+        for layer in self.layers:
+            owner = layer.op.owner
+            assert owner is not None
+            name = owner.name
+            if len(weights[owner.name]) > 1:
+                name = f"{name}.{owner.attribute}" if name else owner.attribute
+            uses[name] = uses.get(name, 0) + 1
+            layer.name = name if uses[name] == 1 else f"{name}#{uses[name]}"
+
+    def _values_before_layers(self) -> set[int]:
+        """Values that some later layer depends on."""
+        found: set[int] = set()
+        for op in reversed(self.graph.ops):
+            if op.role in ("layer", "skipped") or any(value in found for value in op.outputs):
+                found.update(value for _, value in op.inputs)
+        return found
+
+    def _next(self, value: int) -> Op | None:
+        """The only operation that uses a value."""
+        users = self.graph.users.get(value, [])
+        return users[0] if len(users) == 1 else None
+
+    def _end(self, layer: Layer) -> int:
+        """Walk over shapes to a bias that is added after the operation (``x @ W + b``)."""
+        end = value = layer.op.outputs[0]
+        if layer.problem:
+            return end
+        while (op := self._next(value)) is not None and (op.role in ("shape", "pass") or op.kind in ("add", "sub")):
+            if op.role not in PASSABLE:
+                break
+            value = op.outputs[0]
+            if op.role == "affine":
+                end = value
+        return end
+
+    def _descend(self, layer: Layer) -> None:
+        """Walk back from the operation to the layer below, or to what starts the way."""
+        value, chain = layer.op.source, []
+        while True:
+            users = self.graph.users[value]
+            if len(users) > 1 and layer.forked is None:
+                layer.forked = next(op for op in users if op is not (chain[-1] if chain else layer.op))
+            if value in self._ends:
+                layer.below = self._ends[value]
+                break
+            op = self.graph.maker.get(value)
+            if op is None or op.role not in PASSABLE:
+                layer.bottom = op
+                break
+            chain.append(op)
+            value = op.source
+        module = layer.op.owner.module if layer.op.owner else None
+        if chain and chain[0].kind == "pad" and getattr(module, "padding_mode", "zeros") != "zeros":
+            layer.own_padding = chain[0]
+        first = next((i for i, op in enumerate(chain) if op.role in ("norm", "activation")), None)
+        if first is None:
+            layer.d, layer.approach = value, chain
+        else:
+            layer.d, layer.approach = chain[first].outputs[0], chain[:first]
+            forward = chain[first:][::-1]
+            start = next(i for i, op in enumerate(forward) if op.role in ("norm", "activation"))
+            layer.redo = [op for op in forward[start:] if op.role != "pass"]
+
+    def _ascend(self, layer: Layer) -> int:
+        """Walk forward to the last norm or activation before a join, a fork, another layer or the end."""
+        out = value = layer.end
+        while (op := self._next(value)) is not None and op.role in PASSABLE:
+            last = op.kind in SOFTMAX and value not in self._leads_on
+            value = op.outputs[0]
+            if op.role in ("norm", "activation") and not last:
+                out = value
+        layer.stop = self._why_stop(value)
+        return out
+
+    def _why_stop(self, value: int) -> str:
+        users = self.graph.users.get(value, [])
+        if not users:
+            return "the last layer"
+        if len(users) > 1:
+            return f"fork: {', '.join(sorted({self.label(op) for op in users}))}"
+        (op,) = users
+        if op.role == "join":
+            return f"join: {self.label(op)}"
+        return f"before {self.label(op)}"
+
+    def place(self, op: Op) -> str:
+        """An operation and where it stands, for messages."""
+        before = [layer.name for layer in self.layers if layer.op.ordinal < op.ordinal]
+        return f"{op.kind!r}" + (f" after layer {before[-1]!r}" if before else "")
+
+    def around(self, value: int) -> str:
+        """Where a value stands, for messages."""
+        maker = self.graph.maker.get(value)
+        users = self.graph.users.get(value, [])
+        return " and ".join(self.place(op) for op in (*([maker] if maker else []), *users[:1]))
+
+    def label(self, op: Op) -> str:
+        """An operation in words: its layer's name, or its kind."""
+        layer = self._of_op.get(id(op))
+        return layer.name if layer is not None and layer.name else op.kind
+
+    def between(self, layer: Layer, value: int) -> list[Op]:
+        """What must be undone from ``value`` back to a layer's operation, last first.
+
+        Norms, activations and what is scaled after them are not undone: d' already has their range.
+        """
+        chain: list[Op] = []
+        while value != layer.op.outputs[0]:
+            op = self.graph.maker[value]
+            chain.append(op)
+            value = op.source
+        shaped = [i for i, op in enumerate(chain) if op.role in ("norm", "activation")]
+        first = shaped[-1] if shaped else -1  # in forward order the first
+        return [
+            op for i, op in enumerate(chain) if op.role in ("shape", "resample") or (op.role == "affine" and i > first)
+        ]

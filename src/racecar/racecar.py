@@ -1,0 +1,156 @@
+"""Racecar: a model and its reverse pass, as one module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from racecar import loss, reverse
+from racecar.engine import (
+    Activation,
+    Engine,
+    Settings,
+    activation,
+    check_reversible,
+    dry_plan,
+    input_tensors,
+    no_loss,
+    resolve,
+    untouched,
+    watch_forward,
+)
+from racecar.guards import check_model
+from racecar.loss import Weight
+from racecar.route import Route
+
+
+class Racecar(nn.Module):
+    """Wrap a model so that a call returns its output and the racecar loss.
+
+        rr = Racecar(model, x)
+        output, loss = rr(x)
+        (task_loss(output, y) + loss).backward()
+
+    The reverse pass reuses every weight, transposed, to rebuild the activations d_m; the loss is Σ λ_m · term_m over
+    the layers m. The model is not changed: no parameter, no buffer, no hook.
+
+    Args:
+        model: any module.
+        example_inputs: a tensor, a tuple of positional arguments or a dict of keyword arguments. Used once, without
+            gradient, to make the plan.
+        mode: "full" (one way back from output to input), "layerwise" (every layer from its own forward output),
+            "input" (the full way, compared at the input alone) or "auto" (full along every stretch where the way back
+            is unique, starting again at joins and forks).
+        weight: λ for all layers, or a dict from layer-name pattern to λ; later patterns win, a layer that no pattern
+            matches is left out. A tensor broadcasts against d_m without its batch dimension.
+        scale: "relative" (Σ(d−d')² / Σd²), "mean" (mean square) or "sum" (the paper's squared norm over the batch).
+        fraction: share of the batch, from its start, that the reverse pass sees.
+        input_activation: applied to the rebuilt input, for example "relu" for images that are never negative.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        example_inputs: Tensor | tuple[Any, ...] | Mapping[str, Any],
+        mode: str = "auto",
+        weight: Weight = 1.0,
+        scale: str = "relative",
+        fraction: float = 1.0,
+        input_activation: str | Activation | None = None,
+    ) -> None:
+        super().__init__()
+        check_model(model)
+        self._settings = Settings(mode, weight, scale, fraction, activation(input_activation))
+        self.model = model
+        self.terms: dict[str, Tensor] = {}
+        """Layer name → detached term of the last call, before λ."""
+        args, kwargs = call_arguments(example_inputs)
+        plan = dry_plan(model, args, kwargs)
+        check_reversible(model, plan, self._settings)
+        self._engine = Engine(model)
+        self._engine.add(plan, self._settings)
+
+    def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, Tensor]:
+        """``(model(*args, **kwargs), loss)``; the loss is a float32 (or float64) scalar."""
+        if self._off:
+            self.terms = {}
+            output = self.model(*args, **kwargs)
+            return output, no_loss(input_tensors(args, kwargs))
+        output, total, terms = self._engine.run(args, kwargs, self._settings)
+        self.terms = terms
+        return output, total
+
+    @property
+    def plan(self) -> Route:
+        """How every layer is reversed: iterable, and printable as a table. Of the way that the model took last."""
+        return resolve(self._engine.plans[-1], self._settings)[1]
+
+    @property
+    def mode(self) -> str:
+        return self._settings.mode
+
+    @property
+    def scale(self) -> str:
+        return self._settings.scale
+
+    @property
+    def fraction(self) -> float:
+        return self._settings.fraction
+
+    @property
+    def weight(self) -> Weight:
+        """λ; may be set at any time, without planning anew. At 0 the reverse pass is skipped."""
+        return self._settings.weight
+
+    @weight.setter
+    def weight(self, weight: Weight) -> None:
+        settings = replace(self._settings, weight=weight)
+        resolve(self._engine.plans[-1], settings)
+        self._settings = settings
+
+    @property
+    def _off(self) -> bool:
+        weight = self._settings.weight
+        return loss.is_zero(weight) if not isinstance(weight, Mapping) else all(map(loss.is_zero, weight.values()))
+
+    def reconstruct(self, *args: Any, grad: bool = False, **kwargs: Any) -> list[Tensor | None]:
+        """What the reverse pass rebuilds: d'_m for every entry of the plan, None where it does not pass; [0] the input.
+
+        Args:
+            args, kwargs: as for a call of the model; the whole batch is rebuilt.
+            grad: whether gradients may flow through the result.
+
+        Returns:
+            One tensor of d_m's shape per plan entry. No buffer of the model is changed.
+        """
+        with torch.set_grad_enabled(grad), untouched(self.model) as buffers:
+            _, trace = watch_forward(self.model, args, kwargs, buffers=buffers)
+            plan, trace = self._engine.plan_for(trace, args, kwargs, self._settings)
+            way = resolve(plan, self._settings)[1]
+            size = len(trace.inputs[0]) if trace.inputs and trace.inputs[0].dim() else 1
+            rebuilt = reverse.run(
+                way, reverse.from_trace(plan, trace, size, size), self._settings.input_activation, everything=True
+            )
+        return [None if e.layer is None else rebuilt.get(e.layer.index) for e in way]
+
+    def extra_repr(self) -> str:
+        s = self._settings
+        return f"mode={s.mode!r}, scale={s.scale!r}, fraction={s.fraction}"
+
+
+def call_arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Example inputs as positional and keyword arguments."""
+    if isinstance(example, Tensor):
+        return (example,), {}
+    if isinstance(example, Mapping):
+        return (), dict(example)
+    if isinstance(example, tuple):
+        return example, {}
+    raise TypeError(
+        "example_inputs must be a tensor, a tuple of positional arguments or a dict of keyword arguments, "
+        f"not {type(example).__name__}"
+    )

@@ -1,0 +1,231 @@
+"""Which way back: from a plan, a mode and the weights to the steps of a reverse pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from racecar.errors import NotReversible
+from racecar.graph import Op
+from racecar.plan import Layer, Plan
+
+MODES = ("auto", "full", "layerwise", "input")
+
+
+class Step(NamedTuple):
+    """One step of the way back: undo or fold an operation, lift dropped dimensions, or apply one again."""
+
+    action: str
+    op: Op
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One weighted operation of the model, as the reverse pass treats it."""
+
+    name: str
+    kind: str
+    constrained: bool
+    source: str
+    """"reverse": from d'(m+1), the layer above on the way back. "forward": from the forward output d(m+1)."""
+    reason: str
+    layer: Layer | None = None
+    upper: Layer | None = None
+    """The layer whose d' it starts from, if its source is "reverse"."""
+    steps: tuple[Step, ...] = ()
+    passed: bool = False
+    """Whether the way back goes through it."""
+    needed: bool = False
+    """Whether a constrained layer hangs on it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Route:
+    """The plan of a model as a reverse pass will run it; iterable, and printable as a table."""
+
+    plan: Plan
+    mode: str
+    entries: tuple[Entry, ...]
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __getitem__(self, i: int) -> Entry:
+        return self.entries[i]
+
+    def values(self) -> set[int]:
+        """Every value that the way back touches."""
+        found: set[int] = set()
+        for entry in self.entries:
+            if entry.passed and entry.layer is not None:
+                found |= {entry.layer.d, entry.layer.out}
+                found |= {value for step in entry.steps for value in (step.op.source, step.op.outputs[0])}
+        return found
+
+    def __str__(self) -> str:
+        head = ("layer", "kind", "constrained", "from", "note")
+        rows = [
+            (e.name or "(model)", e.kind, "yes" if e.constrained else "no", e.source if e.passed else "-", e.reason)
+            for e in self.entries
+        ]
+        widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)]
+        lines.insert(1, "  ".join("-" * w for w in widths))
+        count = sum(e.constrained for e in self.entries)
+        lines.append(f"{count} of {len(self.entries)} layers constrained, mode {self.mode}")
+        return "\n".join(lines)
+
+
+def route(plan: Plan, mode: str, active: Sequence[bool]) -> Route:
+    """The way back for layers whose weight is not 0 (``active``, one flag per layer of the plan)."""
+    active = [flag and not layer.problem for flag, layer in zip(active, plan.layers, strict=True)]
+    sources = {layer.index: "forward" for layer in plan.layers if active[layer.index]}
+    if mode == "auto":
+        sources = _stretches(plan, active)
+    elif mode in ("full", "input"):
+        way = _whole_way(plan, mode, active)
+        sources = {} if mode == "input" else _stretches(plan, active)
+        for i, layer in enumerate(way):
+            broken = i > 0 and (way[i - 1].problem or layer.problem)
+            sources[layer.index] = "forward" if i == 0 or broken else "reverse"
+        sources = {i: source for i, source in sources.items() if not plan.layers[i].problem}
+        if mode == "input":
+            lowest = way[-1].index if way else -1
+            active = [flag and i == lowest for i, flag in enumerate(active)]
+    needed = _needed(plan, sources, active)
+    entries = [_entry(plan, mode, layer, sources, active, needed) for layer in plan.layers]
+    entries += [
+        Entry(name, kind, False, "forward", "its input does not depend on the model's input")
+        for name, kind in plan.constants
+    ]
+    return Route(plan, mode, tuple(entries))
+
+
+def _stretches(plan: Plan, active: Sequence[bool]) -> dict[int, str]:
+    """Along every unique stretch from its last active layer down."""
+    sources: dict[int, str] = {}
+    for layer in reversed(plan.layers):
+        above = layer.above
+        if above is not None and above.index in sources:
+            sources[layer.index] = "reverse"
+        elif active[layer.index]:
+            sources[layer.index] = "forward"
+    return sources
+
+
+def _whole_way(plan: Plan, mode: str, active: Sequence[bool]) -> list[Layer]:
+    """From the last active layer to the input; refuses where a join makes the way ambiguous."""
+    last = next((layer for layer in reversed(plan.layers) if active[layer.index]), None)
+    if last is None:
+        return []
+    join = _join_before(plan, last)
+    if join is not None:
+        raise NotReversible(
+            f"mode {mode!r} needs one way back from output to input, but {plan.place(join)} joins several tensors "
+            f"before layer {last.name!r}; use mode='auto' or mode='layerwise'"
+        )
+    way: list[Layer] = []
+    layer: Layer | None = last
+    while layer is not None:
+        way.append(layer)
+        layer = layer.below
+    return way
+
+
+def _join_before(plan: Plan, layer: Layer) -> Op | None:
+    """The first join, in forward order, that a layer depends on."""
+    found: Op | None = None
+    waiting, seen = [value for _, value in layer.op.inputs], set()
+    while waiting:
+        value = waiting.pop()
+        op = plan.graph.maker.get(value)
+        if op is None or id(op) in seen:
+            continue
+        seen.add(id(op))
+        if op.role == "join" and (found is None or op.ordinal < found.ordinal):
+            found = op
+        if op.role != "source":
+            waiting += [v for _, v in op.inputs]
+    return found
+
+
+def _needed(plan: Plan, sources: dict[int, str], active: Sequence[bool]) -> set[int]:
+    """Layers whose d' some active layer's term hangs on."""
+    needed = {i for i in sources if active[i]}
+    for layer in plan.layers:  # from the input up
+        upper = _upper(plan, layer, sources)
+        if layer.index in needed and upper is not None:
+            needed.add(upper.index)
+    return needed
+
+
+def _upper(plan: Plan, layer: Layer, sources: dict[int, str]) -> Layer | None:
+    """The layer whose d' this one starts from."""
+    if sources.get(layer.index) != "reverse":
+        return None
+    if layer.above is not None:
+        return layer.above
+    # The whole way may cross a fork: the last layer on it that grows out of this one.
+    return next(up for up in reversed(plan.layers) if up.below is layer and up.index in sources)
+
+
+def _entry(
+    plan: Plan, mode: str, layer: Layer, sources: dict[int, str], active: Sequence[bool], needed: set[int]
+) -> Entry:
+    i = layer.index
+    if i not in sources:
+        reason = layer.problem or ("mode input" if mode == "input" else "weight 0")
+        return Entry(layer.name, layer.kind, False, "forward", reason, layer)
+    upper = _upper(plan, layer, sources)
+    start = layer.out if upper is None else upper.d
+    reason = ""
+    if upper is None and mode != "layerwise":
+        reason = layer.stop or "the last layer with a weight"
+    if not active[i]:
+        reason = ("only the input is compared" if mode == "input" else "weight 0") + ", passed through"
+    steps = tuple(_steps(plan, layer, start))
+    return Entry(layer.name, layer.kind, active[i], sources[i], reason, layer, upper, steps, True, i in needed)
+
+
+def _steps(plan: Plan, layer: Layer, start: int) -> Iterator[Step]:
+    """d'_m from ``start``: back to the operation, through it, and on to d_m."""
+    for op in plan.between(layer, start):
+        yield Step("undo", op)
+    yield Step("undo", layer.op)
+    approach = [op for op in layer.approach if op.role != "pass"]
+    # Norms and activations come before up-sampling, but only where they see the layout that they are made for.
+    redo = list(_redo(layer.redo))
+    first = next((i for i, op in enumerate(approach) if op.role == "resample"), len(approach))
+    if any(op.role != "resample" for op in approach[first:]) or any(step.action == "move" for step in redo):
+        first = len(approach)
+    for op in approach[:first]:
+        yield Step("fold" if layer.own_padding is op else "undo", op)
+    if first < len(approach) and redo:
+        yield Step("lift", approach[first])
+    yield from redo
+    for op in approach[first:]:
+        yield Step("undo", op)
+
+
+def _redo(ops: list[Op]) -> Iterator[Step]:
+    """Apply norms and activations again, in the layout in which the forward pass applied them."""
+    fussy = next((i for i, op in enumerate(ops) if _fussy(op)), len(ops))
+    shapes = [i for i, op in enumerate(ops) if i > fussy and op.role == "shape"]
+    # A change of resolution can be left out, unless the layout changed before it.
+    moves = [i for i, op in enumerate(ops) if shapes and i >= shapes[0] and op.role in ("shape", "resample")]
+    for i in reversed(moves):
+        yield Step("undo", ops[i])
+    for i, op in enumerate(ops):
+        if op.role in ("norm", "activation", "affine"):
+            yield Step("redo", op)
+        elif i in moves:
+            yield Step("move", op)
+
+
+def _fussy(op: Op) -> bool:
+    """Whether the layout matters: norms, activations along a dimension, constants of some shape."""
+    return op.role in ("norm", "affine") or (op.role == "activation" and not op.pointwise)

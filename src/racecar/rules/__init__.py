@@ -1,0 +1,7 @@
+"""What the reverse of one kind of operation is: one file per family, one registry."""
+
+from racecar.rules import activation, conv, fallback, join, linear, norm, pool, shape
+from racecar.rules.registry import Operation, Rule, find, register, unregister
+
+__all__ = ["Operation", "Rule", "find", "register", "unregister"]
+_FAMILIES = (linear, conv, norm, activation, pool, shape, join, fallback)

@@ -1,0 +1,53 @@
+"""Activations: re-applied on the way back, with their own parameters."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from racecar.rules.registry import Operation, forms, register
+
+SOFTMAX = ("softmax", "log_softmax", "softmin")
+
+_ACTIVATIONS = (
+    "celu elu gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu log_sigmoid logsigmoid mish relu relu6 selu "
+    "sigmoid silu softplus softshrink softsign tanh tanhshrink threshold expit"
+).split()
+
+_MATHS = (
+    "abs acos acosh arctan asin asinh atan atanh clamp clamp_max clamp_min clip cos cosh deg2rad erf erfc exp exp2 "
+    "expm1 log log10 log1p log2 logit nan_to_num pow reciprocal round rsqrt sign sin sinc sinh sqrt square tan trunc "
+    "floor ceil frac __pow__ sgn"
+).split()
+
+
+@register(*forms(*_ACTIVATIONS, *_MATHS), role="activation", pointwise=True)
+def pointwise(op: Operation, x: Tensor) -> Tensor:
+    """Anything that looks at every element alone."""
+    return op(x)
+
+
+@register(*forms("rrelu"), role="activation", pointwise=True)
+def rrelu(op: Operation, x: Tensor) -> Tensor:
+    """The random slope is not known on the way back; its mean is."""
+    lower, upper = op.get(1, "lower", 1 / 8), op.get(2, "upper", 1 / 3)
+    return F.leaky_relu(x, (lower + upper) / 2)
+
+
+@register(*forms("prelu"), role="activation")
+def prelu(op: Operation, x: Tensor) -> Tensor:
+    """One slope per channel, so the layout matters."""
+    return torch.prelu(x, op.get(1, "weight"))
+
+
+@register(*forms("maximum", "minimum"), role="activation")
+def extreme(op: Operation, x: Tensor) -> Tensor:
+    """Against a constant or a parameter of some layout."""
+    return op(x)
+
+
+@register(*forms(*SOFTMAX, "gumbel_softmax"), role="activation")
+def softmax(op: Operation, x: Tensor) -> Tensor:
+    """Re-applied in the middle of a model; at its end a plan looks through it."""
+    return op(x)

@@ -1,0 +1,95 @@
+"""Convolutions: the way back is the transposed convolution with the same kernel, and the other way round."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Size, Tensor
+from torch.nn import functional as F
+
+from racecar.rules.linear import like
+from racecar.rules.registry import Operation, register
+
+_CONV = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
+_TRANSPOSED = {1: torch.conv_transpose1d, 2: torch.conv_transpose2d, 3: torch.conv_transpose3d}
+
+
+def _each(value: int | Sequence[int], dims: int) -> tuple[int, ...]:
+    if isinstance(value, int):
+        return (value,) * dims
+    values = tuple(value)
+    return values * dims if len(values) == 1 else values
+
+
+def _without_bias(y: Tensor, bias: Tensor | None, dims: int) -> Tensor:
+    return y if bias is None else y - bias.view(-1, *(1,) * dims)
+
+
+@register(F.conv1d, kind="conv1d")
+@register(F.conv2d, kind="conv2d")
+@register(F.conv3d, kind="conv3d")
+def conv(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """y (N, out, …), weight (out, in/groups, k…) → (N, in, …) of the true input size."""
+    weight: Tensor = op.get(1, "weight")
+    dims = weight.dim() - 2
+    stride = _each(op.get(3, "stride", 1), dims)
+    padding = op.get(4, "padding", 0)
+    dilation = _each(op.get(5, "dilation", 1), dims)
+    groups = op.get(6, "groups", 1)
+    kernel = weight.shape[2:]
+    if padding == "same":  # an even kernel pads one more at the end
+        before = tuple(d * (k - 1) // 2 for d, k in zip(dilation, kernel, strict=True))
+    else:
+        before = (0,) * dims if padding == "valid" else _each(padding, dims)
+    y = _without_bias(like(y, weight), op.get(2, "bias"), dims)
+    # What the strides left over at the end of the true input; negative where "same" padded more at the end.
+    left_over = [
+        size - ((out - 1) * s - 2 * b + d * (k - 1) + 1)
+        for size, out, s, b, d, k in zip(shape[-dims:], y.shape[-dims:], stride, before, dilation, kernel, strict=True)
+    ]
+    output_padding = [max(0, n) for n in left_over]
+    x = _TRANSPOSED[dims](y, weight, None, stride, before, output_padding, groups, dilation)
+    if any(n < 0 for n in left_over):
+        x = x[(..., *(slice(size) for size in shape[-dims:]))]
+    return x
+
+
+@register(F.conv_transpose1d, kind="conv_transpose1d")
+@register(F.conv_transpose2d, kind="conv_transpose2d")
+@register(F.conv_transpose3d, kind="conv_transpose3d")
+def conv_transpose(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """y (N, out, …), weight (in, out/groups, k…) → (N, in, …)."""
+    weight: Tensor = op.get(1, "weight")
+    dims = weight.dim() - 2
+    stride, padding = op.get(3, "stride", 1), op.get(4, "padding", 0)
+    groups, dilation = op.get(6, "groups", 1), op.get(7, "dilation", 1)
+    y = _without_bias(like(y, weight), op.get(2, "bias"), dims)
+    x = _CONV[dims](y, weight, None, stride, padding, dilation, groups)
+    if x.shape[-dims:] != shape[-dims:]:  # an output padding beyond the stride, which a dilation allows
+        x = x[(..., *(slice(size) for size in shape[-dims:]))]
+    return x
+
+
+def fold_padding(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """The adjoint of padding: what was copied to the border is added back to where it came from.
+
+    Used for the reflect, replicate and circular padding of a convolution, which is part of the layer.
+    """
+    pads, mode = op.get(1, "pad"), op.get(2, "mode", "constant")
+    for i in range(len(pads) // 2):
+        dim, before, size = len(shape) - 1 - i, pads[2 * i], shape[len(shape) - 1 - i]
+        place = torch.arange(y.shape[dim], device=y.device) - before
+        if mode == "circular":
+            place = place % size
+        elif mode == "reflect":
+            place = place.abs()
+            place = (size - 1) - (size - 1 - place).abs()
+        elif mode == "replicate":
+            place = place.clamp(0, size - 1)
+        else:
+            raise ValueError(f"no adjoint of padding mode {mode!r}")
+        rest = list(y.shape)
+        rest[dim] = size
+        y = y.new_zeros(rest).index_add(dim, place, y)
+    return y

@@ -1,0 +1,35 @@
+"""Affine operations without a rule of their own: their adjoint by a vector-Jacobian product."""
+
+from __future__ import annotations
+
+import torch
+from torch import Size, Tensor
+
+from racecar.rules.registry import Operation, Rule
+
+
+def adjoint(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """Aᵀ(y − b) for any operation x ↦ A x + b; b is what it gives on zeros."""
+    zeros = torch.zeros(shape, dtype=y.dtype, device=y.device)
+    bias, pull = torch.func.vjp(op, zeros)
+    return pull((y - bias).to(bias.dtype))[0]
+
+
+def is_affine(op: Operation, x: Tensor) -> bool:
+    """Whether ``op`` is affine, tried at random points of ``x``'s shape: f(u + v) + f(0) = f(u) + f(v)."""
+    # A generator of its own, so that probing never moves the user's random state.
+    generator = torch.Generator().manual_seed(0)
+    u, v = (torch.randn(x.shape, generator=generator, dtype=torch.float32).to(x) for _ in range(2))
+    try:
+        together, zero, left, right = op(u + v), op(torch.zeros_like(u)), op(u), op(v)
+    except (RuntimeError, TypeError, ValueError, IndexError):
+        return False
+    if not isinstance(together, Tensor) or not together.is_floating_point():
+        return False
+    gap = (together + zero - left - right).abs().max()
+    size = left.abs().max() + right.abs().max() + together.abs().max()
+    return bool(size > 0) and bool(gap <= 1e3 * torch.finfo(together.dtype).eps * size)
+
+
+ADJOINT_LAYER = Rule("layer", "affine (vjp)", adjoint)
+ADJOINT_SHAPE = Rule("shape", "affine (vjp)", adjoint)

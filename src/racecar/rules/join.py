@@ -1,0 +1,73 @@
+"""Adding and multiplying constants or parameters is affine; with a second tensor of data it is a join.
+
+A constant is undone by its inverse. A parameter is a weight, and weights go back transposed: multiplication by a
+diagonal matrix is its own transpose (dividing by a learned scale near zero would blow up the way back).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Size, Tensor
+
+from racecar.rules.registry import Operation, forms, register
+from racecar.rules.shape import unbroadcast
+
+
+def _parts(op: Operation) -> tuple[bool, Any, float]:
+    """Whether the data stands first, the other operand, and alpha."""
+    first = op.at[0] in ((0,), ("input",))
+    other = op.get(1, "other") if first else op.get(0, "input")
+    return first, other, op.kwargs.get("alpha", 1)
+
+
+def _divide(y: Tensor, by: Any) -> Tensor:
+    """y / by, and 0 where a constant 0 has wiped the data out."""
+    if isinstance(by, Tensor):
+        gone = by == 0
+        return torch.where(gone, 0, y / torch.where(gone, 1, by))
+    return y / by if by != 0 else torch.zeros_like(y)
+
+
+@register(*forms("add", "__add__", "__radd__", "__iadd__"), role="affine", kind="add")
+def add(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """x + α c, or c + α x."""
+    first, other, alpha = _parts(op)
+    x = y - (other if alpha == 1 else alpha * other) if first else _divide(y - other, alpha)
+    return unbroadcast(x, shape)
+
+
+@register(*forms("sub", "subtract", "__sub__", "__isub__"), role="affine", kind="sub")
+def sub(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """x − α c, or c − α x."""
+    first, other, alpha = _parts(op)
+    x = y + (other if alpha == 1 else alpha * other) if first else _divide(other - y, alpha)
+    return unbroadcast(x, shape)
+
+
+@register(*forms("rsub", "__rsub__"), role="affine", kind="rsub")
+def rsub(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """c − α x, with the data as the first argument."""
+    _, other, alpha = _parts(op)
+    return unbroadcast(_divide(other - y, alpha), shape)
+
+
+@register(*forms("mul", "multiply", "__mul__", "__rmul__", "__imul__"), role="affine", kind="mul")
+def mul(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """x · c."""
+    _, other, _ = _parts(op)
+    return unbroadcast(y * other if op.trainable else _divide(y, other), shape)
+
+
+@register(*forms("div", "divide", "true_divide", "__truediv__", "__itruediv__", "__div__"), role="affine", kind="div")
+def div(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """x / c. (c / x is no affine operation; a plan takes it for an activation.)"""
+    _, other, _ = _parts(op)
+    return unbroadcast(_divide(y, other) if op.trainable else y * other, shape)
+
+
+@register(*forms("neg", "negative", "__neg__"), role="affine", kind="neg")
+def neg(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """−x."""
+    return -y

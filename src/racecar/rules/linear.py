@@ -1,0 +1,50 @@
+"""Matrix layers: y = x Wᵀ + b goes back as x' = (y − b) W."""
+
+from __future__ import annotations
+
+import torch
+from torch import Size, Tensor
+from torch.nn import functional as F
+
+from racecar.rules.fallback import adjoint
+from racecar.rules.registry import Operation, forms, register
+
+
+def like(y: Tensor, weight: Tensor) -> Tensor:
+    """``y`` in the weight's dtype, unless autocast chooses the dtype of the product itself."""
+    if y.dtype == weight.dtype or torch.is_autocast_enabled(y.device.type):
+        return y
+    return y.to(weight.dtype)
+
+
+@register(F.linear, kind="linear")
+def linear(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """F.linear: y (…, out), weight (out, in) → (…, in)."""
+    weight, bias = op.get(1, "weight"), op.get(2, "bias")
+    y = like(y, weight)
+    if bias is not None:
+        y = y - bias
+    return y @ weight
+
+
+@register(*forms("addmm"), kind="linear")
+def addmm(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """β·bias + α·x W, as in Hugging Face's Conv1D: y (rows, out), weight (in, out) → (rows, in)."""
+    if op.at != ((1,),):
+        return adjoint(op, y, shape)
+    bias, weight = op.args[0], op.args[2]
+    beta, alpha = op.kwargs.get("beta", 1), op.kwargs.get("alpha", 1)
+    y = like(y, weight) - (bias if beta == 1 else beta * bias)
+    x = y @ weight.mT
+    return x if alpha == 1 else alpha * x
+
+
+@register(*forms("matmul", "mm", "__matmul__"), kind="linear")
+def matmul(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """x W or W x with a weight matrix W: y Wᵀ or Wᵀ y; other ranks go through the adjoint."""
+    (place,) = op.at[0]
+    weight = op.args[1 - int(place)]
+    if weight.dim() != 2 or len(shape) < 2:
+        return adjoint(op, y, shape)
+    y = like(y, weight)
+    return y @ weight.mT if place == 0 else weight.mT @ y

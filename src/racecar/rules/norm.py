@@ -1,0 +1,74 @@
+"""Normalisations: re-applied on the way back with the statistics of the reverse data; nothing is ever updated."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from racecar.rules.registry import Operation, forms, register
+
+
+def normalise_batch(
+    x: Tensor,
+    mean: Tensor | None,
+    var: Tensor | None,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    training: bool,
+    eps: float,
+) -> Tensor:
+    """Batch norm that changes no running statistic: batch statistics in training, running ones otherwise.
+
+    A channel with a single value has no statistics of its own, so the running ones serve there too.
+    """
+    single = x.numel() == x.shape[1]
+    if training and not (single and mean is not None):
+        mean = var = None
+    elif mean is not None:
+        training = False
+    # torch.batch_norm, not F.batch_norm: the latter refuses a single value per channel.
+    return torch.batch_norm(x, weight, bias, mean, var, training, 0.0, eps, torch.backends.cudnn.enabled)
+
+
+@register(F.batch_norm, role="norm")
+def batch_norm(op: Operation, x: Tensor) -> Tensor:
+    """x (N, C, …)."""
+    mean, var = op.get(1, "running_mean"), op.get(2, "running_var")
+    weight, bias = op.get(3, "weight"), op.get(4, "bias")
+    return normalise_batch(x, mean, var, weight, bias, op.get(5, "training", False), op.get(7, "eps", 1e-5))
+
+
+@register(torch.batch_norm, role="norm")
+def torch_batch_norm(op: Operation, x: Tensor) -> Tensor:
+    """The C++ spelling: weight and bias stand before the running statistics."""
+    _, weight, bias, mean, var, training, _, eps = op.args[:8]
+    return normalise_batch(x, mean, var, weight, bias, training, eps)
+
+
+@register(nn.SyncBatchNorm, role="norm")
+def sync_batch_norm(op: Operation, x: Tensor) -> Tensor:
+    """Each process normalises its own reverse data, so that the way back needs no communication."""
+    m = op.module
+    assert isinstance(m, nn.SyncBatchNorm)
+    training = m.training or m.running_mean is None
+    return normalise_batch(x, m.running_mean, m.running_var, m.weight, m.bias, training, m.eps)
+
+
+@register(F.instance_norm, role="norm")
+def instance_norm(op: Operation, x: Tensor) -> Tensor:
+    """x (N, C, …); a single value per channel becomes the shift."""
+    weight, bias, own = op.get(3, "weight"), op.get(4, "bias"), op.get(5, "use_input_stats", True)
+    mean, var = (None, None) if own else (op.get(1, "running_mean"), op.get(2, "running_var"))
+    return torch.instance_norm(
+        x, weight, bias, mean, var, own, 0.0, op.get(7, "eps", 1e-5), torch.backends.cudnn.enabled
+    )
+
+
+@register(
+    *forms("layer_norm", "group_norm", "rms_norm", "local_response_norm", "normalize"),
+    role="norm",
+)
+def own_statistics(op: Operation, x: Tensor) -> Tensor:
+    """Norms that look at one sample at a time: simply applied again."""
+    return op(x)

@@ -1,0 +1,80 @@
+"""Changes of resolution: what was pooled is up-sampled to the true size, what was up-sampled is averaged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Size, Tensor
+from torch.nn import functional as F
+
+from racecar.rules.registry import Operation, forms, register
+
+_AVERAGE = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
+
+
+def _spatial(y: Tensor, shape: Size, dims: int, mode: str) -> Tensor:
+    """Resize the last ``dims`` dimensions of ``y`` to those of ``shape``; a missing batch dimension is allowed."""
+    size = shape[-dims:]
+    if y.shape[-dims:] == size:
+        return y
+    batched = y if y.dim() == dims + 2 else y.unsqueeze(0)
+    x = F.interpolate(batched, size=size, mode="nearest") if mode == "nearest" else _AVERAGE[dims](batched, size)
+    return x if y.dim() == dims + 2 else x.squeeze(0)
+
+
+def _names(dims: int) -> list[str]:
+    return [
+        f"{name}{dims}d{ending}"
+        for name in ("max_pool", "avg_pool", "lp_pool", "adaptive_max_pool", "adaptive_avg_pool", "fractional_max_pool")
+        for ending in ("", "_with_indices")
+    ]
+
+
+def _unpool(dims: int):  # type: ignore[no-untyped-def]
+    def unpool(op: Operation, y: Tensor, shape: Size) -> Tensor:
+        """Nearest up-sampling to the true size: y (N, C, …) → ``shape``."""
+        return _spatial(y, shape, dims, "nearest")
+
+    return unpool
+
+
+for _dims in (1, 2, 3):
+    register(*forms(*_names(_dims)), role="resample", kind=f"pool{_dims}d")(_unpool(_dims))
+
+
+@register(*forms("interpolate", "upsample", "upsample_nearest", "upsample_bilinear"), role="resample")
+def interpolate(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """Averages down to the true size after up-sampling, nearest up to it after down-sampling."""
+    dims = len(shape) - 2
+    shrunk = all(new <= old for new, old in zip(y.shape[2:], shape[2:], strict=True))
+    return _spatial(y, shape, dims, "nearest" if shrunk else "average")
+
+
+def reduced_dims(args: tuple[Any, ...], kwargs: dict[str, Any], rank: int) -> list[int]:
+    """The dimensions that a reduction ran over."""
+    dims = args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("axis"))
+    if dims is None or dims == ():
+        return list(range(rank))
+    return [d % rank for d in ((dims,) if isinstance(dims, int) else dims)]
+
+
+def _lift(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """Bring removed dimensions back with size 1: (N, C) → (N, C, 1, 1)."""
+    if y.dim() == len(shape):
+        return y
+    gone = reduced_dims(op.args, op.kwargs, len(shape))
+    sizes = iter(y.shape)
+    return y.reshape([1 if d in gone else next(sizes) for d in range(len(shape))])
+
+
+@register(*forms("mean", "amax", "amin", "max", "min", "median", "nanmean"), role="resample", lift=_lift)
+def reduce(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """A global mean or maximum is broadcast: y (N, C) → (N, C, H, W)."""
+    return _lift(op, y, shape).expand(shape)
+
+
+@register(*forms("sum"), role="resample", lift=_lift)
+def total(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """A sum is shared out evenly."""
+    lifted = _lift(op, y, shape)
+    return lifted.expand(shape) * (lifted.numel() / shape.numel())

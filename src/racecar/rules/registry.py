@@ -1,0 +1,212 @@
+"""One table that says what to do with each kind of operation on the way back.
+
+A rule has a role, which says where in a layer the operation belongs:
+
+| role | the operation | its function |
+|---|---|---|
+| layer | carries a weight: it makes a layer m | ``(op, y, shape) -> x'``, the transposed weight without the bias |
+| norm, activation | shapes the range of d_m | ``(op, x) -> y``, re-applied on the way back |
+| shape | rearranges or crops | ``(op, y, shape) -> x'``, its inverse |
+| resample | changes the resolution (pooling, up-sampling) | ``(op, y, shape) -> x'``, back to the true size |
+| affine | adds or multiplies a constant or parameter | ``(op, y, shape) -> x'`` |
+| pass | changes nothing that matters (dropout, casts) | none |
+| source | starts a way: an embedding's output is the first d | none |
+| select | keeps only a part: the part is a new d | none |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+Path = tuple[int | str, ...]
+"""Where an argument stands: ``(1,)`` second positional, ``("bias",)`` keyword, ``(0, 2)`` third of a list."""
+
+ROLES = ("layer", "norm", "activation", "shape", "resample", "affine", "pass", "source", "select")
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """What one kind of operation is and how it is taken back (see the table above)."""
+
+    role: str
+    kind: str
+    apply: Callable[..., Tensor] | None = None
+    pointwise: bool = False
+    """An activation that looks at every element alone, so that it may be applied in any layout."""
+    lift: Callable[[Operation, Tensor, torch.Size], Tensor] | None = None
+    """For a resampling that drops dimensions: bring them back with size 1, before norms are re-applied."""
+
+
+class Operation:
+    """One call that the forward pass made, with its real arguments; the data argument itself is left out.
+
+    Attributes:
+        func: the function called (its twin that is not in place), or the module class for a rule on a module.
+        args, kwargs: its arguments; ``None`` stands where the data was.
+        module: the module that owns the weight, if any.
+        name: the layer's name, or the function's.
+        trainable: whether a parameter takes part.
+    """
+
+    __slots__ = ("args", "at", "func", "inplace_at", "kwargs", "module", "name", "trainable")
+
+    def __init__(
+        self,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        at: tuple[Path, ...] = ((0,),),
+        name: str = "",
+        module: nn.Module | None = None,
+        trainable: bool = False,
+        inplace_at: int | None = None,
+    ) -> None:
+        self.func, self.args, self.kwargs, self.at = func, args, kwargs, at
+        self.name, self.module, self.trainable, self.inplace_at = name, module, trainable, inplace_at
+
+    def get(self, position: int, name: str, default: Any = None) -> Any:
+        """The argument that a caller may have given by position or by name."""
+        if position < len(self.args):
+            return self.args[position]
+        return self.kwargs.get(name, default)
+
+    def __call__(self, x: Tensor) -> Any:
+        """The operation on other data ``x``, never in place."""
+        return self.run([x] * len(self.at))
+
+    def run(self, data: list[Tensor]) -> Any:
+        """The operation with one tensor for each place where data stood."""
+        args, kwargs = list(self.args), {k: v for k, v in self.kwargs.items() if k != "inplace"}
+        for path, x in zip(self.at, data, strict=True):
+            _put(args, kwargs, path, x)
+        if self.inplace_at is not None and self.inplace_at < len(args):
+            args[self.inplace_at] = False
+        return self.func(*args, **kwargs)
+
+
+def _put(args: list[Any], kwargs: dict[str, Any], path: Path, x: Tensor) -> None:
+    head, *rest = path
+    holder: Any = kwargs if isinstance(head, str) else args
+    for step in rest:
+        holder[head] = list(holder[head])
+        holder, head = holder[head], step
+    holder[head] = x
+
+
+_RULES: dict[Hashable, Rule] = {}
+
+
+def find(kind: Hashable) -> Rule | None:
+    """The rule of a function, or of a module class or one of its bases."""
+    rule = _RULES.get(kind)
+    if rule is None and isinstance(kind, type):
+        rule = next((_RULES[base] for base in kind.__mro__ if base in _RULES), None)
+    return rule
+
+
+def module_rules() -> bool:
+    """Whether any rule stands for whole modules."""
+    return any(isinstance(kind, type) for kind in _RULES)
+
+
+def register(
+    *kinds: Hashable,
+    role: str = "layer",
+    kind: str | None = None,
+    pointwise: bool = False,
+    lift: Callable[[Operation, Tensor, torch.Size], Tensor] | None = None,
+) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
+    """Register a rule for module classes or functions.
+
+        @racecar.rules.register(MyLayer)
+        def undo_my_layer(op, y, shape):      # y: the layer's output on the way back
+            return (y - op.module.bias) @ op.module.weight     # x', of shape ``shape``
+
+    Args:
+        kinds: module classes, or functions as the model calls them (``torch.foo``, ``F.foo``, ``torch.Tensor.foo``).
+        role: "layer" for an operation with a weight; see the module's table for the others.
+        kind: the name shown in plan tables; the function's own by default.
+        pointwise, lift: see :class:`Rule`.
+    """
+    if role not in ROLES:
+        raise ValueError(f"role must be one of {', '.join(ROLES)}, not {role!r}")
+    if not kinds:
+        raise TypeError("register needs at least one module class or function")
+    for one in kinds:
+        if not callable(one):
+            raise TypeError(f"a rule is registered for a module class or a function, not for {one!r}")
+
+    def decorate(apply: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        for one in kinds:
+            _RULES[one] = Rule(role, kind or label(one), apply, pointwise, lift)
+        return apply
+
+    return decorate
+
+
+def register_plain(role: str, *kinds: Hashable) -> None:
+    """Register kinds whose role says everything (pass, source, select)."""
+    for one in kinds:
+        _RULES[one] = Rule(role, label(one))
+
+
+def unregister(*kinds: Hashable) -> None:
+    """Take rules out again."""
+    for one in kinds:
+        _RULES.pop(one, None)
+
+
+def label(kind: Any) -> str:
+    """A short readable name of a function or module class."""
+    name = getattr(kind, "__name__", None) or str(kind)
+    if name == "__get__":
+        name = getattr(getattr(kind, "__self__", None), "__name__", name)
+    return name.strip("_") or name
+
+
+def forms(*names: str) -> tuple[Hashable, ...]:
+    """Every spelling of an operation: torch, functional, tensor method, in place or not."""
+    found: dict[int, Hashable] = {}
+    for name in names:
+        for space in (torch, F, Tensor, torch._C._nn, torch.special):
+            for spelling in (name, f"{name}_"):
+                kind = getattr(space, spelling, None)
+                if callable(kind) and not isinstance(kind, type):
+                    found[id(kind)] = kind
+    return tuple(found.values())
+
+
+def _out_of_place() -> dict[Any, Any]:
+    table: dict[Any, Any] = {}
+    for space in (torch, F, Tensor, torch._C._nn):
+        for name in dir(space):
+            twin = name[:-1]
+            if name.endswith("_") and not name.startswith("_") and callable(getattr(space, twin, None)):
+                table[getattr(space, name)] = getattr(space, twin)
+    for name in ("add", "sub", "mul", "truediv"):
+        table[getattr(Tensor, f"__i{name}__")] = getattr(Tensor, f"__{name}__")
+    return table
+
+
+def _inplace_position() -> dict[Any, int]:
+    import inspect
+
+    table = {}
+    for name in dir(F):
+        func = getattr(F, name)
+        if inspect.isfunction(func) and "inplace" in inspect.signature(func).parameters:
+            table[func] = list(inspect.signature(func).parameters).index("inplace")
+    return table
+
+
+OUT_OF_PLACE = _out_of_place()
+"""In-place functions and their twins that leave their argument alone."""
+
+INPLACE_POSITION = _inplace_position()
+"""Where ``inplace`` stands among the arguments of a functional."""

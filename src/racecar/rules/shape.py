@@ -1,0 +1,183 @@
+"""Views, permutations, padding and cropping: undone exactly; dropout and casts: nothing to undo."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Size, Tensor
+from torch.nn import functional as F
+
+from racecar.rules.registry import Operation, forms, register, register_plain
+
+PASS = (
+    "alpha_dropout bernoulli_dropout clone contiguous cpu cuda detach dropout dropout1d dropout2d dropout3d double "
+    "feature_alpha_dropout feature_dropout float half bfloat16 positive requires_grad_ to type type_as"
+).split()
+
+register_plain("pass", *forms(*PASS))
+register_plain("source", F.embedding, F.embedding_bag, F.one_hot)
+register_plain("select", *forms("select", "index_select", "chunk", "split", "unbind", "tensor_split", "unsafe_chunk"))
+register_plain("select", *forms("split_with_sizes", "gather", "take", "masked_select", "take_along_dim", "topk"))
+
+
+@register(
+    *forms("flatten", "reshape", "view", "view_as", "reshape_as", "unflatten", "squeeze", "unsqueeze", "ravel"),
+    role="shape",
+)
+def reshape(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """Anything that keeps the order of the elements."""
+    return y.reshape(shape)
+
+
+def _ints(op: Operation, position: int, name: str) -> tuple[int, ...]:
+    """Sizes or dimensions given one by one, or as one sequence."""
+    rest = op.args[position:]
+    if rest and not isinstance(rest[0], int):
+        return tuple(rest[0])
+    return tuple(rest) if rest else tuple(op.kwargs[name])
+
+
+@register(*forms("permute"), role="shape")
+def permute(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """y.permute of the inverse permutation."""
+    dims = [d % y.dim() for d in _ints(op, 1, "dims")]
+    return y.permute([dims.index(d) for d in range(y.dim())])
+
+
+@register(*forms("transpose", "swapaxes", "swapdims"), role="shape")
+def transpose(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """Swapping twice is nothing."""
+    first = op.get(1, "dim0", op.kwargs.get("axis0"))
+    second = op.get(2, "dim1", op.kwargs.get("axis1"))
+    return y.transpose(first, second)
+
+
+@register(*forms("movedim", "moveaxis"), role="shape")
+def movedim(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """Moved back: source and destination change places."""
+    return y.movedim(op.get(2, "destination"), op.get(1, "source"))
+
+
+@register(*forms("t", "adjoint"), Tensor.mT.__get__, Tensor.mH.__get__, role="shape")  # type: ignore[attr-defined]
+def matrix_transpose(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """The last two dimensions."""
+    return y.mT if y.dim() > 1 else y
+
+
+@register(Tensor.T.__get__, Tensor.H.__get__, role="shape")  # type: ignore[attr-defined]
+def reverse_dimensions(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """All dimensions in reverse order."""
+    return y.permute(*range(y.dim() - 1, -1, -1))
+
+
+@register(*forms("pixel_shuffle"), role="shape")
+def pixel_shuffle(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """(N, C, H·r, W·r) → (N, C·r², H, W)."""
+    return F.pixel_unshuffle(y, op.get(1, "upscale_factor"))
+
+
+@register(*forms("pixel_unshuffle"), role="shape")
+def pixel_unshuffle(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """(N, C·r², H, W) → (N, C, H·r, W·r)."""
+    return F.pixel_shuffle(y, op.get(1, "downscale_factor"))
+
+
+@register(*forms("channel_shuffle", "native_channel_shuffle"), role="shape")
+def channel_shuffle(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """Shuffling C channels in g groups is undone by C/g groups."""
+    return F.channel_shuffle(y, shape[1] // op.get(1, "groups"))
+
+
+@register(*forms("pad"), role="shape")
+def pad(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """Padding of any mode is cropped; a crop is filled with zeros."""
+    return F.pad(y, [-n for n in op.get(1, "pad")])
+
+
+@register(*forms("flip"), role="shape")
+def flip(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """Flipping twice is nothing."""
+    return y.flip(_ints(op, 1, "dims"))
+
+
+@register(*forms("roll"), role="shape")
+def roll(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """Rolled back."""
+    shifts = op.get(1, "shifts")
+    back = -shifts if isinstance(shifts, int) else tuple(-s for s in shifts)
+    return y.roll(back, op.get(2, "dims", ()) or ())
+
+
+@register(*forms("narrow"), role="shape")
+def narrow(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """What was cut off comes back as zeros."""
+    dim, start = op.get(1, "dim") % len(shape), op.get(2, "start")
+    return _fill(y, {dim: start}, shape)
+
+
+@register(*forms("expand", "expand_as", "broadcast_to"), role="shape")
+def expand(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """Copies are averaged."""
+    return unbroadcast(y, shape)
+
+
+@register(*forms("repeat", "tile"), role="shape")
+def repeat(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """Copies are averaged."""
+    x = y
+    padded = (1,) * (y.dim() - len(shape)) + tuple(shape)
+    for d, size in enumerate(padded):
+        x = x.unflatten(d, (-1, size)).mean(d)
+    return x.reshape(shape)
+
+
+def unbroadcast(y: Tensor, shape: Size) -> Tensor:
+    """The mean over the dimensions in which ``shape`` was broadcast to y's."""
+    extra = y.dim() - len(shape)
+    dims = [d for d in range(y.dim()) if d < extra or (shape[d - extra] == 1 and y.shape[d] != 1)]
+    return y.mean(dims, keepdim=True).reshape(shape) if dims else y
+
+
+def _fill(y: Tensor, starts: dict[int, int], shape: Size) -> Tensor:
+    """Zeros of ``shape`` with ``y`` at ``starts``."""
+    pads: list[int] = []
+    for d in range(len(shape) - 1, -1, -1):
+        before = starts.get(d, 0)
+        pads += [before, shape[d] - before - y.shape[d]]
+    return F.pad(y, pads)
+
+
+def _index(op: Operation) -> tuple[Any, ...]:
+    index = op.args[1]
+    return index if isinstance(index, tuple) else (index,)
+
+
+def is_crop(index: Any) -> bool:
+    """Whether an index only crops and adds dimensions: slices of step 1, ``...`` and ``None``."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return all(
+        part is None or part is Ellipsis or (isinstance(part, slice) and part.step in (None, 1)) for part in parts
+    )
+
+
+@register(Tensor.__getitem__, role="shape", kind="crop")
+def crop(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """Slices of step 1: what was cut off comes back as zeros. (Other indices select; a plan stops there.)"""
+    parts = list(_index(op))
+    if Ellipsis in parts:
+        at = parts.index(Ellipsis)
+        missing = len(shape) - sum(part is not None for part in parts) + 1
+        parts[at : at + 1] = [slice(None)] * missing
+    slices = [part for part in parts if part is not None]
+    starts = {d: part.indices(shape[d])[0] for d, part in enumerate(slices)}
+    sizes = [len(range(*part.indices(shape[d]))) for d, part in enumerate(slices)]
+    return _fill(y.reshape([*sizes, *shape[len(slices) :]]), starts, shape)
+
+
+@register(torch.cat, torch.concat, torch.concatenate, role="shape", kind="cat")
+def cat(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """Beside constants or parameters (a class token): the data's own part is cut out."""
+    (_, place), dim = op.at[0], op.get(1, "dim", 0) % len(shape)
+    before = sum(part.shape[dim] for part in op.get(0, "tensors")[:place])
+    return y.narrow(dim, before, shape[dim])
