@@ -7,7 +7,7 @@ it, with its real arguments. It stays plain, so that ``torch.compile`` can trace
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
 
 from racecar.guards import refuse_reentrant
 from racecar.rules.registry import Path, forms
@@ -46,6 +47,9 @@ _attention = types.FunctionType(
 _attention.__defaults__, _attention.__kwdefaults__ = _whole.__defaults__, _whole.__kwdefaults__
 
 
+_CHECKPOINT_OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop")
+
+
 class Watch(TorchFunctionMode):
     """Records the calls of a forward pass; changes nothing about it.
 
@@ -68,6 +72,9 @@ class Watch(TorchFunctionMode):
         if func is F.multi_head_attention_forward:
             with self:
                 return _attention(*args, **kwargs)
+        if func is checkpoint:  # torch.compile shows it as one call; what the way back needs is kept anyway
+            with self:
+                return args[0](*args[1:], **{k: v for k, v in kwargs.items() if k not in _CHECKPOINT_OPTIONS})
         if func is Tensor.unflatten:  # a Python method that torch.compile cannot call from here
             func = torch.unflatten
         if self.grad and not torch.is_grad_enabled() and not torch.compiler.is_compiling():
@@ -118,6 +125,24 @@ def outputs(call: Call) -> tuple[Tensor, ...]:
     if isinstance(call.out, Tensor):
         return (call.out,)
     return tuple(one for one in call.out if isinstance(one, Tensor))
+
+
+def rooted(calls: Sequence[Call]) -> list[bool]:
+    """Which calls may work on data: not those that see only parameters, new tensors and what was made of these.
+
+    Plain comparisons by identity, because this also runs while torch.compile traces.
+    """
+    flags: list[bool] = []
+    rootless: list[Tensor] = []
+    for call in calls:
+        flag = False
+        for _, tensor in tensors(call.args, call.kwargs):
+            if not isinstance(tensor, nn.Parameter) and not any(tensor is one for one in rootless):
+                flag = True
+        flags.append(flag)
+        if not flag:
+            rootless += outputs(call)
+    return flags
 
 
 NOT_DATA = frozenset(
@@ -211,7 +236,7 @@ def kept(call: Call, slot: int) -> Tensor:
 
 
 def _alias(tensor: Tensor, known: dict[int, int], views: dict[int, list[tuple[Tensor, int]]]) -> int | None:
-    """The value that ``tensor`` is another view of: wrappers such as FSDP pass tensors on through functions of theirs."""
+    """The value that ``tensor`` is another view of: FSDP, for one, hands tensors on through functions of its own."""
     base = tensor._base
     for other, number in views.get(id(base), ()):
         if (

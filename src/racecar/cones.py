@@ -31,7 +31,9 @@ def gather(graph: Graph) -> None:
             cones[op.ordinal] = cone
             swallowed |= {member.ordinal for member in cone.members}
     if cones:
-        graph.ops = [cones.get(op.ordinal, op) for op in graph.ops if op.ordinal in cones or op.ordinal not in swallowed]
+        graph.ops = [
+            cones.get(op.ordinal, op) for op in graph.ops if op.ordinal in cones or op.ordinal not in swallowed
+        ]
         graph.index()
 
 

@@ -1,311 +1,190 @@
-"""One training step's work: watch the forward pass, find its plan, run it backwards, sum the terms."""
+"""One step's work: watch the forward pass, find its plan, run it backwards, sum the terms."""
 
 from __future__ import annotations
 
-import random
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
-from torch.utils import _pytree
 
 from racecar import loss, reverse
 from racecar.batch import batch_size
-from racecar.capture import ModuleWatch, Trace, Watch, version
-from racecar.errors import NoRuleWarning, NothingToReverse, Unsupported
+from racecar.capture import Trace, Watch
+from racecar.errors import NothingToReverse
 from racecar.guards import takes_fused_path
 from racecar.plan import Plan
-from racecar.route import MODES, Route, route
+from racecar.planning import dry_plan, input_tensors, untouched, warn_about, watch_forward
+from racecar.route import route
+from racecar.settings import Settings
 
-Activation = Callable[[Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a model is reversed; checked when it is made."""
-
-    mode: str = "auto"
-    weight: loss.Weight = 1.0
-    scale: str = "relative"
-    fraction: float = 1.0
-    input_activation: Activation | None = None
-
-    def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise ValueError(f"mode must be one of {', '.join(MODES)}, not {self.mode!r}")
-        if self.scale not in loss.SCALES:
-            raise ValueError(f"scale must be one of {', '.join(loss.SCALES)}, not {self.scale!r}")
-        fraction = self.fraction
-        if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 < fraction <= 1:
-            raise ValueError(f"fraction must be a number in (0, 1], not {fraction!r}")
-        loss.check_weight(self.weight)
+MAX_WAYS = 64
+"""Ways through one model that are remembered; the oldest goes first."""
 
 
-def activation(given: str | Activation | None) -> Activation | None:
-    """``input_activation`` as a function: a callable, or a name such as "relu" or "sigmoid"."""
-    if given is None or (callable(given) and not isinstance(given, str)):
-        return given
-    found = getattr(F, given, None) or getattr(torch, given, None) if isinstance(given, str) else None
-    if found is None:
-        raise ValueError(f"input_activation must be None, a function or a name in torch.nn.functional, not {given!r}")
-    return found
+class Way:
+    """A plan with the user's settings worked in, so that a step has nothing left to decide."""
+
+    def __init__(self, plan: Plan, settings: Settings) -> None:
+        self.plan, self.settings = plan, settings
+        self.weights = loss.layer_weights(settings.weight, [layer.names for layer in plan.layers])
+        self.route = route(plan, settings.mode, [not loss.is_zero(weight) for weight in self.weights])
+        self.constrained = [e for e in self.route if e.constrained and e.layer is not None]
+        used = {v for e in self.route if e.passed and e.layer is not None for v in (e.layer.d, e.layer.out)}
+        self.copies = sorted(used & plan.changed)
+        """Values that the way back needs and that the model changes in place later."""
+        lost = [value for value in sorted(self.route.values()) if plan.batch[value] is None]
+        self.lost = plan.around(lost[0]) if lost else ""
+        """Where the batch dimension cannot be followed, if anywhere."""
+
+    def tape(self, calls: Sequence[Any], inputs: Sequence[Tensor]) -> reverse.Tape:
+        """What a pass left behind, cut to the slice of the batch that the settings ask for."""
+        size, samples = slice_of(inputs, self.settings.fraction)
+        if samples < size and self.lost:
+            if not torch.compiler.is_compiling():
+                message = f"fraction is ignored: the batch dimension cannot be followed through {self.lost}"
+                warnings.warn(message, UserWarning, stacklevel=4)
+            samples = size
+        return reverse.Tape(self.plan, calls, inputs, size, samples)
+
+    def loss(self, tape: reverse.Tape) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss Σ λ_m · term_m and the terms by layer name."""
+        rebuilt = reverse.run(self.route, tape, self.settings.input_activation)
+        share = tape.size / tape.samples
+        total: Tensor | None = None
+        terms: dict[str, Tensor] = {}
+        for entry in self.constrained:
+            layer = entry.layer
+            assert layer is not None
+            weight = self.weights[layer.index]
+            features = weight if isinstance(weight, Tensor) else None
+            term = loss.term(tape.tensor(layer.d), rebuilt[layer.index], features, self.settings.scale, share)
+            terms[entry.name] = term.detach()
+            part = term if features is not None or weight == 1 else weight * term
+            total = part if total is None else total + part
+        return no_loss(tape.inputs) if total is None else total, terms
 
 
-def input_tensors(args: Any, kwargs: Any) -> list[Tensor]:
-    """Every tensor among the model's arguments, however nested."""
-    return [leaf for leaf in _pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+class Engine:
+    """A model with the ways that it was seen to take."""
 
+    def __init__(self, model: nn.Module, settings: Settings) -> None:
+        self.model, self.settings = model, settings
+        self.ways: list[Way] = []
+        self.latest: Way | None = None
+        self.keep: frozenset[int] = frozenset()
+        """Calls of the next pass, as far as we can tell, whose output is changed in place later."""
 
-def watch_forward(
-    model: nn.Module,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    keep: frozenset[int] = frozenset(),
-    buffers: dict[str, Tensor] | None = None,
-) -> tuple[Any, Trace]:
-    """Run the model and watch it.
+    def __getstate__(self) -> dict[str, Any]:
+        # A plan belongs to the very functions and modules that it was made from: a copy plans anew.
+        return {"model": self.model, "settings": self.settings, "ways": [], "latest": None, "keep": frozenset()}
 
-    Args:
-        keep: calls (or inputs, as −1 − i) whose tensor is needed as it was before a change in place.
-        buffers: copies to run on, so that the model's own stay as they are.
-    """
-    inputs = input_tensors(args, kwargs)
-    kept_inputs = [x.clone() if -1 - i in keep else x for i, x in enumerate(inputs)]
-    versions = [version(x) for x in inputs]
-    watch = Watch(keep)
-    with watch:
-        if buffers is None:
-            output = model(*args, **kwargs)
-        else:
-            output = torch.func.functional_call(model, buffers, tuple(args), dict(kwargs))
-    return output, Trace(watch.calls, inputs, watch.versions, versions, kept_inputs)
+    def start(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Plan a model for the first time; refuse one that has nothing to reverse."""
+        plan, name, weight = dry_plan(self.model, args, kwargs), type(self.model).__name__, self.settings.weight
+        if not plan.layers:
+            raise NothingToReverse(f"{name} has no weighted layer (linear, convolution, …) that sees its input")
+        self.add(plan)
+        if all(layer.problem for layer in plan.layers):
+            raise NothingToReverse(f"no layer of {name} has a rule; add one with @racecar.rules.register(...)")
+        self.check_patterns(weight)
+        if isinstance(weight, Mapping) and not self.ways[0].constrained:
+            raise NothingToReverse(f"weight {dict(weight)!r} leaves every layer of {name} out")
 
+    def add(self, plan: Plan) -> Way:
+        """Remember a plan, and say what it has to leave out."""
+        way = Way(plan, self.settings)
+        self.ways = [*self.ways[-MAX_WAYS + 1 :], way]
+        self.latest = way
+        self.keep = frozenset(plan.position(value) for value in way.copies)
+        warn_about(plan)
+        return way
 
-@contextmanager
-def untouched(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Copies of the model's buffers to run on; the random state is put back afterwards."""
-    devices = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
-    cuda = [device for device in devices if device.type == "cuda"]
-    python = random.getstate()
-    with torch.random.fork_rng(devices=cuda):
-        yield {name: buffer.clone() for name, buffer in model.named_buffers()}
-    random.setstate(python)
+    def set(self, settings: Settings) -> None:
+        """Other settings for the same plans."""
+        self.check_patterns(settings.weight)
+        ways = [Way(way.plan, settings) for way in self.ways]
+        latest = ways[self.ways.index(self.latest)] if self.latest is not None else None
+        self.settings, self.ways, self.latest = settings, ways, latest
 
+    def check_patterns(self, weight: loss.Weight) -> None:
+        """Every pattern must match a layer that was seen, or one that another way through the model may use."""
+        seen = [names for way in self.ways for names in (layer.names for layer in way.plan.layers)]
+        unseen = [
+            (name,)
+            for name, module in self.model.named_modules()
+            if any(p is not None and p.dim() > 1 for p in module._parameters.values())
+        ]
+        loss.check_patterns(weight, seen, unseen)
 
-def dry_plan(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Plan:
-    """Plan a model by one forward pass that leaves no trace: no gradient, no buffer, no random number."""
-    watch = Watch()
-    with torch.inference_mode(False), torch.no_grad(), untouched(model) as buffers:
-        copies = _pytree.tree_map_only(Tensor, torch.clone, (tuple(args), dict(kwargs)))
-        inputs = input_tensors(*copies)
-        versions = [version(x) for x in inputs]
-        with warnings.catch_warnings():
-            # Re-entrant checkpointing warns about the missing gradient before we can refuse it.
-            warnings.filterwarnings("ignore", message="None of the inputs have requires_grad=True")
-            try:
-                with ModuleWatch(watch, model) as modules, watch:
-                    torch.func.functional_call(model, buffers, copies[0], copies[1])
-            except Unsupported:
-                raise
-            except Exception as error:
-                raise _rejected(model, inputs, error) from error
-        trace = Trace(watch.calls, inputs, watch.versions, versions, inputs)
-        return Plan(model, trace, modules)
+    def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Tensor, dict[str, Tensor]]:
+        """The model's output, its racecar loss and the terms."""
+        if torch.compiler.is_compiling():
+            return self._run_compiled(args, kwargs)
+        fused = takes_fused_path(self.model)
+        plain = self.model(*args, **kwargs) if fused else None
+        output, trace = watch_forward(self.model, args, kwargs, self.keep)
+        way, trace = self.way(trace, args, kwargs)
+        tape = way.tape([trace.calls[i] for i in trace.links], trace.kept_inputs)
+        del trace  # frees what the way back does not need
+        total, terms = way.loss(tape)
+        return plain if fused else output, total, terms
 
+    def way(
+        self, trace: Trace, args: Sequence[Any], kwargs: Mapping[str, Any], whole: bool = False
+    ) -> tuple[Way, Trace]:
+        """The way that a pass took, planned anew if it was never seen; and its trace, with all that is needed."""
+        size, samples = slice_of(trace.inputs, self.settings.fraction)
+        sliced = samples < size and not whole
+        way = next((way for way in self.ways if way.plan.fits(trace, sliced)), None)
+        if way is None:
+            plan = dry_plan(self.model, args, kwargs)
+            # A way that is random differs in the dry pass: plan what was seen, without rules for whole modules.
+            way = self.add(plan if plan.fits(trace, sliced) else Plan(self.model, trace))
+        self.latest = way
+        positions = frozenset(trace.position(value) for value in way.copies)
+        if not positions <= self.keep:  # these values are gone by now: watch the same way again, leaving no trace
+            with untouched(self.model) as buffers:
+                _, trace = watch_forward(self.model, args, kwargs, positions, buffers)
+            if not way.plan.fits(trace, sliced):
+                raise RuntimeError(
+                    f"{type(self.model).__name__} takes another way at random and changes activations in place, so "
+                    "that they cannot be compared; use operations that are not in place"
+                )
+        self.keep = positions
+        return way, trace
 
-def _rejected(model: nn.Module, inputs: Sequence[Tensor], error: Exception) -> ValueError:
-    """The model's own error, with what it was called with in front."""
-    shapes = ", ".join(str(tuple(x.shape)) for x in inputs) or "no tensor"
-    name = type(model).__name__
-    return ValueError(f"{name} does not accept example_inputs ({shapes}): {type(error).__name__}: {error}")
-
-
-def aliases(plan: Plan) -> list[list[str]]:
-    """For each layer its names without the suffixes "#2" and ".weight"."""
-    found = []
-    for layer in plan.layers:
-        owner = layer.op.owner
-        found.append([layer.name.partition("#")[0], owner.name if owner else layer.name])
-    return found
-
-
-def resolve(plan: Plan, settings: Settings) -> tuple[list[float | Tensor], Route]:
-    """λ of every layer, and the way back that they make."""
-    names = [layer.name for layer in plan.layers]
-    weights = loss.layer_weights(settings.weight, names, aliases(plan))
-    return weights, route(plan, settings.mode, [not loss.is_zero(w) for w in weights])
-
-
-def check_reversible(model: nn.Module, plan: Plan, settings: Settings) -> None:
-    """Raise if a model has nothing that could be constrained."""
-    if not plan.layers:
-        raise NothingToReverse(f"{type(model).__name__} has no weighted layer (linear, convolution, …) that sees its input")
-    if all(layer.problem for layer in plan.layers):
-        raise NothingToReverse(f"no layer of {type(model).__name__} has a rule; add one with racecar.rules.register")
-    weights, way = resolve(plan, settings)
-    if isinstance(settings.weight, Mapping) and not any(entry.constrained for entry in way):
-        raise NothingToReverse(f"weight {dict(settings.weight)!r} leaves every layer out")
-
-
-def needed_copies(way: Route) -> list[int]:
-    """Values that the way back needs and that the model changes in place later."""
-    used = {v for e in way if e.passed and e.layer is not None for v in (e.layer.d, e.layer.out)}
-    return sorted(used & way.plan.changed)
-
-
-def loss_of(
-    way: Route, weights: Sequence[float | Tensor], tape: reverse.Tape, settings: Settings
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """The loss Σ λ_m · term_m and the terms by layer name."""
-    rebuilt = reverse.run(way, tape, settings.input_activation)
-    share = tape.size / tape.samples
-    total: Tensor | None = None
-    terms: dict[str, Tensor] = {}
-    for entry in way:
-        if not entry.constrained or entry.layer is None:
-            continue
-        weight = weights[entry.layer.index]
-        dims = weight if isinstance(weight, Tensor) else None
-        term = loss.term(tape.tensor(entry.layer.d), rebuilt[entry.layer.index], dims, settings.scale, share)
-        terms[entry.name] = term.detach()
-        part = term if isinstance(weight, Tensor) or weight == 1 else weight * term
-        total = part if total is None else total + part
-    assert total is not None
-    return total, terms
+    def _run_compiled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Tensor, dict[str, Tensor]]:
+        """The same while torch.compile traces: positions differ, so calls are matched in order."""
+        inputs = input_tensors(args, kwargs)
+        funcs: list[Any] = []
+        for way in self.ways:
+            funcs += way.plan.changing
+        kept = [x.clone() for x in inputs] if any(way.plan.changes_input for way in self.ways) else inputs
+        watch = Watch(keep_funcs=tuple(funcs))
+        with watch:
+            output = self.model(*args, **kwargs)
+        for way in self.ways:
+            calls = way.plan.align(watch.calls)
+            if calls is not None:
+                size, samples = slice_of(inputs, self.settings.fraction)
+                if samples < size and not way.plan.can_slice(inputs):
+                    raise RuntimeError(
+                        "to compile with fraction < 1, make Racecar with example_inputs of two or more samples, of the "
+                        "sizes that it will be called with"
+                    )
+                total, terms = way.loss(way.tape(calls, kept))
+                return output, total, terms
+        raise RuntimeError(
+            "torch.compile meets a way through the model that has no plan yet, which breaks the graph: call the "
+            "uncompiled Racecar once with such inputs, so that it is planned, and then compile"
+        )
 
 
 def no_loss(inputs: Sequence[Tensor]) -> Tensor:
     """The loss of a reverse pass that is switched off."""
     return torch.zeros((), device=inputs[0].device if inputs else None)
-
-
-class Engine:
-    """A model with the plans of the ways that it was seen to take."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.model = model
-        self.plans: list[Plan] = []
-        self._keep: frozenset[int] = frozenset()
-
-    def add(self, plan: Plan, settings: Settings) -> Plan:
-        """Remember a plan, and say what it had to leave out."""
-        if len(self.plans) >= MAX_PLANS:
-            self.plans.pop(0)
-        self.plans.append(plan)
-        warn_about(plan)
-        self._keep = frozenset(plan.position(v) for v in needed_copies(resolve(plan, settings)[1]))
-        return plan
-
-    def run(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], settings: Settings
-    ) -> tuple[Any, Tensor, dict[str, Tensor]]:
-        """The model's output, its racecar loss and the terms."""
-        if torch.compiler.is_compiling():
-            return self._run_compiled(args, kwargs, settings)
-        fused = takes_fused_path(self.model)
-        plain = self.model(*args, **kwargs) if fused else None
-        output, trace = watch_forward(self.model, args, kwargs, self._keep)
-        size, samples = slice_of(trace.inputs, settings.fraction)
-        plan, trace = self.plan_for(trace, args, kwargs, settings, sliced=samples < size)
-        weights, way = resolve(plan, settings)
-        tape = reverse.from_trace(plan, trace, *check_slice(way, size, samples))
-        del trace
-        total, terms = loss_of(way, weights, tape, settings)
-        return plain if fused else output, total, terms
-
-    def plan_for(
-        self, trace: Trace, args: Sequence[Any], kwargs: Mapping[str, Any], settings: Settings, sliced: bool = False
-    ) -> tuple[Plan, Trace]:
-        """The plan of the way that a pass took, a new one if it was never seen; and its trace, whole."""
-        plan = next((plan for plan in self.plans if plan.fits(trace, sliced)), None)
-        if plan is None:
-            plan = dry_plan(self.model, args, kwargs)
-            if not plan.fits(trace, sliced):  # the way is random: plan what was seen, without the modules' own rules
-                plan = Plan(self.model, trace)
-            self.add(plan, settings)
-        copies = needed_copies(resolve(plan, settings)[1])
-        missing = frozenset(trace.position(v) for v in copies)
-        if not missing <= self._keep:  # values that are gone by now: watch the same way once more, leaving no trace
-            with untouched(self.model) as buffers:
-                _, trace = watch_forward(self.model, args, kwargs, missing, buffers)
-            if not plan.fits(trace, sliced):
-                raise RuntimeError(
-                    f"{type(self.model).__name__} takes another way at random and changes activations in place, so they "
-                    "cannot be compared; use operations that are not in place"
-                )
-        self._keep = missing
-        return plan, trace
-
-    def _run_compiled(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], settings: Settings
-    ) -> tuple[Any, Tensor, dict[str, Tensor]]:
-        inputs = input_tensors(args, kwargs)
-        size, samples = slice_of(inputs, settings.fraction)
-        funcs: list[Any] = []
-        for plan in self.plans:
-            funcs += plan.changing
-        kept_inputs = [x.clone() for x in inputs] if any(plan.changes_input for plan in self.plans) else inputs
-        watch = Watch(keep_funcs=tuple(funcs))
-        with watch:
-            output = self.model(*args, **kwargs)
-        for plan in self.plans:
-            calls = plan.align(watch.calls)
-            if calls is not None:
-                if samples < size and not plan.can_slice(inputs):
-                    raise RuntimeError(
-                        "to compile with fraction < 1, make Racecar with example_inputs of two or more samples and of the "
-                        "sizes that it will be called with"
-                    )
-                weights, way = resolve(plan, settings)
-                tape = reverse.Tape(plan, calls, kept_inputs, *check_slice(way, size, samples))
-                total, terms = loss_of(way, weights, tape, settings)
-                return output, total, terms
-        raise RuntimeError(
-            "torch.compile meets a way through the model that has no plan yet: call the uncompiled Racecar once with "
-            "such inputs, so that it is planned, and compile again"
-        )
-
-
-MAX_PLANS = 64
-"""Ways through one model that are remembered; the oldest goes first."""
-
-
-def warn_about(plan: Plan) -> None:
-    """Name what has no rule, and how to add one."""
-    for layer in plan.layers:
-        if layer.problem:
-            warnings.warn(
-                f"layer {layer.name!r} is skipped: {layer.problem}; add one with @racecar.rules.register(...)",
-                NoRuleWarning,
-                stacklevel=4,
-            )
-        elif layer.bottom is not None and layer.bottom.role == "unknown" and layer.bottom.rule is None:
-            warnings.warn(
-                f"no rule for {layer.bottom.kind!r}: the way back from layer {layer.name!r} ends there; add one with "
-                "@racecar.rules.register(..., role='shape') or role='activation'",
-                NoRuleWarning,
-                stacklevel=4,
-            )
-
-
-def check_slice(way: Route, size: int, samples: int) -> tuple[int, int]:
-    """(N, n), or (N, N) with a warning where the batch dimension of a tensor on the way is lost."""
-    if samples < size:
-        lost = [value for value in way.values() if way.plan.batch[value] is None]
-        if lost:
-            if not torch.compiler.is_compiling():
-                warnings.warn(
-                    f"fraction is ignored: the batch dimension cannot be followed through {way.plan.around(lost[0])}",
-                    UserWarning,
-                    stacklevel=4,
-                )
-            return size, size
-    return size, samples
 
 
 def slice_of(inputs: Sequence[Tensor], fraction: float) -> tuple[int, int]:

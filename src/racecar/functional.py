@@ -7,9 +7,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from racecar.engine import Activation, Engine, Settings, activation, check_reversible, dry_plan
+from racecar.engine import Engine
 from racecar.guards import check_model
 from racecar.loss import Weight
+from racecar.settings import Activation, Settings, activation
 
 
 def reverse_loss(
@@ -23,7 +24,7 @@ def reverse_loss(
     fraction: float = 1.0,
     input_activation: str | Activation | None = None,
 ) -> tuple[Any, Tensor]:
-    """The model's output and its racecar loss, as a pure function: nothing is kept between calls.
+    """The model's output and its racecar loss. Nothing is kept between calls, so every call plans the model anew.
 
     Args:
         model: any module.
@@ -33,13 +34,10 @@ def reverse_loss(
     Returns:
         ``(model(*args, **kwargs), loss)``, the loss a float32 (or float64) scalar.
     """
-    settings = Settings(mode, weight, scale, fraction, activation(input_activation))
     check_model(model)
     args = (args,) if isinstance(args, Tensor) else tuple(args)
     kwargs = dict(kwargs or {})
-    plan = dry_plan(model, args, kwargs)
-    check_reversible(model, plan, settings)
-    engine = Engine(model)
-    engine.add(plan, settings)
-    output, total, _ = engine.run(args, kwargs, settings)
-    return output, total
+    engine = Engine(model, Settings(mode, weight, scale, fraction, activation(input_activation)))
+    engine.start(args, kwargs)
+    output, loss, _ = engine.run(args, kwargs)
+    return output, loss

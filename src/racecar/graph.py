@@ -54,6 +54,8 @@ class Op:
     owner: Owner | None = None
     module: nn.Module | None = None
     inplace_at: int | None = None
+    called: Any = None
+    """The function as the model called it, maybe in place."""
     members: tuple[Op, ...] = ()
     """For several calls taken as one: they are made again one by one."""
 
@@ -181,7 +183,7 @@ def _classify(trace: Trace, i: int, ordinal: int, weights: _Weights) -> Op:
     func = OUT_OF_PLACE.get(call.func, call.func)
     op = Op(
         ordinal, "unknown", rule.kind if rule else label(call.func), rule, func, _hide(args), _hide(kwargs),
-        links, trace.made[i], owner, inplace_at=INPLACE_POSITION.get(func),
+        links, trace.made[i], owner, inplace_at=INPLACE_POSITION.get(func), called=call.func,
     )  # fmt: skip
     op.role = _role(op, trace, call)
     if op.role == "affine (vjp)":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import FrameType
+from typing import Any
 
 import torch
 from torch import nn
@@ -29,7 +30,9 @@ def check_model(model: nn.Module) -> None:
     for name, module in model.named_modules():
         where = f"submodule {name!r}" if name else "the model"
         if isinstance(module, torch.jit.ScriptModule):
-            raise Unsupported(f"{where} is a TorchScript module, whose operations cannot be seen; pass the Python module")
+            raise Unsupported(
+                f"{where} is a TorchScript module, whose operations cannot be seen; pass the Python module"
+            )
         if ".quantized" in type(module).__module__ or hasattr(module, "_packed_params"):
             raise Unsupported(f"{where} is quantised, and a quantised weight cannot be trained; pass the float model")
     check_sharding(model)
@@ -43,16 +46,18 @@ def check_sharding(model: nn.Module) -> None:
 
     for name, module in model.named_modules():
         if isinstance(module, FullyShardedDataParallel):
-            raise Unsupported("FullyShardedDataParallel (FSDP1) hides the weights; use torch.distributed.fsdp.fully_shard")
-        if isinstance(module, FSDPModule) and module is not model and _reshards(module):
+            raise Unsupported(
+                "FullyShardedDataParallel (FSDP1) hides the weights; use torch.distributed.fsdp.fully_shard"
+            )
+        if isinstance(module, FSDPModule) and name and _reshards(module):
             raise Unsupported(
                 f"submodule {name!r} frees its sharded weights after its forward pass, but the reverse pass needs them "
                 "again; call model.set_reshard_after_forward(False) before the first step"
             )
 
 
-def _reshards(module: nn.Module) -> bool:
-    group = module._get_fsdp_state()._fsdp_param_group  # type: ignore[operator]
+def _reshards(module: Any) -> bool:
+    group = module._get_fsdp_state()._fsdp_param_group
     return group is not None and bool(group._reshard_after_forward)
 
 

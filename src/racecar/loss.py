@@ -66,28 +66,33 @@ def _check_one(weight: float | Tensor, name: str) -> None:
         raise ValueError(f"{name} must be a finite number of at least 0, not {weight}")
 
 
-def _matches(name: str, pattern: str, plain: Sequence[str]) -> bool:
-    return fnmatchcase(name, pattern) or any(fnmatchcase(one, pattern) for one in plain)
-
-
-def layer_weights(weight: Weight, names: Sequence[str], aliases: Sequence[Sequence[str]]) -> list[float | Tensor]:
+def layer_weights(weight: Weight, names: Sequence[Sequence[str]]) -> list[float | Tensor]:
     """λ for each layer: later patterns win, a layer that no pattern matches gets 0.
 
     Args:
         weight: as the user gave it.
-        names: the layers' names.
-        aliases: for each layer its names without the suffixes for reuse and for one of several weights.
+        names: for each layer its name, also without the suffixes for reuse and for one of several weights.
     """
     if not isinstance(weight, Mapping):
         return [weight] * len(names)
     found: list[float | Tensor] = [0.0] * len(names)
     for pattern, one in weight.items():
-        hit = [i for i, name in enumerate(names) if _matches(name, pattern, aliases[i])]
-        if not hit:
-            raise ValueError(f"weight pattern {pattern!r} matches no layer; the layers are: {', '.join(map(repr, names))}")
-        for i in hit:
-            found[i] = one
+        for i, spellings in enumerate(names):
+            if _matches(pattern, spellings):
+                found[i] = one
     return found
+
+
+def check_patterns(weight: Weight, names: Sequence[Sequence[str]], unseen: Sequence[Sequence[str]] = ()) -> None:
+    """Refuse a pattern that matches no layer, neither one of ``names`` nor one that was not ``seen`` so far."""
+    for pattern in weight if isinstance(weight, Mapping) else ():
+        if not any(_matches(pattern, spellings) for spellings in (*names, *unseen)):
+            known = ", ".join(repr(spellings[0]) for spellings in names)
+            raise ValueError(f"weight pattern {pattern!r} matches no layer; the layers are: {known}")
+
+
+def _matches(pattern: str, spellings: Sequence[str]) -> bool:
+    return any(fnmatchcase(one, pattern) for one in spellings)
 
 
 def is_zero(weight: float | Tensor) -> bool:

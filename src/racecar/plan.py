@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from racecar import cones, graph
 from racecar.batch import batch_dims, batch_size
-from racecar.capture import Call, ModuleWatch, Trace, Value, tensors
+from racecar.capture import Call, ModuleWatch, Trace, Value, rooted, tensors
 from racecar.graph import PASSABLE, Graph, Op
 from racecar.rules.activation import SOFTMAX
 
@@ -61,6 +61,12 @@ class Layer:
         return self.op.kind
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Its name, and without the suffixes for later uses and for one of several weights."""
+        owner = self.op.owner
+        return (self.name, self.name.partition("#")[0], owner.name if owner else self.name)
+
+    @property
     def reads_input(self) -> bool:
         """Whether d_m is an input of the model itself."""
         return self.below is None and self.bottom is None and not self.redo
@@ -82,12 +88,8 @@ class Plan:
         self.graph: Graph = graph.build(trace, model, modules)
         cones.gather(self.graph)
         self.signature = trace.signature
-        self.funcs = [call.func for call in trace.calls]
         self.ordinals = self.graph.positions
-        at = {position: ordinal for ordinal, position in enumerate(self.ordinals)}
-        self._ordinal_at = [at.get(i, -1) for i in range(len(self.funcs))]
-        first: dict[Any, int] = {}
-        self._first = [first.setdefault(func, i) for i, func in enumerate(self.funcs)]
+        self._matching(trace)
         self.layers = [Layer("", op) for op in self.graph.ops if op.role in ("layer", "skipped")]
         for i, layer in enumerate(self.layers):
             layer.index = i
@@ -120,7 +122,9 @@ class Plan:
     def constants(self) -> list[tuple[str, str]]:
         """(name, kind) of weighted operations whose input does not depend on the model's."""
         names = {layer.name for layer in self.layers}
-        return [(owner.name, kind) for owner, kind in self.graph.constants if not owner.derived and owner.name not in names]
+        return [
+            (owner.name, kind) for owner, kind in self.graph.constants if not owner.derived and owner.name not in names
+        ]
 
     @property
     def changes_input(self) -> bool:
@@ -132,9 +136,9 @@ class Plan:
         """Functions whose outputs are changed in place later."""
         found: list[Any] = []
         for value in sorted(self.changed):
-            call = self.values[value].call
-            if call >= 0 and not any(self.funcs[self.ordinals[call]] is one for one in found):
-                found.append(self.funcs[self.ordinals[call]])
+            func = self.graph.maker[value].called if value in self.graph.maker else None
+            if func is not None and not any(func is one for one in found):
+                found.append(func)
         return found
 
     def position(self, value: int) -> int:
@@ -165,26 +169,37 @@ class Plan:
             return False
         return not self._inner or [x.shape[1:] for x in inputs] == self._features
 
+    def _matching(self, trace: Trace) -> None:
+        """What :meth:`align` compares: functions, their ordinals, and a number for each different function."""
+        ordinal = {position: i for i, position in enumerate(self.ordinals)}
+        rows = [i for i, flag in enumerate(rooted(trace.calls)) if flag]
+        self._funcs = [trace.calls[i].func for i in rows]
+        self._ordinal_at = [ordinal.get(i, -1) for i in rows]
+        numbers: dict[Any, int] = {}
+        self._number = [numbers.setdefault(func, len(numbers)) for func in self._funcs]
+
     def align(self, calls: Sequence[Call]) -> list[Call | None] | None:
         """Match the calls that torch.compile shows with the plan's; None if they are another way.
 
-        The compiler hides some functions, always the same ones: those calls stay None.
+        The compiler hides some functions, always the same ones: their calls stay None.
         """
         found: list[Call | None] = [None] * len(self.ordinals)
-        shown, hidden = [False] * len(self.funcs), [False] * len(self.funcs)
+        shown, hidden = [False] * len(self._funcs), [False] * len(self._funcs)
         at = 0
-        for call in calls:
-            while at < len(self.funcs) and not same(self.funcs[at], call.func):
-                hidden[self._first[at]] = True
+        for call, flag in zip(calls, rooted(calls), strict=True):
+            if not flag:
+                continue
+            while at < len(self._funcs) and not same(self._funcs[at], call.func):
+                hidden[self._number[at]] = True
                 at += 1
-            if at == len(self.funcs):
+            if at == len(self._funcs):
                 return None
-            shown[self._first[at]] = True
+            shown[self._number[at]] = True
             if self._ordinal_at[at] >= 0:
                 found[self._ordinal_at[at]] = call
             at += 1
-        for rest in range(at, len(self.funcs)):
-            hidden[self._first[rest]] = True
+        for rest in range(at, len(self._funcs)):
+            hidden[self._number[rest]] = True
         return None if any(s and h for s, h in zip(shown, hidden, strict=True)) else found
 
     def _name(self) -> None:
@@ -231,7 +246,7 @@ class Plan:
 
     def _descend(self, layer: Layer) -> None:
         """Walk back from the operation to the layer below, or to what starts the way."""
-        value, chain = layer.op.source, []
+        value, chain = layer.op.source, list[Op]()
         while True:
             users = self.graph.users[value]
             if len(users) > 1 and layer.forked is None:

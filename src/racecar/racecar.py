@@ -10,22 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from racecar import loss, reverse
-from racecar.engine import (
-    Activation,
-    Engine,
-    Settings,
-    activation,
-    check_reversible,
-    dry_plan,
-    input_tensors,
-    no_loss,
-    resolve,
-    untouched,
-    watch_forward,
-)
+from racecar.batch import batch_size
+from racecar.engine import Engine, no_loss
 from racecar.guards import check_model
 from racecar.loss import Weight
+from racecar.planning import input_tensors, untouched, watch_forward
 from racecar.route import Route
+from racecar.settings import Activation, Settings, activation
 
 
 class Racecar(nn.Module):
@@ -64,15 +55,12 @@ class Racecar(nn.Module):
     ) -> None:
         super().__init__()
         check_model(model)
-        self._settings = Settings(mode, weight, scale, fraction, activation(input_activation))
+        settings = Settings(mode, weight, scale, fraction, activation(input_activation))
         self.model = model
         self.terms: dict[str, Tensor] = {}
         """Layer name → detached term of the last call, before λ."""
-        args, kwargs = call_arguments(example_inputs)
-        plan = dry_plan(model, args, kwargs)
-        check_reversible(model, plan, self._settings)
-        self._engine = Engine(model)
-        self._engine.add(plan, self._settings)
+        self._engine = Engine(model, settings)
+        self._engine.start(*call_arguments(example_inputs))
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, Tensor]:
         """``(model(*args, **kwargs), loss)``; the loss is a float32 (or float64) scalar."""
@@ -80,41 +68,40 @@ class Racecar(nn.Module):
             self.terms = {}
             output = self.model(*args, **kwargs)
             return output, no_loss(input_tensors(args, kwargs))
-        output, total, terms = self._engine.run(args, kwargs, self._settings)
-        self.terms = terms
+        output, total, self.terms = self._engine.run(args, kwargs)
         return output, total
 
     @property
     def plan(self) -> Route:
         """How every layer is reversed: iterable, and printable as a table. Of the way that the model took last."""
-        return resolve(self._engine.plans[-1], self._settings)[1]
+        if self._engine.latest is None:
+            raise RuntimeError("a copied Racecar plans anew in its first call: call it once")
+        return self._engine.latest.route
 
     @property
     def mode(self) -> str:
-        return self._settings.mode
+        return self._engine.settings.mode
 
     @property
     def scale(self) -> str:
-        return self._settings.scale
+        return self._engine.settings.scale
 
     @property
     def fraction(self) -> float:
-        return self._settings.fraction
+        return self._engine.settings.fraction
 
     @property
     def weight(self) -> Weight:
         """λ; may be set at any time, without planning anew. At 0 the reverse pass is skipped."""
-        return self._settings.weight
+        return self._engine.settings.weight
 
     @weight.setter
     def weight(self, weight: Weight) -> None:
-        settings = replace(self._settings, weight=weight)
-        resolve(self._engine.plans[-1], settings)
-        self._settings = settings
+        self._engine.set(replace(self._engine.settings, weight=weight))
 
     @property
     def _off(self) -> bool:
-        weight = self._settings.weight
+        weight = self._engine.settings.weight
         return loss.is_zero(weight) if not isinstance(weight, Mapping) else all(map(loss.is_zero, weight.values()))
 
     def reconstruct(self, *args: Any, grad: bool = False, **kwargs: Any) -> list[Tensor | None]:
@@ -128,17 +115,15 @@ class Racecar(nn.Module):
             One tensor of d_m's shape per plan entry. No buffer of the model is changed.
         """
         with torch.set_grad_enabled(grad), untouched(self.model) as buffers:
-            _, trace = watch_forward(self.model, args, kwargs, buffers=buffers)
-            plan, trace = self._engine.plan_for(trace, args, kwargs, self._settings)
-            way = resolve(plan, self._settings)[1]
-            size = len(trace.inputs[0]) if trace.inputs and trace.inputs[0].dim() else 1
-            rebuilt = reverse.run(
-                way, reverse.from_trace(plan, trace, size, size), self._settings.input_activation, everything=True
-            )
-        return [None if e.layer is None else rebuilt.get(e.layer.index) for e in way]
+            _, trace = watch_forward(self.model, args, kwargs, self._engine.keep, buffers)
+            way, trace = self._engine.way(trace, args, kwargs, whole=True)
+            size = batch_size(trace.inputs)
+            tape = reverse.Tape(way.plan, [trace.calls[i] for i in trace.links], trace.kept_inputs, size, size)
+            rebuilt = reverse.run(way.route, tape, way.settings.input_activation, everything=True)
+        return [None if entry.layer is None else rebuilt.get(entry.layer.index) for entry in way.route]
 
     def extra_repr(self) -> str:
-        s = self._settings
+        s = self._engine.settings
         return f"mode={s.mode!r}, scale={s.scale!r}, fraction={s.fraction}"
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Size, Tensor
 
 from racecar.batch import cut
-from racecar.capture import Call, Trace, outputs
+from racecar.capture import Call, outputs
 from racecar.errors import RuleError
 from racecar.graph import Op
 from racecar.plan import Plan
@@ -58,7 +58,9 @@ class Tape:
                 tensor = self.find(other)
                 if tensor is not None:
                     return tensor.shape
-        raise RuntimeError(f"torch.compile hides the tensor between {self.plan.around(value)}; use the model uncompiled")
+        raise RuntimeError(
+            f"torch.compile hides the tensor between {self.plan.around(value)}; use the model uncompiled"
+        )
 
     def shape(self, value: int) -> Size:
         """The shape of a value in the slice."""
@@ -101,11 +103,6 @@ def _at(call: Call, path: Sequence[int | str]) -> Tensor:
     return holder
 
 
-def from_trace(plan: Plan, trace: Trace, size: int, samples: int) -> Tape:
-    """The tape of a pass that was watched in eager mode."""
-    return Tape(plan, [trace.calls[i] for i in trace.links], trace.inputs, size, samples)
-
-
 def run(
     route: Route,
     tape: Tape,
@@ -137,8 +134,8 @@ def _step(step: Step, y: Tensor, tape: Tape, entry: Entry) -> Tensor:
     assert op.rule is not None
     if step.action == "move" and op.kind in ("flatten", "reshape", "view", "unflatten", "squeeze", "unsqueeze"):
         return y.reshape(tape.shape(op.outputs[0]))
-    operation = tape.operation(op, entry.name if op is entry.layer.op else op.kind)  # type: ignore[union-attr]
-    if step.action == "move" or op.role == "affine" and step.action == "redo":
+    operation = tape.operation(op, entry.name)
+    if step.action == "move" or (step.action == "redo" and op.role == "affine"):
         return operation(y)
     if step.action == "redo":
         assert op.rule.apply is not None

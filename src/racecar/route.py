@@ -73,7 +73,9 @@ class Route:
             for e in self.entries
         ]
         widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-        lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)]
+        lines = [
+            "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
+        ]
         lines.insert(1, "  ".join("-" * w for w in widths))
         count = sum(e.constrained for e in self.entries)
         lines.append(f"{count} of {len(self.entries)} layers constrained, mode {self.mode}")

@@ -13,16 +13,16 @@ SOFTMAX = ("softmax", "log_softmax", "softmin")
 _ACTIVATIONS = (
     "celu elu gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu log_sigmoid logsigmoid mish relu relu6 selu "
     "sigmoid silu softplus softshrink softsign tanh tanhshrink threshold expit"
-).split()
+)
 
 _MATHS = (
     "abs acos acosh arctan asin asinh atan atanh clamp clamp_max clamp_min clip cos cosh deg2rad erf erfc exp exp2 "
     "expm1 log log10 log1p log2 logit nan_to_num pow reciprocal round rsqrt sign sin sinc sinh sqrt square tan trunc "
     "floor ceil frac __pow__ sgn"
-).split()
+)
 
 
-@register(*forms(*_ACTIVATIONS, *_MATHS), role="activation", pointwise=True)
+@register(*forms(_ACTIVATIONS, _MATHS), role="activation", pointwise=True)
 def pointwise(op: Operation, x: Tensor) -> Tensor:
     """Anything that looks at every element alone."""
     return op(x)

@@ -26,6 +26,12 @@ def _without_bias(y: Tensor, bias: Tensor | None, dims: int) -> Tensor:
     return y if bias is None else y - bias.view(-1, *(1,) * dims)
 
 
+def _crop(x: Tensor, shape: Size, dims: int) -> Tensor:
+    for d in range(-dims, 0):
+        x = x.narrow(d, 0, shape[d])
+    return x
+
+
 @register(F.conv1d, kind="conv1d")
 @register(F.conv2d, kind="conv2d")
 @register(F.conv3d, kind="conv3d")
@@ -51,7 +57,7 @@ def conv(op: Operation, y: Tensor, shape: Size) -> Tensor:
     output_padding = [max(0, n) for n in left_over]
     x = _TRANSPOSED[dims](y, weight, None, stride, before, output_padding, groups, dilation)
     if any(n < 0 for n in left_over):
-        x = x[(..., *(slice(size) for size in shape[-dims:]))]
+        x = _crop(x, shape, dims)
     return x
 
 
@@ -67,7 +73,7 @@ def conv_transpose(op: Operation, y: Tensor, shape: Size) -> Tensor:
     y = _without_bias(like(y, weight), op.get(2, "bias"), dims)
     x = _CONV[dims](y, weight, None, stride, padding, dilation, groups)
     if x.shape[-dims:] != shape[-dims:]:  # an output padding beyond the stride, which a dilation allows
-        x = x[(..., *(slice(size) for size in shape[-dims:]))]
+        x = _crop(x, shape, dims)
     return x
 
 

@@ -11,7 +11,7 @@ from racecar.rules.registry import Operation, Rule
 def adjoint(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Aᵀ(y − b) for any operation x ↦ A x + b; b is what it gives on zeros."""
     zeros = torch.zeros(shape, dtype=y.dtype, device=y.device)
-    bias, pull = torch.func.vjp(op, zeros)
+    bias, pull, *_ = torch.func.vjp(op, zeros)
     return pull((y - bias).to(bias.dtype))[0]
 
 

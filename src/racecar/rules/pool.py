@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Size, Tensor
@@ -9,13 +10,13 @@ from torch.nn import functional as F
 
 from racecar.rules.registry import Operation, forms, register
 
-_AVERAGE = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
+_AVERAGE: dict[int, Any] = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
 
 
 def _spatial(y: Tensor, shape: Size, dims: int, mode: str) -> Tensor:
     """Resize the last ``dims`` dimensions of ``y`` to those of ``shape``; a missing batch dimension is allowed."""
-    size = shape[-dims:]
-    if y.shape[-dims:] == size:
+    size = list(shape[-dims:])
+    if list(y.shape[-dims:]) == size:
         return y
     batched = y if y.dim() == dims + 2 else y.unsqueeze(0)
     x = F.interpolate(batched, size=size, mode="nearest") if mode == "nearest" else _AVERAGE[dims](batched, size)
@@ -30,7 +31,7 @@ def _names(dims: int) -> list[str]:
     ]
 
 
-def _unpool(dims: int):  # type: ignore[no-untyped-def]
+def _unpool(dims: int) -> Callable[[Operation, Tensor, Size], Tensor]:
     def unpool(op: Operation, y: Tensor, shape: Size) -> Tensor:
         """Nearest up-sampling to the true size: y (N, C, …) → ``shape``."""
         return _spatial(y, shape, dims, "nearest")

@@ -102,7 +102,7 @@ def _put(args: list[Any], kwargs: dict[str, Any], path: Path, x: Tensor) -> None
 _RULES: dict[Hashable, Rule] = {}
 
 
-def find(kind: Hashable) -> Rule | None:
+def find(kind: Any) -> Rule | None:
     """The rule of a function, or of a module class or one of its bases."""
     rule = _RULES.get(kind)
     if rule is None and isinstance(kind, type):
@@ -171,9 +171,9 @@ def label(kind: Any) -> str:
 
 
 def forms(*names: str) -> tuple[Hashable, ...]:
-    """Every spelling of an operation: torch, functional, tensor method, in place or not."""
+    """Every spelling of operations, given by name (several in a string too): torch, functional, method, in place."""
     found: dict[int, Hashable] = {}
-    for name in names:
+    for name in " ".join(names).split():
         for space in (torch, F, Tensor, torch._C._nn, torch.special):
             for spelling in (name, f"{name}_"):
                 kind = getattr(space, spelling, None)

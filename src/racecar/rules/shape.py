@@ -10,12 +10,12 @@ from torch.nn import functional as F
 
 from racecar.rules.registry import Operation, forms, register, register_plain
 
-PASS = (
+_PASS = (
     "alpha_dropout bernoulli_dropout clone contiguous cpu cuda detach dropout dropout1d dropout2d dropout3d double "
     "feature_alpha_dropout feature_dropout float half bfloat16 positive requires_grad_ to type type_as"
-).split()
+)
 
-register_plain("pass", *forms(*PASS))
+register_plain("pass", *forms(_PASS))
 register_plain("source", F.embedding, F.embedding_bag, F.one_hot)
 register_plain("select", *forms("select", "index_select", "chunk", "split", "unbind", "tensor_split", "unsafe_chunk"))
 register_plain("select", *forms("split_with_sizes", "gather", "take", "masked_select", "take_along_dim", "topk"))

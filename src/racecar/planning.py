@@ -1,0 +1,97 @@
+"""Run a model while watching it: for real, or dry, to plan it without leaving a trace."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree
+
+from racecar.capture import ModuleWatch, Trace, Watch, version
+from racecar.errors import NoRuleWarning, Unsupported
+from racecar.plan import Plan
+
+
+def input_tensors(args: Any, kwargs: Any) -> list[Tensor]:
+    """Every tensor among the model's arguments, however nested."""
+    return [leaf for leaf in _pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+
+
+def watch_forward(
+    model: nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    keep: frozenset[int] = frozenset(),
+    buffers: dict[str, Tensor] | None = None,
+) -> tuple[Any, Trace]:
+    """Run the model and watch it.
+
+    Args:
+        keep: calls (or inputs, as −1 − i) whose tensor is needed as it was before a change in place.
+        buffers: copies to run on, so that the model's own stay as they are.
+    """
+    inputs = input_tensors(args, kwargs)
+    kept_inputs = [x.clone() if -1 - i in keep else x for i, x in enumerate(inputs)]
+    versions = [version(x) for x in inputs]
+    watch = Watch(keep)
+    with watch:
+        if buffers is None:
+            output = model(*args, **kwargs)
+        else:
+            output = torch.func.functional_call(model, buffers, tuple(args), dict(kwargs))
+    return output, Trace(watch.calls, inputs, watch.versions, versions, kept_inputs)
+
+
+@contextmanager
+def untouched(model: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """Copies of the model's buffers to run on; the random state is put back afterwards."""
+    devices = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
+    python = random.getstate()
+    try:
+        with torch.random.fork_rng(devices=[device for device in devices if device.type == "cuda"]):
+            yield {name: buffer.clone() for name, buffer in model.named_buffers()}
+    finally:
+        random.setstate(python)
+
+
+def dry_plan(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Plan:
+    """Plan a model by one forward pass that leaves no trace: no gradient, no buffer, no random number."""
+    watch = Watch()
+    with torch.inference_mode(False), torch.no_grad(), untouched(model) as buffers:
+        args, kwargs = _pytree.tree_map_only(Tensor, torch.clone, (tuple(args), dict(kwargs)))
+        inputs = input_tensors(args, kwargs)
+        versions = [version(x) for x in inputs]
+        with warnings.catch_warnings():
+            # Re-entrant checkpointing warns about the missing gradient before we can refuse it.
+            warnings.filterwarnings("ignore", message="None of the inputs have requires_grad=True")
+            try:
+                with ModuleWatch(watch, model) as modules, watch:
+                    torch.func.functional_call(model, buffers, args, dict(kwargs))
+            except Unsupported:
+                raise
+            except Exception as error:
+                shapes = ", ".join(str(tuple(x.shape)) for x in inputs) or "no tensor"
+                raise ValueError(
+                    f"{type(model).__name__} does not accept example_inputs ({shapes}): {type(error).__name__}: {error}"
+                ) from error
+        return Plan(model, Trace(watch.calls, inputs, watch.versions, versions, inputs), modules)
+
+
+def warn_about(plan: Plan) -> None:
+    """Name what has no rule, and how to add one."""
+    for layer in plan.layers:
+        if layer.problem:
+            message = f"layer {layer.name!r} is skipped: {layer.problem}; add one with @racecar.rules.register(...)"
+        elif layer.bottom is not None and layer.bottom.role == "unknown" and layer.bottom.rule is None:
+            message = (
+                f"no rule for {layer.bottom.kind!r}: the way back from layer {layer.name!r} ends there; add one with "
+                "@racecar.rules.register(..., role='shape') or role='activation'"
+            )
+        else:
+            continue
+        warnings.warn(message, NoRuleWarning, stacklevel=4)

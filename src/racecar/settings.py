@@ -1,0 +1,46 @@
+"""What a user may choose about the reverse pass, checked when it is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from racecar.loss import SCALES, Weight, check_weight
+from racecar.route import MODES
+
+Activation = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Settings:
+    """How a model is reversed; see :class:`racecar.Racecar`."""
+
+    mode: str = "auto"
+    weight: Weight = 1.0
+    scale: str = "relative"
+    fraction: float = 1.0
+    input_activation: Activation | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise ValueError(f"mode must be one of {', '.join(MODES)}, not {self.mode!r}")
+        if self.scale not in SCALES:
+            raise ValueError(f"scale must be one of {', '.join(SCALES)}, not {self.scale!r}")
+        fraction = self.fraction
+        if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 < fraction <= 1:
+            raise ValueError(f"fraction must be a number in (0, 1], not {fraction!r}")
+        check_weight(self.weight)
+
+
+def activation(given: str | Activation | None) -> Activation | None:
+    """``input_activation`` as a function: a callable, or a name such as "relu" or "sigmoid"."""
+    if given is None or (callable(given) and not isinstance(given, str)):
+        return given
+    found = getattr(F, given, None) or getattr(torch, given, None) if isinstance(given, str) else None
+    if not callable(found):
+        raise ValueError(f"input_activation must be None, a function or a name in torch.nn.functional, not {given!r}")
+    return found
