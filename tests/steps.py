@@ -36,7 +36,7 @@ def step(rr: nn.Module, inputs: Inputs, run: Callable[..., Any] | None = None, s
     """Forward and backward of task + racecar loss. `run` stands for `rr` where it is wrapped (compiled, …)."""
     torch.manual_seed(seed)
     rr.zero_grad()
-    output, loss = call(run or rr, inputs)
+    output, loss = call(rr if run is None else run, inputs)
     (task(output) + loss).backward()
     values = {"loss": loss, **rr.terms, **{f"output {i}": leaf for i, leaf in enumerate(leaves(output))}}
     return Step(

@@ -1,4 +1,4 @@
-"""torch.compile(fullgraph=True) sees one ordinary module: the same values, gradients and buffers as eager."""
+"""torch.compile(fullgraph=True) sees one ordinary module: values, gradients and buffers as in eager mode."""
 
 import copy
 
@@ -24,24 +24,139 @@ def compiled(rr, backend="aot_eager"):
     return torch.compile(rr, backend=backend, fullgraph=True)
 
 
-def linears(*widths):
-    return {f"l{i}": nn.Linear(a, b) for i, (a, b) in enumerate(zip(widths[:-1], widths[1:], strict=True))}
+def padded(mode, activation=nn.ReLU6):
+    first = nn.Conv2d(3, 4, 3, padding=1, padding_mode=mode)
+    return nn.Sequential(first, activation(inplace=True), nn.Conv2d(4, 5, 2, stride=2, padding=1, padding_mode=mode))
 
 
-def by_hand_norm(m, x):
-    """A gate and a norm that are written out: forks and joins, and yet an activation and a norm."""
-    h = m.l0(x)
+def written_out(m, x):
+    """An activation and a norm made of several calls."""
+    h = m.a(x)
     h = h * torch.sigmoid(h)
-    return m.l1(h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-5))
+    return m.b(h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-5))
 
 
-def padded(mode):
-    conv = nn.Conv2d(3, 4, 3, padding=1, padding_mode=mode)
-    return nn.Sequential(conv, nn.ReLU6(inplace=True), nn.Conv2d(4, 5, 2, stride=2, padding=1, padding_mode=mode))
+def many_activations():
+    kinds = (nn.Hardtanh, nn.PReLU, nn.Softplus, nn.ELU, nn.Softsign, nn.Tanhshrink, nn.Mish, nn.Hardsigmoid, nn.SiLU)
+    return nn.Sequential(*(part for kind in kinds for part in (nn.Linear(6, 6), kind())))
 
 
-# functions that dynamo shows to no torch function mode, alone and beside each other
-HIDDEN = {
-    "hardswish": lambda: (Net(lambda m, x: m.l1(F.hardswish(m.l0(x))), **linears(6, 8, 3)), rows()),
-    "mT": lambda: (Net(lambda m, x: m.l1(torch.tanh(m.l0(x)).mT), **linears(6, 8, 0)[:0] or {}), sequence(6)),
+def token_net(function):
+    """Over sequences of 5 tokens with 6 features; `b` sees the tokens."""
+    return Net(function, a=nn.Linear(6, 8), b=nn.Linear(5, 4)), sequence(6)
+
+
+# Dynamo shows hardswish, .mT and F.pad to no torch function mode: alone, and beside each other.
+OURS = {
+    "hardswish": lambda: (nn.Sequential(nn.Linear(6, 8), nn.Hardswish(), nn.Linear(8, 3)), rows()),
+    "transposed": lambda: token_net(lambda m, x: m.b(torch.tanh(m.a(x)).mT)),
+    "hardswish_transposed": lambda: token_net(lambda m, x: m.b(F.hardswish(m.a(x)).mT)),
+    "reflect": lambda: (padded("reflect"), images(size=8)),
+    "circular": lambda: (padded("circular"), images(size=8)),
+    "hardswish_reflect": lambda: (padded("reflect", nn.Hardswish), images(size=8)),
+    "written_out": lambda: (Net(written_out, a=nn.Linear(6, 8), b=nn.Linear(8, 3)), rows()),
+    "many_activations": lambda: (many_activations(), rows()),
 }
+THEIRS = (
+    "vgg resnet_pad functional bare_weights text attention gated_fused scaled_dot_product keyword_inputs "
+    "dataclass_output reused tied weight_norm spectral_norm checkpointed"
+).split()
+SLICED = ("vgg", "resnet_pad", "functional", "text", "attention", "transposed", "reflect", "written_out", "hardswish")
+CASES = {name: seeded(build) for name, build in OURS.items()} | {name: NETWORKS[name] for name in THEIRS}
+
+
+@pytest.mark.parametrize("name, fraction", [(name, 1.0) for name in CASES] + [(name, 0.5) for name in SLICED])
+def test_a_compiled_step_is_the_eager_step(name, fraction):
+    check_two_steps(CASES[name], fraction, "aot_eager")
+
+
+@pytest.mark.parametrize("name", ["mlp_norm", "bare_weights"])
+def test_inductor(name):
+    check_two_steps(NETWORKS[name], 0.5, "inductor")
+
+
+def check_two_steps(build, fraction, backend):
+    """Other data must go through the same graph, so that nothing of the first call may have been built into it."""
+    model, inputs = build()
+    eager, rr = (Racecar(one, inputs, fraction=fraction) for one in (copy.deepcopy(model), model))
+    fast = compiled(rr, backend)
+    for recompile, data in ((False, inputs), (True, build(seed=1)[1])):
+        with torch._dynamo.config.patch(error_on_recompile=recompile):
+            made = step(rr, data, fast)
+        assert_same(made, step(eager, data), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode, scale", [("full", "mean"), ("layerwise", "sum"), ("input", "relative")])
+def test_modes_and_scales(mode, scale):
+    model, x = NETWORKS["mlp"]()
+    rr = Racecar(model, x, mode=mode, scale=scale, fraction=0.5, input_activation="tanh")
+    assert_same(step(rr, x, compiled(rr)), step(rr, x))
+
+
+SCHEDULES = {
+    "number": [0.1 * i for i in range(1, 12)],
+    "back from zero": [1, 0, 2, 0],
+    "dict": [{"*": 1.0 + i, "0": 0.1 * i} for i in range(1, 12)],
+    "which layers": [{"*": 1}, {"0": 1, "2": 0}, {"2": 2}],
+    "tensor": [{"*": 1, "0": torch.eye(6)[i]} for i in range(3)],
+    "one tensor for all": [torch.tensor(1.0), torch.tensor(0.5), torch.tensor(0.0)],
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedule_of_the_weight(name):
+    """More values than dynamo's limit of compilations: a schedule may change the weight in every step."""
+    model, x = OURS["hardswish"]()
+    rr = Racecar(model, x)
+    fast = compiled(rr)
+    seen = []
+    for weight in SCHEDULES[name]:
+        rr.weight = weight
+        made = step(rr, x, fast)
+        assert_same(made, step(rr, x))
+        seen.append(made.values["loss"].item())
+    assert len(set(seen)) > 1
+
+
+@pytest.mark.parametrize("name", ["mlp_norm", "encoder_layer"])
+def test_training_and_evaluation_take_turns(name):
+    model, x = NETWORKS[name]() if name in NETWORKS else (nn.TransformerEncoderLayer(8, 2, 8, batch_first=True), sequence(8))
+    eager, rr = Racecar(copy.deepcopy(model), x), Racecar(model, x)
+    fast = compiled(rr)
+    for training in (True, False, True):
+        for one in (eager, rr):
+            one.train(training)
+        assert_same(step(rr, x, fast), step(eager, x), rtol=1e-5, atol=1e-5)
+        with torch.no_grad():
+            torch.manual_seed(1)
+            output, loss = fast(x)
+            torch.manual_seed(1)
+            torch.testing.assert_close((output, loss), eager(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("fraction", [1.0, 0.5])
+def test_batches_of_other_sizes(fraction):
+    """The last batch of an epoch is smaller; dynamo then makes the size a symbol."""
+    model, x = NETWORKS["bare_weights"]()
+    rr = Racecar(model, x, scale="sum", fraction=fraction)
+    fast = compiled(rr)
+    for size in (4, 7, 5, 2):
+        data = torch.rand(size, *x.shape[1:])
+        assert_same(step(rr, data, fast), step(rr, data), rtol=1e-5, atol=1e-5)
+
+
+def test_a_copy_compiles():
+    """What an average of the weights (EMA) or a sweep does."""
+    model, x = NETWORKS["vgg"]()
+    rr = Racecar(model, x)
+    other = copy.deepcopy(rr)
+    assert_same(step(other, x, compiled(other)), step(rr, x))
+
+
+def test_terms_and_plan_are_there():
+    model, x = NETWORKS["mlp"]()
+    rr = Racecar(model, x)
+    compiled(rr)(x)
+    assert list(rr.terms) == ["0", "2", "4"]
+    assert not any(term.requires_grad for term in rr.terms.values())
+    assert [entry.name for entry in rr.plan] == ["0", "2", "4"]

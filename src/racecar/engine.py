@@ -13,7 +13,7 @@ from racecar import loss, reverse
 from racecar.batch import batch_size
 from racecar.capture import Trace, Watch
 from racecar.errors import NothingToReverse
-from racecar.guards import takes_fused_path
+from racecar.guards import fusible, takes_fused_path
 from racecar.plan import Plan
 from racecar.planning import dry_plan, input_tensors, untouched, warn_about, watch_forward
 from racecar.route import route
@@ -28,7 +28,12 @@ class Way:
 
     def __init__(self, plan: Plan, settings: Settings) -> None:
         self.plan, self.settings = plan, settings
-        self.weights = loss.layer_weights(settings.weight, [layer.names for layer in plan.layers])
+        weights = loss.layer_weights(settings.weight, [layer.names for layer in plan.layers])
+        # Where the layers are: a copy in every step would wait for the device.
+        self.weights = [
+            weight.to(layer.device) if isinstance(weight, Tensor) else weight
+            for weight, layer in zip(weights, plan.layers, strict=True)
+        ]
         self.route = route(plan, settings.mode, [not loss.is_zero(weight) for weight in self.weights])
         self.constrained = [e for e in self.route if e.constrained and e.layer is not None]
         used = {v for e in self.route if e.passed and e.layer is not None for v in (e.layer.d, e.layer.out)}
@@ -59,7 +64,10 @@ class Way:
             assert layer is not None
             weight = self.weights[layer.index]
             features = weight if isinstance(weight, Tensor) else None
-            term = loss.term(tape.tensor(layer.d), rebuilt[layer.index], features, self.settings.scale, share)
+            d = tape.tensor(layer.d)
+            if features is not None:
+                loss.check_broadcast(features, d.shape, entry.name)
+            term = loss.term(d, rebuilt[layer.index], features, self.settings.scale, share)
             terms[entry.name] = term.detach()
             part = term if features is not None or weight == 1 else weight * term
             total = part if total is None else total + part
@@ -71,6 +79,8 @@ class Engine:
 
     def __init__(self, model: nn.Module, settings: Settings) -> None:
         self.model, self.settings = model, settings
+        self.fusible = fusible(model)
+        self.off = loss.all_zero(settings.weight)
         self.ways: list[Way] = []
         self.latest: Way | None = None
         self.keep: frozenset[int] = frozenset()
@@ -78,7 +88,7 @@ class Engine:
 
     def __getstate__(self) -> dict[str, Any]:
         # A plan belongs to the very functions and modules that it was made from: a copy plans anew.
-        return {"model": self.model, "settings": self.settings, "ways": [], "latest": None, "keep": frozenset()}
+        return {**self.__dict__, "ways": [], "latest": None, "keep": frozenset()}
 
     def start(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Plan a model for the first time; refuse one that has nothing to reverse."""
@@ -89,8 +99,8 @@ class Engine:
         if all(layer.problem for layer in plan.layers):
             raise NothingToReverse(f"no layer of {name} has a rule; add one with @racecar.rules.register(...)")
         self.check_patterns(weight)
-        if isinstance(weight, Mapping) and not self.ways[0].constrained:
-            raise NothingToReverse(f"weight {dict(weight)!r} leaves every layer of {name} out")
+        if not self.ways[0].constrained and loss.unmatched(weight, [layer.names for layer in plan.layers]):
+            raise NothingToReverse(f"weight {weight!r} leaves every layer of {name} out; '*' gives a default")
 
     def add(self, plan: Plan) -> Way:
         """Remember a plan, and say what it has to leave out."""
@@ -107,6 +117,7 @@ class Engine:
         ways = [Way(way.plan, settings) for way in self.ways]
         latest = ways[self.ways.index(self.latest)] if self.latest is not None else None
         self.settings, self.ways, self.latest = settings, ways, latest
+        self.off = loss.all_zero(settings.weight)
 
     def check_patterns(self, weight: loss.Weight) -> None:
         """Every pattern must match a layer that was seen, or one that another way through the model may use."""
@@ -122,7 +133,7 @@ class Engine:
         """The model's output, its racecar loss and the terms."""
         if torch.compiler.is_compiling():
             return self._run_compiled(args, kwargs)
-        fused = takes_fused_path(self.model)
+        fused = takes_fused_path(self.fusible)
         plain = self.model(*args, **kwargs) if fused else None
         output, trace = watch_forward(self.model, args, kwargs, self.keep)
         way, trace = self.way(trace, args, kwargs)

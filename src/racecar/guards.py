@@ -70,9 +70,14 @@ def refuse_reentrant() -> None:
         frame = frame.f_back
 
 
-def takes_fused_path(model: nn.Module) -> bool:
-    """Whether torch may run attention as one fused kernel, which it does not do while it is watched."""
-    fused = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
-    if not any(isinstance(module, fused) and not module.training for module in model.modules()):
+def fusible(model: nn.Module) -> list[nn.Module]:
+    """Modules that torch may run as one fused kernel, which it does not do while it is watched."""
+    kinds = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
+    return [module for module in model.modules() if isinstance(module, kinds)]
+
+
+def takes_fused_path(modules: list[nn.Module]) -> bool:
+    """Whether one of these modules may do so now: in evaluation, where no gradient is asked for."""
+    if all(module.training for module in modules):
         return False
-    return not torch.is_grad_enabled() or not any(p.requires_grad for p in model.parameters())
+    return not torch.is_grad_enabled() or not any(p.requires_grad for m in modules for p in m.parameters())

@@ -83,6 +83,13 @@ def layer_weights(weight: Weight, names: Sequence[Sequence[str]]) -> list[float 
     return found
 
 
+def unmatched(weight: Weight, names: Sequence[Sequence[str]]) -> bool:
+    """Whether some layer is left out because no pattern matches it (not because its weight is 0)."""
+    if not isinstance(weight, Mapping):
+        return False
+    return not all(any(_matches(pattern, spellings) for pattern in weight) for spellings in names)
+
+
 def check_patterns(weight: Weight, names: Sequence[Sequence[str]], unseen: Sequence[Sequence[str]] = ()) -> None:
     """Refuse a pattern that matches no layer, neither one of ``names`` nor one that was not ``seen`` so far."""
     for pattern in weight if isinstance(weight, Mapping) else ():
@@ -93,6 +100,22 @@ def check_patterns(weight: Weight, names: Sequence[Sequence[str]], unseen: Seque
 
 def _matches(pattern: str, spellings: Sequence[str]) -> bool:
     return any(fnmatchcase(one, pattern) for one in spellings)
+
+
+def check_broadcast(weight: Tensor, shape: torch.Size, name: str) -> None:
+    """Refuse a tensor weight that does not fit one sample of d_m."""
+    sample = tuple(shape[1:])
+    pairs = zip(reversed(weight.shape), reversed(sample), strict=False)
+    if weight.dim() > len(sample) or any(w not in (1, size) for w, size in pairs):
+        raise ValueError(
+            f"the weight of layer {name!r} has shape {tuple(weight.shape)}, which does not broadcast against one "
+            f"sample of d_m, of shape {sample}"
+        )
+
+
+def all_zero(weight: Weight) -> bool:
+    """Whether a weight switches the reverse pass off."""
+    return all(map(is_zero, weight.values() if isinstance(weight, Mapping) else (weight,)))
 
 
 def is_zero(weight: float | Tensor) -> bool:

@@ -67,6 +67,12 @@ class Layer:
         return (self.name, self.name.partition("#")[0], owner.name if owner else self.name)
 
     @property
+    def device(self) -> torch.device | None:
+        """Where its weight is."""
+        parameters = self.op.owner.module.parameters() if self.op.owner else iter(())
+        return next((parameter.device for parameter in parameters), None)
+
+    @property
     def reads_input(self) -> bool:
         """Whether d_m is an input of the model itself."""
         return self.below is None and self.bottom is None and not self.redo

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from racecar import loss, reverse
+from racecar import reverse
 from racecar.batch import batch_size
 from racecar.engine import Engine, no_loss
 from racecar.guards import check_model
@@ -64,7 +64,7 @@ class Racecar(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, Tensor]:
         """``(model(*args, **kwargs), loss)``; the loss is a float32 (or float64) scalar."""
-        if self._off:
+        if self._engine.off:
             self.terms = {}
             output = self.model(*args, **kwargs)
             return output, no_loss(input_tensors(args, kwargs))
@@ -98,11 +98,6 @@ class Racecar(nn.Module):
     @weight.setter
     def weight(self, weight: Weight) -> None:
         self._engine.set(replace(self._engine.settings, weight=weight))
-
-    @property
-    def _off(self) -> bool:
-        weight = self._engine.settings.weight
-        return loss.is_zero(weight) if not isinstance(weight, Mapping) else all(map(loss.is_zero, weight.values()))
 
     def reconstruct(self, *args: Any, grad: bool = False, **kwargs: Any) -> list[Tensor | None]:
         """What the reverse pass rebuilds: d'_m for every entry of the plan, None where it does not pass; [0] the input.

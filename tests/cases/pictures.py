@@ -75,6 +75,29 @@ def pool_on_both_sides():
 
 
 @case
+def activation_pool_norm():
+    """The norm's output is d2: pooled, so everything is re-applied at that size."""
+
+    def forward(m, y):
+        return (batch_norm(m[3], pool(torch.tanh(y))),) * 2
+
+    def after(m, y):
+        return batch_norm(m[3], torch.tanh(y))
+
+    return two_convs([nn.Tanh(), nn.MaxPool2d(2), nn.BatchNorm2d(3)], forward, after, up)
+
+
+@case
+def norm_of_one_size():
+    """A norm over whole pictures cannot be applied before up-sampling: it knows one size alone."""
+
+    def forward(m, y):
+        return m[1](y), pool(m[1](y))
+
+    return two_convs([nn.LayerNorm([3, 8, 8]), nn.MaxPool2d(2)], forward, lambda m, y: m[1](up(y)))
+
+
+@case
 def norm_alone():
     return two_convs(
         [nn.BatchNorm2d(3)], lambda m, y: (batch_norm(m[1], y),) * 2, lambda m, y: batch_norm(m[1], y)
@@ -166,6 +189,23 @@ def global_mean():
             return torch.tanh(batch_norm(m.bn, undo_linear(m.fc, y)[..., None, None])).expand(3, 3, 8, 8)
 
         return chain(("conv", "fc"), (x, d2, m.fc(d2.mean((2, 3)))), (lambda y: undo_conv(m.conv, y), into_d2))
+
+    return net, images(), layers
+
+
+@case
+def global_mean_before_norm():
+    """As in ConvNeXt's head: d2 has lost the picture's dimensions, which come back on the way into the conv."""
+    parts = {"conv": conv(), "norm": nn.LayerNorm(3), "fc": nn.Linear(3, 4)}
+    net = Net(lambda m, x: m.fc(m.norm(torch.tanh(m.conv(x)).mean((2, 3)))), **parts)
+
+    def layers(m, x):
+        d2 = m.norm(torch.tanh(m.conv(x)).mean((2, 3)))
+        backs = (
+            lambda y: undo_conv(m.conv, y[..., None, None].expand(3, 3, 8, 8)),
+            lambda y: m.norm(torch.tanh(undo_linear(m.fc, y))),
+        )
+        return chain(("conv", "fc"), (x, d2, m.fc(d2)), backs)
 
     return net, images(), layers
 

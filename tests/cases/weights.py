@@ -124,7 +124,7 @@ def hugging_face_conv1d():
 
 
 @case
-def cross_attention_projections():
+def join_cross_attention():
     """One module, three weights of its own, and an output projection that is a module."""
     net, inputs = NETWORKS["cross_attention"]()
 

@@ -1,0 +1,170 @@
+"""Rules of a user's own: for module classes and for functions."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import racecar
+from racecar import NoRuleWarning, Racecar, RuleError
+from racecar.rules import Operation, find, register, unregister
+from racecar.rules.registry import OUT_OF_PLACE, ROLES, forms
+from tests.rules.common import chain, close, forward, random, rebuild
+
+
+class Odd(nn.Module):
+    """x ↦ (x W)³ + b: not affine, so there is no rule for it."""
+
+    def __init__(self, width=4, out=3):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(width, out)), nn.Parameter(torch.randn(out))
+
+    def forward(self, x):
+        return cube(x, self.weight) + self.bias
+
+
+class Odder(Odd):
+    """A subclass has its base's rule."""
+
+
+def cube(x, weight):
+    """Seen by torch as one function, as functions of extensions are."""
+    if torch.overrides.has_torch_function((x, weight)):
+        return torch.overrides.handle_torch_function(cube, (x, weight), x, weight)
+    return (x @ weight) ** 3
+
+
+@pytest.fixture
+def rules():
+    """Register for one test."""
+    kinds = []
+
+    def add(one, **options):
+        kinds.append(one)
+        return racecar.rules.register(one, **options)
+
+    yield add
+    unregister(*kinds)
+    assert all(find(kind) is None for kind in kinds)
+
+
+@pytest.mark.parametrize("cls", [Odd, Odder])
+def test_rule_for_a_module_class(rules, cls):
+    """It receives the operation with its module, y and the shape of x; the layer has the module's name."""
+    seen = []
+
+    @rules(Odd)
+    def undo(op, y, shape):
+        seen.append((op, y.shape, shape))
+        return (y - op.module.bias) @ op.module.weight.T
+
+    layer, x = cls(), random(5, 6)
+    model = chain(nn.Linear(6, 4), nn.Tanh(), layer)
+    back = torch.tanh((forward(model, x) - layer.bias) @ layer.weight.T)
+    close(rebuild(model, x)[1], back)
+    op, y, shape = seen[-1]
+    assert (op.module, op.name, y, shape) == (layer, "2", (5, 3), (5, 4))
+    assert [entry.name for entry in Racecar(model, x).plan] == ["0", "2"]
+    assert all(entry.constrained for entry in Racecar(model, x).plan)
+    Racecar(model, x)(x)[1].backward()
+    assert layer.weight.grad is not None
+
+
+def test_rule_for_a_function(rules):
+    """With its real arguments, positional or by name."""
+
+    @rules(cube, kind="cubic")
+    def undo(op, y, shape):
+        assert op.args[0] is None
+        assert op.func is cube
+        return y @ op.get(1, "weight").T
+
+    layer, x = Odd().double(), random(5, 4)
+    (entry,) = Racecar(layer, x).plan
+    assert (entry.name, entry.kind, entry.constrained) == ("", "cubic", True)
+    close(rebuild(layer, x), [(forward(layer, x) - layer.bias) @ layer.weight.T])
+
+
+def test_without_it_the_layer_is_skipped():
+    model, x = nn.Sequential(nn.Linear(4, 4), Odd()), torch.randn(5, 4)
+    with pytest.warns(NoRuleWarning, match=r"'1'.*cube.*register"):
+        rr = Racecar(model, x)
+    assert [entry.constrained for entry in rr.plan] == [True, False]
+
+
+def test_rule_without_a_weight(rules):
+    """Role "activation": re-applied. Role "shape": undone. Role "pass": nothing."""
+
+    class Swap(nn.Module):
+        def forward(self, x):
+            return x.sort(descending=True).values
+
+    a, b, x = nn.Linear(5, 4), nn.Linear(4, 3), random(6, 5)
+    model = chain(a, Swap(), b)
+    y = (forward(model, x) - b.bias) @ b.weight
+    rules(Swap, role="activation")(lambda op, x: op.module(x))
+    close(rebuild(model, x)[1], y.sort(descending=True).values)
+    rules(Swap, role="shape")(lambda op, y, shape: y.flip(1))
+    close(rebuild(model, x)[1], y.flip(1))
+
+
+def test_a_rule_replaces_another(rules):
+    """Also one of ours; taken out, the layer goes its old way."""
+
+    class Mine(nn.Linear):
+        pass
+
+    layer, x = Mine(4, 3).double(), random(5, 4)
+    usual = rebuild(layer, x)
+    rules(Mine)(lambda op, y, shape: y.new_zeros(shape))
+    assert not rebuild(layer, x)[0].any()
+    rules(Mine)(lambda op, y, shape: y.new_ones(shape))
+    close(rebuild(layer, x)[0], torch.ones_like(x))
+    unregister(Mine)
+    close(rebuild(layer, x), usual)
+
+
+@pytest.mark.parametrize("wrong", [lambda op, y, shape: y, lambda op, y, shape: None])
+def test_a_rule_that_returns_something_else(rules, wrong):
+    """The error names the rule, the layer and both shapes."""
+
+    def undo_odd(op, y, shape):
+        return wrong(op, y, shape)
+
+    rules(Odd)(undo_odd)
+    model, x = nn.Sequential(nn.Linear(4, 4), Odd()), torch.randn(5, 4)
+    with pytest.raises(RuleError, match=r"undo_odd.*'1'.*(\(5, 3\)|None).*\(5, 4\)"):
+        Racecar(model, x)(x)
+
+
+def test_bad_registrations():
+    with pytest.raises(ValueError, match="role must be one of layer.*'layr'"):
+        register(Odd, role="layr")
+    with pytest.raises(TypeError, match="at least one"):
+        register()
+    with pytest.raises(TypeError, match="not for 'Odd'"):
+        register("Odd")
+    assert find(Odd) is None
+    assert len(set(ROLES)) == len(ROLES)
+
+
+def test_operation():
+    """Its arguments by place or by name; on other data, never in place."""
+    op = Operation(F.leaky_relu, (None, 0.2), {"inplace": True})
+    assert (op.get(1, "negative_slope"), op.get(2, "inplace"), op.get(3, "missing", 7)) == (0.2, True, 7)
+    x = torch.tensor([-1.0, 1.0])
+    assert torch.equal(op(x), torch.tensor([-0.2, 1.0]))
+    assert x[0] == -1
+    by_name = Operation(torch.add, (), {"input": None, "other": 2}, at=(("input",),))
+    nested = Operation(torch.cat, ([torch.zeros(1), None], 0), {}, at=((0, 1),))
+    assert torch.equal(by_name(x), x + 2)
+    assert torch.equal(nested(x), torch.tensor([0.0, -1.0, 1.0]))
+    assert nested.args[0][1] is None, "the operation itself stays as it is"
+
+
+def test_forms():
+    """Every spelling, in place or not, and its twin that leaves its argument alone."""
+    assert {torch.relu, F.relu, torch.Tensor.relu, torch.relu_, F.relu_, torch.Tensor.relu_} <= set(forms("relu"))
+    assert OUT_OF_PLACE[torch.Tensor.relu_] is torch.Tensor.relu
+    assert OUT_OF_PLACE[torch.Tensor.__iadd__] is torch.Tensor.__add__
+    assert forms("no_such_function") == ()

@@ -1,0 +1,106 @@
+"""Mixed precision: the way back runs in the forward pass's precision, terms are summed in float32. And channels_last."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from racecar import Racecar
+from tests.networks import NETWORKS, call
+from tests.steps import assert_same, step
+
+HALVES = {"bf16": (torch.bfloat16, 0.1), "fp16": (torch.float16, 0.02)}
+"""dtype, and how far a step may be from the same one in float32."""
+
+MODELS = "vgg resnet_pad mlp_norm functional bare_weights text attention encoder gated weight_norm tied_autoencoder".split()
+
+
+@pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")  # torch's own rms_norm, under autocast
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("half", HALVES)
+def test_autocast_is_near_float32(name, half):
+    """A shift of all values (a bias in the wrong place, a norm left out) would move the loss much more than rounding."""
+    dtype, tolerance = HALVES[half]
+    model, inputs = NETWORKS[name]()
+    exact, rr = Racecar(copy.deepcopy(model), inputs), Racecar(model, inputs)
+    with torch.autocast("cpu", dtype):
+        made = step(rr, inputs)
+    expected = step(exact, inputs)
+    for key in ("loss", *rr.terms):
+        assert made.values[key].dtype == torch.float32
+        torch.testing.assert_close(made.values[key], expected.values[key], rtol=tolerance, atol=0.05 * tolerance)
+    whole = torch.stack([grad.norm() for grad in expected.grads.values()]).norm()
+    for key, grad in expected.grads.items():
+        assert made.grads[key].dtype == torch.float32
+        assert (made.grads[key] - grad).norm() < tolerance * whole
+
+
+@pytest.mark.parametrize("name", ["vgg", "mlp_norm", "attention"])
+@pytest.mark.parametrize("half", HALVES)
+def test_output_under_autocast_is_the_models(name, half):
+    model, inputs = NETWORKS[name]()
+    rr = Racecar(model.eval(), inputs)
+    with torch.autocast("cpu", HALVES[half][0]):
+        assert torch.equal(rr(inputs)[0], call(model, inputs))
+
+
+@pytest.mark.parametrize("scale", ["sum", "mean", "relative"])
+@pytest.mark.parametrize("half", HALVES)
+def test_terms_are_summed_in_float32(half, scale):
+    """The sum of the squares is beyond fp16's largest number, and beyond what bf16 can count to."""
+    torch.manual_seed(0)
+    dtype = HALVES[half][0]
+    x = 30 * torch.randn(64, 256)
+    rr = Racecar(nn.Linear(256, 32), x, scale=scale)
+    with torch.autocast("cpu", dtype):
+        _, loss = rr(x)
+        (rebuilt,) = rr.reconstruct(x)
+    assert rebuilt.dtype == dtype
+    squares = (x.double() - rebuilt.double()).square()
+    expected = {"sum": squares.sum(), "mean": squares.mean(), "relative": squares.sum() / x.double().square().sum()}
+    assert expected["sum"] > torch.finfo(torch.float16).max
+    torch.testing.assert_close(loss.double(), expected[scale], rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize(
+    "dtype, wide",
+    [(torch.bfloat16, torch.float32), (torch.float16, torch.float32), (torch.float32, torch.float32)]
+    + [(torch.float64, torch.float64)],
+)
+def test_a_model_that_is_itself_in_another_precision(dtype, wide):
+    model, x = NETWORKS["vgg_plain"]()
+    rr = Racecar(model.to(dtype), x.to(dtype))
+    output, loss = rr(x.to(dtype))
+    assert (output.dtype, loss.dtype) == (dtype, wide)
+    assert all(term.dtype == wide for term in rr.terms.values())
+    loss.backward()
+    assert all(p.grad.dtype == dtype and p.grad.isfinite().all() for p in model.features.parameters())
+
+
+def test_planned_under_autocast_and_used_without():
+    model, x = NETWORKS["vgg_plain"]()
+    with torch.autocast("cpu", torch.bfloat16):
+        rr = Racecar(model, x)
+    torch.testing.assert_close(rr(x)[1], Racecar(model, x)(x)[1], rtol=0, atol=0)
+
+
+@pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")
+@pytest.mark.parametrize("name", ["mlp_norm", "gated"])
+def test_compiled_under_autocast(name):
+    torch._dynamo.reset()
+    model, inputs = NETWORKS[name]()
+    eager, rr = Racecar(copy.deepcopy(model), inputs), Racecar(model, inputs)
+    fast = torch.compile(rr, backend="aot_eager", fullgraph=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert_same(step(rr, inputs, fast), step(eager, inputs), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("name", ["vgg", "resnet", "densenet", "unet", "functional"])
+@pytest.mark.parametrize("fraction", [1.0, 0.5])
+def test_channels_last(name, fraction):
+    model, x = NETWORKS[name]()
+    plain = Racecar(copy.deepcopy(model), x, fraction=fraction)
+    rr = Racecar(model.to(memory_format=torch.channels_last), x, fraction=fraction)
+    made = step(rr, x.contiguous(memory_format=torch.channels_last))
+    assert_same(made, step(plain, x), rtol=1e-4, atol=1e-4)

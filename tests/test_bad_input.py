@@ -1,0 +1,293 @@
+"""What cannot work is refused in one clear sentence with the right names in it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from racecar import NothingToReverse, NotReversible, Racecar, functional, rules
+from tests.by_hand import Net
+
+X = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+
+
+def chain() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
+
+
+class Unused(nn.Module):
+    """Has a layer and does not use it."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(x) * 2
+
+
+class Apart(Unused):
+    """Uses its layer on a constant alone."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.sum() + self.layer(torch.ones(1, 4))
+
+
+class Picky(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[1] != 4:
+            raise KeyError("four columns, please")
+        return self.layer(x)
+
+
+def quantised() -> nn.Module:
+    return torch.ao.quantization.quantize_dynamic(chain(), {nn.Linear}, dtype=torch.qint8)
+
+
+def part_quantised() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 4), quantised())
+
+
+def scripted() -> nn.Module:
+    return torch.jit.script(chain())
+
+
+def part_scripted() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 4), scripted())
+
+
+def traced() -> nn.Module:
+    return torch.jit.trace(chain(), X)
+
+
+def parallel() -> nn.Module:
+    return nn.DataParallel(chain())
+
+
+def part_parallel() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 4), nn.DataParallel(chain()))
+
+
+Case = tuple[Callable[[], Any], Any, dict[str, Any], type[Exception], tuple[str, ...]]
+
+CASES: dict[str, Case] = {
+    # models
+    "no module": (lambda: torch.tanh, X, {}, TypeError, ("model", "Module")),
+    "a class": (lambda: nn.Linear, X, {}, TypeError, ("model", "Module")),
+    "empty": (nn.Sequential, X, {}, NothingToReverse, ("Sequential",)),
+    "no weights": (lambda: nn.Sequential(nn.ReLU(), nn.Flatten()), X, {}, NothingToReverse, ("Sequential",)),
+    "norm alone": (lambda: nn.Sequential(nn.LayerNorm(4), nn.ReLU()), X, {}, NothingToReverse, ("Sequential",)),
+    "unused parameters": (Unused, X, {}, NothingToReverse, ("Unused",)),
+    "a layer without data": (Apart, X, {}, NothingToReverse, ("Apart",)),
+    "an embedding alone": (lambda: nn.Embedding(9, 4), torch.tensor([1, 2]), {}, NothingToReverse, ("Embedding",)),
+    "quantised": (quantised, X, {}, TypeError, ("quantised",)),
+    "part quantised": (part_quantised, X, {}, TypeError, ("quantised", "'1")),
+    "scripted": (scripted, X, {}, TypeError, ("TorchScript",)),
+    "part scripted": (part_scripted, X, {}, TypeError, ("TorchScript", "'1")),
+    "traced": (traced, X, {}, TypeError, ("TorchScript",)),
+    "DataParallel": (parallel, X, {}, TypeError, ("DataParallel", "DistributedDataParallel")),
+    "part DataParallel": (part_parallel, X, {}, TypeError, ("DataParallel", "DistributedDataParallel", "'1'")),
+    # settings
+    "mode": (chain, X, {"mode": "reverse"}, ValueError, ("mode", "'reverse'", "auto", "full", "layerwise", "input")),
+    "no mode": (chain, X, {"mode": None}, ValueError, ("mode", "None", "auto")),
+    "scale": (chain, X, {"scale": "max"}, ValueError, ("scale", "'max'", "relative", "mean", "sum")),
+    "fraction 0": (chain, X, {"fraction": 0}, ValueError, ("fraction", "0")),
+    "fraction 2": (chain, X, {"fraction": 2.0}, ValueError, ("fraction", "2.0")),
+    "fraction -1": (chain, X, {"fraction": -1}, ValueError, ("fraction", "-1")),
+    "fraction NaN": (chain, X, {"fraction": float("nan")}, ValueError, ("fraction", "nan")),
+    "fraction str": (chain, X, {"fraction": "half"}, ValueError, ("fraction", "half")),
+    "fraction bool": (chain, X, {"fraction": True}, ValueError, ("fraction", "True")),
+    "weight NaN": (chain, X, {"weight": float("nan")}, ValueError, ("weight", "nan")),
+    "weight negative": (chain, X, {"weight": -2}, ValueError, ("weight", "-2")),
+    "weight pattern": (chain, X, {"weight": {"conv*": 1}}, ValueError, ("'conv*'", "'0'", "'2'")),
+    "nothing constrained": (chain, X, {"weight": {"2": 1}, "mode": "input"}, NothingToReverse, ("weight", "'2'")),
+    "input_activation": (chain, X, {"input_activation": "rellu"}, ValueError, ("input_activation", "'rellu'")),
+    "input_activation module": (chain, X, {"input_activation": "nn"}, ValueError, ("input_activation", "'nn'")),
+    "input_activation number": (chain, X, {"input_activation": 3}, ValueError, ("input_activation", "3")),
+    # example inputs
+    "example list": (chain, [X], {}, TypeError, ("example_inputs", "list")),
+    "example None": (chain, None, {}, TypeError, ("example_inputs", "NoneType")),
+    "example shape": (chain, X[:, :3], {}, ValueError, ("Sequential", "(5, 3)", "mat1 and mat2")),
+    "example refused": (Picky, X[:, :3], {}, ValueError, ("Picky", "(5, 3)", "KeyError", "four columns, please")),
+    "example missing": (chain, (), {}, ValueError, ("Sequential", "TypeError", "input")),
+    "example unknown": (chain, {"image": X}, {}, ValueError, ("Sequential", "TypeError", "image")),
+    "example dtype": (chain, X.long(), {}, ValueError, ("Sequential", "RuntimeError")),
+}
+
+# torch's own about its scripting and quantisation, which it will drop one day
+OLD = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
+
+
+def sentence(error: BaseException) -> str:
+    """The message, which must be one line that says something."""
+    message = str(error)
+    assert len(message.split()) > 4
+    if "does not accept" not in message:  # the model's own message may have several lines
+        assert "\n" not in message
+        assert len(message) < 300
+    return message
+
+
+@OLD
+@pytest.mark.parametrize("name", CASES)
+def test_refused_at_construction(name: str):
+    build, example, settings, kind, words = CASES[name]
+    model = build()
+    with pytest.raises(kind) as caught:
+        Racecar(model, example, **settings)
+    message = sentence(caught.value)
+    assert [word for word in words if word not in message] == []
+    assert isinstance(caught.value, ValueError | TypeError)
+
+
+SAME = [name for name in CASES if not name.startswith(("example", "no module"))]
+
+
+@OLD
+@pytest.mark.parametrize("name", SAME)
+def test_the_functional_twin_refuses_the_same(name: str):
+    build, example, settings, kind, words = CASES[name]
+    model = build()
+    with pytest.raises(kind) as caught:
+        functional.reverse_loss(model, (example,), **settings)
+    message = sentence(caught.value)
+    assert [word for word in words if word not in message] == []
+
+
+def test_the_models_own_error_is_the_cause():
+    with pytest.raises(ValueError, match="Picky") as caught:
+        Racecar(Picky(), X[:, :3])
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_later_call_that_the_model_rejects_raises_its_own_error():
+    rr = Racecar(Picky(), X)
+    with pytest.raises(KeyError, match="four columns"):
+        rr(X[:, :3])
+    rr(X)
+
+
+def test_errors_are_named_by_the_package():
+    for kind in (NotReversible, NothingToReverse):
+        assert issubclass(kind, ValueError)
+
+
+class Distances(nn.Linear):
+    """No rule, and not affine."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cdist(x, self.weight)
+
+
+@pytest.mark.filterwarnings("ignore::racecar.NoRuleWarning")
+@pytest.mark.parametrize("weight", [{"1": 1}, {"*": 0, "1": 1}], ids=str)
+def test_a_weight_for_layers_without_a_rule_alone(weight: dict[str, float]):
+    """There is nothing to constrain, although a weight is not 0."""
+    with pytest.raises(NothingToReverse) as caught:
+        Racecar(nn.Sequential(nn.Linear(4, 6), Distances(6, 3)), X, weight=weight)
+    assert "'1'" in sentence(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore::racecar.NoRuleWarning")
+def test_no_layer_with_a_rule():
+    with pytest.raises(NothingToReverse, match="Distances.*register"):
+        Racecar(Distances(4, 3), X)
+
+
+# --- rules that break their promise ---------------------------------------------------------------------------------
+
+
+class Twist(nn.Linear):
+    pass
+
+
+BROKEN = {
+    "wrong shape": (lambda op, y, shape: y.new_zeros(5, 7), ("(5, 7)", "(5, 6)")),
+    "a missing dimension": (lambda op, y, shape: y.new_zeros(6), ("(6,)", "(5, 6)")),
+    "no tensor": (lambda op, y, shape: None, ("NoneType", "(5, 6)")),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_rule_that_returns_something_else(case: str):
+    """Names the rule, the layer and both shapes."""
+    apply, words = BROKEN[case]
+
+    def undo_twist(op, y, shape):
+        return apply(op, y, shape)
+
+    rules.register(Twist)(undo_twist)
+    try:
+        model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), Twist(6, 3))
+        rr = Racecar(model, X)
+        with pytest.raises(ValueError, match="undo_twist") as caught:
+            rr(X)
+        message = sentence(caught.value)
+        assert [word for word in ("'2'", *words) if word not in message] == []
+    finally:
+        rules.unregister(Twist)
+
+
+BAD_RULES = [
+    ((), {}, TypeError, "register"),
+    ((3,), {}, TypeError, "3"),
+    ((Twist,), {"role": "weight"}, ValueError, "'weight'"),
+]
+
+
+@pytest.mark.parametrize("kinds, settings, kind, word", BAD_RULES)
+def test_bad_registration(kinds: tuple[Any, ...], settings: dict[str, Any], kind: type[Exception], word: str):
+    with pytest.raises(kind, match=word) as caught:
+        rules.register(*kinds, **settings)
+    sentence(caught.value)
+
+
+# --- NaN ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", ["relative", "mean", "sum"])
+@pytest.mark.parametrize("mode", ["auto", "layerwise"])
+def test_nan_activations_are_named_and_not_hidden(mode: str, scale: str):
+    """In the last layer's weight: its d' is NaN, and layer by layer no other."""
+    model = chain()
+    model[2].weight.data[0, 0] = float("nan")
+    rr = Racecar(model, X, mode=mode, scale=scale)
+    _, loss = rr(X)
+    assert loss.isnan()
+    assert {name: bool(term.isnan()) for name, term in rr.terms.items()} == {"0": mode == "auto", "2": True}
+
+
+@pytest.mark.parametrize("scale", ["relative", "mean", "sum"])
+def test_nan_inputs(scale: str):
+    x = X.clone()
+    x[1, 1] = float("nan")
+    rr = Racecar(chain(), X, scale=scale)
+    _, loss = rr(x)
+    assert loss.isnan()
+    assert all(term.isnan() for term in rr.terms.values())
+
+
+def test_nan_on_the_way_back_to_an_empty_activation():
+    """Relative: "0 where the denominator is 0" never hides a NaN."""
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+    nn.init.constant_(model[0].bias, -100)  # d2 is 0
+    model[2].bias.data[0] = float("nan")
+    rr = Racecar(model, X)
+    _, loss = rr(X)
+    assert rr.terms["2"].isnan()
+    assert loss.isnan()
+
+
+def test_a_join_names_its_place():
+    model = Net(lambda m, x: m.b(torch.tanh(m.a(x)) + x), a=nn.Linear(4, 4), b=nn.Linear(4, 3))
+    with pytest.raises(NotReversible) as caught:
+        Racecar(model, X, mode="full")
+    message = sentence(caught.value)
+    assert [word for word in ("'full'", "'add'", "'a'", "'auto'") if word not in message] == []

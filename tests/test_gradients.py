@@ -1,0 +1,137 @@
+"""The loss is differentiated exactly, through d and through d': small nets of every family, all modes and scales."""
+
+import pytest
+import torch
+from torch import nn
+from torch.autograd import gradcheck
+
+from racecar import NotReversible, Racecar
+from tests.networks import NETWORKS
+
+CHAINS = [  # one way back
+    "mlp", "mlp_norm", "vgg", "vgg_plain", "bare_weights", "branching", "checkpointed", "tied", "tied_autoencoder", "reused",
+    "weight_norm", "spectral_norm", "orthogonal", "frozen", "text", "dict_output",
+]  # fmt: skip
+JOINED = [
+    "resnet_pad", "preact_resnet", "densenet", "unet", "unet_bilinear", "mlp_mixer", "functional", "two_inputs", "keyword_inputs",
+    "language_model", "gated", "gated_fused", "encoder", "encoder_norm_first", "attention", "cross_attention", "scaled_dot_product",
+]  # fmt: skip
+WRONG_ALONE = {"orthogonal"}
+"""torch's own gradient of this parametrisation is not that of finite differences, also without us."""
+CASES = [(name, mode) for name in CHAINS for mode in ("auto", "full", "layerwise", "input")]
+CASES += [(name, mode) for name in JOINED for mode in ("auto", "layerwise")]
+
+
+def family(name):
+    """A float64 model, its positional and its keyword arguments."""
+    model, inputs = NETWORKS[name]()
+    model.double()
+    if name == "spectral_norm":  # its power iteration moves on with every step in training
+        model.eval()
+
+    def double(x):
+        return x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+
+    if isinstance(inputs, dict):
+        return model, (), {key: double(x) for key, x in inputs.items()}
+    return model, tuple(map(double, inputs if isinstance(inputs, tuple) else (inputs,))), {}
+
+
+def wrap(name, mode="auto", **options):
+    """rr and its loss as a function of parameters and inputs."""
+    model, args, kwargs = family(name)
+    rr = Racecar(model, kwargs or args, mode=mode, **options)
+    names = [key for key, p in rr.named_parameters() if p.requires_grad]
+    data = [x for x in args if x.is_floating_point()]
+    whole = len(data) == len(args)
+
+    def loss(*tensors):
+        torch.manual_seed(0)  # dropout
+        parameters = dict(zip(names, tensors, strict=False))
+        given = tensors[len(names) :] if whole else args
+        return torch.func.functional_call(rr, parameters, tuple(given), kwargs)[1]
+
+    start = [p.detach().clone() for p in rr.parameters() if p.requires_grad] + (data if whole else [])
+    return rr, loss, [x.requires_grad_() for x in start]
+
+
+def gradients(loss, start):
+    return torch.autograd.grad(loss(*start), start, allow_unused=True, materialize_grads=True)
+
+
+def close(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9)
+
+
+def check(loss, start):
+    """Finite differences along random directions, in steps that meet no kink of a relu or a maximum."""
+    assert gradcheck(loss, start, fast_mode=True, eps=1e-7, atol=1e-4)
+
+
+@pytest.mark.parametrize("name, mode", [case for case in CASES if case[0] not in WRONG_ALONE])
+def test_sum(name, mode):
+    _, loss, start = wrap(name, mode, scale="sum")
+    check(loss, start)
+    assert any(g.abs().max() > 1e-3 for g in gradients(loss, start))
+
+
+@pytest.mark.parametrize("name", [name for name in CHAINS + JOINED if name not in WRONG_ALONE])
+def test_mean(name):
+    """Also on a part of the batch, and with one λ per layer."""
+    _, loss, start = wrap(name, scale="mean", fraction=0.5, weight={"*": 3.0})
+    check(loss, start)
+
+
+@pytest.mark.parametrize("name, mode", CASES)
+def test_relative(name, mode):
+    """Its denominator is detached: the gradient is that of "sum" with the weight 1 / Σd² for each layer."""
+    rr, loss, start = wrap(name, mode, scale="relative")
+    value, actual = loss(*start), gradients(loss, start)
+    relative = dict(rr.terms)
+    rr, loss, start = wrap(name, mode, scale="sum")
+    loss(*start)
+    weight = {key: float(relative[key] / term) for key, term in rr.terms.items()}
+    assert all(w > 0 for w in weight.values())
+    # Below a head of weight 0 the way back would start elsewhere, so in mode "input" the others keep a weight.
+    others = {entry.name: 1.0 for entry in rr.plan} if mode == "input" else {}
+    _, loss, start = wrap(name, mode, scale="sum", weight=others | weight)
+    close(loss(*start), value)
+    close(actual, gradients(loss, start))
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_joined_nets_have_no_whole_way(name):
+    with pytest.raises(NotReversible):
+        wrap(name, "full")
+
+
+@pytest.mark.parametrize("mode", ["full", "layerwise", "input"])
+def test_every_element(mode):
+    """Not only along random directions: the whole Jacobian of a net with all that a chain can have."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(1, 2, 3, padding=1, padding_mode="reflect"), nn.BatchNorm2d(2), nn.PReLU(2), nn.MaxPool2d(2),
+        nn.ConvTranspose2d(2, 2, 2, stride=2), nn.GroupNorm(1, 2), nn.SiLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(8, 3),
+        nn.LayerNorm(3), nn.Softplus(), nn.Linear(3, 2),
+    ).double()  # fmt: skip
+    x = torch.randn(3, 1, 4, 4, dtype=torch.float64, requires_grad=True)
+    rr = Racecar(model, x, mode=mode, scale="sum", input_activation="tanh")
+    names = [name for name, _ in rr.named_parameters()]
+    start = [p.detach().clone().requires_grad_() for p in rr.parameters()]
+
+    def loss(x, *tensors):
+        return torch.func.functional_call(rr, dict(zip(names, tensors, strict=True)), (x,))[1]
+
+    assert gradcheck(loss, (x, *start))
+
+
+def test_gradient_reaches_both_sides():
+    """Through d and d': for a linear layer ∂‖x − Wᵀ(Wx)‖² by hand."""
+    torch.manual_seed(0)
+    layer, x = nn.Linear(4, 3).double(), torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
+    Racecar(layer, x, scale="sum")(x)[1].backward()
+    w = layer.weight.detach()
+    error = x.detach() @ w.T @ w - x.detach()
+    close(layer.weight.grad, 2 * (w @ error.T @ x.detach() + w @ x.detach().T @ error))
+    close(x.grad, 2 * error @ (w.T @ w - torch.eye(4)))
+    close(layer.bias.grad, torch.zeros(3, dtype=torch.float64))

@@ -1,0 +1,90 @@
+"""What can be looked at: the plan as a table, and reconstructions."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from racecar import Racecar
+from tests.by_hand import Net, close, squares, undo_linear
+
+
+def rows(size: int = 5) -> Tensor:
+    return torch.randn(size, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+def chain() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+
+
+def residual() -> Net:
+    def forward(m, x):
+        h = torch.tanh(m.a(x))
+        return m.head(torch.tanh(m.c(torch.tanh(m.b(h))) + h))
+
+    parts = {"a": nn.Linear(4, 6), "b": nn.Linear(6, 5), "c": nn.Linear(5, 6), "head": nn.Linear(6, 3)}
+    return Net(forward, **parts).double()
+
+
+def test_plan_prints_as_a_table():
+    rr = Racecar(residual(), rows(), weight={"*": 1, "b": 0})
+    lines = str(rr.plan).splitlines()
+    for entry in rr.plan:
+        (line,) = [line for line in lines if line.split()[:2] == [entry.name, entry.kind]]
+        assert entry.reason in line
+        assert entry.source in line
+    assert len(list(rr.plan)) == 4
+    assert max(map(len, lines)) < 160
+    starts = {line.index("linear") for line in lines if "linear" in line}
+    assert len(starts) == 1, "columns stand under each other"
+
+
+def normed() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        *(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Dropout(0.5)),
+        *(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3)),
+    ).double()
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_reconstruct_leaves_no_trace(training: bool):
+    model, x = normed().train(training), rows(8)
+    rr = Racecar(model, x, fraction=0.25)
+    _, loss = rr(x)
+    terms = dict(rr.terms)
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    state = torch.random.get_rng_state()
+    made = rr.reconstruct(x)
+    assert len(made) == len(list(rr.plan))
+    assert made[0].shape == x.shape, "the whole batch, whatever the fraction"
+    assert not any(one.requires_grad for one in made)
+    assert all(torch.equal(buffer, buffers[name]) for name, buffer in model.named_buffers())
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert rr.terms == terms
+    assert model.training is training
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_reconstruct_with_gradient():
+    model, x = normed().eval(), rows(8)
+    made = Racecar(model, x).reconstruct(x, grad=True)
+    made[0].square().sum().backward()
+    assert model[0].weight.grad.abs().max() > 0
+
+
+def test_reconstruct_is_what_the_terms_compare():
+    model, x = chain(), rows()
+    rr = Racecar(model, x, scale="sum", input_activation="relu")
+    rr(x)
+    made = rr.reconstruct(x)
+    assert made[0].min() >= 0
+    close(squares(x - made[0]), rr.terms["0"])
+    close(squares(torch.tanh(model[0](x)) - made[1]).detach(), rr.terms["2"])
+
+
+def test_reconstruct_takes_keyword_arguments():
+    model = Net(lambda m, *, image: m.a(image), a=nn.Linear(4, 3)).double()
+    rr = Racecar(model, {"image": rows()})
+    (made,) = rr.reconstruct(image=rows())
+    close(made, undo_linear(model.a, model.a(rows())).detach())

@@ -1,0 +1,268 @@
+"""The model is as if we were not there: outputs, buffers, random numbers, hooks, gradients, copies, memory."""
+
+import contextlib
+import copy
+import gc
+import io
+import pickle
+import random
+import weakref
+
+import numpy
+import pytest
+import torch
+from torch import nn
+from torch.overrides import _get_current_function_mode_stack
+
+from racecar import Racecar
+from tests.by_hand import Net
+from tests.networks import NETWORKS, call, rows, seeded, sequence
+from tests.steps import leaves, task
+
+
+def noisy(m, x):
+    """Draws from every source of random numbers."""
+    h = m.drop(m.first(x)) + random.random() + float(numpy.random.rand())
+    return m.last(torch.tanh(h) * torch.rand_like(h))
+
+
+def half_trained(m, x):
+    """A frozen encoder in eval mode, which torch fuses, beside layers that train."""
+    with torch.no_grad():
+        h = m.encoder(x)
+    return m.last(m.drop(m.norm(h.mean(1))))
+
+
+def half_trained_net():
+    encoder = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).requires_grad_(False)
+    return Net(half_trained, encoder=encoder, norm=nn.BatchNorm1d(8), drop=nn.Dropout(), last=nn.Linear(8, 3))
+
+
+OURS = {
+    "noisy": lambda: (Net(noisy, drop=nn.Dropout(), first=nn.Linear(6, 8), last=nn.Linear(8, 3)), rows()),
+    "changes_its_input": lambda: (Net(lambda m, x: m.a(x.tanh_()), a=nn.Linear(6, 3)), rows()),
+    "encoder_stack": lambda: (
+        nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2),
+        sequence(8),
+    ),
+    "multihead": lambda: (
+        Net(lambda m, x: m.a(x, x, x, need_weights=False)[0], a=nn.MultiheadAttention(8, 2, batch_first=True)),
+        sequence(8),
+    ),
+    "half_trained": lambda: (half_trained_net(), sequence(8)),
+}
+CASES = {name: seeded(build) for name, build in OURS.items()} | NETWORKS
+GRADS = {"grad": contextlib.nullcontext, "no grad": torch.no_grad, "inference": torch.inference_mode}
+
+
+def seed():
+    torch.manual_seed(3)
+    random.seed(3)
+    numpy.random.seed(3)
+
+
+def random_states():
+    kind, keys, *rest = numpy.random.get_state()
+    return torch.get_rng_state().tolist(), random.getstate(), (kind, keys.tolist(), *rest)
+
+
+def hooks(model):
+    """Every hook of every module, and the global ones."""
+    found = {
+        (name, key): tuple(value)
+        for name, module in model.named_modules()
+        for key, value in vars(module).items()
+        if key.endswith("_hooks") or "_hooks_" in key
+    }
+    everywhere = {key: tuple(value) for key, value in vars(nn.modules.module).items() if key.startswith("_global") and value}
+    return found, everywhere, _get_current_function_mode_stack()
+
+
+def switch(model, how):
+    """Train or eval, or both: `half` leaves only the encoder in eval mode."""
+    model.train(how != "eval")
+    if how == "half" and hasattr(model, "encoder"):
+        model.encoder.eval()
+    return model
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("how", ["train", "eval", "half"])
+def test_a_call_is_a_call_of_the_model(name, how):
+    if how == "half" and name != "half_trained":
+        pytest.skip("has no part in another mode")
+    model, inputs = CASES[name]()
+    switch(model, how)
+    alone = copy.deepcopy(model)
+    rr = Racecar(model, inputs)
+    for grad in GRADS.values():
+        results = []
+        for run in (alone, rr):
+            seed()
+            with grad():
+                made = call(run, copy.deepcopy(inputs))
+            results.append((leaves(made[0] if run is rr else made), random_states()))
+        (expected, state), (output, ours) = results
+        assert len(output) == len(expected) > 0
+        assert all(torch.equal(a, b) and a.requires_grad == b.requires_grad for a, b in zip(output, expected, strict=True))
+        assert ours == state
+        for (key, buffer), other in zip(model.named_buffers(), alone.buffers(), strict=True):
+            assert torch.equal(buffer, other), key
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_construction_leaves_everything_as_it_was(name):
+    model, inputs = CASES[name]()
+    given = copy.deepcopy(inputs)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    before = copy.deepcopy(model.state_dict())
+    flags = [(module.training, tuple(vars(module))) for module in model.modules()]
+    parameters = [(id(p), p._version, p.requires_grad) for p in model.parameters()]
+    seed()
+    states, hooked = random_states(), hooks(model)
+    rr = Racecar(model, inputs)
+    assert random_states() == states
+    assert hooks(model) == hooked
+    assert [(module.training, tuple(vars(module))) for module in model.modules()] == flags
+    assert [(id(p), p._version, p.requires_grad) for p in model.parameters()] == parameters
+    assert all(torch.equal(p.grad, torch.ones_like(p)) for p in model.parameters())
+    torch.testing.assert_close(inputs, given, rtol=0, atol=0)
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+    assert [f"model.{key}" for key in before] == list(rr.state_dict())
+    assert [id(p) for p in rr.parameters()] == [id(p) for p in model.parameters()]
+    call(rr, inputs)
+    assert hooks(model) == hooked
+    assert [(module.training, tuple(vars(module))) for module in model.modules()] == flags
+
+
+@pytest.mark.parametrize("name", ["vgg", "resnet", "attention", "spectral_norm", "tied"])
+def test_gradients_of_what_is_not_constrained(name):
+    """Without a weight, and after it is taken back: bit for bit the plain step."""
+    model, x = NETWORKS[name]()
+    other = torch.ones(3, requires_grad=True)
+    results = []
+    for weight in (None, 0):
+        run = copy.deepcopy(model)
+        if weight is not None:
+            wrapped = Racecar(run, x)
+            wrapped.weight = weight
+        seed()
+        output, loss = (run(x), 0) if weight is None else wrapped(x)
+        assert weight is None or (loss.item() == 0 and not wrapped.terms)
+        (task(output) + loss).backward()
+        results.append([p.grad for p in run.parameters()])
+    assert all(a is b if a is None or b is None else torch.equal(a, b) for a, b in zip(*results, strict=True))
+    assert other.grad is None
+
+
+def test_the_loss_alone_reaches_only_what_it_constrains():
+    model, x = NETWORKS["vgg_plain"]()
+    rr = Racecar(model, x, weight={"features.0": 1})
+    _, loss = rr(x)
+    assert all(p.grad is None for p in model.parameters())
+    loss.backward()
+    assert {name for name, p in model.named_parameters() if p.grad is not None} == {"features.0.weight", "features.0.bias"}
+    assert x.grad is None
+
+
+class Fails(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.broken = nn.Linear(6, 3), False
+
+    def forward(self, x):
+        x = self.layer(x)
+        if self.broken:
+            raise KeyError("broken")
+        return x
+
+
+@pytest.mark.parametrize("when", ["construction", "call"])
+def test_a_model_that_raises(when):
+    model, x = Fails(), rows()
+    rr = Racecar(model, x)
+    hooked = hooks(model)
+    seed()
+    states = random_states()
+    model.broken = True
+    if when == "call":
+        with pytest.raises(KeyError, match="broken"):
+            rr(x)
+    else:
+        with pytest.raises(ValueError, match="KeyError: 'broken'"):
+            Racecar(model, x)
+    assert hooks(model) == hooked
+    assert random_states() == states
+
+
+@pytest.mark.parametrize("name", ["vgg", "resnet_pad", "attention", "weight_norm", "branching", "gated_fused"])
+def test_copies(name):
+    model, x = NETWORKS[name]()
+    rr = Racecar(model.eval(), x, weight={"*": 0.5}, fraction=0.5)
+    expected, loss = rr(x)
+    loss.backward()  # what a call leaves behind can be copied as well
+    deep = copy.deepcopy(model)
+    assert torch.equal(deep(x), expected)
+    if name != "weight_norm":  # torch cannot pickle a parametrised module
+        assert torch.equal(pickle.loads(pickle.dumps(model))(x), expected)
+    other = copy.deepcopy(rr)
+    output, again = other(x)
+    assert torch.equal(output, expected)
+    assert torch.equal(again, loss)
+    assert (other.weight, other.fraction) == ({"*": 0.5}, 0.5)
+    assert [str(e) for e in other.terms] == [str(e) for e in rr.terms]
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+    assert torch.equal(rr(x)[1], loss)
+    assert not torch.equal(other(x)[1], loss)
+
+
+@pytest.mark.parametrize("name", ["vgg", "attention"])
+def test_a_saved_state_fits_model_and_racecar(name):
+    model, x = NETWORKS[name]()
+    rr = Racecar(model, x)
+    rr(x)
+    file = io.BytesIO()
+    torch.save(rr.state_dict(), file)
+    file.seek(0)
+    other = NETWORKS[name](seed=1)[0]
+    Racecar(other, x).load_state_dict(torch.load(file), strict=True)
+    assert torch.equal(other.eval()(x), model.eval()(x))
+
+
+@pytest.fixture
+def alive():
+    """Counts the tensors that were made since the test began and are still there."""
+    gc.collect()
+    gc.freeze()  # what is there already is not looked at again, which makes counting quick
+
+    def count():
+        gc.collect()
+        return sum(issubclass(type(one), torch.Tensor) for one in gc.get_objects())
+
+    yield count
+    gc.unfreeze()
+
+
+@pytest.mark.parametrize("name", ["vgg", "resnet_pad", "encoder", "weight_norm", "text", "functional", "branching"])
+def test_memory(name, alive):
+    """A Racecar holds its terms and no other tensor; without it, nothing is left."""
+    model, x = NETWORKS[name]()
+    before = alive()
+    rr = Racecar(model, x)
+    assert alive() == before > 0
+    for data in (x, -x if x.is_floating_point() else x, x):
+        output, loss = rr(data)
+        del output, loss
+        del data
+        assert alive() == before + len(rr.terms) > before
+    rr.reconstruct(x)
+    assert alive() == before + len(rr.terms)
+    gone = [weakref.ref(one) for one in (rr, rr.plan, *rr.modules())]
+    del rr, model
+    assert alive() <= 1  # x
+    assert [ref() for ref in gone] == [None] * len(gone)
+    left = {type(one) for one in gc.get_objects() if str(type(one).__module__).startswith("racecar")}
+    assert not left

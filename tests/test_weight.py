@@ -1,0 +1,344 @@
+"""λ: numbers, patterns, tensors, schedules."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from racecar import Racecar
+from tests.by_hand import Net, close, squares, undo_conv, undo_linear
+from tests.networks import NETWORKS
+
+
+def chain() -> tuple[nn.Sequential, Tensor]:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+    return net, torch.randn(5, 4, dtype=torch.float64)
+
+
+def terms(net: nn.Sequential, x: Tensor, scale: str = "sum") -> dict[str, Tensor]:
+    """By hand, layer by layer."""
+    d2 = torch.tanh(net[0](x))
+    d3 = torch.tanh(net[2](d2))
+    pairs = {
+        "0": (x, undo_linear(net[0], d2)),
+        "2": (d2, torch.tanh(undo_linear(net[2], d3))),
+        "4": (d3, torch.tanh(undo_linear(net[4], net[4](d3)))),
+    }
+    return {name: squares(d - back).detach() for name, (d, back) in pairs.items()}
+
+
+PATTERNS: list[tuple[Any, dict[str, float]]] = [
+    (1, {"0": 1, "2": 1, "4": 1}),
+    (0.25, {"0": 0.25, "2": 0.25, "4": 0.25}),
+    ({"*": 2}, {"0": 2, "2": 2, "4": 2}),
+    ({"2": 3}, {"2": 3}),  # what no pattern matches is left out
+    ({"*": 1, "4": 0}, {"0": 1, "2": 1}),
+    ({"*": 1, "4": 5}, {"0": 1, "2": 1, "4": 5}),
+    ({"4": 5, "*": 1}, {"0": 1, "2": 1, "4": 1}),  # the later one wins
+    ({"[02]": 1.5, "0": 4}, {"0": 4, "2": 1.5}),
+    ({"?": 1, "[!0]": 0.5}, {"0": 1, "2": 0.5, "4": 0.5}),
+]
+
+
+@pytest.mark.parametrize("weight, expected", PATTERNS, ids=lambda value: str(value))
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "set later"])
+def test_numbers_and_patterns(weight: Any, expected: dict[str, float], late: bool):
+    net, x = chain()
+    by_hand = terms(net, x)
+    rr = Racecar(net, x, mode="layerwise", scale="sum", weight=1 if late else weight)
+    if late:
+        rr.weight = weight
+    assert rr.weight is weight
+    _, loss = rr(x)
+    close(rr.terms, {name: by_hand[name] for name in expected})  # before λ
+    close(loss.detach(), sum(factor * by_hand[name] for name, factor in expected.items()))
+    assert [entry.name for entry in rr.plan if entry.constrained] == list(expected)
+
+
+SUFFIXES: list[tuple[str, str, list[str]]] = [
+    ("reused", "step", ["step", "step#2", "step#3"]),
+    ("reused", "step#2", ["step#2"]),
+    ("reused", "step#*", ["step#2", "step#3"]),
+    ("reused", "*#3", ["step#3"]),
+    ("cross_attention", "attention.q_proj_weight", ["attention.q_proj_weight"]),
+    ("cross_attention", "attention", [f"attention.{one}_proj_weight" for one in "qkv"]),
+    ("cross_attention", "attention.*", [*(f"attention.{one}_proj_weight" for one in "qkv"), "attention.out_proj"]),
+    ("bare_weights", "kernel", ["kernel"]),
+    ("vgg_plain", "features.*", ["features.0", "features.2", "features.5"]),
+]
+
+
+@pytest.mark.parametrize("network, pattern, expected", SUFFIXES)
+def test_patterns_match_with_and_without_suffixes(network: str, pattern: str, expected: list[str]):
+    model, inputs = NETWORKS[network]()
+    rr = Racecar(model, inputs, weight={pattern: 1})
+    assert [entry.name for entry in rr.plan if entry.constrained] == expected
+
+
+def test_a_suffix_wins_over_the_name_without_it_if_it_comes_later():
+    model, inputs = NETWORKS["reused"]()
+    rr = Racecar(model, inputs, weight={"step": 1, "step#2": 0})
+    assert [entry.name for entry in rr.plan if entry.constrained] == ["step", "step#3"]
+    rr.weight = {"step#2": 0, "step": 1}
+    assert [entry.name for entry in rr.plan if entry.constrained] == ["step", "step#2", "step#3"]
+
+
+@pytest.mark.parametrize("pattern", ["", "*"])
+def test_a_model_that_is_one_layer(pattern: str):
+    x = torch.randn(3, 4)
+    _, loss = Racecar(nn.Linear(4, 3), x, weight={pattern: 1})(x)
+    assert loss > 0
+
+
+def test_a_pattern_may_name_a_layer_of_another_branch():
+    """The layer exists, even if this call does not use it."""
+    model, x = NETWORKS["branching"]()
+    rr = Racecar(model, x, weight={"*": 1, "left": 2, "right": 3}, scale="sum", mode="layerwise")
+    for inputs, names in ((x, ["first", "left", "last"]), (-x, ["first", "right", "right#2", "last"])):
+        _, loss = rr(inputs)
+        assert list(rr.terms) == names
+        factors = {"left": 2, "right": 3, "right#2": 3}
+        torch.testing.assert_close(loss.detach(), sum(factors.get(name, 1) * term for name, term in rr.terms.items()))
+
+
+# --- tensors ------------------------------------------------------------------------------------------------------
+
+
+def formula(d: Tensor, back: Tensor, w: Tensor, scale: str) -> Tensor:
+    """The three scales with w: Σ w (d − d')², its mean over all elements, or over Σ d² of the features with w ≠ 0."""
+    w = w.double().expand(d.shape[1:])
+    total = (w * (d - back) ** 2).sum()
+    if scale == "mean":
+        return total / d.numel()
+    return total if scale == "sum" else total / (d**2)[:, w != 0].sum().detach()
+
+
+ROW_WEIGHTS = {
+    "some": torch.tensor([1.0, 0, 0, 2.5]),
+    "scalar": torch.tensor(0.5),
+    "one element": torch.tensor([2.0]),
+    "integers": torch.tensor([1, 0, 3, 0]),
+}
+
+
+@pytest.mark.parametrize("scale", ["relative", "mean", "sum"])
+@pytest.mark.parametrize("name", ROW_WEIGHTS)
+def test_tensor_over_rows(name: str, scale: str):
+    net, x = chain()
+    x.requires_grad_()
+    w = ROW_WEIGHTS[name]
+    rr = Racecar(net, x.detach(), mode="layerwise", scale=scale, weight={"0": w})
+    _, loss = rr(x)
+    expected = formula(x, undo_linear(net[0], torch.tanh(net[0](x))), w, scale)
+    close(loss, expected)
+    close(rr.terms["0"], expected.detach())
+    wanted = [x, net[0].weight]
+    close(torch.autograd.grad(loss, wanted), torch.autograd.grad(expected, wanted))
+
+
+PICTURE_WEIGHTS = {
+    "channels": torch.tensor([1.0, 0, 3]).view(3, 1, 1),
+    "places": torch.linspace(0, 1, 36).view(6, 6),
+    "all": torch.linspace(0, 2, 3 * 36).view(3, 6, 6),
+}
+
+
+@pytest.mark.parametrize("scale", ["relative", "mean", "sum"])
+@pytest.mark.parametrize("name", PICTURE_WEIGHTS)
+def test_tensor_over_pictures(name: str, scale: str):
+    torch.manual_seed(0)
+    net, x = nn.Conv2d(3, 5, 3, padding=1).double(), torch.rand(4, 3, 6, 6, dtype=torch.float64)
+    w = PICTURE_WEIGHTS[name]
+    _, loss = Racecar(net, x, scale=scale, weight={"*": w})(x)
+    close(loss, formula(x, undo_conv(net, net(x)), w, scale))
+
+
+def test_tensor_and_numbers_together():
+    net, x = chain()
+    w = torch.tensor([1.0, 0, 0, 2.5])
+    _, loss = Racecar(net, x, mode="layerwise", scale="sum", weight={"*": 0.5, "0": w})(x)
+    by_hand = terms(net, x)
+    first = formula(x, undo_linear(net[0], torch.tanh(net[0](x))), w, "sum")
+    close(loss, first + 0.5 * (by_hand["2"] + by_hand["4"]))
+
+
+def test_the_batch_dimension_is_left_out_also_where_it_is_not_the_first():
+    """d_m is (T, N, C): a weight per step is (T, 1)."""
+    torch.manual_seed(0)
+    net = Net(lambda m, x: m.b(torch.tanh(m.a(x.transpose(0, 1)))), a=nn.Linear(4, 6), b=nn.Linear(6, 3)).double()
+    x, w = torch.randn(5, 7, 4, dtype=torch.float64), torch.arange(7.0)[:, None]
+    _, loss = Racecar(net, x, mode="layerwise", scale="sum", weight={"b": w})(x)
+    d = torch.tanh(net.a(x.transpose(0, 1)))
+    back = torch.tanh(undo_linear(net.b, net.b(d)))
+    close(loss, (w[:, None] * (d - back) ** 2).sum())
+
+
+def test_disentangling():
+    """RR¹ on some input dimensions: the whole way back, compared at those inputs alone."""
+    net, x = chain()
+    w = torch.tensor([1.0, 0, 0, 1.33])
+    rr = Racecar(net, x, mode="input", scale="sum", weight={"*": 1, "0": w})
+    _, loss = rr(x)
+    back = net(x)
+    for i in (4, 2, 0):
+        back = undo_linear(net[i], back)
+        back = torch.tanh(back) if i else back
+    expected = (w * (x - back) ** 2).sum()
+    close(loss, expected)
+    assert list(rr.terms) == ["0"]
+    ours, theirs = (torch.autograd.grad(one, net.parameters()) for one in (loss, expected))
+    close(ours, theirs)
+    assert ours[-2].abs().max() > 0, "the last layer is on the way"
+
+
+# --- schedules ----------------------------------------------------------------------------------------------------
+
+
+class Count(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.calls: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.calls[str(func.overloadpacket)] += 1
+        return func(*args, **(kwargs or {}))
+
+
+def work(function: Any, x: Tensor) -> Counter[str]:
+    with Count() as count:
+        function(x)
+    return count.calls
+
+
+@pytest.mark.parametrize("zero", [0, 0.0, {"*": 0}, {"*": 1, "features*": 0, "classifier": 0}, {"*": torch.zeros(())}])
+def test_weight_0_is_no_work(zero: Any):
+    model, x = NETWORKS["vgg"]()
+    rr = Racecar(model, x)
+    rr(x)
+    rr.weight = zero
+    extra = work(rr, x) - work(model, x)
+    assert sum(extra.values()) <= 4, extra  # the 0 itself, and a look at a weight that is a tensor
+    assert not [name for name in extra if "conv" in name or "mm" in name or "norm" in name], extra
+    output, loss = rr(x)
+    assert loss == 0
+    assert loss.shape == ()
+    assert loss.dtype == torch.float32
+    assert len(rr.terms) == 0
+    (output.sum() + loss).backward()
+
+
+def test_a_layer_left_out_costs_nothing():
+    """Layer by layer, only the one transposed product of the constrained layer is made."""
+    net, x = chain()
+    rr = Racecar(net, x, mode="layerwise", weight={"2": 1})
+    extra = work(rr, x) - work(net, x)
+    assert sum(count for name, count in extra.items() if name.endswith(".mm")) == 1, extra
+
+
+@pytest.mark.parametrize("weight", [0, 2.0, {"0": 1}, {"*": 1, "4": 0}])
+def test_setting_the_weight_plans_nothing_anew(weight: Any):
+    net, x = chain()
+    calls: list[int] = []
+    net.register_forward_hook(lambda *_: calls.append(1))
+    rr = Racecar(net, x)
+    assert calls == [1], "the example inputs are used once"
+    rr.weight = weight
+    assert calls == [1]
+    rr(x)
+    assert calls == [1, 1]
+
+
+def test_weight_from_0_and_back():
+    net, x = chain()
+    rr = Racecar(net, x, weight=0, scale="sum", mode="layerwise")
+    assert rr(x)[1] == 0
+    by_hand = terms(net, x)
+    for weight in (0.5, 0.0, 2.0):
+        rr.weight = weight
+        close(rr(x)[1].detach().double(), weight * sum(by_hand.values()))
+
+
+def test_input_mode_without_the_first_layer_has_nothing_to_compare():
+    """A weight of 0 for the one term that is left: the loss is 0, as with any weight 0, no error in mid-training."""
+    net, x = chain()
+    rr = Racecar(net, x, mode="input")
+    rr.weight = {"*": 1, "0": 0}
+    output, loss = rr(x)
+    assert loss == 0
+    assert torch.equal(output, net(x))
+
+
+# --- weights that cannot be meant ---------------------------------------------------------------------------------
+
+NAMES = ("'0'", "'2'", "'4'")
+BAD: list[tuple[Any, type[Exception], tuple[str, ...]]] = [
+    (float("nan"), ValueError, ("weight", "nan")),
+    (float("inf"), ValueError, ("weight", "inf")),
+    (-1, ValueError, ("weight", "-1")),
+    ("1", TypeError, ("weight", "str")),
+    (None, TypeError, ("weight", "NoneType")),
+    (True, TypeError, ("weight", "bool")),
+    ([1, 1, 1], TypeError, ("weight", "list")),
+    ({}, ValueError, ("weight",)),
+    ({"*": 1, "2": float("nan")}, ValueError, ("'2'", "nan")),
+    ({"*": 1, "2": -0.5}, ValueError, ("'2'", "-0.5")),
+    ({"*": "1"}, TypeError, ("'*'", "str")),
+    ({0: 1}, TypeError, ("0", "pattern")),
+    ({"0": torch.tensor([1.0, -1, 0, 0])}, ValueError, ("'0'", "negative")),
+    ({"0": torch.tensor([1.0, float("nan"), 0, 0])}, ValueError, ("'0'", "NaN")),
+    ({"*": 1, "fc": 1}, ValueError, ("'fc'", *NAMES)),
+    ({"layer*": 1}, ValueError, ("'layer*'", *NAMES)),
+]
+
+
+def refusal(weight: Any, kind: type[Exception], late: bool) -> str:
+    """The message with which a weight is refused, at the latest at the first call."""
+    net, x = chain()
+    rr = Racecar(net, x)
+
+    def use() -> None:
+        if late:
+            rr.weight = weight
+        (rr if late else Racecar(net, x, weight=weight))(x)
+
+    with pytest.raises(kind) as caught:
+        use()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("weight, kind, words", BAD, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "set later"])
+def test_weights_that_cannot_be_meant(weight: Any, kind: type[Exception], words: tuple[str, ...], late: bool):
+    message = refusal(weight, kind, late)
+    assert [word for word in words if word not in message] == []
+
+
+SHAPES = {
+    "other features": (5,),  # d_1 is 5 × 4
+    "with the batch": (5, 4),
+    "too many dimensions": (3, 1, 4),
+}
+
+
+@pytest.mark.parametrize("case", SHAPES)
+@pytest.mark.parametrize("late", [False, True], ids=["at once", "set later"])
+def test_tensors_that_do_not_fit_one_sample(case: str, late: bool):
+    message = refusal({"0": torch.ones(SHAPES[case])}, ValueError, late)
+    assert "'0'" in message
+    assert str(SHAPES[case]) in message
+    assert "(4,)" in message
+
+
+@pytest.mark.parametrize("weight", [-1, float("nan"), {"fc": 1}])
+def test_a_refused_weight_leaves_the_old_one(weight: Any):
+    net, x = chain()
+    rr = Racecar(net, x, weight=0.5)
+    with pytest.raises(ValueError, match="weight"):
+        rr.weight = weight
+    assert rr.weight == 0.5
+    assert rr(x)[1] > 0
