@@ -8,21 +8,19 @@ Ratios of medians are what counts: all three share the machine's noise. The seco
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.by_hand import mlp_step, vgg_step
+from benchmarks.record import circumstances, write_json
 from racecar import Racecar
 from tests.networks import ResNet, mlp, vgg
 
@@ -58,7 +56,13 @@ def interleaved(steps: dict[str, Callable[[], None]], rounds: int, title: str) -
     return seconds
 
 
-def case(name: str, model: nn.Module, x: Tensor, by_hand: Callable[[nn.Module, Tensor], tuple[Tensor, Tensor]], rounds):
+def case(
+    name: str,
+    model: nn.Module,
+    x: Tensor,
+    by_hand: Callable[[nn.Module, Tensor], tuple[Tensor, Tensor]],
+    rounds: int,
+) -> dict[str, Any]:
     """Median milliseconds and ratios of one net."""
     target = torch.randint(10, (len(x),), device=x.device)
     rr = Racecar(model, x, mode="full")
@@ -92,7 +96,10 @@ def planning(rounds: int, device: str) -> dict[str, float]:
         with torch.no_grad():
             model(x)
 
-    seconds = interleaved({"forward": forward, "plan": lambda: Racecar(model, x)}, rounds, "plan of ResNet110")  # type: ignore[dict-item]
+    def plan() -> None:
+        Racecar(model, x)
+
+    seconds = interleaved({"forward": forward, "plan": plan}, rounds, "plan of ResNet110")
     median = {kind: statistics.median(times) for kind, times in seconds.items()}
     return {
         "forward_ms": 1000 * median["forward"],
@@ -112,9 +119,10 @@ def main() -> None:
     torch.manual_seed(0)
     device = options.device
     start = time.perf_counter()
+    images, vectors = torch.randn(64, 3, 32, 32, device=device), torch.randn(256, 1024, device=device)
     cases = [
-        case("VGG, 13 convs, 32x32", vgg().to(device), torch.randn(64, 3, 32, 32, device=device), vgg_step, options.rounds),
-        case("MLP, 6 x 1024", mlp([1024] * 6 + [10]).to(device), torch.randn(256, 1024, device=device), mlp_step, options.rounds),
+        case("VGG, 13 convs, 32x32", vgg().to(device), images, vgg_step, options.rounds),
+        case("MLP, 6 x 1024", mlp([1024] * 6 + [10]).to(device), vectors, mlp_step, options.rounds),
     ]
     plan = planning(max(5, options.rounds // 3), device)
     print(f"{'net':24}{'plain':>10}{'by hand':>10}{'racecar':>10}{'hand/plain':>12}{'ours/plain':>12}{'ours/hand':>12}")
@@ -129,28 +137,10 @@ def main() -> None:
         f"of {plan['forward_ms']:.0f} ms"
     )
     if options.out:
-        write(options.out, {"cases": cases, "planning": plan, "wall_s": time.perf_counter() - start, **circumstances(device)})
-
-
-def circumstances(device: str) -> dict[str, object]:
-    """What a reader needs to make the run again."""
-    return {
-        "command": "python -m benchmarks.engine " + " ".join(sys.argv[1:]),
-        "seed": 0,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "device": torch.cuda.get_device_name() if device.startswith("cuda") else platform.machine(),
-        "threads": torch.get_num_threads(),
-    }
-
-
-def write(path: Path, record: dict[str, object]) -> None:
-    """Atomically: a reader never sees half a record."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, suffix=".tmp") as file:
-        json.dump(record, file, indent=1)
-    os.replace(file.name, path)
-    print(f"wrote {path}")
+        wall = {"wall_s": time.perf_counter() - start}
+        write_json(
+            options.out, {"cases": cases, "planning": plan, **wall, **circumstances("benchmarks.engine", device)}
+        )
 
 
 if __name__ == "__main__":

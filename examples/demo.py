@@ -59,7 +59,11 @@ def train(weight: float, steps: int, seed: int = 0) -> tuple[Racecar, float]:
         (F.cross_entropy(output, y) + loss).backward()
         optimiser.step()
         if step % 50 == 0 or step == steps - 1:
-            print(f"\r  λ = {weight:g}: step {step + 1} of {steps}, reverse loss {float(loss.detach()):.3f}", end="", flush=True)
+            print(
+                f"\r  λ = {weight:g}: step {step + 1} of {steps}, reverse loss {float(loss.detach()):.3f}",
+                end="",
+                flush=True,
+            )
     print()
     model.eval()
     x, y = pictures(1000, torch.Generator().manual_seed(seed + 1))
