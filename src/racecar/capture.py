@@ -66,6 +66,7 @@ class Watch(TorchFunctionMode):
         self.keep = keep
         self.keep_funcs = keep_funcs
         self.grad = torch.is_grad_enabled()
+        self.eager = not torch.compiler.is_compiling()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -77,7 +78,7 @@ class Watch(TorchFunctionMode):
                 return args[0](*args[1:], **{k: v for k, v in kwargs.items() if k not in _CHECKPOINT_OPTIONS})
         if func is Tensor.unflatten:  # a Python method that torch.compile cannot call from here
             func = torch.unflatten
-        if self.grad and not torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        if self.eager and self.grad and not torch.is_grad_enabled():
             refuse_reentrant()
         out = func(*args, **kwargs)
         if makes_tensor(out) or func is Tensor.__setitem__:
@@ -85,8 +86,8 @@ class Watch(TorchFunctionMode):
             if len(self.calls) in self.keep or any(func is one for one in self.keep_funcs):
                 kept = out.clone() if isinstance(out, Tensor) else out
             self.calls.append(Call(func, args, kwargs, out, kept))
-            if not torch.compiler.is_compiling():
-                self.versions.append(version(outputs(self.calls[-1])[0]))
+            if self.eager:
+                self.versions.append(version(out if isinstance(out, Tensor) else outputs(self.calls[-1])[0]))
         return out
 
 

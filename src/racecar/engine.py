@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from racecar import loss, reverse
 from racecar.batch import batch_size
-from racecar.capture import Trace, Watch
+from racecar.capture import Call, Trace, Watch
 from racecar.errors import NothingToReverse
 from racecar.guards import fusible, takes_fused_path
 from racecar.plan import Plan
@@ -35,15 +35,22 @@ class Way:
             for weight, layer in zip(weights, plan.layers, strict=True)
         ]
         self.route = route(plan, settings.mode, [not loss.is_zero(weight) for weight in self.weights])
-        self.constrained = [e for e in self.route if e.constrained and e.layer is not None]
-        used = {v for e in self.route if e.passed and e.layer is not None for v in (e.layer.d, e.layer.out)}
-        self.copies = sorted(used & plan.changed)
+        self.constrained = [e.layer for e in self.route if e.constrained and e.layer is not None]
+        self.needs = reverse.Needs([entry for entry in self.route if entry.needed])
+        self.needs_all = reverse.Needs([entry for entry in self.route if entry.passed])
+        self.copies = sorted(set(self.needs_all.values) & plan.changed)
         """Values that the way back needs and that the model changes in place later."""
-        lost = [value for value in sorted(self.route.values()) if plan.batch[value] is None]
+        lost = [value for value in (*self.needs.values, *self.needs.shapes) if plan.batch[value] is None]
         self.lost = plan.around(lost[0]) if lost else ""
         """Where the batch dimension cannot be followed, if anywhere."""
+        numbers = [
+            1.0 if isinstance(w, Tensor) else float(w) for w in (self.weights[c.index] for c in self.constrained)
+        ]
+        device = self.constrained[0].device if self.constrained else None
+        # A tensor, so that a schedule over λ neither waits for the device nor makes torch.compile start again.
+        self.lambdas = torch.tensor(numbers, device=device)
 
-    def tape(self, calls: Sequence[Any], inputs: Sequence[Tensor]) -> reverse.Tape:
+    def tape(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> reverse.Tape:
         """What a pass left behind, cut to the slice of the batch that the settings ask for."""
         size, samples = slice_of(inputs, self.settings.fraction)
         if samples < size and self.lost:
@@ -51,27 +58,30 @@ class Way:
                 message = f"fraction is ignored: the batch dimension cannot be followed through {self.lost}"
                 warnings.warn(message, UserWarning, stacklevel=4)
             samples = size
-        return reverse.Tape(self.plan, calls, inputs, size, samples)
+        return reverse.Tape(self.plan, self.needs, calls, inputs, size, samples)
 
     def loss(self, tape: reverse.Tape) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss Σ λ_m · term_m and the terms by layer name."""
-        rebuilt = reverse.run(self.route, tape, self.settings.input_activation)
-        share = tape.size / tape.samples
-        total: Tensor | None = None
-        terms: dict[str, Tensor] = {}
-        for entry in self.constrained:
-            layer = entry.layer
-            assert layer is not None
-            weight = self.weights[layer.index]
+        rebuilt = reverse.run(self.needs, tape, self.settings.input_activation)
+        errors, sizes, counts = [], [], []
+        for layer in self.constrained:
+            d, weight = tape.tensors[layer.d], self.weights[layer.index]
             features = weight if isinstance(weight, Tensor) else None
-            d = tape.tensor(layer.d)
             if features is not None:
-                loss.check_broadcast(features, d.shape, entry.name)
-            term = loss.term(d, rebuilt[layer.index], features, self.settings.scale, share)
-            terms[entry.name] = term.detach()
-            part = term if features is not None or weight == 1 else weight * term
-            total = part if total is None else total + part
-        return no_loss(tape.inputs) if total is None else total, terms
+                loss.check_broadcast(features, d.shape, layer.name)
+            errors.append(loss.squared_error(d, rebuilt[layer.index], features))
+            counts.append(d.numel())
+            if self.settings.scale == "relative":
+                sizes.append(loss.size(d, features))
+        terms = loss.terms(errors, sizes, counts, self.settings.scale, tape.size / tape.samples)
+        total = (terms * self.lambdas.to(terms)).sum()
+        return total, dict(zip((layer.name for layer in self.constrained), terms.detach().unbind(), strict=True))
+
+    def rebuild(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> dict[int, Tensor]:
+        """d'_m by layer index, of the whole batch, wherever the way back passes."""
+        size = batch_size(inputs)
+        tape = reverse.Tape(self.plan, self.needs_all, calls, inputs, size, size)
+        return reverse.run(self.needs_all, tape, self.settings.input_activation)
 
 
 class Engine:
@@ -137,8 +147,10 @@ class Engine:
         plain = self.model(*args, **kwargs) if fused else None
         output, trace = watch_forward(self.model, args, kwargs, self.keep)
         way, trace = self.way(trace, args, kwargs)
+        if not way.constrained:
+            return plain if fused else output, no_loss(trace.inputs), {}
         tape = way.tape([trace.calls[i] for i in trace.links], trace.kept_inputs)
-        del trace  # frees what the way back does not need
+        del trace  # frees the activations that the way back does not need
         total, terms = way.loss(tape)
         return plain if fused else output, total, terms
 
@@ -185,6 +197,8 @@ class Engine:
                         "to compile with fraction < 1, make Racecar with example_inputs of two or more samples, of the "
                         "sizes that it will be called with"
                     )
+                if not way.constrained:
+                    return output, no_loss(inputs), {}
                 total, terms = way.loss(way.tape(calls, kept))
                 return output, total, terms
         raise RuntimeError(

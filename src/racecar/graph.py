@@ -164,7 +164,7 @@ def build(trace: Trace, model: nn.Module, modules: ModuleWatch | None = None) ->
     for i, call in enumerate(trace.calls):
         rule = find(call.func)
         if i not in trace.links and rule is not None and rule.role == "layer":
-            owner = weights.of_call(i, set())
+            owner = weights.of_call(i, set(_FIRST))
             if owner is not None:
                 constants.append((owner, rule.kind))
     if modules is not None:

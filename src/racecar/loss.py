@@ -9,38 +9,60 @@ from numbers import Real
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 SCALES = ("relative", "mean", "sum")
 
 Weight = float | Tensor | Mapping[str, float | Tensor]
 
 
-def term(d: Tensor, reverse: Tensor, weight: Tensor | None, scale: str, share: float) -> Tensor:
-    """How far the reverse pass misses one activation, before λ: a float32 (or float64) scalar.
+def squared_error(d: Tensor, reverse: Tensor, weight: Tensor | None) -> Tensor:
+    """Σ w (d − d')², a float32 (or float64) scalar.
 
     Args:
         d: forward activation d_m, (n, …).
         reverse: d'_m of the same shape.
         weight: None, or a tensor that broadcasts against d_m without its batch dimension.
-        scale: "relative", "mean" or "sum".
-        share: N / n, what a sum over n of N samples is multiplied by.
     """
-    wide = torch.float64 if d.dtype == torch.float64 else torch.float32
-    square = (d.to(wide) - reverse.to(wide)).square()
+    wide = _wide(d)
+    d, reverse = d.to(wide), reverse.to(wide)
     if weight is not None:
-        weight = weight.to(square)
-        square = square * weight
+        return ((d - reverse).square() * weight.to(wide)).sum()
+    if torch.compiler.is_compiling():  # fused anyway, and mse_loss's backward loses strides there
+        return (d - reverse).square().sum()
+    return F.mse_loss(reverse, d, reduction="sum")
+
+
+def size(d: Tensor, weight: Tensor | None) -> Tensor:
+    """√Σ d² over the features with w ≠ 0; no gradient flows through it."""
+    d = d.detach()
+    if weight is not None:
+        d = d * (weight != 0)
+    return torch.linalg.vector_norm(d, dtype=_wide(d))
+
+
+def terms(errors: Sequence[Tensor], sizes: Sequence[Tensor], counts: Sequence[int], scale: str, share: float) -> Tensor:
+    """The terms of all layers before λ, as one vector: few small kernels instead of many.
+
+    Args:
+        errors: Σ w (d − d')² of each layer.
+        sizes: √Σ d² of each layer, for scale "relative".
+        counts: number of elements of each d_m, for scale "mean".
+        share: N / n, what a sum over n of N samples is multiplied by, for scale "sum".
+    """
     if scale == "mean":
-        return square.mean()
+        return torch.stack([error / count for error, count in zip(errors, counts, strict=True)])
+    vector = torch.stack(list(errors))
     if scale == "sum":
-        return square.sum() if share == 1 else square.sum() * share
-    size = d.detach().to(wide).square()
-    if weight is not None:
-        size = size * (weight != 0)
-    total = size.sum()
+        return vector if share == 1 else vector * share
+    total = torch.stack(list(sizes)).square()
     empty = total == 0
     # Divide by 1 where nothing is there, then multiply by 0: a NaN in d' is never hidden.
-    return square.sum() / torch.where(empty, torch.ones_like(total), total) * ~empty
+    return vector / torch.where(empty, 1, total) * ~empty
+
+
+def _wide(d: Tensor) -> torch.dtype:
+    return torch.float64 if d.dtype == torch.float64 else torch.float32
 
 
 def check_weight(weight: Weight) -> None:

@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from racecar import reverse
-from racecar.batch import batch_size
 from racecar.engine import Engine, no_loss
 from racecar.guards import check_model
 from racecar.loss import Weight
@@ -112,9 +110,7 @@ class Racecar(nn.Module):
         with torch.set_grad_enabled(grad), untouched(self.model) as buffers:
             _, trace = watch_forward(self.model, args, kwargs, self._engine.keep, buffers)
             way, trace = self._engine.way(trace, args, kwargs, whole=True)
-            size = batch_size(trace.inputs)
-            tape = reverse.Tape(way.plan, [trace.calls[i] for i in trace.links], trace.kept_inputs, size, size)
-            rebuilt = reverse.run(way.route, tape, way.settings.input_activation, everything=True)
+            rebuilt = way.rebuild([trace.calls[i] for i in trace.links], trace.kept_inputs)
         return [None if entry.layer is None else rebuilt.get(entry.layer.index) for entry in way.route]
 
     def extra_repr(self) -> str:

@@ -8,32 +8,89 @@ from typing import Any
 import torch
 from torch import Size, Tensor
 
-from racecar.batch import cut
+from racecar.batch import Batch, cut
 from racecar.capture import Call, outputs
 from racecar.errors import RuleError
 from racecar.graph import Op
 from racecar.plan import Plan
-from racecar.route import Entry, Route, Step
+from racecar.route import Entry
 from racecar.rules.conv import fold_padding
 from racecar.rules.registry import Operation
+from racecar.rules.shape import reshape
+
+
+class Needs:
+    """What the way back through some entries needs of the forward pass."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        ops: dict[int, tuple[Op, str]] = {}
+        values: dict[int, None] = {}
+        shapes: dict[int, None] = {}
+        for entry in entries:
+            assert entry.layer is not None
+            values[entry.layer.d] = None
+            if entry.upper is None:
+                values[entry.layer.out] = None
+            for action, op in entry.steps:
+                ops.setdefault(op.ordinal, (op, entry.name))
+                if action != "redo":
+                    shapes[op.source] = None
+                if action == "move":
+                    shapes[op.outputs[0]] = None
+        self.entries = tuple(reversed(entries))
+        self.ops = tuple(ops.values())
+        self.values = tuple(values)
+        self.shapes = tuple(dict.fromkeys((*shapes, *values)))
 
 
 class Tape:
-    """What one forward pass left behind for the way back: tensors of values and real arguments of calls.
+    """What one forward pass leaves behind for the way back: tensors, shapes and operations with real arguments.
+
+    Nothing else of the pass is held, so that the rest of its activations can be freed.
 
     Args:
         plan: the plan of this way through the model.
+        needs: what the way back asks for.
         calls: for every operation of the plan its call, None where torch.compile hides it.
         inputs: the model's input tensors.
-        samples: how many samples of the batch the way back sees.
+        size: samples in the batch.
+        samples: samples that the way back sees, from the start of the batch.
     """
 
-    def __init__(self, plan: Plan, calls: Sequence[Call | None], inputs: Sequence[Tensor], size: int, samples: int):
-        self.plan, self.calls, self.inputs = plan, calls, inputs
+    def __init__(
+        self,
+        plan: Plan,
+        needs: Needs,
+        calls: Sequence[Call | None],
+        inputs: Sequence[Tensor],
+        size: int,
+        samples: int,
+    ) -> None:
         self.size, self.samples = size, samples
+        find = _Finder(plan, calls, inputs)
+        batch = plan.batch if samples < size else {}
+        self.shapes = {value: _cut_shape(find.shape(value), batch.get(value), size, samples) for value in needs.shapes}
+        self.tensors: dict[int, Tensor] = {}
+        for value in needs.values:
+            tensor, where = find.tensor(value), batch.get(value)
+            self.tensors[value] = tensor if where is None else cut(tensor, where, size, samples)
+        self.operations: dict[int, Operation] = {}
+        for op, name in needs.ops:
+            operation = op.operation(calls, name)
+            where = batch.get(op.outputs[0])
+            if where is not None and (op.role == "affine" or op.kind.endswith("(vjp)")):
+                operation.args = _cut_constants(operation.args, find.shape(op.outputs[0]), where, size, samples)
+            self.operations[op.ordinal] = operation
 
-    def find(self, value: int) -> Tensor | None:
-        """The whole tensor of a value: what its maker returned, or what a user of it was given."""
+
+class _Finder:
+    """Finds the tensor of a value among the calls of a pass."""
+
+    def __init__(self, plan: Plan, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> None:
+        self.plan, self.calls, self.inputs = plan, calls, inputs
+
+    def look(self, value: int) -> Tensor | None:
+        """What the maker returned, or what a user was given; None if torch.compile hides both."""
         call, slot = self.plan.values[value]
         if call < 0:
             return self.inputs[slot]
@@ -47,53 +104,40 @@ class Tape:
                 return _at(user, path)
         return None
 
-    def whole_shape(self, value: int) -> Size:
-        """The shape of a value, looked up beside it where torch.compile hides both ends."""
-        tensor = self.find(value)
+    def tensor(self, value: int) -> Tensor:
+        tensor = self.look(value)
+        if tensor is None:
+            raise RuntimeError(f"torch.compile hides the tensor between {self.plan.around(value)}; use it uncompiled")
+        return tensor
+
+    def shape(self, value: int) -> Size:
+        """The shape of a value; where it is hidden, that of its neighbour across a function that keeps shapes."""
+        tensor = self.look(value)
         if tensor is not None:
             return tensor.shape
         for op in (self.plan.graph.maker.get(value), *self.plan.graph.users.get(value, ())):
-            if op is not None and (op.pointwise or op.role in ("norm", "pass", "affine")):
-                other = op.source if op.outputs[0] == value else op.outputs[0]
-                tensor = self.find(other)
+            if op is not None and (op.pointwise or op.role in ("norm", "pass")):
+                tensor = self.look(op.source if op.outputs[0] == value else op.outputs[0])
                 if tensor is not None:
                     return tensor.shape
-        raise RuntimeError(
-            f"torch.compile hides the tensor between {self.plan.around(value)}; use the model uncompiled"
-        )
+        return self.tensor(value).shape
 
-    def shape(self, value: int) -> Size:
-        """The shape of a value in the slice."""
-        shape = self.whole_shape(value)
-        batch = self.plan.batch[value]
-        if self.samples == self.size or batch is None:
-            return shape
-        rows = shape[batch.dim] // self.size * self.samples
-        return torch.Size((*shape[: batch.dim], rows, *shape[batch.dim + 1 :]))
 
-    def tensor(self, value: int) -> Tensor:
-        """A value, cut to the slice."""
-        tensor = self.find(value)
-        if tensor is None:
-            raise RuntimeError(f"torch.compile hides the tensor after {self.plan.around(value)}; use it uncompiled")
-        batch = self.plan.batch[value]
-        if self.samples == self.size or batch is None:
-            return tensor
-        return cut(tensor, batch, self.size, self.samples)
+def _cut_shape(shape: Size, where: Batch | None, size: int, samples: int) -> Size:
+    if where is None:
+        return shape
+    rows = shape[where.dim] // size * samples
+    return torch.Size((*shape[: where.dim], rows, *shape[where.dim + 1 :]))
 
-    def operation(self, op: Op, name: str) -> Operation:
-        """An operation with its real arguments; constants that hold a value per sample are cut as well."""
-        operation = op.operation(self.calls, name)
-        if self.samples != self.size and (op.role == "affine" or op.kind.endswith("(vjp)")):
-            shape, batch = self.whole_shape(op.outputs[0]), self.plan.batch[op.outputs[0]]
-            if batch is not None:
-                operation.args = tuple(
-                    cut(one, batch, self.size, self.samples)
-                    if isinstance(one, Tensor) and one.dim() == len(shape) and one.shape[batch.dim] == shape[batch.dim]
-                    else one
-                    for one in operation.args
-                )
-        return operation
+
+def _cut_constants(args: tuple[Any, ...], shape: Size, where: Batch, size: int, samples: int) -> tuple[Any, ...]:
+    """Constants that hold a value per sample are cut as the data is."""
+    return tuple(
+        cut(one, where, size, samples)
+        if isinstance(one, Tensor) and one.dim() == len(shape) and one.shape[where.dim] == shape[where.dim]
+        else one
+        for one in args
+    )
 
 
 def _at(call: Call, path: Sequence[int | str]) -> Tensor:
@@ -103,24 +147,18 @@ def _at(call: Call, path: Sequence[int | str]) -> Tensor:
     return holder
 
 
-def run(
-    route: Route,
-    tape: Tape,
-    input_activation: Callable[[Tensor], Tensor] | None,
-    everything: bool = False,
-) -> dict[int, Tensor]:
-    """d'_m for every layer that the loss needs, or that the way back passes (``everything``), by layer index."""
+def run(needs: Needs, tape: Tape, input_activation: Callable[[Tensor], Tensor] | None) -> dict[int, Tensor]:
+    """d'_m by layer index, for every layer that was asked for."""
     reverse: dict[int, Tensor] = {}
-    for entry in reversed(route.entries):
+    for entry in needs.entries:
         layer = entry.layer
-        if layer is None or not (entry.passed if everything else entry.needed):
-            continue
-        y = reverse[entry.upper.index] if entry.upper is not None else tape.tensor(layer.out)
-        for step in entry.steps:
-            y = _step(step, y, tape, entry)
+        assert layer is not None
+        y = tape.tensors[layer.out] if entry.upper is None else reverse[entry.upper.index]
+        for action, op in entry.steps:
+            y = _step(action, op, y, tape, entry)
         if input_activation is not None and layer.reads_input:
             y = input_activation(y)
-        shape = tape.shape(layer.d)
+        shape = tape.shapes[layer.d]
         if y.shape != shape:
             raise RuleError(
                 f"the way back through layer {layer.name!r} gave shape {tuple(y.shape)}, d_m has {tuple(shape)}"
@@ -129,27 +167,26 @@ def run(
     return reverse
 
 
-def _step(step: Step, y: Tensor, tape: Tape, entry: Entry) -> Tensor:
-    op = step.op
-    assert op.rule is not None
-    if step.action == "move" and op.kind in ("flatten", "reshape", "view", "unflatten", "squeeze", "unsqueeze"):
-        return y.reshape(tape.shape(op.outputs[0]))
-    operation = tape.operation(op, entry.name)
-    if step.action == "move" or (step.action == "redo" and op.role == "affine"):
-        return operation(y)
-    if step.action == "redo":
-        assert op.rule.apply is not None
-        return op.rule.apply(operation, y)
-    shape = tape.shape(op.source)
-    if step.action == "lift":
-        return y if op.rule.lift is None else op.rule.lift(operation, y, shape)
-    rule = fold_padding if step.action == "fold" else op.rule.apply
+def _step(action: str, op: Op, y: Tensor, tape: Tape, entry: Entry) -> Tensor:
+    operation, rule = tape.operations[op.ordinal], op.rule
     assert rule is not None
-    x = rule(operation, y, shape)
+    if action == "move" and rule.apply is reshape:  # its own arguments name the whole batch
+        return y.reshape(tape.shapes[op.outputs[0]])
+    if action == "move" or (action == "redo" and op.role == "affine"):
+        return operation(y)
+    if action == "redo":
+        assert rule.apply is not None
+        return rule.apply(operation, y)
+    shape = tape.shapes[op.source]
+    if action == "lift":
+        return y if rule.lift is None else rule.lift(operation, y, shape)
+    apply = fold_padding if action == "fold" else rule.apply
+    assert apply is not None
+    x = apply(operation, y, shape)
     if not isinstance(x, Tensor) or x.shape != shape:
         got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
         raise RuleError(
-            f"rule {getattr(rule, '__name__', rule)!r} for {op.kind} in layer {entry.name!r} returned {got}, "
+            f"rule {getattr(apply, '__name__', apply)!r} for {op.kind} in layer {entry.name!r} returned {got}, "
             f"but the operation's input has shape {tuple(shape)}"
         )
     return x

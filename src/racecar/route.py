@@ -57,15 +57,6 @@ class Route:
     def __getitem__(self, i: int) -> Entry:
         return self.entries[i]
 
-    def values(self) -> set[int]:
-        """Every value that the way back touches."""
-        found: set[int] = set()
-        for entry in self.entries:
-            if entry.passed and entry.layer is not None:
-                found |= {entry.layer.d, entry.layer.out}
-                found |= {value for step in entry.steps for value in (step.op.source, step.op.outputs[0])}
-        return found
-
     def __str__(self) -> str:
         head = ("layer", "kind", "constrained", "from", "note")
         rows = [

@@ -19,7 +19,14 @@ def is_affine(op: Operation, x: Tensor) -> bool:
     """Whether ``op`` is affine, tried at random points of ``x``'s shape: f(u + v) + f(0) = f(u) + f(v)."""
     # A generator of its own, so that probing never moves the user's random state.
     generator = torch.Generator().manual_seed(0)
-    u, v = (torch.randn(x.shape, generator=generator, dtype=torch.float32).to(x) for _ in range(2))
+
+    def random(like: Tensor) -> Tensor:
+        return torch.randn(like.shape, generator=generator, dtype=torch.float32).to(like)
+
+    u, v = random(x), random(x)
+    # A weight may start at zero, where every operation looks affine.
+    args = tuple(random(one) if isinstance(one, Tensor) and one.is_floating_point() else one for one in op.args)
+    op = Operation(op.func, args, op.kwargs, op.at, inplace_at=op.inplace_at)
     try:
         together, zero, left, right = op(u + v), op(torch.zeros_like(u)), op(u), op(v)
     except (RuntimeError, TypeError, ValueError, IndexError):

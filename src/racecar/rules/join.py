@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Size, Tensor
 
+from racecar.rules.fallback import adjoint
 from racecar.rules.registry import Operation, forms, register
 from racecar.rules.shape import unbroadcast
 
@@ -65,6 +66,17 @@ def div(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """x / c. (c / x is no affine operation; a plan takes it for an activation.)"""
     _, other, _ = _parts(op)
     return unbroadcast(_divide(y, other) if op.trainable else y * other, shape)
+
+
+@register(*forms("addcmul"), role="affine", kind="addcmul")
+def addcmul(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """c + v·a·x."""
+    place = op.at[0][0]
+    if place == 0:
+        return adjoint(op, y, shape)
+    other = op.args[3 - int(place)] * op.kwargs.get("value", 1)
+    x = y - op.args[0]
+    return unbroadcast(x * other if op.trainable else _divide(x, other), shape)
 
 
 @register(*forms("neg", "negative", "__neg__"), role="affine", kind="neg")
