@@ -85,6 +85,8 @@ class Watch(TorchFunctionMode):
             kept = out
             if len(self.calls) in self.keep or any(func is one for one in self.keep_funcs):
                 kept = out.clone() if isinstance(out, Tensor) else out
+            # The model may go on to change a list that it passed (torch.cat(features), features.append(…)).
+            args = tuple([*one] if isinstance(one, list) else one for one in args)
             self.calls.append(Call(func, args, kwargs, out, kept))
             if self.eager:
                 self.versions.append(version(out if isinstance(out, Tensor) else outputs(self.calls[-1])[0]))
@@ -166,6 +168,8 @@ class Trace:
     input_versions: list[int]
     kept_inputs: list[Tensor]
     """The inputs as they were, where the model changes them in place."""
+    keep: frozenset[int] = frozenset()
+    """The calls (or inputs, as −1 − i) whose tensors were kept as they were."""
     values: list[Value] = field(default_factory=list)
     links: dict[int, tuple[tuple[Path, int], ...]] = field(default_factory=dict)
     """call → (place, value) of its data arguments; calls without data are not in it."""

@@ -167,7 +167,7 @@ class Engine:
             way = self.add(plan if plan.fits(trace, sliced) else Plan(self.model, trace))
         self.latest = way
         positions = frozenset(trace.position(value) for value in way.copies)
-        if not positions <= self.keep:  # these values are gone by now: watch the same way again, leaving no trace
+        if not positions <= trace.keep:  # these values are gone by now: watch the same way again, leaving no trace
             with untouched(self.model) as buffers:
                 _, trace = watch_forward(self.model, args, kwargs, positions, buffers)
             if not way.plan.fits(trace, sliced):

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import UninitializedParameter
 from torch.utils.checkpoint import CheckpointFunction
 
 from racecar.errors import Unsupported
@@ -35,6 +36,8 @@ def check_model(model: nn.Module) -> None:
             )
         if ".quantized" in type(module).__module__ or hasattr(module, "_packed_params"):
             raise Unsupported(f"{where} is quantised, and a quantised weight cannot be trained; pass the float model")
+        if any(isinstance(parameter, UninitializedParameter) for parameter in module._parameters.values()):
+            raise Unsupported(f"{where} is lazy and has no weights yet; call the model once before you wrap it")
     check_sharding(model)
 
 

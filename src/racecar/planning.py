@@ -44,7 +44,7 @@ def watch_forward(
             output = model(*args, **kwargs)
         else:
             output = torch.func.functional_call(model, buffers, tuple(args), dict(kwargs))
-    return output, Trace(watch.calls, inputs, watch.versions, versions, kept_inputs)
+    return output, Trace(watch.calls, inputs, watch.versions, versions, kept_inputs, keep)
 
 
 @contextmanager

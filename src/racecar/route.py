@@ -73,24 +73,30 @@ class Route:
         return "\n".join(lines)
 
 
+Starts = dict[int, Layer | None]
+"""Layer index → the layer above whose d' its step back starts from; None: its own forward output."""
+
+
 def route(plan: Plan, mode: str, active: Sequence[bool]) -> Route:
     """The way back for layers whose weight is not 0 (``active``, one flag per layer of the plan)."""
     active = [flag and not layer.problem for flag, layer in zip(active, plan.layers, strict=True)]
-    sources = {layer.index: "forward" for layer in plan.layers if active[layer.index]}
-    if mode == "auto":
-        sources = _stretches(plan, active)
-    elif mode in ("full", "input"):
+    starts: Starts
+    if mode == "layerwise":
+        starts = {layer.index: None for layer in plan.layers if active[layer.index]}
+    else:
+        starts = _stretches(plan, active)
+    if mode in ("full", "input"):
         way = _whole_way(plan, mode, active)
-        sources = {} if mode == "input" else _stretches(plan, active)
-        for i, layer in enumerate(way):
-            broken = i > 0 and (way[i - 1].problem or layer.problem)
-            sources[layer.index] = "forward" if i == 0 or broken else "reverse"
-        sources = {i: source for i, source in sources.items() if not plan.layers[i].problem}
         if mode == "input":
-            lowest = way[-1].index if way else -1
-            active = [flag and i == lowest for i, flag in enumerate(active)]
-    needed = _needed(plan, sources, active)
-    entries = [_entry(plan, mode, layer, sources, active, needed) for layer in plan.layers]
+            starts = {}
+            active = (
+                [flag and layer is way[-1] for flag, layer in zip(active, plan.layers, strict=True)] if way else active
+            )
+        for above, layer in zip([None, *way], way, strict=False):
+            if not layer.problem:
+                starts[layer.index] = None if above is None or above.problem else above
+    needed = _needed(plan, starts, active)
+    entries = [_entry(plan, mode, layer, starts, active, needed) for layer in plan.layers]
     entries += [
         Entry(name, kind, False, "forward", "its input does not depend on the model's input")
         for name, kind in plan.constants
@@ -98,16 +104,15 @@ def route(plan: Plan, mode: str, active: Sequence[bool]) -> Route:
     return Route(plan, mode, tuple(entries))
 
 
-def _stretches(plan: Plan, active: Sequence[bool]) -> dict[int, str]:
+def _stretches(plan: Plan, active: Sequence[bool]) -> Starts:
     """Along every unique stretch from its last active layer down."""
-    sources: dict[int, str] = {}
+    starts: Starts = {}
     for layer in reversed(plan.layers):
-        above = layer.above
-        if above is not None and above.index in sources:
-            sources[layer.index] = "reverse"
+        if layer.above is not None and layer.above.index in starts:
+            starts[layer.index] = layer.above
         elif active[layer.index]:
-            sources[layer.index] = "forward"
-    return sources
+            starts[layer.index] = None
+    return starts
 
 
 def _whole_way(plan: Plan, mode: str, active: Sequence[bool]) -> list[Layer]:
@@ -146,42 +151,30 @@ def _join_before(plan: Plan, layer: Layer) -> Op | None:
     return found
 
 
-def _needed(plan: Plan, sources: dict[int, str], active: Sequence[bool]) -> set[int]:
+def _needed(plan: Plan, starts: Starts, active: Sequence[bool]) -> set[int]:
     """Layers whose d' some active layer's term hangs on."""
-    needed = {i for i in sources if active[i]}
+    needed = {i for i in starts if active[i]}
     for layer in plan.layers:  # from the input up
-        upper = _upper(plan, layer, sources)
-        if layer.index in needed and upper is not None:
-            needed.add(upper.index)
+        above = starts.get(layer.index)
+        if layer.index in needed and above is not None:
+            needed.add(above.index)
     return needed
 
 
-def _upper(plan: Plan, layer: Layer, sources: dict[int, str]) -> Layer | None:
-    """The layer whose d' this one starts from."""
-    if sources.get(layer.index) != "reverse":
-        return None
-    if layer.above is not None:
-        return layer.above
-    # The whole way may cross a fork: the last layer on it that grows out of this one.
-    return next(up for up in reversed(plan.layers) if up.below is layer and up.index in sources)
-
-
-def _entry(
-    plan: Plan, mode: str, layer: Layer, sources: dict[int, str], active: Sequence[bool], needed: set[int]
-) -> Entry:
+def _entry(plan: Plan, mode: str, layer: Layer, starts: Starts, active: Sequence[bool], needed: set[int]) -> Entry:
     i = layer.index
-    if i not in sources:
+    if i not in starts:
         reason = layer.problem or ("mode input" if mode == "input" else "weight 0")
         return Entry(layer.name, layer.kind, False, "forward", reason, layer)
-    upper = _upper(plan, layer, sources)
-    start = layer.out if upper is None else upper.d
+    upper = starts[i]
     reason = ""
-    if upper is None and mode != "layerwise":
-        reason = layer.stop or "the last layer with a weight"
     if not active[i]:
         reason = ("only the input is compared" if mode == "input" else "weight 0") + ", passed through"
-    steps = tuple(_steps(plan, layer, start))
-    return Entry(layer.name, layer.kind, active[i], sources[i], reason, layer, upper, steps, True, i in needed)
+    elif upper is None and mode != "layerwise":
+        reason = layer.stop or "the last layer with a weight"
+    source = "forward" if upper is None else "reverse"
+    steps = tuple(_steps(plan, layer, layer.out if upper is None else upper.d))
+    return Entry(layer.name, layer.kind, active[i], source, reason, layer, upper, steps, True, i in needed)
 
 
 def _steps(plan: Plan, layer: Layer, start: int) -> Iterator[Step]:

@@ -16,7 +16,7 @@ _PASS = (
 )
 
 register_plain("pass", *forms(_PASS))
-register_plain("source", F.embedding, F.embedding_bag, F.one_hot)
+register_plain("source", F.embedding, F.embedding_bag)
 register_plain("select", *forms("select", "index_select", "chunk", "split", "unbind", "tensor_split", "unsafe_chunk"))
 register_plain("select", *forms("split_with_sizes", "gather", "take", "masked_select", "take_along_dim", "topk"))
 
