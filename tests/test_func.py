@@ -17,7 +17,7 @@ STACKED = "mlp mlp_norm vgg vgg_plain functional bare_weights text language_mode
 
 
 def build(name, count=3, **settings):
-    """`count` models of one kind with weights and data of their own; their dropout is off, as vmap draws it otherwise."""
+    """`count` models of one kind with weights and data of their own; without dropout, which vmap draws otherwise."""
     models, data = zip(*(NETWORKS[name](seed) for seed in range(count)), strict=True)
     return [Racecar(model.train(name != "functional"), data[0], **settings) for model in models], data
 

@@ -9,12 +9,13 @@ from racecar import NotReversible, Racecar
 from tests.networks import NETWORKS
 
 CHAINS = [  # one way back
-    "mlp", "mlp_norm", "vgg", "vgg_plain", "bare_weights", "branching", "checkpointed", "tied", "tied_autoencoder", "reused",
-    "weight_norm", "spectral_norm", "orthogonal", "frozen", "text", "dict_output",
+    "mlp", "mlp_norm", "vgg", "vgg_plain", "bare_weights", "branching", "checkpointed", "tied", "tied_autoencoder",
+    "reused", "weight_norm", "spectral_norm", "orthogonal", "frozen", "text", "dict_output",
 ]  # fmt: skip
 JOINED = [
-    "resnet_pad", "preact_resnet", "densenet", "unet", "unet_bilinear", "mlp_mixer", "functional", "two_inputs", "keyword_inputs",
-    "language_model", "gated", "gated_fused", "encoder", "encoder_norm_first", "attention", "cross_attention", "scaled_dot_product",
+    "resnet_pad", "preact_resnet", "densenet", "unet_bilinear", "mlp_mixer", "functional", "two_inputs",
+    "keyword_inputs", "language_model", "gated", "gated_fused", "encoder", "encoder_norm_first", "attention",
+    "cross_attention", "scaled_dot_product",
 ]  # fmt: skip
 WRONG_ALONE = {"orthogonal"}
 """torch's own gradient of this parametrisation is not that of finite differences, also without us."""
@@ -115,8 +116,8 @@ def test_every_element(mode):
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Conv2d(1, 2, 3, padding=1, padding_mode="reflect"), nn.BatchNorm2d(2), nn.PReLU(2), nn.MaxPool2d(2),
-        nn.ConvTranspose2d(2, 2, 2, stride=2), nn.GroupNorm(1, 2), nn.SiLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(8, 3),
-        nn.LayerNorm(3), nn.Softplus(), nn.Linear(3, 2),
+        nn.ConvTranspose2d(2, 2, 2, stride=2), nn.GroupNorm(1, 2), nn.SiLU(), nn.AvgPool2d(2), nn.Flatten(),
+        nn.Linear(8, 3), nn.LayerNorm(3), nn.Softplus(), nn.Linear(3, 2),
     ).double()  # fmt: skip
     x = torch.randn(3, 1, 4, 4, dtype=torch.float64, requires_grad=True)
     rr = Racecar(model, x, mode=mode, scale="sum", input_activation="tanh")

@@ -93,17 +93,22 @@ def test_the_witness_sees_what_it_should():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("name", ["vgg", "resnet_pad", "attention", "text", "unet_bilinear", "mlp_norm"])
-@pytest.mark.parametrize("fraction", [1.0, 0.5])
-def test_on_the_device(name, fraction):
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype feature")
+@pytest.mark.parametrize("name", ["vgg", "resnet_pad", "attention", "text", "unet_bilinear", "mlp_norm", "reused"])
+@pytest.mark.parametrize("how", ["step", "slice", "schedule", "moved"])
+def test_on_the_device(name, how):
+    """`moved`: the Racecar was made on the CPU."""
     model, inputs = NETWORKS[name]()
-    model, inputs = model.cuda(), inputs.cuda()
-    rr = Racecar(model, inputs, fraction=fraction)
-    for wait in ("default", "error"):  # the first step may still set things up
+    if how != "moved":
+        model, inputs = model.cuda(), inputs.cuda()
+    rr = Racecar(model, inputs, fraction=0.5 if how == "slice" else 1.0).cuda()
+    inputs = inputs.cuda()
+    for i, wait in enumerate(("default", "error", "error")):  # the first step may still set things up
         torch.cuda.set_sync_debug_mode(wait)
         try:
             output, loss = rr(inputs)
             (task(output) + loss).backward()
-            rr.weight = 0.5
+            if how == "schedule":
+                rr.weight = 0.1 * i
         finally:
             torch.cuda.set_sync_debug_mode("default")

@@ -89,6 +89,19 @@ def test_hugging_face(name: str, mode: str):
     check(*HF_MODELS[name](), mode, name)
 
 
+@pytest.mark.zoo
+@pytest.mark.parametrize("name", HF_MODELS)
+def test_a_slice_is_the_first_sample(name: str):
+    """Wherever the model puts the batch, and in eval, where norms and dropout see every sample alone."""
+    model, inputs = HF_MODELS[name]()
+    model = model.double().eval()
+    inputs = {key: x.double() if x.is_floating_point() else x for key, x in inputs.items()}
+    first = {key: x[:1] for key, x in inputs.items()}
+    _, slice_loss = Racecar(model, inputs, scale="mean", fraction=1 / 3)(**inputs)
+    _, loss = Racecar(model, first, scale="mean")(**first)
+    torch.testing.assert_close(slice_loss, loss, rtol=1e-8, atol=1e-12)
+
+
 def test_frozen_layers_still_pass_the_gradient_on():
     model, x = NETWORKS["frozen"]()
     Racecar(model, x)(x)[1].backward()

@@ -31,7 +31,7 @@ class Way:
         weights = loss.layer_weights(settings.weight, [layer.names for layer in plan.layers])
         # Where the layers are: a copy in every step would wait for the device.
         self.weights = [
-            weight.to(layer.device) if isinstance(weight, Tensor) else weight
+            weight.to(layer.parameter.device) if isinstance(weight, Tensor) and layer.parameter is not None else weight
             for weight, layer in zip(weights, plan.layers, strict=True)
         ]
         self.route = route(plan, settings.mode, [not loss.is_zero(weight) for weight in self.weights])
@@ -43,12 +43,14 @@ class Way:
         lost = [value for value in (*self.needs.values, *self.needs.shapes) if plan.batch[value] is None]
         self.lost = plan.around(lost[0]) if lost else ""
         """Where the batch dimension cannot be followed, if anywhere."""
-        numbers = [
-            1.0 if isinstance(w, Tensor) else float(w) for w in (self.weights[c.index] for c in self.constrained)
-        ]
-        device = self.constrained[0].device if self.constrained else None
-        # A tensor, so that a schedule over λ neither waits for the device nor makes torch.compile start again.
-        self.lambdas = torch.tensor(numbers, device=device)
+        weights = [self.weights[layer.index] for layer in self.constrained]
+        self.numbers = [1.0 if isinstance(weight, Tensor) else float(weight) for weight in weights]
+        like = self.constrained[0].parameter if self.constrained else None
+        self.lambdas = self._lambdas(torch.zeros((), dtype=torch.float32) if like is None else like)
+
+    def _lambdas(self, like: Tensor) -> Tensor:
+        """λ of the constrained layers: a tensor, so that a schedule neither waits for the device nor recompiles."""
+        return torch.tensor(self.numbers, dtype=loss.wide(like), device=like.device)
 
     def tape(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> reverse.Tape:
         """What a pass left behind, cut to the slice of the batch that the settings ask for."""
@@ -74,7 +76,9 @@ class Way:
             if self.settings.scale == "relative":
                 sizes.append(loss.size(d, features))
         terms = loss.terms(errors, sizes, counts, self.settings.scale, tape.size / tape.samples)
-        total = (terms * self.lambdas.to(terms)).sum()
+        if not torch.compiler.is_compiling() and self.lambdas.device != terms.device:  # the model has moved
+            self.lambdas = self._lambdas(terms)
+        total = (terms * self.lambdas).sum()
         return total, dict(zip((layer.name for layer in self.constrained), terms.detach().unbind(), strict=True))
 
     def rebuild(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> dict[int, Tensor]:

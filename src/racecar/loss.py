@@ -24,10 +24,10 @@ def squared_error(d: Tensor, reverse: Tensor, weight: Tensor | None) -> Tensor:
         reverse: d'_m of the same shape.
         weight: None, or a tensor that broadcasts against d_m without its batch dimension.
     """
-    wide = _wide(d)
-    d, reverse = d.to(wide), reverse.to(wide)
+    dtype = wide(d)
+    d, reverse = d.to(dtype), reverse.to(dtype)
     if weight is not None:
-        return ((d - reverse).square() * weight.to(wide)).sum()
+        return ((d - reverse).square() * weight.to(dtype)).sum()
     if torch.compiler.is_compiling():  # fused anyway, and mse_loss's backward loses strides there
         return (d - reverse).square().sum()
     return F.mse_loss(reverse, d, reduction="sum")
@@ -38,7 +38,7 @@ def size(d: Tensor, weight: Tensor | None) -> Tensor:
     d = d.detach()
     if weight is not None:
         d = d * (weight != 0)
-    return torch.linalg.vector_norm(d, dtype=_wide(d))
+    return torch.linalg.vector_norm(d, dtype=wide(d))
 
 
 def terms(errors: Sequence[Tensor], sizes: Sequence[Tensor], counts: Sequence[int], scale: str, share: float) -> Tensor:
@@ -61,7 +61,8 @@ def terms(errors: Sequence[Tensor], sizes: Sequence[Tensor], counts: Sequence[in
     return vector / torch.where(empty, 1, total) * ~empty
 
 
-def _wide(d: Tensor) -> torch.dtype:
+def wide(d: Tensor) -> torch.dtype:
+    """The precision in which terms are summed: float32, or float64 for a model in float64."""
     return torch.float64 if d.dtype == torch.float64 else torch.float32
 
 

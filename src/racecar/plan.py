@@ -67,10 +67,9 @@ class Layer:
         return (self.name, self.name.partition("#")[0], owner.name if owner else self.name)
 
     @property
-    def device(self) -> torch.device | None:
-        """Where its weight is."""
-        parameters = self.op.owner.module.parameters() if self.op.owner else iter(())
-        return next((parameter.device for parameter in parameters), None)
+    def parameter(self) -> Tensor | None:
+        """A parameter of its module, which says where it is and how precise."""
+        return next(self.op.owner.module.parameters(), None) if self.op.owner else None
 
     @property
     def reads_input(self) -> bool:

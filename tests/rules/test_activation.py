@@ -88,10 +88,11 @@ def test_rrelu_uses_its_mean_slope(training):
 MATHS = {
     "abs": torch.abs, "sin": Tensor.sin, "exp": torch.exp, "erf": torch.special.erf, "square": torch.square,
     "clamp": lambda x: x.clamp(-0.1, 0.2), "clamp_": lambda x: x.clamp_(min=-0.1), "x ** 2": lambda x: x**2,
-    "pow": lambda x: torch.pow(x, 2), "atan": torch.arctan, "expit": torch.special.expit, "sqrt": lambda x: (x * x).sqrt(),
-    "1 / x": lambda x: 1 / x, "max with 0": lambda x: torch.max(x, torch.zeros(())), "nan_to_num": lambda x: x.log().nan_to_num(),
-    "maximum": lambda x: torch.maximum(x, torch.linspace(-1, 1, 5)), "logit": lambda x: torch.logit(x, eps=0.1),
-    "where": lambda x: torch.where(x > 0, x, 0.1 * x),
+    "pow": lambda x: torch.pow(x, 2), "atan": torch.arctan, "expit": torch.special.expit,
+    "sqrt": lambda x: (x * x).sqrt(), "1 / x": lambda x: 1 / x, "max with 0": lambda x: torch.max(x, torch.zeros(())),
+    "max by name": lambda x: torch.max(x, other=torch.zeros(5)), "2 ** x": lambda x: 2**x,
+    "nan_to_num": lambda x: x.log().nan_to_num(), "maximum": lambda x: torch.maximum(x, torch.linspace(-1, 1, 5)),
+    "logit": lambda x: torch.logit(x, eps=0.1), "where": lambda x: torch.where(x > 0, x, 0.1 * x),
     "relu of relu6": lambda x: F.relu(F.relu6(x) - 0.1),
 }  # fmt: skip
 
@@ -132,6 +133,24 @@ def test_written_by_hand_with_a_random_part(random_part, training):
     check(lambda x: x.sigmoid() * random_part(x), lambda x: x.sigmoid() * again(x))
 
 
+RANDOM = {
+    "rrelu": nn.RReLU(), "rrelu inside": lambda x: x.sigmoid() * F.rrelu(x, training=True), "dropout": nn.Dropout(),
+    "dropout inside": lambda x: x + F.dropout(x.tanh()), "gumbel_softmax": F.gumbel_softmax,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("act", RANDOM.values(), ids=RANDOM)
+def test_the_way_back_draws_no_random_number(act):
+    """After a call the random state is that of the model alone."""
+    model, x = chain(nn.Linear(6, 5), act, nn.Linear(5, 4)), random(3, 6)
+    rr, states = Racecar(model, x), []
+    for call in (model, rr):
+        torch.manual_seed(0)
+        call(x)
+        states.append(torch.get_rng_state())
+    assert torch.equal(*states)
+
+
 @pytest.mark.parametrize("form", ["module", "F", "torch", "one"])
 def test_prelu(form):
     """One slope per channel: re-applied in the layout of the forward pass."""
@@ -148,8 +167,9 @@ def test_prelu(form):
 SOFTMAX = {
     "Softmax": nn.Softmax(1), "LogSoftmax": nn.LogSoftmax(-1), "Softmin": nn.Softmin(1),
     "F.softmax": lambda x: F.softmax(x, dim=-1), "F.log_softmax": lambda x: F.log_softmax(x, -1),
-    "torch": lambda x: torch.log_softmax(x, 1), "Tensor": lambda x: x.softmax(dim=1), "special": lambda x: torch.special.softmax(x, 1),
-    "log_softmax method": lambda x: x.log_softmax(-1), "special log": lambda x: torch.special.log_softmax(x, 1),
+    "torch": lambda x: torch.log_softmax(x, 1), "Tensor": lambda x: x.softmax(dim=1),
+    "special": lambda x: torch.special.softmax(x, 1), "log_softmax method": lambda x: x.log_softmax(-1),
+    "special log": lambda x: torch.special.log_softmax(x, 1),
 }  # fmt: skip
 
 

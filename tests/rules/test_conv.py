@@ -43,8 +43,11 @@ def convolutions(draw):
     elif padding == "one":
         padding = draw(st.integers(0, 2))
         pads = (padding,) * dims
-    least = [max(1, r + 1 - 2 * p, p + 1 if mode in ("reflect", "circular") else 1) for r, p in zip(reach, pads)]  # noqa: B905
-    size = [low + draw(st.integers(0, 3)) for low in least]
+    more = 1 if mode == "reflect" else 0  # a reflected border is narrower than the map, a circular one at most as wide
+    size = [
+        max(1, r + 1 - 2 * p, p + more if mode != "replicate" else 1) + draw(st.integers(0, 3))
+        for r, p in zip(reach, pads, strict=True)
+    ]
     inside, out, groups = channels(draw)
     layer = CONV[dims](
         inside, out, kernel, stride, padding, dilation, groups, bias=draw(st.booleans()), padding_mode=mode

@@ -14,14 +14,17 @@ from tests.rules.common import chain, close, orthogonal, random, rebuild, same_p
 
 AFFINE = {
     "einsum": lambda x: torch.einsum("bi,io->bo", x, torch.ones(6, 3, dtype=x.dtype)), "cumsum": lambda x: x.cumsum(1),
-    "diff": lambda x: torch.diff(x), "fold": lambda x: F.fold(x[..., None], (2, 3), (2, 3)), "outer": lambda x: torch.kron(x, torch.ones(1, 2)),
+    "diff": lambda x: torch.diff(x), "fold": lambda x: F.fold(x[..., None], (2, 3), (2, 3)),
+    "outer": lambda x: torch.kron(x, torch.ones(1, 2)),
     "with a bias": lambda x: torch.addcmul(torch.ones(6, dtype=x.dtype), x, torch.full((6,), 3.0, dtype=x.dtype)),
-    "tensordot": lambda x: torch.tensordot(x, torch.ones(6, 2, dtype=x.dtype), 1), "unfold": lambda x: x.unfold(1, 3, 2), "tril": torch.tril,
+    "tensordot": lambda x: torch.tensordot(x, torch.ones(6, 2, dtype=x.dtype), 1),
+    "unfold": lambda x: x.unfold(1, 3, 2), "tril": torch.tril,
 }  # fmt: skip
 OTHER = {
-    "relu": torch.relu, "square": torch.square, "softmax": lambda x: x.softmax(1), "norm": lambda x: F.normalize(x), "sort": lambda x: x.sort().values,
-    "glu": F.glu, "sign": torch.sign, "zero": torch.zeros_like, "cdist": lambda x: torch.cdist(x, torch.ones(2, 6, dtype=x.dtype)),
-    "integers": lambda x: x.argmax(1), "fails": lambda x: x.view(1000), "several": lambda x: x.chunk(2),
+    "relu": torch.relu, "square": torch.square, "softmax": lambda x: x.softmax(1), "norm": lambda x: F.normalize(x),
+    "sort": lambda x: x.sort().values, "glu": F.glu, "sign": torch.sign, "zero": torch.zeros_like,
+    "cdist": lambda x: torch.cdist(x, torch.ones(2, 6, dtype=x.dtype)), "integers": lambda x: x.argmax(1),
+    "fails": lambda x: x.view(1000), "several": lambda x: x.chunk(2),
 }  # fmt: skip
 
 
@@ -61,7 +64,9 @@ def test_einsum_is_a_layer():
     layer, x = nn.Linear(6, 4, bias=False), random(3, 6)
     einsum = Weight(lambda x, w: torch.einsum("bi,oi->bo", x, w), 4, 6)
     einsum.weight.data = layer.weight.data
-    one, two = (Racecar(chain(part, nn.ReLU(), nn.Linear(4, 4)), x, "layerwise", scale="sum") for part in (layer, einsum))
+    one, two = (
+        Racecar(chain(part, nn.ReLU(), nn.Linear(4, 4)), x, "layerwise", scale="sum") for part in (layer, einsum)
+    )
     one.model[2].load_state_dict(two.model[2].state_dict())
     close(one(x)[1], two(x)[1])
     close(dict(one.terms), dict(two.terms))
@@ -90,10 +95,31 @@ def test_a_layer_without_a_rule_is_skipped_by_name(dtype):
     assert rr.reconstruct(x)[1] is None
 
 
-def test_nothing_but_layers_without_a_rule():
-    with warnings.catch_warnings(), pytest.raises(NothingToReverse, match="register"):
+def test_a_weight_between_two_tensors_is_listed():
+    """nn.Bilinear is a weighted operation and a join: in the plan, with a reason, like every layer that is left out."""
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.pair = nn.Linear(4, 4), nn.Bilinear(4, 4, 3)
+
+        def forward(self, x):
+            return self.pair(self.first(x), x)
+
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoRuleWarning)
-        Racecar(Weight(torch.hypot, 4), torch.randn(3, 4))
+        entries = {entry.name: entry for entry in Racecar(Net(), torch.randn(3, 4)).plan}
+    assert list(entries) == ["first", "pair"]
+    assert not entries["pair"].constrained
+    assert entries["pair"].reason
+
+
+def test_nothing_but_layers_without_a_rule():
+    model, x = Weight(torch.hypot, 4), torch.randn(3, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoRuleWarning)
+        with pytest.raises(NothingToReverse, match="register"):
+            Racecar(model, x)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -10,16 +10,20 @@ from tests.rules.common import chain, close, forward, orthogonal, random, rebuil
 
 C = torch.tensor([0.5, -2.0, 3.0, 1.0], dtype=torch.float64)
 CONSTANTS = {
-    "x + 3": lambda x: x + 3, "3 + x": lambda x: 3 + x, "x - 3": lambda x: x - 3, "3 - x": lambda x: 3 - x, "-x": lambda x: -x,
-    "x * 2": lambda x: x * 2, "2 * x": lambda x: 2 * x, "x / 2": lambda x: x / 2, "x + c": lambda x: x + C, "c + x": lambda x: C + x,
-    "x - c": lambda x: x - C, "c - x": lambda x: C - x, "x * c": lambda x: x * C, "c * x": lambda x: C * x, "x / c": lambda x: x / C,
-    "add": lambda x: torch.add(x, C, alpha=2), "add to c": lambda x: torch.add(C, x, alpha=2), "Tensor.add": lambda x: C.add(x),
-    "sub": lambda x: x.sub(C, alpha=3), "sub from c": lambda x: torch.sub(C, x, alpha=3), "subtract": lambda x: torch.subtract(x, 1),
-    "rsub": lambda x: torch.rsub(x, C), "rsub alpha": lambda x: torch.rsub(x, 1, alpha=2), "mul by name": lambda x: torch.mul(x, other=C),
-    "input by name": lambda x: torch.mul(input=x, other=C), "multiply": lambda x: torch.multiply(C, x), "div": lambda x: x.div(C),
-    "true_divide": lambda x: torch.true_divide(x, 4), "neg": torch.neg, "negative": lambda x: x.negative(), "add_": lambda x: x.add_(1),
-    "+=": lambda x: _inplace("+=", x), "-=": lambda x: _inplace("-=", x), "*=": lambda x: _inplace("*=", x), "/=": lambda x: _inplace("/=", x),
-    "mul_": lambda x: x.mul_(C), "neg_": lambda x: x.neg_(), "sub_": lambda x: x.sub_(C, alpha=2), "div_": lambda x: x.div_(2),
+    "x + 3": lambda x: x + 3, "3 + x": lambda x: 3 + x, "x - 3": lambda x: x - 3, "3 - x": lambda x: 3 - x,
+    "-x": lambda x: -x, "x * 2": lambda x: x * 2, "2 * x": lambda x: 2 * x, "x / 2": lambda x: x / 2,
+    "x + c": lambda x: x + C, "c + x": lambda x: C + x, "x - c": lambda x: x - C, "c - x": lambda x: C - x,
+    "x * c": lambda x: x * C, "c * x": lambda x: C * x, "x / c": lambda x: x / C,
+    "add": lambda x: torch.add(x, C, alpha=2), "add to c": lambda x: torch.add(C, x, alpha=2),
+    "Tensor.add": lambda x: C.add(x), "sub": lambda x: x.sub(C, alpha=3),
+    "sub from c": lambda x: torch.sub(C, x, alpha=3), "subtract": lambda x: torch.subtract(x, 1),
+    "rsub": lambda x: torch.rsub(x, C), "rsub alpha": lambda x: torch.rsub(x, 1, alpha=2),
+    "mul by name": lambda x: torch.mul(x, other=C), "input by name": lambda x: torch.mul(input=x, other=C),
+    "multiply": lambda x: torch.multiply(C, x), "div": lambda x: x.div(C),
+    "true_divide": lambda x: torch.true_divide(x, 4), "neg": torch.neg, "negative": lambda x: x.negative(),
+    "add_": lambda x: x.add_(1), "+=": lambda x: _inplace("+=", x), "-=": lambda x: _inplace("-=", x),
+    "*=": lambda x: _inplace("*=", x), "/=": lambda x: _inplace("/=", x), "mul_": lambda x: x.mul_(C),
+    "neg_": lambda x: x.neg_(), "sub_": lambda x: x.sub_(C, alpha=2), "div_": lambda x: x.div_(2),
     "several": lambda x: (2 * x - C) / 3 + 1, "made of the form of x": lambda x: x + torch.ones_like(x),
     "0-d": lambda x: x * torch.tensor(2.0), "broadcast": lambda x: x.unsqueeze(1) + torch.arange(3.0).view(3, 1),
     "broadcast, c first": lambda x: torch.arange(1.0, 4).view(3, 1) * x.unsqueeze(1),
@@ -49,7 +53,9 @@ def test_constants_are_undone(f):
         close(rebuild(chain(first, nn.ReLU(), f, orthogonal(4)), x, mode), [(d2 - first.bias) @ first.weight, d2])
 
 
-@pytest.mark.parametrize("zero", [lambda x: x * 0, lambda x: 0.0 * x, lambda x: x * torch.zeros(4), lambda x: torch.add(C, x, alpha=0)])
+@pytest.mark.parametrize(
+    "zero", [lambda x: x * 0, lambda x: 0.0 * x, lambda x: x * torch.zeros(4), lambda x: torch.add(C, x, alpha=0)]
+)
 def test_zero_wipes_out(zero):
     """Nothing comes back, and it is no NaN, neither in the value nor in the gradient."""
     x = random(3, 4)
@@ -111,7 +117,10 @@ class Bare(nn.Module):
 
     def __init__(self, layer, spelling):
         super().__init__()
-        self.weight, self.bias = nn.Parameter(layer.weight.detach().T.clone()), nn.Parameter(layer.bias.detach().clone())
+        self.weight, self.bias = (
+            nn.Parameter(layer.weight.detach().T.clone()),
+            nn.Parameter(layer.bias.detach().clone()),
+        )
         self.spelling = spelling
 
     def forward(self, x):
@@ -119,8 +128,9 @@ class Bare(nn.Module):
 
 
 SPELLINGS = {
-    "x @ W + b": lambda x, w, b: x @ w + b, "b + x @ W": lambda x, w, b: b + x @ w, "matmul": lambda x, w, b: torch.matmul(x, w).add(b),
-    "add_": lambda x, w, b: torch.mm(x, w).add_(b), "minus": lambda x, w, b: x @ w - (-b), "addmm": lambda x, w, b: torch.addmm(b, x, w),
+    "x @ W + b": lambda x, w, b: x @ w + b, "b + x @ W": lambda x, w, b: b + x @ w,
+    "matmul": lambda x, w, b: torch.matmul(x, w).add(b), "add_": lambda x, w, b: torch.mm(x, w).add_(b),
+    "minus": lambda x, w, b: x @ w - (-b), "addmm": lambda x, w, b: torch.addmm(b, x, w),
 }  # fmt: skip
 
 
@@ -132,7 +142,9 @@ def test_bare_weights_are_a_linear_layer(mode, scale, spelling):
     layers = [nn.Linear(5, 4).double(), nn.Linear(4, 4).double(), nn.Linear(4, 3).double()]
     x = random(6, 5)
     whole = chain(layers[0], nn.ReLU(), layers[1], nn.LayerNorm(4), layers[2])
-    bare = chain(Bare(layers[0], spelling), nn.ReLU(), Bare(layers[1], spelling), nn.LayerNorm(4), Bare(layers[2], spelling))
+    bare = chain(
+        Bare(layers[0], spelling), nn.ReLU(), Bare(layers[1], spelling), nn.LayerNorm(4), Bare(layers[2], spelling)
+    )
     (_, one), (_, two) = (rr := Racecar(whole, x, mode, scale=scale))(x), (ss := Racecar(bare, x, mode, scale=scale))(x)
     close(one, two)
     assert list(rr.terms) == list(ss.terms)
@@ -150,8 +162,9 @@ class Block(nn.Module):
 
 JOINS = {
     "add": torch.add, "+": lambda a, b: a + b, "+=": lambda a, b: _added(a, b), "add_": lambda a, b: a.add_(b),
-    "mul": lambda a, b: a * b, "gate": lambda a, b: a.sigmoid() * b, "sub": lambda a, b: b - a, "maximum": torch.maximum,
-    "cat": lambda a, b: torch.cat([a, b], 1)[:, :3], "lerp": lambda a, b: torch.lerp(a, b, 0.5), "stack": lambda a, b: torch.stack([a, b]).sum(0),
+    "mul": lambda a, b: a * b, "gate": lambda a, b: a.sigmoid() * b, "sub": lambda a, b: b - a,
+    "maximum": torch.maximum, "cat": lambda a, b: torch.cat([a, b], 1)[:, :3],
+    "lerp": lambda a, b: torch.lerp(a, b, 0.5), "stack": lambda a, b: torch.stack([a, b]).sum(0),
 }  # fmt: skip
 
 

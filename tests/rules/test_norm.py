@@ -86,6 +86,16 @@ def test_batch_norm(dims, options):
     check(norm.eval(), running, dims)
 
 
+def test_planned_in_training_used_in_eval():
+    """Which statistics are used is decided in every call."""
+    torch.manual_seed(0)
+    model, x = chain(nn.Linear(5, 4), shake(nn.BatchNorm1d(4)), nn.Linear(4, 3)), random(6, 5)
+    rr = Racecar(model, x)
+    model.eval()
+    y = (model(x) - model[2].bias) @ model[2].weight
+    close(rr.reconstruct(x)[1], running(model[1], y))
+
+
 @pytest.mark.parametrize("training", [True, False])
 def test_batch_norm_without_running_statistics(training):
     check(nn.BatchNorm2d(4, track_running_stats=False).train(training), batch, 2)
@@ -140,7 +150,11 @@ OWN = {
         2,
     ),
     "F.layer_norm": (lambda x: F.layer_norm(x, (4,)), lambda n, x: standard(x, -1), 0),
-    "F.rms_norm": (lambda x: F.rms_norm(x, (4,), eps=0.1), lambda n, x: x * (x.square().mean(-1, True) + 0.1).rsqrt(), 0),
+    "F.rms_norm": (
+        lambda x: F.rms_norm(x, (4,), eps=0.1),
+        lambda n, x: x * (x.square().mean(-1, True) + 0.1).rsqrt(),
+        0,
+    ),
     "F.group_norm": (lambda x: F.group_norm(x, 1), lambda n, x: standard(x, (1, 2, 3)), 2),
     "F.instance_norm": (lambda x: F.instance_norm(x), lambda n, x: standard(x, 2), 1),
     "F.normalize": (lambda x: F.normalize(x, dim=1), lambda n, x: x / x.norm(dim=1, keepdim=True), 0),
@@ -217,8 +231,9 @@ def test_statistics_change_once_per_step(mode, fraction):
     """The forward pass changes them, exactly as without us; planning and rebuilding never do."""
     torch.manual_seed(0)
     model = chain(
-        nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.InstanceNorm2d(4, track_running_stats=True),
-        nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 4), nn.SyncBatchNorm(4, momentum=None), nn.Linear(4, 2),
+        nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3),
+        nn.InstanceNorm2d(4, track_running_stats=True), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 4),
+        nn.SyncBatchNorm(4, momentum=None), nn.Linear(4, 2),
     )  # fmt: skip
     plain, x = copy.deepcopy(model), random(4, 2, 6, 6)
     rr = Racecar(model, x, mode=mode, fraction=fraction)
@@ -304,4 +319,4 @@ def test_norm_that_fits_one_size_only(make, order):
     model, x = chain(nn.Conv2d(2, 4, 3), make(), *tail, nn.Conv2d(4, 3, 2)), random(3, 2, 8, 8)
     first, second = rebuild(model, x)
     assert first.shape == x.shape
-    assert second.shape == model[:3](x).shape if order == "norm, pool" else model[:4](x).shape
+    assert second.shape == model[: 3 if order == "norm, pool" else 4](x).shape

@@ -13,31 +13,42 @@ from tests.rules.common import chain, close, drawn, forward, orthogonal, random,
 
 MOVES = {
     "flatten": lambda x: x.flatten(1), "flatten some": lambda x: torch.flatten(x, 1, 2), "Flatten": nn.Flatten(),
-    "reshape": lambda x: x.reshape(2, -1), "reshape sizes": lambda x: torch.reshape(x, (6, 20)), "view": lambda x: x.view(2, 3, 20),
-    "view_as": lambda x: x.view_as(torch.zeros(4, 30)), "ravel": lambda x: x.ravel(), "unflatten": lambda x: x.unflatten(2, (2, 2)),
-    "Unflatten": nn.Unflatten(3, (5, 1)), "squeeze": lambda x: x[:, :, None].squeeze(2), "squeeze all": lambda x: x.unsqueeze(1).squeeze(),
+    "reshape": lambda x: x.reshape(2, -1), "reshape sizes": lambda x: torch.reshape(x, (6, 20)),
+    "view": lambda x: x.view(2, 3, 20), "view_as": lambda x: x.view_as(torch.zeros(4, 30)),
+    "ravel": lambda x: x.ravel(), "unflatten": lambda x: x.unflatten(2, (2, 2)), "Unflatten": nn.Unflatten(3, (5, 1)),
+    "squeeze": lambda x: x[:, :, None].squeeze(2), "squeeze all": lambda x: x.unsqueeze(1).squeeze(),
     "unsqueeze": lambda x: x.unsqueeze(-1), "None": lambda x: x[..., None, :], "None first": lambda x: x[None],
-    "permute": lambda x: x.permute(0, 2, 3, 1), "permute list": lambda x: x.permute([3, -4, 1, 2]), "permute by name": lambda x: torch.permute(x, dims=(0, 3, 1, 2)),
-    "transpose": lambda x: x.transpose(1, -1), "transpose by name": lambda x: torch.transpose(x, dim0=0, dim1=2),
+    "permute": lambda x: x.permute(0, 2, 3, 1), "permute list": lambda x: x.permute([3, -4, 1, 2]),
+    "permute by name": lambda x: torch.permute(x, dims=(0, 3, 1, 2)), "transpose": lambda x: x.transpose(1, -1),
+    "transpose by name": lambda x: torch.transpose(x, dim0=0, dim1=2),
     "swapaxes": lambda x: x.swapaxes(axis0=1, axis1=2), "swapdims": lambda x: torch.swapdims(x, 1, 3),
-    "movedim": lambda x: x.movedim(1, -1), "movedim many": lambda x: torch.movedim(x, (0, 1), (2, 0)), "moveaxis": lambda x: x.moveaxis(source=3, destination=1),
-    "T": lambda x: x.flatten(1).T, "mT": lambda x: x.mT, "t": lambda x: x.flatten(1).t(), "H": lambda x: x.flatten(1).H, "adjoint": lambda x: x.adjoint(),
-    "mH": lambda x: x.mH, "roll": lambda x: x.roll(2, 1), "roll many": lambda x: torch.roll(x, (1, -2), dims=(2, 3)),
-    "roll flat": lambda x: x.roll(7), "roll by name": lambda x: x.roll(shifts=[3], dims=[-1]), "flip": lambda x: x.flip(1),
-    "flip many": lambda x: x.flip(1, 3), "flip list": lambda x: torch.flip(x, [0, 2]), "flip by name": lambda x: x.flip(dims=(2,)),
-    "fliplr": torch.fliplr, "rot90": lambda x: torch.rot90(x, 1, (2, 3)), "ChannelShuffle": nn.ChannelShuffle(3),
-    "channel_shuffle": lambda x: F.channel_shuffle(x.transpose(1, 2), 2), "PixelShuffle": lambda x: F.pixel_shuffle(x.transpose(1, 2), 2),
-    "PixelUnshuffle": lambda x: F.pixel_unshuffle(x.transpose(1, 3), 1), "expand": lambda x: x[:, None].expand(-1, 4, -1, -1, -1),
-    "expand sizes": lambda x: x.unsqueeze(0).expand((2, 2, 3, 4, 5)), "expand_as": lambda x: x.unsqueeze(0).expand_as(torch.zeros(4, 2, 3, 4, 5)),
+    "movedim": lambda x: x.movedim(1, -1), "movedim many": lambda x: torch.movedim(x, (0, 1), (2, 0)),
+    "moveaxis": lambda x: x.moveaxis(source=3, destination=1), "T": lambda x: x.flatten(1).T, "mT": lambda x: x.mT,
+    "t": lambda x: x.flatten(1).t(), "H": lambda x: x.flatten(1).H, "adjoint": lambda x: x.adjoint(),
+    "mH": lambda x: x.mH, "roll": lambda x: x.roll(2, 1), "roll dimension 0": lambda x: x.roll(1, 0),
+    "roll many": lambda x: torch.roll(x, (1, -2), dims=(2, 3)), "roll flat": lambda x: x.roll(7),
+    "roll by name": lambda x: x.roll(shifts=[3], dims=[-1]), "flip": lambda x: x.flip(1),
+    "flip many": lambda x: x.flip(1, 3), "flip list": lambda x: torch.flip(x, [0, 2]),
+    "flip by name": lambda x: x.flip(dims=(2,)), "fliplr": torch.fliplr, "rot90": lambda x: torch.rot90(x, 1, (2, 3)),
+    "ChannelShuffle": nn.ChannelShuffle(3), "channel_shuffle": lambda x: F.channel_shuffle(x.transpose(1, 2), 2),
+    "PixelShuffle": lambda x: F.pixel_shuffle(x.transpose(1, 2), 2),
+    "PixelUnshuffle": lambda x: F.pixel_unshuffle(x.transpose(1, 3), 1),
+    "expand": lambda x: x[:, None].expand(-1, 4, -1, -1, -1),
+    "expand sizes": lambda x: x.unsqueeze(0).expand((2, 2, 3, 4, 5)),
+    "expand_as": lambda x: x.unsqueeze(0).expand_as(torch.zeros(4, 2, 3, 4, 5)),
     "expand more": lambda x: x.expand(2, 2, 3, 4, 5), "broadcast_to": lambda x: torch.broadcast_to(x, (3, 2, 3, 4, 5)),
-    "repeat": lambda x: x.repeat(1, 2, 1, 3), "repeat more": lambda x: x.repeat(2, 1, 1, 2, 1), "repeat list": lambda x: x.repeat([1, 1, 2, 1]),
-    "tile": lambda x: x.tile(2), "tile many": lambda x: torch.tile(x, (2, 1, 2)), "cat with zeros": lambda x: torch.cat([x, torch.zeros(2, 2, 4, 5)], 1),
+    "repeat": lambda x: x.repeat(1, 2, 1, 3), "repeat more": lambda x: x.repeat(2, 1, 1, 2, 1),
+    "repeat list": lambda x: x.repeat([1, 1, 2, 1]), "tile": lambda x: x.tile(2),
+    "tile many": lambda x: torch.tile(x, (2, 1, 2)),
+    "cat with zeros": lambda x: torch.cat([x, torch.zeros(2, 2, 4, 5)], 1),
     "cat behind ones": lambda x: torch.cat((torch.ones(2, 3, 4, 1), x, torch.ones(2, 3, 4, 2)), dim=-1),
-    "concat by name": lambda x: torch.concat(tensors=[torch.ones(1, 3, 4, 5), x]), "pad": lambda x: F.pad(x, (1, 2, 3, 4)),
-    "pad one dimension": lambda x: F.pad(x, [2, 0], value=1.5), "pad channels": lambda x: F.pad(x, (0, 0, 0, 0, 1, 1), "constant", 3.0),
-    "contiguous": lambda x: x.transpose(1, 2).contiguous(), "clone": lambda x: x.clone(), "double": lambda x: x.double(),
-    "to": lambda x: x.to(torch.float64), "to the same": lambda x: x.to(x), "cpu": lambda x: x.cpu(), "type": lambda x: x.type(torch.float64),
-    "type_as": lambda x: x.type_as(x), "Identity": nn.Identity(), "whole": lambda x: x[:, 0:3], "whole with dots": lambda x: x[:2, ..., 0:],
+    "concat by name": lambda x: torch.concat(tensors=[torch.ones(1, 3, 4, 5), x]),
+    "pad": lambda x: F.pad(x, (1, 2, 3, 4)), "pad one dimension": lambda x: F.pad(x, [2, 0], value=1.5),
+    "pad channels": lambda x: F.pad(x, (0, 0, 0, 0, 1, 1), "constant", 3.0),
+    "contiguous": lambda x: x.transpose(1, 2).contiguous(), "clone": lambda x: x.clone(),
+    "double": lambda x: x.double(), "to": lambda x: x.to(torch.float64), "to the same": lambda x: x.to(x),
+    "cpu": lambda x: x.cpu(), "type": lambda x: x.type(torch.float64), "type_as": lambda x: x.type_as(x),
+    "Identity": nn.Identity(), "whole": lambda x: x[:, 0:3], "whole with dots": lambda x: x[:2, ..., 0:],
     "F.dropout": lambda x: F.dropout(x, 0.0),
 }  # fmt: skip
 
@@ -54,7 +65,10 @@ def test_undone_exactly(move):
 
 
 @drawn
-@given(st.data(), st.lists(st.sampled_from(["permute", "flip", "roll", "flatten", "unsqueeze", "repeat", "pad"]), max_size=5))
+@given(
+    st.data(),
+    st.lists(st.sampled_from(["permute", "flip", "roll", "flatten", "unsqueeze", "repeat", "pad"]), max_size=5),
+)
 def test_many_moves(data, kinds):
     """Any moves, one after the other."""
     x = random(*data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=4)))
@@ -83,8 +97,9 @@ def test_many_moves(data, kinds):
 
 
 CROPS = {
-    "[:, :, 1:-1]": lambda x: x[:, :, 1:-1], "[..., 2:]": lambda x: x[..., 2:], "[:, -2:, ..., :3]": lambda x: x[:, -2:, ..., :3],
-    "[1:]": lambda x: x[1:], "None inside": lambda x: x[:, None, 1:, :, 1:4], "step 1": lambda x: x[:, :, slice(1, 3, 1)],
+    "[:, :, 1:-1]": lambda x: x[:, :, 1:-1], "[..., 2:]": lambda x: x[..., 2:],
+    "[:, -2:, ..., :3]": lambda x: x[:, -2:, ..., :3], "[1:]": lambda x: x[1:],
+    "None inside": lambda x: x[:, None, 1:, :, 1:4], "step 1": lambda x: x[:, :, slice(1, 3, 1)],
     "narrow": lambda x: x.narrow(1, 1, 2), "narrow by name": lambda x: torch.narrow(x, dim=-1, start=2, length=2),
     "narrow from the end": lambda x: x.narrow(2, -3, 2), "negative pad": lambda x: F.pad(x, (-1, -2)),
     "mixed pad": lambda x: F.pad(x, (-1, 2, 1, -1)), "ZeroPad2d": nn.ZeroPad2d((-2, 1, 0, -1)),
@@ -192,9 +207,10 @@ def test_channels_last_norm():
 
 
 SELECTS = {
-    "[:, 0]": lambda x: x[:, 0], "[:, -1]": lambda x: x[:, -1], "[:, ::2]": lambda x: x[:, ::2], "select": lambda x: x.select(1, 2),
-    "list": lambda x: x[:, [0, 2]], "index_select": lambda x: x.index_select(1, torch.tensor([2, 0])),
-    "chunk": lambda x: x.chunk(3, 1)[1], "split": lambda x: x.split([1, 2], 1)[1], "unbind": lambda x: x.unbind(1)[0],
+    "[:, 0]": lambda x: x[:, 0], "[:, -1]": lambda x: x[:, -1], "[:, ::2]": lambda x: x[:, ::2],
+    "select": lambda x: x.select(1, 2), "list": lambda x: x[:, [0, 2]],
+    "index_select": lambda x: x.index_select(1, torch.tensor([2, 0])), "chunk": lambda x: x.chunk(3, 1)[1],
+    "split": lambda x: x.split([1, 2], 1)[1], "unbind": lambda x: x.unbind(1)[0],
 }  # fmt: skip
 
 

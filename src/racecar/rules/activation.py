@@ -18,7 +18,7 @@ _ACTIVATIONS = (
 _MATHS = (
     "abs acos acosh arctan asin asinh atan atanh clamp clamp_max clamp_min clip cos cosh deg2rad erf erfc exp exp2 "
     "expm1 log log10 log1p log2 logit nan_to_num pow reciprocal round rsqrt sign sin sinc sinh sqrt square tan trunc "
-    "floor ceil frac __pow__ sgn"
+    "floor ceil frac __pow__ __rpow__ __rdiv__ __rtruediv__ remainder fmod sgn"
 )
 
 
