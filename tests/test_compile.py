@@ -118,7 +118,7 @@ def encoder_layer():
     return nn.TransformerEncoderLayer(8, 2, 8, batch_first=True), sequence(8)
 
 
-@pytest.mark.parametrize("build", [NETWORKS["mlp_norm"], seeded(encoder_layer)])
+@pytest.mark.parametrize("build", [NETWORKS["mlp_norm"], seeded(encoder_layer)], ids=["mlp_norm", "encoder_layer"])
 def test_training_and_evaluation_take_turns(build):
     model, x = build()
     eager, rr = Racecar(copy.deepcopy(model), x), Racecar(model, x)

@@ -52,7 +52,7 @@ def test_numbers_and_patterns(weight: Any, expected: dict[str, float], late: boo
     rr = Racecar(net, x, mode="layerwise", scale="sum", weight=1 if late else weight)
     if late:
         rr.weight = weight
-    assert rr.weight is weight
+    assert rr.weight == weight
     _, loss = rr(x)
     close(rr.terms, {name: by_hand[name] for name in expected})  # before λ
     close(loss.detach(), sum(factor * by_hand[name] for name, factor in expected.items()))

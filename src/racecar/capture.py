@@ -175,12 +175,15 @@ class Trace:
     """call → (place, value) of its data arguments; calls without data are not in it."""
     made: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """call → the values that it made."""
+    spills: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """call → (old, new) values of tensors that it changed through a view of them."""
     signature: tuple[Any, ...] = ()
     """Equal for two passes that took the same way through the model."""
 
     def __post_init__(self) -> None:
         known: dict[int, int] = {}
         views: dict[int, list[tuple[Tensor, int]]] = {}
+        self._spilled: dict[int, Tensor] = {}
 
         def name(tensor: Tensor, value: Value) -> int:
             known[id(tensor)] = len(self.values)
@@ -203,12 +206,32 @@ class Trace:
             if not found or call.func in NOT_DATA:
                 continue
             self.links[i] = tuple(found)
-            made = tuple(name(tensor, Value(i, slot)) for slot, tensor in enumerate(outputs(call)))
-            self.made[i] = made
+            outs = outputs(call)
+            in_place = [tensor for tensor in outs if id(tensor) in known]
+            self.made[i] = tuple(name(tensor, Value(i, slot)) for slot, tensor in enumerate(outs))
             signature.append((call.func, *(number for _, number in found)))
+            for tensor in in_place:
+                for other in self._sharing(tensor, i, known, views):
+                    old = known[id(other)]
+                    new = name(other, Value(i, len(outs) + len(self.spills.get(i, ()))))
+                    self.spills.setdefault(i, []).append((old, new))
+                    self._spilled[new] = other
+                    signature.append(("spill", old))
             if call.func is Tensor.__getitem__:
                 signature.append(_form(call.args[1]))
         self.signature = tuple(signature)
+
+    def _sharing(
+        self, tensor: Tensor, i: int, known: dict[int, int], views: dict[int, list[tuple[Tensor, int]]]
+    ) -> list[Tensor]:
+        """Tensors that a change in place of ``tensor`` by call ``i`` changes as well, if they are used later on."""
+        base = tensor if tensor._base is None else tensor._base
+        family = {id(one): one for one in (base, *(one for one, _ in views.get(id(base), ())))}
+        family.pop(id(tensor))
+        if not any(number in known for number in family):
+            return []
+        later = {id(one) for call in self.calls[i + 1 :] for _, one in tensors(call.args, call.kwargs)}
+        return [one for number, one in family.items() if number in known and number in later]
 
     def changed_later(self) -> set[int]:
         """Values whose tensor was changed in place after it was made."""
@@ -219,11 +242,15 @@ class Trace:
         }
 
     def _made(self, value: int) -> Tensor:
+        if value in self._spilled:
+            return self._spilled[value]
         call, slot = self.values[value]
         return self.inputs[slot] if call < 0 else outputs(self.calls[call])[slot]
 
     def tensor(self, value: int) -> Tensor:
         """The tensor of a value, as it was when it was made."""
+        if value in self._spilled:
+            return self._spilled[value]
         call, slot = self.values[value]
         return self.kept_inputs[slot] if call < 0 else kept(self.calls[call], slot)
 

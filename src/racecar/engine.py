@@ -70,7 +70,8 @@ class Way:
             d, weight = tape.tensors[layer.d], self.weights[layer.index]
             features = weight if isinstance(weight, Tensor) else None
             if features is not None:
-                loss.check_broadcast(features, d.shape, layer.name)
+                batch = self.plan.batch[layer.d]
+                features = loss.spread(features, d.shape, batch.dim if batch else 0, layer.name)
             errors.append(loss.squared_error(d, rebuilt[layer.index], features))
             counts.append(d.numel())
             if self.settings.scale == "relative":
@@ -113,8 +114,11 @@ class Engine:
         if all(layer.problem for layer in plan.layers):
             raise NothingToReverse(f"no layer of {name} has a rule; add one with @racecar.rules.register(...)")
         self.check_patterns(weight)
-        if not self.ways[0].constrained and loss.unmatched(weight, [layer.names for layer in plan.layers]):
-            raise NothingToReverse(f"weight {weight!r} leaves every layer of {name} out; '*' gives a default")
+        left_out = loss.unmatched(weight, [layer.names for layer in plan.layers])
+        if not self.ways[0].constrained and (left_out or not self.off):
+            raise NothingToReverse(
+                f"weight {weight!r} and mode {self.settings.mode!r} leave every layer of {name} that has a rule out"
+            )
 
     def add(self, plan: Plan) -> Way:
         """Remember a plan, and say what it has to leave out."""

@@ -87,7 +87,7 @@ class Op:
 class _Replay(Operation):
     """Several calls that together are one function of one tensor."""
 
-    __slots__ = ("members", "op")
+    __slots__ = ("op",)
 
     def __init__(self, op: Op, members: list[Operation], name: str) -> None:
         super().__init__(None, (), {}, name=name)
@@ -96,7 +96,13 @@ class _Replay(Operation):
     def __call__(self, x: Tensor) -> Any:
         made: dict[int, Any] = {self.op.source: x}
         for op, member in zip(self.op.members, self.members, strict=True):
-            out = member.run([made[value] for _, value in op.inputs])
+            data = [made[value] for _, value in op.inputs]
+            if op.role == "pass":  # a dropout draws no number on the way back
+                out = data[0]
+            elif op.role in ("norm", "activation") and op.rule is not None and op.rule.apply is not None:
+                out = op.rule.apply(member, data[0])
+            else:
+                out = member.run(data)
             outs = (out,) if isinstance(out, Tensor) else [one for one in out if isinstance(one, Tensor)]
             made.update(zip(op.outputs, outs, strict=True))
         return made[self.op.outputs[0]]
@@ -161,6 +167,9 @@ def build(trace: Trace, model: nn.Module, modules: ModuleWatch | None = None) ->
     constants = []
     for ordinal, i in enumerate(trace.links):
         ops.append(_classify(trace, i, ordinal, weights))
+        for old, new in trace.spills.get(i, ()):
+            inputs = (((0,), old), ((1,), ops[-1].outputs[0]))
+            ops.append(Op(ordinal, "join", f"{ops[-1].kind} of a part", None, None, (), {}, inputs, (new,)))
     for i, call in enumerate(trace.calls):
         rule = find(call.func)
         if i not in trace.links and rule is not None and rule.role == "layer":
@@ -186,6 +195,8 @@ def _classify(trace: Trace, i: int, ordinal: int, weights: _Weights) -> Op:
         links, trace.made[i], owner, inplace_at=INPLACE_POSITION.get(func), called=call.func,
     )  # fmt: skip
     op.role = _role(op, trace, call)
+    if op.role == "join" or (op.role == "skipped" and len({v for _, v in links}) > 1):
+        op.kind = label(call.func)
     if op.role == "affine (vjp)":
         op.role = "shape" if owner is None else "layer"
         op.rule = fallback.ADJOINT_SHAPE if owner is None else fallback.ADJOINT_LAYER
@@ -208,7 +219,8 @@ def _role(op: Op, trace: Trace, call: Call) -> str:
     rule, values = op.rule, {v for _, v in op.inputs}
     role = rule.role if rule else "unknown"
     if len(values) > 1:
-        return "join"
+        weighted = role == "layer" or call.func in _SEVERAL_TENSORS
+        return "skipped" if weighted and op.owner is not None else "join"
     if role == "source":
         return role
     made = trace.tensor(op.outputs[0]) if op.outputs else None
@@ -228,7 +240,7 @@ def _role(op: Op, trace: Trace, call: Call) -> str:
     if op.kind == "div" and path not in _FIRST:  # c / x
         op.rule = _POINTWISE
         return "activation"
-    if role == "resample" and len(call.args) > 1 and isinstance(call.args[1], Tensor):  # torch.max(x, c)
+    if role == "resample" and isinstance(op.bind(call).get(1, "other"), Tensor):  # torch.max(x, c)
         op.rule = _POINTWISE
         return "activation"
     if role == "unknown":
@@ -243,6 +255,10 @@ def _role(op: Op, trace: Trace, call: Call) -> str:
 
 _FIRST = ((0,), ("input",))
 _INPUT_FIRST = frozenset((F.linear, *(getattr(F, f"conv{t}{d}d") for t in ("", "_transpose") for d in (1, 2, 3))))
+_SEVERAL_TENSORS = frozenset(
+    forms("bilinear rnn_tanh_cell rnn_relu_cell lstm_cell gru_cell lstm gru rnn_tanh rnn_relu baddbmm")
+)
+"""Weighted operations on more than one tensor of data: no rule can give all of them back."""
 _POINTWISE = Rule("activation", "pointwise", lambda op, x: op(x))
 
 

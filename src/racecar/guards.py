@@ -23,13 +23,13 @@ def check_model(model: nn.Module) -> None:
     """Refuse models that the engine cannot watch or whose weights it cannot use."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
-    if isinstance(model, (nn.DataParallel,)):
-        raise Unsupported(
-            "nn.DataParallel copies the model in every call, so its layers cannot be followed; wrap the plain model "
-            "in Racecar and that in DistributedDataParallel"
-        )
     for name, module in model.named_modules():
         where = f"submodule {name!r}" if name else "the model"
+        if isinstance(module, nn.DataParallel):
+            raise Unsupported(
+                f"{where} is an nn.DataParallel, which copies its layers in every call, so they cannot be followed; "
+                "wrap the plain model in Racecar and that in DistributedDataParallel"
+            )
         if isinstance(module, torch.jit.ScriptModule):
             raise Unsupported(
                 f"{where} is a TorchScript module, whose operations cannot be seen; pass the Python module"

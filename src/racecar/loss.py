@@ -125,15 +125,16 @@ def _matches(pattern: str, spellings: Sequence[str]) -> bool:
     return any(fnmatchcase(one, pattern) for one in spellings)
 
 
-def check_broadcast(weight: Tensor, shape: torch.Size, name: str) -> None:
-    """Refuse a tensor weight that does not fit one sample of d_m."""
-    sample = tuple(shape[1:])
+def spread(weight: Tensor, shape: torch.Size, batch: int, name: str) -> Tensor:
+    """A tensor weight with the batch dimension put in, so that it broadcasts against d_m; refuses what does not fit."""
+    sample = (*shape[:batch], *shape[batch + 1 :])
     pairs = zip(reversed(weight.shape), reversed(sample), strict=False)
     if weight.dim() > len(sample) or any(w not in (1, size) for w, size in pairs):
         raise ValueError(
             f"the weight of layer {name!r} has shape {tuple(weight.shape)}, which does not broadcast against one "
             f"sample of d_m, of shape {sample}"
         )
+    return weight.reshape((1,) * (len(sample) - weight.dim()) + weight.shape).unsqueeze(batch)
 
 
 def all_zero(weight: Weight) -> bool:

@@ -25,6 +25,7 @@ from racecar.batch import batch_dims, batch_size
 from racecar.capture import Call, ModuleWatch, Trace, Value, rooted, tensors
 from racecar.graph import PASSABLE, Graph, Op
 from racecar.rules.activation import SOFTMAX
+from racecar.steps import Step, into_d
 
 
 @dataclass(eq=False)
@@ -47,6 +48,10 @@ class Layer:
     bottom: Op | None = None
     """What made the value under d_m, if it is no layer; None is the model's input."""
     below: Layer | None = None
+    beyond: Layer | None = None
+    """The layer below a selection of parts, which ends every way but the whole one."""
+    into_d: tuple[Step, ...] = ()
+    """The steps from the operation back to d_m."""
     forked: Op | None = None
     """An operation that also uses a tensor on the way to the layer below."""
     above: Layer | None = None
@@ -99,7 +104,8 @@ class Plan:
         for i, layer in enumerate(self.layers):
             layer.index = i
             if layer.op.role == "skipped":
-                layer.problem = f"no rule for {layer.op.kind}"
+                several = " of several tensors" if len({v for _, v in layer.op.inputs}) > 1 else ""
+                layer.problem = f"no rule for {layer.op.kind}{several}"
         self._name()
         self._of_op = {id(layer.op): layer for layer in self.layers}
         self._leads_on = self._values_before_layers()
@@ -109,6 +115,7 @@ class Plan:
         for layer in self.layers:
             self._descend(layer)
         for layer in self.layers:
+            layer.into_d = tuple(into_d(self.graph, layer.op, layer.approach, layer.redo, layer.own_padding))
             below = layer.below
             if below is not None and layer.forked is None and not layer.problem and not below.problem:
                 below.above = layer
@@ -262,6 +269,7 @@ class Plan:
             op = self.graph.maker.get(value)
             if op is None or op.role not in PASSABLE:
                 layer.bottom = op
+                layer.beyond = self._beyond(op)
                 break
             chain.append(op)
             value = op.source
@@ -276,6 +284,17 @@ class Plan:
             forward = chain[first:][::-1]
             start = next(i for i, op in enumerate(forward) if op.role in ("norm", "activation"))
             layer.redo = [op for op in forward[start:] if op.role != "pass"]
+
+    def _beyond(self, op: Op | None) -> Layer | None:
+        """The layer that a selection of parts was made from."""
+        if op is None or op.role != "select":
+            return None
+        while op is not None and (op.role in PASSABLE or op.role == "select"):
+            value = op.source
+            if value in self._ends:
+                return self._ends[value]
+            op = self.graph.maker.get(value)
+        return None
 
     def _ascend(self, layer: Layer) -> int:
         """Walk forward to the last norm or activation before a join, a fork, another layer or the end."""
@@ -315,18 +334,22 @@ class Plan:
         layer = self._of_op.get(id(op))
         return layer.name if layer is not None and layer.name else op.kind
 
-    def between(self, layer: Layer, value: int) -> list[Op]:
-        """What must be undone from ``value`` back to a layer's operation, last first.
+    def between(self, layer: Layer, value: int) -> list[Step]:
+        """What must be undone from ``value`` back to a layer's operation.
 
         Norms, activations and what is scaled after them are not undone: d' already has their range.
         """
-        chain: list[Op] = []
+        chain: list[tuple[Op, int]] = []
         while value != layer.op.outputs[0]:
             op = self.graph.maker[value]
-            chain.append(op)
+            chain.append((op, op.outputs.index(value)))
             value = op.source
-        shaped = [i for i, op in enumerate(chain) if op.role in ("norm", "activation")]
+        shaped = [i for i, (op, _) in enumerate(chain) if op.role in ("norm", "activation")]
         first = shaped[-1] if shaped else -1  # in forward order the first
-        return [
-            op for i, op in enumerate(chain) if op.role in ("shape", "resample") or (op.role == "affine" and i > first)
-        ]
+        steps = []
+        for i, (op, slot) in enumerate(chain):
+            if op.role == "select":
+                steps.append(Step("part", op, slot))
+            elif op.role in ("shape", "resample") or (op.role == "affine" and i > first):
+                steps.append(Step("undo", op))
+        return steps

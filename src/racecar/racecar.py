@@ -91,7 +91,8 @@ class Racecar(nn.Module):
     @property
     def weight(self) -> Weight:
         """λ; may be set at any time, without planning anew. At 0 the reverse pass is skipped."""
-        return self._engine.settings.weight
+        weight = self._engine.settings.weight
+        return dict(weight) if isinstance(weight, Mapping) else weight
 
     @weight.setter
     def weight(self, weight: Weight) -> None:

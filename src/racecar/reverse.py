@@ -14,9 +14,8 @@ from racecar.errors import RuleError
 from racecar.graph import Op
 from racecar.plan import Plan
 from racecar.route import Entry
-from racecar.rules.conv import fold_padding
 from racecar.rules.registry import Operation
-from racecar.rules.shape import reshape
+from racecar.steps import Step, take
 
 
 class Needs:
@@ -31,7 +30,7 @@ class Needs:
             values[entry.layer.d] = None
             if entry.upper is None:
                 values[entry.layer.out] = None
-            for action, op in entry.steps:
+            for action, op, _ in entry.steps:
                 ops.setdefault(op.ordinal, (op, entry.name))
                 if action != "redo":
                     shapes[op.source] = None
@@ -76,11 +75,13 @@ class Tape:
             self.tensors[value] = tensor if where is None else cut(tensor, where, size, samples)
         self.operations: dict[int, Operation] = {}
         for op, name in needs.ops:
-            operation = op.operation(calls, name)
-            where = batch.get(op.outputs[0])
-            if where is not None and (op.role == "affine" or op.kind.endswith("(vjp)")):
-                operation.args = _cut_constants(operation.args, find.shape(op.outputs[0]), where, size, samples)
-            self.operations[op.ordinal] = operation
+            self.operations[op.ordinal] = operation = op.operation(calls, name)
+            if samples < size and (op.role in ("affine", "activation", "norm") or op.kind.endswith("(vjp)")):
+                pairs = zip(op.members, operation.members, strict=True) if op.members else ((op, operation),)
+                for one, its in pairs:
+                    where = batch.get(one.outputs[0])
+                    if where is not None:
+                        _cut_constants(its, find.shape(one.outputs[0]), where, size, samples)
 
 
 class _Finder:
@@ -96,12 +97,13 @@ class _Finder:
             return self.inputs[slot]
         made = self.calls[call]
         if made is not None:
-            return made.kept if isinstance(made.kept, Tensor) else outputs(made)[slot]
+            outs = (made.kept,) if isinstance(made.kept, Tensor) else outputs(made)
+            if slot < len(outs):
+                return outs[slot]
         for op in self.plan.graph.users.get(value, ()):
             user = self.calls[op.ordinal]
-            path = next(path for path, used in op.inputs if used == value)
-            if user is not None and not op.members:
-                return _at(user, path)
+            if user is not None and op.called is not None:
+                return _at(user, next(path for path, used in op.inputs if used == value))
         return None
 
     def tensor(self, value: int) -> Tensor:
@@ -130,14 +132,18 @@ def _cut_shape(shape: Size, where: Batch | None, size: int, samples: int) -> Siz
     return torch.Size((*shape[: where.dim], rows, *shape[where.dim + 1 :]))
 
 
-def _cut_constants(args: tuple[Any, ...], shape: Size, where: Batch, size: int, samples: int) -> tuple[Any, ...]:
+def _cut_constants(operation: Operation, shape: Size, where: Batch, size: int, samples: int) -> None:
     """Constants that hold a value per sample are cut as the data is."""
-    return tuple(
-        cut(one, where, size, samples)
-        if isinstance(one, Tensor) and one.dim() == len(shape) and one.shape[where.dim] == shape[where.dim]
-        else one
-        for one in args
-    )
+
+    def fit(one: Any) -> Any:
+        if isinstance(one, Tensor):
+            dim = where.dim - len(shape) + one.dim()  # constants are aligned at their last dimension
+            if dim >= 0 and one.shape[dim] == shape[where.dim]:
+                return cut(one, where._replace(dim=dim), size, samples)
+        return one
+
+    operation.args = tuple(fit(one) for one in operation.args)
+    operation.kwargs = {name: fit(one) for name, one in operation.kwargs.items()}
 
 
 def _at(call: Call, path: Sequence[int | str]) -> Tensor:
@@ -154,8 +160,8 @@ def run(needs: Needs, tape: Tape, input_activation: Callable[[Tensor], Tensor] |
         layer = entry.layer
         assert layer is not None
         y = tape.tensors[layer.out] if entry.upper is None else reverse[entry.upper.index]
-        for action, op in entry.steps:
-            y = _step(action, op, y, tape, entry)
+        for step in entry.steps:
+            y = _step(step, y, tape, entry)
         if input_activation is not None and layer.reads_input:
             y = input_activation(y)
         shape = tape.shapes[layer.d]
@@ -167,26 +173,15 @@ def run(needs: Needs, tape: Tape, input_activation: Callable[[Tensor], Tensor] |
     return reverse
 
 
-def _step(action: str, op: Op, y: Tensor, tape: Tape, entry: Entry) -> Tensor:
-    operation, rule = tape.operations[op.ordinal], op.rule
-    assert rule is not None
-    if action == "move" and rule.apply is reshape:  # its own arguments name the whole batch
-        return y.reshape(tape.shapes[op.outputs[0]])
-    if action == "move" or (action == "redo" and op.role == "affine"):
-        return operation(y)
-    if action == "redo":
-        assert rule.apply is not None
-        return rule.apply(operation, y)
-    shape = tape.shapes[op.source]
-    if action == "lift":
-        return y if rule.lift is None else rule.lift(operation, y, shape)
-    apply = fold_padding if action == "fold" else rule.apply
-    assert apply is not None
-    x = apply(operation, y, shape)
-    if not isinstance(x, Tensor) or x.shape != shape:
-        got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
-        raise RuleError(
-            f"rule {getattr(apply, '__name__', apply)!r} for {op.kind} in layer {entry.name!r} returned {got}, "
-            f"but the operation's input has shape {tuple(shape)}"
-        )
+def _step(step: Step, y: Tensor, tape: Tape, entry: Entry) -> Tensor:
+    x = take(step, y, tape.operations[step.op.ordinal], tape.shapes)
+    if step.action in ("undo", "fold", "part"):
+        shape = tape.shapes[step.op.source]
+        if not isinstance(x, Tensor) or x.shape != shape:
+            rule = step.op.rule.apply if step.op.rule is not None else None
+            got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+            raise RuleError(
+                f"rule {getattr(rule, '__name__', rule)!r} for {step.op.kind} in layer {entry.name!r} returned {got}, "
+                f"but the operation's input has shape {tuple(shape)}"
+            )
     return x

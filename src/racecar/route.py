@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from racecar.errors import NotReversible
 from racecar.graph import Op
 from racecar.plan import Layer, Plan
+from racecar.steps import Step
 
 MODES = ("auto", "full", "layerwise", "input")
-
-
-class Step(NamedTuple):
-    """One step of the way back: undo or fold an operation, lift dropped dimensions, or apply one again."""
-
-    action: str
-    op: Op
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +123,7 @@ def _whole_way(plan: Plan, mode: str, active: Sequence[bool]) -> list[Layer]:
     layer: Layer | None = last
     while layer is not None:
         way.append(layer)
-        layer = layer.below
+        layer = layer.below or layer.beyond
     return way
 
 
@@ -144,7 +137,7 @@ def _join_before(plan: Plan, layer: Layer) -> Op | None:
         if op is None or id(op) in seen:
             continue
         seen.add(id(op))
-        if op.role == "join" and (found is None or op.ordinal < found.ordinal):
+        if len({v for _, v in op.inputs}) > 1 and not op.members and (found is None or op.ordinal < found.ordinal):
             found = op
         if op.role != "source":
             waiting += [v for _, v in op.inputs]
@@ -173,45 +166,5 @@ def _entry(plan: Plan, mode: str, layer: Layer, starts: Starts, active: Sequence
     elif upper is None and mode != "layerwise":
         reason = layer.stop or "the last layer with a weight"
     source = "forward" if upper is None else "reverse"
-    steps = tuple(_steps(plan, layer, layer.out if upper is None else upper.d))
+    steps = (*plan.between(layer, layer.out if upper is None else upper.d), *layer.into_d)
     return Entry(layer.name, layer.kind, active[i], source, reason, layer, upper, steps, True, i in needed)
-
-
-def _steps(plan: Plan, layer: Layer, start: int) -> Iterator[Step]:
-    """d'_m from ``start``: back to the operation, through it, and on to d_m."""
-    for op in plan.between(layer, start):
-        yield Step("undo", op)
-    yield Step("undo", layer.op)
-    approach = [op for op in layer.approach if op.role != "pass"]
-    # Norms and activations come before up-sampling, but only where they see the layout that they are made for.
-    redo = list(_redo(layer.redo))
-    first = next((i for i, op in enumerate(approach) if op.role == "resample"), len(approach))
-    if any(op.role != "resample" for op in approach[first:]) or any(step.action == "move" for step in redo):
-        first = len(approach)
-    for op in approach[:first]:
-        yield Step("fold" if layer.own_padding is op else "undo", op)
-    if first < len(approach) and redo:
-        yield Step("lift", approach[first])
-    yield from redo
-    for op in approach[first:]:
-        yield Step("undo", op)
-
-
-def _redo(ops: list[Op]) -> Iterator[Step]:
-    """Apply norms and activations again, in the layout in which the forward pass applied them."""
-    fussy = next((i for i, op in enumerate(ops) if _fussy(op)), len(ops))
-    shapes = [i for i, op in enumerate(ops) if i > fussy and op.role == "shape"]
-    # A change of resolution can be left out, unless the layout changed before it.
-    moves = [i for i, op in enumerate(ops) if shapes and i >= shapes[0] and op.role in ("shape", "resample")]
-    for i in reversed(moves):
-        yield Step("undo", ops[i])
-    for i, op in enumerate(ops):
-        if op.role in ("norm", "activation", "affine"):
-            yield Step("redo", op)
-        elif i in moves:
-            yield Step("move", op)
-
-
-def _fussy(op: Op) -> bool:
-    """Whether the layout matters: norms, activations along a dimension, constants of some shape."""
-    return op.role in ("norm", "affine") or (op.role == "activation" and not op.pointwise)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -34,6 +34,8 @@ class Settings:
         if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 < fraction <= 1:
             raise ValueError(f"fraction must be a number in (0, 1], not {fraction!r}")
         check_weight(self.weight)
+        if isinstance(self.weight, Mapping):  # a copy: a change in place could not be followed
+            object.__setattr__(self, "weight", dict(self.weight))
 
 
 def activation(given: str | Activation | None) -> Activation | None:

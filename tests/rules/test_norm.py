@@ -292,31 +292,3 @@ def test_single_value_without_running_statistics_is_the_shift():
     norm = shake(nn.BatchNorm2d(4, track_running_stats=False))
     model = chain(nn.Conv2d(2, 4, 3), norm, lambda x: x.mean((2, 3)), nn.Linear(4, 3))
     close(rebuild(model, random(1, 2, 5, 5))[1], norm.bias.view(1, 4, 1, 1).expand(1, 4, 3, 3))
-
-
-POOLED = {
-    "LayerNorm over the map": lambda: nn.LayerNorm([4, 6, 6]),
-    "norm and a position": lambda: nn.Sequential(nn.BatchNorm2d(4), Position()),
-    "function of a fixed size": lambda: Residual(lambda x: x.tanh() * torch.linspace(0, 1, 6)),
-}
-
-
-class Position(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.position = nn.Parameter(torch.randn(4, 6, 6))
-
-    def forward(self, x):
-        return x + self.position
-
-
-@pytest.mark.parametrize("make", POOLED.values(), ids=POOLED)
-@pytest.mark.parametrize("order", ["norm, pool", "norm, pool, tanh"])
-def test_norm_that_fits_one_size_only(make, order):
-    """It cannot be re-applied before up-sampling, so it is re-applied after it; it must not fail."""
-    torch.manual_seed(0)
-    tail = (nn.Tanh(), nn.MaxPool2d(2)) if order == "norm, pool" else (nn.MaxPool2d(2), nn.Tanh())
-    model, x = chain(nn.Conv2d(2, 4, 3), make(), *tail, nn.Conv2d(4, 3, 2)), random(3, 2, 8, 8)
-    first, second = rebuild(model, x)
-    assert first.shape == x.shape
-    assert second.shape == model[: 3 if order == "norm, pool" else 4](x).shape

@@ -47,7 +47,15 @@ def extreme(op: Operation, x: Tensor) -> Tensor:
     return op(x)
 
 
-@register(*forms(*SOFTMAX, "gumbel_softmax"), role="activation")
+@register(*forms("softmax"), role="activation", kind="softmax")
+@register(*forms("log_softmax"), role="activation", kind="log_softmax")
+@register(*forms("softmin"), role="activation", kind="softmin")
 def softmax(op: Operation, x: Tensor) -> Tensor:
     """Re-applied in the middle of a model; at its end a plan looks through it."""
     return op(x)
+
+
+@register(*forms("gumbel_softmax"), role="activation")
+def gumbel_softmax(op: Operation, x: Tensor) -> Tensor:
+    """Without its noise, as the way back draws no random number."""
+    return F.softmax(x / op.get(1, "tau", 1), op.get(4, "dim", -1))

@@ -20,8 +20,11 @@ def is_affine(op: Operation, x: Tensor) -> bool:
     # A generator of its own, so that probing never moves the user's random state.
     generator = torch.Generator().manual_seed(0)
 
+    # Rounding must not pass for a bend: half precision is probed in float32.
+    dtype = x.dtype if x.dtype == torch.float64 else torch.float32
+
     def random(like: Tensor) -> Tensor:
-        return torch.randn(like.shape, generator=generator, dtype=torch.float32).to(like)
+        return torch.randn(like.shape, generator=generator, dtype=torch.float32).to(like.device, dtype)
 
     u, v = random(x), random(x)
     # A weight may start at zero, where every operation looks affine.

@@ -30,9 +30,9 @@ def linear(op: Operation, y: Tensor, shape: Size) -> Tensor:
 @register(*forms("addmm"), kind="linear")
 def addmm(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """β·bias + α·x W, as in Hugging Face's Conv1D: y (rows, out), weight (in, out) → (rows, in)."""
-    if op.at != ((1,),):
+    if op.at not in (((1,),), (("mat1",),)):
         return adjoint(op, y, shape)
-    bias, weight = op.args[0], op.args[2]
+    bias, weight = op.get(0, "input"), op.get(2, "mat2")
     beta, alpha = op.kwargs.get("beta", 1), op.kwargs.get("alpha", 1)
     y = like(y, weight) - (bias if beta == 1 else beta * bias)
     x = y @ weight.mT
@@ -42,9 +42,9 @@ def addmm(op: Operation, y: Tensor, shape: Size) -> Tensor:
 @register(*forms("matmul", "mm", "__matmul__"), kind="linear")
 def matmul(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """x W or W x with a weight matrix W: y Wᵀ or Wᵀ y; other ranks go through the adjoint."""
-    (place,) = op.at[0]
-    weight = op.args[1 - int(place)]
+    first = op.at[0] in ((0,), ("input",))
+    weight = (op.get(1, "other") if "other" in op.kwargs else op.get(1, "mat2")) if first else op.get(0, "input")
     if weight.dim() != 2 or len(shape) < 2:
         return adjoint(op, y, shape)
     y = like(y, weight)
-    return y @ weight.mT if place == 0 else weight.mT @ y
+    return y @ weight.mT if first else weight.mT @ y

@@ -54,7 +54,7 @@ class Operation:
         trainable: whether a parameter takes part.
     """
 
-    __slots__ = ("args", "at", "func", "inplace_at", "kwargs", "module", "name", "trainable")
+    __slots__ = ("args", "at", "func", "inplace_at", "kwargs", "members", "module", "name", "trainable")
 
     def __init__(
         self,
@@ -69,6 +69,7 @@ class Operation:
     ) -> None:
         self.func, self.args, self.kwargs, self.at = func, args, kwargs, at
         self.name, self.module, self.trainable, self.inplace_at = name, module, trainable, inplace_at
+        self.members: list[Operation] = []
 
     def get(self, position: int, name: str, default: Any = None) -> Any:
         """The argument that a caller may have given by position or by name."""

@@ -8,6 +8,7 @@ import torch
 from torch import Size, Tensor
 from torch.nn import functional as F
 
+from racecar.rules.fallback import adjoint
 from racecar.rules.registry import Operation, forms, register, register_plain
 
 _PASS = (
@@ -106,14 +107,15 @@ def roll(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Rolled back."""
     shifts = op.get(1, "shifts")
     back = -shifts if isinstance(shifts, int) else tuple(-s for s in shifts)
-    return y.roll(back, op.get(2, "dims", ()) or ())
+    dims = op.get(2, "dims", ())
+    return y.roll(back, () if dims is None else dims)
 
 
 @register(*forms("narrow"), role="shape")
 def narrow(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """What was cut off comes back as zeros."""
-    dim, start = op.get(1, "dim") % len(shape), op.get(2, "start")
-    return _fill(y, {dim: start}, shape)
+    dim = op.get(1, "dim") % len(shape)
+    return _fill(y, {dim: int(op.get(2, "start")) % shape[dim]}, shape)
 
 
 @register(*forms("expand", "expand_as", "broadcast_to"), role="shape")
@@ -130,6 +132,16 @@ def repeat(op: Operation, y: Tensor, shape: Size) -> Tensor:
     for d, size in enumerate(padded):
         x = x.unflatten(d, (-1, size)).mean(d)
     return x.reshape(shape)
+
+
+@register(*forms("repeat_interleave"), role="shape")
+def repeat_interleave(op: Operation, y: Tensor, shape: Size) -> Tensor:
+    """Copies are averaged, where every element was copied as often."""
+    times, dim = op.get(1, "repeats"), op.get(2, "dim")
+    if isinstance(times, Tensor) or dim is None:
+        return adjoint(op, y, shape)
+    dim = dim % len(shape)
+    return y.unflatten(dim, (shape[dim], times)).mean(dim + 1)
 
 
 def unbroadcast(y: Tensor, shape: Size) -> Tensor:
