@@ -7,7 +7,7 @@ it, with its real arguments. It stays plain, so that ``torch.compile`` can trace
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -81,7 +81,7 @@ class Watch(TorchFunctionMode):
         if self.eager and self.grad and not torch.is_grad_enabled():
             refuse_reentrant()
         out = func(*args, **kwargs)
-        if makes_tensor(out) or func is Tensor.__setitem__:
+        if (makes_tensor(out) and not (self.eager and _is_noise(func, args))) or func is Tensor.__setitem__:
             kept = out
             if len(self.calls) in self.keep or any(func is one for one in self.keep_funcs):
                 kept = out.clone() if isinstance(out, Tensor) else out
@@ -91,6 +91,14 @@ class Watch(TorchFunctionMode):
             if self.eager:
                 self.versions.append(version(out if isinstance(out, Tensor) else outputs(self.calls[-1])[0]))
         return out
+
+
+def _is_noise(func: Any, args: Any) -> bool:
+    """What wrappers such as FSDP do beside the model: ask for a tensor's base, view it as itself."""
+    return func == _GET_BASE or (func is Tensor.view_as and args[0] is args[1])
+
+
+_GET_BASE = Tensor._base.__get__  # type: ignore[union-attr]
 
 
 def version(tensor: Tensor) -> int:
@@ -148,6 +156,9 @@ def rooted(calls: Sequence[Call]) -> list[bool]:
     return flags
 
 
+_TURNING = frozenset(forms("transpose permute movedim moveaxis swapaxes swapdims squeeze unsqueeze flatten select"))
+"""Functions whose arguments say where the batch goes."""
+
 NOT_DATA = frozenset(
     forms("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like")
     + forms("new_zeros", "new_ones", "new_empty", "new_full", "new_tensor")
@@ -184,6 +195,7 @@ class Trace:
         known: dict[int, int] = {}
         views: dict[int, list[tuple[Tensor, int]]] = {}
         self._spilled: dict[int, Tensor] = {}
+        self._made_by: dict[int, int] | None = None
 
         def name(tensor: Tensor, value: Value) -> int:
             known[id(tensor)] = len(self.values)
@@ -209,7 +221,7 @@ class Trace:
             outs = outputs(call)
             in_place = [tensor for tensor in outs if id(tensor) in known]
             self.made[i] = tuple(name(tensor, Value(i, slot)) for slot, tensor in enumerate(outs))
-            signature.append((call.func, *(number for _, number in found)))
+            signature.append((call.func, *found))
             for tensor in in_place:
                 for other in self._sharing(tensor, i, known, views):
                     old = known[id(other)]
@@ -219,6 +231,10 @@ class Trace:
                     signature.append(("spill", old))
             if call.func is Tensor.__getitem__:
                 signature.append(_form(call.args[1]))
+            elif call.func in _TURNING:
+                signature.append(
+                    repr([one for one in (*call.args, *call.kwargs.values()) if not isinstance(one, Tensor)])
+                )
         self.signature = tuple(signature)
 
     def _sharing(
@@ -253,6 +269,27 @@ class Trace:
             return self._spilled[value]
         call, slot = self.values[value]
         return self.kept_inputs[slot] if call < 0 else kept(self.calls[call], slot)
+
+    def roots(self, call: int, known: Collection[int]) -> Iterator[Tensor]:
+        """What the arguments of a call that are not data were made of, in their order, as far as ``known`` (by id)."""
+        if self._made_by is None:
+            self._made_by = {
+                id(out): i for i, one in enumerate(self.calls) if i not in self.links for out in outputs(one)
+            }
+        data = {path for path, _ in self.links.get(call, ())}
+        seen: set[int] = set()
+
+        def walk(at: int, data: set[Path]) -> Iterator[Tensor]:
+            for path, tensor in tensors(self.calls[at].args, self.calls[at].kwargs):
+                if path in data or id(tensor) in seen:
+                    continue
+                seen.add(id(tensor))
+                if id(tensor) in known:
+                    yield tensor
+                elif id(tensor) in self._made_by:  # type: ignore[operator]
+                    yield from walk(self._made_by[id(tensor)], set())  # type: ignore[index]
+
+        return walk(call, data)
 
     def position(self, value: int) -> int:
         """The call that made a value, or −1 − i for input i."""

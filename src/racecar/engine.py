@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree
 
 from racecar import loss, reverse
 from racecar.batch import batch_size
 from racecar.capture import Call, Trace, Watch
 from racecar.errors import NothingToReverse
-from racecar.guards import fusible, takes_fused_path
+from racecar.guards import check_sharding, fusible, reshard, takes_fused_path
 from racecar.plan import Plan
-from racecar.planning import dry_plan, input_tensors, untouched, warn_about, watch_forward
+from racecar.planning import RandomState, dry_plan, input_tensors, untouched, warn_about, watch_forward
 from racecar.route import route
 from racecar.settings import Settings
 
@@ -50,7 +52,8 @@ class Way:
 
     def _lambdas(self, like: Tensor) -> Tensor:
         """λ of the constrained layers: a tensor, so that a schedule neither waits for the device nor recompiles."""
-        return torch.tensor(self.numbers, dtype=loss.wide(like), device=like.device)
+        numbers = torch.tensor(self.numbers, dtype=loss.wide(like), pin_memory=like.is_cuda)
+        return numbers.to(like.device, non_blocking=True)
 
     def tape(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> reverse.Tape:
         """What a pass left behind, cut to the slice of the batch that the settings ask for."""
@@ -101,13 +104,20 @@ class Engine:
         self.keep: frozenset[int] = frozenset()
         """Calls of the next pass, as far as we can tell, whose output is changed in place later."""
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
+        other = Engine.__new__(Engine)
+        memo[id(self)] = other
+        other.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return other
+
     def __getstate__(self) -> dict[str, Any]:
-        # A plan belongs to the very functions and modules that it was made from: a copy plans anew.
+        # A plan holds functions that do not survive in a file: a pickled Racecar plans anew in its first call.
         return {**self.__dict__, "ways": [], "latest": None, "keep": frozenset()}
 
     def start(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Plan a model for the first time; refuse one that has nothing to reverse."""
         plan, name, weight = dry_plan(self.model, args, kwargs), type(self.model).__name__, self.settings.weight
+        reshard(self.model)
         if not plan.layers:
             raise NothingToReverse(f"{name} has no weighted layer (linear, convolution, …) that sees its input")
         self.add(plan)
@@ -125,7 +135,7 @@ class Engine:
         way = Way(plan, self.settings)
         self.ways = [*self.ways[-MAX_WAYS + 1 :], way]
         self.latest = way
-        self.keep = frozenset(plan.position(value) for value in way.copies)
+        self.keep |= frozenset(plan.position(value) for value in way.copies)
         warn_about(plan)
         return way
 
@@ -151,39 +161,50 @@ class Engine:
         """The model's output, its racecar loss and the terms."""
         if torch.compiler.is_compiling():
             return self._run_compiled(args, kwargs)
-        fused = takes_fused_path(self.fusible)
-        plain = self.model(*args, **kwargs) if fused else None
-        output, trace = watch_forward(self.model, args, kwargs, self.keep)
-        way, trace = self.way(trace, args, kwargs)
+        # A way that was never seen may have to be watched again, from the same random state.
+        start = RandomState(self.model) if self.model.training else None
+        if takes_fused_path(self.fusible):  # watched, torch would not fuse: leave that pass without a trace
+            with untouched(self.model) as buffers:
+                _, trace = watch_forward(self.model, args, kwargs, self.keep, buffers)
+            output = self.model(*args, **kwargs)
+        else:
+            output, trace = watch_forward(self.model, args, kwargs, self.keep)
+        way, trace = self.way(trace, args, kwargs, start)
         if not way.constrained:
-            return plain if fused else output, no_loss(trace.inputs), {}
+            return output, no_loss(trace.inputs), {}
         tape = way.tape([trace.calls[i] for i in trace.links], trace.kept_inputs)
         del trace  # frees the activations that the way back does not need
         total, terms = way.loss(tape)
-        return plain if fused else output, total, terms
+        return output, total, terms
 
     def way(
-        self, trace: Trace, args: Sequence[Any], kwargs: Mapping[str, Any], whole: bool = False
+        self,
+        trace: Trace,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        start: RandomState | None = None,
+        whole: bool = False,
     ) -> tuple[Way, Trace]:
         """The way that a pass took, planned anew if it was never seen; and its trace, with all that is needed."""
         size, samples = slice_of(trace.inputs, self.settings.fraction)
         sliced = samples < size and not whole
         way = next((way for way in self.ways if way.plan.fits(trace, sliced)), None)
         if way is None:
-            plan = dry_plan(self.model, args, kwargs)
+            check_sharding(self.model)
+            plan = dry_plan(self.model, args, kwargs, start)
             # A way that is random differs in the dry pass: plan what was seen, without rules for whole modules.
             way = self.add(plan if plan.fits(trace, sliced) else Plan(self.model, trace))
         self.latest = way
         positions = frozenset(trace.position(value) for value in way.copies)
         if not positions <= trace.keep:  # these values are gone by now: watch the same way again, leaving no trace
-            with untouched(self.model) as buffers:
+            with untouched(self.model, start) as buffers:
                 _, trace = watch_forward(self.model, args, kwargs, positions, buffers)
             if not way.plan.fits(trace, sliced):
                 raise RuntimeError(
                     f"{type(self.model).__name__} takes another way at random and changes activations in place, so "
                     "that they cannot be compared; use operations that are not in place"
                 )
-        self.keep = positions
+        self.keep |= positions
         return way, trace
 
     def _run_compiled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Tensor, dict[str, Tensor]]:
@@ -194,8 +215,13 @@ class Engine:
             funcs += way.plan.changing
         kept = [x.clone() for x in inputs] if any(way.plan.changes_input for way in self.ways) else inputs
         watch = Watch(keep_funcs=tuple(funcs))
-        with watch:
-            output = self.model(*args, **kwargs)
+        if takes_fused_path(self.fusible):  # torch does not fuse where a gradient is asked for
+            with torch.enable_grad(), watch:
+                output = self.model(*args, **kwargs)
+            output = _pytree.tree_map_only(Tensor, Tensor.detach, output)
+        else:
+            with watch:
+                output = self.model(*args, **kwargs)
         for way in self.ways:
             calls = way.plan.align(watch.calls)
             if calls is not None:

@@ -29,6 +29,9 @@ class Owner:
     name: str
     module: nn.Module
     attribute: str
+    holder: nn.Module
+    """The module that holds the parameter itself: of a parametrised weight, its parametrisation."""
+    parameter: str
     derived: bool = False
     """The weight is computed from the parameter (a parametrisation, a slice of it)."""
 
@@ -173,7 +176,7 @@ def build(trace: Trace, model: nn.Module, modules: ModuleWatch | None = None) ->
     for i, call in enumerate(trace.calls):
         rule = find(call.func)
         if i not in trace.links and rule is not None and rule.role == "layer":
-            owner = weights.of_call(i, set(_FIRST))
+            owner = weights.of_constant(i)
             if owner is not None:
                 constants.append((owner, rule.kind))
     if modules is not None:
@@ -188,7 +191,7 @@ def _classify(trace: Trace, i: int, ordinal: int, weights: _Weights) -> Op:
     at = tuple(path for path, _ in links)
     args, kwargs = without_data(call, at)
     rule = find(call.func)
-    owner = weights.of_call(i, {path for path, _ in trace.links[i]})
+    owner = weights.of_call(i)
     func = OUT_OF_PLACE.get(call.func, call.func)
     op = Op(
         ordinal, "unknown", rule.kind if rule else label(call.func), rule, func, _hide(args), _hide(kwargs),
@@ -272,40 +275,23 @@ class _Weights:
             for attribute, parameter in module._parameters.items():
                 if parameter is not None:
                     self.owners.setdefault(id(parameter), []).append(_owner(name, module, attribute, model))
-        self.made_by = {
-            id(out): i
-            for i, call in enumerate(trace.calls)
-            if i not in trace.links
-            for _, out in tensors((call.out,), {})
-        }
 
-    def of_call(self, i: int, data: set[Path]) -> Owner | None:
-        """The owner of the first parameter among a call's arguments that are not data."""
+    def of_constant(self, i: int) -> Owner | None:
+        """The owner of the second argument of a call that sees no data."""
         call = self.trace.calls[i]
-        caller = self.modules.caller(i) if self.modules else None
-        for path, tensor in tensors(call.args, call.kwargs):
-            if path not in data:
-                owner = self._of_tensor(tensor, caller)
-                if owner is not None:
-                    return owner
-        return None
+        weight = call.args[1] if len(call.args) > 1 else call.kwargs.get("weight")
+        return next(iter(self.owners.get(id(weight), ())), None)
 
-    def _of_tensor(self, tensor: Tensor, caller: nn.Module | None) -> Owner | None:
-        owners = self.owners.get(id(tensor))
-        if owners:
+    def of_call(self, i: int) -> Owner | None:
+        """The owner of the first parameter that a call's arguments are or were made of."""
+        caller = self.modules.caller(i) if self.modules else None
+        direct = {id(tensor) for _, tensor in tensors(self.trace.calls[i].args, self.trace.calls[i].kwargs)}
+        for tensor in self.trace.roots(i, self.owners):
+            owners = self.owners[id(tensor)]
             mine = [owner for owner in owners if owner.module is caller]
             apart = [owner for owner in owners if not isinstance(owner.module, nn.Embedding)]
-            return (mine or apart or owners)[0]
-        i = self.made_by.get(id(tensor))
-        if i is None:
-            return None
-        call = self.trace.calls[i]
-        for _, inner in tensors(call.args, call.kwargs):
-            if inner is tensor:
-                continue
-            owner = self._of_tensor(inner, caller)
-            if owner is not None:
-                return replace(owner, derived=True)
+            owner = (mine or apart or owners)[0]
+            return owner if id(tensor) in direct else replace(owner, derived=True)
         return None
 
 
@@ -313,9 +299,9 @@ def _owner(name: str, module: nn.Module, attribute: str, model: nn.Module) -> Ow
     """A parametrised weight belongs to the module that it parametrises."""
     match = re.fullmatch(r"(?:(.*)\.)?parametrizations\.([^.]+)(\..*)?", name)
     if match is None:
-        return Owner(name, module, attribute)
+        return Owner(name, module, attribute, module, attribute)
     holder = match[1] or ""
-    return Owner(holder, model.get_submodule(holder), match[2], derived=True)
+    return Owner(holder, model.get_submodule(holder), match[2], module, attribute, derived=True)
 
 
 def _gather_modules(trace: Trace, ops: list[Op], modules: ModuleWatch) -> list[Op]:
@@ -336,8 +322,11 @@ def _gather_modules(trace: Trace, ops: list[Op], modules: ModuleWatch) -> list[O
         if not leaving:
             continue
         name = next((n for n, m in modules.model.named_modules() if m is span.module), "")
-        weight = next(iter(span.module.parameters()), None)
-        owner = Owner(name, span.module, "weight", derived=True) if weight is not None else None
+        weight = next(span.module.named_parameters(), None)
+        owner = None
+        if weight is not None:
+            path, _, attribute = weight[0].rpartition(".")
+            owner = Owner(name, span.module, "weight", span.module.get_submodule(path), attribute, derived=True)
         role = rule.role if len(entering) == 1 else "join"
         if role == "layer" and owner is None:
             role = "shape"

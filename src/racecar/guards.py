@@ -52,16 +52,30 @@ def check_sharding(model: nn.Module) -> None:
             raise Unsupported(
                 "FullyShardedDataParallel (FSDP1) hides the weights; use torch.distributed.fsdp.fully_shard"
             )
-        if isinstance(module, FSDPModule) and name and _reshards(module):
+        if isinstance(module, FSDPModule) and _reshards(module, root=not name):
+            where = f"submodule {name!r}" if name else "the model"
             raise Unsupported(
-                f"submodule {name!r} frees its sharded weights after its forward pass, but the reverse pass needs them "
-                "again; call model.set_reshard_after_forward(False) before the first step"
+                f"{where} frees its sharded weights after its forward pass, but the reverse pass needs them again; "
+                "call model.set_reshard_after_forward(False) before the first step"
             )
 
 
-def _reshards(module: Any) -> bool:
-    group = module._get_fsdp_state()._fsdp_param_group
-    return group is not None and bool(group._reshard_after_forward)
+def _reshards(module: Any, root: bool) -> bool:
+    state = module._get_fsdp_state()
+    group = state._fsdp_param_group
+    # By default the root keeps its weights, which it finds out in its first forward pass.
+    by_default = root and bool(getattr(state, "_auto_reshard_after_forward", False))
+    return group is not None and bool(group._reshard_after_forward) and not by_default
+
+
+def reshard(model: nn.Module) -> None:
+    """Free the gathered weights of sharded modules, as they were before a pass that no backward pass follows."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        from torch.distributed.fsdp import FSDPModule
+
+        for module in model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
 
 
 def refuse_reentrant() -> None:
@@ -81,6 +95,5 @@ def fusible(model: nn.Module) -> list[nn.Module]:
 
 def takes_fused_path(modules: list[nn.Module]) -> bool:
     """Whether one of these modules may do so now: in evaluation, where no gradient is asked for."""
-    if all(module.training for module in modules):
-        return False
-    return not torch.is_grad_enabled() or not any(p.requires_grad for m in modules for p in m.parameters())
+    grad = torch.is_grad_enabled()
+    return any(not m.training and not (grad and any(p.requires_grad for p in m.parameters())) for m in modules)

@@ -164,11 +164,15 @@ class Plan:
             return False
         positions = list(trace.links)
         for layer in self.layers:
-            owner = layer.op.owner
-            if owner is None or owner.derived:
+            owner, at = layer.op.owner, positions[layer.op.ordinal]
+            if owner is None or layer.op.module is not None:
                 continue
-            weight, call = owner.module._parameters.get(owner.attribute), trace.calls[positions[layer.op.ordinal]]
-            if not any(tensor is weight for _, tensor in tensors(call.args, call.kwargs)):
+            weight, call = owner.holder._parameters.get(owner.parameter), trace.calls[at]
+            if owner.derived:
+                used = any(True for _ in trace.roots(at, {id(weight)}))
+            else:
+                used = any(one is weight for _, one in tensors(call.args, call.kwargs))
+            if not used:
                 return False
         return True
 
@@ -212,7 +216,20 @@ class Plan:
             at += 1
         for rest in range(at, len(self._funcs)):
             hidden[self._number[rest]] = True
-        return None if any(s and h for s, h in zip(shown, hidden, strict=True)) else found
+        if any(s and h for s, h in zip(shown, hidden, strict=True)):
+            return None
+        return found if self._same_weights(found) else None
+
+    def _same_weights(self, calls: Sequence[Call | None]) -> bool:
+        """Whether the calls use the weights that the plan names, as far as they are parameters themselves."""
+        for layer in self.layers:
+            owner, call = layer.op.owner, calls[layer.op.ordinal]
+            if owner is None or owner.derived or call is None:
+                continue
+            weight = owner.holder._parameters.get(owner.parameter)
+            if not any(one is weight for _, one in tensors(call.args, call.kwargs)):
+                return False
+        return True
 
     def _name(self) -> None:
         """Qualified module names; ".weight" for modules with several weights, "#2" for later uses."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -47,22 +48,44 @@ def watch_forward(
     return output, Trace(watch.calls, inputs, watch.versions, versions, kept_inputs, keep)
 
 
+class RandomState:
+    """The random state of torch (on the CPU and the model's devices), Python and NumPy, to go back to."""
+
+    def __init__(self, model: nn.Module) -> None:
+        devices = {parameter.device for parameter in model.parameters() if parameter.device.type == "cuda"}
+        self._torch = torch.get_rng_state()
+        self._cuda = [(device, torch.cuda.get_rng_state(device)) for device in devices]
+        self._python = random.getstate()
+        numpy = sys.modules.get("numpy")
+        self._numpy = None if numpy is None else numpy.random.get_state()
+
+    def restore(self) -> None:
+        torch.set_rng_state(self._torch)
+        for device, state in self._cuda:
+            torch.cuda.set_rng_state(state, device)
+        random.setstate(self._python)
+        if self._numpy is not None:
+            sys.modules["numpy"].random.set_state(self._numpy)
+
+
 @contextmanager
-def untouched(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Copies of the model's buffers to run on; the random state is put back afterwards."""
-    devices = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
-    python = random.getstate()
+def untouched(model: nn.Module, start: RandomState | None = None) -> Iterator[dict[str, Tensor]]:
+    """Copies of the model's buffers to run on, from random state ``start``; the present one is put back afterwards."""
+    now = RandomState(model)
     try:
-        with torch.random.fork_rng(devices=[device for device in devices if device.type == "cuda"]):
-            yield {name: buffer.clone() for name, buffer in model.named_buffers()}
+        if start is not None:
+            start.restore()
+        yield {name: buffer.clone() for name, buffer in model.named_buffers()}
     finally:
-        random.setstate(python)
+        now.restore()
 
 
-def dry_plan(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Plan:
+def dry_plan(
+    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], start: RandomState | None = None
+) -> Plan:
     """Plan a model by one forward pass that leaves no trace: no gradient, no buffer, no random number."""
     watch = Watch()
-    with torch.inference_mode(False), torch.no_grad(), untouched(model) as buffers:
+    with torch.inference_mode(False), torch.no_grad(), untouched(model, start) as buffers:
         args, kwargs = _pytree.tree_map_only(Tensor, torch.clone, (tuple(args), dict(kwargs)))
         inputs = input_tensors(args, kwargs)
         versions = [version(x) for x in inputs]

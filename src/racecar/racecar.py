@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from racecar.engine import Engine, no_loss
 from racecar.guards import check_model
@@ -66,7 +67,9 @@ class Racecar(nn.Module):
             self.terms = {}
             output = self.model(*args, **kwargs)
             return output, no_loss(input_tensors(args, kwargs))
-        output, total, self.terms = self._engine.run(args, kwargs)
+        output, total, terms = self._engine.run(args, kwargs)
+        # Inside torch.func the terms are wrappers that die with the transform.
+        self.terms = terms if torch.compiler.is_compiling() or not is_functorch_wrapped_tensor(total) else {}
         return output, total
 
     @property

@@ -68,7 +68,9 @@ class Tape:
         self.size, self.samples = size, samples
         find = _Finder(plan, calls, inputs)
         batch = plan.batch if samples < size else {}
-        self.shapes = {value: _cut_shape(find.shape(value), batch.get(value), size, samples) for value in needs.shapes}
+        self.shapes = {
+            value: _cut_shape(find.tensor(value).shape, batch.get(value), size, samples) for value in needs.shapes
+        }
         self.tensors: dict[int, Tensor] = {}
         for value in needs.values:
             tensor, where = find.tensor(value), batch.get(value)
@@ -81,7 +83,7 @@ class Tape:
                 for one, its in pairs:
                     where = batch.get(one.outputs[0])
                     if where is not None:
-                        _cut_constants(its, find.shape(one.outputs[0]), where, size, samples)
+                        _cut_constants(its, find.tensor(one.outputs[0]).shape, where, size, samples)
 
 
 class _Finder:
@@ -107,22 +109,15 @@ class _Finder:
         return None
 
     def tensor(self, value: int) -> Tensor:
+        """The tensor of a value; where both ends are hidden it is made again, which the compiler does only once."""
         tensor = self.look(value)
+        op = self.plan.graph.maker.get(value)
+        if tensor is None and op is not None and op.role in ("activation", "shape", "resample", "pass", "affine"):
+            out = op.operation(self.calls)(self.tensor(op.source))
+            tensor = out if isinstance(out, Tensor) else None
         if tensor is None:
             raise RuntimeError(f"torch.compile hides the tensor between {self.plan.around(value)}; use it uncompiled")
         return tensor
-
-    def shape(self, value: int) -> Size:
-        """The shape of a value; where it is hidden, that of its neighbour across a function that keeps shapes."""
-        tensor = self.look(value)
-        if tensor is not None:
-            return tensor.shape
-        for op in (self.plan.graph.maker.get(value), *self.plan.graph.users.get(value, ())):
-            if op is not None and (op.pointwise or op.role in ("norm", "pass")):
-                tensor = self.look(op.source if op.outputs[0] == value else op.outputs[0])
-                if tensor is not None:
-                    return tensor.shape
-        return self.tensor(value).shape
 
 
 def _cut_shape(shape: Size, where: Batch | None, size: int, samples: int) -> Size:

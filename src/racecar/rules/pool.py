@@ -31,16 +31,10 @@ def _names(dims: int) -> list[str]:
     ]
 
 
-def _back(y: Tensor, shape: Size, dims: int) -> Tensor:
-    """Nearest up-sampling to the true size, or an average where the operation had made the map larger."""
-    shrunk = all(new <= old for new, old in zip(y.shape[-dims:], shape[-dims:], strict=True))
-    return _spatial(y, shape, dims, "nearest" if shrunk else "average")
-
-
 def _unpool(dims: int) -> Callable[[Operation, Tensor, Size], Tensor]:
     def unpool(op: Operation, y: Tensor, shape: Size) -> Tensor:
         """Nearest up-sampling to the true size: y (N, C, …) → ``shape``."""
-        return _back(y, shape, dims)
+        return _spatial(y, shape, dims, "nearest")
 
     return unpool
 
@@ -52,7 +46,8 @@ for _dims in (1, 2, 3):
 @register(*forms("interpolate", "upsample", "upsample_nearest", "upsample_bilinear"), role="resample")
 def interpolate(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Averages down to the true size after up-sampling, nearest up to it after down-sampling."""
-    return _back(y, shape, len(shape) - 2)
+    shrunk = all(new <= old for new, old in zip(y.shape[2:], shape[2:], strict=True))
+    return _spatial(y, shape, len(shape) - 2, "nearest" if shrunk else "average")
 
 
 def reduced_dims(args: tuple[Any, ...], kwargs: dict[str, Any], rank: int) -> list[int]:
