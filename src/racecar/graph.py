@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from racecar.capture import Call, ModuleWatch, Trace, tensors
 from racecar.rules import fallback, find
-from racecar.rules.registry import INPLACE_POSITION, OUT_OF_PLACE, Operation, Path, Rule, forms, label
+from racecar.rules.registry import INPLACE_POSITION, OUT_OF_PLACE, SPELT_OUT, Operation, Path, Rule, forms, label
 from racecar.rules.shape import is_crop
 
 PASSABLE = ("norm", "activation", "shape", "resample", "affine", "pass")
@@ -193,6 +193,8 @@ def _classify(trace: Trace, i: int, ordinal: int, weights: _Weights) -> Op:
     rule = find(call.func)
     owner = weights.of_call(i)
     func = OUT_OF_PLACE.get(call.func, call.func)
+    if rule is not None and rule.role in ("activation", "affine", "resample"):
+        func = SPELT_OUT.get(func, func)
     op = Op(
         ordinal, "unknown", rule.kind if rule else label(call.func), rule, func, _hide(args), _hide(kwargs),
         links, trace.made[i], owner, inplace_at=INPLACE_POSITION.get(func), called=call.func,

@@ -211,3 +211,10 @@ OUT_OF_PLACE = _out_of_place()
 
 INPLACE_POSITION = _inplace_position()
 """Where ``inplace`` stands among the arguments of a functional."""
+
+SPELT_OUT = {
+    getattr(Tensor, name): getattr(torch, name)
+    for name in dir(Tensor)
+    if not name.startswith("_") and callable(getattr(Tensor, name)) and callable(getattr(torch, name, None))
+}
+"""Tensor methods and the functions that do the same, which every torch.compile can call."""
