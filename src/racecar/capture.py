@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 from racecar.guards import refuse_reentrant
-from racecar.rules.registry import Path, forms
+from racecar.rules.registry import Path, find, forms
 
 
 class Call(NamedTuple):
@@ -50,6 +50,10 @@ _attention.__defaults__, _attention.__kwdefaults__ = _whole.__defaults__, _whole
 _CHECKPOINT_OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop")
 
 
+# Looked up once: torch.compile cannot compare what it has to look up itself.
+_SETITEM, _UNFLATTEN = Tensor.__setitem__, Tensor.unflatten
+
+
 class Watch(TorchFunctionMode):
     """Records the calls of a forward pass; changes nothing about it.
 
@@ -76,12 +80,12 @@ class Watch(TorchFunctionMode):
         if func is checkpoint:  # torch.compile shows it as one call; what the way back needs is kept anyway
             with self:
                 return args[0](*args[1:], **{k: v for k, v in kwargs.items() if k not in _CHECKPOINT_OPTIONS})
-        if func is Tensor.unflatten:  # a Python method that torch.compile cannot call from here
+        if func is _UNFLATTEN:  # a Python method that torch.compile cannot call from here
             func = torch.unflatten
         if self.eager and self.grad and not torch.is_grad_enabled():
             refuse_reentrant()
         out = func(*args, **kwargs)
-        if (makes_tensor(out) and not (self.eager and _is_noise(func, args))) or func is Tensor.__setitem__:
+        if (makes_tensor(out) and not (self.eager and _is_noise(func, args))) or func is _SETITEM:
             kept = out
             if len(self.calls) in self.keep or any(func is one for one in self.keep_funcs):
                 kept = out.clone() if isinstance(out, Tensor) else out
@@ -131,7 +135,7 @@ def tensors(args: Any, kwargs: dict[str, Any]) -> Iterator[tuple[Path, Tensor]]:
 
 def outputs(call: Call) -> tuple[Tensor, ...]:
     """The tensors that a call made."""
-    if call.func is Tensor.__setitem__:
+    if call.func is _SETITEM:
         return (call.args[0],)
     if isinstance(call.out, Tensor):
         return (call.out,)
@@ -341,6 +345,7 @@ class ModuleWatch:
     def __init__(self, watch: Watch, model: nn.Module) -> None:
         self.watch, self.model = watch, model
         self.members = set(model.modules())
+        self.ruled = {module for module in self.members if find(type(module)) is not None}
         self.spans: list[Span] = []
         self._open: list[tuple[nn.Module, int]] = []
         self.callers: list[nn.Module | None] = []
@@ -375,5 +380,7 @@ class ModuleWatch:
         if self._open and self._open[-1][0] is module:
             self._fill()
             _, start = self._open.pop()
+            if module not in self.ruled:
+                return
             made = tuple(t for _, t in tensors((out,), {}))
             self.spans.append(Span(module, start, len(self.watch.calls), made))

@@ -149,6 +149,8 @@ class Engine:
 
     def check_patterns(self, weight: loss.Weight) -> None:
         """Every pattern must match a layer that was seen, or one that another way through the model may use."""
+        if not isinstance(weight, Mapping):
+            return
         seen = [names for way in self.ways for names in (layer.names for layer in way.plan.layers)]
         unseen = [
             (name,)
@@ -164,8 +166,8 @@ class Engine:
         # A way that was never seen may have to be watched again, from the same random state.
         start = RandomState(self.model) if self.model.training else None
         if takes_fused_path(self.fusible):  # watched, torch would not fuse: leave that pass without a trace
-            with untouched(self.model) as buffers:
-                _, trace = watch_forward(self.model, args, kwargs, self.keep, buffers)
+            with untouched(self.model):
+                _, trace = watch_forward(self.model, args, kwargs, self.keep)
             output = self.model(*args, **kwargs)
         else:
             output, trace = watch_forward(self.model, args, kwargs, self.keep)
@@ -197,8 +199,8 @@ class Engine:
         self.latest = way
         positions = frozenset(trace.position(value) for value in way.copies)
         if not positions <= trace.keep:  # these values are gone by now: watch the same way again, leaving no trace
-            with untouched(self.model, start) as buffers:
-                _, trace = watch_forward(self.model, args, kwargs, positions, buffers)
+            with untouched(self.model, start):
+                _, trace = watch_forward(self.model, args, kwargs, positions)
             if not way.plan.fits(trace, sliced):
                 raise RuntimeError(
                     f"{type(self.model).__name__} takes another way at random and changes activations in place, so "

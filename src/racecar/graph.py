@@ -214,10 +214,13 @@ def _hide(value: Any) -> Any:
     if isinstance(value, Tensor):
         return None
     if type(value) in (tuple, list):
-        return type(value)(_hide(one) for one in value)
+        return type(value)([one if isinstance(one, _PLAIN) else _hide(one) for one in value])
     if isinstance(value, dict):
         return {name: _hide(one) for name, one in value.items()}
     return value
+
+
+_PLAIN = (int, float, str, type(None))
 
 
 def _role(op: Op, trace: Trace, call: Call) -> str:

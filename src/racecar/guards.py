@@ -23,27 +23,33 @@ def check_model(model: nn.Module) -> None:
     """Refuse models that the engine cannot watch or whose weights it cannot use."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
-    for name, module in model.named_modules():
-        where = f"submodule {name!r}" if name else "the model"
-        if isinstance(module, nn.DataParallel):
-            raise Unsupported(
-                f"{where} is an nn.DataParallel, which copies its layers in every call, so they cannot be followed; "
-                "wrap the plain model in Racecar and that in DistributedDataParallel"
-            )
-        if isinstance(module, torch.jit.ScriptModule):
-            raise Unsupported(
-                f"{where} is a TorchScript module, whose operations cannot be seen; pass the Python module"
-            )
-        if ".quantized" in type(module).__module__ or hasattr(module, "_packed_params"):
-            raise Unsupported(f"{where} is quantised, and a quantised weight cannot be trained; pass the float model")
-        if any(isinstance(parameter, UninitializedParameter) for parameter in module._parameters.values()):
-            raise Unsupported(f"{where} is lazy and has no weights yet; call the model once before you wrap it")
+    for module in model.modules():
+        problem = _problem(module)
+        if problem:
+            name = next(name for name, one in model.named_modules() if one is module)
+            raise Unsupported(f"submodule {name!r} {problem}" if name else f"the model {problem}")
     check_sharding(model)
+
+
+def _problem(module: nn.Module) -> str:
+    """What is wrong with a module and what to do about it; empty for nearly all."""
+    if isinstance(module, nn.DataParallel):
+        return (
+            "is an nn.DataParallel, which copies its layers in every call, so they cannot be followed; wrap the plain "
+            "model in Racecar and that in DistributedDataParallel"
+        )
+    if isinstance(module, torch.jit.ScriptModule):
+        return "is a TorchScript module, whose operations cannot be seen; pass the Python module"
+    if ".quantized" in type(module).__module__ or hasattr(module, "_packed_params"):
+        return "is quantised, and a quantised weight cannot be trained; pass the float model"
+    if any(isinstance(parameter, UninitializedParameter) for parameter in module._parameters.values()):
+        return "is lazy and has no weights yet; call the model once before you wrap it"
+    return ""
 
 
 def check_sharding(model: nn.Module) -> None:
     """Weights that are freed after their own layer's forward pass are not there on the way back."""
-    if not torch.distributed.is_available():
+    if not torch.distributed.is_available() or not torch.distributed.is_initialized():
         return
     from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
 

@@ -24,27 +24,15 @@ def input_tensors(args: Any, kwargs: Any) -> list[Tensor]:
 
 
 def watch_forward(
-    model: nn.Module,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    keep: frozenset[int] = frozenset(),
-    buffers: dict[str, Tensor] | None = None,
+    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], keep: frozenset[int] = frozenset()
 ) -> tuple[Any, Trace]:
-    """Run the model and watch it.
-
-    Args:
-        keep: calls (or inputs, as −1 − i) whose tensor is needed as it was before a change in place.
-        buffers: copies to run on, so that the model's own stay as they are.
-    """
+    """Run the model and watch it. ``keep``: calls (or inputs, as −1 − i) whose tensor is needed as it was made."""
     inputs = input_tensors(args, kwargs)
     kept_inputs = [x.clone() if -1 - i in keep else x for i, x in enumerate(inputs)]
     versions = [version(x) for x in inputs]
     watch = Watch(keep)
     with watch:
-        if buffers is None:
-            output = model(*args, **kwargs)
-        else:
-            output = torch.func.functional_call(model, buffers, tuple(args), dict(kwargs))
+        output = model(*args, **kwargs)
     return output, Trace(watch.calls, inputs, watch.versions, versions, kept_inputs, keep)
 
 
@@ -69,14 +57,21 @@ class RandomState:
 
 
 @contextmanager
-def untouched(model: nn.Module, start: RandomState | None = None) -> Iterator[dict[str, Tensor]]:
-    """Copies of the model's buffers to run on, from random state ``start``; the present one is put back afterwards."""
+def untouched(model: nn.Module, start: RandomState | None = None) -> Iterator[None]:
+    """Run the model on copies of its buffers, from random state ``start``; everything is put back afterwards."""
     now = RandomState(model)
+    own = [(module, name, buffer) for module in model.modules() for name, buffer in module._buffers.items()]
+    copies: dict[int, Tensor] = {}
     try:
         if start is not None:
             start.restore()
-        yield {name: buffer.clone() for name, buffer in model.named_buffers()}
+        for module, name, buffer in own:
+            if buffer is not None:
+                module._buffers[name] = copies.setdefault(id(buffer), buffer.clone())
+        yield
     finally:
+        for module, name, buffer in own:
+            module._buffers[name] = buffer
         now.restore()
 
 
@@ -85,7 +80,7 @@ def dry_plan(
 ) -> Plan:
     """Plan a model by one forward pass that leaves no trace: no gradient, no buffer, no random number."""
     watch = Watch()
-    with torch.inference_mode(False), torch.no_grad(), untouched(model, start) as buffers:
+    with torch.inference_mode(False), torch.no_grad(), untouched(model, start):
         args, kwargs = _pytree.tree_map_only(Tensor, torch.clone, (tuple(args), dict(kwargs)))
         inputs = input_tensors(args, kwargs)
         versions = [version(x) for x in inputs]
@@ -94,7 +89,7 @@ def dry_plan(
             warnings.filterwarnings("ignore", message="None of the inputs have requires_grad=True")
             try:
                 with ModuleWatch(watch, model) as modules, watch:
-                    torch.func.functional_call(model, buffers, args, dict(kwargs))
+                    model(*args, **kwargs)
             except Unsupported:
                 raise
             except Exception as error:

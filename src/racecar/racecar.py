@@ -111,8 +111,8 @@ class Racecar(nn.Module):
         Returns:
             One tensor of d_m's shape per plan entry. No buffer of the model is changed.
         """
-        with torch.set_grad_enabled(grad), untouched(self.model) as buffers:
-            _, trace = watch_forward(self.model, args, kwargs, self._engine.keep, buffers)
+        with torch.set_grad_enabled(grad), untouched(self.model):
+            _, trace = watch_forward(self.model, args, kwargs, self._engine.keep)
             way, trace = self._engine.way(trace, args, kwargs, whole=True)
             rebuilt = way.rebuild([trace.calls[i] for i in trace.links], trace.kept_inputs)
         return [None if entry.layer is None else rebuilt.get(entry.layer.index) for entry in way.route]
