@@ -13,13 +13,14 @@ from torch.utils import _pytree
 
 from racecar import loss, reverse
 from racecar.batch import batch_size
-from racecar.capture import Call, Trace, Watch
+from racecar.capture import Call, Watch
 from racecar.errors import NothingToReverse
 from racecar.guards import check_sharding, fusible, reshard, takes_fused_path
 from racecar.plan import Plan
 from racecar.planning import RandomState, dry_plan, input_tensors, untouched, warn_about, watch_forward
 from racecar.route import route
 from racecar.settings import Settings
+from racecar.trace import Trace
 
 MAX_WAYS = 64
 """Ways through one model that are remembered; the oldest goes first."""
@@ -190,18 +191,18 @@ class Engine:
         """The way that a pass took, planned anew if it was never seen; and its trace, with all that is needed."""
         size, samples = slice_of(trace.inputs, self.settings.fraction)
         sliced = samples < size and not whole
-        way = next((way for way in self.ways if way.plan.fits(trace, sliced)), None)
+        way = next((way for way in self.ways if way.plan.match.fits(trace, sliced)), None)
         if way is None:
             check_sharding(self.model)
             plan = dry_plan(self.model, args, kwargs, start)
             # A way that is random differs in the dry pass: plan what was seen, without rules for whole modules.
-            way = self.add(plan if plan.fits(trace, sliced) else Plan(self.model, trace))
+            way = self.add(plan if plan.match.fits(trace, sliced) else Plan(self.model, trace))
         self.latest = way
         positions = frozenset(trace.position(value) for value in way.copies)
         if not positions <= trace.keep:  # these values are gone by now: watch the same way again, leaving no trace
             with untouched(self.model, start):
                 _, trace = watch_forward(self.model, args, kwargs, positions)
-            if not way.plan.fits(trace, sliced):
+            if not way.plan.match.fits(trace, sliced):
                 raise RuntimeError(
                     f"{type(self.model).__name__} takes another way at random and changes activations in place, so "
                     "that they cannot be compared; use operations that are not in place"
@@ -225,10 +226,10 @@ class Engine:
             with watch:
                 output = self.model(*args, **kwargs)
         for way in self.ways:
-            calls = way.plan.align(watch.calls)
+            calls = way.plan.match.align(watch.calls)
             if calls is not None:
                 size, samples = slice_of(inputs, self.settings.fraction)
-                if samples < size and not way.plan.can_slice(inputs):
+                if samples < size and not way.plan.match.can_slice(inputs):
                     raise RuntimeError(
                         "to compile with fraction < 1, make Racecar with example_inputs of two or more samples, of the "
                         "sizes that it will be called with"

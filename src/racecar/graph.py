@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from racecar.capture import Call, ModuleWatch, Trace, tensors
+from racecar.capture import Call, ModuleWatch
+from racecar.owners import Owner, Weights
 from racecar.rules import fallback, find
 from racecar.rules.registry import INPLACE_POSITION, OUT_OF_PLACE, SPELT_OUT, Operation, Path, Rule, forms, label
 from racecar.rules.shape import is_crop
+from racecar.trace import Trace
 
 PASSABLE = ("norm", "activation", "shape", "resample", "affine", "pass")
 """Roles that the way back goes through between two layers."""
 
 _FORM_OF_SECOND = frozenset(forms("expand_as", "view_as", "reshape_as", "type_as", "to", "resize_as"))
 """Functions that take only the form of their second tensor."""
-
-
-@dataclass(eq=False)
-class Owner:
-    """The module that owns a weight."""
-
-    name: str
-    module: nn.Module
-    attribute: str
-    holder: nn.Module
-    """The module that holds the parameter itself: of a parametrised weight, its parametrisation."""
-    parameter: str
-    derived: bool = False
-    """The weight is computed from the parameter (a parametrisation, a slice of it)."""
 
 
 @dataclass(eq=False)
@@ -165,7 +152,7 @@ class Graph:
 
 def build(trace: Trace, model: nn.Module, modules: ModuleWatch | None = None) -> Graph:
     """Classify every call that uses data."""
-    weights = _Weights(trace, model, modules)
+    weights = Weights(trace, model, modules)
     ops = []
     constants = []
     for ordinal, i in enumerate(trace.links):
@@ -184,7 +171,7 @@ def build(trace: Trace, model: nn.Module, modules: ModuleWatch | None = None) ->
     return Graph(trace, ops, constants)
 
 
-def _classify(trace: Trace, i: int, ordinal: int, weights: _Weights) -> Op:
+def _classify(trace: Trace, i: int, ordinal: int, weights: Weights) -> Op:
     call, links = trace.calls[i], trace.links[i]
     if call.func in _FORM_OF_SECOND:
         links = links[:1]
@@ -268,45 +255,6 @@ _SEVERAL_TENSORS = frozenset(
 )
 """Weighted operations on more than one tensor of data: no rule can give all of them back."""
 _POINTWISE = Rule("activation", "pointwise", lambda op, x: op(x))
-
-
-class _Weights:
-    """Finds the module that owns the weight of a call."""
-
-    def __init__(self, trace: Trace, model: nn.Module, modules: ModuleWatch | None) -> None:
-        self.trace, self.modules = trace, modules
-        self.owners: dict[int, list[Owner]] = {}
-        for name, module in model.named_modules(remove_duplicate=False):
-            for attribute, parameter in module._parameters.items():
-                if parameter is not None:
-                    self.owners.setdefault(id(parameter), []).append(_owner(name, module, attribute, model))
-
-    def of_constant(self, i: int) -> Owner | None:
-        """The owner of the second argument of a call that sees no data."""
-        call = self.trace.calls[i]
-        weight = call.args[1] if len(call.args) > 1 else call.kwargs.get("weight")
-        return next(iter(self.owners.get(id(weight), ())), None)
-
-    def of_call(self, i: int) -> Owner | None:
-        """The owner of the first parameter that a call's arguments are or were made of."""
-        caller = self.modules.caller(i) if self.modules else None
-        direct = {id(tensor) for _, tensor in tensors(self.trace.calls[i].args, self.trace.calls[i].kwargs)}
-        for tensor in self.trace.roots(i, self.owners):
-            owners = self.owners[id(tensor)]
-            mine = [owner for owner in owners if owner.module is caller]
-            apart = [owner for owner in owners if not isinstance(owner.module, nn.Embedding)]
-            owner = (mine or apart or owners)[0]
-            return owner if id(tensor) in direct else replace(owner, derived=True)
-        return None
-
-
-def _owner(name: str, module: nn.Module, attribute: str, model: nn.Module) -> Owner:
-    """A parametrised weight belongs to the module that it parametrises."""
-    match = re.fullmatch(r"(?:(.*)\.)?parametrizations\.([^.]+)(\..*)?", name)
-    if match is None:
-        return Owner(name, module, attribute, module, attribute)
-    holder = match[1] or ""
-    return Owner(holder, model.get_submodule(holder), match[2], module, attribute, derived=True)
 
 
 def _gather_modules(trace: Trace, ops: list[Op], modules: ModuleWatch) -> list[Op]:

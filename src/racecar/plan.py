@@ -12,20 +12,19 @@ For every weighted operation m the plan knows
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from racecar import cones, graph
 from racecar.batch import batch_dims, batch_size
-from racecar.capture import Call, ModuleWatch, Trace, Value, rooted, tensors
+from racecar.capture import ModuleWatch
 from racecar.graph import PASSABLE, Graph, Op
+from racecar.matching import Matcher
 from racecar.rules.activation import SOFTMAX
 from racecar.steps import Step, into_d
+from racecar.trace import Trace, Value
 
 
 @dataclass(eq=False)
@@ -82,24 +81,13 @@ class Layer:
         return self.below is None and self.bottom is None and not self.redo
 
 
-_SPELLINGS = ((F.rms_norm, torch.rms_norm),)
-"""Functions that torch.compile shows under another name."""
-
-
-def same(planned: Any, shown: Any) -> bool:
-    """Whether two functions are one, also where torch.compile renames it."""
-    return planned is shown or any(planned is a and shown is b for a, b in _SPELLINGS)
-
-
 class Plan:
     """The layers of one way through a model. Made from a trace; it holds no tensor of it."""
 
     def __init__(self, model: nn.Module, trace: Trace, modules: ModuleWatch | None = None) -> None:
         self.graph: Graph = graph.build(trace, model, modules)
         cones.gather(self.graph)
-        self.signature = trace.signature
         self.ordinals = self.graph.positions
-        self._matching(trace)
         self.layers = [Layer("", op) for op in self.graph.ops if op.role in ("layer", "skipped")]
         for i, layer in enumerate(self.layers):
             layer.index = i
@@ -125,8 +113,7 @@ class Plan:
         self.values = [Value(ordinal[call], slot) for call, slot in trace.values]
         self.batch_size = batch_size(trace.inputs)
         self.batch = batch_dims(self.graph, self.batch_size)
-        self._inner = any(batch is not None and batch.outer > 1 for batch in self.batch.values())
-        self._features = [x.shape[1:] for x in trace.inputs]
+        self.match = Matcher(self, trace)
         self.changed = trace.changed_later()
         self.graph.forget()
 
@@ -157,79 +144,6 @@ class Plan:
         """The call that made a value, or −1 − i for input i."""
         call, slot = self.values[value]
         return -1 - slot if call < 0 else self.ordinals[call]
-
-    def fits(self, trace: Trace, sliced: bool) -> bool:
-        """Whether a pass took this plan's way, with the same weights."""
-        if trace.signature != self.signature or (sliced and not self.can_slice(trace.inputs)):
-            return False
-        positions = list(trace.links)
-        for layer in self.layers:
-            owner, at = layer.op.owner, positions[layer.op.ordinal]
-            if owner is None or layer.op.module is not None:
-                continue
-            weight, call = owner.holder._parameters.get(owner.parameter), trace.calls[at]
-            if owner.derived:
-                used = any(True for _ in trace.roots(at, {id(weight)}))
-            else:
-                used = any(one is weight for _, one in tensors(call.args, call.kwargs))
-            if not used:
-                return False
-        return True
-
-    def can_slice(self, inputs: Sequence[Tensor]) -> bool:
-        """Whether what the plan knows of the batch holds for these inputs.
-
-        A single sample shows nothing, and where the batch is an inner index (T·N rows) the other sizes must be equal.
-        """
-        if self.batch_size == 1:
-            return False
-        return not self._inner or [x.shape[1:] for x in inputs] == self._features
-
-    def _matching(self, trace: Trace) -> None:
-        """What :meth:`align` compares: functions, their ordinals, and a number for each different function."""
-        ordinal = {position: i for i, position in enumerate(self.ordinals)}
-        rows = [i for i, flag in enumerate(rooted(trace.calls)) if flag]
-        self._funcs = [trace.calls[i].func for i in rows]
-        self._ordinal_at = [ordinal.get(i, -1) for i in rows]
-        numbers: dict[Any, int] = {}
-        self._number = [numbers.setdefault(func, len(numbers)) for func in self._funcs]
-
-    def align(self, calls: Sequence[Call]) -> list[Call | None] | None:
-        """Match the calls that torch.compile shows with the plan's; None if they are another way.
-
-        The compiler hides some functions, always the same ones: their calls stay None.
-        """
-        found: list[Call | None] = [None] * len(self.ordinals)
-        shown, hidden = [False] * len(self._funcs), [False] * len(self._funcs)
-        at = 0
-        for call, flag in zip(calls, rooted(calls), strict=True):
-            if not flag:
-                continue
-            while at < len(self._funcs) and not same(self._funcs[at], call.func):
-                hidden[self._number[at]] = True
-                at += 1
-            if at == len(self._funcs):
-                return None
-            shown[self._number[at]] = True
-            if self._ordinal_at[at] >= 0:
-                found[self._ordinal_at[at]] = call
-            at += 1
-        for rest in range(at, len(self._funcs)):
-            hidden[self._number[rest]] = True
-        if any(s and h for s, h in zip(shown, hidden, strict=True)):
-            return None
-        return found if self._same_weights(found) else None
-
-    def _same_weights(self, calls: Sequence[Call | None]) -> bool:
-        """Whether the calls use the weights that the plan names, as far as they are parameters themselves."""
-        for layer in self.layers:
-            owner, call = layer.op.owner, calls[layer.op.ordinal]
-            if owner is None or owner.derived or call is None:
-                continue
-            weight = owner.holder._parameters.get(owner.parameter)
-            if not any(one is weight for _, one in tensors(call.args, call.kwargs)):
-                return False
-        return True
 
     def _name(self) -> None:
         """Qualified module names; ".weight" for modules with several weights, "#2" for later uses."""

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree
 
-from racecar.capture import ModuleWatch, Trace, Watch, version
+from racecar.capture import ModuleWatch, Watch, version
 from racecar.errors import NoRuleWarning, Unsupported
 from racecar.plan import Plan
+from racecar.trace import Trace
 
 
 def input_tensors(args: Any, kwargs: Any) -> list[Tensor]:
