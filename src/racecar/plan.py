@@ -13,7 +13,6 @@ For every weighted operation m the plan knows
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import Tensor, nn
 
@@ -115,6 +114,11 @@ class Plan:
         self.batch = batch_dims(self.graph, self.batch_size)
         self.match = Matcher(self, trace)
         self.changed = trace.changed_later()
+        """Values that are changed in place after they were made."""
+        self.changes_input = any(self.values[value].call < 0 for value in self.changed)
+        makers = [self.graph.maker[value] for value in sorted(self.changed) if value in self.graph.maker]
+        self.changing = tuple({id(op.called): op.called for op in makers if op.called is not None}.values())
+        """The functions that made them."""
         self.graph.forget()
 
     @property
@@ -124,21 +128,6 @@ class Plan:
         return [
             (owner.name, kind) for owner, kind in self.graph.constants if not owner.derived and owner.name not in names
         ]
-
-    @property
-    def changes_input(self) -> bool:
-        """Whether the model changes one of its inputs in place."""
-        return any(self.values[value].call < 0 for value in self.changed)
-
-    @property
-    def changing(self) -> list[Any]:
-        """Functions whose outputs are changed in place later."""
-        found: list[Any] = []
-        for value in sorted(self.changed):
-            func = self.graph.maker[value].called if value in self.graph.maker else None
-            if func is not None and not any(func is one for one in found):
-                found.append(func)
-        return found
 
     def position(self, value: int) -> int:
         """The call that made a value, or −1 − i for input i."""
