@@ -157,6 +157,7 @@ class Trace:
             self._made_by = {
                 id(out): i for i, one in enumerate(self.calls) if i not in self.links for out in outputs(one)
             }
+        made_by = self._made_by
         data = {path for path, _ in self.links.get(call, ())}
         seen: set[int] = set()
 
@@ -167,8 +168,8 @@ class Trace:
                 seen.add(id(tensor))
                 if id(tensor) in known:
                     yield tensor
-                elif id(tensor) in self._made_by:  # type: ignore[operator]
-                    yield from walk(self._made_by[id(tensor)], set())  # type: ignore[index]
+                elif id(tensor) in made_by:
+                    yield from walk(made_by[id(tensor)], set())
 
         return walk(call, data)
 
