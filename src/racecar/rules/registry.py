@@ -111,11 +111,6 @@ def find(kind: Any) -> Rule | None:
     return rule
 
 
-def module_rules() -> bool:
-    """Whether any rule stands for whole modules."""
-    return any(isinstance(kind, type) for kind in _RULES)
-
-
 def register(
     *kinds: Hashable,
     role: str = "layer",
