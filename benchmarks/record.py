@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import platform
 import sys
-import tempfile
 from pathlib import Path
 
 import torch
+
+from racecar import files
 
 
 def circumstances(module: str, device: str) -> dict[str, object]:
@@ -25,13 +24,10 @@ def circumstances(module: str, device: str) -> dict[str, object]:
 
 
 def write_json(path: Path, record: dict[str, object]) -> None:
-    write_text(path, json.dumps(record, indent=1) + "\n")
+    files.write_json(path, record)
+    print(f"wrote {path}", file=sys.stderr)
 
 
 def write_text(path: Path, text: str) -> None:
-    """A reader never sees half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False, suffix=".tmp", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(file.name, path)
+    files.write_text(path, text)
     print(f"wrote {path}", file=sys.stderr)

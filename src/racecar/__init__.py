@@ -1,11 +1,12 @@
 """Racecar training: networks whose features generalise, and that people can look into."""
 
 from racecar import functional, rules
-from racecar.errors import NoRuleWarning, NothingToReverse, NotReversible, RuleError, Unsupported
+from racecar.errors import MissingExtra, NoRuleWarning, NothingToReverse, NotReversible, RuleError, Unsupported
 from racecar.racecar import Racecar
 
 __version__ = "0.1.0"
 __all__ = [
+    "MissingExtra",
     "NoRuleWarning",
     "NotReversible",
     "NothingToReverse",

@@ -21,3 +21,7 @@ class Unsupported(TypeError):
 
 class NoRuleWarning(UserWarning):
     """An operation has no rule, so a layer is skipped or the way back starts again after it."""
+
+
+class MissingExtra(ImportError):
+    """An optional package is not installed; the message names the extra that brings it."""

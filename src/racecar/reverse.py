@@ -66,7 +66,7 @@ class Tape:
         samples: int,
     ) -> None:
         self.size, self.samples = size, samples
-        find = _Finder(plan, calls, inputs)
+        find = Finder(plan, calls, inputs)
         batch = plan.batch if samples < size else {}
         self.shapes = {
             value: _cut_shape(find.tensor(value).shape, batch.get(value), size, samples) for value in needs.shapes
@@ -86,7 +86,7 @@ class Tape:
                         _cut_constants(its, find.tensor(one.outputs[0]).shape, where, size, samples)
 
 
-class _Finder:
+class Finder:
     """Finds the tensor of a value among the calls of a pass."""
 
     def __init__(self, plan: Plan, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> None:

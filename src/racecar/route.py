@@ -9,6 +9,7 @@ from racecar.errors import NotReversible
 from racecar.graph import Op
 from racecar.plan import Layer, Plan
 from racecar.steps import Step
+from racecar.table import table
 
 MODES = ("auto", "full", "layerwise", "input")
 
@@ -56,14 +57,8 @@ class Route:
             (e.name or "(model)", e.kind, "yes" if e.constrained else "no", e.source if e.passed else "-", e.reason)
             for e in self.entries
         ]
-        widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-        lines = [
-            "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
-        ]
-        lines.insert(1, "  ".join("-" * w for w in widths))
         count = sum(e.constrained for e in self.entries)
-        lines.append(f"{count} of {len(self.entries)} layers constrained, mode {self.mode}")
-        return "\n".join(lines)
+        return f"{table(head, rows)}\n{count} of {len(self.entries)} layers constrained, mode {self.mode}"
 
 
 Starts = dict[int, Layer | None]

@@ -1,0 +1,47 @@
+"""Files that are there whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+
+@contextmanager
+def write_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A file to write into, which takes its place under ``path`` when it is complete; folders are made as needed."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        os.chmod(name, 0o666 & ~_umask())  # mkstemp's files are for their owner alone
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(name)
+        raise
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Text, in UTF-8."""
+    with write_atomically(path) as file:
+        file.write(text.encode())
+
+
+def write_json(path: str | os.PathLike[str], content: Any) -> None:
+    """JSON that people can read; infinite numbers and NaN, which JSON does not know, are refused."""
+    write_text(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

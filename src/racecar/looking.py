@@ -1,0 +1,31 @@
+"""A model held still while it is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+STATISTICS = ("batch", "running")
+
+
+@contextmanager
+def looking(model: nn.Module, statistics: str = "running") -> Iterator[None]:
+    """The model in evaluation mode, and afterwards as it was.
+
+    Args:
+        statistics: what batch norm uses: its "running" statistics, or those of the "batch" that it sees, as in
+            training. The running ones are those of forward data, and can be far off for what the way back brings.
+    """
+    if statistics not in STATISTICS:
+        raise ValueError(f"statistics must be one of {', '.join(STATISTICS)}, not {statistics!r}")
+    before = [(module, module.training) for module in model.modules()]
+    try:
+        for module, _ in before:  # not model.eval(), which a model may have redefined
+            module.training = statistics == "batch" and isinstance(module, _BatchNorm)
+        yield
+    finally:
+        for module, training in before:
+            module.training = training
