@@ -1,0 +1,233 @@
+"""How much the right singular vectors of a layer resemble the data: as subspaces, as directions and as pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from racecar.inspect.lpips import Lpips
+from racecar.inspect.ssim import ssim_pairwise
+from racecar.loss import wide
+
+CONTRASTS = ("minmax", "symmetric")
+
+
+class Vectors(Protocol):
+    """What ``singular_vectors`` returns, as far as it is needed here."""
+
+    @property
+    def vectors(self) -> Tensor: ...  # (k, n)
+
+    @property
+    def images(self) -> Tensor | None: ...  # (k, C, H, W)
+
+
+@dataclass(frozen=True, eq=False)
+class Matches:
+    """One measure for every vector with every datum, under the better sign of the vector.
+
+    The paper's figures for a network are ``mean``; seen from one datum ("d1 versus all v") that is ``datum_mean``.
+    """
+
+    values: Tensor
+    """(k, N)"""
+    distance: bool
+    """Whether the smallest value is the best one."""
+
+    @property
+    def mean(self) -> float:
+        """Over all vectors and all data."""
+        return float(self.values.mean())
+
+    @property
+    def vector_mean(self) -> Tensor:
+        """(k,): of each vector, over all data."""
+        return self.values.mean(1)
+
+    @property
+    def vector_best(self) -> Tensor:
+        """(k,): of each vector with the datum that it resembles most."""
+        return self._best(1)
+
+    @property
+    def datum_mean(self) -> Tensor:
+        """(N,): of each datum, over all vectors."""
+        return self.values.mean(0)
+
+    @property
+    def datum_best(self) -> Tensor:
+        """(N,): of each datum with the vector that resembles it most."""
+        return self._best(0)
+
+    def _best(self, dim: int) -> Tensor:
+        return self.values.amin(dim) if self.distance else self.values.amax(dim)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures, ready for JSON."""
+        names = ("vector_mean", "vector_best", "datum_mean", "datum_best")
+        return {"mean": self.mean} | {name: getattr(self, name).tolist() for name in names}
+
+
+@dataclass(frozen=True, eq=False)
+class Similarity:
+    """How much k vectors resemble N data; ``print`` shows a table."""
+
+    angles: Tensor
+    """Principal angles between the two spans, in radians, smallest first; all 0 if the vectors span everything."""
+    cosine: Matches
+    """|cosine|; 0 where a vector or datum is 0."""
+    ssim: Matches | None
+    """None if the vectors are not pictures."""
+    lpips: Matches | None
+    """None without an Lpips, or if the vectors are not pictures with one or three channels."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All figures, ready for JSON."""
+        measures = {"cosine": self.cosine, "ssim": self.ssim, "lpips": self.lpips}
+        return {"angles": self.angles.tolist()} | {
+            name: None if matches is None else matches.to_dict() for name, matches in measures.items()
+        }
+
+    def __str__(self) -> str:
+        k, n = self.cosine.values.shape
+        degrees = torch.rad2deg(self.angles)
+        lines = [
+            f"similarity of {k} vectors and {n} data",
+            f"{len(degrees)} principal angles: {degrees[0]:.2f}° to {degrees[-1]:.2f}°, mean {degrees.mean():.2f}°",
+            f"{'':<10}{'all pairs':>12}{'best/vector':>14}{'best/datum':>14}",
+        ]
+        for name, one in (("|cosine| ↑", self.cosine), ("SSIM ↑", self.ssim), ("LPIPS ↓", self.lpips)):
+            figures = ["–"] * 3
+            if one is not None:
+                figures = [f"{x:.3f}" for x in (one.mean, one.vector_best.mean(), one.datum_best.mean())]
+            lines.append(f"{name:<10}{figures[0]:>12}{figures[1]:>14}{figures[2]:>14}")
+        return "\n".join(lines)
+
+
+@torch.no_grad()
+def similarity(
+    vectors: Tensor | Vectors,
+    data: Tensor,
+    *,
+    lpips: Lpips | None = None,
+    contrast: str = "minmax",
+    lpips_size: int = 64,
+) -> Similarity:
+    """Compare right singular vectors with data.
+
+    A singular vector has no sign and no brightness of its own. Every comparison takes the better of its two signs; for
+    SSIM and LPIPS vectors and data alike are brought to [0, 1] by ``contrast``, so that a vector ±c·d gives the very
+    picture of the datum d. A picture without any contrast becomes grey.
+
+    Args:
+        vectors: (k, n) or (k, *shape), or what ``singular_vectors`` returns; all of them for the paper's figures.
+        data: (N, *shape), or (N, n) if the vectors have a shape. (C, H, W) makes them pictures, of at least 3 × 3.
+        lpips: the perceptual distance to use; left out if None.
+        contrast: "minmax" (the smallest value of a picture becomes black and the largest white, as one looks at it) or
+            "symmetric" (0 becomes middle grey, the largest magnitude black or white).
+        lpips_size: pictures whose shorter side has fewer pixels are enlarged to it (bilinear) for LPIPS. 64 is the size
+            that LPIPS was calibrated on; 28 × 28 as it stands is too small for AlexNet, which needs 31.
+
+    SSIM has its usual window of 11 pixels, or the largest odd one that fits a smaller picture.
+    """
+    if contrast not in CONTRASTS:
+        raise ValueError(f"contrast must be one of {CONTRASTS}, not {contrast!r}")
+    v, d, shape = _flat(vectors, data)
+    angles = principal_angles(v, d)
+    v, d = v.double(), d.double()
+    cosine, structure, perception = _cosines(v, d), None, None
+    if len(shape) == 3 and min(shape[1:]) >= 3:
+        seen, truth = (_pictures(x.view(-1, *shape), contrast) for x in (v, d))
+        seen = torch.cat([seen, 1 - seen])  # the vector and its negative
+        window = min(11, (min(shape[1:]) - 1) // 2 * 2 + 1)
+        structure = ssim_pairwise(seen, truth, window=window).view(2, len(v), len(d)).amax(0)
+        if lpips is not None and shape[0] in (1, 3):
+            seen, truth = (_enlarge(x, lpips_size) * 2 - 1 for x in (seen, truth))
+            perception = lpips.pairwise(seen, truth).view(2, len(v), len(d)).amin(0)
+    return Similarity(
+        angles.cpu(),
+        Matches(cosine.cpu(), distance=False),
+        None if structure is None else Matches(structure.double().cpu(), distance=False),
+        None if perception is None else Matches(perception.double().cpu(), distance=True),
+    )
+
+
+def principal_angles(a: Tensor, b: Tensor) -> Tensor:
+    """Principal angles between the spans of the rows of two matrices, in radians, smallest first.
+
+    From their cosines and sines together (Björck & Golub 1973; Knyazev & Argentati 2002): the cosine alone cannot tell
+    an angle of 1e-8 from 0, nor the sine one from a right angle.
+
+    Args:
+        a: (p, n).
+        b: (q, n).
+
+    Returns:
+        (min(rank a, rank b),), in float64. Directions below the rounding errors of the matrix count as none.
+    """
+    small, large = sorted((_basis(a), _basis(b)), key=lambda basis: basis.shape[1])
+    inner = large.T @ small
+    cosines = torch.linalg.svdvals(inner)
+    sines = torch.linalg.svdvals(small - large @ inner).flip(0)
+    return torch.atan2(sines, cosines)
+
+
+def _basis(x: Tensor) -> Tensor:
+    """(n, rank): an orthonormal basis of the rows' span."""
+    _, values, rows = torch.linalg.svd(x.double(), full_matrices=False)
+    # The rounding of x itself is below ε ‖x‖_F ≤ ε √rank σ₁, that of the decomposition near ε₆₄ max(p, n) σ₁.
+    rounding = torch.finfo(wide(x)).eps * len(values) ** 0.5
+    return rows[values > values[0] * max(rounding, torch.finfo(torch.float64).eps * max(x.shape))].T
+
+
+def _cosines(v: Tensor, d: Tensor) -> Tensor:
+    """(k, N)"""
+    tiny = torch.finfo(v.dtype).tiny
+    return (F.normalize(v, eps=tiny) @ F.normalize(d, eps=tiny).T).abs().clamp(max=1)
+
+
+def _pictures(x: Tensor, contrast: str) -> Tensor:
+    """(N, C, H, W) with values in [0, 1], the same for x and c·x, c > 0."""
+    low, high = x.amin((1, 2, 3), keepdim=True), x.amax((1, 2, 3), keepdim=True)
+    if contrast == "symmetric":
+        high = torch.maximum(high, -low)
+        low = -high
+    return torch.where(high > low, (x - low) / (high - low), 0.5).float()
+
+
+def _enlarge(x: Tensor, size: int) -> Tensor:
+    height, width = x.shape[2:]
+    factor = size / min(height, width)
+    if factor <= 1:
+        return x
+    return F.interpolate(x, size=(round(height * factor), round(width * factor)), mode="bilinear")
+
+
+def _flat(vectors: Tensor | Vectors, data: Tensor) -> tuple[Tensor, Tensor, torch.Size]:
+    """Vectors (k, n), data (N, n) and the shape of one of them."""
+    v: Any = vectors
+    if hasattr(v, "vectors"):
+        v = v.vectors if v.images is None else v.images
+    for name, x in (("vectors", v), ("data", data)):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"{name} must be a tensor, not {type(x).__name__}")
+        if x.dim() < 2 or x.numel() == 0:
+            raise ValueError(f"{name} must be a tensor of one or more rows, (rows, *shape), not shape {tuple(x.shape)}")
+        if x.is_complex():
+            raise TypeError(f"{name} must be real, not {x.dtype}")
+        if not bool(torch.isfinite(x).all()):
+            raise ValueError(f"{name} have NaN or infinite elements")
+        if not bool(x.any()):
+            raise ValueError(f"{name} are all zero: there is no direction to compare")
+    one, other = v.shape[1:], data.shape[1:]
+    if one.numel() != other.numel() or (one != other and min(len(one), len(other)) > 1):
+        raise ValueError(
+            f"each of the vectors has shape {tuple(one)} and each datum {tuple(other)}: they must agree "
+            "(for the kernels of a convolution, cut the data into patches of their size)"
+        )
+    shape = max(one, other, key=len)
+    return v.flatten(1), data.to(v.device).flatten(1), shape
