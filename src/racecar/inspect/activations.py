@@ -1,0 +1,93 @@
+"""The activations d1 … d(n+1) of a model, with the range that each one has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from torch import Tensor, nn
+
+from racecar.graph import PASSABLE
+from racecar.looking import looking
+from racecar.passage import Passage
+from racecar.plan import Layer
+from racecar.racecar import call_arguments
+
+RANGES: dict[str, tuple[float, float]] = {
+    "tanh": (-1.0, 1.0),
+    "softsign": (-1.0, 1.0),
+    "erf": (-1.0, 1.0),
+    "sigmoid": (0.0, 1.0),
+    "hardsigmoid": (0.0, 1.0),
+    "softmax": (0.0, 1.0),
+    "softmin": (0.0, 1.0),
+}
+"""Activations that cannot leave a range."""
+
+
+@dataclass(frozen=True, eq=False)
+class Activation:
+    """One d_m of a forward pass."""
+
+    name: str
+    """"d1", "d2", …; the last is what the last layer made of its input: d(n+1)."""
+    layer: str
+    """The layer that reads it, by its qualified name; "output" for the last."""
+    tensor: Tensor
+    """(N, …)"""
+    kind: str
+    """What made it: "input", "tanh", "relu", "conv2d", …"""
+    range: tuple[float, float] | None
+    """The values that it can take, or None if they have no bound."""
+
+
+def activations(
+    model: nn.Module, inputs: Tensor | tuple[Any, ...] | Mapping[str, Any], layers: Sequence[str] | str | None = None
+) -> list[Activation]:
+    """The activations of one forward pass in evaluation mode, which leaves no trace in the model.
+
+    Args:
+        model: any model that Racecar can plan.
+        inputs: as for ``Racecar``: a tensor, a tuple of arguments or a dict of keyword arguments.
+        layers: names ("d3") or layer-name patterns; all of them if None.
+
+    Returns:
+        d_m in the order in which the layers run, then the output of the last layer.
+    """
+    with looking(model):
+        passage = Passage(model, *call_arguments(inputs))
+    found = [_activation(passage, f"d{layer.index + 1}", layer.name, layer.d) for layer in passage.layers]
+    last = passage.layers[-1]
+    found.append(_activation(passage, f"d{last.index + 2}", "output", _top(passage, last)))
+    return found if layers is None else _chosen(found, [layers] if isinstance(layers, str) else layers)
+
+
+def _activation(passage: Passage, name: str, layer: str, value: int) -> Activation:
+    op = passage.plan.graph.maker.get(value)
+    kind = "input" if op is None else op.kind
+    return Activation(name, layer, passage.value(value), kind, RANGES.get(kind))
+
+
+def _top(passage: Passage, last: Layer) -> int:
+    """The last norm or activation after the last layer, a softmax at the very end included."""
+    graph, value = passage.plan.graph, last.end
+    top = value
+    while len(users := graph.users.get(value, [])) == 1 and users[0].role in PASSABLE:
+        value = users[0].outputs[0]
+        if users[0].role in ("norm", "activation"):
+            top = value
+    return top
+
+
+def _chosen(found: Sequence[Activation], layers: Sequence[str]) -> list[Activation]:
+    for pattern in layers:
+        if not any(_is(one, pattern) for one in found):
+            known = ", ".join(f"{one.name} ({one.layer})" for one in found)
+            raise ValueError(f"layers: {pattern!r} matches none of {known}")
+    return [one for one in found if any(_is(one, pattern) for pattern in layers)]
+
+
+def _is(one: Activation, pattern: str) -> bool:
+    return one.name == pattern or fnmatchcase(one.layer, pattern)
