@@ -1,6 +1,6 @@
 """Racecar training: networks whose features generalise, and that people can look into."""
 
-from racecar import functional, rules
+from racecar import functional, orthogonality, rules
 from racecar.errors import MissingExtra, NoRuleWarning, NothingToReverse, NotReversible, RuleError, Unsupported
 from racecar.racecar import Racecar
 
@@ -14,5 +14,6 @@ __all__ = [
     "RuleError",
     "Unsupported",
     "functional",
+    "orthogonality",
     "rules",
 ]
