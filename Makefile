@@ -12,7 +12,7 @@ help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed-lab ## train a small net with and without the reverse pass
-	$(BIN)/python examples/demo.py
+	$(BIN)/python examples/shapes.py
 
 test: $(VENV)/.installed-test ## run the tests on two workers (ARGS="-k name" narrows them)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --timeout 600 $(ARGS)

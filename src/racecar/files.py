@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,10 +16,9 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A file to write into, which takes its place under ``path`` when it is complete; folders are made as needed."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    name = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        os.chmod(name, 0o666 & ~_umask())  # mkstemp's files are for their owner alone
-        with os.fdopen(handle, "wb") as file:
+        with open(name, "xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -39,9 +38,3 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 def write_json(path: str | os.PathLike[str], content: Any) -> None:
     """JSON that people can read; infinite numbers and NaN, which JSON does not know, are refused."""
     write_text(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

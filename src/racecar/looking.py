@@ -21,6 +21,8 @@ def looking(model: nn.Module, statistics: str = "running") -> Iterator[None]:
     """
     if statistics not in STATISTICS:
         raise ValueError(f"statistics must be one of {', '.join(STATISTICS)}, not {statistics!r}")
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
     before = [(module, module.training) for module in model.modules()]
     try:
         for module, _ in before:  # not model.eval(), which a model may have redefined

@@ -7,13 +7,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree
 
 from racecar import reverse
 from racecar.batch import batch_size
 from racecar.engine import Engine
 from racecar.guards import check_model
 from racecar.plan import Layer
-from racecar.planning import untouched, watch_forward
+from racecar.planning import input_tensors, untouched, watch_forward
 from racecar.route import Route, route
 from racecar.rules.registry import Operation
 from racecar.settings import Activation, Settings
@@ -31,8 +32,14 @@ class Passage:
         check_model(model)
         kwargs = kwargs or {}
         engine = Engine(model, Settings(mode="layerwise"))
+        if batch_size(input_tensors(args, kwargs)) == 0:
+            raise ValueError("the inputs hold no samples: their batch is empty")
         engine.start(args, kwargs)
+        plan = engine.ways[0].plan
+        engine.keep |= frozenset(plan.position(value) for value in plan.changed)  # all that may be looked at
         with torch.no_grad(), untouched(model):
+            if plan.changes_input:
+                args, kwargs = _pytree.tree_map_only(Tensor, torch.clone, (tuple(args), dict(kwargs)))
             self.output, trace = watch_forward(model, args, kwargs, engine.keep)
             way, trace = engine.way(trace, args, kwargs, whole=True)
         self.plan = way.plan
@@ -46,7 +53,7 @@ class Passage:
 
     def value(self, value: int) -> Tensor:
         """The tensor of a value of the plan, such as ``layer.d`` or ``layer.out``."""
-        return self._finder.tensor(value)
+        return self._finder.tensor(value).detach()
 
     def operation(self, layer: Layer) -> Operation:
         """A layer's operation with the arguments of this pass."""

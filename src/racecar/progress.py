@@ -21,7 +21,7 @@ def bar(title: str, total: int | None, show: bool | None = None) -> Iterator[Adv
         show: None shows it on a terminal if rich is installed.
     """
     if show is None:
-        show = sys.stderr.isatty() and importlib.util.find_spec("rich") is not None
+        show = sys.stderr is not None and sys.stderr.isatty() and importlib.util.find_spec("rich") is not None
     if not show:
         yield lambda steps, note: None
         return
@@ -29,11 +29,11 @@ def bar(title: str, total: int | None, show: bool | None = None) -> Iterator[Adv
 
     rich, console = need("rich.progress", "inspect"), need("rich.console", "inspect")
     columns = (
-        rich.TextColumn("{task.description}"),
+        rich.TextColumn("{task.description}", markup=False),
         rich.BarColumn(),
         rich.MofNCompleteColumn(),
         rich.TimeRemainingColumn(),
-        rich.TextColumn("{task.fields[note]}"),
+        rich.TextColumn("{task.fields[note]}", markup=False),
     )
     with rich.Progress(*columns, console=console.Console(stderr=True)) as progress:
         task = progress.add_task(title, total=total, note="")

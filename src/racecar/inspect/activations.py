@@ -20,6 +20,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "softsign": (-1.0, 1.0),
     "erf": (-1.0, 1.0),
     "sigmoid": (0.0, 1.0),
+    "special_expit": (0.0, 1.0),
     "hardsigmoid": (0.0, 1.0),
     "softmax": (0.0, 1.0),
     "softmin": (0.0, 1.0),
@@ -61,7 +62,11 @@ def activations(
     found = [_activation(passage, f"d{layer.index + 1}", layer.name, layer.d) for layer in passage.layers]
     last = passage.layers[-1]
     found.append(_activation(passage, f"d{last.index + 2}", "output", _top(passage, last)))
-    return found if layers is None else _chosen(found, [layers] if isinstance(layers, str) else layers)
+    if layers is None:
+        return found
+    spellings = [(one.name, *layer.names) for one, layer in zip(found, passage.layers, strict=False)]
+    spellings.append((found[-1].name, "output"))
+    return _chosen(found, spellings, [layers] if isinstance(layers, str) else layers)
 
 
 def _activation(passage: Passage, name: str, layer: str, value: int) -> Activation:
@@ -81,13 +86,15 @@ def _top(passage: Passage, last: Layer) -> int:
     return top
 
 
-def _chosen(found: Sequence[Activation], layers: Sequence[str]) -> list[Activation]:
+def _chosen(found: Sequence[Activation], spellings: Sequence[Sequence[str]], layers: Sequence[str]) -> list[Activation]:
     for pattern in layers:
-        if not any(_is(one, pattern) for one in found):
+        if not any(_matches(pattern, one) for one in spellings):
             known = ", ".join(f"{one.name} ({one.layer})" for one in found)
             raise ValueError(f"layers: {pattern!r} matches none of {known}")
-    return [one for one in found if any(_is(one, pattern) for pattern in layers)]
+    return [
+        one for one, names in zip(found, spellings, strict=True) if any(_matches(pattern, names) for pattern in layers)
+    ]
 
 
-def _is(one: Activation, pattern: str) -> bool:
-    return one.name == pattern or fnmatchcase(one.layer, pattern)
+def _matches(pattern: str, names: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for name in names)

@@ -84,9 +84,12 @@ def _chosen(names: list[str], patterns: Patterns | None) -> list[str]:
     return [name for name in names if any(_matches(name, pattern) for pattern in patterns)]
 
 
-@torch.compiler.assume_constant_result  # dynamo cannot look into fnmatch
 def _matches(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern)
+
+
+# Dynamo cannot look into fnmatch. This is what torch.compiler.assume_constant_result does; that also loads dynamo.
+_matches._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def stacks(layers: Iterable[Layer]) -> Iterator[tuple[Layer, Tensor]]:

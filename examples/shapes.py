@@ -1,9 +1,10 @@
 """Train a small convolutional net twice, plainly and with the reverse pass, and look at what each can rebuild.
 
-    python examples/demo.py [--steps 400] [--out out]
+    python examples/shapes.py [--steps 400] [--out out/shapes]
 
 Pictures of circles, squares and crosses are made on the spot. The table says how the reverse pass was derived; the
-picture shows inputs beside what the way back from the last convolution makes of them.
+picture shows inputs beside what the way back from the last convolution makes of them. Weights and some pictures are
+kept, for ``racecar inspect``; see docs/inspect.md.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import torch
+from PIL import Image
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -73,10 +76,19 @@ def train(weight: float, steps: int, seed: int = 0) -> tuple[Racecar, float]:
     return rr, accuracy
 
 
+def keep(folder: Path, count: int = 64) -> None:
+    """Some pictures as files, one folder for each class."""
+    images, labels = pictures(count, torch.Generator().manual_seed(7))
+    for i, (image, label) in enumerate(zip(images, labels, strict=True)):
+        place = folder / CLASSES[label]
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((image[0] * 255).round().clamp(0, 255).byte().numpy()).save(place / f"{i:03}.png")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=400)
-    parser.add_argument("--out", type=Path, default=Path("out"))
+    parser.add_argument("--out", type=Path, default=Path("out/shapes"))
     options = parser.parse_args()
     print("Training without and with the reverse pass:")
     runs = {"Std": train(0.0, options.steps), "RR": train(0.03, options.steps)}
@@ -99,9 +111,12 @@ def main() -> None:
     figure.suptitle("Inputs, and what the way back from the last convolution makes of them", fontsize=10)
     figure.tight_layout()
     options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / "demo.png"
+    path = options.out / "rebuilt.png"
     figure.savefig(path, dpi=130)
-    print(f"\nPicture: {path}")
+    for name, (rr, _) in runs.items():
+        save_file(rr.model.state_dict(), options.out / f"{name}.safetensors")
+    keep(options.out / "pictures")
+    print(f"\nPicture: {path}\nWeights and pictures: {options.out}")
 
 
 if __name__ == "__main__":

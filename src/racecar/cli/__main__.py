@@ -1,0 +1,5 @@
+"""``python -m racecar.cli``."""
+
+from racecar.cli import main
+
+main()

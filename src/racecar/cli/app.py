@@ -1,0 +1,72 @@
+"""The commands together, and what becomes of errors."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from typer.main import get_command
+
+from racecar.cli.console import one_line, warnings_as_notes
+from racecar.cli.data import data
+from racecar.cli.explain import explain
+from racecar.cli.inspect import inspect
+from racecar.cli.lab_report import report
+from racecar.cli.run import list_experiments, run_experiment, search, sweep
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app.command(epilog="Example: racecar explain torchvision:resnet50 --input 1,3,224,224")(explain)
+app.command(epilog="Example: racecar inspect mymodels:net --input 8,3,64,64 --data pictures --out look")(inspect)
+app.command("list", epilog="Example: racecar list")(list_experiments)
+app.command("run", epilog="Example: racecar run peaks --seeds 5 --set lr=1e-4 --out out/peaks")(run_experiment)
+app.command(epilog="Example: racecar sweep information --over weight=1e-3,1e-2,1e-1 --engine vmap")(sweep)
+app.command(epilog="Example: racecar search information --engine vmap --set optimiser=sgd")(search)
+app.command(epilog="Example: racecar report out/peaks --open")(report)
+app.add_typer(data, name="data")
+
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+"""What typer raises for wrong options and arguments; it has no public name there."""
+USER_ERRORS = (ValueError, TypeError, ImportError, OSError, UsageError)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit status. What is not a user error is raised."""
+    debug = "--debug" in arguments  # anywhere, because it is added to a command that just failed
+    try:
+        with warnings_as_notes():
+            command = get_command(app)
+            status = command.main([a for a in arguments if a != "--debug"], "racecar", standalone_mode=False)
+        return status or 0
+    except USER_ERRORS as error:
+        if debug:
+            traceback.print_exception(error)
+        message = error.format_message() if hasattr(error, "format_message") else str(error)
+        if type(error).__name__ == "NoArgsIsHelpError":  # a group of commands on its own: the message is its help
+            print(message)
+            return 0
+        print(f"racecar: {one_line(message) or type(error).__name__}", file=sys.stderr)
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from racecar import __version__
+
+        typer.echo(f"racecar {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def racecar(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; may stand anywhere.")] = False,
+) -> None:
+    """Networks that run backwards: see what the reverse pass makes of a model, and what the model learned."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())

@@ -1,0 +1,52 @@
+"""What is shown on the screen: notes, tables."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+LONGEST = 500
+
+
+def one_line(text: str) -> str:
+    """A message without its line breaks; the end of a very long one is left out."""
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST else line[: LONGEST - 2] + " …"
+
+
+def note(text: str) -> None:
+    """Something worth knowing, on stderr."""
+    print(f"note: {one_line(text)}", file=sys.stderr)
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Show warnings that are meant for users as notes, and no others."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        note(str(message))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = show
+        yield
+
+
+def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], last: str) -> None:
+    """A table for a terminal: folded to its width, nothing cut off."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table()
+    for name in head:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))  # Text: a name with brackets is no markup
+    console = Console()
+    console.print(table)
+    console.print(Text(last))

@@ -1,0 +1,69 @@
+"""``racecar explain``: how the reverse pass would treat every layer of a model."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from racecar.cli import options
+
+if TYPE_CHECKING:
+    from racecar.route import Route
+
+Mode = Annotated[str, typer.Option("--mode", metavar="MODE", help="auto, full, layerwise or input.")]
+Lambda = Annotated[
+    list[str] | None,
+    typer.Option("--lambda", metavar="[PATTERN=]λ", help="Weight of the layers that a pattern matches; repeatable."),
+]
+
+
+def explain(
+    target: options.Target,
+    shape: options.Input = "",
+    mode: Mode = "auto",
+    weights: options.Weights = None,
+    lambdas: Lambda = None,
+    seed: options.Seed = 0,
+) -> None:
+    """Print the plan: how the reverse pass treats every layer, and why. The model is planned in evaluation mode."""
+    from racecar.cli.targets import open_target
+    from racecar.racecar import Racecar
+    from racecar.settings import Settings
+
+    chosen = Settings(mode, read_weight(lambdas or []))  # refuses bad choices before the model is built
+    opened = open_target(target, shape, weights, seed)
+    plan = Racecar(opened.model, opened.example(seed), chosen.mode, chosen.weight).plan
+    print(opened)
+    if sys.stdout.isatty():
+        show(plan)
+    else:
+        print(plan)
+
+
+def show(plan: Route) -> None:
+    """The plan as a table for a terminal."""
+    from racecar.cli.console import print_table
+
+    lines = str(plan).splitlines()
+    rows = [
+        (e.name or "(model)", e.kind, "yes" if e.constrained else "no", e.source if e.passed else "-", e.reason)
+        for e in plan
+    ]
+    print_table(lines[0].split(), rows, lines[-1])
+
+
+def read_weight(texts: list[str]) -> float | dict[str, float]:
+    """λ from ``--lambda``: "0.1", or "PATTERN=0.1" several times, later ones win."""
+    found: dict[str, float] = {}
+    for text in texts:
+        pattern, equals, value = text.rpartition("=")
+        try:
+            number = float(value)
+        except ValueError:
+            raise ValueError(f"--lambda {text!r}: give a number, or PATTERN=NUMBER") from None
+        key = pattern if equals else "*"
+        found.pop(key, None)  # so that the order of the dict is that of the command line
+        found[key] = number
+    return found or 1.0

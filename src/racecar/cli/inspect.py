@@ -1,0 +1,91 @@
+"""``racecar inspect``: tables and figures of what a network learned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from racecar.cli import options
+from racecar.cli.console import note
+
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="PATH",
+        help="Folder of pictures (one subfolder per class, or none), or file .npy, .npz, .safetensors with arrays x "
+        "and y. Pictures are cropped and resized to the input, with values in [0, 1]. Without it: noise.",
+    ),
+]
+Out = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for report.md, report.json and the figures.")]
+Layers = Annotated[
+    str,
+    typer.Option(
+        "--layers",
+        metavar="PATTERNS",
+        help="Layers whose singular vectors to show, as 'conv1,layer4.*'. Without it: the first.",
+    ),
+]
+Count = Annotated[int, typer.Option("--k", min=1, help="How many singular vectors.")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", min=1, help="At most so many samples. Without it: 64, fewer of large ones.")
+]
+Lpips = Annotated[
+    Path | None, typer.Option("--lpips", metavar="FILE", help="Weights of LPIPS, to compare pictures by it, too.")
+]
+Statistics = Annotated[
+    str, typer.Option("--statistics", metavar="WHICH", help="What batch norm uses on the way back: batch or running.")
+]
+
+Activation = Annotated[
+    str | None,
+    typer.Option("--input-activation", metavar="NAME", help="Applied to the rebuilt input, as relu for pictures."),
+]
+
+
+def inspect(
+    target: options.Target,
+    shape: options.Input = "",
+    data: Data = None,
+    out: Out = Path("racecar-inspect"),
+    weights: options.Weights = None,
+    layers: Layers = "",
+    k: Count = 16,
+    limit: Limit = None,
+    lpips: Lpips = None,
+    statistics: Statistics = "batch",
+    input_activation: Activation = None,
+    seed: options.Seed = 0,
+) -> None:
+    """Write tables and figures of what a network learned: singular vectors, the way back, information plane."""
+    from racecar.cli.findings import Section, check_out, write_report
+    from racecar.cli.looks import Choices, looks
+    from racecar.cli.subject import prepare
+    from racecar.cli.targets import open_target
+    from racecar.inspect import Lpips
+    from racecar.looking import STATISTICS
+    from racecar.progress import bar
+    from racecar.settings import activation
+
+    check_out(out)
+    if statistics not in STATISTICS:
+        raise ValueError(f"--statistics must be one of {', '.join(STATISTICS)}, not {statistics!r}")
+    activation(input_activation)  # refuses an unknown one before anything is done
+    choices = Choices(k, statistics, input_activation, Lpips.load(lpips) if lpips else None)
+    opened = open_target(target, shape, weights, seed)
+    subject = prepare(opened, data, limit, layers, seed)
+    facts = {"model": str(opened), "samples": subject.samples.source, "statistics": statistics, "seed": seed}
+    tasks, sections = looks(subject, choices), []
+    with bar("inspect", len(tasks)) as advance:
+        for title, take in tasks.items():
+            advance(0, title)
+            try:
+                sections += take()
+            except ValueError as error:  # this network does not allow it, for example with infinite activations
+                note(f"{title}: left out, {error}")
+                sections.append(Section(title.replace(" ", "_"), title.capitalize(), f"Left out: {error}."))
+            advance(1, title)
+    for file in write_report(out, f"A look into {target}", facts, sections):
+        print(file)

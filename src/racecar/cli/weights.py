@@ -1,0 +1,79 @@
+"""Weights from a file into a model: tensors only, no pickled code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from racecar.extras import need
+
+WRAPPINGS = ("state_dict", "model_state_dict", "model")
+"""Where training code keeps the state dict within a checkpoint."""
+
+
+def load_weights(model: nn.Module, file: Path) -> None:
+    """Fill all weights of a model from a file; a ValueError says what does not fit, and nothing is changed then."""
+    own = model.state_dict()
+    found = _renamed(_state(_read(file), file), own)
+    tied = {own[name].data_ptr() for name in found if name in own}  # a file holds weights of two names only once
+    missing = [name for name, weight in own.items() if name not in found and weight.data_ptr() not in tied]
+    unexpected = [name for name in found if name not in own]
+    other = [
+        f"{name} is {_shape(found[name])} there and {_shape(weight)} in the model"
+        for name, weight in own.items()
+        if name in found and found[name].shape != weight.shape
+    ]
+    missing = [name for name in missing if not name.endswith(".num_batches_tracked")]  # older files have none
+    problems = [
+        f"{len(names)} {what}: {_some(names)}"
+        for what, names in (("missing", missing), ("unexpected", unexpected), ("of another shape", other))
+        if names
+    ]
+    if problems:
+        raise ValueError(f"the weights of {file} do not fit {type(model).__name__}; " + "; ".join(problems))
+    model.load_state_dict(found, strict=False)
+
+
+def _read(file: Path) -> Any:
+    if not file.is_file():
+        raise ValueError(f"there is no weights file {file}")
+    try:
+        if file.suffix == ".safetensors":
+            return need("safetensors.torch", "inspect").load_file(file)
+        return torch.load(file, map_location="cpu", weights_only=True)
+    except ImportError:
+        raise
+    except Exception as error:  # of many kinds, and those of torch.load are pages long
+        how = "safetensors" if file.suffix == ".safetensors" else "torch.load(weights_only=True)"
+        raise ValueError(f"{file} cannot be read by {how}: it is damaged, or holds more than tensors") from error
+
+
+def _state(content: Any, file: Path) -> dict[str, Tensor]:
+    for key in WRAPPINGS:
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+            break
+    if not isinstance(content, Mapping) or not content or not all(isinstance(w, Tensor) for w in content.values()):
+        raise ValueError(f"{file} holds no state dict (names and tensors), also not under {' or '.join(WRAPPINGS)}")
+    return dict(content)
+
+
+def _renamed(found: dict[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Without the prefixes that DataParallel and torch.compile put before the names."""
+    if not any("_orig_mod." in name for name in own):
+        found = {name.replace("_orig_mod.", ""): weight for name, weight in found.items()}
+    if all(name.startswith("module.") for name in found) and not all(name.startswith("module.") for name in own):
+        found = {name.removeprefix("module."): weight for name, weight in found.items()}
+    return found
+
+
+def _shape(weight: Tensor) -> str:
+    return "×".join(map(str, weight.shape)) or "a scalar"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")

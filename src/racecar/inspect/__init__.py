@@ -1,0 +1,42 @@
+"""Look into a network, trained with racecar or not.
+
+Everything here takes any model that Racecar can plan, looks at it in evaluation mode and changes nothing in it.
+Figures are in :mod:`racecar.inspect.figures`, which needs matplotlib.
+"""
+
+from racecar.inspect.activations import Activation, activations
+from racecar.inspect.information_plane import (
+    InformationPlane,
+    SaturationWarning,
+    bin_sweep,
+    information_plane,
+    plane,
+)
+from racecar.inspect.invertibility import Invertibility, invertibility
+from racecar.inspect.leakage import Leakage, leakage
+from racecar.inspect.lpips import Lpips
+from racecar.inspect.similarity import Similarity, principal_angles, similarity
+from racecar.inspect.singular_vectors import SingularVectors, singular_vectors
+from racecar.inspect.ssim import psnr, ssim
+
+__all__ = [
+    "Activation",
+    "InformationPlane",
+    "Invertibility",
+    "Leakage",
+    "Lpips",
+    "SaturationWarning",
+    "Similarity",
+    "SingularVectors",
+    "activations",
+    "bin_sweep",
+    "information_plane",
+    "invertibility",
+    "leakage",
+    "plane",
+    "principal_angles",
+    "psnr",
+    "similarity",
+    "singular_vectors",
+    "ssim",
+]

@@ -1,0 +1,211 @@
+"""How well a network can be run backwards: the error of the way back, and what it makes of the input."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from racecar.errors import NotReversible
+from racecar.inspect.ssim import psnr, ssim
+from racecar.looking import looking
+from racecar.passage import Passage
+from racecar.plan import Layer
+from racecar.racecar import call_arguments
+from racecar.route import Route
+from racecar.settings import Activation, activation
+from racecar.table import table
+
+WINDOW = 11
+"""Of SSIM, in pixels."""
+
+
+@dataclass(frozen=True)
+class Depth:
+    """The way back at one layer m."""
+
+    name: str
+    """"d1", "d2", …"""
+    layer: str
+    kind: str
+    way: float | None
+    """Σ(d_m − d'_m)² / Σd_m² of the one way back from the output; None where it does not pass."""
+    layerwise: float | None
+    """The same from the layer's own forward output d_(m+1)."""
+    input: float | None
+    """The same for the model's input, rebuilt from d_(m+1); None where the way there is not unique."""
+    psnr: float | None
+    """Of the rebuilt input, for pictures, in decibel; mean over the inputs."""
+    ssim: float | None
+    note: str
+
+
+@dataclass(frozen=True, eq=False)
+class Invertibility:
+    """How well a model can be run backwards on some inputs. Iterable over its layers; printable as a table."""
+
+    mode: str
+    """"full", or "auto" where joins or forks make the way back start again."""
+    depths: tuple[Depth, ...]
+    inputs: Tensor
+    """What the way back should end in: the model's input, (N, …), or the output of its embedding."""
+    rebuilt: dict[str, Tensor]
+    """"d(m+1)" → the input rebuilt from there, (N, …), for every depth from which the way is unique."""
+    range: float
+    """Largest minus smallest value of a picture, which PSNR and SSIM are relative to."""
+
+    def __iter__(self) -> Iterator[Depth]:
+        return iter(self.depths)
+
+    def __len__(self) -> int:
+        return len(self.depths)
+
+    @property
+    def pictures(self) -> bool:
+        return is_pictures(self.inputs)
+
+    def __str__(self) -> str:
+        head = ["", "layer", "kind", self.mode, "layer-wise", "input from here", "note"]
+        rows = [
+            [d.name, d.layer or "(model)", d.kind, number(d.way), number(d.layerwise), number(d.input), d.note]
+            for d in self.depths
+        ]
+        if self.pictures:
+            head[6:6] = ["PSNR", "SSIM"]
+            for row, d in zip(rows, self.depths, strict=True):
+                row[6:6] = [number(d.psnr), number(d.ssim)]
+        return table(head, rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, ready for JSON."""
+        return {"mode": self.mode, "range": self.range, "layers": [finite(asdict(depth)) for depth in self.depths]}
+
+
+def invertibility(
+    model: nn.Module,
+    inputs: Tensor | tuple[Any, ...] | Mapping[str, Any],
+    *,
+    statistics: str = "batch",
+    input_activation: Any = None,
+    range: float | None = None,
+) -> Invertibility:
+    """Run a model backwards on some inputs and measure what comes back.
+
+    Args:
+        model: any model that Racecar can plan; nothing in it is changed.
+        inputs: as for ``Racecar``: a tensor (N, …), a tuple of arguments or a dict of keyword arguments.
+        statistics: what batch norm uses: those of the "batch", as the reverse pass does in training, or the "running"
+            ones, which can be far off on the way back.
+        input_activation: applied to the rebuilt input, as for ``Racecar``.
+        range: of the pixels, for PSNR and SSIM; largest minus smallest value of the inputs if None.
+
+    Returns:
+        For every layer the relative error of the way back and of the layer alone, and of the input rebuilt from there.
+    """
+    finish = activation(input_activation)
+    with looking(model, statistics):  # the way back, too: some rules ask a module whether it trains
+        try:
+            passage = Passage(model, *call_arguments(inputs))
+        except ValueError as error:
+            if "more than 1 value per channel" not in str(error):
+                raise
+            remedy = "give more samples, or statistics='running'"
+            raise ValueError(f"batch norm needs more than one value per channel: {remedy}") from error
+        return _measure(passage, finish, range)
+
+
+def _measure(passage: Passage, finish: Activation | None, range: float | None) -> Invertibility:
+    way, alone = _longest(passage), passage.route("layerwise")
+    along, single = passage.rebuild(way, finish), passage.rebuild(alone, finish)
+    start, depths, rebuilt = passage.value(passage.layers[0].d), [], {}
+    span = _range(start, range)
+    for layer in passage.layers:
+        back, note = _input_from(passage, layer, finish)
+        scores: tuple[float | None, float | None] = (None, None)
+        if back is not None:
+            rebuilt[f"d{layer.index + 2}"] = back
+            if is_pictures(start):
+                scores = picture_scores(back, start, span)
+        d = passage.value(layer.d)
+        depths.append(
+            Depth(
+                f"d{layer.index + 1}",
+                layer.name,
+                layer.kind,
+                relative_error(d, along.get(layer.index)),
+                relative_error(d, single.get(layer.index)),
+                relative_error(start, back),
+                *scores,
+                layer.problem or note,
+            )
+        )
+    return Invertibility(way.mode, tuple(depths), start, rebuilt, span)
+
+
+def _longest(passage: Passage) -> Route:
+    try:
+        return passage.route("full")
+    except NotReversible:
+        return passage.route("auto")
+
+
+def _input_from(passage: Passage, layer: Layer, finish: Activation | None) -> tuple[Tensor | None, str]:
+    """The first d rebuilt from d_(m+1), or why it cannot be."""
+    if layer.problem:
+        return None, layer.problem
+    try:
+        way = passage.route("input", layer)
+    except NotReversible:
+        return None, "no unique way to the input: a join lies between"
+    end = layer
+    while (below := end.below or end.beyond) is not None:
+        end = below
+        if end.problem:
+            return None, f"no way to the input: {end.problem} in layer {end.name!r}"
+    if end.d != passage.layers[0].d:
+        return None, "the way back ends above the first layer"
+    return passage.rebuild(way, finish)[end.index], ""
+
+
+def relative_error(d: Tensor, reverse: Tensor | None) -> float | None:
+    """Σ(d − d')² / Σd²; 0 for a d of zeros only."""
+    if reverse is None:
+        return None
+    d, reverse = d.double(), reverse.double()
+    total = float(d.square().sum())
+    return float((d - reverse).square().sum()) / total if total else 0.0
+
+
+def is_pictures(x: Tensor) -> bool:
+    """Whether a batch holds pictures: (N, 1 or 3 channels, H, W)."""
+    return x.dim() == 4 and x.shape[1] in (1, 3) and min(x.shape[2:]) > 1
+
+
+def _range(x: Tensor, given: float | None) -> float:
+    if given is not None:
+        if not given > 0:
+            raise ValueError(f"range must be greater than 0, not {given!r}")
+        return float(given)
+    span = float(x.max() - x.min())
+    return span if span > 0 else 1.0
+
+
+def picture_scores(a: Tensor, b: Tensor, span: float) -> tuple[float, float | None]:
+    """Mean PSNR and SSIM of pictures; SSIM is None where its window does not fit."""
+    fits = min(b.shape[2:]) >= WINDOW
+    return float(psnr(a, b, span).mean()), float(ssim(a, b, span, WINDOW).mean()) if fits else None
+
+
+def finite(record: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON knows neither infinity nor NaN: None stands for them."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in record.items()
+    }
+
+
+def number(value: float | None) -> str:
+    """A number for people; a dash where there is none."""
+    return "-" if value is None else f"{value:.3g}"

@@ -1,0 +1,210 @@
+"""The matrix of a layer, and the data that it sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+
+from racecar.graph import Op
+from racecar.passage import Passage
+from racecar.plan import Layer
+from racecar.rules.shape import reshape
+
+_CONV = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
+
+
+@dataclass(frozen=True, eq=False)
+class Weight:
+    """A layer's weight as a matrix M that maps what the layer sees to what it makes."""
+
+    name: str
+    module: nn.Module
+    matrix: Tensor
+    """(rows, n), float64, on the CPU. Of a convolution: kernel flattened to out × rest."""
+    shape: tuple[int, ...]
+    """What one of the n-vectors is: (in/groups, kh, kw) of a 2-d convolution, (n,) of a linear layer."""
+
+
+def weight_of(model: nn.Module, layer: str) -> Weight:
+    """The weight of the layer with this qualified name, which may end in the name of one of several weights."""
+    layer = layer.partition("#")[0]  # later uses of a layer have the same weight
+    modules = dict(model.named_modules(remove_duplicate=False))
+    holder, _, attribute = layer.rpartition(".")
+    if layer in modules:
+        module = modules[layer]
+        own = [name for name, p in module._parameters.items() if p is not None and p.dim() > 1]
+        attribute = own[0] if len(own) == 1 and not hasattr(module, "weight") else "weight"
+    elif holder in modules and isinstance(getattr(modules[holder], attribute, None), Tensor):
+        module = modules[holder]
+    else:
+        raise ValueError(f"no layer {layer!r}; the layers are: {_known(modules)}")
+    weight = getattr(module, attribute, None)
+    if not isinstance(weight, Tensor) or weight.dim() < 2:
+        raise ValueError(f"{type(module).__name__} {layer!r} has no weight matrix; layers with one: {_known(modules)}")
+    if not bool(weight.isfinite().all()):
+        raise ValueError(f"the weight of layer {layer!r} has values that are not finite")
+    kernel = weight.detach().to("cpu", torch.float64)
+    shape: tuple[int, ...]
+    if isinstance(module, _ConvTransposeNd):  # (in, out/groups, k…): what it sees are in/groups channels at a place
+        seen = kernel.shape[0] // module.groups
+        matrix, shape = kernel.unflatten(0, (module.groups, seen)).transpose(0, 1).reshape(seen, -1).mT, (seen,)
+    elif type(module).__name__ == "Conv1D" and hasattr(module, "nf"):  # Hugging Face's: (in, out)
+        matrix, shape = kernel.mT, (kernel.shape[0],)
+    else:
+        matrix, shape = kernel.flatten(1), tuple(kernel.shape[1:])
+    return Weight(layer, module, matrix, shape)
+
+
+def _known(modules: dict[str, nn.Module]) -> str:
+    names = []
+    for name, module in modules.items():
+        weight = getattr(module, "weight", None)
+        if isinstance(weight, Tensor) and weight.dim() > 1 and not isinstance(module, nn.Embedding):
+            names.append(name or "''")
+    return ", ".join(names) or "none"
+
+
+Map = Callable[[Tensor], Tensor]
+
+
+def operator_of(weight: Weight, size: tuple[int, ...]) -> tuple[Map, Map, int]:
+    """What a layer does, but for its bias, to whole inputs of ``size`` (C, H, W).
+
+    Returns:
+        Apply and adjoint, on rows in float64, and the number of elements that the layer makes.
+    """
+    module = weight.module
+    if not isinstance(module, (nn.Linear, _ConvNd)) and type(module).__name__ != "Conv1D":
+        raise ValueError(
+            f"operator=True is for linear layers and convolutions; {weight.name!r} belongs to a {type(module).__name__}"
+        )
+    made_by_hooks = {id(one): one.detach() for one in vars(module).values() if isinstance(one, Tensor)}
+    module = deepcopy(module, made_by_hooks).double().requires_grad_(False).eval()
+    device = next(module.parameters()).device
+    if isinstance(module, _ConvNd) and (len(size) != module.weight.dim() - 1 or min(size) < 1):
+        wanted = f"channels first, then {module.weight.dim() - 2} sizes above 0"
+        raise ValueError(f"layer {weight.name!r} does not take inputs of size {size}: it needs {wanted}")
+    zero = torch.zeros((1, *size), dtype=torch.float64, device=device)
+    try:
+        offset = module(zero)
+    except RuntimeError as error:
+        raise ValueError(f"layer {weight.name!r} does not take inputs of size {size}: {error}") from error
+    made = offset.shape[1:]
+
+    def on_maps(x: Tensor) -> Tensor:
+        return module(x) - offset
+
+    def apply(rows: Tensor) -> Tensor:
+        return on_maps(rows.to(device).reshape(-1, *size)).flatten(1).cpu()
+
+    def adjoint(rows: Tensor) -> Tensor:
+        zeros = zero.expand(len(rows), *size)
+        _, pull, *_ = torch.func.vjp(on_maps, zeros)
+        return pull(rows.to(device).reshape(-1, *made))[0].flatten(1).cpu()
+
+    return apply, adjoint, made.numel()
+
+
+class Seen:
+    """What a layer sees of some inputs of the model."""
+
+    def __init__(self, passage: Passage, name: str) -> None:
+        found = next((layer for layer in passage.layers if layer.name == name), None)
+        found = found or next((layer for layer in passage.layers if name in (*layer.names, _full(layer))), None)
+        if found is None:
+            known = ", ".join(layer.name for layer in passage.layers)
+            raise ValueError(f"no layer {name!r} runs on these inputs; the layers that do are: {known}")
+        self.layer: Layer = found
+        self.operation = passage.operation(found)
+        self.x = passage.value(found.op.source)
+        """The operation's own input, (N, …)."""
+        self.d = passage.value(found.d)
+        padding = found.own_padding or _padding_by_itself(found)
+        self.whole = self.x if padding is None else passage.value(padding.source)
+        """The input of the layer as its module takes it: before a padding of its own."""
+
+    @property
+    def picture(self) -> tuple[int, ...] | None:
+        """(C, H, W) if the layer sees whole pictures, flattened or not."""
+        plain = all(
+            op.role in ("pass", "affine") or (op.rule is not None and op.rule.apply is reshape)
+            for op in self.layer.approach
+        )
+        shape = tuple(self.d.shape[1:])
+        if not plain or self.d.shape[1:].numel() != self.x.shape[1:].numel() or len(shape) not in (2, 3):
+            return None
+        return shape if len(shape) == 3 else (1, *shape)
+
+    def carried(self, vectors: Tensor, whole: bool) -> Tensor:
+        """The share of the energy Σ‖x‖² of what the layer sees that lies along each unit vector.
+
+        Args:
+            vectors: (k, n), orthonormal.
+            whole: the vectors are whole inputs of the layer, not kernels or channels.
+        """
+        x, module = (self.whole if whole else self.x).double(), self.operation.module
+        vectors = vectors.to(x)
+        if self.layer.kind in ("conv1d", "conv2d", "conv3d") and not whole:
+            share = self._patches(x, vectors)
+        else:
+            rows = x.flatten(1) if whole else _rows(x, module, vectors.shape[1])
+            share = _part((rows @ vectors.mT).square().sum(0), rows.square().sum())
+        return share.cpu()
+
+    def _patches(self, x: Tensor, vectors: Tensor) -> Tensor:
+        """Of a convolution: (patch · v)² is the response to v as a kernel."""
+        op, shape = self.operation, self.operation.get(1, "weight").shape[1:]
+        groups = op.get(6, "groups", 1)
+        options = (op.get(3, "stride", 1), op.get(4, "padding", 0), op.get(5, "dilation", 1), groups)
+        kernels = vectors.reshape(-1, *shape)
+        conv, bank = _CONV[len(shape) - 1], kernels.repeat(groups, *(1,) * len(shape))
+        energy, total = torch.zeros(len(kernels), dtype=x.dtype, device=x.device), x.new_zeros(())
+        for part in x.split(16):
+            response = conv(part, bank, None, *options).square().transpose(0, 1).flatten(1).sum(1)
+            energy += response.unflatten(0, (groups, len(kernels))).sum(0)
+            total += conv(part.square(), torch.ones_like(bank[:: len(kernels)]), None, *options).sum()
+        return _part(energy, total)
+
+    @property
+    def matrix(self) -> Tensor | None:
+        """M as the layer used it, for matrix products and convolutions: (out, n)."""
+        op, kind = self.operation, self.layer.kind
+        matrix: Tensor | None = None
+        if kind in ("conv1d", "conv2d", "conv3d"):
+            matrix = op.get(1, "weight").flatten(1)
+        elif kind == "linear" and op.func is torch.nn.functional.linear:
+            matrix = op.get(1, "weight")
+        elif kind == "linear" and op.func in (torch.addmm, Tensor.addmm):
+            matrix = op.get(2, "mat2").mT
+        elif kind == "linear":
+            matrix = op.get(1, "other").mT if op.at[0] in ((0,), ("input",)) else op.get(0, "input")
+        return None if matrix is None else matrix.detach().to("cpu", torch.float64)
+
+
+def _padding_by_itself(layer: Layer) -> Op | None:
+    """The padding that a convolution with a forward of its own applies ("same" padding with strides)."""
+    owner = layer.op.owner
+    if owner is None or not isinstance(owner.module, _ConvNd) or type(owner.module).__module__.startswith("torch.nn."):
+        return None
+    return layer.approach[0] if layer.approach and layer.approach[0].kind == "pad" else None
+
+
+def _part(energy: Tensor, total: Tensor) -> Tensor:
+    return energy / total if total > 0 else torch.zeros_like(energy)
+
+
+def _full(layer: Layer) -> str:
+    owner = layer.op.owner
+    return "" if owner is None else f"{owner.name}.{owner.attribute}".lstrip(".")
+
+
+def _rows(x: Tensor, module: nn.Module | None, n: int) -> Tensor:
+    """Channels at a place (transposed convolutions) or features (linear layers), one vector in each row."""
+    if isinstance(module, _ConvTransposeNd):
+        x = x.movedim(1, -1)
+    return x.reshape(-1, n)

@@ -1,0 +1,62 @@
+"""Which layers are pretrained, and with which parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from torch import nn
+
+from racecar.capture import tensors
+from racecar.passage import Passage
+from racecar.plan import Layer
+from racecar.racecar import call_arguments
+
+
+class Chosen:
+    """The layers to train and, by name, the parameters of each: its weight and bias, and its norm's."""
+
+    def __init__(self, model: nn.Module, example: Any, patterns: str | Sequence[str] | None) -> None:
+        passage = Passage(model, *call_arguments(example))
+        names = {id(parameter): name for name, parameter in model.named_parameters()}
+        self.all_names = list(names.values())
+        patterns = [patterns] if isinstance(patterns, str) else patterns
+        self.layers: dict[str, list[str]] = {}
+        taken: set[str] = set()
+        known = ", ".join(repr(layer.name) for layer in passage.layers)
+        for pattern in patterns or ():
+            if not any(fnmatchcase(n, pattern) for layer in passage.layers for n in layer.names):
+                raise ValueError(f"layers pattern {pattern!r} matches nothing; the layers are: {known}")
+        for layer in passage.layers:
+            if layer.problem or not (patterns is None or any(fnmatchcase(n, p) for n in layer.names for p in patterns)):
+                continue
+            own = [names[id(one)] for one in _parameters(passage, layer) if id(one) in names]
+            own = [one for one in own if one not in taken]
+            if own:  # a later use of a layer has nothing left to train
+                self.layers[layer.name] = own
+                taken.update(own)
+        if not self.layers:
+            raise ValueError(f"layers {patterns!r} match nothing that can be trained; the layers are: {known}")
+
+
+def _parameters(passage: Passage, layer: Layer) -> list[nn.Parameter]:
+    """What stands between the layer's operation and its output d_(m+1)."""
+    found: dict[int, nn.Parameter] = {}
+    value = layer.out
+    while True:
+        op = passage.plan.graph.maker[value]
+        members = op.members or (op,)
+        for call in (passage.calls[one.ordinal] for one in members):
+            for _, tensor in tensors(call.args, call.kwargs):
+                if isinstance(tensor, nn.Parameter):
+                    found[id(tensor)] = tensor
+        if op is layer.op:
+            break
+        value = op.source
+    owner = layer.op.owner
+    if owner is not None and owner.derived:  # a weight that is computed: all parameters of its parametrisation
+        every = owner.holder._parameters
+        mine = every.values() if owner.holder is not owner.module else [every[owner.parameter]]
+        found.update({id(one): one for one in mine if one is not None})
+    return list(found.values())

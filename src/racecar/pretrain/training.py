@@ -1,0 +1,171 @@
+"""Pre: greedy layer-wise autoencoder pretraining, the classic baseline (Bengio et al. 2007).
+
+Layer by layer from the input up, a layer is trained as an autoencoder with tied weights: its forward operation encodes
+d_m into d_(m+1), its own reverse step, with the same weight transposed, decodes that into d'_m. Everything else stays
+as it is. The encoder, the decoder and the order come from the plan that Racecar makes, so that whatever has a plan can
+be pretrained; the decoder subtracts the layer's own bias, as the reverse pass does, and has none of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from os import PathLike
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree
+
+from racecar.guards import check_model
+from racecar.looking import looking
+from racecar.pretrain.layers import Chosen
+from racecar.pretrain.store import Pretrained, Store
+from racecar.progress import bar
+from racecar.racecar import Racecar, call_arguments
+
+EVERY = 20
+"""Steps between looks at the loss, each of which waits for the device."""
+BOUND = 1e4
+"""How many times larger than at the start a loss counts as diverged."""
+
+
+def greedy(
+    model: nn.Module,
+    loader: Iterable[Any],
+    *,
+    epochs: int = 1,
+    lr: float = 1e-3,
+    optimiser: Callable[[list[nn.Parameter]], torch.optim.Optimizer] | None = None,
+    layers: str | Sequence[str] | None = None,
+    scale: str = "relative",
+    fraction: float = 1.0,
+    inputs: Callable[[Any], Any] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    progress: bool | None = None,
+) -> list[Pretrained]:
+    """Pretrain a model in place, layer by layer, without labels.
+
+    Args:
+        model: any model that Racecar can plan, on the device where it shall be trained. Batch norm uses batch
+            statistics meanwhile and updates its running ones; dropout is off.
+        loader: batches: a tensor, a tuple or list whose first element is the input, or a dict of keyword arguments. It
+            is gone through ``epochs`` times for every layer.
+        epochs: per layer.
+        lr: of Adam, unless ``optimiser`` is given.
+        optimiser: makes one from the parameters of a layer.
+        layers: patterns of the layers to train, all if None.
+        scale, fraction: of the reverse loss, as for ``Racecar``.
+        inputs: makes the model's input from a batch, where it is not as above.
+        checkpoint: a file that is written after every layer. If it is there, the layers in it are not trained again
+            and the random state goes on from there.
+        progress: show a bar; None shows it on a terminal.
+
+    Returns:
+        One entry for each trained layer, in the order of training.
+    """
+    check_model(model)
+    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
+        raise ValueError(f"epochs must be a whole number of at least 1, not {epochs}")
+    if isinstance(loader, Iterator):
+        raise ValueError("the loader can be gone through only once: give one that can be gone through again")
+    prepare = _Inputs(model, inputs)
+    example = next(iter(loader), None)
+    if example is None:
+        raise ValueError("the loader has no batch")
+    with looking(model, "batch"), torch.enable_grad():
+        chosen = Chosen(model, prepare(example), layers)
+        rr = Racecar(model, prepare(example), mode="layerwise", scale=scale, fraction=fraction)
+        settings = {"epochs": epochs, "lr": lr, "scale": scale, "fraction": fraction}
+        store = Store(checkpoint, model, settings, loader, chosen.layers)
+        done = store.load()
+        wanted = [model.get_parameter(name) for name in chosen.all_names]
+        needed = [(parameter.requires_grad, parameter.grad) for parameter in wanted]
+        try:
+            for i, (name, own) in enumerate(chosen.layers.items()):
+                if name in {one.layer for one in done}:
+                    continue
+                for parameter in wanted:
+                    parameter.requires_grad_(False)
+                    parameter.grad = None
+                parameters = [model.get_parameter(one) for one in own]
+                for parameter in parameters:
+                    parameter.requires_grad_(True)
+                rr.weight = {re.sub(r"([*?[])", r"[\1]", name): 1.0}  # the name itself, no pattern
+                step = optimiser(parameters) if optimiser is not None else torch.optim.Adam(parameters, lr)
+                title = f"pretraining {name or 'the model'} ({i + 1} of {len(chosen.layers)})"
+                done.append(_train(rr, name, loader, prepare, step, epochs, title, progress))
+                store.save(done)
+        finally:
+            for parameter, (flag, gradient) in zip(wanted, needed, strict=True):
+                parameter.requires_grad_(flag)
+                parameter.grad = gradient
+    return done
+
+
+def _train(
+    rr: Racecar,
+    name: str,
+    loader: Iterable[Any],
+    prepare: _Inputs,
+    optimiser: torch.optim.Optimizer,
+    epochs: int,
+    title: str,
+    progress: bool | None,
+) -> Pretrained:
+    began, steps, means, shown = time.perf_counter(), 0, [], 0
+    batches = len(loader) if isinstance(loader, Sized) else None
+    with bar(title, None if batches is None else batches * epochs, progress) as advance:
+        for _ in range(epochs):
+            losses: list[Tensor] = []
+            for batch in loader:
+                args, kwargs = call_arguments(prepare(batch))
+                _, loss = rr(*args, **kwargs)
+                if loss.requires_grad:  # not where the batch takes a way without this layer
+                    optimiser.zero_grad()
+                    loss.backward()
+                    optimiser.step()
+                losses.append(loss.detach())
+                steps += 1
+                if len(losses) % EVERY == 1:
+                    advance(steps - shown, f"reverse loss {_finite(loss, name, steps):.4g}")
+                    shown = steps
+            if not losses:
+                raise ValueError("the loader has no batch left: give one that can be gone through again")
+            advance(steps - shown, "")
+            shown = steps
+            means.append(_finite(torch.stack(losses).mean(), name, steps))
+            if max(means[-1], float(losses[-1])) > BOUND * max(1.0, float(losses[0])):
+                raise _diverged(name, means[-1], steps)
+    return Pretrained(name, means[0], means[-1], steps, time.perf_counter() - began)
+
+
+def _finite(loss: Tensor, name: str, step: int) -> float:
+    value = float(loss.detach())
+    if not math.isfinite(value):
+        raise _diverged(name, value, step)
+    return value
+
+
+def _diverged(name: str, value: float, step: int) -> FloatingPointError:
+    return FloatingPointError(f"pretraining of layer {name!r} diverged: loss {value:g} in step {step}; lower lr")
+
+
+class _Inputs:
+    """From a batch of the loader to the model's arguments, on its device."""
+
+    def __init__(self, model: nn.Module, prepare: Callable[[Any], Any] | None) -> None:
+        parameter = next(model.parameters(), None)
+        self.device = None if parameter is None else parameter.device
+        self.prepare = prepare
+
+    def __call__(self, batch: Any) -> Any:
+        if self.prepare is not None:
+            batch = self.prepare(batch)
+        elif isinstance(batch, (tuple, list)):
+            if not batch:
+                raise ValueError("a batch of the loader is empty")
+            batch = batch[0]
+        return _pytree.tree_map_only(Tensor, lambda x: x.to(self.device, non_blocking=True), batch)

@@ -1,0 +1,39 @@
+"""The command itself: what it needs, and what it loads to start."""
+
+import subprocess
+import sys
+
+import pytest
+
+from racecar.cli import main
+
+
+@pytest.mark.parametrize("package", ["typer", "rich"])
+def test_without_the_extra_one_line_says_what_to_install(monkeypatch, capsys, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert capsys.readouterr().err == f"racecar: this needs {package}: pip install 'racecar[inspect]'\n"
+
+
+def test_as_a_process():
+    """Help is quick: none of the large optional packages is loaded for it. And a status reaches the shell."""
+    code = """if True:
+        import sys
+        from racecar.cli import main
+        sys.argv = ["racecar", "--help"]
+        try:
+            main()
+        except SystemExit as left:
+            assert left.code == 0
+        print(sorted({"transformers", "matplotlib", "PIL", "racecar.inspect"} & set(sys.modules)))
+        sys.argv = ["racecar", "explain", "nowhere"]
+        main()
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert "explain" in done.stdout
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert done.returncode == 2
+    assert done.stderr.startswith("racecar: unknown target 'nowhere'")
+    assert done.stderr.count("\n") == 1

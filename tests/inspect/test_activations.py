@@ -1,0 +1,375 @@
+"""Activations against forward hooks and the by-hand cases; and that looking, in every way, leaves no trace."""
+
+import copy
+import random
+from collections import OrderedDict
+
+import numpy
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.overrides import _get_current_function_mode_stack
+
+from racecar import NothingToReverse, Racecar
+from racecar.inspect import activations, invertibility, leakage, singular_vectors
+from tests.by_hand import Net, close
+from tests.cases import CASES
+from tests.networks import NETWORKS, call
+
+X = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
+
+
+def names(found):
+    return [(one.name, one.layer) for one in found]
+
+
+# --- what they are
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_by_hand(name):
+    """Each d_m, written out by hand for every kind of thing that can stand between two layers."""
+    model, inputs, by_hand = CASES[name]()
+    found = activations(model, copy.deepcopy(inputs))
+    layers = by_hand(model.eval(), inputs)
+    assert names(found) == [
+        *((f"d{i + 1}", layer.name) for i, layer in enumerate(layers)),
+        (f"d{len(layers) + 1}", "output"),
+    ]
+    for one, layer in zip(found, layers, strict=False):
+        close(one.tensor, layer.d.detach())
+
+
+SEEN_AS = {
+    "itself": lambda d: d,
+    "flattened": lambda d: d.flatten(1),
+    "pooled": lambda d: F.max_pool2d(d, 2),
+    "averaged": lambda d: F.avg_pool2d(d, 2),
+    "pooled and flattened": lambda d: F.max_pool2d(d, 2).flatten(1),
+    "averaged over the picture": lambda d: d.mean((2, 3)),
+    "nearest": lambda d: F.interpolate(d, scale_factor=2),
+    "bilinear": lambda d: F.interpolate(d, scale_factor=2, mode="bilinear"),
+    "averaged over tokens": lambda d: d.mean(1),
+    "transposed": lambda d: d.transpose(1, 2),
+    "largest": lambda d: d.amax(2),
+    "heads": lambda d: d.transpose(1, 2).flatten(2),
+    "scaled": lambda d: d * 0.5,
+}
+IN_MODULES = [name for name in NETWORKS if name not in ("bare_weights", "tied_autoencoder")]
+
+
+@pytest.mark.parametrize("name", IN_MODULES)
+def test_what_hooks_see(name):
+    """What a layer's module is given is d_m, or d_m pooled, flattened or turned."""
+    model, inputs = NETWORKS[name]()
+    found = activations(model, inputs)[:-1]
+    seen = {}
+
+    def look(called):
+        def hook(module, args):
+            if not args:  # a model called by keywords, a parametrisation
+                return
+            count = sum(key.partition("#")[0] == called for key in seen)
+            seen[called if count == 0 else f"{called}#{count + 1}"] = args[0].clone()
+
+        return hook
+
+    model.eval()
+    for called, module in model.named_modules():
+        module.register_forward_pre_hook(look(called))
+    with torch.no_grad():
+        call(model, inputs)
+    compared = 0
+    for one in found:
+        if one.layer not in seen or one.layer.endswith(("out_proj", "self_attn", "attention")):
+            continue  # attention does not call its parts as modules
+        forms = []
+        for form in SEEN_AS.values():
+            try:
+                forms.append(form(one.tensor))
+            except (RuntimeError, IndexError, NotImplementedError, ValueError):
+                continue
+        x = seen[one.layer]
+        assert any(x.shape == form.shape and torch.allclose(x, form, atol=1e-6) for form in forms), one.layer
+        compared += 1
+    assert compared > 0
+
+
+def test_every_activation_of_a_net_in_evaluation():
+    """Batch norm by its running statistics and no dropout, though the model is in training; in-place relu undone."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        OrderedDict(
+            conv=nn.Conv2d(3, 4, 3), norm=nn.BatchNorm2d(4), relu=nn.ReLU(inplace=True), drop=nn.Dropout(),
+            pool=nn.MaxPool2d(2), flat=nn.Flatten(), fc=nn.Linear(36, 5), tanh=nn.Tanh(), last=nn.Linear(5, 3),
+            softmax=nn.Softmax(1),
+        )
+    )  # fmt: skip
+    model.norm.running_mean.normal_()
+    x = torch.rand(4, 3, 8, 8)
+    found = activations(model, x)
+    assert model.training
+    model.eval()
+    with torch.no_grad():
+        d2 = torch.relu(model.norm(model.conv(x)))
+        d3 = torch.tanh(model.fc(F.max_pool2d(d2, 2).flatten(1)))
+        d4 = torch.softmax(model.last(d3), 1)
+    assert [(one.name, one.layer, one.kind, one.range) for one in found] == [
+        ("d1", "conv", "input", None),
+        ("d2", "fc", "relu", None),
+        ("d3", "last", "tanh", (-1, 1)),
+        ("d4", "output", "softmax", (0, 1)),
+    ]
+    for one, truth in zip(found, (x, d2, d3, d4), strict=True):
+        torch.testing.assert_close(one.tensor, truth)
+
+
+BOUNDED = {
+    "tanh": (torch.tanh, (-1, 1)),
+    "sigmoid": (torch.sigmoid, (0, 1)),
+    "expit": (torch.special.expit, (0, 1)),
+    "hardsigmoid": (F.hardsigmoid, (0, 1)),
+    "softsign": (F.softsign, (-1, 1)),
+    "softmax": (lambda h: h.softmax(-1), (0, 1)),
+    "softmin": (lambda h: F.softmin(h, -1), (0, 1)),
+    "in place": (lambda h: h.sigmoid_(), (0, 1)),
+    "erf": (torch.erf, (-1, 1)),
+}
+UNBOUNDED = {
+    "relu": torch.relu,
+    "gelu": F.gelu,
+    "softplus": F.softplus,
+    "log_softmax": lambda h: h.log_softmax(-1),
+    "layer_norm": lambda h: F.layer_norm(h, (6,)),
+    "by hand": lambda h: h * torch.sigmoid(h),
+    "join": lambda h: torch.sigmoid(h) + torch.tanh(h.flip(1)),
+}
+
+
+@pytest.mark.parametrize("name", [*BOUNDED, *UNBOUNDED])
+def test_ranges(name):
+    """Where a range is named, no value leaves it, however large the weights are."""
+    function, bounds = BOUNDED.get(name) or (UNBOUNDED[name], None)
+    torch.manual_seed(0)
+    model = Net(lambda m, x: m.b(function(m.a(x))), a=nn.Linear(6, 6), b=nn.Linear(6, 2))
+    _, d2, output = activations(model, 100 * X)
+    assert d2.range == bounds
+    assert output.range is None
+    if bounds is not None:
+        assert bounds[0] <= d2.tensor.min()
+        assert d2.tensor.max() <= bounds[1]
+    model = Net(lambda m, x: function(m.a(x)), a=nn.Linear(6, 6))
+    output = activations(model, X)[-1]
+    assert output.layer == "output"
+    assert output.range == bounds
+    if name != "join":
+        torch.testing.assert_close(output.tensor, model(X).detach())
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_network(name):
+    model, inputs = NETWORKS[name]()
+    found = activations(model, inputs)
+    plan = Racecar(model.eval(), inputs).plan
+    assert names(found) == [*((f"d{i + 1}", e.name) for i, e in enumerate(plan)), (f"d{len(plan) + 1}", "output")]
+    for one in found:
+        assert not one.tensor.requires_grad
+        if one.range is not None:
+            assert one.range[0] <= one.tensor.min()
+            assert one.tensor.max() <= one.range[1]
+    with torch.no_grad():
+        output = call(model, inputs)
+    if isinstance(output, torch.Tensor):
+        torch.testing.assert_close(found[-1].tensor, output)
+
+
+def test_the_end_changed_in_place():
+    """The last d is what the softmax gave, whatever is done to it later."""
+    model = Net(lambda m, x: m.a(x).softmax(1).mul_(0), a=nn.Linear(6, 3))
+    last = activations(model, X)[-1]
+    assert last.kind == "softmax"
+    torch.testing.assert_close(last.tensor, model.a(X).softmax(1).detach())
+
+
+def test_inputs_of_every_form():
+    model = Net(lambda m, x, scale=1.0: m.a(x * scale), a=nn.Linear(6, 3))
+    for inputs in (X, (X,), {"x": X}, (X, 1.0), {"x": X, "scale": 1.0}):
+        assert torch.equal(activations(model, inputs)[0].tensor, X)
+
+
+# --- which ones
+
+
+def test_selection():
+    model, x = NETWORKS["reused"]()
+    everything = activations(model, x)
+
+    def chosen(layers):
+        return [one.name for one in activations(model, x, layers)]
+
+    assert chosen(None) == ["d1", "d2", "d3", "d4", "d5", "d6"] == [one.name for one in everything]
+    assert chosen("d3") == ["d3"]
+    assert chosen(["d6", "d1"]) == ["d1", "d6"]  # in the order in which they run
+    assert chosen("output") == ["d6"]
+    assert chosen("step#2") == ["d3"]
+    assert chosen("*") == chosen(None)
+    assert chosen(("f*", "last")) == ["d1", "d5"]
+    assert chosen(["d1", "first"]) == ["d1"]
+    assert activations(nn.Linear(6, 3), X, "")[0].name == "d1"
+
+
+def test_patterns_match_without_suffixes():
+    """As everywhere: a pattern matches a later use, and one of several weights, by the module's name too."""
+    model, x = NETWORKS["reused"]()
+    assert [one.name for one in activations(model, x, "step")] == ["d2", "d3", "d4"]
+    model, inputs = NETWORKS["cross_attention"]()
+    assert [one.name for one in activations(model, inputs, "attention")] == ["d2", "d3", "d4"]
+
+
+@pytest.mark.parametrize("layers", ["nope", ["d1", "nope"], "d9", ["d1", "D2"]])
+def test_unknown_layers(layers):
+    model = nn.Sequential(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3))
+    with pytest.raises(ValueError, match=r"layers: '\w+' matches none of d1 \(0\), d2 \(2\), d3 \(output\)"):
+        activations(model, X, layers)
+
+
+# --- any way of looking
+
+LOOKS = {
+    "activations": activations,
+    "invertibility": invertibility,
+    "invertibility, running": lambda model, inputs: invertibility(model, inputs, statistics="running"),
+    "leakage": leakage,
+    "singular vectors": lambda model, inputs: singular_vectors(model, first_layer(model, inputs), data=inputs),
+    "operator": lambda model, inputs: singular_vectors(
+        model, first_layer(model, inputs), 3, data=inputs, operator=True
+    ),
+}
+
+
+def first_layer(model, inputs):
+    return Racecar(copy.deepcopy(model), inputs).plan[0].name
+
+
+def random_states():
+    kind, keys, *rest = numpy.random.get_state()
+    return torch.get_rng_state().tolist(), random.getstate(), (kind, keys.tolist(), *rest)
+
+
+def noisy():
+    """Draws from every source of random numbers, and keeps a count of its own."""
+
+    def forward(m, x):
+        m.calls += 1
+        h = m.drop(m.first(x)) + random.random() + float(numpy.random.rand())
+        return m.last(torch.tanh(h) * torch.rand_like(h))
+
+    model = Net(forward, drop=nn.Dropout(), first=nn.Linear(6, 8), last=nn.Linear(8, 3))
+    model.register_buffer("calls", torch.zeros(()))
+    return model, X.clone()
+
+
+def half_in_training():
+    model, x = NETWORKS["paper_net"]()
+    model.bn1.eval()
+    model.conv1.requires_grad_(False)
+    return model, x
+
+
+STILL = ["vgg", "resnet_pad", "mlp_norm", "spectral_norm", "weight_norm", "attention", "text", "functional", "gated"]
+MODELS = {**{name: NETWORKS[name] for name in STILL}, "noisy": noisy, "half in training": half_in_training}
+
+
+NO_PICTURES = ("attention", "text", "gated", "noisy")
+WAYS = [(name, look) for name in MODELS for look in LOOKS if look != "operator" or name not in NO_PICTURES]
+
+
+@pytest.mark.parametrize("name, look", WAYS)
+def test_looking_leaves_no_trace(name, look):
+    model, inputs = MODELS[name]()
+    given = copy.deepcopy(inputs)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+
+    def state():
+        return (
+            [(type(module), module.training, tuple(vars(module))) for module in model.modules()],
+            [(id(p), p._version, p.requires_grad, id(p.grad), p.grad._version) for p in model.parameters()],
+            [(key, id(buffer), buffer._version) for key, buffer in model.named_buffers()],
+            [key for module in model.modules() for key, value in vars(module).items() if "_hooks" in key and value],
+            random_states(),
+            _get_current_function_mode_stack(),
+            torch.is_grad_enabled(),
+        )
+
+    before, weights = state(), copy.deepcopy(model.state_dict())
+    LOOKS[look](model, inputs)
+    assert state() == before
+    torch.testing.assert_close(model.state_dict(), weights, rtol=0, atol=0)
+    torch.testing.assert_close(inputs, given, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("look", [look for look in LOOKS if look != "operator"])
+def test_a_model_that_changes_its_input(look):
+    """The caller's data stay as they are, and a second look sees the same."""
+    torch.manual_seed(0)
+    model, x = Net(lambda m, x: m.a(x.mul_(2)), a=nn.Linear(6, 3)), X.clone()
+    LOOKS[look](model, x)
+    assert torch.equal(x, X)
+    first, _ = activations(model, x)
+    assert torch.equal(first.tensor, X)
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_model_that_raises_is_put_back(look):
+    """Training flags come back on the way out of an error, too."""
+
+    def forward(m, x):
+        x = m.drop(m.norm(m.conv(x)))
+        if m.broken:
+            raise KeyError("broken")
+        return x
+
+    parts = {"conv": nn.Conv2d(1, 2, 3), "norm": nn.BatchNorm2d(2), "drop": nn.Dropout(), "broken": False}
+    model, x = Net(forward, **parts), torch.rand(2, 1, 14, 14)
+    model.norm.eval()
+    flags = [module.training for module in model.modules()]
+    LOOKS[look](model, x)
+    model.broken = True
+    with pytest.raises(ValueError, match="broken"):
+        activations(model, x) if look in ("singular vectors", "operator") else LOOKS[look](model, x)
+    assert [module.training for module in model.modules()] == flags
+
+
+def test_under_any_grad_mode():
+    model, x = NETWORKS["vgg"]()
+    truth = [one.tensor for one in activations(model, x)]
+    for mode in (torch.no_grad, torch.inference_mode, torch.enable_grad):
+        with mode():
+            for one, other in zip(activations(model, x), truth, strict=True):
+                assert torch.equal(one.tensor, other)
+            for look in LOOKS.values():
+                look(model, x)
+    x.requires_grad_()
+    assert not any(one.tensor.requires_grad for one in activations(model, x)[1:])
+    assert x.grad is None
+
+
+@pytest.mark.parametrize("look", ["activations", "invertibility", "leakage"])
+def test_bad_input(look):
+    look, model = LOOKS[look], nn.Linear(6, 3)
+    with pytest.raises(TypeError, match="model must be a torch.nn.Module, not function"):
+        look(lambda x: x, X)
+    with pytest.raises(TypeError, match="a tensor, a tuple of positional arguments or a dict"):
+        look(model, [X])
+    with pytest.raises(ValueError, match="Linear does not accept example_inputs"):
+        look(model, X[:, :5])
+    with pytest.raises(NothingToReverse, match="ReLU has no weighted layer"):
+        look(nn.ReLU(), X)
+
+
+@pytest.mark.parametrize("look", ["invertibility", "leakage"])
+def test_no_samples(look):
+    with pytest.raises(ValueError, match="sample|empty"):
+        LOOKS[look](nn.Linear(6, 3), X[:0])

@@ -1,0 +1,341 @@
+"""Leakage against NumPy, and on networks that give away everything or nothing."""
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from racecar import NoRuleWarning
+from racecar.inspect.invertibility import invertibility
+from racecar.inspect.leakage import READINGS, leakage
+from racecar.inspect.ssim import ssim
+from tests.by_hand import Net
+from tests.networks import NETWORKS
+
+drawn = settings(deadline=None, derandomize=True, max_examples=25)
+
+NEARLY_ALL, MUCH, SOME, LITTLE = (text for _, text in READINGS)
+
+
+def pictures(*shape, seed=0):
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def flat_linear(shape, out, seed=0, bias=True):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), out, bias=bias))
+
+
+def identity(n):
+    model = flat_linear((n,), n, bias=False)
+    nn.init.eye_(model[1].weight)
+    return model
+
+
+def best_constant(x):
+    """Of every picture its mean colour; of anything else the mean of its features."""
+    x = x.detach().double().numpy()
+    means = np.empty_like(x)
+    for i, one in enumerate(x):
+        if x.ndim == 4:
+            for c, channel in enumerate(one):
+                means[i, c] = channel.mean()
+        else:
+            means[i] = one.mean()
+    return means
+
+
+def explained(x, back):
+    x, flat = x.double().numpy(), best_constant(x)
+    return 1 - np.square(x - back.double().numpy()).sum() / np.square(x - flat).sum()
+
+
+def adjusted(x, back):
+    """The squared correlation, of what is left when every picture's colour is taken off."""
+    a = (x.double().numpy() - best_constant(x)).ravel()
+    b = (back.double().numpy() - best_constant(back)).ravel()
+    return np.corrcoef(a, b)[0, 1] ** 2
+
+
+# --- the numbers
+
+
+@pytest.mark.parametrize("name", ["vgg", "paper_net", "mlp", "mlp_norm", "vgg_plain", "tied", "resnet_pad"])
+def test_against_numpy(name):
+    model, x = NETWORKS[name]()
+    back = invertibility(model, x)
+    found = leakage(model, x)
+    assert [leak.name for leak in found] == list(back.rebuilt)
+    depths = {f"d{int(d.name[1:]) + 1}": d for d in back}
+    for leak in found:
+        rebuilt, depth = back.rebuilt[leak.name], depths[leak.name]
+        assert leak.explained == pytest.approx(explained(x, rebuilt), rel=1e-9, abs=1e-9)
+        assert leak.adjusted == pytest.approx(adjusted(x, rebuilt), abs=1e-9)
+        assert 0 <= leak.adjusted <= 1
+        assert leak.explained <= leak.adjusted + 1e-9  # the adjusted one is the best that scale and shift can do
+        assert (leak.layer, leak.psnr, leak.ssim) == (depth.layer, depth.psnr, depth.ssim)
+        assert leak.reading == next(text for share, text in READINGS if leak.adjusted >= share)
+    assert list(found.hidden) == [d.layer for d in back if d.input is None]
+
+
+@drawn
+@given(st.integers(1, 4), st.sampled_from([1, 3]), st.integers(11, 14), st.integers(0, 99))
+def test_the_constant_baseline(n, channels, side, seed):
+    x = 3 * pictures(n, channels, side, side, seed=seed)
+    found = leakage(flat_linear(x.shape[1:], 5, seed), x)
+    flat, span = best_constant(x), float(x.max() - x.min())
+    errors = np.square(flat - x.numpy()).reshape(n, -1).mean(1)
+    assert found.constant_psnr == pytest.approx(np.mean(10 * np.log10(span**2 / errors)), rel=1e-6)
+    assert found.constant_ssim == pytest.approx(ssim(torch.from_numpy(flat), x.double(), span).mean().item(), rel=1e-6)
+
+
+def test_the_best_constant_is_the_best():
+    """No other colour is nearer: what a constant way back explains is never above 0."""
+    x = pictures(3, 3, 12, 12)
+    model = flat_linear((3, 12, 12), 5)
+    back = invertibility(model, x)
+    constants = [x.mean((2, 3), keepdim=True), x.mean((2, 3), keepdim=True) + 0.1, torch.zeros(3, 3, 1, 1)]
+    shares = []
+    for constant in constants:
+        (leak,) = leakage(model, replace(back, rebuilt={"d2": constant.expand_as(x).clone()}))
+        shares.append(leak.explained)
+        assert leak.adjusted == pytest.approx(0, abs=1e-9)
+    assert shares[0] == pytest.approx(0, abs=1e-9)
+    assert max(shares[1:]) < -0.1
+
+
+def test_an_identity_gives_away_everything():
+    found = leakage(identity(144), pictures(3, 1, 12, 12))
+    (leak,) = found
+    assert (leak.explained, leak.adjusted) == pytest.approx((1, 1))
+    assert leak.adjusted <= 1
+    assert leak.reading == NEARLY_ALL
+    assert found.reading.startswith("From d2, the output of 1, the reverse pass gives back 100% of the input's")
+    assert "Inputs can be recognised from activations as deep as d2" in found.reading
+    assert "lower bound" in found.reading
+    assert "join" not in found.reading
+
+
+def test_a_projection_gives_away_its_part():
+    """Half the orthonormal directions of white noise: half of its energy."""
+    model = flat_linear((400,), 200, bias=False)
+    nn.init.orthogonal_(model[1].weight)
+    x = torch.randn(50, 400, generator=torch.Generator().manual_seed(0))
+    (leak,) = leakage(model, x)
+    assert leak.explained == pytest.approx(0.5, abs=0.02)
+    assert leak.adjusted == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.1])
+def test_a_constant_net_gives_away_nothing(constant):
+    model = nn.Sequential(nn.Flatten(), nn.Linear(144, 5), nn.Tanh(), nn.Linear(5, 3))
+    nn.init.zeros_(model[1].weight)
+    found = leakage(model, pictures(3, 1, 12, 12), input_activation=lambda x: x + constant)
+    for leak in found:
+        assert leak.adjusted == pytest.approx(0, abs=1e-9)
+        assert leak.explained <= 0
+        assert leak.reading == LITTLE
+    assert "gives back 0% of the input's variation. No depth gives back as much as half of it." in found.reading
+
+
+@pytest.mark.parametrize("contrast, brightness", [(3, 0), (0.01, 0), (1, 5), (-2, 1), (1e-4, -7)])
+def test_brightness_and_contrast_are_set_right(contrast, brightness):
+    """Also where the picture comes back as a negative."""
+    model, x = NETWORKS["vgg"]()
+    plain = leakage(model.double(), x.double())
+    changed = leakage(model, x.double(), input_activation=lambda back: contrast * back + brightness)
+    for one, other in zip(plain, changed, strict=True):
+        assert other.adjusted == pytest.approx(one.adjusted, rel=1e-6)
+        assert other.explained != pytest.approx(one.explained)
+
+
+def test_brightness_of_every_picture_of_its_own():
+    model, x = NETWORKS["vgg"]()
+    shift = torch.tensor([1.0, -2, 3, 0]).view(4, 1, 1, 1)
+    plain, changed = leakage(model, x), leakage(model, x, input_activation=lambda back: back + shift)
+    assert [leak.adjusted for leak in changed] == pytest.approx([leak.adjusted for leak in plain], abs=1e-5)
+
+
+def test_inputs_that_are_no_pictures():
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)), torch.randn(7, 6)
+    found = leakage(model, x)
+    assert (found.constant_psnr, found.constant_ssim) == (None, None)
+    assert all((leak.psnr, leak.ssim) == (None, None) for leak in found)
+    rebuilt = invertibility(model, x).rebuilt
+    assert [leak.explained for leak in found] == pytest.approx([explained(x, back) for back in rebuilt.values()])
+
+
+def test_sequences():
+    """Of tokens, too, the best constant is the mean of all features of an input."""
+    model, tokens = NETWORKS["text"]()
+    found, back = leakage(model, tokens), invertibility(model, tokens)
+    assert [leak.name for leak in found] == ["d2", "d3", "d4"]
+    assert [leak.explained for leak in found] == pytest.approx(
+        [explained(back.inputs, one) for one in back.rebuilt.values()]
+    )
+
+
+# --- how it is called
+
+
+def test_from_an_invertibility():
+    model, x = NETWORKS["vgg"]()
+    back = invertibility(model, x, statistics="running", range=2.0)
+    one, other = leakage(model, back), leakage(model, x, statistics="running", range=2.0)
+    assert one.to_dict() == other.to_dict()
+    assert leakage(model, x).to_dict() != one.to_dict()
+
+
+def test_options_of_a_look_that_was_taken_are_refused():
+    """They would change nothing."""
+    model, x = NETWORKS["vgg"]()
+    back = invertibility(model, x)
+    with pytest.raises((TypeError, ValueError), match="statistics"):
+        leakage(model, back, statistics="running")
+
+
+def test_bad_options():
+    model, x = NETWORKS["mlp"]()
+    with pytest.raises(TypeError, match="nope"):
+        leakage(model, x, nope=1)
+    with pytest.raises(ValueError, match="statistics must be one of"):
+        leakage(model, x, statistics="nope")
+
+
+# --- what is hidden
+
+
+def test_layers_behind_a_join():
+    model, x = NETWORKS["resnet_pad"]()
+    found = leakage(model, x)
+    assert [leak.layer for leak in found] == ["conv1", "blocks.0.conv1", "blocks.0.conv2"]
+    assert found.hidden == ("blocks.1.conv1", "blocks.1.conv2", "blocks.2.conv1", "blocks.2.conv2", "fc")
+    assert found.reading.endswith("; nothing is known of 5 layers without a unique way back.")
+    assert found.reading.startswith("From d4, the output of blocks.0.conv2, the reverse pass gives back ")
+
+
+def test_everything_behind_a_join():
+    model = Net(lambda m, x, y: m.a(x * y), a=nn.Linear(6, 3))
+    found = leakage(model, (torch.rand(4, 6), torch.rand(4, 6)))
+    assert (len(found), found.hidden) == (0, ("a",))
+    assert found.reading.startswith("From no depth is the way back to the input unique")
+    assert str(found).endswith(found.reading)
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["depths"] == []
+
+
+def test_a_layer_without_a_rule():
+    """Above it nothing comes back, so nothing may be said to leak from there."""
+
+    def forward(m, x):
+        return m.c(torch.tanh(torch.cdist(torch.tanh(m.a(x)), m.w)))
+
+    torch.manual_seed(0)
+    model = Net(forward, a=nn.Linear(4, 6), w=nn.Parameter(torch.randn(5, 6)), c=nn.Linear(5, 3))
+    with pytest.warns(NoRuleWarning, match="cdist"):
+        found = leakage(model, torch.randn(7, 4))
+    assert [leak.name for leak in found] == ["d2"]
+    assert found.hidden == ("", "c")
+
+
+# --- extremes
+
+
+def test_pictures_without_content():
+    """Constant pictures: there is no variation that could come back."""
+    for value in (0.0, 0.1, 1 / 3):
+        found = leakage(flat_linear((3, 12, 12), 5), torch.full((2, 3, 12, 12), value))
+        (leak,) = found
+        assert leak.adjusted == pytest.approx(0, abs=1e-6)
+        assert abs(leak.explained) <= 1
+        assert str(found)
+
+
+@pytest.mark.parametrize("model", [identity(144), flat_linear((144,), 5)])
+@pytest.mark.parametrize("x", [pictures(2, 1, 12, 12), torch.full((2, 1, 12, 12), 0.5)])
+def test_the_record_is_json(model, x):
+    """Also where PSNR is infinite: an exact way back, or pictures that are constant themselves."""
+    json.dumps(leakage(model, x).to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize("side", [4, 8])
+def test_small_pictures(side):
+    found = leakage(flat_linear((1, side, side), 5), pictures(3, 1, side, side))
+    assert len(found) == 1
+    assert found.constant_psnr > 0
+
+
+def test_a_net_that_diverged_is_not_called_safe():
+    model = flat_linear((6,), 5)
+    model[1].weight.data[0, 0] = math.nan
+    (leak,) = found = leakage(model, torch.rand(4, 6))
+    assert leak.reading != LITTLE
+    assert "0%" not in found.reading
+
+
+# --- in words
+
+
+SHARES = {0.9: NEARLY_ALL, 0.89: MUCH, 0.5: MUCH, 0.49: SOME, 0.1: SOME, 0.09: LITTLE, 0.0: LITTLE}
+
+
+@pytest.mark.parametrize("share", SHARES)
+def test_readings(share):
+    """A rebuilt picture with the wanted correlation: part picture, part noise at right angles to it."""
+    x = pictures(2, 1, 12, 12).double()
+    model = flat_linear((144,), 5)
+    centred = x - x.mean((2, 3), keepdim=True)
+    noise = pictures(2, 1, 12, 12, seed=1).double()
+    noise -= noise.mean((2, 3), keepdim=True)
+    noise -= (noise * centred).sum() / centred.square().sum() * centred
+    noise *= centred.norm() / noise.norm()
+    share_of_it = min(1.0, share + 1e-9)
+    back = math.sqrt(share_of_it) * centred + math.sqrt(1 - share_of_it) * noise
+    found = leakage(model, replace(invertibility(model, x.float()), inputs=x, rebuilt={"d2": back}))
+    (leak,) = found
+    assert leak.adjusted == pytest.approx(share, abs=1e-6)
+    assert leak.reading == SHARES[share]
+    assert ("can be recognised" in found.reading) == (share >= 0.5)
+
+
+def test_the_deepest_depth_that_leaks_is_named():
+    """Everything up to d3, little at d4."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), *(nn.Linear(144, 144, bias=False) for _ in range(2)), nn.Linear(144, 2))
+    for layer in model[1:3]:
+        nn.init.orthogonal_(layer.weight)
+    found = leakage(model, pictures(20, 1, 12, 12))
+    assert [leak.reading for leak in found] == [NEARLY_ALL, NEARLY_ALL, LITTLE]
+    assert found.reading.startswith("From d4, the output of 3, ")
+    assert "as deep as d3:" in found.reading
+
+
+def test_a_model_of_one_layer():
+    found = leakage(nn.Linear(6, 6), torch.rand(4, 6))
+    assert found.reading.startswith("From d2, the output of the model, ")
+    assert "(model)" in str(found)
+
+
+def test_table_and_record():
+    model, x = NETWORKS["vgg"]()
+    found = leakage(model, x)
+    head, line, *rows, baseline, reading = str(found).splitlines()
+    assert head.split() == ["from", "made", "by", "explained", "adjusted", "PSNR", "SSIM", "reading"]
+    assert reading == found.reading
+    assert len(rows) == len(found) == 5
+    for row, leak in zip(rows, found, strict=True):
+        assert row.split()[:4] == [leak.name, leak.layer, f"{leak.explained:.1%}", f"{leak.adjusted:.1%}"]
+        assert row.endswith(leak.reading)
+    assert "best constant image" in baseline
+    assert f"{found.constant_psnr:.3g}" in baseline
+    record = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert record["reading"] == reading
+    assert record["constant"] == {"psnr": found.constant_psnr, "ssim": found.constant_ssim}
+    assert record["depths"] == [vars(leak) for leak in found]
+    assert record["hidden"] == []

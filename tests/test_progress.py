@@ -1,0 +1,142 @@
+"""A progress bar for people who watch a terminal, and for nobody else."""
+
+import importlib.util
+import io
+import re
+import sys
+
+import pytest
+
+from racecar import MissingExtra
+from racecar.progress import bar
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Called in the test itself: pytest sets stderr anew between a fixture and its test."""
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    return screen
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def plain(text: str) -> str:
+    """Without colours and cursor movements."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
+def work(title: str = "training", total: int | None = 3, show: bool | None = None, notes: str = "abc") -> None:
+    with bar(title, total, show) as advance:
+        for note in notes:
+            advance(1, f"note {note}")
+
+
+# --- when it shows ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("show", [False, None])
+def test_silent_where_nobody_watches(capsys: pytest.CaptureFixture, show: bool | None):
+    work(show=show)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+    screen = terminal(monkeypatch)
+    work()
+    seen = plain(screen.getvalue())
+    assert "training" in seen
+    assert "3/3" in seen
+    assert "note c" in seen
+    assert capsys.readouterr().out == "", "stdout is for results"
+
+
+def test_silent_on_a_terminal_if_asked(monkeypatch: pytest.MonkeyPatch):
+    screen = terminal(monkeypatch)
+    work(show=False)
+    assert screen.getvalue() == ""
+
+
+def test_shown_in_a_log_if_asked(capsys: pytest.CaptureFixture):
+    work(show=True)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "training" in err
+    assert "3/3" in err
+    assert "\x1b" not in err, "no control codes in a log"
+
+
+def test_silent_without_stderr(monkeypatch: pytest.MonkeyPatch):
+    """As in programs without a console, where Python sets it to None."""
+    monkeypatch.setattr(sys, "stderr", None)
+    work()
+
+
+def test_a_terminal_without_rich_is_silent(monkeypatch: pytest.MonkeyPatch):
+    screen, find = terminal(monkeypatch), importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "rich" else find(name, *more))
+    work()
+    assert screen.getvalue() == ""
+
+
+def test_without_rich_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "rich"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "rich", None)
+    with pytest.raises(MissingExtra, match=r"^this needs rich: pip install 'racecar\[inspect\]'$"), bar("x", 1, True):
+        pass
+
+
+# --- what it shows ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("total, steps, count", [(3, 1, "1/3"), (3, 3, "3/3"), (None, 2, "2/?"), (0, 0, "0/0")])
+def test_counts(capsys: pytest.CaptureFixture, total: int | None, steps: int, count: str):
+    work(total=total, show=True, notes="n" * steps)
+    assert count in capsys.readouterr().err
+
+
+def test_steps_may_come_in_bundles(capsys: pytest.CaptureFixture):
+    with bar("x", 50, True) as advance:
+        advance(1, "")
+        advance(20, "")
+        advance(0, "resting")
+    err = capsys.readouterr().err
+    assert "21/50" in err
+    assert "resting" in err
+
+
+@pytest.mark.parametrize("name", ["blocks[0].conv", "[bold]", "a[/b]", "[/]", "λ₁ → d′", ":smile:", "back\\slash"])
+def test_names_are_shown_as_they_are(capsys: pytest.CaptureFixture, name: str):
+    """A layer's name may look like rich's markup."""
+    work(title=f"pretraining {name}", show=True)
+    with bar("x", 1, True) as advance:
+        advance(1, f"note of {name}")
+    err = capsys.readouterr().err
+    assert f"pretraining {name}" in err
+    assert f"note of {name}" in err
+
+
+def test_an_error_passes_through_and_leaves_the_terminal_in_order(monkeypatch: pytest.MonkeyPatch):
+    screen = terminal(monkeypatch)
+    with pytest.raises(KeyError, match="mine"), bar("x", 2) as advance:  # noqa: PT012
+        advance(1, "")
+        raise KeyError("mine")
+    text = screen.getvalue()
+    assert text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l") >= 0, "the cursor shows again"
+
+
+def test_bars_follow_each_other(monkeypatch: pytest.MonkeyPatch):
+    screen = terminal(monkeypatch)
+    work(title="first")
+    work(title="second")
+    seen = plain(screen.getvalue())
+    assert 0 <= seen.find("first") < seen.find("second")
