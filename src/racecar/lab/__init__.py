@@ -1,0 +1,1 @@
+"""The paper as a laboratory: run its experiments, resume, compare, report."""

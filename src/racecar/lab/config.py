@@ -1,0 +1,109 @@
+"""Settings of an experiment: a frozen dataclass, and how a user changes a field of it."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields, replace
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+PRECISIONS = ("float32", "bfloat16", "float16")
+OPTIMISERS = ("adam", "adamw", "sgd")
+SCHEDULES = ("constant", "cosine")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """What every experiment can be told; experiments add their own fields and set the paper's values."""
+
+    epochs: int = 10
+    """Of the regularised phase."""
+    lr: float = 1e-4
+    batch: int = 0
+    """Samples in a batch; 0: all of them."""
+    optimiser: str = "adam"
+    momentum: float = 0.9
+    """Of sgd."""
+    schedule: str = "constant"
+    clip: float = 0.0
+    """Largest norm of the gradient; 0: no limit."""
+    ema: float = 0.0
+    """Decay of a moving average of the weights, which is then what is measured; 0: none."""
+    precision: str = "float32"
+    fraction: float = 1.0
+    """Share of each batch that the reverse pass sees."""
+    valid: float = 0.0
+    """Share of the training set held out, for choosing coefficients and learning rates."""
+
+    def __post_init__(self) -> None:
+        for name, known in (("optimiser", OPTIMISERS), ("schedule", SCHEDULES), ("precision", PRECISIONS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
+        for name in ("epochs", "lr"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be greater than 0, not {getattr(self, name)!r}")
+        for name in ("batch", "clip", "momentum"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)!r}")
+        if not 0 <= self.ema < 1:
+            raise ValueError(f"ema must be in [0, 1), not {self.ema!r}")
+        if not 0 <= self.valid < 1:
+            raise ValueError(f"valid must be in [0, 1), not {self.valid!r}")
+        if not 0 < self.fraction <= 1:
+            raise ValueError(f"fraction must be in (0, 1], not {self.fraction!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every field, ready for JSON."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+
+C = TypeVar("C", bound=Config)
+
+
+def override(config: C, assignments: Iterable[str]) -> C:
+    """Change fields, each given as "name=value"; names and types are checked."""
+    hints = typing.get_type_hints(type(config))
+    changes: dict[str, Any] = {}
+    for assignment in assignments:
+        name, equals, text = assignment.partition("=")
+        name = name.strip()
+        if not equals:
+            raise ValueError(f"{assignment!r} is no setting: write name=value, for example lr=1e-3")
+        if name not in hints:
+            close = get_close_matches(name, hints, n=1)
+            known = f"did you mean {close[0]!r}?" if close else f"the settings are: {', '.join(sorted(hints))}"
+            raise ValueError(f"no setting {name!r}; {known}")
+        changes[name] = parse(text.strip(), hints[name], name)
+    return replace(config, **changes)
+
+
+def parse(text: str, hint: Any, name: str) -> Any:
+    """A value of the type that a field has."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if type(None) in inner and text.lower() in ("none", "null", ""):
+            return None
+        (hint,) = [one for one in inner if one is not type(None)]
+        return parse(text, hint, name)
+    if origin is tuple:
+        return tuple(parse(part.strip(), inner[0], name) for part in text.split(",") if part.strip())
+    try:
+        if hint is bool:
+            return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}[text.lower()]
+        if hint is int:
+            return int(text)
+        if hint is float:
+            return float(text)
+    except (KeyError, ValueError):
+        raise ValueError(f"{name} must be of type {hint.__name__}, not {text!r}") from None
+    return text
+
+
+def changed(config: Config) -> dict[str, Any]:
+    """The fields that differ from their defaults."""
+    default = type(config)()
+    return {
+        f.name: getattr(config, f.name) for f in fields(config) if getattr(config, f.name) != getattr(default, f.name)
+    }

@@ -1,0 +1,73 @@
+"""What happens over a training, at some hundred points of it."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import torch
+from torch import Tensor
+
+POINTS = 100
+"""At most so many points on a curve."""
+
+
+class Diverged(FloatingPointError):
+    """The loss is not finite any more."""
+
+
+class Curves:
+    """Means of the losses between points; reads the device only there."""
+
+    def __init__(self, epochs: int) -> None:
+        self.every = max(1, math.ceil(epochs / POINTS))
+        self.epochs = epochs
+        self.points: dict[str, list[float]] = {}
+        self.seconds = 0.0
+        self._sums: Tensor | None = None
+        self._count = 0
+        self._began = time.perf_counter()
+
+    def add(self, task: Tensor, regulariser: Tensor) -> None:
+        """The two losses of a step."""
+        both = torch.stack((task.detach().float(), regulariser.detach().float()))
+        self._sums = both if self._sums is None else self._sums + both
+        self._count += 1
+
+    def due(self, epoch: int) -> bool:
+        """Whether this epoch (from 0) ends with a point."""
+        return (epoch + 1) % self.every == 0 or epoch + 1 == self.epochs
+
+    def point(self, epoch: int) -> tuple[float, float]:
+        """Read the means since the last point; raises Diverged where they are not finite."""
+        assert self._sums is not None
+        task, regulariser = (self._sums / self._count).tolist()
+        self.pause()
+        if not (math.isfinite(task) and math.isfinite(regulariser)):
+            raise Diverged(f"the loss was not finite any more in epoch {epoch + 1}")
+        for name, value in (("epoch", epoch + 1), ("train_loss", task), ("regulariser", regulariser)):
+            self.points.setdefault(name, []).append(value)
+        self._sums, self._count = None, 0
+        return task, regulariser
+
+    def note(self, name: str, value: float) -> None:
+        """One more number at the last point."""
+        self.points.setdefault(name, []).append(value)
+
+    def go(self) -> None:
+        """The clock runs: steps follow."""
+        self._began = time.perf_counter()
+
+    def pause(self) -> None:
+        """The clock stands still: what follows is no step of the training."""
+        self.seconds += time.perf_counter() - self._began
+        self._began = time.perf_counter()
+
+    def state(self) -> dict[str, Any]:
+        return {"points": self.points, "seconds": self.seconds, "sums": self._sums, "count": self._count}
+
+    def load(self, state: dict[str, Any], device: torch.device) -> None:
+        self.points, self.seconds = state["points"], state["seconds"]
+        self._sums = None if state["sums"] is None else state["sums"].to(device)
+        self._count = state["count"]

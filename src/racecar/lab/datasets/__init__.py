@@ -1,0 +1,51 @@
+"""The data sets of the paper's experiments, in their publishers' layouts: one file each."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from racecar.lab.datasets.base import DataError, Download, File, Source, data_folder
+from racecar.lab.datasets.checking import Checked, check
+from racecar.lab.datasets.cifar import CIFAR10, CIFAR100
+from racecar.lab.datasets.cifar10_1 import CIFAR10_1
+from racecar.lab.datasets.fetching import fetch
+from racecar.lab.datasets.information import INFORMATION
+from racecar.lab.datasets.mnist import MNIST
+from racecar.lab.datasets.shift import SHIFT
+from racecar.lab.datasets.smoke import SMOKE
+from racecar.lab.datasets.texture_shape import TEXTURE_SHAPE
+
+__all__ = [
+    "CIFAR10",
+    "CIFAR10_1",
+    "CIFAR100",
+    "INFORMATION",
+    "MNIST",
+    "SHIFT",
+    "SMOKE",
+    "SOURCES",
+    "TEXTURE_SHAPE",
+    "Checked",
+    "DataError",
+    "Download",
+    "File",
+    "Source",
+    "check",
+    "data_folder",
+    "fetch",
+    "source",
+]
+
+SOURCES: dict[str, Source] = {
+    one.name: one for one in (MNIST, CIFAR10, CIFAR100, CIFAR10_1, SHIFT, TEXTURE_SHAPE, SMOKE, INFORMATION)
+}
+"""All data sets by name."""
+
+
+def source(name: str) -> Source:
+    """The data set of that name."""
+    if name not in SOURCES:
+        close = get_close_matches(name, SOURCES, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(SOURCES)}"
+        raise ValueError(f"unknown data set {name!r}: {hint}")
+    return SOURCES[name]

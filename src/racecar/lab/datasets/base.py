@@ -1,0 +1,153 @@
+"""What a data set is: where it comes from, under which terms, which files it has, and how they are read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from torch import Tensor
+
+Samples = tuple[Tensor, Tensor]
+"""Pictures, uint8 (N, C, H, W), and labels, int64 (N,)."""
+T = TypeVar("T")
+
+
+class DataError(ValueError):
+    """A data set is missing or damaged, or could not be fetched; the message says where and what to do."""
+
+
+@dataclass(frozen=True)
+class File:
+    """One file of a data set, or a folder of many small ones."""
+
+    path: str
+    """Below the data folder."""
+    splits: tuple[str, ...]
+    """The splits that are read from it."""
+    size: int | None = None
+    """In bytes; None where it is not known."""
+    checksum: str = ""
+    """As published: "sha256:…", "md5:…", or for a folder "git-tree:…"; empty where there is none."""
+    exact: bool = True
+    """False: a copy with other bytes will do, such as smaller pictures."""
+
+
+@dataclass(frozen=True)
+class Download:
+    """One file to fetch."""
+
+    urls: tuple[str, ...]
+    """The same file in several places, in the order in which they are tried."""
+    path: str
+    """Where it goes, below the data folder."""
+    size: int | None = None
+    checksum: str = ""
+    members: Mapping[str, str] | None = None
+    """Of a tar archive: path in it → path below the data folder, of files or folders. The archive is not kept."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One data set."""
+
+    name: str
+    title: str
+    homepage: str
+    licence: str
+    citation: str
+    counts: Mapping[str, int]
+    """Split → number of samples."""
+    forms: tuple[tuple[File, ...], ...]
+    """The layouts in which its files may lie, in order of preference; the first is what ``fetch`` brings."""
+    read: Callable[[tuple[Path, ...], str], Samples]
+    """(files of a split, split) → samples; a DataError names the file that is damaged."""
+    downloads: tuple[Download, ...] = ()
+    obtain: str = ""
+    """Where to get it if it cannot be fetched."""
+
+    def load(self, folder: str | Path | None, split: str) -> Samples:
+        """All samples of a split.
+
+        Args:
+            folder: the data folder; None: see :func:`data_folder`.
+            split: one of ``counts``.
+
+        Returns:
+            Pictures, uint8 (N, C, H, W), and labels, int64 (N,).
+        """
+
+        def counted(paths: tuple[Path, ...]) -> Samples:
+            samples, labels = self.read(paths, split)
+            if len(samples) != self.counts[split]:
+                where = paths[0] if len(paths) == 1 else paths[0].parent
+                raise DataError(f"{where} holds {len(samples)} samples of {split}, not {self.counts[split]}")
+            return samples, labels
+
+        return self.open(folder, split, counted)
+
+    def open(self, folder: str | Path | None, split: str, read: Callable[[tuple[Path, ...]], T]) -> T:
+        """What a function reads from the files of a split; its DataError is completed by what to do."""
+        folder = data_folder(folder)
+        paths = tuple(folder / file.path for file in self.find(folder, split))
+        try:
+            return read(paths)
+        except DataError as error:
+            raise DataError(f"{error}: {self.remedy(folder)}") from error
+
+    def find(self, folder: Path, split: str) -> tuple[File, ...]:
+        """The files of a split, in the first layout that has them all."""
+        if split not in self.counts:
+            raise ValueError(f"{self.name} has no split {split!r}, but {', '.join(self.counts)}")
+        layouts = [tuple(file for file in form if split in file.splits) for form in self.forms]
+        missing = [[folder / file.path for file in files if not (folder / file.path).exists()] for files in layouts]
+        for files, gaps in zip(layouts, missing, strict=True):
+            if not gaps:
+                return files
+        for files, gaps in zip(layouts, missing, strict=True):
+            if len(gaps) < len(files):
+                raise DataError(f"{gaps[0]} is missing: {self.remedy(folder)}")
+        looked = " or ".join(files[0].path for files in layouts)
+        raise DataError(
+            f"{self.name} is not in {folder} (looked for {looked}): {self.remedy(folder)}; "
+            "--data or RACECAR_DATA name another folder"
+        )
+
+    def here(self, folder: Path) -> str:
+        """Whether the data set is in a folder: "yes", "in part" or "no"."""
+        try:
+            for split in self.counts:
+                self.find(folder, split)
+        except DataError:
+            files = (file for form in self.forms for file in form)
+            return "in part" if any((folder / file.path).exists() for file in files) else "no"
+        return "yes"
+
+    def remedy(self, folder: Path) -> str:
+        """What to do when files are missing or damaged."""
+        if not self.downloads:
+            return self.obtain
+        where = "" if folder == data_folder(None) else f" --data {folder}"
+        return f"racecar data fetch {self.name}{where}"
+
+    @property
+    def size(self) -> int | None:
+        """Bytes to fetch, or of the files if they cannot be fetched; None where it is not known."""
+        sizes = [one.size for one in self.downloads or self.forms[0]]
+        return sum(size for size in sizes if size is not None) if None not in sizes else None
+
+
+def words(error: Exception) -> str:
+    """What an error says, in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def data_folder(given: str | Path | None) -> Path:
+    """The folder of the data sets: the given one, else $RACECAR_DATA, else one in the user's cache."""
+    chosen = given or os.environ.get("RACECAR_DATA")
+    if chosen:
+        return Path(chosen).expanduser()
+    cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (cache if cache.is_absolute() else Path.home() / ".cache") / "racecar" / "data"

@@ -1,0 +1,49 @@
+"""Whether the files of a data set are what was published, and open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from racecar.lab.datasets.base import DataError, File, Source, data_folder
+from racecar.lab.datasets.checksum import differs
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What was found; nothing is wrong if there are no problems."""
+
+    problems: tuple[str, ...]
+    """One line each: the file, what is wrong, what to do."""
+    notes: tuple[str, ...]
+    """What is worth knowing."""
+
+
+def check(source: Source, folder: str | Path | None = None) -> Checked:
+    """Compare sizes and checksums with the published ones, and open every split."""
+    folder = data_folder(folder)
+    problems: dict[str, None] = {}  # in order, each once: splits may share a file
+    compared: dict[File, str] = {}
+    for split in source.counts:
+        try:
+            files = source.find(folder, split)
+            for file in files:
+                if file not in compared:
+                    compared[file] = differs(folder / file.path, file.size, file.checksum)
+            wrong = [file for file in files if compared[file] and not _passable(file, folder)]
+            for file in wrong:
+                problems[f"{folder / file.path} {compared[file]}: {source.remedy(folder)}"] = None
+            if not wrong:
+                source.load(folder, split)
+        except DataError as error:
+            problems[str(error)] = None
+    unknown = [Path(file.path).name for file in compared if not file.checksum]
+    other = [Path(file.path).name for file, different in compared.items() if different and _passable(file, folder)]
+    notes = [f"no checksum is published for {', '.join(unknown)}"] if unknown else []
+    notes += [f"not the published pictures, but such as will do: {', '.join(other)}"] if other else []
+    return Checked(tuple(problems), tuple(notes))
+
+
+def _passable(file: File, folder: Path) -> bool:
+    """Whether the folder may hold other bytes than those published."""
+    return not file.exact and (folder / file.path).is_dir()

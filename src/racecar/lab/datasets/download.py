@@ -1,0 +1,128 @@
+"""One file from the network: resumed where it stopped, tried again, checked, and only then in its place."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from collections.abc import Callable, Sequence
+from http.client import HTTPException
+from pathlib import Path
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
+
+from racecar.lab.datasets.base import DataError, words
+from racecar.lab.datasets.checksum import differs
+from racecar.progress import bar
+
+CHUNK = 1 << 18
+TIMEOUT = 30.0
+TRIES = 3
+PAUSE = 1.0
+"""Seconds before the second try; twice as many before each further one."""
+PASSING = (408, 425, 429, 500, 502, 503, 504)
+"""HTTP statuses that another try may change."""
+
+Show = Callable[[int], None]
+"""(bytes that are here) → None."""
+
+
+class _Passing(Exception):
+    """A failure that another try may mend."""
+
+
+def download(urls: Sequence[str], target: Path, size: int | None = None, checksum: str = "") -> None:
+    """Fetch a file; what has arrived is kept beside it, with the ending .part, for the next time.
+
+    Args:
+        urls: the same file in several places, tried in order.
+        target: where it goes.
+        size: in bytes, if it is known.
+        checksum: as in :class:`~racecar.lab.datasets.base.File`, if it is known.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f"{target.name}.part")
+    failures = []
+    with bar(f"{target.name}, KiB", None if size is None else size >> 10) as advance:
+        shown = 0
+
+        def show(done: int) -> None:
+            nonlocal shown
+            advance((done >> 10) - shown, "")
+            shown = done >> 10
+
+        for url in urls:
+            for resumed in (part.exists(), False):
+                try:
+                    _complete(url, part, size, show)
+                except DataError as error:
+                    failures.append(f"{url} {error}")
+                    break
+                wrong = differs(part, size, checksum)
+                if not wrong:
+                    os.replace(part, target)
+                    return
+                part.unlink()
+                if not resumed:  # else its beginning may be of another file: once more from the start
+                    failures.append(f"{url} {wrong}")
+                    break
+    raise DataError(f"{target} could not be fetched: {'; '.join(failures)}")
+
+
+def _complete(url: str, part: Path, size: int | None, show: Show) -> None:
+    """Fetch what is missing of a file, in several tries; they are counted anew whenever more of it has arrived."""
+    failed, most = 0, _length(part)
+    while True:
+        try:
+            return _receive(url, part, size, show)
+        except _Passing as error:
+            failed, most = (1, _length(part)) if _length(part) > most else (failed + 1, most)
+            if failed >= TRIES:
+                raise DataError(f"failed {failed} times: {error}") from error
+            time.sleep(PAUSE * 2 ** (failed - 1))
+
+
+def _receive(url: str, part: Path, size: int | None, show: Show) -> None:
+    """One request for the rest of a file."""
+    start = _length(part)
+    if start == size:
+        return
+    request = Request(url, headers={"User-Agent": "racecar", **({"Range": f"bytes={start}-"} if start else {})})
+    try:
+        with urlopen(request, timeout=TIMEOUT) as answer:
+            if answer.status != 206:
+                start = 0  # the server sends all of it
+            elif not answer.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+                raise DataError(f"sent another part of the file than bytes {start}-")
+            length = answer.headers.get("Content-Length")
+            end = size if length is None else start + int(length)
+            if size is not None and size != end:
+                raise DataError(f"has {end} bytes, not {size}")
+            with open(part, "ab" if start else "wb") as file:
+                show(start)
+                while chunk := answer.read(CHUNK):
+                    file.write(chunk)
+                    start += len(chunk)
+                    show(start)
+                file.flush()
+                os.fsync(file.fileno())
+            if end is not None and start < end:
+                raise _Passing(f"the connection ended after {start} of {end} bytes")
+    except HTTPError as error:
+        with error:
+            if error.code == 416:  # nothing comes after what is here, so that it is whole or not a part of this file
+                if error.headers.get("Content-Range") == f"bytes */{start}":
+                    return
+                part.unlink()
+                raise _Passing("has less than is already here") from error
+            if error.code in PASSING:
+                raise _Passing(f"answered {error.code} {error.reason}") from error
+            raise DataError(f"answered {error.code} {error.reason}") from error
+    except URLError as error:
+        raise _Passing(f"cannot be reached: {error.reason}") from error
+    except (ConnectionError, TimeoutError, HTTPException, ssl.SSLError) as error:
+        raise _Passing(f"the connection broke: {words(error)}") from error
+
+
+def _length(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

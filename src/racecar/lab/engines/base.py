@@ -1,0 +1,81 @@
+"""What every engine is given, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from racecar.lab.jobs import Job
+from racecar.lab.results import Store
+from racecar.lab.train import Options
+from racecar.lab.work import Maker, do
+
+Progress = Callable[[str, str, int, int, str], None]
+"""(job, stage, steps done, steps in all, what to show) → None. −1 steps done: finished; −2: shown no longer."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How jobs are run."""
+
+    folder: Path
+    """Of the results store."""
+    maker: Maker
+    device: str = "cpu"
+    compile: bool = False
+    interval: float = 60.0
+    """Seconds between checkpoints."""
+    resume: bool = True
+    """Go on from checkpoints; else start unfinished stages anew."""
+    workers: int = 0
+    """Processes at once; 0: as many as fit."""
+    address: str | None = None
+    """Of a Ray cluster."""
+    tensorboard: bool = False
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A job that raised; everything else goes on."""
+
+    job: str
+    message: str
+    """One line."""
+    details: str
+    """The traceback."""
+
+
+def do_job(job: Job, plan: Plan, progress: Progress) -> None:
+    """All unfinished stages of a job, in this process."""
+    store = Store(plan.folder)
+    options = Options(plan.device, plan.compile, plan.interval, plan.resume)
+    for stage in job.unfinished(store):
+        writer = _writer(plan, job, stage.name)
+
+        def report(done: int, total: int, note: str, name: str = stage.name) -> None:
+            progress(job.label, name, done, total, note)
+
+        one = replace_stages(job, stage.name)
+        do(one, store, replace(options, report=report, scalars=writer), plan.maker)
+        if writer is not None:
+            writer.close()
+        progress(job.label, stage.name, -1, -1, "")
+
+
+def replace_stages(job: Job, name: str) -> Job:
+    """The job with one of its stages only."""
+    return replace(job, stages=tuple(stage for stage in job.stages if stage.name == name))
+
+
+def _writer(plan: Plan, job: Job, stage: str) -> Any:
+    if not plan.tensorboard:
+        return None
+    from racecar.extras import need
+
+    need("tensorboard", "lab")
+    from torch.utils.tensorboard import SummaryWriter
+
+    name = f"{job.label} {stage}".replace(" ", "-")
+    return SummaryWriter(str(plan.folder / "tensorboard" / f"{name}-{job.ids[stage][:6]}"))

@@ -1,0 +1,194 @@
+"""What an experiment is: data, network, stages, what is measured, what is claimed and what the paper has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from racecar.lab.config import Config
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from racecar.lab.results import Run
+    from racecar.lab.search import Search
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One training: from fresh weights or from those of an earlier stage, with or without the regulariser."""
+
+    name: str
+    """"A", "AA" (fine-tuned on the same task), "AB" (on a transfer task), "B" (that task from scratch)."""
+    task: str = "A"
+    after: str | None = None
+    """The stage whose weights it starts from."""
+    regularised: bool = True
+    epochs: int | None = None
+    """None: as the configuration says."""
+    variants: tuple[str, ...] | None = None
+    """The variants that have it; None: all."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Samples (N, …) with their labels (N,)."""
+
+    x: Tensor
+    y: Tensor
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def to(self, device: torch.device | str) -> Split:
+        return Split(self.x.to(device), self.y.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What a stage trains on, and what it is measured on."""
+
+    train: Split
+    test: Split
+    valid: Split | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A finished training, ready to be measured."""
+
+    stage: Stage
+    model: nn.Module
+    task: Task
+    seed: int
+    variant: str
+    device: torch.device
+    folder: Path | None = None
+    """Where the data are."""
+    history: dict[str, Tensor] = field(default_factory=dict)
+    """What ``Experiment.look`` kept during training, stacked; first dimension: looks."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is kept of a finished stage."""
+
+    metrics: dict[str, float]
+    tables: dict[str, Any] = field(default_factory=dict)
+    """Anything JSON can hold."""
+    arrays: dict[str, Tensor] = field(default_factory=dict)
+    """Small tensors that figures are drawn from."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One variant is better than another: what the verdict is about."""
+
+    text: str
+    metric: str
+    stage: str
+    better: str
+    than: str
+    higher: bool = True
+    where: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the configuration that must match."""
+    minimum_seeds: int = 3
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A figure that the paper prints."""
+
+    metric: str
+    stage: str
+    variant: str
+    value: float
+    spread: float | None = None
+    where: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
+
+
+class Experiment:
+    """One experiment of the paper; subclasses read like its section. Instances hold nothing."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    section: ClassVar[str] = ""
+    summary: ClassVar[str] = ""
+    version: ClassVar[int] = 1
+    """Raised when a change makes earlier records incomparable."""
+    Config: ClassVar[type[Config]] = Config
+    quick: ClassVar[dict[str, Any]] = {}
+    """What ``--quick`` changes."""
+    variants: ClassVar[tuple[str, ...]] = ("Std", "Ort", "RR")
+    seeds: ClassVar[int] = 5
+    claims: ClassVar[tuple[Claim, ...]] = ()
+    paper: ClassVar[tuple[Paper, ...]] = ()
+    search: ClassVar[Search | None] = None
+    """What ``racecar search`` tries, if it can choose the settings."""
+    looks: ClassVar[int] = 0
+    """How often ``look`` is called during a training."""
+
+    def configs(self, config: Any, folder: Path | None) -> Sequence[Any]:
+        """The configurations that a run goes through, for example one for each network."""
+        return (config,)
+
+    def fingerprint(self, config: Any, folder: Path | None) -> str:
+        """Says which data a result hangs on, where they are not made from the seed."""
+        return "made from the seed"
+
+    def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
+        """Tasks by name; the same for the same seed."""
+        raise NotImplementedError
+
+    def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
+        """The untrained network, from torch's random state."""
+        raise NotImplementedError
+
+    def stages(self, config: Any) -> tuple[Stage, ...]:
+        return (Stage("A"),)
+
+    def coefficient(self, config: Any, variant: str) -> float:
+        """What a variant's regulariser is multiplied by, unless the user says otherwise."""
+        raise NotImplementedError
+
+    def reverse(self, config: Any) -> dict[str, Any]:
+        """Arguments of ``Racecar`` but mode: scale, weight (patterns, times the coefficient), input_activation."""
+        return {"scale": "relative", "fraction": config.fraction}
+
+    def orthogonality(self, config: Any) -> dict[str, Any]:
+        """Arguments of ``orthogonality.srip``."""
+        return {}
+
+    def loss(self, output: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(output, y)
+
+    def look(self, model: nn.Module, task: Task) -> dict[str, Tensor]:
+        """What to keep of a model in the middle of training, for a strip of pictures."""
+        return {}
+
+    def measure(self, config: Any, trained: Trained) -> Measured:
+        """Metrics of a finished stage, the model in evaluation mode."""
+        return Measured({"test_accuracy": accuracy(trained.model, trained.task.test)})
+
+    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
+        """Figures by title, from the records of finished stages."""
+        return {}
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, split: Split, batch: int = 1024) -> float:
+    """Share of the samples whose largest output is their label."""
+    right = sum(
+        (model(x).argmax(1) == y).sum() for x, y in zip(split.x.split(batch), split.y.split(batch), strict=True)
+    )
+    return float(right) / len(split)
+
+
+Loss = Callable[[Tensor, Tensor], Tensor]

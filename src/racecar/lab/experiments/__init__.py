@@ -1,0 +1,22 @@
+"""The experiments, one file each."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from racecar.lab.experiment import Experiment
+from racecar.lab.experiments.digits import Digits
+from racecar.lab.experiments.information import Information
+from racecar.lab.experiments.peaks import Peaks
+
+EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (Digits(), Peaks(), Information())}
+"""By name, in the order of the paper."""
+
+
+def experiment(name: str) -> Experiment:
+    """The experiment of that name."""
+    if name not in EXPERIMENTS:
+        close = get_close_matches(name, EXPERIMENTS, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"the experiments are: {', '.join(EXPERIMENTS)}"
+        raise ValueError(f"no experiment {name!r}; {hint}")
+    return EXPERIMENTS[name]

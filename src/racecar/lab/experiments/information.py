@@ -1,0 +1,177 @@
+"""Mutual information: what every layer knows of input and label, and what that is worth on a new task (Sec. 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from racecar.inspect import activations, invertibility, plane
+from racecar.lab import draws
+from racecar.lab.config import Config
+from racecar.lab.datasets import INFORMATION, sphere
+from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar.lab.networks.dense import dense, glorot
+from racecar.lab.search import Search
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from racecar.lab.results import Run
+
+WIDTHS = (12, 10, 7, 5, 4, 3, 2)
+TRAIN = 3277
+BINS = 30
+SWEEP = (5, 10, 20, 30, 50, 100)
+SOURCES = ("sphere", "var_u")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InformationConfig(Config):
+    epochs: int = 400
+    finetune: int = 200
+    """Epochs of the stages without regulariser."""
+    lr: float = 3e-3
+    batch: int = 512
+    source: str = "sphere"
+    """"sphere": the task made from its rule; "var_u": the well-known file, which --data names."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.source not in SOURCES:
+            raise ValueError(f"source must be one of {', '.join(SOURCES)}, not {self.source!r}")
+
+
+class Information(Experiment):
+    name = "information"
+    title = "The information plane, and swapped labels"
+    section = "Sec. 4"
+    summary = (
+        "A net of six layers learns a rule on 12 bits (A), goes on without regulariser (AA), or must learn the same "
+        "rule with swapped labels (AB). The paper has RR's layers in the middle of the information plane, best and "
+        "steadiest in AA and AB, and Std lost in AB."
+    )
+    Config = InformationConfig
+    quick = {"epochs": 30, "finetune": 15}  # noqa: RUF012
+    variants = ("Std", "Ort", "Pre", "RR", "lRR", "RR1")
+    seeds = 10
+    search = Search(
+        lrs={"adam": (3e-4, 1e-3, 3e-3, 1e-2), "sgd": (1e-2, 3e-2, 1e-1, 3e-1)},
+        coefficients={
+            "Ort": (1e-3, 1e-2, 1e-1),
+            "Pre": (5.0, 20.0, 80.0),
+            "RR": (1e-3, 1e-2, 1e-1),
+            "lRR": (1e-3, 1e-2, 1e-1),
+            "RR1": (1e-3, 1e-2, 1e-1),
+            "WD": (1e-5, 1e-4, 1e-3),
+        },
+        stages=("AA", "AB"),
+    )
+    claims = (
+        Claim("RR beats Std on swapped labels", "test_accuracy", "AB", "RR", "Std"),
+        Claim("RR beats Ort on swapped labels", "test_accuracy", "AB", "RR", "Ort"),
+        Claim("RR beats Std after fine-tuning on the same task", "test_accuracy", "AA", "RR", "Std"),
+        Claim("RR beats Ort after fine-tuning on the same task", "test_accuracy", "AA", "RR", "Ort"),
+        Claim("RR's layers know more of the input than Std's", "i_xd", "A", "RR", "Std"),
+    )
+
+    def configs(self, config: Any, folder: Path | None) -> Sequence[Any]:
+        """``--data var_u.mat`` chooses that task."""
+        return [replace(config, source="var_u") if folder is not None and folder.is_file() else config]
+
+    def fingerprint(self, config: Any, folder: Path | None) -> str:
+        return "made from its rule, seed 0" if config.source == "sphere" else "var_u.mat"
+
+    def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
+        """A: the labels; B: the same swapped. The split hangs on the seed."""
+        x, y = sphere.load() if config.source == "sphere" else _var_u(folder)
+        order = torch.randperm(len(y), generator=draws.generator("information", seed))
+        train, test = order[:TRAIN], order[TRAIN:]
+        held = train[: round(config.valid * TRAIN)]
+        train = train[len(held) :]
+
+        def task(labels: Tensor) -> Task:
+            parts = [Split(x[some], labels[some]) for some in (train, test, held)]
+            return Task(parts[0], parts[1], parts[2] if len(held) else None)
+
+        return {"A": task(y), "B": task(1 - y)}
+
+    def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
+        return glorot(dense(WIDTHS, nn.Tanh, dropout=dropout))
+
+    def stages(self, config: Any) -> tuple[Stage, ...]:
+        return (
+            Stage("A"),
+            Stage("AA", after="A", regularised=False, epochs=config.finetune),
+            Stage("AB", task="B", after="A", regularised=False, epochs=config.finetune),
+            Stage("B", task="B", regularised=False, variants=("Std",)),
+        )
+
+    def coefficient(self, config: Any, variant: str) -> float:
+        return {"Ort": 1e-2, "Pre": 20.0, "WD": 1e-4, "Drop": 0.1}.get(variant, 0.1)
+
+    def reverse(self, config: Any) -> dict[str, Any]:
+        """Relative errors: one λ for all layers."""
+        return {"scale": "relative", "fraction": config.fraction}
+
+    def measure(self, config: Any, trained: Trained) -> Measured:
+        task, model = trained.task, trained.model
+        x, y = torch.cat((task.train.x, task.test.x)), torch.cat((task.train.y, task.test.y))
+        ended = nn.Sequential(model, nn.Softmax(1))
+        seen = activations(ended, x)
+        found = plane(seen, y, x, bins=BINS)
+        middle = found.rows[1:-1]
+        errors = invertibility(model, x)
+        metrics = {
+            "test_accuracy": accuracy(model, task.test),
+            "train_accuracy": accuracy(model, task.train),
+            "reverse_loss": _mean([depth.way for depth in errors]),
+            "i_xd": _mean([row.i_xd for row in middle]),
+            "i_dy": _mean([row.i_dy for row in middle]),
+            "bit_count": bit_count_accuracy(task),
+        }
+        if task.valid is not None:
+            metrics["valid_accuracy"] = accuracy(model, task.valid)
+        keep = ("name", "i_xd", "i_dy", "codes", "saturated")
+        rows = [{name: getattr(row, name) for name in keep} for row in found]
+        sweep = {str(bins): [[row.i_xd, row.i_dy] for row in plane(seen, y, x, bins=bins)] for bins in SWEEP}
+        ceilings = {"h_x": found.h_x, "h_y": found.h_y}
+        return Measured(metrics, tables={"plane": rows, "sweep": sweep, "ceilings": ceilings})
+
+    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
+        from racecar.lab.figures import accuracy_figure, planes_figure, sweep_figure
+
+        figures = {}
+        for optimiser in sorted({run.config["optimiser"] for run in runs}):
+            some = [run for run in runs if run.config["optimiser"] == optimiser]
+            figures[f"Information planes before (A) and after fine-tuning, {optimiser}"] = planes_figure(some)
+            figures[f"Accuracy of every stage, {optimiser}"] = accuracy_figure(some)
+            figures[f"How far I(X;D) hangs on the bins, {optimiser}"] = sweep_figure(some)
+        return figures
+
+
+def bit_count_accuracy(task: Task) -> float:
+    """Of the best threshold on the number of ones, found on the training set: what no network is needed for."""
+    count, truth = task.train.x.sum(1), task.train.y
+    guesses = [(limit, flip) for limit in range(14) for flip in (False, True)]
+
+    def score(guess: tuple[int, bool], ones: Tensor, y: Tensor) -> float:
+        return float((((ones >= guess[0]) ^ guess[1]).long() == y).float().mean())
+
+    best = max(guesses, key=lambda guess: score(guess, count, truth))
+    return score(best, task.test.x.sum(1), task.test.y)
+
+
+def _var_u(folder: Path | None) -> tuple[Tensor, Tensor]:
+    """From a folder, or from the file itself."""
+    x, y = INFORMATION.load(folder.parent if folder is not None and folder.is_file() else folder, "all")
+    return x.float(), y
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known)

@@ -1,0 +1,108 @@
+"""Peaks SVD: two dominant features under scribbles, three networks, and what their first layer learns (Sec. 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from racecar.lab.config import Config
+from racecar.lab.datasets import peaks
+from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Task, Trained, accuracy
+from racecar.lab.features import class_means, first_layer, rebuilt
+from racecar.lab.networks.dense import dense, glorot
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from racecar.lab.results import Run
+
+NETS = {
+    "linear": "one linear layer, 784-2",
+    "norm": "one layer with batch norm and ReLU, 784-2",
+    "two": "two layers with batch norm and ReLU, 784-128-2",
+}
+TRAIN = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeaksConfig(Config):
+    epochs: int = 5000
+    lr: float = 1e-4
+    nets: tuple[str, ...] = tuple(NETS)
+    strength: float = 1e-6
+    """The authors' λ: times half the squared error, summed over the batch, on pixels 0–255."""
+    beta: float = 0.1
+    """The authors' β of SRIP."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for net in self.nets:
+            if net not in NETS:
+                raise ValueError(f"nets must be some of {', '.join(NETS)}, not {net!r}")
+
+
+class Peaks(Experiment):
+    name = "peaks"
+    title = "Two peaks under scribbles"
+    section = "Sec. 3 (peak test)"
+    summary = (
+        "A hundred small pictures show a peak in one of two places, with random scribbles over it. Trained with the "
+        "reverse pass, the first layer's right singular vectors should be the two peaks, in all three networks."
+    )
+    Config = PeaksConfig
+    quick = {"nets": ("two",), "epochs": 1500, "lr": 4e-4}  # noqa: RUF012
+    looks = 8
+    claims = tuple(
+        Claim(f"RR carries the peaks better than {other}: {what}", "cosine_1", "A", "RR", other, where={"nets": [net]})
+        for net, what in NETS.items()
+        for other in ("Std", "Ort")
+    )
+    paper = tuple(
+        Paper("lpips_alexnet", "A", variant, value, spread, where={"nets": ["two"]}, note="which net is not said")
+        for variant, value, spread in (("RR", 0.217, 0.022), ("Std", 0.500, 0.002), ("Ort", 0.495, 0.006))
+    )
+
+    def configs(self, config: Any, folder: Path | None) -> Sequence[Any]:
+        return [replace(config, nets=(net,)) for net in config.nets]
+
+    def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
+        x, y = peaks.load(seed)
+        return {"A": Task(Split(x[:TRAIN], y[:TRAIN]), Split(x[TRAIN:], y[TRAIN:]))}
+
+    def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
+        (net,) = config.nets
+        widths = (784, 128, 2) if net == "two" else (784, 2)
+        return glorot(dense(widths, nn.ReLU, norm=True, last=net != "linear", dropout=dropout))
+
+    def coefficient(self, config: Any, variant: str) -> float:
+        return {"Ort": config.beta, "Pre": 500.0, "WD": 1e-4, "Drop": 0.5}.get(variant, config.strength / 2)
+
+    def reverse(self, config: Any) -> dict[str, Any]:
+        return {"scale": "sum", "fraction": config.fraction}
+
+    def orthogonality(self, config: Any) -> dict[str, Any]:
+        return {"power": 1, "squared": True}
+
+    def look(self, model: nn.Module, task: Task) -> dict[str, Tensor]:
+        return {"rebuilt": rebuilt(model, task.train.x)[:2]}
+
+    def measure(self, config: Any, trained: Trained) -> Measured:
+        train = trained.task.train
+        found = first_layer(trained.model, "1", train.x, class_means(train.x, train.y), trained.folder)
+        metrics = {"test_accuracy": accuracy(trained.model, trained.task.test), **found.metrics}
+        return Measured(metrics, arrays={**found.arrays, **trained.history})
+
+    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
+        from racecar.lab.figures import strip_figure, vectors_figure
+
+        figures = {}
+        for net, title in NETS.items():
+            some = [run for run in runs if run.config["nets"] == [net]]
+            if some:
+                figures[f"Singular vectors that carry most of the data: {title}"] = vectors_figure(some, "class means")
+                figures[f"What the way back makes of a picture during training: {title}"] = strip_figure(some)
+        return figures

@@ -1,0 +1,79 @@
+"""What the first layer learned, measured as the paper does: its singular vectors beside the data."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from racecar.inspect import Lpips, principal_angles, similarity, singular_vectors
+from racecar.lab.experiment import Measured
+from racecar.looking import looking
+from racecar.passage import Passage
+
+BEST = 2
+"""Both sets have two dominant features."""
+
+
+def first_layer(model: nn.Module, layer: str, data: Tensor, features: Tensor, folder: Path | None) -> Measured:
+    """Do the singular vectors of a layer on pictures carry the data?
+
+    Args:
+        model: the trained network.
+        layer: its first layer.
+        data: pictures (N, 1, H, W) that it was trained on.
+        features: the dominant features that are to be found, (2, 1, H, W).
+        folder: where the weights of LPIPS may be.
+
+    Returns:
+        ``cosine_1`` and ``cosine_2``, of the principal angles between the features and the two singular vectors that
+        carry most of the data; ``carried``, their share of it; ``ssim``, and ``lpips_*`` if there are weights: the mean
+        over all singular vectors and features. The vectors are kept as pictures, ordered by what they carry.
+    """
+    found = singular_vectors(model, layer, data=data, order="data")
+    cosines = principal_angles(found.vectors[:BEST], features.flatten(1).double().cpu()).cos()
+    assert found.carried is not None
+    metrics = {
+        "cosine_1": float(cosines[0]),
+        "cosine_2": float(cosines[1]),
+        "carried": float(found.carried[:BEST].sum()),
+    }
+    for name in ("alexnet", "squeezenet1_1"):
+        lpips = _lpips(folder / f"lpips_{name}.npz") if folder is not None else None
+        if lpips is not None:
+            compared = similarity(found, features.cpu(), lpips=lpips)
+            assert compared.lpips is not None
+            metrics[f"lpips_{name}"] = compared.lpips.mean
+    compared = similarity(found, features.cpu())
+    assert compared.ssim is not None
+    assert found.images is not None
+    metrics["ssim"] = compared.ssim.mean
+    kept = slice(0, 10)
+    return Measured(
+        metrics,
+        arrays={
+            "vectors": found.images[kept].float(),
+            "values": found.values[kept].float(),
+            "shares": found.carried[kept].float(),
+            "features": features.float().cpu(),
+        },
+    )
+
+
+@cache
+def _lpips(path: Path) -> Lpips | None:
+    return Lpips.load(path) if path.exists() else None
+
+
+def rebuilt(model: nn.Module, x: Tensor) -> Tensor:
+    """The input as the way back from the output makes it, with batch statistics."""
+    with looking(model, "batch"):
+        passage = Passage(model, (x,))
+    return passage.rebuild(passage.route("full"))[0].reshape(x.shape)
+
+
+def class_means(x: Tensor, y: Tensor) -> Tensor:
+    """(classes, …)"""
+    return torch.stack([x[y == label].mean(0) for label in y.unique()])

@@ -1,0 +1,115 @@
+"""What there is to do: a job for each configuration, variant, coefficient and seed, with its stages and their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from racecar.lab.config import Config
+from racecar.lab.experiment import Experiment, Stage
+from racecar.lab.results import Store, identity
+from racecar.lab.variants import variant
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """All stages of one network: they follow from each other, so one worker does them."""
+
+    experiment: Experiment
+    base: Config
+    """As the user gave it, for all variants alike."""
+    tuned: Mapping[str, Any]
+    """What a search chose for this variant instead."""
+    variant: str
+    coefficient: float | None
+    seed: int
+    folder: Path | None
+    """Where the data are."""
+    stages: tuple[Stage, ...]
+    ids: Mapping[str, str]
+    """Stage name → id of its result."""
+
+    @property
+    def config(self) -> Config:
+        return tune(self.base, self.tuned)
+
+    @property
+    def label(self) -> str:
+        c = "" if self.coefficient is None else f" {self.coefficient:g}"
+        return f"{self.experiment.name} {self.variant}{c} seed {self.seed}"
+
+    def unfinished(self, store: Store) -> list[Stage]:
+        return [stage for stage in self.stages if not store.has(self.ids[stage.name])]
+
+    def parent(self, stage: Stage) -> str | None:
+        """The id of the stage that this one starts from."""
+        return None if stage.after is None else self.ids[stage.after]
+
+
+def tune(config: Config, tuned: Mapping[str, Any]) -> Config:
+    """A configuration with what a search chose; the coefficient is no field of it."""
+    return replace(config, **{name: value for name, value in tuned.items() if name != "coefficient"})
+
+
+def make_jobs(
+    experiment: Experiment,
+    config: Config,
+    variants: Sequence[str],
+    seeds: Iterable[int],
+    folder: Path | None,
+    coefficients: Mapping[str, Sequence[float]] | None = None,
+    tuned: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[Job]:
+    """Every combination.
+
+    Args:
+        coefficients: variant → its coefficients; a variant without an entry has the experiment's own.
+        tuned: variant → settings (and "coefficient") that a search chose for it.
+    """
+    jobs = []
+    seeds = list(seeds)
+    for one in experiment.configs(config, folder):
+        data = experiment.fingerprint(one, folder)
+        for name in variants:
+            own = dict((tuned or {}).get(name, {}))
+            found = own.get("coefficient")
+            values: Sequence[float | None] = (None,)
+            if variant(name).meaning:
+                default = experiment.coefficient(one, name) if found is None else found
+                values = (coefficients or {}).get(name) or (default,)
+            config = tune(one, own)
+            stages = tuple(s for s in experiment.stages(config) if s.variants is None or name in s.variants)
+            for coefficient in values:
+                for seed in seeds:
+                    ids = _ids(experiment, config, name, coefficient, seed, stages, data)
+                    jobs.append(Job(experiment, one, own, name, coefficient, seed, folder, stages, ids))
+    return jobs
+
+
+def _ids(
+    experiment: Experiment,
+    config: Config,
+    name: str,
+    coefficient: float | None,
+    seed: int,
+    stages: Sequence[Stage],
+    data: str,
+) -> dict[str, str]:
+    """A stage's name is a hash of all that determines its result."""
+    ids: dict[str, str] = {}
+    for stage in stages:
+        what: dict[str, Any] = {
+            "experiment": experiment.name,
+            "version": experiment.version,
+            "config": config.to_dict(),
+            "variant": name,
+            "coefficient": coefficient,
+            "seed": seed,
+            "stage": [stage.name, stage.task, stage.regularised, stage.epochs],
+            "parent": None if stage.after is None else ids[stage.after],
+            "data": data,
+        }
+        ids[stage.name] = identity(what)
+    return ids

@@ -1,0 +1,44 @@
+"""Fully connected networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from torch import nn
+
+
+def glorot(model: nn.Module) -> nn.Module:
+    """Glorot-uniform weights and zero biases, as the authors have them."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            nn.init.zeros_(module.bias)
+    return model
+
+
+def dense(
+    widths: Sequence[int],
+    activation: Callable[[], nn.Module] | None = None,
+    *,
+    norm: bool = False,
+    last: bool = False,
+    dropout: float = 0.0,
+) -> nn.Sequential:
+    """Linear layers of these widths.
+
+    Args:
+        widths: of the input and of every layer.
+        activation: after every layer but the last.
+        norm: batch norm between a layer and its activation.
+        last: norm and activation after the last layer as well.
+        dropout: probability, after every activation.
+    """
+    parts: list[nn.Module] = [nn.Flatten()]
+    for i, (inputs, outputs) in enumerate(pairwise(widths)):
+        parts.append(nn.Linear(inputs, outputs))
+        if i < len(widths) - 2 or last:
+            parts += [nn.BatchNorm1d(outputs)] if norm else []
+            parts += [activation()] if activation is not None else []
+            parts += [nn.Dropout(dropout)] if dropout and i < len(widths) - 2 else []
+    return nn.Sequential(*parts)

@@ -1,0 +1,102 @@
+"""What becomes of an experiment's claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from racecar.lab.experiment import Claim
+from racecar.lab.report.groups import Group, Groups, Setting
+from racecar.lab.report.statistics import TOO_FEW, Estimate, estimate, gains, holm, same_spread, verdict
+
+Usual = Callable[[Mapping[str, Any], str], float | None]
+"""The coefficient that an experiment gives a variant under a configuration; None if it has none."""
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """A claim, held against the runs of one setting."""
+
+    claim: Claim
+    setting: Setting = ()
+    better: Group | None = None
+    than: Group | None = None
+    gain: Estimate | None = None
+    """Of the paired differences, positive in the claimed direction."""
+    p: float | None = None
+    """Of the paired t-test, two-sided."""
+    p_holm: float | None = None
+    interval: tuple[float, float] | None = None
+    """Of the mean gain, corrected by Holm's method."""
+    verdict: str = TOO_FEW
+
+    @property
+    def pairs(self) -> int:
+        return 0 if self.gain is None else self.gain.n
+
+    @property
+    def spreads(self) -> tuple[float, float, float | None] | None:
+        """Standard deviations of both variants over their common seeds, and the p-value of their being the same."""
+        if self.better is None or self.than is None or self.pairs < 2:
+            return None
+        a, b = self.better.values(self.claim.metric), self.than.values(self.claim.metric)
+        seeds = a.keys() & b.keys()
+        sds = [found.sd for x in (a, b) if (found := estimate([x[seed] for seed in seeds])) and found.sd is not None]
+        return (sds[0], sds[1], same_spread(a, b)) if len(sds) == 2 else None
+
+
+def judge(claims: Sequence[Claim], groups: Groups, usual: Usual = lambda config, variant: None) -> list[Finding]:
+    """Test every claim in every setting that has runs of both variants; Holm's correction is over all these tests.
+
+    Where a variant was run with several coefficients, the claim is about the one that a search chose, or else about the
+    usual one; if that is not among them, every coefficient is tested. Runs with settings from a search are held against
+    such runs alone.
+    """
+    tests = [finding for claim in claims for finding in _tests(claim, groups, usual)]
+    corrected = holm([finding.p for finding in tests])
+    return [_decide(finding, right.p, right.level) for finding, right in zip(tests, corrected, strict=True)]
+
+
+def _tests(claim: Claim, groups: Groups, usual: Usual) -> list[Finding]:
+    found = []
+    for setting in groups.settings:
+        pair = [
+            _chosen([group for group in groups.of(setting, claim.stage, name) if group.matches(claim.where)], usual)
+            for name in (claim.better, claim.than)
+        ]
+        found += [
+            _test(claim, setting, better, than)
+            for better in pair[0]
+            for than in pair[1]
+            if bool(better.tuned) is bool(than.tuned)
+        ]
+    return found or [Finding(claim)]
+
+
+def _chosen(groups: list[Group], usual: Usual) -> list[Group]:
+    """Of each kind, tuned or not, those with the coefficient that it should have; all, if none has it."""
+    found = []
+    for tuned in (False, True):
+        some = [group for group in groups if bool(group.tuned) is tuned]
+        wanted = [group for group in some if group.coefficient == _wanted(group, usual)]
+        found += wanted or some
+    return found
+
+
+def _wanted(group: Group, usual: Usual) -> float | None:
+    return dict(group.tuned).get("coefficient") if group.tuned else usual(group.config, group.variant)
+
+
+def _test(claim: Claim, setting: Setting, better: Group, than: Group) -> Finding:
+    gain = estimate(gains(better.values(claim.metric), than.values(claim.metric), claim.higher))
+    return Finding(claim, setting, better, than, gain, None if gain is None else gain.p)
+
+
+def _decide(finding: Finding, p_holm: float | None, level: float) -> Finding:
+    gain = finding.gain
+    interval = None if gain is None else gain.interval(level)
+    if gain is None or interval is None:
+        return finding
+    decided = verdict(gain.n, gain.mean, interval[0], finding.claim.minimum_seeds)
+    return replace(finding, p_holm=p_holm, interval=interval, verdict=decided)

@@ -1,0 +1,178 @@
+"""Runs that differ in nothing but the seed belong together; here they find each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from racecar.lab.results import Run
+from racecar.lab.variants import VARIANTS
+
+Setting = tuple[tuple[str, Any], ...]
+"""Fields of the configuration that are not the same in all runs of an experiment, and their values."""
+Metric = tuple[str, str]
+"""Stage and name of what was measured."""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Runs of one stage that differ in the seed alone."""
+
+    setting: Setting
+    stage: str
+    variant: str
+    coefficient: float | None
+    tuned: Setting
+    """What a search chose for this variant instead of what the configuration says."""
+    runs: Mapping[int, Run]
+    """By seed; only those that ended well."""
+    diverged: tuple[int, ...]
+    """Seeds whose training diverged, in this stage or in the one that it starts from."""
+    config: Mapping[str, Any]
+
+    @property
+    def total(self) -> int:
+        return len(self.runs) + len(self.diverged)
+
+    @property
+    def regularised(self) -> bool:
+        """Whether the regulariser was on in this stage."""
+        return any(run.record.get("regularised") for run in self.runs.values())
+
+    def values(self, metric: str) -> dict[int, float]:
+        """What was measured, by seed."""
+        found = {seed: run.metrics.get(metric) for seed, run in self.runs.items()}
+        return {seed: float(value) for seed, value in found.items() if value is not None}
+
+    def matches(self, where: Mapping[str, Any]) -> bool:
+        """Whether the configuration has these values."""
+        have = self.config
+        return all(name in have and plain(have[name]) == plain(value) for name, value in where.items())
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """All groups of an experiment, in the order in which a page shows them."""
+
+    groups: Sequence[Group]
+    diverged: Sequence[Run]
+    left_out: int
+    """Records that a later one of the same setting, stage, variant, coefficient and seed replaces."""
+    common: Mapping[str, Any]
+    """The part of the configuration that all runs share."""
+
+    def setting(self, run: Run) -> Setting:
+        """What tells a run's configuration from others."""
+        return tuple((name, plain(value)) for name, value in run.config.items() if name not in self.common)
+
+    @property
+    def settings(self) -> list[Setting]:
+        return list(dict.fromkeys(group.setting for group in self.groups))
+
+    @property
+    def runs(self) -> list[Run]:
+        return [run for group in self.groups for run in group.runs.values()]
+
+    def of(self, setting: Setting | None = None, stage: str | None = None, variant: str | None = None) -> list[Group]:
+        """Those of a setting, a stage, a variant."""
+        return [
+            group
+            for group in self.groups
+            if (setting is None or group.setting == setting)
+            and (stage is None or group.stage == stage)
+            and (variant is None or group.variant == variant)
+        ]
+
+
+def gather(runs: Iterable[Run]) -> Groups:
+    """Group the runs of one experiment, finished and diverged ones."""
+    newest: dict[tuple[Any, ...], Run] = {}
+    runs = sorted(runs, key=lambda run: (str(run.record["made"].get("finished") or ""), run.id))
+    varying = _varying(runs)
+    for run in runs:
+        newest[_key(run, varying)] = run
+    before = _stages_before(runs)
+    members: dict[tuple[Any, ...], dict[int, Run]] = {}
+    for (*group, seed), run in newest.items():
+        members.setdefault(tuple(group), {})[seed] = run
+    ordered = sorted(members, key=lambda key: _order(key, before))
+    groups = [_group(key, members[key]) for key in ordered]
+    config = runs[0].config if runs else {}
+    common = {name: plain(value) for name, value in config.items() if name not in varying}
+    diverged = [run for run in newest.values() if not run.finished]
+    return Groups(groups, diverged, len(runs) - len(newest), common)
+
+
+def label(setting: Setting) -> str:
+    """As "net = linear, sizes = 784 128 2"."""
+    return ", ".join(f"{name} = {_written(value)}" for name, value in setting)
+
+
+def plain(value: Any) -> Any:
+    """A value of a configuration as it is compared: hashable, and the same before and after JSON."""
+    if isinstance(value, dict):
+        return tuple(sorted((name, plain(one)) for name, one in value.items()))
+    return tuple(map(plain, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, tuple):
+        return " ".join(map(_written, value)) or "none"
+    return "not set" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _varying(runs: Sequence[Run]) -> list[str]:
+    """Fields of the configuration that differ between runs."""
+    configs = [run.config for run in runs]
+    names = dict.fromkeys(name for config in configs for name in config)
+    return [name for name in names if len({plain(config.get(name)) for config in configs}) > 1]
+
+
+def _key(run: Run, varying: Sequence[str]) -> tuple[Any, ...]:
+    config, tuned = run.config, run.record.get("tuned") or {}
+    setting = tuple((name, plain(config.get(name))) for name in varying)
+    own = tuple((name, plain(tuned[name])) for name in sorted(tuned))
+    return setting, run.stage, run.variant, run.coefficient, own, run.seed
+
+
+def _stages_before(runs: Sequence[Run]) -> dict[str, str]:
+    """The stage that each one starts from, where it does."""
+    stage = {run.id: run.stage for run in runs}
+    return {run.stage: stage[parent] for run in runs if (parent := run.record.get("parent")) in stage}
+
+
+def _group(key: tuple[Any, ...], runs: Mapping[int, Run]) -> Group:
+    setting, stage, variant, coefficient, tuned = key
+    finished = {seed: runs[seed] for seed in sorted(runs) if runs[seed].finished}
+    diverged = tuple(seed for seed in sorted(runs) if not runs[seed].finished)
+    config = next(iter(runs.values())).config
+    return Group(setting, stage, variant, coefficient, tuned, finished, diverged, config)
+
+
+def _depth(stage: str, before: Mapping[str, str]) -> int:
+    """How many stages come before one."""
+    depth = 0
+    while stage in before and depth < len(before):
+        stage, depth = before[stage], depth + 1
+    return depth
+
+
+def _order(key: tuple[Any, ...], before: Mapping[str, str]) -> tuple[Any, ...]:
+    setting, stage, variant, coefficient, own = key
+    known = list(VARIANTS)
+    place = known.index(variant) if variant in known else len(known)
+    return (
+        [_sortable(value) for _, value in setting],
+        (_depth(stage, before), stage),
+        (place, variant),
+        -1.0 if coefficient is None else coefficient,
+        [_sortable(value) for _, value in own],
+    )
+
+
+def _sortable(value: Any) -> tuple[int, float, str]:
+    """Numbers before words."""
+    if isinstance(value, (int, float)):
+        return 0, float(value), ""
+    return 1, 0.0, str(value)

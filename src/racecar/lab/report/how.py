@@ -1,0 +1,29 @@
+"""What the words on the page mean."""
+
+HOW = {
+    "mean ± sd": """
+        The mean over runs that differ in nothing but the seed, and their standard deviation (with n − 1). The 95 %
+        interval is Student's, of the mean.""",
+    "gain": """
+        The difference between two variants with the same seed, averaged over the seeds that both have. It counts as
+        positive in the claimed direction, also where lower is better.""",
+    "p, Holm": """
+        Two-sided paired t-test. An experiment makes several claims, some of them in several settings, so the p-values
+        and intervals of all these tests are corrected together by Holm's step-down method; claims with too few runs are
+        counted, too.""",
+    "verdict": """
+        By a rule that was fixed before the runs. Holds: the corrected 95 % interval of the gain lies above 0. Holds in
+        part: the gain is positive, but the interval includes 0. Does not hold: the gain is not positive. Too few runs:
+        fewer than three pairs, or than the claim asks for. An experiment holds if all its claims do; it does not hold
+        if every claim that could be judged does not; otherwise it holds in part.""",
+    "diverged": """
+        A training whose loss was not finite any more. It is left out of means and pairs and counted beside them: a mean
+        over the survivors may flatter a variant that diverges.""",
+    "spread": """
+        Standard deviations of the two variants of a claim over the same seeds, with the p-value of Pitman and Morgan's
+        test that they are the same. It is not corrected, and no verdict hangs on it.""",
+    "cost": """
+        Median time of a training step, and peak memory. Ratios are to Std at the same stage and setting, on the same
+        engine and device.""",
+}
+HOW = {name: " ".join(text.split()) for name, text in HOW.items()}

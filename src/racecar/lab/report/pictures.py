@@ -1,0 +1,126 @@
+"""Figures as parts of a page: SVG among its other elements, or PNG where that is smaller."""
+
+from __future__ import annotations
+
+import base64
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree
+
+from racecar.extras import need
+from racecar.inspect.style import SETTINGS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LARGEST = 250_000
+"""Characters of SVG; a larger figure becomes a PNG."""
+_DOTS = 160
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure, ready for the page and for a file beside it."""
+
+    title: str
+    alt: str
+    """What it shows, for those who cannot see it."""
+    width: int
+    """In CSS pixels, as it was drawn."""
+    height: int
+    suffix: str
+    """Of its file: "svg" or "png"."""
+    content: bytes
+    """Of its file."""
+    markup: str
+    """The inline SVG; empty for a PNG."""
+
+    @property
+    def data(self) -> str:
+        """The PNG as an address of its own."""
+        return f"data:image/png;base64,{base64.b64encode(self.content).decode()}"
+
+
+def picture(figure: Figure, title: str, prefix: str) -> Picture:
+    """Draw a figure.
+
+    Args:
+        figure: of matplotlib.
+        title: shown below it.
+        prefix: for the ids inside the SVG, different for every figure of a page.
+    """
+    width, height = (round(96 * inches) for inches in figure.get_size_inches())
+    alt = describe(figure, title)
+    content = _draw(figure, "svg")
+    if len(content) > LARGEST:
+        return Picture(title, alt, width, height, "png", _draw(figure, "png"), "")
+    return Picture(title, alt, width, height, "svg", content, _inline(content, prefix, alt))
+
+
+def describe(figure: Figure, title: str) -> str:
+    """What can be said of a figure without seeing it: its panels, axes and legends."""
+    parts, names = [], dict.fromkeys(_legend(figure))
+    for axis in figure.axes:
+        what = [axis.get_title(), axis.get_ylabel()]
+        over = axis.get_xlabel()
+        text = ": ".join(filter(None, what)) + (f" over {over}" if over else "")
+        if text:
+            parts.append(" ".join(text.split()))
+    panels = list(dict.fromkeys(parts))
+    said = [title, *(panels if len(panels) <= 6 else [f"{len(panels)} panels"])]
+    if names:
+        said.append(f"for {', '.join(names)}")
+    return "; ".join(said) + "."
+
+
+def _legend(figure: Figure) -> Iterator[str]:
+    for legend in (*figure.legends, *(axis.get_legend() for axis in figure.axes)):
+        if legend is not None:
+            yield from (text.get_text() for text in legend.get_texts())
+
+
+def _draw(figure: Figure, kind: str) -> bytes:
+    file = io.BytesIO()
+    more = {"metadata": {"Date": None}} if kind == "svg" else {"dpi": _DOTS}
+    with need("matplotlib", "lab").rc_context(SETTINGS):
+        figure.savefig(file, format=kind, **more)
+    return file.getvalue()
+
+
+def _inline(content: bytes, prefix: str, alt: str) -> str:
+    """SVG for the middle of a page: no namespaces, no style sheet, ids of its own, and nothing that is not needed."""
+    root = ElementTree.fromstring(content)
+    used = set(re.findall(r"#([^)\"]+)[)\"]", content.decode()))
+    for parent in root.iter():
+        for child in list(parent):
+            if _local(child.tag) in ("metadata", "style"):
+                parent.remove(child)
+    for element in root.iter():
+        element.tag = _local(element.tag)
+        element.tail = None  # line breaks between elements
+        if element.get("id") not in used:
+            element.attrib.pop("id", None)
+        element.attrib = {_local(name): _own(_local(name), text, prefix) for name, text in element.attrib.items()}
+    for name in ("width", "height", "version"):
+        root.attrib.pop(name, None)
+    # What the style sheet said of all elements; here it would speak for the whole page.
+    root.attrib |= {"stroke-linejoin": "round", "role": "img", "aria-label": alt}
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _local(name: str) -> str:
+    return name.rpartition("}")[2]
+
+
+def _own(name: str, text: str, prefix: str) -> str:
+    """An attribute with its ids made different from those of other figures."""
+    if name == "id":
+        return f"{prefix}-{text}"
+    if name == "href" and text.startswith("#"):
+        return f"#{prefix}-{text[1:]}"
+    if name == "d":
+        return re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", text).replace("\n", "")
+    return re.sub(r"url\(#", f"url(#{prefix}-", text)

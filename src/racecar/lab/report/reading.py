@@ -1,0 +1,67 @@
+"""Records from a folder: what is broken is named, the rest is not lost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from racecar.lab.results import Run, Store, read_record
+
+
+def read_runs(folder: Path) -> tuple[list[Run], list[str]]:
+    """All runs whose records can be read, and a line for each one that cannot.
+
+    Raises:
+        ValueError: there is none to be read.
+    """
+    records = folder / "records"
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no folder: name the one that racecar run wrote into")
+    paths = sorted(records.glob("*.json"))
+    if not paths:
+        raise ValueError(f"there are no records in {records}: make some with racecar run NAME --out {folder}")
+    store, runs, problems = Store(folder), [], []
+    for path in paths:
+        try:
+            record = read_record(path)
+            check(record)
+        except ValueError as error:
+            text = str(error)
+            problems.append(text if str(path) in text else f"{path} {text}; delete it to train that stage again")
+        else:
+            runs.append(Run(record, store))
+    if not runs:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise ValueError(f"no record can be read: {problems[0]}{more}")
+    return runs, problems
+
+
+def check(record: Mapping[str, Any]) -> None:
+    """Refuse a record whose parts are not what a page needs them to be."""
+    for name in ("experiment", "variant", "stage", "status"):
+        if not isinstance(record[name], str):
+            raise ValueError(f"has no word for {name}: {record[name]!r}")
+    if not isinstance(record["seed"], int):
+        raise ValueError(f"has no whole number for seed: {record['seed']!r}")
+    for name in ("config", "tuned", "metrics", "cost", "made", "tables", "curves"):
+        if not isinstance(record.get(name, {}), Mapping):
+            raise ValueError(f"has no object for {name}: {record[name]!r}")
+    numbers = {
+        "coefficient": record["coefficient"],
+        **{f"metrics {name}": value for name, value in record["metrics"].items()},
+        **{f"cost {name}": value for name, value in record["cost"].items()},
+    }
+    for name, values in record.get("curves", {}).items():
+        if not isinstance(values, list):
+            raise ValueError(f"has no list for curve {name}: {values!r}")
+        numbers |= {f"curve {name}": value for value in values if not _is_number(value)}
+    for name, value in numbers.items():
+        if not _is_number(value):
+            raise ValueError(f"has no finite number for {name}: {value!r}")
+
+
+def _is_number(value: Any) -> bool:
+    """A finite one, or null."""
+    return value is None or (isinstance(value, (int, float)) and math.isfinite(value))

@@ -1,0 +1,181 @@
+"""What was measured and what it cost, as tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from racecar.lab.experiment import Paper
+from racecar.lab.report import words
+from racecar.lab.report.groups import Group, Groups, Metric, label, plain
+from racecar.lab.report.statistics import estimate
+from racecar.lab.report.table import Cell, Column, Table, mean_cell, number_cell, word_cell
+
+Rows = Sequence[Mapping[str, Any]]
+
+_WHICH = (Column("stage"), Column("setting"))
+_WHOSE = (Column("variant"), Column("coefficient", "number"), Column("tuned"))
+
+
+def results_table(caption: str, groups: Groups, metrics: Sequence[Metric], paper: Sequence[Paper] = ()) -> Table:
+    """Means of some metrics beside the paper's."""
+    columns = [
+        Column("metric"), *_WHICH, *_WHOSE, Column("paper", "number"), Column("ours", "number"),
+        Column("ours − paper", "number"), Column("95 % interval", "number"), Column("runs", "number"), Column("note"),
+    ]  # fmt: skip
+    rows = []
+    for stage, metric in metrics:
+        for group in groups.of(stage=stage):
+            found = estimate(list(group.values(metric).values()))
+            printed = printed_value(paper, group, metric)
+            if found is None and printed is None and not group.diverged:
+                continue
+            apart = None if found is None or printed is None else found.mean - printed.value
+            ends = None if found is None else found.interval()
+            rows.append([
+                word_cell(metric), *_which(group), *_whose(group), _paper(printed), mean_cell(found),
+                Cell(words.signed(apart, found.sd if found else None), apart, "number"),
+                Cell(words.interval(ends), None if ends is None else ends[0], "number"),
+                _runs(group, 0 if found is None else found.n), Cell("" if printed is None else printed.note),
+            ])  # fmt: skip
+    return Table.of(caption, columns, rows, keep=("paper", "ours") if paper else ("ours",))
+
+
+def cost_table(groups: Groups, reference: str = "Std") -> Table:
+    """Time for a step and memory, also as ratios to plain training in the same place; of stages with a regulariser."""
+    columns = [
+        *_WHICH, *_WHOSE, Column("device"), Column("time per step", "number"),
+        Column(f"× {reference}", "number"), Column("peak memory", "number"), Column(f"memory × {reference}", "number"),
+        Column("runs", "number"),
+    ]  # fmt: skip
+    costs = [(group, place, _cost(group, place)) for group in groups.groups for place in _places(group)]
+    costs = [one for one in costs if one[0].regularised] or costs
+    plain = {(group.setting, group.stage, place): cost for group, place, cost in costs if group.variant == reference}
+    rows = []
+    for group, place, (time, memory, n) in costs:
+        base = plain.get((group.setting, group.stage, place), (None, None, 0))
+        rows.append([
+            *_which(group), *_whose(group), Cell(place[1], kind="word", note=place[0] and f"engine {place[0]}"),
+            number_cell(time, words.seconds), number_cell(_ratio(time, base[0]), words.ratio),
+            number_cell(memory, words.size), number_cell(_ratio(memory, base[1]), words.ratio), number_cell(n, str),
+        ])  # fmt: skip
+    return Table.of("Cost", columns, rows)
+
+
+def inner_tables(groups: Groups) -> list[Table]:
+    """Tables that runs brought themselves (lists of objects), averaged over seeds.
+
+    Rows of different runs are the same row if their words agree, and as many of their whole numbers as are needed to
+    tell the rows of one run apart; all other numbers are averaged.
+    """
+    found: dict[str, list[tuple[Group, Rows]]] = {}
+    for group in groups.groups:
+        for run in group.runs.values():
+            for name, content in run.tables.items():
+                if isinstance(content, list) and content and all(isinstance(row, dict) for row in content):
+                    found.setdefault(name, []).append((group, content))
+    return [_averaged(name, tables) for name, tables in found.items()]
+
+
+def _averaged(name: str, tables: Sequence[tuple[Group, Rows]]) -> Table:
+    keys, measured = _roles([rows for _, rows in tables])
+    same: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for group, rows in tables:
+        for row in rows:
+            same.setdefault((group, *_pick(row, keys)), []).append(row)
+    cells = [
+        [
+            *_which(group), *_whose(group), *map(_key_cell, key),
+            *(mean_cell(estimate([row[field] for row in some if _is_number(row.get(field))])) for field in measured),
+            number_cell(len(some), str),
+        ]
+        for (group, *key), some in same.items()
+    ]  # fmt: skip
+    heads = [*map(Column, keys), *(Column(field, "number") for field in measured), Column("runs", "number")]
+    return Table.of(name, [*_WHICH, *_WHOSE, *heads], cells)
+
+
+def _roles(tables: Sequence[Rows]) -> tuple[list[str], list[str]]:
+    """Fields that say which row it is, and fields that were measured."""
+    fields = dict.fromkeys(field for rows in tables for row in rows for field in row)
+
+    def only(field: str, kind: Any) -> bool:
+        return all(row.get(field) is None or isinstance(row[field], kind) for rows in tables for row in rows)
+
+    keys = [field for field in fields if not only(field, (int, float))]
+    for field in fields:
+        unique = all(len({_pick(row, keys) for row in rows}) == len(rows) for rows in tables)
+        if not unique and field not in keys and only(field, int):
+            keys.append(field)
+    return keys, [field for field in fields if field not in keys]
+
+
+def _pick(row: Mapping[str, Any], keys: Sequence[str]) -> tuple[Any, ...]:
+    return tuple(plain(row.get(field)) for field in keys)
+
+
+def printed_value(paper: Sequence[Paper], group: Group, metric: str) -> Paper | None:
+    """The paper's figure for a group; the one that says most about the configuration, if several fit."""
+    fitting = [
+        one
+        for one in paper
+        if (one.metric, one.stage, one.variant) == (metric, group.stage, group.variant) and group.matches(one.where)
+    ]
+    return max(fitting, key=lambda one: len(one.where), default=None)
+
+
+def _which(group: Group) -> list[Cell]:
+    return [word_cell(group.stage), word_cell(label(group.setting))]
+
+
+def _whose(group: Group) -> list[Cell]:
+    return [
+        Cell(group.variant, kind="variant"),
+        number_cell(group.coefficient, words.number),
+        word_cell(label(group.tuned)),
+    ]
+
+
+def _paper(printed: Paper | None) -> Cell:
+    if printed is None:
+        return number_cell(None, str)
+    spread = "" if printed.spread is None else f" ± {words.number(printed.spread)}"
+    return Cell(words.number(printed.value) + spread, printed.value, "number")
+
+
+def _runs(group: Group, n: int) -> Cell:
+    note = f"{len(group.diverged)} of {group.total} diverged" if group.diverged else ""
+    return Cell(str(n), n, "number", note)
+
+
+def _places(group: Group) -> list[tuple[str, str]]:
+    """Engines and devices that the runs of a group had."""
+    return sorted({_place(run.record) for run in group.runs.values()})
+
+
+def _place(record: Mapping[str, Any]) -> tuple[str, str]:
+    made = record["made"]
+    return str(made.get("engine") or ""), str(made.get("device") or "")
+
+
+def _cost(group: Group, place: tuple[str, str]) -> tuple[float | None, float | None, int]:
+    """Medians over the runs in one place: a busy machine spoils a mean."""
+    costs = [run.record["cost"] for run in group.runs.values() if _place(run.record) == place]
+    times, memories = ([one[name] for one in costs if one.get(name) is not None] for name in ("step_s", "peak_memory"))
+    return (median(times) if times else None, median(memories) if memories else None, len(costs))
+
+
+def _ratio(value: float | None, base: float | None) -> float | None:
+    return value / base if value is not None and base else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def _key_cell(value: Any) -> Cell:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Cell(str(value), value, "number")
+    return word_cell("" if value is None else str(value))

@@ -1,0 +1,159 @@
+"""One experiment on the page: its verdict, tables, figures, and how it was made."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from racecar.lab.experiment import Experiment
+from racecar.lab.report import words
+from racecar.lab.report.claim_tables import claims_table
+from racecar.lab.report.claims import Finding, judge
+from racecar.lab.report.gallery import common_figures, draw, own_pictures
+from racecar.lab.report.groups import Groups, gather, label
+from racecar.lab.report.pictures import Picture
+from racecar.lab.report.result_tables import cost_table, inner_tables, printed_value, results_table
+from racecar.lab.report.statistics import VERDICTS, overall
+from racecar.lab.report.table import Table
+from racecar.lab.results import Run
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """All that the page says of an experiment."""
+
+    name: str
+    anchor: str
+    title: str
+    place: str
+    """In the paper."""
+    summary: str
+    findings: Sequence[Finding]
+    tables: Sequence[Table]
+    more: Sequence[Table]
+    """Long ones, folded away at first."""
+    figures: Sequence[Picture]
+    commands: Sequence[str]
+    facts: Mapping[str, str]
+    notes: Sequence[str]
+    problem: str
+    """What went wrong while it was made; empty if nothing."""
+
+    @property
+    def verdict(self) -> str:
+        """Of all claims together; empty if there are none."""
+        return overall([found.verdict for found in self.findings]) if self.findings else ""
+
+    @property
+    def tally(self) -> str:
+        return tally(self.findings)
+
+
+def tally(findings: Sequence[Finding]) -> str:
+    """As "3 claims: 2 × holds, 1 × too few runs"."""
+    counts = Counter(found.verdict for found in findings)
+    said = ", ".join(f"{counts[name]} × {name}" for name in VERDICTS if counts[name])
+    return f"{words.count(len(findings), 'claim')}: {said}"
+
+
+def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment | None) -> Section:
+    """Judge and draw the runs of an experiment.
+
+    Args:
+        name: of the experiment.
+        anchor: unlike that of every other section.
+        runs: all of the experiment, diverged ones too.
+        experiment: what it claims; None if nobody knows it, then nothing is claimed.
+    """
+    groups = gather(runs)
+    claims = () if experiment is None else experiment.claims
+    paper = () if experiment is None else experiment.paper
+    findings = judge(claims, groups, lambda config, variant: _usual(experiment, config, variant))
+    seen = dict.fromkeys((run.stage, metric) for run in groups.runs for metric in run.metrics)
+    measured = [one for metric in dict.fromkeys(metric for _, metric in seen) for one in seen if one[1] == metric]
+    named = {one.metric for one in claims} | {one.metric for one in paper}
+    main = [(stage, metric) for stage, metric in measured if metric in named] or measured
+    rest = [one for one in measured if one not in main]
+    printed = {
+        (group, metric): value.value
+        for metric in named
+        for group in groups.groups
+        if (value := printed_value(paper, group, metric)) is not None
+    }
+    own, problem = own_pictures(experiment, groups.runs, anchor)
+    tables = [results_table("Paper and ours" if paper else "Results", groups, main, paper), cost_table(groups)]
+    return Section(
+        name=name,
+        anchor=anchor,
+        title=name if experiment is None else experiment.title,
+        place="" if experiment is None else experiment.section,
+        summary="" if experiment is None else experiment.summary,
+        findings=findings,
+        tables=[claims_table(findings), *tables] if findings else tables,
+        more=[*([results_table("All that was measured besides", groups, rest)] if rest else []), *inner_tables(groups)],
+        figures=[*own, *draw(common_figures(groups, main, printed, findings), anchor)],
+        commands=list(dict.fromkeys(filter(None, (_made(run, "command") for run in runs)))),
+        facts=_facts(runs, groups),
+        notes=_notes(name, groups, experiment),
+        problem=problem,
+    )
+
+
+def _usual(experiment: Experiment | None, config: Mapping[str, Any], variant: str) -> float | None:
+    """The coefficient that an experiment gives a variant; None if its records come from another version of it."""
+    if experiment is None:
+        return None
+    known = {one.name for one in fields(experiment.Config)}
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in config.items() if name in known
+    }
+    try:
+        return experiment.coefficient(experiment.Config(**values), variant)
+    except (TypeError, ValueError, KeyError, NotImplementedError):
+        return None
+
+
+def _made(run: Run, name: str) -> str:
+    return str(run.record["made"].get(name) or "")
+
+
+def _facts(runs: Sequence[Run], groups: Groups) -> dict[str, str]:
+    """How the records were made: versions, machines, settings."""
+
+    def all_of(name: str) -> str:
+        counts = Counter(filter(None, (_made(run, name) for run in runs)))
+        return ", ".join(one if len(counts) == 1 else f"{one} ({words.count(n, 'stage')})" for one, n in counts.items())
+
+    times = sorted(filter(None, (_made(run, "finished") for run in runs)))
+    seconds = sum(run.record["cost"].get("wall_s") or 0.0 for run in runs)
+    facts = {
+        "stages": str(len(runs)),
+        "time": words.seconds(seconds) if seconds else "",
+        "finished": " to ".join(dict.fromkeys((times[0], times[-1]))) if times else "",
+        **{name: all_of(name) for name in ("device", "engine", "racecar", "commit", "torch", "python")},
+        "settings": label(tuple(groups.common.items())),
+    }
+    return {name: text for name, text in facts.items() if text}
+
+
+def _notes(name: str, groups: Groups, experiment: Experiment | None) -> list[str]:
+    notes = []
+    if experiment is None:
+        notes.append(f"No experiment is known by the name {name}, so nothing is claimed of these runs.")
+    if groups.left_out:
+        notes.append(
+            f"{words.count(groups.left_out, 'record')} left out: a newer one has the same setting, stage, variant, "
+            "coefficient and seed."
+        )
+    seeds: dict[str, list[int]] = {}
+    lost = {run.id for run in groups.diverged}
+    for run in groups.diverged:
+        if run.record.get("parent") in lost:
+            continue  # said of the stage before it
+        whose = run.variant if run.coefficient is None else f"{run.variant} ({words.number(run.coefficient)})"
+        which = ", ".join(filter(None, (whose, run.stage, label(groups.setting(run)))))
+        seeds.setdefault(f"{which}: {run.record.get('note') or 'no reason given'}", []).append(run.seed)
+    notes += [f"Diverged: {what} (seed {', '.join(map(str, sorted(some)))})." for what, some in seeds.items()]
+    return notes

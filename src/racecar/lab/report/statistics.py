@@ -1,0 +1,144 @@
+"""Means with their doubt, paired differences, Holm's correction, and the rule that makes a verdict of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from racecar.extras import need
+
+ALPHA = 0.05
+"""What an experiment may err at in all its claims together."""
+FEWEST = 3
+"""Pairs that a verdict needs."""
+
+HOLDS, IN_PART, NOT, TOO_FEW = "holds", "holds in part", "does not hold", "too few runs"
+VERDICTS = (HOLDS, IN_PART, NOT, TOO_FEW)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean and what it rests on."""
+
+    n: int
+    mean: float
+    sd: float | None
+    """Standard deviation with n − 1; None for a single value."""
+
+    def interval(self, level: float = 1 - ALPHA) -> tuple[float, float] | None:
+        """Student's interval of the mean; None for a single value."""
+        if self.sd is None:
+            return None
+        half = _t_quantile((1 - level) / 2, self.n - 1) * self.sd / math.sqrt(self.n)
+        return self.mean - half, self.mean + half
+
+    @property
+    def p(self) -> float | None:
+        """Of the two-sided t-test against 0. Values without any spread leave no doubt: then 0, or 1 if all are 0."""
+        if self.sd is None:
+            return None
+        if self.sd == 0:
+            return 1.0 if self.mean == 0 else 0.0
+        return _t_test(self.mean / self.sd * math.sqrt(self.n), self.n - 1)
+
+
+def estimate(values: Sequence[float]) -> Estimate | None:
+    """Mean and standard deviation; None if there are no values."""
+    n = len(values)
+    if n == 0:
+        return None
+    unit = max(map(abs, values)) or 1.0  # squares of losses near divergence would not fit into a float
+    small = [value / unit for value in values]
+    mean = math.fsum(small) / n
+    if min(small) == max(small):
+        return Estimate(n, values[0], 0.0 if n > 1 else None)
+    return Estimate(n, mean * unit, math.sqrt(math.fsum((one - mean) ** 2 for one in small) / (n - 1)) * unit)
+
+
+def gains(better: Mapping[int, float], than: Mapping[int, float], higher: bool) -> list[float]:
+    """Paired differences over the seeds that both have, positive in the claimed direction."""
+    sign = 1 if higher else -1
+    return [sign * (better[seed] - than[seed]) for seed in sorted(better.keys() & than.keys())]
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """What Holm's method makes of one test among several."""
+
+    p: float | None
+    level: float
+    """At which the interval of the difference excludes 0 exactly if the test is rejected."""
+
+
+def holm(p_values: Sequence[float | None], alpha: float = ALPHA) -> list[Corrected]:
+    """Holm's step-down correction (Holm 1979).
+
+    The smallest of m p-values is held against α/m, the next against α/(m − 1), and so on up to the first that is not
+    rejected; that one's level serves for all that follow. A test that could not be made (None) counts as p = 1, so
+    that runs made later never make an earlier verdict stricter.
+    """
+    m = len(p_values)
+    filled = [1.0 if p is None else p for p in p_values]
+    found: dict[int, Corrected] = {}
+    largest, share, rejecting = 0.0, alpha, True
+    for rank, i in enumerate(sorted(range(m), key=filled.__getitem__)):
+        if rejecting:
+            share = alpha / (m - rank)
+            rejecting = filled[i] < share
+        largest = max(largest, min(1.0, (m - rank) * filled[i]))
+        found[i] = Corrected(None if p_values[i] is None else largest, 1 - share)
+    return [found[i] for i in range(m)]
+
+
+def verdict(n: int, mean: float, low: float, minimum: int = FEWEST) -> str:
+    """The rule, fixed before the runs.
+
+    Args:
+        n: pairs.
+        mean: of their differences, positive in the claimed direction.
+        low: lower end of the Holm-corrected interval of that mean.
+        minimum: pairs that the claim asks for; never fewer than three.
+    """
+    if n < max(FEWEST, minimum):
+        return TOO_FEW
+    if low > 0:
+        return HOLDS
+    return IN_PART if mean > 0 else NOT
+
+
+def overall(verdicts: Sequence[str]) -> str:
+    """One word for several claims: "holds" and "does not hold" speak for all of them (of the latter: all judged)."""
+    judged = [one for one in verdicts if one != TOO_FEW]
+    if not judged:
+        return TOO_FEW
+    if all(one == HOLDS for one in verdicts):
+        return HOLDS
+    return NOT if all(one == NOT for one in judged) else IN_PART
+
+
+def same_spread(a: Mapping[int, float], b: Mapping[int, float]) -> float | None:
+    """p-value of Pitman and Morgan's test that two paired samples have the same variance; None where it has no answer.
+
+    Var(a) − Var(b) is the covariance of a + b and a − b, so their correlation is tested.
+    """
+    seeds = sorted(a.keys() & b.keys())
+    sums, differences = ([a[seed] + sign * b[seed] for seed in seeds] for sign in (1, -1))
+    s, d = estimate(sums), estimate(differences)
+    if len(seeds) < FEWEST or s is None or d is None or not s.sd or not d.sd:
+        return None
+    products = ((x - s.mean) / s.sd * ((y - d.mean) / d.sd) for x, y in zip(sums, differences, strict=True))
+    r = math.fsum(products) / (len(seeds) - 1)
+    if abs(r) >= 1 - 1e-12:
+        return 0.0
+    return _t_test(r * math.sqrt((len(seeds) - 2) / (1 - r * r)), len(seeds) - 2)
+
+
+def _t_test(t: float, freedom: int) -> float:
+    """Two-sided p-value of Student's t. (scipy.special has all that it takes, and is there much sooner than stats.)"""
+    return 2 * float(need("scipy.special", "lab").stdtr(freedom, -abs(t)))
+
+
+def _t_quantile(tail: float, freedom: int) -> float:
+    """The t beyond which an upper tail has this share."""
+    return -float(need("scipy.special", "lab").stdtrit(freedom, tail))

@@ -1,0 +1,76 @@
+"""Make the page of a folder of records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from racecar.files import write_atomically, write_text
+from racecar.lab.experiment import Experiment
+from racecar.lab.report.claim_tables import overview
+from racecar.lab.report.page import Page, figure_name, to_html, to_markdown
+from racecar.lab.report.reading import read_runs
+from racecar.lab.report.section import Section, section
+from racecar.lab.results import Run
+
+TITLE = "Racecar laboratory"
+FIGURES = "figures"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was written, and what could not be."""
+
+    html: Path
+    markdown: Path
+    problems: Sequence[str]
+    """Records that could not be read and figures that could not be drawn; the page names them too."""
+
+
+def write_report(folder: Path, experiments: Mapping[str, Experiment], made: datetime | None = None) -> Report:
+    """Write report.html and report.md, and the figures of the latter, into a folder of records.
+
+    Args:
+        folder: as ``racecar run --out`` names it.
+        experiments: by name; they say what is claimed, and draw figures of their own.
+        made: the date on the page; now, if None.
+
+    Raises:
+        ValueError: there is no record that can be read.
+    """
+    runs, problems = read_runs(folder)
+    page = build(runs, experiments, problems, made or datetime.now(UTC))
+    for one in page.sections:
+        for i, figure in enumerate(one.figures, 1):
+            with write_atomically(folder / FIGURES / figure_name(one, i)) as file:
+                file.write(figure.content)
+    report = Report(folder / "report.html", folder / "report.md", page.problems)
+    write_text(report.markdown, to_markdown(page, FIGURES))
+    write_text(report.html, to_html(page))
+    return report
+
+
+def build(runs: Sequence[Run], experiments: Mapping[str, Experiment], problems: Sequence[str], made: datetime) -> Page:
+    """The page of some runs; known experiments first, in their order."""
+    by_name: dict[str, list[Run]] = {name: [] for name in experiments}
+    for run in runs:
+        by_name.setdefault(str(run.record["experiment"]), []).append(run)
+    sections: list[Section] = []
+    for name, members in by_name.items():
+        if members:
+            anchor = _anchor(name, [one.anchor for one in sections])
+            sections.append(section(name, anchor, members, experiments.get(name)))
+    claims = [(one.anchor, one.name, found) for one in sections for found in one.findings]
+    failed = [one.problem for one in sections if one.problem]
+    return Page(TITLE, made, overview(claims) if claims else None, sections, [*problems, *failed])
+
+
+def _anchor(name: str, taken: Sequence[str]) -> str:
+    plain = "in-" + (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "experiment")
+    anchor, i = plain, 1
+    while anchor in taken:
+        anchor, i = f"{plain}-{i + 1}", i + 1
+    return anchor

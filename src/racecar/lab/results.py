@@ -1,0 +1,140 @@
+"""The results store: one record for each finished stage; nothing is written twice, nothing is lost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from racecar.extras import need
+from racecar.files import write_atomically, write_json
+
+FORMAT = 1
+NEEDED = ("id", "experiment", "variant", "coefficient", "seed", "stage", "config", "metrics", "status", "cost", "made")
+
+
+def identity(what: Mapping[str, Any]) -> str:
+    """A name for a result: a hash of all that determines it."""
+    text = json.dumps(what, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A finished stage, as the store holds it."""
+
+    record: dict[str, Any]
+    store: Store | None = None
+
+    @property
+    def id(self) -> str:
+        return str(self.record["id"])
+
+    @property
+    def variant(self) -> str:
+        return str(self.record["variant"])
+
+    @property
+    def coefficient(self) -> float | None:
+        value = self.record["coefficient"]
+        return None if value is None else float(value)
+
+    @property
+    def seed(self) -> int:
+        return int(self.record["seed"])
+
+    @property
+    def stage(self) -> str:
+        return str(self.record["stage"])
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return dict(self.record["config"])
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        return dict(self.record["metrics"])
+
+    @property
+    def tables(self) -> dict[str, Any]:
+        return dict(self.record.get("tables") or {})
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.record["status"] == "finished")
+
+    @cached_property
+    def arrays(self) -> dict[str, Tensor]:
+        """Small tensors for figures; empty if there are none."""
+        return {} if self.store is None else self.store.arrays(self.id)
+
+
+class Store:
+    """A folder of records, weights and arrays."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+
+    def _path(self, kind: str, id: str, suffix: str) -> Path:
+        return self.folder / kind / f"{id}{suffix}"
+
+    def has(self, id: str) -> bool:
+        return self._path("records", id, ".json").exists()
+
+    def get(self, id: str) -> Run:
+        return Run(read_record(self._path("records", id, ".json")), self)
+
+    def checkpoint(self, id: str) -> Path:
+        """Where an unfinished stage keeps its state."""
+        return self._path("checkpoints", id, ".pt")
+
+    def write(self, record: Mapping[str, Any], weights: Mapping[str, Tensor], arrays: Mapping[str, Tensor]) -> None:
+        """Keep a finished stage. The record comes last: what has one is whole."""
+        id = str(record["id"])
+        for kind, tensors in (("weights", weights), ("arrays", arrays)):
+            if tensors:
+                self._save(self._path(kind, id, ".safetensors"), tensors)
+        write_json(self._path("records", id, ".json"), {"format": FORMAT, **record})
+        self.checkpoint(id).unlink(missing_ok=True)
+
+    def _save(self, path: Path, tensors: Mapping[str, Tensor]) -> None:
+        save = need("safetensors.torch", "lab").save
+        with write_atomically(path) as file:
+            file.write(save({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}))
+
+    def weights(self, id: str) -> dict[str, Tensor]:
+        path = self._path("weights", id, ".safetensors")
+        if not path.exists():
+            raise ValueError(f"{path} is missing: delete records/{id}.json to train that stage again")
+        return dict(need("safetensors.torch", "lab").load_file(path))
+
+    def arrays(self, id: str) -> dict[str, Tensor]:
+        path = self._path("arrays", id, ".safetensors")
+        return dict(need("safetensors.torch", "lab").load_file(path)) if path.exists() else {}
+
+    def runs(self) -> Iterator[Run]:
+        """All records, in the order of their names."""
+        for path in sorted((self.folder / "records").glob("*.json")):
+            yield Run(read_record(path), self)
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """One record, checked."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{path} is no record that can be read ({error}); delete it to train that stage again"
+        ) from None
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        raise ValueError(f"{path} is no record of format {FORMAT}; it was made by another version of racecar")
+    missing = [name for name in NEEDED if name not in record]
+    if missing:
+        raise ValueError(f"{path} lacks {', '.join(missing)}; delete it to train that stage again")
+    return record

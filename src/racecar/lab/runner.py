@@ -1,0 +1,98 @@
+"""Experiment × variants × coefficients × seeds → the results store, by an engine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from racecar.lab import distributed
+from racecar.lab.engines.base import Failure, Plan, Progress
+from racecar.lab.jobs import Job
+from racecar.lab.results import Store
+
+ENGINES = ("here", "vmap", "ray")
+
+
+def run(jobs: Sequence[Job], plan: Plan, engine: str = "here", show: bool | None = None) -> list[Failure]:
+    """Do what the store does not hold yet.
+
+    Args:
+        jobs: what to do.
+        plan: how.
+        engine: "here", "vmap" or "ray".
+        show: progress bars; None shows them on a terminal.
+
+    Returns:
+        The jobs that failed; all others are in the store.
+    """
+    if engine not in ENGINES:
+        raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
+    store = Store(plan.folder)
+    todo = [job for job in jobs if job.unfinished(store)]
+    if not todo:
+        return []
+    with bars(sum(len(job.unfinished(store)) for job in todo), show and distributed.first()) as progress:
+        if engine == "vmap":
+            from racecar.lab.engines import vmap
+
+            return vmap.run(todo, plan, progress)
+        if engine == "ray":
+            from racecar.lab.engines import ray
+
+            return ray.run(todo, plan, progress)
+        from racecar.lab.engines import here
+
+        return here.run(todo, plan, progress)
+
+
+@contextmanager
+def bars(stages: int, show: bool | None = None) -> Iterator[Progress]:
+    """A bar for all stages, and one for each that is being trained."""
+    if show is None:
+        show = sys.stderr.isatty()
+    if not show:
+        yield lambda *message: None
+        return
+    from racecar.extras import need
+
+    rich, console = need("rich.progress", "lab"), need("rich.console", "lab")
+    columns = (
+        rich.TextColumn("{task.description}"),
+        rich.BarColumn(bar_width=24),
+        rich.MofNCompleteColumn(),
+        rich.TimeRemainingColumn(),
+        rich.TextColumn("{task.fields[note]}"),
+    )
+    with rich.Progress(*columns, console=console.Console(stderr=True)) as progress:
+        overall = progress.add_task("all stages", total=stages, note="")
+        open_: dict[tuple[str, str], int] = {}
+
+        def show_progress(job: str, stage: str, done: int, total: int, note: str) -> None:
+            key = (job, stage)
+            if done < 0:
+                if done == -1:
+                    progress.advance(overall)
+                if key in open_:
+                    progress.remove_task(open_.pop(key))
+                return
+            if key not in open_:
+                open_[key] = progress.add_task(f"{job} {stage}", total=total, note="")
+            progress.update(open_[key], completed=done, note=note)
+
+        yield show_progress
+
+
+def commit() -> str | None:
+    """The commit of the source that runs, if it is a checkout; with a + if it was changed since."""
+    here = Path(__file__).parent
+    try:
+        found = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
+            cwd=here, capture_output=True, text=True, check=True, timeout=10,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip() or None

@@ -1,0 +1,80 @@
+"""Choose learning rate and coefficient of every variant on validation data, with the same budget for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any
+
+from racecar.lab.config import Config
+from racecar.lab.experiment import Experiment
+from racecar.lab.jobs import Job, make_jobs
+from racecar.lab.results import Store
+from racecar.lab.variants import variant
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is tried. A variant with a coefficient tries each of its ``coefficients`` with each of ``lrs``; one without
+    tries as many learning rates, spread over the same range."""
+
+    lrs: Mapping[str, tuple[float, ...]]
+    """By optimiser."""
+    coefficients: Mapping[str, tuple[float, ...]]
+    metric: str = "valid_accuracy"
+    stages: tuple[str, ...] = ("A",)
+    """The metric is averaged over these."""
+    valid: float = 0.1
+    """Share of the training set held out meanwhile."""
+    seeds: int = 3
+    first_seed: int = 1000
+    """Seeds that no published run uses."""
+
+    def candidates(self, name: str, optimiser: str) -> list[dict[str, float]]:
+        """As many settings for every variant."""
+        if optimiser not in self.lrs:
+            raise ValueError(f"the search knows no learning rates for {optimiser}, but for {', '.join(self.lrs)}")
+        lrs = self.lrs[optimiser]
+        count = max(map(len, self.coefficients.values()), default=1)
+        if variant(name).meaning:
+            values = self.coefficients[name]
+            if len(values) != count:
+                raise ValueError(f"the search gives {name} {len(values)} coefficients and others {count}")
+            return [{"lr": lr, "coefficient": value} for value in values for lr in lrs]
+        low, high, total = min(lrs), max(lrs), len(lrs) * count
+        return [{"lr": low * (high / low) ** (i / max(1, total - 1))} for i in range(total)]
+
+
+def trials(experiment: Experiment, search: Search, config: Config, variants: Sequence[str], folder: Any) -> list[Job]:
+    """All jobs of a search; ``config`` must hold data out for validation."""
+    jobs = []
+    seeds = range(search.first_seed, search.first_seed + search.seeds)
+    for name in variants:
+        for candidate in search.candidates(name, config.optimiser):
+            jobs += make_jobs(experiment, config, [name], seeds, folder, tuned={name: candidate})
+    return jobs
+
+
+def best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, dict[str, Any]]:
+    """Variant → the settings with the best mean; those with a diverged run are out."""
+    scores: dict[str, dict[tuple[float, float | None], list[float | None]]] = {}
+    for job in jobs:
+        runs = [store.get(job.ids[name]) for name in search.stages]
+        value = mean(run.metrics[search.metric] for run in runs) if all(run.finished for run in runs) else None
+        key = (float(job.tuned["lr"]), job.coefficient)
+        scores.setdefault(job.variant, {}).setdefault(key, []).append(value)
+    chosen: dict[str, dict[str, Any]] = {}
+    for name, tried in scores.items():
+        whole = {key: [v for v in values if v is not None] for key, values in tried.items() if None not in values}
+        if not whole:
+            raise ValueError(f"every setting of {name} that was tried diverged; try smaller learning rates")
+        lr, coefficient = max(whole, key=lambda key: mean(whole[key]))
+        table = [
+            {"lr": key[0], "coefficient": key[1], "score": mean(values) if None not in values else None}  # type: ignore[type-var]
+            for key, values in sorted(tried.items(), key=lambda item: (item[0][1] or 0.0, item[0][0]))
+        ]
+        chosen[name] = {"lr": lr, "score": mean(whole[lr, coefficient]), "tried": table}
+        if coefficient is not None:
+            chosen[name]["coefficient"] = coefficient
+    return chosen

@@ -1,0 +1,226 @@
+"""One training stage: regularised or fine-tuning; mixed precision, compile, checkpoint, resume."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from racecar.files import write_atomically
+from racecar.lab import distributed, draws
+from racecar.lab.config import Config
+from racecar.lab.curves import Curves
+from racecar.lab.experiment import Loss, Split, Task, accuracy
+from racecar.lab.optimiser import make_optimiser, set_step_size, step_size
+from racecar.lab.variants import Regularised
+
+Report = Callable[[int, int, str], None]
+"""(steps done, steps in all, what to show) → None."""
+
+
+@dataclass
+class Options:
+    """How a stage is run; none of it changes what comes out, but for rounding."""
+
+    device: str = "cpu"
+    compile: bool = False
+    interval: float = 60.0
+    """Seconds between checkpoints."""
+    resume: bool = True
+    """Go on from a checkpoint if there is one; else start the stage anew."""
+    report: Report | None = None
+    scalars: Any = None
+    """A TensorBoard writer."""
+
+
+@dataclass
+class Outcome:
+    """What a training leaves behind beside the weights."""
+
+    curves: dict[str, list[float]]
+    steps: int
+    seconds: float
+    """Of the training steps alone."""
+    peak_memory: int | None
+    history: dict[str, Tensor] = field(default_factory=dict)
+
+
+class Trainer:
+    """Trains one model; its whole state can be put into a file and taken up again."""
+
+    def __init__(
+        self,
+        module: Regularised,
+        task: Task,
+        config: Config,
+        *,
+        name: str,
+        seed: int,
+        epochs: int,
+        loss: Loss,
+        coefficient: float = 0.0,
+        weight_decay: float = 0.0,
+        look: Callable[[nn.Module, Task], dict[str, Tensor]] | None = None,
+        looks: int = 0,
+        options: Options | None = None,
+    ) -> None:
+        self.options = options or Options()
+        self.device = torch.device(self.options.device)
+        self.module, self.config, self.name, self.seed, self.epochs = module, config, name, seed, epochs
+        self.task = Task(*(None if s is None else s.to(self.device) for s in (task.train, task.test, task.valid)))  # type: ignore[arg-type]
+        self.loss, self.coefficient = loss, coefficient
+        self.per_epoch = draws.steps_per_epoch(len(task.train), config.batch)
+        self.total = self.per_epoch * epochs
+        self.look, self.look_every = look, max(1, self.total // looks) if looks else 0
+        self.history: list[dict[str, Tensor]] = []
+        self.optimiser = make_optimiser(module.model.parameters(), config, weight_decay)
+        half = config.precision == "float16" and self.device.type == "cuda"
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=half)
+        self.average = (
+            AveragedModel(module.model, multi_avg_fn=get_ema_multi_avg_fn(config.ema)) if config.ema else None
+        )
+        self.curves = Curves(epochs)
+        self.step = 0
+        torch.manual_seed(draws.seed_of("stage", seed, name))
+
+    def run(self, checkpoint: Path | None = None) -> Outcome:
+        """Train to the end, from the checkpoint if it is there. Raises Diverged where the loss stops being finite."""
+        if checkpoint is not None and checkpoint.exists():
+            self.load(checkpoint)
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
+        self.module.train()
+        call: nn.Module = distributed.wrap(self.module)
+        call = torch.compile(call) if self.options.compile else call  # type: ignore[assignment]
+        saved, prepared = time.monotonic(), -1
+        self.curves.go()
+        while self.step < self.total:
+            epoch, within = divmod(self.step, self.per_epoch)
+            if epoch != prepared:
+                order, noise = self._epoch(epoch)
+                prepared = epoch
+            if self.look_every and self.step % self.look_every == 0:
+                self._look()
+            self._step(call, order[within], None if noise is None else noise[within])
+            self.step += 1
+            if self.step % self.per_epoch == 0 and self.curves.due(epoch):
+                self._point(epoch)
+            if checkpoint is not None and time.monotonic() - saved >= self.options.interval and self.step < self.total:
+                self.curves.pause()
+                self.save(checkpoint)
+                self.curves.go()
+                saved = time.monotonic()
+        if self.look_every:
+            self._look()
+        if self.average is not None:
+            self.module.model.load_state_dict(self.average.module.state_dict())
+        self.module.eval()
+        memory = torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
+        history = {name: torch.stack([one[name] for one in self.history]) for name in (self.history or [{}])[0]}
+        return Outcome(self.curves.points, self.total, self.curves.seconds, memory, history)
+
+    def _epoch(self, epoch: int) -> tuple[Tensor, Tensor | None]:
+        order = draws.order(len(self.task.train), self.config.batch, self.seed, self.name, epoch).to(self.device)
+        if not self.module.noise:
+            return order, None
+        noise = draws.noise(self.module.noise, self.per_epoch, self.seed, self.name, epoch)
+        return order, noise.to(self.device)
+
+    def _step(self, call: nn.Module, chosen: Tensor, noise: Tensor | None) -> None:
+        chosen = distributed.share(chosen)
+        x, y = self.task.train.x[chosen], self.task.train.y[chosen]
+        set_step_size(self.optimiser, step_size(self.config, self.step, self.total))
+        with self._precision():
+            output, regulariser = call(x, noise)
+            task = self.loss(output, y)
+        total = task if self.coefficient == 0 else task + self.coefficient * regulariser
+        self.optimiser.zero_grad(set_to_none=True)
+        self.scaler.scale(total).backward()
+        if self.config.clip:
+            self.scaler.unscale_(self.optimiser)
+            nn.utils.clip_grad_norm_(self.module.model.parameters(), self.config.clip)
+        self.scaler.step(self.optimiser)
+        self.scaler.update()
+        if self.average is not None:
+            self.average.update_parameters(self.module.model)
+        self.curves.add(task, regulariser)
+
+    def _precision(self) -> Any:
+        if self.config.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.device.type, getattr(torch, self.config.precision))
+
+    def _point(self, epoch: int) -> None:
+        task, regulariser = self.curves.point(epoch)
+        if self.task.valid is not None:
+            self.curves.note("valid_accuracy", self._accuracy(self.task.valid))
+        if self.options.report is not None:
+            self.options.report(self.step, self.total, f"loss {task:.4g}, regulariser {regulariser:.4g}")
+        if self.options.scalars is not None:
+            for name, values in self.curves.points.items():
+                if name != "epoch":
+                    self.options.scalars.add_scalar(name, values[-1], epoch + 1)
+            for name, term in self.module.terms.items():
+                self.options.scalars.add_scalar(f"terms/{name}", float(term), epoch + 1)
+        self.curves.go()
+
+    def _accuracy(self, split: Split) -> float:
+        self.module.eval()
+        value = accuracy(self.module.model, split)
+        self.module.train()
+        return value
+
+    def _look(self) -> None:
+        self.curves.pause()
+        self.module.eval()
+        with torch.no_grad():
+            assert self.look is not None
+            seen = self.look(self.module.model, self.task)
+        self.history.append({name: tensor.detach().cpu() for name, tensor in seen.items()})
+        self.module.train()
+        self.curves.go()
+
+    def save(self, path: Path) -> None:
+        """The whole state, into a file that is there whole or not at all."""
+        if not distributed.first():
+            return
+        state = {
+            "step": self.step,
+            "model": self.module.model.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "average": None if self.average is None else self.average.state_dict(),
+            "curves": self.curves.state(),
+            "history": self.history,
+            "random": torch.get_rng_state(),
+            "random_cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
+        }
+        with write_atomically(path) as file:
+            torch.save(state, file)
+
+    def load(self, path: Path) -> None:
+        """Go on from a file that ``save`` wrote."""
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:
+            raise ValueError(
+                f"{path} is no checkpoint that can be read; delete it to start that stage again"
+            ) from error
+        self.step = state["step"]
+        self.module.model.load_state_dict(state["model"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.scaler.load_state_dict(state["scaler"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
+        self.curves.load(state["curves"], self.device)
+        self.history = state["history"]
+        torch.set_rng_state(state["random"])
+        if state["random_cuda"] is not None and self.device.type == "cuda":
+            torch.cuda.set_rng_state(state["random_cuda"], self.device)

@@ -1,0 +1,158 @@
+"""Std, Ort, Pre, RR, lRR, RR1 and two everyday controls: what changes in a training, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from racecar.lab import distributed
+from racecar.orthogonality import srip
+from racecar.racecar import Racecar
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way of training."""
+
+    name: str
+    title: str
+    kind: str
+    """"plain", "reverse", "orthogonality", "pretrain", "decay" or "dropout"."""
+    mode: str = ""
+    """Of the reverse pass."""
+    meaning: str = ""
+    """What its coefficient is; empty if it has none."""
+
+
+VARIANTS = {
+    variant.name: variant
+    for variant in (
+        Variant("Std", "no regulariser", "plain"),
+        Variant("Ort", "orthogonality, SRIP (Bansal et al. 2018)", "orthogonality", meaning="β of the spectral norm"),
+        Variant("Pre", "greedy layer-wise autoencoder pretraining", "pretrain", meaning="epochs per layer"),
+        Variant("RR", "racecar, the full way back", "reverse", "full", "λ"),
+        Variant("lRR", "racecar, layer by layer", "reverse", "layerwise", "λ"),
+        Variant("RR1", "racecar, compared at the input alone", "reverse", "input", "λ"),
+        Variant("WD", "weight decay", "decay", meaning="weight decay"),
+        Variant("Drop", "dropout", "dropout", meaning="probability"),
+    )
+}
+
+
+def variant(name: str) -> Variant:
+    """By its name."""
+    if name not in VARIANTS:
+        raise ValueError(f"no variant {name!r}; the variants are: {', '.join(VARIANTS)}")
+    return VARIANTS[name]
+
+
+class Regularised(nn.Module):
+    """A model whose call also returns what its regulariser says, before the coefficient."""
+
+    noise = 0
+    """How many random numbers a call needs: they are given, so that every engine can give the same ones."""
+
+    where = "model."
+    """How the names of the model's parameters begin in this module."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    @property
+    def terms(self) -> Mapping[str, Tensor]:
+        """The parts of the last call's regulariser, by layer."""
+        return {}
+
+    def forward(self, x: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        output = self.model(x)
+        return output, output.new_zeros(())
+
+
+class _Reverse(Regularised):
+    """RR, lRR and RR1."""
+
+    where = "rr.model."
+
+    def __init__(self, model: nn.Module, example: Tensor, mode: str, options: Mapping[str, Any]) -> None:
+        nn.Module.__init__(self)  # the model is in here once: functional_call gets lost in modules that are shared
+        self.rr = Racecar(model, example, mode=mode, **options)
+        # Gradients are averaged over processes, each of which sums over its own part of the batch.
+        self.share = distributed.world() if self.rr.scale == "sum" else 1
+
+    @property
+    def model(self) -> nn.Module:  # type: ignore[override]
+        return self.rr.model
+
+    @property
+    def terms(self) -> Mapping[str, Tensor]:
+        return self.rr.terms
+
+    def forward(self, x: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        output, loss = self.rr(x)
+        return output, loss * self.share
+
+
+class _Orthogonal(Regularised):
+    """Ort."""
+
+    def __init__(self, model: nn.Module, options: Mapping[str, Any]) -> None:
+        super().__init__(model)
+        self.options = dict(options)
+        self.noise = _count(self.regulariser)
+
+    def regulariser(self, draw: Any) -> Tensor:
+        return srip(self.model, draw=draw, **self.options)
+
+    def forward(self, x: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return self.model(x), self.regulariser(None if noise is None else _Dealer(noise))
+
+
+class _Dealer:
+    """Deals random numbers that were drawn beforehand."""
+
+    def __init__(self, numbers: Tensor) -> None:
+        self.numbers, self.dealt = numbers, 0
+
+    def __call__(self, *shape: int, **like: Any) -> Tensor:
+        count = torch.Size(shape).numel()
+        part = self.numbers.narrow(-1, self.dealt, count)
+        self.dealt += count
+        return part.reshape(shape).to(**like)
+
+
+def _count(use: Any) -> int:
+    """How many random numbers a function asks for."""
+    asked = 0
+
+    def draw(*shape: int, **like: Any) -> Tensor:
+        nonlocal asked
+        asked += torch.Size(shape).numel()
+        return torch.ones(shape, **like)
+
+    with torch.no_grad():
+        use(draw)
+    return asked
+
+
+def regularise(
+    model: nn.Module, which: Variant, example: Tensor, reverse: Mapping[str, Any], orthogonality: Mapping[str, Any]
+) -> Regularised:
+    """A model with the regulariser of a variant.
+
+    Args:
+        model: on its device.
+        which: the variant; those without a term in the loss give a regulariser of 0.
+        example: some inputs (N, …), to plan the reverse pass.
+        reverse: arguments of ``Racecar`` but mode.
+        orthogonality: arguments of ``srip``.
+    """
+    if which.kind == "reverse":
+        return _Reverse(model, example, which.mode, reverse)
+    if which.kind == "orthogonality":
+        return _Orthogonal(model, orthogonality)
+    return Regularised(model)

@@ -1,0 +1,108 @@
+"""racecar data list | check | fetch: tables, statuses, and what is said when something is wrong."""
+
+import gzip
+import struct
+from dataclasses import replace
+
+import pytest
+
+from racecar.lab.datasets import MNIST, SOURCES, DataError
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A data folder with a tiny MNIST, which has no published checksums."""
+    forms = tuple(tuple(replace(file, size=None, checksum="") for file in form) for form in MNIST.forms)
+    monkeypatch.setitem(SOURCES, "mnist", replace(MNIST, counts={"train": 2, "test": 1}, forms=forms))
+    raw = tmp_path / "data" / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    for name, n in (("train", 2), ("t10k", 1)):
+        images = struct.pack(">4I", 0x803, n, 28, 28) + bytes(n * 784)
+        (raw / f"{name}-images-idx3-ubyte.gz").write_bytes(gzip.compress(images))
+        (raw / f"{name}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(struct.pack(">2I", 0x801, n) + bytes(n)))
+    return tmp_path / "data"
+
+
+def row(out: str, name: str) -> list[str]:
+    """Cells of a table's row."""
+    (line,) = [line for line in out.splitlines() if line.split()[:1] == [name]]
+    return [cell for cell in line.split("  ") if cell]
+
+
+@pytest.mark.parametrize("command", ["list", "check", "fetch"])
+def test_every_command_explains_itself_with_an_example(cli, command):
+    result = cli("data", command, "--help")
+    assert result.status == 0
+    assert f"Example: racecar data {command}" in result.out
+    assert "--data DIR" in result.out
+
+
+def test_list(cli, folder):
+    result = cli("data", "list", "--data", folder)
+    assert result.status == 0
+    assert [row(result.out, name)[0] for name in SOURCES] == list(SOURCES)
+    mnist, shift = row(result.out, "mnist"), row(result.out, "shift")
+    assert [cell.strip() for cell in mnist[2:]] == ["CC BY-SA 3.0", "12 MB", "yes", "yes"]
+    assert [cell.strip() for cell in shift[-2:]] == ["no", "no"]
+    assert result.out.endswith(f"Data folder: {folder}\n")
+
+
+def test_the_folder_may_come_from_the_environment(cli, folder, monkeypatch):
+    monkeypatch.setenv("RACECAR_DATA", str(folder))
+    assert row(cli("data", "list").out, "mnist")[-1].strip() == "yes"
+
+
+def test_check_looks_at_what_is_here(cli, folder):
+    result = cli("data", "check", "--data", folder)
+    assert (result.status, result.err) == (0, "")
+    assert row(result.out, "mnist")[1].strip() == "good"
+    assert row(result.out, "cifar10")[1].strip() == "not here"
+
+
+def test_check_names_what_is_wrong(cli, folder):
+    damaged = folder / "MNIST/raw/train-images-idx3-ubyte.gz"
+    damaged.write_bytes(damaged.read_bytes()[:-5])
+    (folder / "MNIST/raw/t10k-labels-idx1-ubyte.gz").unlink()
+    result = cli("data", "check", "--data", folder)
+    assert result.status == 2
+    assert row(result.out, "mnist")[1].strip() == "wrong"
+    first, second = result.err.splitlines()
+    assert first.startswith(f"racecar: {damaged} is damaged or truncated")
+    assert second == (
+        f"racecar: {folder}/MNIST/raw/t10k-labels-idx1-ubyte.gz is missing: racecar data fetch mnist --data {folder}"
+    )
+
+
+def test_a_data_set_that_is_asked_for_must_be_here(cli, folder):
+    result = cli("data", "check", "mnist", "smoke", "--data", folder)
+    assert result.status == 2
+    assert row(result.out, "mnist")[1].strip() == "good"
+    assert result.err.startswith(f"racecar: smoke is not in {folder} (looked for smoke_real_64.npz)")
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["check", "fetch"])
+def test_an_unknown_name_is_refused_at_once(refused, folder, command):
+    said = refused("data", command, "mnist", "cifar", "--data", folder)
+    assert said.startswith("racecar: unknown data set 'cifar': did you mean cifar10")
+
+
+def test_fetch_goes_on_after_a_failure(cli, folder, monkeypatch):
+    """What is here is not fetched; what cannot be fetched, or fails, is named, and the next one has its turn."""
+
+    def fail(urls, target, size, checksum):
+        raise DataError(f"{target} could not be fetched: {urls[0]} answered 404 Not Found")
+
+    monkeypatch.setattr("racecar.lab.datasets.fetching.download", fail)
+    result = cli("data", "fetch", "information", "cifar10", "mnist", "--data", folder)
+    assert result.status == 2
+    assert result.out.startswith(f"mnist was already in {folder}; CC BY-SA 3.0; LeCun")
+    first, second = result.err.splitlines()
+    assert first.startswith("racecar: information cannot be fetched: its licence does not let us pass it on")
+    assert second.startswith(
+        f"racecar: {folder}/cifar-10-binary.tar.gz could not be fetched: https://www.cs.toronto.edu"
+    )
+
+
+def test_fetch_needs_a_name(refused, folder):
+    assert "NAME" in refused("data", "fetch")

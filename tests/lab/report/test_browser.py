@@ -1,0 +1,181 @@
+"""The page in a real browser: it sorts, it enlarges, it fits on a phone, it prints."""
+
+import shutil
+
+import pytest
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update",
+)  # fmt: skip
+DESKTOP, PHONE = {"width": 1360, "height": 900}, {"width": 390, "height": 800}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    where = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if where is None:
+        pytest.skip(f"no browser is installed here: none of {', '.join(BROWSERS)}")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=where, args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser, folder):
+    """Open the page; at the end, it has loaded nothing else, and no script has failed or been smuggled in."""
+    contexts, heard = [], []
+
+    def visit(**options):
+        context = browser.new_context(**options)
+        page = context.new_page()
+        page.on("console", lambda message: heard.append(message.text))
+        page.on("pageerror", lambda error: heard.append(str(error)))
+        page.on("request", lambda request: None if request.url.startswith("data:") else heard.append(request.url))
+        address = (folder / "report.html").as_uri()
+        page.goto(address)
+        contexts.append((context, page, address))
+        return page
+
+    yield visit
+    for context, page, address in contexts:
+        assert page.evaluate("window.hacked") is None
+        assert [one for one in heard if one != address] == []
+        context.close()
+
+
+def column(table, title):
+    """What stands in a column, from top to bottom."""
+    heads = table.locator("th").all_inner_texts()
+    i = next(i for i, head in enumerate(heads) if head.split(" ↕")[0].startswith(title))
+    return [row.locator("td").nth(i).inner_text().split("\n")[0] for row in table.locator("tbody tr").all()]
+
+
+def test_tables_sort(visit):
+    page = visit(viewport=DESKTOP)
+    table = page.get_by_role("table", name="Paper and ours").first
+    head = table.get_by_role("columnheader", name="ours", exact=True)
+    before = column(table, "ours")
+    head.get_by_role("button").click()
+    rising = [float(text.split(" ± ")[0]) for text in column(table, "ours")]
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert rising == sorted(rising)
+    assert len(rising) == len(before)
+    assert column(table, "ours") != before
+    head.get_by_role("button").press("Enter")  # with the keyboard, too
+    assert head.get_attribute("aria-sort") == "descending"
+    assert [float(text.split(" ± ")[0]) for text in column(table, "ours")] == rising[::-1]
+    other = table.get_by_role("columnheader", name="paper", exact=True)
+    for expected in ("ascending", "descending"):  # those without a value stay at the end
+        other.get_by_role("button").click()
+        assert other.get_attribute("aria-sort") == expected
+        filled = [text != "–" for text in column(table, "paper")]
+        assert filled == sorted(filled, reverse=True)
+    assert head.get_attribute("aria-sort") is None
+    table.get_by_role("columnheader", name="variant").get_by_role("button").click()
+    names = column(table, "variant")
+    assert names == sorted(names, key=lambda name: name.split()[-1])
+
+
+def test_figures_enlarge(visit, tmp_path):
+    page = visit(viewport=DESKTOP)
+    dialog, button = page.locator("dialog"), page.locator(".enlarge").nth(1)
+    assert not dialog.is_visible()
+    button.click()
+    assert dialog.is_visible()
+    small, large = button.locator("svg").bounding_box(), dialog.locator("svg").bounding_box()
+    assert large["width"] > 1.2 * small["width"]
+    assert large["y"] + large["height"] <= DESKTOP["height"]
+    assert dialog.locator("p").inner_text() == page.locator("figcaption").nth(1).inner_text()
+    page.screenshot(path=tmp_path / "dialog.png")
+    page.keyboard.press("Escape")
+    assert not dialog.is_visible()
+    assert button.evaluate("one => one === document.activeElement")
+    button.press("Enter")
+    dialog.get_by_role("button", name="Close").click()
+    assert not dialog.is_visible()
+    button.press(" ")
+    page.mouse.click(5, 5)  # beside it
+    assert not dialog.is_visible()
+    assert page.evaluate("new Set(Array.from(document.querySelectorAll('[id]'), one => one.id)).size") == page.evaluate(
+        "document.querySelectorAll('[id]').length"
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_phone(visit, tmp_path, scheme):
+    page = visit(viewport=PHONE, is_mobile=True, has_touch=True, color_scheme=scheme)
+    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    page.evaluate("scrollTo(500, 0)")
+    assert page.evaluate("scrollX") == 0
+    scrolls = page.evaluate(
+        "Array.from(document.querySelectorAll('.scroll'), one => one.scrollWidth > one.clientWidth)"
+    )
+    assert any(scrolls)  # inside
+    page.locator(".enlarge").first.tap()
+    assert page.locator("dialog").is_visible()
+    box = page.locator("dialog").bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= PHONE["width"]
+    picture = tmp_path / "phone.png"
+    page.screenshot(path=picture, full_page=True)
+    assert picture.stat().st_size > 10_000
+
+
+def test_words_can_be_read(visit):
+    """Contrast of text to its ground is at least 4.5 by day and by night (WCAG AA)."""
+    measure = """() => {
+        const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+        const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
+            .map((c) => (c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+            .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+        const ground = (one) => {
+            for (; one; one = one.parentElement) {
+                const colour = parse(getComputedStyle(one).backgroundColor);
+                if (colour.length === 3 || colour[3] === 1) return colour;
+            }
+            return [255, 255, 255];
+        };
+        const found = {};
+        const words = "h1, h2, p, a, td, td small, th button, dt, dd, .badge, figcaption, li, code";
+        for (const one of document.querySelectorAll(words)) {
+            const a = light(parse(getComputedStyle(one).color)), b = light(ground(one));
+            const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+            const name = one.tagName + " " + one.className;
+            found[name] = Math.min(found[name] ?? 99, ratio);
+        }
+        return found;
+    }"""
+    for scheme in ("light", "dark"):
+        found = visit(viewport=DESKTOP, color_scheme=scheme).evaluate(measure)
+        assert len(found) > 12
+        assert {name: ratio for name, ratio in found.items() if ratio < 4.5} == {}
+
+
+def test_on_paper(visit, tmp_path):
+    page = visit(viewport=DESKTOP, color_scheme="dark")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details:not([open])").count() == 0
+    page.emulate_media(media="print")
+    assert not page.locator("nav").is_visible()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.locator(".badge").first.evaluate("one => getComputedStyle(one).color") == "rgb(20, 112, 46)"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("details[open]").count() == 0
+    page.pdf(path=tmp_path / "page.pdf")
+    assert (tmp_path / "page.pdf").stat().st_size > 20_000
+
+
+def test_on_a_desktop(visit, tmp_path):
+    page = visit(viewport=DESKTOP)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the results"
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.screenshot(path=tmp_path / f"{scheme}.png", full_page=True)
+        assert (tmp_path / f"{scheme}.png").stat().st_size > 50_000
+    assert page.evaluate("document.documentElement.scrollWidth") == DESKTOP["width"]

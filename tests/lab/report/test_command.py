@@ -1,0 +1,144 @@
+"""``racecar report``."""
+
+import json
+import webbrowser
+
+import pytest
+import typer
+
+from racecar.cli import app as cli
+from racecar.cli.lab_report import report
+from racecar.lab import experiments
+from racecar.lab.report.reading import check, read_runs
+from tests.lab.report.records import Peaks, record, write
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    """Run a command line; returns status, stdout and stderr."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command()(report)
+    app.command()(lambda: None)
+    monkeypatch.setattr(cli, "app", app)
+    monkeypatch.setattr(experiments, "EXPERIMENTS", {"peaks": Peaks()})
+
+    def call(*arguments):
+        return cli.run(["report", *map(str, arguments)]), *capsys.readouterr()
+
+    return call
+
+
+RECORDS = [record("Std", seed, {"m": seed / 10}, experiment="other") for seed in range(3)]
+
+
+def test_writes_and_says_where(call, tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    write(tmp_path, RECORDS)
+    status, out, err = call(tmp_path)
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [str(tmp_path / "report.html"), str(tmp_path / "report.md")]
+    assert opened == []
+    status, *_ = call(tmp_path, "--open")
+    assert opened == [(tmp_path / "report.html").as_uri()]
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_a_broken_record_is_named_and_the_others_are_not_lost(call, tmp_path):
+    write(tmp_path, RECORDS)
+    (tmp_path / "records" / "0bad.json").write_text('{"format": 1, ')
+    status, out, err = call(tmp_path)
+    assert status == 2
+    assert out.splitlines()[0] == str(tmp_path / "report.html")
+    assert err.count("\n") == 1
+    assert "0bad.json" in err
+    for name in ("report.html", "report.md"):
+        text = (tmp_path / name).read_text()
+        assert "0bad.json" in text
+        assert "0.10" in text  # the mean of the others
+
+
+@pytest.mark.parametrize("make", [lambda folder: None, lambda folder: folder.mkdir(), lambda folder: folder.touch()])
+def test_nothing_to_report(call, tmp_path, make):
+    folder = tmp_path / "results"
+    make(folder)
+    status, out, err = call(folder)
+    assert (status, out) == (2, "")
+    assert err.startswith("racecar: ")
+    assert err.count("\n") == 1
+    assert str(folder) in err
+
+
+def test_nothing_can_be_read(call, tmp_path):
+    write(tmp_path, RECORDS)
+    for path in (tmp_path / "records").iterdir():
+        path.write_text("[]")
+    status, out, err = call(tmp_path)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "and 2 more" in err
+    assert not (tmp_path / "report.html").exists()
+
+
+BROKEN = [
+    ({"metrics": {"m": "high"}}, "metrics m: 'high'"),
+    ({"metrics": {"m": float("nan")}}, "metrics m: nan"),
+    ({"metrics": None}, "metrics"),
+    ({"metrics": []}, "metrics"),
+    ({"seed": "0"}, "seed"),
+    ({"seed": None}, "seed"),
+    ({"coefficient": "1"}, "coefficient"),
+    ({"variant": None}, "variant"),
+    ({"cost": {"step_s": "fast"}}, "cost step_s"),
+    ({"curves": {"loss": 3}}, "curve loss"),
+    ({"curves": {"loss": [1.0, "x"]}}, "curve loss"),
+    ({"made": "yesterday"}, "made"),
+    ({"config": 3}, "config"),
+    ({"tuned": [1]}, "tuned"),
+]
+
+
+@pytest.mark.parametrize("change, words", BROKEN, ids=[f"{words}-{i}" for i, (_, words) in enumerate(BROKEN)])
+def test_records_that_no_page_can_be_made_of(tmp_path, change, words):
+    with pytest.raises(ValueError, match=words):
+        check(RECORDS[0] | change)
+    write(tmp_path, RECORDS[1:])
+    (tmp_path / "records" / "bad.json").write_text(json.dumps(RECORDS[0] | change))
+    runs, (problem,) = read_runs(tmp_path)
+    assert len(runs) == 2
+    assert "bad.json" in problem
+    assert words in problem
+
+
+def test_what_may_be_missing():
+    check({key: value for key, value in RECORDS[0].items() if key not in ("curves", "tables", "note", "parent")})
+    check(RECORDS[0] | {"metrics": {"m": None}, "curves": {"loss": [None, 1.0]}})
+
+
+def broken_when_made(self, runs):
+    raise KeyError("vectors")
+
+
+def broken_when_drawn(self, runs):
+    from matplotlib.figure import Figure
+
+    figure = Figure()
+    figure.suptitle(r"$\nothing$")
+    return {"Bad": figure}
+
+
+@pytest.mark.parametrize("figures", [broken_when_made, broken_when_drawn])
+def test_figures_that_cannot_be_drawn_are_named(call, tmp_path, monkeypatch, figures):
+    monkeypatch.setattr(Peaks, "figures", figures)
+    write(tmp_path, [record("Std", seed, {"cosine_1": 0.1}) for seed in range(2)])
+    status, out, err = call(tmp_path)
+    assert status == 2
+    assert out.count("\n") == 2
+    assert err.count("\n") == 1
+    assert "the figures of peaks could not be drawn: " in err
+    assert "could not be drawn" in (tmp_path / "report.html").read_text()
+
+
+def test_help_has_an_example(call):
+    status, out, _ = call("--help")
+    assert status == 0
+    assert "racecar report out --open" in out

@@ -1,0 +1,63 @@
+"""Which runs belong together."""
+
+import pytest
+
+from racecar.lab.report.groups import gather, label
+from tests.lab.report.records import record, runs
+
+
+def test_runs_that_differ_in_the_seed_alone():
+    found = gather(runs([record(variant, seed, {"m": seed / 10}) for variant in ("RR", "Std") for seed in (2, 0, 1)]))
+    assert [(group.variant, list(group.runs)) for group in found.groups] == [("Std", [0, 1, 2]), ("RR", [0, 1, 2])]
+    assert found.groups[0].values("m") == {0: 0.0, 1: 0.1, 2: 0.2}
+    assert found.groups[0].values("other") == {}
+    assert found.settings == [()]
+    assert found.common == {"epochs": 10, "lr": 1e-4}
+
+
+def test_settings_are_the_fields_that_vary():
+    configs = [{"net": ["two"], "epochs": 5, "lr": 1e-2}, {"net": ["one", "x"], "epochs": 5, "lr": 1e-3}]
+    found = gather(runs([record(config=config) for config in configs]))
+    assert [label(setting) for setting in found.settings] == ["net = one x, lr = 0.001", "net = two, lr = 0.01"]
+    (group,) = found.of(found.settings[1])
+    assert group.matches({"net": ("two",), "epochs": 5})
+    assert not group.matches({"net": ["one"]})
+    assert not group.matches({"unknown": None})
+
+
+def test_what_is_tuned_for_a_variant_does_not_keep_it_from_others():
+    records = [record("Std", tuned={"lr": 1e-2}), record("RR", tuned={"lr": 1e-3}), record("RR", seed=1)]
+    found = gather(runs(records))
+    assert found.settings == [()]
+    assert [(group.variant, label(group.tuned)) for group in found.groups] == [
+        ("Std", "lr = 0.01"), ("RR", ""), ("RR", "lr = 0.001")
+    ]  # fmt: skip
+
+
+def test_the_newest_record_of_several_counts():
+    def one(id, finished, value):
+        return record(metrics={"m": value}) | {"id": id, "made": {"finished": finished}}
+
+    found = gather(runs([one("a", "2026-02-01", 2.0), one("b", "2026-01-01", 1.0), one("c", "2026-01-15", 3.0)]))
+    assert found.groups[0].values("m") == {0: 2.0}
+    assert found.left_out == 2
+
+
+def test_runs_that_diverged_are_counted_and_not_among_the_values():
+    records = [record("RR", seed, {"m": 1.0}, status="diverged" if seed == 1 else "finished") for seed in range(3)]
+    found = gather(runs(records))
+    (group,) = found.groups
+    assert (list(group.values("m")), group.diverged, group.total) == ([0, 2], (1,), 3)
+    assert [run.seed for run in found.diverged] == [1]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_order(order):
+    """Stages as they follow each other, variants as the laboratory has them, coefficients as numbers."""
+    records = [
+        record("RR", coefficient=10.0), record("RR", coefficient=9.0), record("Std"), record("Ort", coefficient=0.1),
+        record("Mine"), record("Std", stage="B"), record("Std", stage="AA", parent=record("Std")["id"]),
+    ]  # fmt: skip
+    found = [(group.stage, group.variant, group.coefficient) for group in gather(runs(records[::order])).groups]
+    expected = [("A", "Std", None), ("A", "Ort", 0.1), ("A", "RR", 9.0), ("A", "RR", 10.0), ("A", "Mine", None)]
+    assert found == [*expected, ("B", "Std", None), ("AA", "Std", None)]

@@ -1,0 +1,165 @@
+"""Statistics against scipy, against examples worked by hand, and against what they promise in the long run."""
+
+import math
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from racecar.lab.report.statistics import (
+    HOLDS,
+    IN_PART,
+    NOT,
+    TOO_FEW,
+    Estimate,
+    estimate,
+    gains,
+    holm,
+    overall,
+    same_spread,
+    verdict,
+)
+
+
+def sample(seed: int, n: int, mean: float = 0.0, sd: float = 1.0) -> list[float]:
+    draw = random.Random(seed)
+    return [draw.gauss(mean, sd) for _ in range(n)]
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 10, 40])
+def test_the_paired_test_is_scipys(n):
+    a, b = sample(n, n, 1.0), sample(n + 100, n, 0.4, 2.0)
+    found = estimate(gains(dict(enumerate(a)), dict(enumerate(b)), higher=True))
+    truth = stats.ttest_rel(a, b)
+    assert found.n == n
+    assert found.p == pytest.approx(truth.pvalue, rel=1e-9)
+    for level in (0.95, 0.99, 1 - 0.05 / 7):
+        assert found.interval(level) == pytest.approx(tuple(truth.confidence_interval(level)), rel=1e-9)
+    assert found.sd == pytest.approx(stats.tstd([x - y for x, y in zip(a, b, strict=True)]))
+
+
+def test_pairs_are_those_that_both_have():
+    better, than = {0: 1.0, 1: 2.0, 3: 5.0}, {1: 1.5, 2: 9.0, 3: 6.0}
+    assert gains(better, than, higher=True) == [0.5, -1.0]
+    assert gains(better, than, higher=False) == [-0.5, 1.0]
+    assert gains(better, {}, higher=True) == []
+
+
+def test_edge_cases():
+    assert estimate([]) is None
+    alone = estimate([0.3])
+    assert alone == Estimate(1, 0.3, None)
+    assert alone.p is None
+    assert alone.interval() is None
+    same = estimate([0.1, 0.1, 0.1])
+    assert same == Estimate(3, 0.1, 0.0)  # exactly: 3 × 0.1 / 3 is not 0.1 in floats
+    assert same.p == 0.0
+    assert same.interval() == (0.1, 0.1)
+    assert estimate([0.0, 0.0]).p == 1.0
+    huge = estimate([1e300, -1e300, 1e300])
+    assert huge.mean == pytest.approx(1e300 / 3)
+    assert math.isfinite(huge.sd)
+    assert estimate([1e-300, 3e-300]).sd == pytest.approx(math.sqrt(2) * 1e-300)
+
+
+def test_holm_by_hand():
+    """Four p-values against 0.05/4, 0.05/3, 0.05/2, 0.05/1: the first two are rejected, the third is not."""
+    found = holm([0.030, 0.004, 0.04, 0.015])
+    assert [one.p for one in found] == pytest.approx([0.06, 0.016, 0.06, 0.045])
+    levels = [1 - 0.05 / 2, 1 - 0.05 / 4, 1 - 0.05 / 2, 1 - 0.05 / 3]
+    assert [one.level for one in found] == pytest.approx(levels)
+
+
+def test_holm_stays_at_the_first_that_is_not_rejected():
+    """0.02 > 0.05/3: from there on the level stays, although 0.04 < 0.05."""
+    found = holm([0.02, 0.04, 0.03])
+    assert [one.level for one in found] == pytest.approx([1 - 0.05 / 3] * 3)
+    assert [one.p for one in found] == pytest.approx([0.06, 0.06, 0.06])
+
+
+def test_holm_counts_tests_that_could_not_be_made():
+    one, missing = holm([0.03, None])
+    assert one.p == pytest.approx(0.06)
+    assert one.level == pytest.approx(0.975)
+    assert missing.p is None
+    assert holm([]) == []
+    assert [one.p for one in holm([0.7, 0.6])] == [1.0, 1.0]
+
+
+differences = st.lists(st.lists(st.floats(-10, 10), min_size=3, max_size=8), min_size=1, max_size=6)
+
+
+@given(differences)
+def test_interval_and_p_value_say_the_same(families):
+    """The corrected interval excludes 0 exactly where the corrected p-value is below 5 %."""
+    found = [estimate(values) for values in families]
+    for one, right in zip(found, holm([one.p for one in found]), strict=True):
+        low, high = one.interval(right.level)
+        if abs(right.p - 0.05) > 1e-6:
+            assert (low > 0 or high < 0) == (right.p < 0.05)
+
+
+def test_intervals_cover_the_mean_in_95_of_100_samples():
+    times = 2000
+    covered = sum(low <= 3.0 <= high for low, high in (estimate(sample(i, 5, 3.0)).interval() for i in range(times)))
+    assert covered / times == pytest.approx(0.95, abs=0.015)  # 3 standard errors
+
+
+def test_false_verdicts_are_rare():
+    """Four claims, none of them true: at least one "holds" in at most 5 of 100 experiments, in fact half of that."""
+    times, wrong = 1500, 0
+    for i in range(times):
+        found = [estimate(sample(4 * i + j, 6)) for j in range(4)]
+        corrected = holm([one.p for one in found])
+        decided = [
+            verdict(one.n, one.mean, one.interval(right.level)[0]) for one, right in zip(found, corrected, strict=True)
+        ]
+        wrong += HOLDS in decided
+    assert 0.01 < wrong / times < 0.04
+
+
+@pytest.mark.parametrize(
+    "n, mean, low, minimum, expected",
+    [
+        (5, 0.3, 0.1, 3, HOLDS),
+        (5, 0.3, 0.0, 3, IN_PART),
+        (5, 0.3, -0.1, 3, IN_PART),
+        (5, 0.0, 0.0, 3, NOT),
+        (5, -0.3, -0.5, 3, NOT),
+        (2, 0.3, 0.1, 3, TOO_FEW),
+        (2, 0.3, 0.1, 1, TOO_FEW),
+        (9, 0.3, 0.1, 10, TOO_FEW),
+        (3, 0.3, 0.1, 3, HOLDS),
+    ],
+)
+def test_verdict(n, mean, low, minimum, expected):
+    assert verdict(n, mean, low, minimum) == expected
+
+
+@pytest.mark.parametrize(
+    "verdicts, expected",
+    [
+        ([HOLDS, HOLDS], HOLDS),
+        ([HOLDS, NOT], IN_PART),
+        ([HOLDS, TOO_FEW], IN_PART),
+        ([NOT, TOO_FEW], NOT),
+        ([NOT, IN_PART], IN_PART),
+        ([IN_PART], IN_PART),
+        ([TOO_FEW, TOO_FEW], TOO_FEW),
+    ],
+)
+def test_overall(verdicts, expected):
+    assert overall(verdicts) == expected
+
+
+def test_spreads_are_compared_as_pitman_and_morgan_do():
+    a, b = sample(1, 10, sd=1.0), sample(2, 10, sd=3.0)
+    sums, apart = ([x + sign * y for x, y in zip(a, b, strict=True)] for sign in (1, -1))
+    found = same_spread(dict(enumerate(a)), dict(enumerate(b)))
+    assert found == pytest.approx(stats.pearsonr(sums, apart).pvalue, rel=1e-9)
+    assert found < 0.05
+    assert same_spread({0: 1.0, 1: 2.0}, {0: 1.0, 1: 3.0}) is None
+    assert same_spread({0: 1.0, 1: 2.0, 2: 3.0}, {0: 1.0, 1: 2.0, 2: 3.0}) is None
+    assert same_spread({0: 1.0, 1: 2.0, 2: 3.0}, {0: 5.0, 1: 5.0, 2: 5.0}) == 0.0

@@ -1,0 +1,136 @@
+"""Tables: the right numbers in the right cells."""
+
+from statistics import mean, stdev
+
+import pytest
+
+from racecar.lab.experiment import Claim, Paper
+from racecar.lab.report import words
+from racecar.lab.report.claim_tables import claims_table, overview
+from racecar.lab.report.claims import judge
+from racecar.lab.report.groups import gather
+from racecar.lab.report.result_tables import cost_table, inner_tables, results_table
+from racecar.lab.report.statistics import Estimate
+from tests.lab.report.records import record, runs
+
+VALUES = [0.2, 0.23, 0.22]
+
+
+def rows(table):
+    """Rows as dictionaries by the head of the column."""
+    return [{column.title: cell for column, cell in zip(table.columns, row, strict=True)} for row in table.rows]
+
+
+def test_paper_and_ours():
+    records = [record("RR", seed, {"lpips": value}, coefficient=5e-7) for seed, value in enumerate(VALUES)]
+    records += [record("RR", 3, {"lpips": None}, coefficient=5e-7, status="diverged"), record("Std", 0, {"lpips": 0.5})]
+    paper = [
+        Paper("lpips", "A", "RR", 0.3, where={"epochs": 11}),
+        Paper("lpips", "A", "RR", 0.217, 0.022, note="over all"),
+        Paper("lpips", "AB", "Std", 0.1),
+    ]
+    std, rr = rows(results_table("", gather(runs(records)), [("A", "lpips")], paper))
+    assert rr["ours"].value == pytest.approx(mean(VALUES))
+    assert rr["ours"].text == f"{mean(VALUES):.3f} ± {stdev(VALUES):.3f}"
+    assert rr["paper"].text == "0.217 ± 0.022"
+    assert rr["ours − paper"].value == pytest.approx(mean(VALUES) - 0.217)
+    assert rr["ours − paper"].text == "0.000"
+    assert (rr["runs"].text, rr["runs"].note) == ("3", "1 of 4 diverged")
+    assert rr["coefficient"].text == "5e−7"
+    assert rr["note"].text == "over all"
+    assert (std["ours"].text, std["95 % interval"].text, std["paper"].text) == ("0.5", "–", "–")
+    assert "setting" not in std  # nothing to tell
+    assert "tuned" not in std
+
+
+def test_the_papers_figure_for_just_this_configuration_comes_first():
+    paper = [Paper("m", "A", "Std", 1.0), Paper("m", "A", "Std", 2.0, where={"epochs": 10})]
+    (row,) = rows(results_table("", gather(runs([record(metrics={"m": 1.0})])), [("A", "m")], paper))
+    assert row["paper"].value == 2.0
+
+
+def test_a_variant_that_always_diverged_is_shown():
+    records = [record("Std", 0, {"m": 1.0}), record("RR", 0, {"m": None}, status="diverged")]
+    _, row = rows(results_table("", gather(runs(records)), [("A", "m")]))
+    assert (row["ours"].text, row["runs"].text, row["runs"].note) == ("–", "0", "1 of 1 diverged")
+
+
+def test_cost_is_held_against_std_in_the_same_place():
+    def one(variant, seed, step, memory, device, engine="here"):
+        cost = {"wall_s": 1.0, "step_s": step, "peak_memory": memory}
+        return record(variant, seed, {}, cost=cost, made={"device": device, "engine": engine})
+
+    records = [
+        one("Std", 0, 1.0, 100, "GPU"), one("Std", 1, 1.2, 100, "GPU"), one("Std", 2, 9.0, 100, "GPU"),
+        one("RR", 0, 2.4, 150, "GPU"), one("RR", 1, 2.4, 150, "GPU"), one("RR", 2, 30.0, None, "CPU"),
+        one("Ort", 0, 1.8, 100, "GPU", "vmap"),
+    ]  # fmt: skip
+    found = {(row["variant"].text, row["device"].text): row for row in rows(cost_table(gather(runs(records))))}
+    assert found["RR", "GPU"]["× Std"].value == pytest.approx(2.0)  # of medians
+    assert found["RR", "GPU"]["memory × Std"].value == pytest.approx(1.5)
+    assert found["RR", "GPU"]["runs"].text == "2"
+    assert found["RR", "CPU"]["× Std"].text == "–"
+    assert found["RR", "CPU"]["peak memory"].text == "–"
+    assert found["Ort", "GPU"]["× Std"].text == "–"  # another engine
+
+
+def test_tables_of_the_runs_are_averaged():
+    def plane(seed):
+        return [
+            {"name": name, "bins": bins, "codes": 10 * seed + bins, "i_xd": float(seed + bins), "full": seed > 0}
+            for name in ("d1", "d2")
+            for bins in (5, 30)
+        ]
+
+    records = [record(seed=seed, tables={"plane": plane(seed), "ceilings": {"h_x": 1.0}}) for seed in (0, 1, 2)]
+    (table,) = inner_tables(gather(runs(records)))
+    found = {(row["name"].text, row["bins"].text): row for row in rows(table)}
+    assert list(found) == [("d1", "5"), ("d1", "30"), ("d2", "5"), ("d2", "30")]
+    assert found["d2", "30"]["i_xd"].value == pytest.approx(31.0)
+    assert found["d2", "30"]["codes"].value == pytest.approx(40.0)
+    assert found["d1", "5"]["full"].value == pytest.approx(2 / 3)
+    assert found["d1", "5"]["runs"].text == "3"
+
+
+def test_claims():
+    values = {"Std": [0.5, 0.52, 0.48, 0.55], "RR": [0.61, 0.6, 0.6, 0.66]}
+    records = [record(name, seed, {"m": v}) for name, some in values.items() for seed, v in enumerate(some)]
+    records.append(record("RR", 4, {"m": None}, status="diverged"))
+    findings = judge([Claim("Yes", "m", "A", "RR", "Std"), Claim("No", "m", "A", "Ort", "Std")], gather(runs(records)))
+    yes, no = rows(claims_table(findings))
+    assert (yes["verdict"].text, no["verdict"].text) == ("holds", "too few runs")
+    assert (yes["pairs"].text, yes["pairs"].note) == ("4", "1 seed diverged")
+    low, middle, high = yes["95 % interval (Holm)"].ends
+    assert 0 < low < middle < high
+    assert yes["gain"].value == pytest.approx(middle)
+    assert yes["claim"].note == "RR against Std: m of A, higher is better"
+    first, _ = rows(overview([("in-x", "x", found) for found in findings]))
+    assert (first["experiment"].link, first["gain"]) == ("in-x", yes["gain"])
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        (words.number(5e-07), "5e−7"),
+        (words.number(1.5e7), "1.5e7"),
+        (words.number(None), "–"),
+        (words.plus_minus(Estimate(5, 0.97123, 0.0123)), "0.971 ± 0.012"),
+        (words.plus_minus(Estimate(5, -0.00001, 0.0123)), "0.000 ± 0.012"),
+        (words.plus_minus(Estimate(5, 1.56e7, 3.81e5)), "1.56e7 ± 3.8e5"),
+        (words.plus_minus(Estimate(5, 0.9, 1e-9)), "0.9 ± 1e−9"),
+        (words.plus_minus(Estimate(1, 0.9, None)), "0.9"),
+        (words.plus_minus(Estimate(3, 1.0, 0.0)), "1 ± 0"),
+        (words.interval((-0.0031, 0.109)), "−0.003 to 0.109"),
+        (words.interval((0.5, 0.5)), "0.5 to 0.5"),
+        (words.p_value(0.0004), "< 0.001"),
+        (words.p_value(0.0312), "0.031"),
+        (words.p_value(1.0), "1.00"),
+        (words.seconds(0.00123), "1.23 ms"),
+        (words.seconds(3600), "1 h"),
+        (words.size(3 * 2**20), "3 MiB"),
+        (words.ratio(1.4189), "1.42 ×"),
+        (words.count(1, "run"), "1 run"),
+    ],
+)
+def test_words(text, expected):
+    assert text == expected
