@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
+
+_NUMBERS = re.compile(r"\[[-+.\deE,\s]+\]")
+"""Lists of numbers, which stand on one line."""
 
 
 @contextmanager
@@ -37,4 +41,5 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 def write_json(path: str | os.PathLike[str], content: Any) -> None:
     """JSON that people can read; infinite numbers and NaN, which JSON does not know, are refused."""
-    write_text(path, json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    write_text(path, _NUMBERS.sub(lambda found: " ".join(found[0].split()), text) + "\n")

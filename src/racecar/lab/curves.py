@@ -13,6 +13,11 @@ POINTS = 100
 """At most so many points on a curve."""
 
 
+def short(value: float) -> float:
+    """Six digits, which is more than a curve can show."""
+    return float(f"{value:.6g}")
+
+
 class Diverged(FloatingPointError):
     """The loss is not finite any more."""
 
@@ -47,13 +52,13 @@ class Curves:
         if not (math.isfinite(task) and math.isfinite(regulariser)):
             raise Diverged(f"the loss was not finite any more in epoch {epoch + 1}")
         for name, value in (("epoch", epoch + 1), ("train_loss", task), ("regulariser", regulariser)):
-            self.points.setdefault(name, []).append(value)
+            self.points.setdefault(name, []).append(short(value))
         self._sums, self._count = None, 0
         return task, regulariser
 
     def note(self, name: str, value: float) -> None:
         """One more number at the last point."""
-        self.points.setdefault(name, []).append(value)
+        self.points.setdefault(name, []).append(short(value))
 
     def go(self) -> None:
         """The clock runs: steps follow."""

@@ -15,7 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from racecar.files import write_atomically
 from racecar.lab import draws
-from racecar.lab.curves import POINTS
+from racecar.lab.curves import POINTS, short
 from racecar.lab.engines.base import Failure, Plan, Progress
 from racecar.lab.experiment import Split, Stage, Task, accuracy
 from racecar.lab.jobs import Job
@@ -252,11 +252,11 @@ class Batched:
         epochs = [min((j + 1) * every, self.epochs) for j in range(len(self.points))]
         curves = {
             "epoch": [float(epoch) for epoch in epochs],
-            "train_loss": [float(point[0, i]) for point in self.points],
-            "regulariser": [float(point[1, i]) for point in self.points],
+            "train_loss": [short(float(point[0, i])) for point in self.points],
+            "regulariser": [short(float(point[1, i])) for point in self.points],
         }
         if self.valid:
-            curves["valid_accuracy"] = [values[i] for values in self.valid]
+            curves["valid_accuracy"] = [short(values[i]) for values in self.valid]
         looks = [seen[i] for seen in self.history]
         history = {name: torch.stack([look[name] for look in looks]) for name in (looks or [{}])[0]}
         return Outcome(curves, self.total, self.seconds / len(self.jobs), None, history)
