@@ -11,8 +11,9 @@ BIN    := $(VENV)/bin
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.installed-lab ## train a small net with and without the reverse pass
-	$(BIN)/python examples/shapes.py
+demo: $(VENV)/.installed-lab ## the peak experiment in short: what Std, Ort and RR learn, as a page
+	$(BIN)/racecar run peaks --quick --seeds 1 --out out/demo
+	$(BIN)/racecar report out/demo
 
 test: $(VENV)/.installed-test ## run the tests on two workers (ARGS="-k name" narrows them)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --timeout 600 $(ARGS)

@@ -25,6 +25,11 @@ def by_variant(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return {name: sorted(some, key=lambda run: run.seed) for name, some in groups.items() if some}
 
 
+def chosen(runs: Sequence[Run]) -> list[Run]:
+    """Without the runs of a sweep, where a search has chosen the coefficient."""
+    return [run for run in runs if run.record.get("tuned", {}).get("coefficient", run.coefficient) == run.coefficient]
+
+
 @styled
 def vectors_figure(runs: Sequence[Run], what: str, seeds: int = 3, count: int = 4) -> Figure:
     """A row for each seed: the features, and for each variant the singular vectors that carry most of the data."""

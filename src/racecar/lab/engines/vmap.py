@@ -166,6 +166,13 @@ class Batched:
             self._gradients = make_fx(function)(*args)
         return self._gradients(*args)
 
+    def warm_up(self) -> None:
+        """Record the step, without training."""
+        order, noise = self._epoch(0)
+        rows = torch.arange(len(self.jobs), device=self.device).unsqueeze(1)
+        x, y = self.x[rows, order[:, 0]], self.y[rows, order[:, 0]]
+        self.gradients(self.parameters, x, y, self.coefficients, noise[:, 0])
+
     def run(self, path: Path, interval: float, report: Callable[[int, int, str], None]) -> None:
         """Train to the end, from the checkpoint if it is there."""
         if path.exists():

@@ -146,9 +146,9 @@ class Information(Experiment):
         return Measured(metrics, tables={"plane": rows, "sweep": sweep, "ceilings": ceilings})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.figures import accuracy_figure, planes_figure, sweep_figure
+        from racecar.lab.figures import accuracy_figure, chosen, planes_figure, sweep_figure
 
-        figures = {}
+        figures, runs = {}, chosen(runs)
         for optimiser in sorted({run.config["optimiser"] for run in runs}):
             some = [run for run in runs if run.config["optimiser"] == optimiser]
             figures[f"Information planes before (A) and after fine-tuning, {optimiser}"] = planes_figure(some)

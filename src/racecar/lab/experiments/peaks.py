@@ -62,7 +62,7 @@ class Peaks(Experiment):
         for other in ("Std", "Ort")
     )
     paper = tuple(
-        Paper("lpips_alexnet", "A", variant, value, spread, where={"nets": ["two"]}, note="which net is not said")
+        Paper("lpips_alexnet", "A", variant, value, spread, {"nets": ["linear"]}, "which net LPIPS had is not said")
         for variant, value, spread in (("RR", 0.217, 0.022), ("Std", 0.500, 0.002), ("Ort", 0.495, 0.006))
     )
 
