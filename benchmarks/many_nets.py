@@ -16,7 +16,7 @@ from statistics import median
 import torch
 
 from benchmarks.record import circumstances, write_json
-from racecar.lab.engines.vmap import Batched
+from racecar.lab.engines.batched import Batched
 from racecar.lab.experiments import experiment
 from racecar.lab.jobs import Job, make_jobs
 from racecar.lab.results import Store

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
+from racecar.cli import console
 from racecar.cli.console import one_line, warnings_as_notes
 from racecar.cli.data import data
 from racecar.cli.explain import explain
@@ -35,6 +36,7 @@ USER_ERRORS = (ValueError, TypeError, ImportError, OSError, UsageError)
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit status. What is not a user error is raised."""
     debug = "--debug" in arguments  # anywhere, because it is added to a command that just failed
+    console.given = tuple(arguments)
     try:
         with warnings_as_notes():
             command = get_command(app)

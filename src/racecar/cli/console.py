@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -9,6 +10,14 @@ from contextlib import contextmanager
 from typing import Any
 
 LONGEST = 500
+
+given: tuple[str, ...] = ()
+"""The arguments of the command that runs."""
+
+
+def command() -> str:
+    """The command line, as a reader would write it."""
+    return shlex.join(["racecar", *given])
 
 
 def one_line(text: str) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from racecar.cli.console import command
 
 if TYPE_CHECKING:
     from racecar.lab.config import Config
@@ -169,11 +170,6 @@ def search(
         coefficient = f", coefficient {found['coefficient']:g}" if "coefficient" in found else ""
         print(f"{which}: lr {found['lr']:.3g}{coefficient}, {one.search.metric} {found['score']:.4f}")
     print(folder / "tuned.json")
-
-
-def command() -> str:
-    """The command line, as a reader would write it."""
-    return shlex.join(["racecar", *sys.argv[1:]])
 
 
 def _config(one: Experiment, quick: bool, settings: Sequence[str] | None) -> Config:

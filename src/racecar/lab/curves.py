@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from racecar.lab import distributed
+
 POINTS = 100
 """At most so many points on a curve."""
 
@@ -45,9 +47,9 @@ class Curves:
         return (epoch + 1) % self.every == 0 or epoch + 1 == self.epochs
 
     def point(self, epoch: int) -> tuple[float, float]:
-        """Read the means since the last point; raises Diverged where they are not finite."""
+        """Read the means since the last point, of all processes; raises Diverged where they are not finite."""
         assert self._sums is not None
-        task, regulariser = (self._sums / self._count).tolist()
+        task, regulariser = distributed.mean(self._sums / self._count).tolist()
         self.pause()
         if not (math.isfinite(task) and math.isfinite(regulariser)):
             raise Diverged(f"the loss was not finite any more in epoch {epoch + 1}")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, distributed, nn
@@ -15,10 +18,18 @@ def start(device: str) -> str:
         return device
     if not distributed.is_initialized():
         distributed.init_process_group("nccl" if device.startswith("cuda") else "gloo")
+        threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     if device.startswith("cuda"):
         device = f"cuda:{os.environ['LOCAL_RANK']}"
         torch.cuda.set_device(device)
     return device
+
+
+def _end_with_parent(parent: int) -> None:
+    """Processes that torchrun started go on when it is killed; nobody waits for their work."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
 
 
 def world() -> int:
@@ -35,6 +46,31 @@ def wait() -> None:
     """Until every process is here."""
     if world() > 1:
         distributed.barrier()
+
+
+def mean(values: Tensor) -> Tensor:
+    """Of the values that the processes have."""
+    if world() > 1:
+        values = values.clone()
+        distributed.all_reduce(values)
+        values /= world()
+    return values
+
+
+def once(work: Callable[[], None], device: str) -> None:
+    """The first process works for all of them. They start and go on together; where it fails, all of them do."""
+    wait()
+    error: Exception | None = None
+    if first():
+        try:
+            work()
+        except Exception as caught:
+            error = caught
+    failed = mean(torch.tensor(float(error is not None), device=device))
+    if error is not None:
+        raise error
+    if failed > 0:
+        raise RuntimeError("the process that writes for all failed")
 
 
 def wrap(module: nn.Module) -> nn.Module:

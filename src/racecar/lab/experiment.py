@@ -58,6 +58,10 @@ class Task:
     test: Split
     valid: Split | None = None
 
+    def to(self, device: torch.device | str) -> Task:
+        valid = None if self.valid is None else self.valid.to(device)
+        return Task(self.train.to(device), self.test.to(device), valid)
+
 
 @dataclass(frozen=True, eq=False)
 class Trained:

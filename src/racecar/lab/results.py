@@ -59,7 +59,8 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, float]:
-        return dict(self.record["metrics"])
+        """Those that are numbers."""
+        return {name: value for name, value in self.record["metrics"].items() if value is not None}
 
     @property
     def tables(self) -> dict[str, Any]:

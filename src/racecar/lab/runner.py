@@ -35,11 +35,12 @@ def run(jobs: Sequence[Job], plan: Plan, engine: str = "here", show: bool | None
     todo = [job for job in jobs if job.unfinished(store)]
     if not todo:
         return []
+    show = sys.stderr.isatty() if show is None else show
     with bars(sum(len(job.unfinished(store)) for job in todo), show and distributed.first()) as progress:
         if engine == "vmap":
             from racecar.lab.engines import vmap
 
-            return vmap.run(todo, plan, progress)
+            return vmap.run(jobs, plan, progress)  # all: a batch that was begun is found by its members
         if engine == "ray":
             from racecar.lab.engines import ray
 
@@ -50,10 +51,8 @@ def run(jobs: Sequence[Job], plan: Plan, engine: str = "here", show: bool | None
 
 
 @contextmanager
-def bars(stages: int, show: bool | None = None) -> Iterator[Progress]:
+def bars(stages: int, show: bool) -> Iterator[Progress]:
     """A bar for all stages, and one for each that is being trained."""
-    if show is None:
-        show = sys.stderr.isatty()
     if not show:
         yield lambda *message: None
         return

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from racecar.files import write_atomically
 from racecar.lab import distributed, draws
 from racecar.lab.config import Config
-from racecar.lab.curves import Curves
+from racecar.lab.curves import Curves, Diverged
 from racecar.lab.experiment import Loss, Split, Task, accuracy
 from racecar.lab.optimiser import make_optimiser, set_step_size, step_size
 from racecar.lab.variants import Regularised
@@ -74,7 +74,7 @@ class Trainer:
         self.options = options or Options()
         self.device = torch.device(self.options.device)
         self.module, self.config, self.name, self.seed, self.epochs = module, config, name, seed, epochs
-        self.task = Task(*(None if s is None else s.to(self.device) for s in (task.train, task.test, task.valid)))  # type: ignore[arg-type]
+        self.task = task.to(self.device)
         self.loss, self.coefficient = loss, coefficient
         self.per_epoch = draws.steps_per_epoch(len(task.train), config.batch)
         self.total = self.per_epoch * epochs
@@ -117,6 +117,8 @@ class Trainer:
                 self.save(checkpoint)
                 self.curves.go()
                 saved = time.monotonic()
+        if not finite(self.module.model):
+            raise Diverged("the weights were not finite any more at the end")
         if self.look_every:
             self._look()
         if self.average is not None:
@@ -207,20 +209,30 @@ class Trainer:
 
     def load(self, path: Path) -> None:
         """Go on from a file that ``save`` wrote."""
-        try:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:
-            raise ValueError(
-                f"{path} is no checkpoint that can be read; delete it to start that stage again"
-            ) from error
-        self.step = state["step"]
-        self.module.model.load_state_dict(state["model"])
-        self.optimiser.load_state_dict(state["optimiser"])
-        self.scaler.load_state_dict(state["scaler"])
-        if self.average is not None:
-            self.average.load_state_dict(state["average"])
-        self.curves.load(state["curves"], self.device)
-        self.history = state["history"]
-        torch.set_rng_state(state["random"])
-        if state["random_cuda"] is not None and self.device.type == "cuda":
-            torch.cuda.set_rng_state(state["random_cuda"], self.device)
+        with reading(path) as state:
+            self.step = state["step"]
+            self.module.model.load_state_dict(state["model"])
+            self.optimiser.load_state_dict(state["optimiser"])
+            self.scaler.load_state_dict(state["scaler"])
+            if self.average is not None:
+                self.average.load_state_dict(state["average"])
+            self.curves.load(state["curves"], self.device)
+            self.history = state["history"]
+            torch.set_rng_state(state["random"])
+            if state["random_cuda"] is not None and self.device.type == "cuda":
+                torch.cuda.set_rng_state(state["random_cuda"], self.device)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[dict[str, Any]]:
+    """What a checkpoint holds, on the CPU; names the file where that is not what was expected."""
+    try:
+        yield torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        message = f"{path} is no checkpoint that can be read; delete it to start that stage again"
+        raise ValueError(message) from error
+
+
+def finite(model: nn.Module) -> bool:
+    """Whether all parameters are."""
+    return bool(torch.stack([parameter.isfinite().all() for parameter in model.parameters()]).all())

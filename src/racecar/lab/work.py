@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import torch
@@ -53,39 +55,36 @@ def do(job: Job, store: Store, options: Options, maker: Maker) -> None:
     tasks = job.experiment.data(job.config, job.seed, job.folder)
     for stage in todo:
         began = time.perf_counter()
-        if note := lost(job, stage, store):
-            write(job, stage, store, maker, options.device, note=note)
-            continue
         try:
-            module = prepare(job, stage, tasks[stage.task], store, options.device)
+            if note := lost(job, stage, store):
+                raise Diverged(note)
+            trainer, outcome = _train(job, stage, tasks[stage.task], store, options)
+            keep = partial(finish, job, stage, trainer.task, trainer.module.model, outcome, store, maker, began=began)
         except FloatingPointError as error:
-            write(job, stage, store, maker, options.device, note=str(error))
-            continue
-        trainer = Trainer(
-            module,
-            tasks[stage.task],
-            job.config,
-            name=stage.name,
-            seed=job.seed,
-            epochs=stage.epochs or job.config.epochs,
-            loss=job.experiment.loss,
-            coefficient=strength(job, stage),
-            weight_decay=decay(job, stage),
-            look=job.experiment.look,
-            looks=job.experiment.looks if stage.regularised else 0,
-            options=options,
-        )
-        checkpoint = store.checkpoint(job.ids[stage.name])
-        if not options.resume and distributed.first():
-            checkpoint.unlink(missing_ok=True)
-        distributed.wait()
-        try:
-            outcome = trainer.run(checkpoint)
-        except Diverged as error:
-            write(job, stage, store, maker, options.device, note=str(error))
-            continue
-        finish(job, stage, trainer.task, module.model, outcome, store, maker, options.device, began)
-        distributed.wait()
+            keep = partial(write, job, stage, store, maker, note=str(error))
+        distributed.once(partial(keep, device=options.device), options.device)
+
+
+def _train(job: Job, stage: Stage, task: Task, store: Store, options: Options) -> tuple[Trainer, Outcome]:
+    checkpoint = store.checkpoint(job.ids[stage.name])
+    if not options.resume and distributed.first():
+        checkpoint.unlink(missing_ok=True)
+    distributed.wait()
+    trainer = Trainer(
+        prepare(job, stage, task, store, options.device, fresh=not checkpoint.exists()),
+        task,
+        job.config,
+        name=stage.name,
+        seed=job.seed,
+        epochs=stage.epochs or job.config.epochs,
+        loss=job.experiment.loss,
+        coefficient=strength(job, stage),
+        weight_decay=decay(job, stage),
+        look=job.experiment.look,
+        looks=job.experiment.looks if stage.regularised else 0,
+        options=options,
+    )
+    return trainer, trainer.run(checkpoint)
 
 
 def lost(job: Job, stage: Stage, store: Store) -> str:
@@ -96,20 +95,34 @@ def lost(job: Job, stage: Stage, store: Store) -> str:
     return ""
 
 
-def prepare(job: Job, stage: Stage, task: Task, store: Store, device: str) -> Regularised:
-    """The network of a stage with its first weights, and its regulariser."""
+def prepare(job: Job, stage: Stage, task: Task, store: Store, device: str, fresh: bool = True) -> Regularised:
+    """The network of a stage with its first weights, and its regulariser.
+
+    Args:
+        fresh: False where a checkpoint brings the weights, so that they need no pretraining.
+    """
     which = variant(job.variant) if stage.regularised else variant("Std")
     torch.manual_seed(draws.seed_of("network", job.experiment.name, job.seed))
-    dropout = float(job.coefficient or 0.0) if which.kind == "dropout" else 0.0
-    model = job.experiment.network(job.config, dropout=dropout).to(device)
+    model = _network(job, stage).to(device)
     parent = job.parent(stage)
     if parent is not None:
         model.load_state_dict(store.weights(parent))
-    elif which.kind == "pretrain":
+    elif which.kind == "pretrain" and fresh:
         _pretrain(job, model, task)
     example = task.train.x[: min(len(task.train), max(2, job.config.batch or 64))].to(device)
     options = job.experiment.reverse(job.config), job.experiment.orthogonality(job.config)
     return regularise(model, which, example, *options)
+
+
+def _network(job: Job, stage: Stage) -> nn.Module:
+    """Dropout that a variant brings along stays in its place without regulariser, but off: names are the same."""
+    if variant(job.variant).kind != "dropout":
+        return job.experiment.network(job.config)
+    model = job.experiment.network(job.config, dropout=float(job.coefficient or 0.0))
+    for module in model.modules():
+        if isinstance(module, nn.modules.dropout._DropoutNd) and not stage.regularised:
+            module.p = 0.0
+    return model
 
 
 def _pretrain(job: Job, model: nn.Module, task: Task) -> None:
@@ -145,8 +158,6 @@ def finish(
     began: float,
 ) -> None:
     """Measure a trained model and put it into the store."""
-    if not distributed.first():
-        return
     model.eval()
     trained = Trained(stage, model, task, job.seed, job.variant, torch.device(device), job.folder, outcome.history)
     measured = job.experiment.measure(job.config, trained)
@@ -172,8 +183,6 @@ def write(
     note: str = "",
 ) -> None:
     """One record; without measurements, of a stage that diverged."""
-    if not distributed.first():
-        return
     record = {
         "id": job.ids[stage.name],
         "parent": job.parent(stage),
@@ -186,12 +195,21 @@ def write(
         "regularised": stage.regularised,
         "config": job.base.to_dict(),
         "tuned": dict(job.tuned),
-        "metrics": measured.metrics if measured else {},
+        "metrics": _numbers(measured.metrics) if measured else {},
         "curves": curves or {},
-        "tables": measured.tables if measured else {},
+        "tables": _numbers(measured.tables) if measured else {},
         "cost": cost or {},
         "status": "finished" if measured else "diverged",
         "note": note,
         "made": maker.to_dict(device),
     }
     store.write(record, model.state_dict() if model is not None else {}, measured.arrays if measured else {})
+
+
+def _numbers(value: Any) -> Any:
+    """With null, which JSON knows, for numbers that are not finite."""
+    if isinstance(value, Mapping):
+        return {name: _numbers(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_numbers(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

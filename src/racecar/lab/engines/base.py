@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from racecar.lab import distributed
 from racecar.lab.jobs import Job
 from racecar.lab.results import Store
 from racecar.lab.train import Options
@@ -47,6 +49,12 @@ class Failure:
     """The traceback."""
 
 
+def failure(job: str, error: Exception) -> Failure:
+    """To be called where the error was caught."""
+    message = f"{type(error).__name__}: {error}".splitlines()[0]
+    return Failure(job, message, "".join(traceback.format_exception(error)))
+
+
 def do_job(job: Job, plan: Plan, progress: Progress) -> None:
     """All unfinished stages of a job, in this process."""
     store = Store(plan.folder)
@@ -58,9 +66,11 @@ def do_job(job: Job, plan: Plan, progress: Progress) -> None:
             progress(job.label, name, done, total, note)
 
         one = replace_stages(job, stage.name)
-        do(one, store, replace(options, report=report, scalars=writer), plan.maker)
-        if writer is not None:
-            writer.close()
+        try:
+            do(one, store, replace(options, report=report, scalars=writer), plan.maker)
+        finally:
+            if writer is not None:
+                writer.close()
         progress(job.label, stage.name, -1, -1, "")
 
 
@@ -70,7 +80,7 @@ def replace_stages(job: Job, name: str) -> Job:
 
 
 def _writer(plan: Plan, job: Job, stage: str) -> Any:
-    if not plan.tensorboard:
+    if not plan.tensorboard or not distributed.first():
         return None
     from racecar.extras import need
 

@@ -6,15 +6,15 @@ import multiprocessing
 import os
 import signal
 import threading
-import traceback
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from typing import Any
 
 import torch
 
-from racecar.lab.engines.base import Failure, Plan, Progress, do_job
+from racecar.lab.engines.base import Failure, Plan, Progress, do_job, failure
 from racecar.lab.jobs import Job
 
 ON_ONE_GPU = 4
@@ -25,29 +25,37 @@ def run(jobs: Sequence[Job], plan: Plan, progress: Progress) -> list[Failure]:
     """Do all jobs; those that fail are returned, the others are in the store."""
     workers = min(plan.workers or _fitting(plan.device), len(jobs))
     if workers <= 1:
-        return [failure for job in jobs if (failure := _attempt(job, plan, progress)) is not None]
+        return [failed for job in jobs if (failed := _attempt(job, plan, progress)) is not None]
     context = multiprocessing.get_context("spawn")
-    messages: Any = context.SimpleQueue()
+    messages, mine = context.Pipe(duplex=False)
     drain = threading.Thread(target=_drain, args=(messages, progress), daemon=True)
     drain.start()
     threads = max(1, _cores() // workers)
-    with ProcessPoolExecutor(workers, context, _start, (messages, threads)) as pool:
-        futures: list[Future[Failure | None]] = [pool.submit(_work, job, plan) for job in jobs]
-        failures = []
-        for job, future in zip(jobs, futures, strict=True):
-            try:
-                failure = future.result()
-            except BrokenProcessPool as error:
-                message = "a worker process was killed; run the same command again to go on"
-                failure = Failure(job.label, message, repr(error))
-            except KeyboardInterrupt:
-                for process in pool._processes.values():
-                    process.terminate()
-                raise
-            if failure is not None:
-                failures.append(failure)
-    messages.put(None)
-    drain.join()
+    try:
+        with ProcessPoolExecutor(workers, context, _start, (mine, context.Lock(), threads)) as pool:
+            return _collect(jobs, [pool.submit(_work, job, plan) for job in jobs], pool)
+    finally:
+        mine.close()  # with the last end that can be written to, the messages end: a killed worker may hold the lock
+        drain.join()
+        messages.close()
+
+
+def _collect(
+    jobs: Sequence[Job], futures: Sequence[Future[Failure | None]], pool: ProcessPoolExecutor
+) -> list[Failure]:
+    failures = []
+    for job, future in zip(jobs, futures, strict=True):
+        try:
+            failed = future.result()
+        except BrokenProcessPool as error:
+            message = "a worker process was killed; run the same command again to go on"
+            failed = Failure(job.label, message, repr(error))
+        except KeyboardInterrupt:
+            for process in pool._processes.values():
+                process.terminate()
+            raise
+        if failed is not None:
+            failures.append(failed)
     return failures
 
 
@@ -63,17 +71,18 @@ def _attempt(job: Job, plan: Plan, progress: Progress) -> Failure | None:
     try:
         do_job(job, plan, progress)
     except Exception as error:
-        return Failure(job.label, f"{type(error).__name__}: {error}".splitlines()[0], traceback.format_exc())
+        return failure(job.label, error)
     return None
 
 
 _messages: Any = None
+_lock: Any = None
 
 
-def _start(messages: Any, threads: int) -> None:
+def _start(messages: Any, lock: Any, threads: int) -> None:
     """A worker process begins."""
-    global _messages
-    _messages = messages
+    global _messages, _lock
+    _messages, _lock = messages, lock
     torch.set_num_threads(threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -88,9 +97,15 @@ def _end_with_parent() -> None:
 
 
 def _work(job: Job, plan: Plan) -> Failure | None:
-    return _attempt(job, plan, lambda *message: _messages.put(message))
+    return _attempt(job, plan, _say)
+
+
+def _say(*message: Any) -> None:
+    with _lock:
+        _messages.send(message)
 
 
 def _drain(messages: Any, progress: Progress) -> None:
-    while (message := messages.get()) is not None:
-        progress(*message)
+    with suppress(EOFError, OSError):  # OSError: the last one was killed in the middle of a message
+        while True:
+            progress(*messages.recv())

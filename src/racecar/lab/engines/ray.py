@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from racecar.extras import need
 from racecar.files import write_atomically
-from racecar.lab.engines.base import Failure, Plan, Progress, do_job
+from racecar.lab.engines.base import Failure, Plan, Progress, do_job, failure
 from racecar.lab.jobs import Job
 from racecar.lab.results import Store
 
@@ -31,17 +30,18 @@ def run(jobs: Sequence[Job], plan: Plan, progress: Progress) -> list[Failure]:
             (done,), _ = ray.wait(list(waiting), num_returns=1)
             job = waiting.pop(done)
             try:
-                files, failure = ray.get(done)
+                files, failed = ray.get(done)
             except ray.exceptions.RayError as error:
                 message = "its worker was lost; run the same command again to go on"
-                files, failure = {}, Failure(job.label, message, str(error))
+                files, failed = {}, Failure(job.label, message, str(error))
+            todo = job.unfinished(Store(plan.folder))
             for name in sorted(files, key=lambda name: name.startswith("records")):  # records last
                 with write_atomically(plan.folder / name) as file:
                     file.write(files[name])
-            for stage in job.stages:
+            for stage in todo:
                 progress(job.label, stage.name, -1, -1, "")
-            if failure is not None:
-                failures.append(failure)
+            if failed is not None:
+                failures.append(failed)
         return failures
     finally:
         if mine:
@@ -64,18 +64,18 @@ def _work(job: Job, plan: Plan, begun: dict[str, bytes]) -> tuple[dict[str, byte
 
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
-        folder, failure = Path(name), None
+        folder, failed = Path(name), None
         for path, content in begun.items():
             with write_atomically(folder / path) as file:
                 file.write(content)
         try:
             do_job(job, replace(plan, folder=folder), lambda *message: None)
         except Exception as error:
-            failure = Failure(job.label, f"{type(error).__name__}: {error}".splitlines()[0], traceback.format_exc())
+            failed = failure(job.label, error)
         made = {
             str(path.relative_to(folder)): path.read_bytes()
-            for kind in ("weights", "arrays", "records")
-            for path in sorted((folder / kind).glob("*"))
-            if str(path.relative_to(folder)) not in begun
+            for kind in ("weights", "arrays", "tensorboard", "records")
+            for path in sorted((folder / kind).rglob("*"))
+            if path.is_file() and str(path.relative_to(folder)) not in begun
         }
-    return made, failure
+    return made, failed

@@ -1,0 +1,216 @@
+"""E nets as one batched net: every parameter has a first dimension E."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value, vmap
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from racecar.files import write_atomically
+from racecar.lab import draws
+from racecar.lab.curves import POINTS, short
+from racecar.lab.experiment import Stage, Task, accuracy
+from racecar.lab.jobs import Job
+from racecar.lab.optimiser import make_optimiser, set_step_size, step_size
+from racecar.lab.train import Outcome, reading
+from racecar.lab.variants import Regularised
+from racecar.lab.work import decay, strength
+
+
+class Batched:
+    """E nets as one: every parameter has a first dimension E."""
+
+    def __init__(
+        self, members: Sequence[tuple[Job, Task]], modules: Sequence[Regularised], stage: Stage, device: torch.device
+    ) -> None:
+        jobs = [job for job, _ in members]
+        self.jobs, self.stage, self.device = jobs, stage, device
+        self.config, self.experiment = jobs[0].config, jobs[0].experiment
+        self.module, self.models = modules[0], [module.model for module in modules]
+        self.tasks = [task.to(device) for _, task in members]
+        self.x = torch.stack([task.train.x for task in self.tasks])
+        self.y = torch.stack([task.train.y for task in self.tasks])
+        named = [dict(model.named_parameters()) for model in self.models]
+        self.parameters = {name: torch.stack([one[name].detach() for one in named]) for name in named[0]}
+        self.coefficients = torch.tensor([strength(job, stage) for job in jobs], device=device)
+        self.epochs = stage.epochs or self.config.epochs
+        self.per_epoch = draws.steps_per_epoch(self.x.shape[1], self.config.batch)
+        self.total, self.step, self.seconds = self.per_epoch * self.epochs, 0, 0.0
+        self.parts = self._parts()
+        self.optimisers = [
+            make_optimiser(tensors, jobs[start].config, decay(jobs[start], stage)) for start, tensors in self.parts
+        ]
+        self.points: list[Tensor] = []
+        self.sums, self.count = torch.zeros(2, len(jobs), device=device), 0
+        self.finite = torch.ones(len(jobs), dtype=torch.bool)
+        self.history: list[list[dict[str, Tensor]]] = []
+        self.valid: list[list[float]] = []
+        self.look_every = (
+            max(1, self.total // self.experiment.looks) if self.experiment.looks and stage.regularised else 0
+        )
+        self._gradients: Callable[..., Any] | None = None
+
+    def _parts(self) -> list[tuple[int, list[Tensor]]]:
+        """Nets of one step size and weight decay stand together: where they start, and views of their parameters."""
+        keys = [(job.config.lr, decay(job, self.stage)) for job in self.jobs]
+        starts = [i for i, key in enumerate(keys) if i == 0 or key != keys[i - 1]]
+        return [
+            (start, [tensor[start:end] for tensor in self.parameters.values()])
+            for start, end in zip(starts, [*starts[1:], len(keys)], strict=True)
+        ]
+
+    def losses(self, parameters: dict[str, Tensor], x: Tensor, y: Tensor, coefficient: Tensor, noise: Tensor) -> Any:
+        """Of one net: what is minimised, and its two parts."""
+        given = {f"{self.module.where}{name}": value for name, value in parameters.items()}
+        output, regulariser = functional_call(self.module, given, (x, noise if self.module.noise else None))
+        task = self.experiment.loss(output, y)
+        return task + coefficient * regulariser, (task, regulariser)
+
+    def gradients(self, *args: Any) -> Any:
+        """Gradients and losses of all nets, by operations that were recorded once: no Python per layer."""
+        if self._gradients is None:
+            self.module.train()
+            of_all = vmap(grad_and_value(self.losses, has_aux=True))
+
+            def function(parameters: Any, x: Any, y: Any, coefficients: Any, noise: Any) -> Any:
+                return of_all(parameters, x, y, coefficients, noise)  # make_fx would count a method's self
+
+            self._gradients = make_fx(function)(*args)
+        return self._gradients(*args)
+
+    def warm_up(self) -> None:
+        """Record the step, without training."""
+        order, noise = self._epoch(0)
+        rows = torch.arange(len(self.jobs), device=self.device).unsqueeze(1)
+        x, y = self.x[rows, order[:, 0]], self.y[rows, order[:, 0]]
+        self.gradients(self.parameters, x, y, self.coefficients, noise[:, 0])
+
+    def run(self, path: Path, interval: float, report: Callable[[int, int, str], None]) -> None:
+        """Train to the end, from the checkpoint if it is there."""
+        if path.exists():
+            self.load(path)
+        rows = torch.arange(len(self.jobs), device=self.device).unsqueeze(1)
+        every = max(1, -(-self.epochs // POINTS))
+        saved, prepared, began = time.monotonic(), -1, time.perf_counter()
+        while self.step < self.total:
+            epoch, within = divmod(self.step, self.per_epoch)
+            if epoch != prepared:
+                order, noise = self._epoch(epoch)
+                prepared = epoch
+            if self.look_every and self.step % self.look_every == 0:
+                self._look()
+            chosen = order[:, within]
+            x, y = self.x[rows, chosen], self.y[rows, chosen]
+            gradients, (_, parts) = self.gradients(self.parameters, x, y, self.coefficients, noise[:, within])
+            self._update(gradients)
+            self.sums += torch.stack(parts).detach()
+            self.count += 1
+            self.step += 1
+            if self.step % self.per_epoch == 0 and ((epoch + 1) % every == 0 or epoch + 1 == self.epochs):
+                self.seconds += time.perf_counter() - began
+                self._point()
+                report(self.step, self.total, f"mean loss {float(self.points[-1][0].nanmean()):.4g}")
+                began = time.perf_counter()
+            if self.step == self.total or time.monotonic() - saved >= interval:  # at the end: to be written in peace
+                self.save(path)
+                saved = time.monotonic()
+        for tensor in self.parameters.values():
+            self.finite &= tensor.isfinite().flatten(1).all(1).cpu()
+        if self.look_every:
+            self._look()
+
+    def _epoch(self, epoch: int) -> tuple[Tensor, Tensor]:
+        """Indices (E, steps, batch) and random numbers (E, steps, count): each net's own, as if it were alone."""
+        name, samples, batch = self.stage.name, self.x.shape[1], self.config.batch
+        order = torch.stack([draws.order(samples, batch, job.seed, name, epoch) for job in self.jobs])
+        count = max(1, self.module.noise)
+        noise = torch.stack([draws.noise(count, self.per_epoch, job.seed, name, epoch) for job in self.jobs])
+        return order.to(self.device), noise.to(self.device)
+
+    def _update(self, gradients: dict[str, Tensor]) -> None:
+        if self.config.clip:  # each net by its own norm
+            square = sum(g.flatten(1).square().sum(1) for g in gradients.values())
+            factor = (self.config.clip / (torch.as_tensor(square).sqrt() + 1e-6)).clamp(max=1.0)
+            gradients = {n: g * factor.view(-1, *(1,) * (g.dim() - 1)) for n, g in gradients.items()}
+        for (start, tensors), optimiser in zip(self.parts, self.optimisers, strict=True):
+            for tensor, gradient in zip(tensors, gradients.values(), strict=True):
+                tensor.grad = gradient[start : start + len(tensor)]
+            set_step_size(optimiser, step_size(self.jobs[start].config, self.step, self.total))
+            optimiser.step()
+
+    def _point(self) -> None:
+        means = (self.sums / self.count).cpu()
+        self.finite &= means.isfinite().all(0)
+        self.points.append(means)
+        self.sums, self.count = torch.zeros_like(self.sums), 0
+        if self.tasks[0].valid is not None:
+            self.valid.append([self._accuracy(i) for i in range(len(self.jobs))])
+
+    def _accuracy(self, i: int) -> float:
+        split = self.tasks[i].valid
+        assert split is not None
+        return accuracy(self.unstack(i).eval(), split)
+
+    def _look(self) -> None:
+        seen = []
+        for i, task in enumerate(self.tasks):
+            model = self.unstack(i).eval()
+            with torch.no_grad():
+                seen.append({name: one.cpu() for name, one in self.experiment.look(model, task).items()})
+        self.history.append(seen)
+
+    def unstack(self, i: int) -> nn.Module:
+        """Net i by itself."""
+        model = self.models[i]
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(self.parameters[name][i])
+        return model
+
+    def outcome(self, i: int) -> Outcome:
+        """What net i leaves behind; its time is its share of all."""
+        every = max(1, -(-self.epochs // POINTS))
+        epochs = [min((j + 1) * every, self.epochs) for j in range(len(self.points))]
+        curves = {
+            "epoch": [float(epoch) for epoch in epochs],
+            "train_loss": [short(float(point[0, i])) for point in self.points],
+            "regulariser": [short(float(point[1, i])) for point in self.points],
+        }
+        if self.valid:
+            curves["valid_accuracy"] = [short(values[i]) for values in self.valid]
+        looks = [seen[i] for seen in self.history]
+        history = {name: torch.stack([look[name] for look in looks]) for name in (looks or [{}])[0]}
+        return Outcome(curves, self.total, self.seconds / len(self.jobs), None, history)
+
+    def save(self, path: Path) -> None:
+        state = {
+            "ids": [job.ids[self.stage.name] for job in self.jobs],
+            "step": self.step,
+            "seconds": self.seconds,
+            "parameters": self.parameters,
+            "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
+            "points": self.points,
+            "sums": self.sums,
+            "count": self.count,
+            "finite": self.finite,
+            "history": self.history,
+            "valid": self.valid,
+        }
+        with write_atomically(path) as file:
+            torch.save(state, file)
+
+    def load(self, path: Path) -> None:
+        with reading(path) as state, torch.no_grad():
+            for name, parameter in self.parameters.items():
+                parameter.copy_(state["parameters"][name])
+            for optimiser, kept in zip(self.optimisers, state["optimisers"], strict=True):
+                optimiser.load_state_dict(kept)
+            self.points, self.sums = state["points"], state["sums"].to(self.device)
+            self.step, self.seconds, self.count = state["step"], state["seconds"], state["count"]
+            self.finite, self.history, self.valid = state["finite"], state["history"], state["valid"]

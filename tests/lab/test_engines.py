@@ -1,0 +1,249 @@
+"""The same run on every engine: the same results; and what happens when something goes wrong in one of many jobs."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from racecar.cli.app import run as command
+from racecar.cli.run import summary
+from racecar.lab import runner
+from racecar.lab.engines import vmap
+from racecar.lab.experiments import EXPERIMENTS
+from racecar.lab.results import Store
+from tests.lab.tiny import Tiny, make, plain, results, run
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+"""What "the same within float tolerance" means here: float32, some fifteen steps."""
+SETTING = {"valid": 0.2, "clip": 0.5, "schedule": "cosine"}
+
+
+def jobs():
+    """All variants of the vmap engine and two seeds; all three stages, with several coefficients and step sizes."""
+    alone = make(["Std", "Ort", "Pre", "lRR", "RR1"], [0, 1], finetune=0, **SETTING)
+    decays = make(["WD"], [0, 1], coefficients={"WD": (0.01, 0.1)}, finetune=0, **SETTING)
+    stages = [make(["RR"], [0, 1], coefficients={"RR": (0.1, 0.5)}, lr=lr, **SETTING) for lr in (1e-2, 3e-3)]
+    return [*alone, *decays, *stages[0], *stages[1]]
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """One after the other, in this process."""
+    folder = tmp_path_factory.mktemp("here")
+    assert run(jobs(), folder) == []
+    return results(folder)
+
+
+def assert_same(found, wanted, **tolerance):
+    """Everything but costs and makers: equal, or close if it is a number that was computed."""
+    assert found.keys() == wanted.keys()
+    for id, one in wanted.items():
+        got = found[id]
+        for part in ("metrics", "curves", "tables", "weights", "arrays"):
+            assert got[part].keys() == one[part].keys()
+            for name, value in one[part].items():
+                a, b = torch.as_tensor(got[part][name]), torch.as_tensor(value)
+                torch.testing.assert_close(a, b, **(tolerance or CLOSE), msg=lambda m: f"{one['variant']} {name}: {m}")  # noqa: B023
+        rest = one.keys() - {"metrics", "curves", "tables", "weights", "arrays"}
+        assert {name: got[name] for name in rest} == {name: one[name] for name in rest}
+
+
+def test_vmap_is_the_same(reference, tmp_path):
+    assert run(jobs(), tmp_path, "vmap") == []
+    assert len(reference) == 10 + 4 + 8 * 3
+    assert_same(results(tmp_path), reference)
+
+
+def test_vmap_in_several_batches_is_the_same(reference, tmp_path, monkeypatch):
+    monkeypatch.setattr(vmap, "AT_ONCE", 3)
+    some = [job for job in jobs() if job.variant == "WD"]
+    assert run(some, tmp_path, "vmap") == []
+    ids = {id for job in some for id in job.ids.values()}
+    assert_same(results(tmp_path), {id: one for id, one in reference.items() if id in ids})
+
+
+def test_vmap_with_other_settings(tmp_path):
+    some = make(["RR"], [0, 1], finetune=0, optimiser="sgd", lr=1e-2, batch=0, epochs=9, fraction=0.5, scales=("sum",))
+    for engine in ("here", "vmap"):
+        assert run(some, tmp_path / engine, engine) == []
+    assert_same(results(tmp_path / "vmap"), results(tmp_path / "here"))
+    assert {one["status"] for one in results(tmp_path / "here").values()} == {"finished"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.filterwarnings("ignore")  # ray's own, and those of what it imports
+def test_ray_is_the_same(reference, tmp_path):
+    """Two workers. Stages that are there are not done again; a job that fails does not stop the others."""
+    pytest.importorskip("ray")
+    every = jobs()
+    done = [job for job in every if job.variant == "Std"]
+    assert run(done, tmp_path) == []
+    bad = make(["RR"], [0], raises=(0,))
+    (failure,) = run([*bad, *every], tmp_path, "ray", workers=2)
+    assert failure.job == "tiny RR 0.3 seed 0"
+    assert failure.message == "RuntimeError: this one cannot be measured"
+    assert_same(results(tmp_path), reference)
+    engines = {(one.variant, one.record["made"]["engine"]) for one in Store(tmp_path).runs()}
+    assert {name for name, engine in engines if engine == "here"} == {"Std"}
+
+
+REFUSED = {
+    "batch norm": {"norm": True},
+    "dropout": {"dropout": 0.2},
+    "precision": {"precision": "bfloat16"},
+    "ema": {"ema": 0.9},
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_vmap_refuses_in_one_line(what, tmp_path):
+    (failure,) = run(make(["Std"], [0, 1], **REFUSED[what]), tmp_path, "vmap")
+    assert "--engine here" in failure.message
+    assert what in failure.message
+    assert "\n" not in failure.message
+    assert results(tmp_path) == {}
+
+
+def test_vmap_refuses_dropout_and_does_the_rest(tmp_path):
+    (failure,) = run(make(["Drop", "Std"], [0], finetune=0), tmp_path, "vmap")
+    assert "--engine here" in failure.message
+    assert {one["variant"] for one in results(tmp_path).values()} == {"Std"}
+
+
+def test_vmap_does_not_forget_tensorboard(tmp_path):
+    failures = run(make(["Std"], finetune=0), tmp_path, "vmap", tensorboard=True)
+    assert list(tmp_path.glob("tensorboard/*/*")) or [f for f in failures if "--engine here" in f.message]
+
+
+def test_vmap_names_a_checkpoint_that_cannot_be_read(tmp_path, monkeypatch):
+    def interrupt(batch, path):
+        save(batch, path)
+        path.write_bytes(path.read_bytes()[:-100])
+        raise KeyboardInterrupt
+
+    save = vmap.Batched.save
+    monkeypatch.setattr(vmap.Batched, "save", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run(make(["Std"]), tmp_path, "vmap", interval=0.0)
+    monkeypatch.undo()
+    (failure,) = run(make(["Std"]), tmp_path, "vmap")
+    (path,) = (tmp_path / "checkpoints").iterdir()
+    assert f"{path} is no checkpoint that can be read" in failure.message
+
+
+def test_engines_have_names(tmp_path):
+    with pytest.raises(ValueError, match="engine must be one of here, vmap, ray, not 'slurm'"):
+        run(make(), tmp_path, "slurm")
+
+
+# Divergence
+
+LOST = "stage A, which it starts from, diverged"
+
+
+@pytest.mark.parametrize("engine", ["here", "vmap"])
+@pytest.mark.parametrize("name", ["Ort", "Pre", "RR"])
+def test_one_diverges_and_the_others_go_on(name, engine, tmp_path):
+    stages = {"finetune": 1 if name == "RR" else 0}
+    assert run(make([name], [0, 1, 2], infinite=(1,), **stages), tmp_path / "some", engine) == []
+    assert run(make([name], [0, 2], **stages), tmp_path / "good") == []
+    some = results(tmp_path / "some").values()
+    bad = {one["stage"]: one for one in some if one["seed"] == 1}
+    assert {one["status"] for one in bad.values()} == {"diverged"}
+    assert ("diverged" if name == "Pre" else "the loss was not finite any more") in bad["A"]["note"]
+    assert {one["note"] for stage, one in bad.items() if stage != "A"} == ({LOST} if name == "RR" else set())
+    assert bad["A"]["metrics"] == {}
+    good = {(one["seed"], one["stage"]): one for one in results(tmp_path / "good").values()}
+    for one in some:
+        if one["seed"] != 1:
+            assert one["status"] == "finished"
+            wanted = good[one["seed"], one["stage"]]["weights"]
+            torch.testing.assert_close(one["weights"], wanted, **CLOSE)
+    assert not list(tmp_path.glob("some/checkpoints/*.pt"))
+
+
+@pytest.mark.parametrize("engine", ["here", "vmap"])
+@pytest.mark.parametrize(
+    "when, setting",
+    [("later", {"optimiser": "sgd", "lr": 1e30}), ("in the last step", {"optimiser": "sgd", "lr": 1e10, "batch": 0})],
+)
+def test_divergence_is_found(when, setting, engine, tmp_path):
+    """In the last step the loss is finite, but what comes out of it is not a network any more."""
+    epochs, coefficient = (3, 0.3) if when == "later" else (1, 1e30)
+    made = make(["RR"], [0], coefficients={"RR": [coefficient]}, epochs=epochs, scales=("sum",), **setting)
+    assert run(made, tmp_path, engine) == []
+    found = {one["stage"]: one for one in results(tmp_path).values()}
+    assert {stage: one["status"] for stage, one in found.items()} == dict.fromkeys(("A", "AA", "AB"), "diverged")
+    assert found["A"]["note"]
+    assert found["AB"]["note"] == LOST
+
+
+@pytest.mark.parametrize("engine", ["here", "vmap"])
+def test_a_metric_that_is_no_number_is_null(engine, tmp_path):
+    made = make(["Std"], [0, 1], nan=True, finetune=0)
+    assert run(made, tmp_path, engine) == []
+    found = results(tmp_path)
+    assert len(found) == 2
+    assert all(one["metrics"]["ratio"] is None for one in found.values())
+    assert all(math.isfinite(one["metrics"]["test_loss"]) for one in found.values())
+    assert "test_accuracy" in summary(made, Store(tmp_path))
+
+
+# Failures
+
+
+@pytest.mark.parametrize("engine", ["here", "vmap"])
+def test_a_failing_job_does_not_stop_the_others(engine, tmp_path):
+    made = make(["Std"], [0, 1, 2], raises=(0,), finetune=0)
+    (failure,) = run(made, tmp_path, engine)
+    assert failure.job == "tiny Std seed 0"
+    assert failure.message == "RuntimeError: this one cannot be measured"
+    assert "here is why" in failure.details
+    found = results(tmp_path)
+    assert {one["seed"]: one["stage"] for one in found.values()} == {1: "A", 2: "A"}
+    assert len(run(made, tmp_path, engine)) == 1  # it alone is tried again
+    assert plain(results(tmp_path)) == plain(found)
+
+
+@pytest.mark.timeout(40)
+def test_a_worker_is_killed(tmp_path):
+    """While it says something, of all moments. Another job fails by itself, two are finished and stay so."""
+    made = make(["RR"], [0, 1, 2, 3], folder=tmp_path, kills=(1,), raises=(2,))
+    failures = {failure.job: failure.message for failure in run(made, tmp_path, workers=2)}
+    assert failures == {
+        "tiny RR 0.3 seed 1": "a worker process was killed; run the same command again to go on",
+        "tiny RR 0.3 seed 2": "RuntimeError: this one cannot be measured",
+    }
+    found = results(tmp_path)
+    stages = sorted((one["seed"], one["stage"]) for one in found.values())
+    assert stages == [(0, "A"), (0, "AA"), (0, "AB"), (1, "A"), (3, "A"), (3, "AA"), (3, "AB")]
+    good = [job for job in made if job.seed in (0, 3)]
+    assert run(good, tmp_path / "one") == []
+    for id, one in results(tmp_path / "one").items():
+        assert plain(one) == plain(found[id])  # two workers and one: bit for bit
+
+
+def test_the_command_says_it_in_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(EXPERIMENTS, "tiny", Tiny())
+    arguments = ["run", "tiny", "--variants", "Std", "--seeds", "3", "--workers", "1", "--out", str(tmp_path)]
+    assert command([*arguments, "--set", "raises=1", "--set", "infinite=2"]) == 2
+    out, err = capsys.readouterr()
+    assert err.splitlines() == [
+        "racecar: tiny Std seed 1 failed: RuntimeError: this one cannot be measured",
+        f"racecar: 1 of 3 jobs failed; what was finished is in {tmp_path}",
+    ]
+    assert "(1 diverged)" in out
+    assert {one["seed"]: one["status"] for one in results(tmp_path).values()} == {0: "finished", 2: "diverged"}
+    assert command([*arguments, "--set", "raises=1", "--set", "infinite=2", "--engine", "vmap"]) == 2
+    assert "6 of 9 stages are there already" in capsys.readouterr().err
+    record = json.loads(next((tmp_path / "records").iterdir()).read_text())
+    assert record["made"]["command"].startswith("racecar ")
+
+
+def test_nothing_is_done_twice(tmp_path, monkeypatch):
+    run(make(["RR"]), tmp_path)
+    monkeypatch.setattr(Tiny, "data", None)
+    for engine in runner.ENGINES:
+        assert run(make(["RR"]), tmp_path, engine) == []

@@ -1,0 +1,147 @@
+"""Real processes are killed, at every kind of moment; what they began ends bit for bit as if they had lived."""
+
+import multiprocessing
+import os
+import signal
+
+import pytest
+
+from tests.lab.tiny import ROOT, command, living, make, mortal, plain, results, run, wait_for
+
+READY = ["tests.lab.tiny", "torch._dynamo", "safetensors.torch", "racecar.lab.engines.vmap"]
+A, AA = 9, 3
+"""Steps of the stages."""
+KILLED = -signal.SIGKILL
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Forks of a process that has imported torch but never used it: each costs a moment only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep))
+        patch.setenv("OMP_NUM_THREADS", "1")
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(READY)
+        yield context
+
+
+@pytest.fixture
+def live(processes, tmp_path):
+    """(jobs, engine, moment of death, resume) → exit code, steps done; in the folder "out"."""
+
+    def live(jobs, engine="here", *moment, resume=True):
+        log = tmp_path / "steps"
+        before = log.stat().st_size if log.exists() else 0
+        given = (jobs, tmp_path / "out", engine, log, *(moment or ("any", 0)), resume)
+        one = processes.Process(target=mortal, args=given)
+        one.start()
+        one.join(60)
+        return one.exitcode, log.stat().st_size - before
+
+    return live
+
+
+CHAINS = {
+    "here": ("here", "RR", [0], {"norm": True, "dropout": 0.2, "ema": 0.8, "valid": 0.2}),
+    "here, sgd": ("here", "Ort", [0], {"optimiser": "sgd", "schedule": "cosine", "clip": 0.5}),
+    "vmap": ("vmap", "Ort", [0, 1], {"valid": 0.2, "schedule": "cosine", "finetune": 0}),
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_killed_again_and_again(name, live, tmp_path):
+    """The moments between deaths change, so that steps, half-written files and gaps between files have their turn."""
+    engine, variant, seeds, config = CHAINS[name]
+    jobs = make([variant], seeds, **config)
+    assert run(jobs, tmp_path / "whole", engine) == []
+    whole, deaths, done, code = results(tmp_path / "whole"), 0, 0, None
+    while code != 0:
+        code, steps = live(jobs, engine, "any", 12 + deaths % 5)  # to finish a stage from its checkpoint takes ten
+        assert code in (0, KILLED)
+        done, deaths = done + steps, deaths + (code != 0)
+        assert deaths < 30, "it never gets on"
+    assert deaths >= 3
+    assert plain(results(tmp_path / "out")) == plain(whole)
+    together = len(jobs) if engine == "vmap" else 1
+    assert done <= sum(one["steps"] for one in whole.values()) // together + deaths  # each death may cost one step
+    assert not list((tmp_path / "out" / "checkpoints").glob("*.pt"))
+
+
+def test_killed_while_the_nets_of_a_batch_are_written(live, tmp_path):
+    """vmap: none is trained again because another one is in the store already."""
+    jobs = make(["RR"], [0, 1, 2], finetune=0)
+    run(jobs, tmp_path / "whole", "vmap")
+    assert live(jobs, "vmap", "record", 2) == (KILLED, A)
+    assert len(results(tmp_path / "out")) == 1
+    code, steps = live(jobs, "vmap")
+    assert code == 0
+    assert steps <= 1
+    assert plain(results(tmp_path / "out")) == plain(results(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize("engine", ["here", "vmap"])
+def test_pretraining_is_not_done_twice(engine, live, tmp_path):
+    jobs = make(["Pre"], finetune=0)
+    run(jobs, tmp_path / "whole", engine)
+    pretraining = 2 * 3 * 3  # epochs, layers, batches
+    assert live(jobs, engine, "step", pretraining + 5) == (KILLED, pretraining + 5)
+    code, steps = live(jobs, engine)
+    assert code == 0
+    assert plain(results(tmp_path / "out")) == plain(results(tmp_path / "whole"))
+    assert steps == A - 4
+
+
+@pytest.mark.parametrize("engine", ["here", "vmap"])
+def test_without_resume_an_unfinished_stage_starts_anew(engine, live, tmp_path):
+    jobs = make(["RR"])
+    run(jobs, tmp_path / "whole", engine)
+    assert live(jobs, engine, "step", A + 2) == (KILLED, A + 2)
+    assert len(results(tmp_path / "out")) == 1
+    assert live(jobs, engine, resume=False) == (0, 2 * AA)  # all of AA again, but what is finished stays
+    assert plain(results(tmp_path / "out")) == plain(results(tmp_path / "whole"))
+    assert live(jobs, engine, resume=False) == (0, 0)
+
+
+# The command with workers
+
+
+@pytest.fixture
+def at_work(processes, tmp_path):
+    """``racecar run`` with two workers, as soon as one of them has finished one more stage and they train on."""
+    folder, started = tmp_path / "out", []
+
+    def at_work():
+        before = len(results(folder))
+        given = ("run", "slow", "--out", str(folder), "--variants", "RR", "--seeds", "2", "--set", "epochs=4")
+        one = processes.Process(target=command, args=(*given, "--workers", "2", "--checkpoint-every", "0", "--resume"))
+        one.start()
+        started.append(one)
+        assert wait_for(lambda: len(results(folder)) > before and list(folder.glob("checkpoints/*.pt")))
+        assert len(living(session=one.pid)) >= 3
+        return one
+
+    yield at_work
+    for one in started:
+        for pid in living(session=one.pid):
+            os.kill(pid, signal.SIGKILL)
+        one.join()
+
+
+def test_nobody_works_on_when_the_command_is_gone(at_work, tmp_path):
+    """Killed, then interrupted as Ctrl-C does it; what is left is done in the end, and is what it would have been."""
+    killed = at_work()
+    killed.kill()
+    killed.join()
+    assert wait_for(lambda: not living(session=killed.pid), 5.0)
+    interrupted = at_work()
+    os.killpg(interrupted.pid, signal.SIGINT)
+    interrupted.join(10)
+    assert interrupted.exitcode == 130
+    assert wait_for(lambda: not living(session=interrupted.pid), 5.0)
+    begun = {path: path.stat().st_mtime_ns for path in tmp_path.glob("out/records/*.json")}
+    assert 2 <= len(begun) < 6
+    jobs = make(["RR"], [0, 1], epochs=4)
+    for folder in ("out", "whole"):
+        assert run(jobs, tmp_path / folder) == []
+    assert plain(results(tmp_path / "out")) == plain(results(tmp_path / "whole"))
+    assert all(path.stat().st_mtime_ns == then for path, then in begun.items())

@@ -1,0 +1,331 @@
+"""One stage against a loop written out by hand, and what else a training can be told."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from racecar import Racecar
+from racecar.lab import draws, train
+from racecar.lab.experiment import Split, Task, accuracy
+from racecar.lab.results import Store
+from racecar.lab.train import Options, Trainer
+from racecar.lab.variants import regularise, variant
+from racecar.orthogonality import srip
+from tests.lab.tiny import WIDTHS, Tiny, TinyConfig, make, plain, results, run
+
+NOISE = 5 + 4 + 3
+"""Random numbers in a step of Ort: a direction for the smaller side of every weight."""
+
+SETTINGS = {
+    "adam": {},
+    "sgd, cosine": {"optimiser": "sgd", "schedule": "cosine", "lr": 0.1},
+    "adamw, clip": {"optimiser": "adamw", "clip": 0.3},
+    "whole batch, validation": {"batch": 0, "valid": 0.2, "epochs": 7},
+}
+
+
+def by_hand(name, config, seed=0, stage="A", task="A", start=None):
+    """The model, losses (epochs, steps, 2) and moving average of a stage, from torch and the numbers that are drawn."""
+    tiny, which = Tiny(), variant(name)
+    split = tiny.data(config, seed, None)[task].train
+    torch.manual_seed(draws.seed_of("network", "tiny", seed))
+    model = tiny.network(config)
+    if start is not None:
+        model.load_state_dict(start)
+    coefficient = tiny.coefficient(config, name) if which.meaning else 0.0
+    decay = coefficient if name == "WD" else 0.0
+    if config.optimiser == "sgd":
+        optimiser = torch.optim.SGD(model.parameters(), config.lr, momentum=config.momentum, weight_decay=decay)
+    else:
+        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.optimiser]
+        optimiser = kind(model.parameters(), config.lr, weight_decay=decay)
+    rr = Racecar(model, split.x, mode=which.mode, scale="relative") if which.mode else None
+    batch = config.batch or len(split)
+    steps, losses, average = len(split) // batch, [], []
+    for epoch in range(config.epochs):
+        order = draws.order(len(split), config.batch, seed, stage, epoch)
+        noise = draws.noise(NOISE, steps, seed, stage, epoch)
+        for i in range(steps):
+            if config.schedule == "cosine":
+                done = (epoch * steps + i) / (steps * config.epochs)
+                for group in optimiser.param_groups:
+                    group["lr"] = config.lr * (1 + math.cos(math.pi * done)) / 2
+            x, y = split.x[order[i]], split.y[order[i]]
+            assert x.shape == (batch, WIDTHS[0])
+            output, extra = rr(x) if rr is not None else (model(x), torch.zeros(()))
+            if name == "Ort":
+                extra = srip(model, draw=_deal(noise[i]))
+            loss = F.cross_entropy(output, y)
+            optimiser.zero_grad()
+            (loss + coefficient * extra).backward()
+            if config.clip:
+                nn.utils.clip_grad_norm_(model.parameters(), config.clip)
+            optimiser.step()
+            losses.append((loss.item(), extra.item()))
+            now = [p.detach().double() for p in model.parameters()]
+            pairs = zip(average or now, now, strict=True)
+            average = [config.ema * old + (1 - config.ema) * new for old, new in pairs]
+    return model, torch.tensor(losses).view(config.epochs, steps, 2), average
+
+
+def _deal(numbers):
+    left = numbers.tolist()
+
+    def draw(*shape, **like):
+        return torch.tensor([left.pop(0) for _ in range(math.prod(shape))], **like).reshape(shape)
+
+    return draw
+
+
+def trained(folder, stage="A"):
+    """The one result of a stage."""
+    (one,) = [one for one in results(folder).values() if one["stage"] == stage]
+    return one
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("name", ["Std", "Ort", "RR", "lRR", "RR1", "WD"])
+def test_a_stage_is_a_plain_loop(name, setting, tmp_path):
+    config = TinyConfig(**SETTINGS[setting])
+    assert run(make([name], **SETTINGS[setting]), tmp_path) == []
+    model, losses, _ = by_hand(name, config)
+    got = trained(tmp_path)
+    assert plain(got["weights"]) == plain(model.state_dict())  # bit for bit
+    means = losses.mean(1)
+    torch.testing.assert_close(torch.tensor(got["curves"]["train_loss"]), means[:, 0])
+    torch.testing.assert_close(torch.tensor(got["curves"]["regulariser"]), means[:, 1])
+    assert got["curves"]["epoch"] == list(range(1, config.epochs + 1))
+    assert (means[:, 1] > 0).all() == (name not in ("Std", "WD"))  # the regulariser was there
+    if config.valid:
+        assert got["curves"]["valid_accuracy"][-1] == accuracy(model, Tiny().data(config, 0, None)["A"].valid)
+
+
+def test_fine_tuning_is_a_plain_loop_from_there(tmp_path):
+    run(make(["RR"], finetune=2), tmp_path)
+    begun = trained(tmp_path)["weights"]
+    for stage, task in (("AA", "A"), ("AB", "B")):
+        model, _, _ = by_hand("Std", TinyConfig(epochs=2), stage=stage, task=task, start=begun)
+        assert plain(trained(tmp_path, stage)["weights"]) == plain(model.state_dict())
+        assert trained(tmp_path, stage)["curves"]["regulariser"] == [0, 0]
+
+
+def test_weight_decay_ends_with_its_phase(tmp_path):
+    run(make(["WD"], finetune=2), tmp_path)
+    model, _, _ = by_hand("Std", TinyConfig(epochs=2), stage="AA", start=trained(tmp_path)["weights"])
+    assert plain(trained(tmp_path, "AA")["weights"]) == plain(model.state_dict())
+
+
+def test_dropout_ends_with_its_phase(tmp_path):
+    assert run(make(["Drop"], finetune=2), tmp_path) == []
+    names = sorted(Tiny().network(TinyConfig()).state_dict())  # dropout may shift them
+
+    def renamed(stage):
+        weights = trained(tmp_path, stage)["weights"]
+        return {name: weights[key] for name, key in zip(names, sorted(weights), strict=True)}
+
+    assert plain(renamed("A")) != plain(by_hand("Std", TinyConfig())[0].state_dict())
+    model, _, _ = by_hand("Std", TinyConfig(epochs=2), stage="AA", start=renamed("A"))
+    assert plain(renamed("AA")) == plain(model.state_dict())
+
+
+@pytest.mark.parametrize("name", ["Std", "Ort", "Pre", "RR", "Drop"])
+def test_the_seed_decides(name, tmp_path):
+    for folder in ("one", "two"):
+        torch.rand(7)  # whatever happened before
+        run(make([name], seeds=[0, 1], norm=name == "RR"), tmp_path / folder)
+    one, two = results(tmp_path / "one"), results(tmp_path / "two")
+    assert plain(one) == plain(two)
+    assert len(one) == 6
+    for stage in ("A", "AA", "AB"):
+        first, second = [r["weights"] for r in one.values() if r["stage"] == stage]
+        assert all(not torch.equal(first[key], second[key]) for key in first if key.endswith("weight"))
+
+
+def test_variants_start_alike_and_see_the_same_batches(tmp_path):
+    class Recorder(Tiny):
+        """Labels are the numbers of the samples."""
+
+        def data(self, config, seed, folder):
+            tasks = super().data(config, seed, folder)
+            return {n: Task(Split(t.train.x, torch.arange(len(t.train))), t.test) for n, t in tasks.items()}
+
+        def loss(self, output, y):
+            seen.append(y.tolist())
+            return F.cross_entropy(output, y % 3)
+
+    batches, starts = [], []
+    for name in ("Std", "Ort", "RR", "lRR", "RR1", "WD"):
+        seen: list[list[int]] = []
+        run(make([name], experiment=Recorder()), tmp_path)
+        batches.append(seen)
+        (one,) = [r for r in results(tmp_path).values() if r["variant"] == name and r["stage"] == "A"]
+        starts.append(one["arrays"]["looks"][0])
+    assert all(one == batches[0] for one in batches)
+    assert all(torch.equal(one, starts[0]) for one in starts)
+    epochs = [[*a, *b, *c] for a, b, c in (batches[0][i : i + 3] for i in range(0, 15, 3))]
+    assert all(len(set(epoch)) == 24 for epoch in epochs)  # nothing twice; a rest of 2
+    assert len(set(map(tuple, epochs))) == 5  # another order in every epoch of every stage
+
+
+def test_looks_go_from_the_first_weights_to_the_last(tmp_path):
+    run(make(["RR"]), tmp_path)
+    got = trained(tmp_path)
+    torch.manual_seed(draws.seed_of("network", "tiny", 0))
+    looks = got["arrays"]["looks"]
+    assert torch.equal(looks[0], Tiny().network(TinyConfig())[1].weight)
+    assert torch.equal(looks[-1], got["weights"]["1.weight"])
+    assert looks[1:-1].ne(looks[:1]).any()
+    assert trained(tmp_path, "AA")["arrays"].keys() == {"first"}  # looks are of the regularised phase
+
+
+@pytest.mark.parametrize("epochs", [99, 100, 101, 250])
+def test_curves_are_short_and_end_with_the_training(epochs, tmp_path):
+    run(make(["Std"], epochs=epochs, batch=0), tmp_path)
+    curves = trained(tmp_path)["curves"]
+    assert curves["epoch"][-1] == epochs
+    assert len(curves["epoch"]) == len(curves["train_loss"]) <= 100
+    every = -(-epochs // 100)
+    _, losses, _ = by_hand("Std", TinyConfig(epochs=epochs, batch=0))
+    parts = [part.mean() for part in losses[:, 0, 0].split(every)]
+    torch.testing.assert_close(torch.tensor(curves["train_loss"]), torch.stack(parts))
+
+
+def test_ema_is_what_is_measured(tmp_path):
+    run(make(["RR"], ema=0.8), tmp_path)
+    model, _, average = by_hand("RR", TinyConfig(ema=0.8))
+    got = trained(tmp_path)
+    for mean, (name, last) in zip(average, model.named_parameters(), strict=True):
+        measured = got["weights"][name]
+        torch.testing.assert_close(measured.double(), mean, rtol=1e-5, atol=1e-6)
+        assert not torch.equal(measured, last)
+    assert torch.equal(got["arrays"]["first"], got["weights"]["1.weight"])
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", ["Std", "Ort", "RR"])
+def test_half_precision_on_the_cpu(name, precision, tmp_path):
+    run(make([name]), tmp_path / "single")
+    assert run(make([name], precision=precision), tmp_path / "half") == []
+    half, single = trained(tmp_path / "half"), trained(tmp_path / "single")
+    assert half["status"] == "finished"
+    assert {w.dtype for w in half["weights"].values()} == {torch.float32}
+    assert plain(half["weights"]) != plain(single["weights"])
+    for key in ("train_loss", "regulariser"):
+        assert half["curves"][key] == pytest.approx(single["curves"][key], rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["Std", "RR"])
+def test_compiled(name, tmp_path, monkeypatch):
+    """The whole way through the compiler but its last part, which writes C++ and takes ten seconds for it."""
+    called, real = [], torch.compile
+
+    def compile_(module):
+        called.append(module)
+        return real(module, backend="aot_eager")
+
+    monkeypatch.setattr(torch, "compile", compile_)
+    run(make([name]), tmp_path / "eager")
+    run(make([name]), tmp_path / "compiled", compile=True)
+    torch._dynamo.reset()
+    assert len(called) == 3
+    eager, compiled = trained(tmp_path / "eager"), trained(tmp_path / "compiled")
+    assert compiled["curves"]["train_loss"] == pytest.approx(eager["curves"]["train_loss"], rel=1e-5)
+    for key, weight in eager["weights"].items():
+        torch.testing.assert_close(compiled["weights"][key], weight, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # tensorboard's own
+def test_tensorboard_has_a_scalar_for_every_term(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run(make(["RR"], valid=0.2), tmp_path, tensorboard=True)
+    (folder,) = (tmp_path / "tensorboard").glob("*-A-*")
+    events = EventAccumulator(str(folder)).Reload()
+    tags = set(events.Tags()["scalars"])
+    assert tags == {"train_loss", "regulariser", "valid_accuracy", "terms/1", "terms/3", "terms/5"}
+    for tag, values in trained(tmp_path)["curves"].items():
+        if tag != "epoch":
+            assert [event.value for event in events.Scalars(tag)] == pytest.approx(values)
+    assert [event.step for event in events.Scalars("terms/3")] == [1, 2, 3]
+    sums = [sum(events.Scalars(f"terms/{i}")[2].value for i in (1, 3, 5))]
+    assert sums[0] == pytest.approx(trained(tmp_path)["curves"]["regulariser"][-1], rel=0.5)  # of the last step
+
+
+def trainer(seed=0, **options):
+    config = TinyConfig()
+    torch.manual_seed(seed)
+    task = Tiny().data(config, 0, None)["A"]
+    module = regularise(Tiny().network(config), variant("Std"), task.train.x, {}, {})
+    return Trainer(
+        module, task, config, name="A", seed=seed, epochs=3, loss=F.cross_entropy, options=Options(**options)
+    )
+
+
+def test_a_checkpoint_is_written_when_the_interval_is_over(tmp_path, monkeypatch):
+    """Every step takes ten seconds here: with an interval of 25, after steps 3 and 6 but not at the end."""
+    seconds, saved = [0.0], []
+    monkeypatch.setattr(train.time, "monotonic", lambda: seconds[0])
+    one = trainer(interval=25.0)
+
+    def loss(output, y):
+        seconds[0] += 10
+        return F.cross_entropy(output, y)
+
+    one.loss = loss
+    real = one.save
+    monkeypatch.setattr(one, "save", lambda path: (saved.append(one.step), real(path)))
+    one.run(tmp_path / "checkpoint.pt")
+    assert saved == [3, 6]
+
+
+def test_a_resumed_trainer_ends_in_the_same_place(tmp_path):
+    whole = trainer()
+    curves = whole.run().curves
+    begun, path = trainer(interval=0.0), tmp_path / "checkpoint.pt"
+
+    def loss(output, y):
+        if begun.step == 4:
+            raise InterruptedError
+        return F.cross_entropy(output, y)
+
+    begun.loss = loss
+    with pytest.raises(InterruptedError):
+        begun.run(path)
+    resumed = trainer(seed=1)  # other weights, which the file replaces
+    resumed.seed = 0
+    assert resumed.run(path).curves == curves
+    assert plain(resumed.module.model.state_dict()) == plain(whole.module.model.state_dict())
+
+
+@pytest.mark.parametrize("content", ["truncated", "of something else"])
+def test_a_checkpoint_that_cannot_be_read_is_named(content, tmp_path):
+    path = tmp_path / "checkpoint.pt"
+    if content == "truncated":
+        trainer().save(path)
+        path.write_bytes(path.read_bytes()[:-100])
+    else:
+        torch.save({"weights": torch.ones(3)}, path)
+    with pytest.raises(ValueError, match=r"checkpoint.pt is no checkpoint that can be read; delete it"):
+        trainer().run(path)
+
+
+def test_a_finished_stage_leaves_no_checkpoint(tmp_path):
+    run(make(["RR"]), tmp_path, interval=0.0)
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+
+
+def test_the_record_says_how_it_was_made(tmp_path):
+    run(make(["RR"], seeds=[3]), tmp_path)
+    records = {one.stage: one.record for one in Store(tmp_path).runs()}
+    a, aa = records["A"], records["AA"]
+    assert a["parent"] is None
+    assert aa["parent"] == a["id"]
+    assert (a["variant"], a["coefficient"], a["seed"], a["regularised"]) == ("RR", 0.3, 3, True)
+    assert aa["regularised"] is False
+    assert a["config"]["epochs"] == 3
+    assert a["cost"]["steps"] == 9
+    assert 0 < a["cost"]["step_s"] * 9 <= a["cost"]["wall_s"] < 60
+    assert a["made"]["engine"] == "here"

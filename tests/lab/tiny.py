@@ -1,0 +1,248 @@
+"""A laboratory small enough for tests, with every trouble that a run can have; as a program, ``racecar`` with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from racecar.lab import draws, runner
+from racecar.lab.config import Config
+from racecar.lab.engines.base import Failure, Plan
+from racecar.lab.experiment import Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar.lab.jobs import Job, make_jobs
+from racecar.lab.networks.dense import dense
+from racecar.lab.results import Store
+from racecar.lab.work import Maker
+
+ROOT = Path(__file__).parents[2]
+TRAIN, TEST, WIDTHS = 26, 20, (6, 5, 4, 3)
+ALL = ("Std", "Ort", "Pre", "RR", "lRR", "RR1", "WD", "Drop")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TinyConfig(Config):
+    epochs: int = 3
+    finetune: int = 1
+    """Epochs; 0: stage A alone."""
+    lr: float = 1e-2
+    batch: int = 8
+    scales: tuple[str, ...] = ("relative",)
+    """Of the reverse pass; one configuration for each."""
+    norm: bool = False
+    dropout: float = 0.0
+    """Of the network itself, in every variant."""
+    infinite: tuple[int, ...] = ()
+    """Seeds with an infinite value in the last sample of the first epoch of stage A."""
+    raises: tuple[int, ...] = ()
+    """Seeds whose measurement raises."""
+    kills: tuple[int, ...] = ()
+    """Seeds whose process dies in the middle of its next message, after two other jobs are finished; the data folder
+    is that of the results."""
+    nan: bool = False
+    """One of the metrics is no number."""
+
+
+class Tiny(Experiment):
+    name = "tiny"
+    title = "A test"
+    Config = TinyConfig
+    variants = ("Std", "Ort", "RR")
+    seeds = 2
+    looks = 2
+
+    def configs(self, config: Any, folder: Path | None) -> Sequence[Any]:
+        return [replace(config, scales=(scale,)) for scale in config.scales]
+
+    def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
+        x = torch.randn(TRAIN + TEST, WIDTHS[0], generator=draws.generator("tiny", seed))
+        y = (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
+        held = round(config.valid * TRAIN)
+        if seed in config.infinite:
+            x[held + draws.order(TRAIN - held, config.batch, seed, "A", 0)[-1, -1], 0] = torch.inf
+
+        def task(labels: Tensor) -> Task:
+            parts = [Split(x[a:b], labels[a:b]) for a, b in ((held, TRAIN), (TRAIN, None), (0, held))]
+            return Task(parts[0], parts[1], parts[2] if held else None)
+
+        return {"A": task(y), "B": task((y + 1) % 3)}
+
+    def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
+        return dense(WIDTHS, nn.Tanh, norm=config.norm, dropout=dropout or config.dropout)
+
+    def stages(self, config: Any) -> tuple[Stage, ...]:
+        first, after = Stage("A"), {"after": "A", "regularised": False, "epochs": config.finetune}
+        return (first, Stage("AA", **after), Stage("AB", task="B", **after)) if config.finetune else (first,)
+
+    def coefficient(self, config: Any, variant: str) -> float:
+        return {"Ort": 0.1, "Pre": 2.0, "WD": 0.1, "Drop": 0.5}.get(variant, 0.3)
+
+    def reverse(self, config: Any) -> dict[str, Any]:
+        return {"scale": config.scales[0], "fraction": config.fraction}
+
+    def look(self, model: nn.Module, task: Task) -> dict[str, Tensor]:
+        return {"looks": first_weight(model).clone()}
+
+    def measure(self, config: Any, trained: Trained) -> Measured:
+        if trained.seed in config.kills:
+            assert trained.folder is not None
+            while len(list((trained.folder / "records").glob("*.json"))) < 6:
+                time.sleep(0.05)
+            Connection._send_bytes = _die  # type: ignore[attr-defined]
+        if trained.seed in config.raises:
+            raise RuntimeError("this one cannot be measured\nand here is why")
+        test = trained.task.test
+        with torch.no_grad():
+            loss = float(F.cross_entropy(trained.model(test.x), test.y))
+        metrics = {"test_accuracy": accuracy(trained.model, test), "test_loss": loss}
+        if config.nan:
+            metrics["ratio"] = float("nan")
+        arrays = {"first": first_weight(trained.model), **trained.history}
+        return Measured(metrics, {"norms": [float(p.detach().norm()) for p in trained.model.parameters()]}, arrays)
+
+
+class Slow(Tiny):
+    """The same with time in every step, so that it can be met at work."""
+
+    def loss(self, output: Tensor, y: Tensor) -> Tensor:
+        time.sleep(0.02)
+        return super().loss(output, y)
+
+
+def _die(*_: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def first_weight(model: nn.Module) -> Tensor:
+    return next(p for name, p in model.named_parameters() if name.endswith("weight")).detach()
+
+
+def make(
+    variants: Iterable[str] = ("Std",),
+    seeds: Iterable[int] = (0,),
+    experiment: Experiment | None = None,
+    folder: Path | None = None,
+    coefficients: Mapping[str, Sequence[float]] | None = None,
+    **config: Any,
+) -> list[Job]:
+    """Jobs of some variants and seeds."""
+    return make_jobs(experiment or Tiny(), TinyConfig(**config), tuple(variants), seeds, folder, coefficients)
+
+
+def run(jobs: Sequence[Job], folder: Path, engine: str = "here", **plan: Any) -> list[Failure]:
+    """In this process, unless there are more workers."""
+    given = {"workers": 1, **plan}
+    return runner.run(jobs, Plan(folder, Maker("a test", engine), **given), engine, show=False)
+
+
+def results(folder: Path) -> dict[str, dict[str, Any]]:
+    """Id → all that must not hang on how it came about: the record but its cost and maker, weights, arrays."""
+    store, found = Store(folder), {}
+    for one in store.runs():
+        record = {name: value for name, value in one.record.items() if name not in ("cost", "made")}
+        record["steps"] = one.record["cost"].get("steps", 0)
+        found[one.id] = {**record, "weights": store.weights(one.id) if one.finished else {}, "arrays": one.arrays}
+    return found
+
+
+def plain(result: Any) -> Any:
+    """With lists instead of tensors: == then means bit for bit."""
+    if isinstance(result, Tensor):
+        return result.tolist()
+    return {name: plain(value) for name, value in result.items()} if isinstance(result, dict) else result
+
+
+# A process that dies at a given moment
+
+
+class Mortal:
+    """Dies at the n-th moment of a kind: a "step" is done, a "record" is about to take its place; or "any": a step is
+    done, a file is written but not on the disk, not in its place, or is."""
+
+    def __init__(self, kind: str, last: int, log: Path) -> None:
+        self.kind, self.left = kind, last
+        self.log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self.fsync, self.replace = os.fsync, os.replace
+        os.fsync, os.replace = self._fsync, self._replace  # type: ignore[assignment]
+        register_optimizer_step_post_hook(self._step)
+
+    def _pass(self, kind: str = "any") -> None:
+        if self.kind in (kind, "any"):
+            self.left -= 1
+            if self.left == 0:
+                _die()
+
+    def _step(self, *_: Any) -> None:
+        os.write(self.log, b"s")
+        self._pass("step")
+
+    def _fsync(self, file: int) -> None:
+        self._pass()
+        self.fsync(file)
+
+    def _replace(self, source: Path, target: Path) -> None:
+        self._pass("record" if target.parent.name == "records" else "any")
+        self.replace(source, target)
+        self._pass()
+
+
+def mortal(
+    jobs: Sequence[Job], folder: Path, engine: str, log: Path, kind: str = "any", last: int = 0, resume: bool = True
+) -> None:
+    """Run jobs, with a checkpoint after every step, until a moment comes; 0: to the end."""
+    torch.set_num_threads(1)
+    Mortal(kind, last, log)
+    failures = run(jobs, folder, engine, interval=0.0, resume=resume)
+    for failure in failures:
+        print(failure.details)
+    os._exit(1 if failures else 0)
+
+
+def living(parent: int | None = None, session: int | None = None) -> set[int]:
+    """Processes that run, of a parent or a session if one is given."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                state, *fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                if state != "Z" and parent in (None, int(fields[0])) and session in (None, int(fields[2])):
+                    found.add(int(entry.name))
+    return found
+
+
+def wait_for(what: Callable[[], Any], seconds: float = 30.0) -> Any:
+    end = time.monotonic() + seconds
+    while not (found := what()) and time.monotonic() < end:
+        time.sleep(0.02)
+    return found
+
+
+def command(*arguments: str) -> None:
+    """The command line with these experiments, in a session of its own as a terminal gives it."""
+    from racecar.cli import main
+    from racecar.lab.experiments import EXPERIMENTS
+
+    if arguments:
+        os.setsid()
+        sys.argv[1:] = arguments
+    EXPERIMENTS["tiny"], EXPERIMENTS["slow"] = Tiny(), Slow()
+    torch.set_num_threads(1)
+    main()
+
+
+if __name__ == "__main__":
+    from tests.lab.tiny import command  # by its importable name, for processes that it starts
+
+    command()
