@@ -111,12 +111,13 @@ def at_work(processes, tmp_path):
     folder, started = tmp_path / "out", []
 
     def at_work():
-        before = len(results(folder))
-        given = ("run", "slow", "--out", str(folder), "--variants", "RR", "--seeds", "2", "--set", "epochs=4")
+        before = len(list(folder.glob("records/*.json")))
+        given = ("run", "slow", "--out", str(folder), "--variants", "RR", "--seeds", "2", "--set", "finetune=3")
         one = processes.Process(target=command, args=(*given, "--workers", "2", "--checkpoint-every", "0", "--resume"))
         one.start()
         started.append(one)
-        assert wait_for(lambda: len(results(folder)) > before and list(folder.glob("checkpoints/*.pt")))
+        assert wait_for(lambda: len(list(folder.glob("records/*.json"))) > before)
+        assert wait_for(lambda: list(folder.glob("checkpoints/*.pt")))
         assert len(living(session=one.pid)) >= 3
         return one
 
@@ -127,6 +128,7 @@ def at_work(processes, tmp_path):
         one.join()
 
 
+@pytest.mark.slow
 def test_nobody_works_on_when_the_command_is_gone(at_work, tmp_path):
     """Killed, then interrupted as Ctrl-C does it; what is left is done in the end, and is what it would have been."""
     killed = at_work()
@@ -140,7 +142,7 @@ def test_nobody_works_on_when_the_command_is_gone(at_work, tmp_path):
     assert wait_for(lambda: not living(session=interrupted.pid), 5.0)
     begun = {path: path.stat().st_mtime_ns for path in tmp_path.glob("out/records/*.json")}
     assert 2 <= len(begun) < 6
-    jobs = make(["RR"], [0, 1], epochs=4)
+    jobs = make(["RR"], [0, 1], finetune=3)
     for folder in ("out", "whole"):
         assert run(jobs, tmp_path / folder) == []
     assert plain(results(tmp_path / "out")) == plain(results(tmp_path / "whole"))

@@ -117,7 +117,7 @@ class Slow(Tiny):
     """The same with time in every step, so that it can be met at work."""
 
     def loss(self, output: Tensor, y: Tensor) -> Tensor:
-        time.sleep(0.02)
+        time.sleep(0.05)
         return super().loss(output, y)
 
 
