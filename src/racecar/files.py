@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-_NUMBERS = re.compile(r"\[[-+.\deE,\s]+\]")
-"""Lists of numbers, which stand on one line."""
+_NUMBERS = re.compile(r"\[\n[-+.\deE,\s]+\]")
+"""Lists of numbers, which stand on one line. They begin with a line break, which no string in JSON holds."""
 
 
 @contextmanager

@@ -26,9 +26,13 @@ Engine = Annotated[str, typer.Option("--engine", metavar="WHICH", help="here, vm
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, …")]
 Data = Annotated[
     Path | None,
-    typer.Option("--data", metavar="DIR", help="Data folder. Without it: $RACECAR_DATA, or the user's cache."),
+    typer.Option(
+        "--data", metavar="DIR", exists=True, help="Data folder. Without it: $RACECAR_DATA, or the user's cache."
+    ),
 ]
-Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Results folder; out/NAME without it.")]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", file_okay=False, help="Results folder; out/NAME without it.")
+]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on from checkpoints of unfinished stages.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A short form, to see that it works.")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Change a setting; repeatable.")]
@@ -78,9 +82,9 @@ def run_experiment(
     from racecar.lab.jobs import make_jobs
 
     one = experiment(name)
-    config = _config(one, quick, settings)
-    chosen = _variants(one, variants)
-    jobs = make_jobs(one, config, chosen, range(seeds or one.seeds), data, _coefficients(coefficient), _tuned(tuned))
+    config, chosen = _config(one, quick, settings), _variants(one, variants)
+    given, found = _coefficients(coefficient, chosen), _tuned(tuned, one, config, chosen, settings or [])
+    jobs = make_jobs(one, config, chosen, range(seeds or one.seeds), data, given, found)
     _go(one, jobs, out, engine, device, resume, workers, compile_step, every, address, tensorboard)
 
 
@@ -114,15 +118,17 @@ def sweep(
     values = [value.strip() for value in text.split(",") if value.strip()]
     if not equals or not values:
         raise ValueError(f"--over {over!r}: write FIELD=a,b,c, for example weight=1e-3,1e-2,1e-1")
-    some = range(seeds or one.seeds)
+    some, found = range(seeds or one.seeds), _tuned(tuned, one, config, chosen, [*(settings or []), over])
     if field in ("weight", "coefficient"):
         numbers = tuple(parse(value, float, field) for value in values)
         given = {which: numbers for which in chosen if variant(which).kind in ("reverse", "orthogonality", "decay")}
-        jobs = make_jobs(one, config, chosen, some, data, given, _tuned(tuned))
+        if not given:
+            raise ValueError(f"--over {over!r}: none of {', '.join(chosen)} has a weight")
+        jobs = make_jobs(one, config, chosen, some, data, given, found)
     else:
         jobs = []
         for value in values:
-            jobs += make_jobs(one, override(config, [f"{field}={value}"]), chosen, some, data, tuned=_tuned(tuned))
+            jobs += make_jobs(one, override(config, [f"{field}={value}"]), chosen, some, data, tuned=found)
     _go(one, jobs, out, engine, device, resume, workers, compile_step, every, address, False)
 
 
@@ -149,7 +155,10 @@ def search(
     one = experiment(name)
     if one.search is None:
         raise ValueError(f"experiment {name!r} has no search")
-    config = replace(_config(one, quick, settings), valid=one.search.valid)
+    if _sets(settings or [], "lr"):
+        raise ValueError("--set lr: the search chooses the learning rate")
+    config = _config(one, quick, settings)
+    config = replace(config, valid=config.valid or one.search.valid)
     jobs = trials(one, one.search, config, _variants(one, variants), data)
     folder = out or Path("out") / f"{name}-search"
     _go(one, jobs, folder, engine, device, True, workers, False, 60.0, address, False, quiet=True)
@@ -159,7 +168,7 @@ def search(
         {
             "command": command(),
             "experiment": name,
-            "config": config.to_dict(),
+            "config": jobs[0].base.to_dict(),
             "metric": one.search.metric,
             "stages": list(one.search.stages),
             "seeds": one.search.seeds,
@@ -185,7 +194,12 @@ def _variants(one: Experiment, text: str) -> list[str]:
     return [variant(name).name for name in names]
 
 
-def _coefficients(texts: Sequence[str] | None) -> dict[str, list[float]]:
+def _sets(settings: Sequence[str], field: str) -> bool:
+    """Whether the user gives a field."""
+    return any(text.partition("=")[0].strip() == field for text in settings)
+
+
+def _coefficients(texts: Sequence[str] | None, variants: Sequence[str]) -> dict[str, list[float]]:
     from racecar.lab.config import parse
     from racecar.lab.variants import variant
 
@@ -196,24 +210,37 @@ def _coefficients(texts: Sequence[str] | None) -> dict[str, list[float]]:
             raise ValueError(f"--coefficient {text!r}: write VARIANT=a,b,c, for example RR=0.01,0.1")
         if not variant(name).meaning:
             raise ValueError(f"--coefficient {text!r}: {name} has no coefficient")
+        if name not in variants:
+            raise ValueError(f"--coefficient {text!r}: {name} is not run, but {', '.join(variants)}")
         found[name] = [parse(value.strip(), float, f"--coefficient {name}") for value in values.split(",")]
     return found
 
 
-def _tuned(path: Path | None) -> Mapping[str, Mapping[str, Any]]:
-    """Variant → settings, from the file that ``racecar search`` wrote."""
+def _tuned(
+    path: Path | None, one: Experiment, config: Config, variants: Sequence[str], settings: Sequence[str]
+) -> Mapping[str, Mapping[str, Any]]:
+    """Variant → settings, from the file that ``racecar search`` wrote for this experiment and optimiser."""
     import json
 
     if path is None:
         return {}
     try:
-        variants = json.loads(path.read_text(encoding="utf-8"))["variants"]
-        return {
+        content = json.loads(path.read_text(encoding="utf-8"))
+        made_for = content["experiment"], content["config"]["optimiser"]
+        tuned = {
             name: {key: float(found[key]) for key in ("lr", "coefficient") if key in found}
-            for name, found in variants.items()
+            for name, found in content["variants"].items()
         }
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is no file of `racecar search` ({type(error).__name__}: {error})") from None
+    if made_for != (one.name, config.optimiser):
+        raise ValueError(f"{path} was made for experiment {made_for[0]} with optimiser {made_for[1]}")
+    missing = [name for name in variants if name not in tuned]
+    if missing:
+        raise ValueError(f"{path} has nothing for {', '.join(missing)}: leave them out by --variants")
+    if _sets(settings, "lr"):
+        raise ValueError(f"lr is given, and by {path} too: leave one of them out")
+    return tuned
 
 
 def _go(
@@ -238,6 +265,10 @@ def _go(
     from racecar.lab.results import Store
     from racecar.lab.work import Maker
 
+    try:
+        torch.device(device)
+    except RuntimeError:
+        raise ValueError(f"--device {device!r} is none: use cpu, cuda, cuda:1, …") from None
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ValueError("--device cuda: this torch sees no CUDA device; use --device cpu")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # torchrun: the processes share every training
@@ -246,6 +277,10 @@ def _go(
     maker = Maker(command(), engine, runner.commit())
     plan = Plan(folder, maker, device, compile_step, every, resume, workers, address, tensorboard)
     store = Store(folder)
+    for job in jobs:
+        if job.unfinished(store):  # data that are missing are missed once, not by every job
+            job.experiment.data(job.config, job.seed, job.folder)
+            break
     there = sum(len(job.stages) - len(job.unfinished(store)) for job in jobs)
     if there and distributed.first():
         print(f"{there} of {sum(len(job.stages) for job in jobs)} stages are there already", file=sys.stderr)
@@ -265,6 +300,7 @@ def summary(jobs: Sequence[Job], store: Any) -> str:
     """Mean ± sd of every metric over the seeds."""
     from statistics import mean, stdev
 
+    from racecar.lab.config import changed
     from racecar.table import table
 
     groups: dict[tuple[str, ...], list[Any]] = {}
@@ -273,8 +309,6 @@ def summary(jobs: Sequence[Job], store: Any) -> str:
         for stage in job.stages:
             if store.has(job.ids[stage.name]):
                 run = store.get(job.ids[stage.name])
-                from racecar.lab.config import changed
-
                 setting = ", ".join(f"{key}={value}" for key, value in changed(job.base).items())
                 strength = "" if job.coefficient is None else f"{job.coefficient:g}"
                 groups.setdefault((setting, stage.name, job.variant, strength), []).append(run)

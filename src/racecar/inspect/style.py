@@ -23,10 +23,12 @@ COLOURS = {
     "RR": "#1B8A3A",  # green
     "RR1": "#8FD175",  # light green
     "lRR": "#FA8072",  # salmon
+    "WD": "#333333",  # dark grey
+    "Drop": "#0099A8",  # teal
 }
-"""As in the paper; Pre, which it does not have, is ours."""
+"""As in the paper; Pre, WD and Drop, which it does not have, are ours."""
 
-MARKERS = {"Std": "o", "Ort": "s", "Pre": "P", "RR": "^", "RR1": "v", "lRR": "D"}
+MARKERS = {"Std": "o", "Ort": "s", "Pre": "P", "RR": "^", "RR1": "v", "lRR": "D", "WD": "X", "Drop": "*"}
 """One for each variant, so that no figure is told by its colours alone."""
 
 SETTINGS = {
@@ -42,8 +44,8 @@ SETTINGS = {
     "svg.hashsalt": "racecar",  # the same figure gives the same file
 }
 
-_MORE_COLOURS = ("#333333", "#A05195", "#665191", "#0099A8")
-_MORE_MARKERS = ("X", "*", "p", "h")
+_MORE_COLOURS = ("#A05195", "#665191", "#B38B00", "#5B6B7A")
+_MORE_MARKERS = ("p", "h", "<", ">")
 
 
 P = ParamSpec("P")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import types
 import typing
 from collections.abc import Iterable
@@ -38,21 +39,28 @@ class Config:
     """Share of the training set held out, for choosing coefficients and learning rates."""
 
     def __post_init__(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if isinstance(value, float) and not math.isfinite(value):  # no record can hold it
+                raise ValueError(f"{f.name} must be a finite number, not {value!r}")
         for name, known in (("optimiser", OPTIMISERS), ("schedule", SCHEDULES), ("precision", PRECISIONS)):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
         for name in ("epochs", "lr"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be greater than 0, not {getattr(self, name)!r}")
-        for name in ("batch", "clip", "momentum"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)!r}")
+        self.refuse_negative("batch", "clip", "momentum")
         if not 0 <= self.ema < 1:
             raise ValueError(f"ema must be in [0, 1), not {self.ema!r}")
         if not 0 <= self.valid < 1:
             raise ValueError(f"valid must be in [0, 1), not {self.valid!r}")
         if not 0 < self.fraction <= 1:
             raise ValueError(f"fraction must be in (0, 1], not {self.fraction!r}")
+
+    def refuse_negative(self, *names: str) -> None:
+        for name in names:
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)!r}")
 
     def to_dict(self) -> dict[str, Any]:
         """Every field, ready for JSON."""

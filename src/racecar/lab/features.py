@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from racecar.inspect import Lpips, principal_angles, similarity, singular_vectors
+from racecar.lab.datasets import data_folder
 from racecar.lab.experiment import Measured
 from racecar.looking import looking
 from racecar.passage import Passage
@@ -25,7 +26,7 @@ def first_layer(model: nn.Module, layer: str, data: Tensor, features: Tensor, fo
         layer: its first layer.
         data: pictures (N, 1, H, W) that it was trained on.
         features: the dominant features that are to be found, (2, 1, H, W).
-        folder: where the weights of LPIPS may be.
+        folder: where the weights of LPIPS may be; None: see ``data_folder``.
 
     Returns:
         ``cosine_1`` and ``cosine_2``, of the principal angles between the features and the two singular vectors that
@@ -41,7 +42,7 @@ def first_layer(model: nn.Module, layer: str, data: Tensor, features: Tensor, fo
         "carried": float(found.carried[:BEST].sum()),
     }
     for name in ("alexnet", "squeezenet1_1"):
-        lpips = _lpips(folder / f"lpips_{name}.npz") if folder is not None else None
+        lpips = _lpips(data_folder(folder) / f"lpips_{name}.npz")
         if lpips is not None:
             compared = similarity(found, features.cpu(), lpips=lpips)
             assert compared.lpips is not None

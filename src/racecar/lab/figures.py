@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from statistics import mean, pstdev
+from collections.abc import Iterable, Sequence
+from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,10 +19,33 @@ if TYPE_CHECKING:
     from racecar.lab.results import Run
 
 
+DASHES = ("-", "--", ":", "-.")
+"""Lines of one variant with several coefficients."""
+
+
+def by_setting(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Finished runs of one configuration each, all with settings from a search or none; the name says what tells them
+    from the others, as " (optimiser = sgd)"."""
+    runs = [run for run in runs if run.finished]
+    settings = [{**run.config, "tuned": bool(run.record.get("tuned"))} for run in runs]
+    names = dict.fromkeys(name for one in settings for name in one)
+    varying = [name for name in names if any(one.get(name) != settings[0].get(name) for one in settings)]
+    groups: dict[str, list[Run]] = {}
+    for run, one in zip(runs, settings, strict=True):
+        where = ", ".join(f"{name} = {one.get(name)}" for name in varying)
+        groups.setdefault(f" ({where})" if where else "", []).append(run)
+    return dict(sorted(groups.items()))
+
+
 def by_variant(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Finished runs of each variant, in our order, by seed."""
-    groups = {name: [run for run in runs if run.variant == name and run.finished] for name in VARIANTS}
-    return {name: sorted(some, key=lambda run: run.seed) for name, some in groups.items() if some}
+    """Finished runs of each variant, in our order, by seed; of each of its coefficients, if there are several."""
+    groups: dict[str, list[Run]] = {}
+    for name in VARIANTS:
+        some = [run for run in runs if run.variant == name and run.finished]
+        several = len({run.coefficient for run in some}) > 1
+        for run in sorted(some, key=lambda run: (run.coefficient or 0.0, run.seed)):
+            groups.setdefault(f"{name} {run.coefficient:g}" if several else name, []).append(run)
+    return groups
 
 
 def chosen(runs: Sequence[Run]) -> list[Run]:
@@ -30,49 +53,60 @@ def chosen(runs: Sequence[Run]) -> list[Run]:
     return [run for run in runs if run.record.get("tuned", {}).get("coefficient", run.coefficient) == run.coefficient]
 
 
+def having(runs: Sequence[Run], array: str) -> list[Run]:
+    """Those that have kept it."""
+    return [run for run in runs if array in run.arrays]
+
+
+def _look(name: str, names: Iterable[str]) -> dict[str, Any]:
+    """Of a name that ``by_variant`` gives: a variant's colour and marker, and a line for each of its coefficients."""
+    variant = name.split()[0]
+    alike = [one for one in names if one.split()[0] == variant]
+    return {**look(variant), "linestyle": DASHES[alike.index(name) % len(DASHES)]}
+
+
 @styled
 def vectors_figure(runs: Sequence[Run], what: str, seeds: int = 3, count: int = 4) -> Figure:
     """A row for each seed: the features, and for each variant the singular vectors that carry most of the data."""
     groups = by_variant(runs)
-    chosen = sorted({run.seed for run in runs})[:seeds]
+    seen = sorted({run.seed for run in runs})[:seeds]
     columns = 2 + count * len(groups)
-    figure, axes = new_figure(len(chosen), columns, (0.8 * columns + 0.3, 0.95 * len(chosen) + 0.5))
-    for line, seed in zip(axes, chosen, strict=True):
+    figure, axes = new_figure(len(seen), columns, (0.8 * columns + 0.3, 0.95 * len(seen) + 0.5))
+    for line, seed in zip(axes, seen, strict=True):
         for axis in line:
             axis.set_axis_off()
+        line[0].set_title(what if seed == seen[0] else "", loc="left", fontsize=8)
+        first = next(run for run in runs if run.seed == seed)
+        for axis, picture in zip(line[:2], first.arrays["features"], strict=False):
+            _show(axis, picture[0], signed=False)
         for j, (name, some) in enumerate(groups.items()):
             run = next((run for run in some if run.seed == seed), None)
-            if run is None or "vectors" not in run.arrays:
+            if run is None:
                 continue
-            if j == 0:
-                for axis, picture in zip(line[:2], run.arrays["features"], strict=False):
-                    _show(axis, picture[0], signed=False)
-                line[0].set_title(what if seed == chosen[0] else "", loc="left", fontsize=8)
             start = 2 + count * j
             for i, vector in enumerate(run.arrays["vectors"][:count]):
                 axis = line[start + i]
                 _show(axis, vector[0] * vector[0].sum().sign(), signed=True)
                 axis.set_title(f"{float(run.arrays['shares'][i]):.0%}", fontsize=6, pad=1.5)
-            if seed == chosen[0]:
+            if seed == seen[0]:
                 title = f"{name}\n{float(run.arrays['shares'][0]):.0%}"
-                line[start].set_title(title, fontsize=8, loc="left", color=look(name)["color"])
+                line[start].set_title(title, fontsize=8, loc="left", color=look(run.variant)["color"])
     return figure
 
 
 @styled
 def strip_figure(runs: Sequence[Run]) -> Figure:
-    """The first picture as the way back rebuilds it, from the start of the training to its end; one seed."""
-    seed = min(run.seed for run in runs)
+    """The first picture as the way back rebuilds it, from the start of the training to its end; of the first seed that
+    most variants have."""
+    seeds = sorted(run.seed for run in runs)
+    seed = max(seeds, key=seeds.count)
     groups = {name: run for name, some in by_variant(runs).items() for run in some if run.seed == seed}
-    groups = {name: run for name, run in groups.items() if "rebuilt" in run.arrays}
-    if not groups:
-        raise ValueError("no run has kept pictures of its training")
     looks = max(len(run.arrays["rebuilt"]) for run in groups.values())
     figure, axes = new_figure(len(groups), looks, (0.9 * looks + 0.6, 0.95 * len(groups) + 0.4))
     for line, (name, run) in zip(axes, groups.items(), strict=True):
         for axis, pictures in zip(line, run.arrays["rebuilt"], strict=False):
             _show(axis, pictures[0, 0], signed=False, limits=(0.0, 255.0))
-        line[0].set_title(name, fontsize=8, loc="left", color=look(name)["color"])
+        line[0].set_title(name, fontsize=8, loc="left", color=look(run.variant)["color"])
     return figure
 
 
@@ -82,13 +116,15 @@ def planes_figure(runs: Sequence[Run]) -> Figure:
     stages = [stage for stage in ("A", "AA", "AB") if any(run.stage == stage for run in runs)]
     figure, (axes,) = new_figure(1, len(stages), (3.4 * len(stages), 3.2))
     for axis, stage in zip(axes, stages, strict=True):
-        for name, some in by_variant([run for run in runs if run.stage == stage]).items():
+        groups = by_variant([run for run in runs if run.stage == stage])
+        for name, some in groups.items():
+            style = _look(name, groups)
             points = torch.tensor([[(row["i_xd"], row["i_dy"]) for row in run.tables["plane"]] for run in some])
             x, y = points.mean(0).unbind(1)
-            axis.plot(x.tolist(), y.tolist(), linewidth=0.8, markersize=6, label=name, **look(name))
+            axis.plot(x.tolist(), y.tolist(), linewidth=0.8, markersize=6, label=name, **style)
             names = [row["name"] for row in some[0].tables["plane"]]
             for text, place in zip(names, zip(x.tolist(), y.tolist(), strict=True), strict=True):
-                axis.annotate(text, place, (3, 3), textcoords="offset points", fontsize=5.5, color=look(name)["color"])
+                axis.annotate(text, place, (3, 3), textcoords="offset points", fontsize=5.5, color=style["color"])
         axis.set(title=stage, xlabel="I(X;D) in bits", ylabel="I(D;Y) in bits", xlim=(-0.3, 12.6), ylim=(-0.03, 1.08))
     axes[0].legend(fontsize=7, loc="lower right")
     return figure
@@ -97,7 +133,8 @@ def planes_figure(runs: Sequence[Run]) -> Figure:
 @styled
 def accuracy_figure(runs: Sequence[Run]) -> Figure:
     """Test accuracy of every stage and variant, each seed a point; the band is Std trained on B from scratch."""
-    figure, ((axis,),) = new_figure(1, 1, (6.4, 3.2))
+    bars = len({(run.stage, run.variant, run.coefficient) for run in runs if run.stage != "B"})
+    figure, ((axis,),) = new_figure(1, 1, (max(6.4, 0.36 * bars), 3.2))
     scratch = [run.metrics["test_accuracy"] for run in runs if run.stage == "B" and run.finished]
     if scratch:
         low, high = min(scratch), max(scratch)
@@ -114,10 +151,11 @@ def accuracy_figure(runs: Sequence[Run]) -> Figure:
         groups = by_variant([run for run in runs if run.stage == stage])
         for name, some in groups.items():
             values = [run.metrics["test_accuracy"] for run in some]
-            style: dict[str, Any] = look(name)
+            style = look(some[0].variant)
             spread = [position + 0.5 * (i / max(1, len(values) - 1) - 0.5) for i in range(len(values))]
             axis.plot(spread, values, linestyle="none", markersize=4, alpha=0.6, **style)
-            axis.errorbar([position], [mean(values)], [pstdev(values)], color="black", capsize=3, linewidth=1)
+            sd = stdev(values) if len(values) > 1 else 0.0
+            axis.errorbar([position], [mean(values)], [sd], color="black", capsize=3, linewidth=1)
             ticks.append((position, f"{name}\n{stage}"))
             position += 1
         position += 1
@@ -130,10 +168,11 @@ def accuracy_figure(runs: Sequence[Run]) -> Figure:
 def sweep_figure(runs: Sequence[Run]) -> Figure:
     """Mean I(X;D) of the hidden layers over the number of bins, stage A: what moves with the bins is not the net's."""
     figure, ((axis,),) = new_figure(1, 1, (4.2, 3.0))
-    for name, some in by_variant([run for run in runs if run.stage == "A"]).items():
+    groups = by_variant([run for run in runs if run.stage == "A"])
+    for name, some in groups.items():
         bins = [int(count) for count in some[0].tables["sweep"]]
         values = [mean(mean(row[0] for row in run.tables["sweep"][str(count)][1:-1]) for run in some) for count in bins]
-        axis.plot(bins, values, linewidth=0.9, markersize=5, label=name, **look(name))
+        axis.plot(bins, values, linewidth=0.9, markersize=5, label=name, **_look(name, groups))
     axis.set(xscale="log", xlabel="bins", ylabel="mean I(X;D) of d2 … d6 in bits")
     axis.legend(fontsize=7)
     return figure

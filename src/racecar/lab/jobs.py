@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,10 +70,10 @@ def make_jobs(
         tuned: variant → settings (and "coefficient") that a search chose for it.
     """
     jobs = []
-    seeds = list(seeds)
+    seeds = list(dict.fromkeys(seeds))
     for one in experiment.configs(config, folder):
         data = experiment.fingerprint(one, folder)
-        for name in variants:
+        for name in dict.fromkeys(variants):
             own = dict((tuned or {}).get(name, {}))
             found = own.get("coefficient")
             values: Sequence[float | None] = (None,)
@@ -81,7 +82,9 @@ def make_jobs(
                 values = (coefficients or {}).get(name) or (default,)
             config = tune(one, own)
             stages = tuple(s for s in experiment.stages(config) if s.variants is None or name in s.variants)
-            for coefficient in values:
+            for coefficient in dict.fromkeys(values):
+                if coefficient is not None and not (math.isfinite(coefficient) and coefficient >= 0):
+                    raise ValueError(f"the coefficient of {name} must be at least 0, not {coefficient!r}")
                 for seed in seeds:
                     ids = _ids(experiment, config, name, coefficient, seed, stages, data)
                     jobs.append(Job(experiment, one, own, name, coefficient, seed, folder, stages, ids))

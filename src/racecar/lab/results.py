@@ -89,7 +89,11 @@ class Store:
         return self._path("records", id, ".json").exists()
 
     def get(self, id: str) -> Run:
-        return Run(read_record(self._path("records", id, ".json")), self)
+        path = self._path("records", id, ".json")
+        record = read_record(path)
+        if record["id"] != id:
+            raise ValueError(f"{path} is the record of {record['id']}; delete it to train that stage again")
+        return Run(record, self)
 
     def checkpoint(self, id: str) -> Path:
         """Where an unfinished stage keeps its state."""
@@ -113,11 +117,19 @@ class Store:
         path = self._path("weights", id, ".safetensors")
         if not path.exists():
             raise ValueError(f"{path} is missing: delete records/{id}.json to train that stage again")
-        return dict(need("safetensors.torch", "lab").load_file(path))
+        return self._load(path)
 
     def arrays(self, id: str) -> dict[str, Tensor]:
         path = self._path("arrays", id, ".safetensors")
-        return dict(need("safetensors.torch", "lab").load_file(path)) if path.exists() else {}
+        return self._load(path) if path.exists() else {}
+
+    def _load(self, path: Path) -> dict[str, Tensor]:
+        load = need("safetensors.torch", "lab").load_file
+        try:
+            return dict(load(path))
+        except need("safetensors", "lab").SafetensorError as error:
+            remedy = f"delete records/{path.stem}.json to train that stage again"
+            raise ValueError(f"{path} is damaged ({error}): {remedy}") from None
 
     def runs(self) -> Iterator[Run]:
         """All records, in the order of their names."""
@@ -134,7 +146,10 @@ def read_record(path: Path) -> dict[str, Any]:
             f"{path} is no record that can be read ({error}); delete it to train that stage again"
         ) from None
     if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise ValueError(f"{path} is no record of format {FORMAT}; it was made by another version of racecar")
+        raise ValueError(
+            f"{path} is no record of format {FORMAT}, but of another version of racecar or none; "
+            "delete it to train that stage again"
+        )
     missing = [name for name in NEEDED if name not in record]
     if missing:
         raise ValueError(f"{path} lacks {', '.join(missing)}; delete it to train that stage again")

@@ -38,7 +38,9 @@ class Search:
         lrs = self.lrs[optimiser]
         count = max(map(len, self.coefficients.values()), default=1)
         if variant(name).meaning:
-            values = self.coefficients[name]
+            values = self.coefficients.get(name, ())
+            if not values:
+                raise ValueError(f"the search has no coefficients for {name}, but for {', '.join(self.coefficients)}")
             if len(values) != count:
                 raise ValueError(f"the search gives {name} {len(values)} coefficients and others {count}")
             return [{"lr": lr, "coefficient": value} for value in values for lr in lrs]
@@ -57,11 +59,12 @@ def trials(experiment: Experiment, search: Search, config: Config, variants: Seq
 
 
 def best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, dict[str, Any]]:
-    """Variant → the settings with the best mean; those with a diverged run are out."""
+    """Variant → the settings with the best mean; those with a run that diverged or has no score are out."""
     scores: dict[str, dict[tuple[float, float | None], list[float | None]]] = {}
     for job in jobs:
         runs = [store.get(job.ids[name]) for name in search.stages]
-        value = mean(run.metrics[search.metric] for run in runs) if all(run.finished for run in runs) else None
+        found = [run.metrics.get(search.metric) for run in runs]
+        value = None if None in found else mean(found)  # type: ignore[type-var]
         key = (float(job.tuned["lr"]), job.coefficient)
         scores.setdefault(job.variant, {}).setdefault(key, []).append(value)
     chosen: dict[str, dict[str, Any]] = {}

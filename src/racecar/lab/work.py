@@ -119,8 +119,11 @@ def _network(job: Job, stage: Stage) -> nn.Module:
     if variant(job.variant).kind != "dropout":
         return job.experiment.network(job.config)
     model = job.experiment.network(job.config, dropout=float(job.coefficient or 0.0))
-    for module in model.modules():
-        if isinstance(module, nn.modules.dropout._DropoutNd) and not stage.regularised:
+    places = [module for module in model.modules() if isinstance(module, nn.modules.dropout._DropoutNd)]
+    if job.coefficient and not places:
+        raise ValueError(f"{job.variant}: this network has no hidden layer for dropout, so it would be Std")
+    for module in places:
+        if not stage.regularised:
             module.p = 0.0
     return model
 
@@ -183,6 +186,7 @@ def write(
     note: str = "",
 ) -> None:
     """One record; without measurements, of a stage that diverged."""
+    lost = [name for name, value in measured.metrics.items() if not math.isfinite(value)] if measured else []
     record = {
         "id": job.ids[stage.name],
         "parent": job.parent(stage),
@@ -200,7 +204,7 @@ def write(
         "tables": _numbers(measured.tables) if measured else {},
         "cost": cost or {},
         "status": "finished" if measured else "diverged",
-        "note": note,
+        "note": note or (f"not finite: {', '.join(lost)}" if lost else ""),
         "made": maker.to_dict(device),
     }
     store.write(record, model.state_dict() if model is not None else {}, measured.arrays if measured else {})

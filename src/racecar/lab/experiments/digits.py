@@ -39,6 +39,12 @@ class DigitsConfig(Config):
     shipped: bool = False
     """Draw the pair from the forty digits that racecar brings along, instead of all of MNIST."""
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_negative("strength", "beta")
+        if self.valid:
+            raise ValueError(f"valid must be 0, not {self.valid!r}: of two pictures none can be held out")
+
 
 class Digits(Experiment):
     name = "digits"
@@ -96,9 +102,13 @@ class Digits(Experiment):
         return Measured(found.metrics, arrays={**found.arrays, **trained.history})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.figures import strip_figure, vectors_figure
+        from racecar.lab.figures import by_setting, having, strip_figure, vectors_figure
 
-        return {
-            "The two digits, and the singular vectors that carry most of them": vectors_figure(runs, "digits"),
-            "What the way back makes of the first digit during training": strip_figure(runs),
-        }
+        figures = {}
+        for where, some in by_setting(runs).items():
+            if seen := having(some, "vectors"):
+                title = f"The two digits, and the singular vectors that carry most of them{where}"
+                figures[title] = vectors_figure(seen, "digits")
+            if seen := having(some, "rebuilt"):
+                figures[f"What the way back makes of the first digit during training{where}"] = strip_figure(seen)
+        return figures

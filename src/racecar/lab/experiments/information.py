@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from racecar.inspect import activations, invertibility, plane
 from racecar.lab import draws
 from racecar.lab.config import Config
-from racecar.lab.datasets import INFORMATION, sphere
+from racecar.lab.datasets import INFORMATION, DataError, data_folder, sphere
+from racecar.lab.datasets.checksum import differs, digest
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.networks.dense import dense, glorot
 from racecar.lab.search import Search
@@ -44,6 +45,8 @@ class InformationConfig(Config):
         super().__post_init__()
         if self.source not in SOURCES:
             raise ValueError(f"source must be one of {', '.join(SOURCES)}, not {self.source!r}")
+        if self.finetune < 1:
+            raise ValueError(f"finetune must be at least 1, not {self.finetune!r}")
 
 
 class Information(Experiment):
@@ -86,7 +89,12 @@ class Information(Experiment):
         return [replace(config, source="var_u") if folder is not None and folder.is_file() else config]
 
     def fingerprint(self, config: Any, folder: Path | None) -> str:
-        return "made from its rule, seed 0" if config.source == "sphere" else "var_u.mat"
+        if config.source == "sphere":
+            return "made from its rule, seed 0"
+        path, (published,) = _path(folder), INFORMATION.forms[0]
+        if not path.exists() or not differs(path, published.size, published.checksum):
+            return "var_u.mat"
+        return f"sha256:{digest(path, 'sha256')}"
 
     def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A: the labels; B: the same swapped. The split hangs on the seed."""
@@ -95,6 +103,8 @@ class Information(Experiment):
         train, test = order[:TRAIN], order[TRAIN:]
         held = train[: round(config.valid * TRAIN)]
         train = train[len(held) :]
+        if not len(train) or (config.valid and not len(held)):
+            raise ValueError(f"valid={config.valid:g} leaves {len(train)} patterns to train and {len(held)} to test on")
 
         def task(labels: Tensor) -> Task:
             parts = [Split(x[some], labels[some]) for some in (train, test, held)]
@@ -146,14 +156,17 @@ class Information(Experiment):
         return Measured(metrics, tables={"plane": rows, "sweep": sweep, "ceilings": ceilings})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.figures import accuracy_figure, chosen, planes_figure, sweep_figure
+        from racecar.lab.figures import accuracy_figure, by_setting, chosen, planes_figure, sweep_figure
 
-        figures, runs = {}, chosen(runs)
-        for optimiser in sorted({run.config["optimiser"] for run in runs}):
-            some = [run for run in runs if run.config["optimiser"] == optimiser]
-            figures[f"Information planes before (A) and after fine-tuning, {optimiser}"] = planes_figure(some)
-            figures[f"Accuracy of every stage, {optimiser}"] = accuracy_figure(some)
-            figures[f"How far I(X;D) hangs on the bins, {optimiser}"] = sweep_figure(some)
+        figures = {}
+        for where, some in by_setting(chosen(runs)).items():
+            planes = [run for run in some if "plane" in run.tables and run.stage != "B"]
+            if planes:
+                figures[f"Information planes before (A) and after fine-tuning{where}"] = planes_figure(planes)
+            if measured := [run for run in some if "test_accuracy" in run.metrics]:
+                figures[f"Accuracy of every stage{where}"] = accuracy_figure(measured)
+            if first := [run for run in planes if run.stage == "A"]:
+                figures[f"How far I(X;D) hangs on the bins{where}"] = sweep_figure(first)
         return figures
 
 
@@ -169,9 +182,18 @@ def bit_count_accuracy(task: Task) -> float:
     return score(best, task.test.x.sum(1), task.test.y)
 
 
+def _path(folder: Path | None) -> Path:
+    """The file itself, or where it is in a folder."""
+    return folder if folder is not None and folder.is_file() else data_folder(folder) / "var_u.mat"
+
+
 def _var_u(folder: Path | None) -> tuple[Tensor, Tensor]:
-    """From a folder, or from the file itself."""
-    x, y = INFORMATION.load(folder.parent if folder is not None and folder.is_file() else folder, "all")
+    if folder is None or not folder.is_file():
+        x, y = INFORMATION.load(folder, "all")
+        return x.float(), y
+    x, y = INFORMATION.read((folder,), "all")
+    if len(y) != INFORMATION.counts["all"]:
+        raise DataError(f"{folder} holds {len(y)} patterns, not {INFORMATION.counts['all']}")
     return x.float(), y
 
 

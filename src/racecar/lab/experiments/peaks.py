@@ -40,9 +40,11 @@ class PeaksConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for net in self.nets:
-            if net not in NETS:
-                raise ValueError(f"nets must be some of {', '.join(NETS)}, not {net!r}")
+        self.refuse_negative("strength", "beta")
+        if self.valid:
+            raise ValueError(f"valid must be 0, not {self.valid!r}: this experiment has no search")
+        if not self.nets or len(set(self.nets)) < len(self.nets) or not set(self.nets) <= set(NETS):
+            raise ValueError(f"nets must be some of {', '.join(NETS)}, each once, not {','.join(self.nets)!r}")
 
 
 class Peaks(Experiment):
@@ -62,7 +64,7 @@ class Peaks(Experiment):
         for other in ("Std", "Ort")
     )
     paper = tuple(
-        Paper("lpips_alexnet", "A", variant, value, spread, {"nets": ["linear"]}, "which net LPIPS had is not said")
+        Paper("lpips_alexnet", "A", variant, value, spread, {"nets": ["norm"]}, "which net LPIPS had is not said")
         for variant, value, spread in (("RR", 0.217, 0.022), ("Std", 0.500, 0.002), ("Ort", 0.495, 0.006))
     )
 
@@ -97,12 +99,15 @@ class Peaks(Experiment):
         return Measured(metrics, arrays={**found.arrays, **trained.history})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.figures import strip_figure, vectors_figure
+        from racecar.lab.figures import by_setting, having, strip_figure, vectors_figure
 
         figures = {}
-        for net, title in NETS.items():
-            some = [run for run in runs if run.config["nets"] == [net]]
-            if some:
-                figures[f"Singular vectors that carry most of the data: {title}"] = vectors_figure(some, "class means")
-                figures[f"What the way back makes of a picture during training: {title}"] = strip_figure(some)
+        for net, what in NETS.items():
+            for where, some in by_setting([run for run in runs if run.config["nets"] == [net]]).items():
+                if seen := having(some, "vectors"):
+                    title = f"Singular vectors that carry most of the data: {what}{where}"
+                    figures[title] = vectors_figure(seen, "class means")
+                if seen := having(some, "rebuilt"):
+                    title = f"What the way back makes of a picture during training: {what}{where}"
+                    figures[title] = strip_figure(seen)
         return figures

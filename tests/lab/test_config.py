@@ -1,0 +1,194 @@
+"""Settings: every field can be changed, names and types are checked, and what makes no sense is refused."""
+
+import json
+import math
+import re
+import typing
+from dataclasses import FrozenInstanceError, dataclass, fields
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from racecar.lab.config import Config, changed, override, parse
+from racecar.lab.experiments import EXPERIMENTS
+
+CONFIGS = {"base": Config, **{name: one.Config for name, one in EXPERIMENTS.items()}}
+CHOICES = {
+    "optimiser": ("adam", "adamw", "sgd"),
+    "schedule": ("constant", "cosine"),
+    "precision": ("float32", "bfloat16", "float16"),
+    "source": ("sphere", "var_u"),
+    "nets": (("linear",), ("two", "norm"), ("linear", "norm", "two")),
+}
+UNIT = {"ema": (0, 0.99), "valid": (0, 0.99), "fraction": (0.01, 1)}
+HELD = ("base", "information")
+"""Those that can hold samples out."""
+EVERY = [
+    pytest.param(config, f.name, id=f"{name}-{f.name}")
+    for name, config in CONFIGS.items()
+    for f in fields(config)
+    if f.name != "valid" or name in HELD
+]
+
+
+def written(value):
+    """A value as a user writes it."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Odd(Config):
+    """Kinds of fields that the experiments may come to have."""
+
+    maybe: float | None = None
+    widths: tuple[int, ...] = (3, 2)
+    flag: bool = False
+
+
+@pytest.mark.parametrize("config, name", EVERY)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_any_field_can_be_changed(config, name, data):
+    kind = typing.get_type_hints(config)[name]
+    if name in CHOICES:
+        value = data.draw(st.sampled_from(CHOICES[name]))
+    elif kind is bool:
+        value = data.draw(st.booleans())
+    elif kind is int:
+        value = data.draw(st.integers(1, 10**6))
+    else:
+        value = data.draw(st.floats(*UNIT.get(name, (1e-12, 1e6))))
+    before = config()
+    after = override(before, [f"{name}={written(value)}"])
+    assert type(after) is config
+    assert getattr(after, name) == value
+    assert type(getattr(after, name)) is type(value)
+    for other in fields(config):
+        if other.name != name:
+            assert getattr(after, other.name) == getattr(before, other.name)
+    assert changed(after) == ({} if value == getattr(before, name) else {name: value})
+
+
+@pytest.mark.parametrize(
+    "text, value",
+    [
+        ("maybe=none", None),
+        ("maybe=", None),
+        ("maybe=2e-3", 2e-3),
+        ("widths=12, 10,7", (12, 10, 7)),
+        ("flag=yes", True),
+        ("flag=TRUE", True),
+        ("flag=0", False),
+        (" epochs = 12 ", 12),
+        ("lr=1", 1.0),
+        ("lr=1e-4", 1e-4),
+    ],
+)
+def test_how_values_are_written(text, value):
+    name = text.partition("=")[0].strip()
+    found = getattr(override(Odd(flag=value is False, maybe=1.0), [text]), name)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("epohcs=3", "no setting 'epohcs'; did you mean 'epochs'?"),
+        ("optimizer=sgd", "did you mean 'optimiser'?"),
+        ("wat=1", "the settings are: batch, "),
+        ("=1", "no setting ''"),
+        ("lr", "write name=value"),
+        ("", "write name=value"),
+        ("epochs=1e3", "epochs must be of type int, not '1e3'"),
+        ("epochs=2.5", "epochs must be of type int"),
+        ("lr=fast", "lr must be of type float, not 'fast'"),
+        ("lr=", "lr must be of type float, not ''"),
+        ("lr=1,2", "lr must be of type float"),
+        ("flag=maybe", "flag must be of type bool"),
+        ("widths=1,x", "widths must be of type int"),
+        ("maybe=x", "maybe must be of type float"),
+    ],
+)
+def test_names_and_types(text, words):
+    with pytest.raises(ValueError, match=re.escape(words)) as error:
+        override(Odd(), [text])
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_every_number_is_finite(config, number):
+    """Others could not be written into a record; the setting is named before anything is trained."""
+    for name, kind in typing.get_type_hints(config).items():
+        if kind is float:
+            with pytest.raises(ValueError, match=name):
+                override(config(), [f"{name}={number}"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "optimiser=adamm", "schedule=cos", "precision=half", "epochs=0", "epochs=-1", "lr=0", "lr=-1e-3", "batch=-1",
+        "clip=-0.1", "momentum=-0.1", "ema=1", "ema=-0.1", "valid=1", "valid=-0.1", "fraction=0", "fraction=1.1",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_values_that_make_no_sense(config, text):
+    with pytest.raises(ValueError, match=text.partition("=")[0]):
+        override(config(), [text])
+
+
+@pytest.mark.parametrize(
+    "name, text",
+    [
+        ("information", "source=mat"),
+        ("information", "finetune=0"),  # "0 epochs" must not become "as many as the first phase has"
+        ("information", "finetune=-3"),
+        ("peaks", "nets=two,three"),
+        ("peaks", "nets="),
+        ("peaks", "nets=two,two"),
+        ("peaks", "strength=-1"),
+        ("peaks", "beta=-1"),
+        ("digits", "strength=-1"),
+        ("digits", "beta=-1"),
+        ("peaks", "valid=0.2"),  # neither holds anything out
+        ("digits", "valid=0.2"),
+    ],
+)
+def test_own_settings_that_make_no_sense(name, text):
+    with pytest.raises(ValueError, match=text.partition("=")[0]):
+        override(CONFIGS[name](), [text])
+
+
+def test_later_ones_win():
+    assert override(Config(), ["lr=1", "epochs=3", "lr=2"]) == Config(lr=2.0, epochs=3)
+
+
+def test_the_given_one_stays():
+    config = Config()
+    override(config, ["lr=1"])
+    assert config == Config()
+    with pytest.raises(FrozenInstanceError):
+        config.lr = 1.0
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("quick", [False, True])
+def test_records_hold_every_field(name, quick):
+    one = EXPERIMENTS[name]
+    config = one.Config(**(one.quick if quick else {}))
+    held = config.to_dict()
+    assert list(held) == [f.name for f in fields(config)]
+    assert json.loads(json.dumps(held, allow_nan=False)) == held
+    again = one.Config(**{key: tuple(value) if isinstance(value, list) else value for key, value in held.items()})
+    assert again == config
+    assert changed(config) == (one.quick if quick else {})
+    assert type(config)(**changed(config)) == config
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_numbers_come_through_exactly(value):
+    assert parse(repr(value), float, "x") == value
+    assert math.copysign(1, parse(repr(value), float, "x")) == math.copysign(1, value)

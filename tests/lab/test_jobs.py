@@ -1,0 +1,207 @@
+"""What there is to do, and the names of results: another name for whatever changes a result, and for nothing else."""
+
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from racecar.lab.experiment import Stage
+from racecar.lab.experiments import EXPERIMENTS, experiment
+from racecar.lab.jobs import make_jobs, tune
+from racecar.lab.results import Store
+from racecar.lab.variants import VARIANTS
+from tests.lab.report.records import record
+
+QUICK = {name: one.Config(**one.quick) for name, one in EXPERIMENTS.items()}
+VALUES = {
+    "optimiser": st.sampled_from(("adam", "adamw", "sgd")),
+    "schedule": st.sampled_from(("constant", "cosine")),
+    "precision": st.sampled_from(("float32", "bfloat16", "float16")),
+    "nets": st.sampled_from((("linear",), ("norm",), ("two",))),
+    "ema": st.floats(0, 0.99),
+    "fraction": st.floats(0.01, 1),
+    "shipped": st.booleans(),
+    int: st.integers(1, 10**6),
+    float: st.floats(1e-9, 1e6),
+}
+SKIPPED = {("digits", "valid"), ("peaks", "valid"), ("digits", "shipped"), ("information", "source")}
+"""The first two can be 0 only; the others choose data that are not here, see below."""
+FIELDS = [(name, f.name) for name in EXPERIMENTS for f in fields(QUICK[name]) if (name, f.name) not in SKIPPED]
+LINEAR = replace(QUICK["peaks"], nets=("linear",))
+
+
+def ids(name="peaks", config=None, variant="RR", seed=0, folder=None, **more):
+    """Names of the results of one job, by stage."""
+    (job,) = make_jobs(experiment(name), config or QUICK[name], [variant], [seed], folder, **more)
+    return job.ids
+
+
+@pytest.mark.parametrize("name, field", FIELDS)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_every_setting_counts(name, field, data):
+    kind = type(getattr(QUICK[name], field))
+    values = st.floats(0, 0.9) if field == "valid" else VALUES.get(field, VALUES.get(kind))
+    one, other = data.draw(values), data.draw(values)
+    first = ids(name, replace(QUICK[name], **{field: one}))
+    second = ids(name, replace(QUICK[name], **{field: other}))
+    if one == other:
+        assert first == second
+    else:
+        assert first.keys() == second.keys()
+        assert not set(first.values()) & set(second.values())
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_names_of_one_run_differ(name):
+    """Every variant, coefficient, seed and stage has a name of its own, of sixteen hexadecimal digits."""
+    coefficients = {v: [0.1, 0.2, 3.0] for v in VARIANTS if VARIANTS[v].meaning}
+    jobs = make_jobs(experiment(name), QUICK[name], list(VARIANTS), range(3), None, coefficients)
+    assert len(jobs) == 3 * (1 + 3 * (len(VARIANTS) - 1))
+    found = [id for job in jobs for id in job.ids.values()]
+    assert len(set(found)) == len(found)
+    assert all(re.fullmatch("[0-9a-f]{16}", id) for id in found)
+    again = make_jobs(experiment(name), QUICK[name], list(VARIANTS), range(3), None, coefficients)
+    assert [job.ids for job in again] == [job.ids for job in jobs]
+
+
+def test_experiments_and_versions_count(monkeypatch):
+    one = experiment("peaks")
+    before = ids()
+    monkeypatch.setattr(type(one), "version", one.version + 1)
+    assert set(ids().values()).isdisjoint(before.values())
+    monkeypatch.undo()
+    monkeypatch.setattr(type(one), "name", "troughs")
+    assert set(ids().values()).isdisjoint(before.values())
+    monkeypatch.undo()
+    assert ids() == before
+
+
+@pytest.mark.parametrize(
+    "change", [{"name": "C"}, {"task": "B"}, {"regularised": False}, {"epochs": 7}, {"after": "A"}], ids=str
+)
+def test_what_a_stage_is_counts(monkeypatch, change):
+    """Also for the stages that start from it."""
+    one = experiment("information")
+
+    def names(stage):
+        stages = (Stage("A"), stage, Stage("last", after=stage.name))
+        monkeypatch.setattr(type(one), "stages", lambda self, config: stages)
+        return list(ids("information").values())
+
+    stage = Stage("B")
+    first, second = names(stage), names(replace(stage, **change))
+    assert first[0] == second[0]
+    assert first[1] != second[1]
+    assert first[2] != second[2]
+
+
+def test_the_folder_of_data_that_are_made_does_not_count(tmp_path):
+    assert ids(folder=tmp_path) == ids()
+    assert ids("digits", folder=tmp_path) == ids("digits")
+    assert ids("information", folder=tmp_path) == ids("information")
+
+
+def write_task(path, seed=0):
+    """A file of var_u.mat's form with other labels."""
+    from scipy.io import savemat
+
+    patterns = np.array([[number >> bit & 1 for bit in range(12)] for number in range(4096)], dtype=np.uint8)
+    savemat(path, {"F": patterns, "y": np.random.default_rng(seed).integers(0, 2, (1, 4096)).astype(np.uint8)})
+    return path
+
+
+def test_data_from_a_file_count(tmp_path):
+    """What is in the file, not where it is; and whether it is named, or the folder that it is in."""
+    for folder in ("a", "b", "c"):
+        (tmp_path / folder).mkdir()
+    one, same = write_task(tmp_path / "a" / "var_u.mat"), write_task(tmp_path / "b" / "var_u.mat")
+    same.write_bytes(one.read_bytes())
+    other = write_task(tmp_path / "c" / "var_u.mat", seed=1)
+    first = ids("information", folder=one)
+    assert ids("information", folder=same) == first
+    assert ids("information", replace(QUICK["information"], source="var_u"), folder=one.parent) == first
+    assert set(ids("information").values()).isdisjoint(first.values())
+    assert set(ids("information", folder=other).values()).isdisjoint(first.values())
+
+
+def test_all_combinations():
+    one = experiment("peaks")
+    config = one.Config(nets=("linear", "two"))
+    jobs = make_jobs(one, config, ["Std", "Ort", "RR"], [0, 5], None, {"RR": (1e-6, 1e-7)})
+    found = [(*job.config.nets, job.variant, job.coefficient, job.seed) for job in jobs]
+    values = {"Std": [None], "Ort": [0.1], "RR": [1e-6, 1e-7]}
+    assert sorted(found, key=str) == sorted(
+        ((net, v, c, s) for net in config.nets for v in values for c in values[v] for s in (0, 5)), key=str
+    )
+    assert {job.base for job in jobs} == {replace(config, nets=("linear",)), replace(config, nets=("two",))}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"variants": ["RR", "RR"]}, {"seeds": [0, 0]}, {"coefficients": {"RR": [0.5, 0.5]}}],
+    ids=["variants", "seeds", "coefficients"],
+)
+def test_nothing_is_done_or_counted_twice(more):
+    given = {"variants": ["RR"], "seeds": [0], "folder": None, **more}
+    assert len(make_jobs(experiment("peaks"), LINEAR, **given)) == 1
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
+def test_coefficients_that_make_no_sense(value):
+    with pytest.raises(ValueError, match="RR"):
+        make_jobs(experiment("peaks"), LINEAR, ["RR"], [0], None, {"RR": [value]})
+
+
+def test_coefficient():
+    """The user's own before that of a search, before that of the experiment; Std has none."""
+    one = experiment("peaks")
+
+    def of(variant, **more):
+        (job,) = make_jobs(one, LINEAR, [variant], [0], None, **more)
+        return job.coefficient
+
+    assert of("Std") is None
+    assert of("Std", coefficients={"Std": [3.0]}, tuned={"Std": {"coefficient": 2.0}}) is None
+    assert of("RR") == LINEAR.strength / 2 == 5e-7  # half the authors' λ
+    assert of("Ort") == LINEAR.beta == 0.1
+    assert of("RR", tuned={"RR": {"coefficient": 2.0}}) == 2.0
+    assert of("RR", tuned={"RR": {"coefficient": 0.0}}) == 0.0
+    assert of("RR", tuned={"RR": {"coefficient": 2.0}}, coefficients={"RR": [3.0]}) == 3.0
+    assert of("RR", coefficients={"Ort": [3.0]}) == 5e-7
+
+
+def test_tuned():
+    """A variant's own settings are in its configuration and name, the common ones in its base."""
+    one = experiment("peaks")
+    tuned = {"RR": {"lr": 0.5, "coefficient": 2.0}, "Std": {"lr": 0.25}}
+    std, rr, ort = make_jobs(one, LINEAR, ["Std", "RR", "Ort"], [0], None, tuned=tuned)
+    assert [job.config.lr for job in (std, rr, ort)] == [0.25, 0.5, LINEAR.lr]
+    assert {job.base for job in (std, rr, ort)} == {LINEAR}
+    assert rr.tuned == tuned["RR"]
+    assert ort.tuned == {}
+    assert tune(LINEAR, tuned["RR"]) == replace(LINEAR, lr=0.5)
+
+
+def test_stages_and_what_is_there(tmp_path):
+    one, store = experiment("information"), Store(tmp_path)
+    std, rr = make_jobs(one, QUICK["information"], ["Std", "RR"], [3], None)
+    assert [stage.name for stage in std.stages] == ["A", "AA", "AB", "B"]
+    assert [stage.name for stage in rr.stages] == ["A", "AA", "AB"]
+    assert list(std.ids) == ["A", "AA", "AB", "B"]
+    assert [std.parent(stage) for stage in std.stages] == [None, std.ids["A"], std.ids["A"], None]
+    assert std.unfinished(store) == list(std.stages)
+    store.write({**record(stage="AA"), "id": std.ids["AA"]}, {}, {})
+    assert [stage.name for stage in std.unfinished(store)] == ["A", "AB", "B"]
+    assert rr.unfinished(store) == list(rr.stages)
+    assert std.label == "information Std seed 3"
+    assert rr.label == "information RR 0.1 seed 3"
+
+
+def test_unknown_variant():
+    with pytest.raises(ValueError, match="no variant 'rr'; the variants are: Std, Ort, Pre, RR, lRR, RR1, WD, Drop"):
+        make_jobs(experiment("peaks"), LINEAR, ["rr"], [0], Path())

@@ -1,0 +1,284 @@
+"""The results store: whole or not there, safe to read, and what is broken is named with what to do."""
+
+import io
+import json
+import os
+import pickle
+import re
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from racecar.lab import results
+from racecar.lab.experiments import experiment
+from racecar.lab.jobs import make_jobs
+from racecar.lab.results import NEEDED, Run, Store, identity, read_record
+from racecar.lab.train import Options
+from racecar.lab.work import Maker, do
+from tests.lab.report.records import record
+
+WEIGHTS = {"layer.weight": torch.arange(6.0).view(2, 3).t(), "count": torch.tensor(7), "half": torch.ones(3).bfloat16()}
+ARRAYS = {"vectors": torch.randn(2, 3, generator=torch.Generator().manual_seed(0))}
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "out")
+
+
+def files(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_what_was_written_is_read(store):
+    one = record("RR", 3, {"test_accuracy": 0.5}, coefficient=5e-7)
+    id = one["id"]
+    assert not store.has(id)
+    store.write(one, WEIGHTS, ARRAYS)
+    assert files(store.folder) == [f"arrays/{id}.safetensors", f"records/{id}.json", f"weights/{id}.safetensors"]
+    assert store.has(id)
+    run = store.get(id)
+    assert run.record == {"format": 1, **one}
+    assert (run.id, run.variant, run.coefficient, run.seed, run.stage) == (id, "RR", 5e-7, 3, "A")
+    assert (run.metrics, run.finished, run.tables) == ({"test_accuracy": 0.5}, True, {})
+    for found, kept in ((store.weights(id), WEIGHTS), (run.arrays, ARRAYS)):
+        assert found.keys() == kept.keys()
+        assert all(found[name].equal(kept[name]) and found[name].dtype == kept[name].dtype for name in kept)
+    assert [one.id for one in store.runs()] == [id]
+
+
+def test_tensors_that_share_memory_or_need_gradients(store):
+    base = torch.arange(8.0, requires_grad=True)
+    tied = {"a": base, "b": base, "part": base[2:5], "turned": base.view(2, 4).t(), "empty": torch.ones(0, 3)}
+    store.write(record(), tied, {})
+    found = store.weights(record()["id"])
+    assert all(found[name].equal(tied[name]) for name in tied)
+
+
+def test_nothing_to_keep_makes_no_file(store):
+    store.write(record(status="diverged"), {}, {})
+    assert files(store.folder) == [f"records/{record()['id']}.json"]
+    run = store.get(record()["id"])
+    assert not run.finished
+    assert run.arrays == {}
+
+
+def test_a_run_without_a_store():
+    run = Run(record("Std"))
+    assert run.arrays == {}
+    assert run.coefficient is None
+
+
+def test_a_checkpoint_goes_when_its_stage_is_done(store):
+    one = record()
+    path = store.checkpoint(one["id"])
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"state")
+    store.write(one, WEIGHTS, ARRAYS)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_the_record_comes_last(store, monkeypatch, at):
+    """Power fails at the n-th file: there is no record, nothing half written, and the checkpoint is still there."""
+    one, real, count = record(), os.replace, 0
+    checkpoint = store.checkpoint(one["id"])
+    checkpoint.parent.mkdir(parents=True)
+    checkpoint.write_bytes(b"state")
+
+    def fail(source, target):
+        nonlocal count
+        count += 1
+        if count == at:
+            raise OSError("no power")
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="no power"):
+        store.write(one, WEIGHTS, ARRAYS)
+    assert not store.has(one["id"])
+    assert checkpoint.exists()
+    assert not [name for name in files(store.folder) if name.endswith(".tmp")]
+    monkeypatch.undo()
+    store.write(one, WEIGHTS, ARRAYS)
+    assert store.get(one["id"]).record["id"] == one["id"]
+
+
+def test_a_record_is_replaced_whole(store):
+    """What is there stays until the new one is."""
+    store.write(record(metrics={"m": 1.0}), WEIGHTS, ARRAYS)
+    with pytest.raises((TypeError, ValueError)):
+        store.write(record(metrics={"m": object()}), WEIGHTS, ARRAYS)
+    assert store.get(record()["id"]).metrics == {"m": 1.0}
+
+
+BROKEN = {
+    "empty": b"",
+    "truncated": json.dumps(record()).encode()[:200],
+    "no JSON": b"hello",
+    "no text": b"\xff\xfe\x00\x80",
+    "a list": b"[]",
+    "a number": b"3",
+    "null": b"null",
+    "foreign": b'{"name": "package", "version": "1.0"}',
+    "older": json.dumps({**record(), "format": 0}).encode(),
+    "newer": json.dumps({**record(), "format": 2}).encode(),
+    "pickled": pickle.dumps(record()),
+    **{f"without {name}": json.dumps({k: v for k, v in record().items() if k != name}).encode() for name in NEEDED},
+}
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+def test_a_broken_record_is_named_with_the_remedy(store, content):
+    path = store.folder / "records" / f"{record()['id']}.json"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    for read in (lambda: read_record(path), lambda: store.get(record()["id"]), lambda: list(store.runs())):
+        with pytest.raises(ValueError, match="delete it") as error:
+            read()
+        assert str(path) in str(error.value)
+        assert "\n" not in str(error.value)
+
+
+def test_a_record_of_another_stage_under_this_name(store):
+    """Copied or renamed by hand: its weights would be looked for under another name."""
+    store.write(record(seed=1), WEIGHTS, ARRAYS)
+    id, other = record(seed=1)["id"], record(seed=2)["id"]
+    os.rename(store.folder / "records" / f"{id}.json", store.folder / "records" / f"{other}.json")
+    with pytest.raises(ValueError, match="delete it"):
+        store.get(other)
+
+
+def test_a_record_that_is_not_there(store):
+    with pytest.raises(ValueError, match=re.escape(str(store.folder / "records" / "0123.json"))):
+        store.get("0123")
+    assert list(store.runs()) == []
+
+
+class Evil:
+    def __reduce__(self):
+        return os.mkdir, ("unpickled",)
+
+
+@pytest.mark.parametrize("kind", ["weights", "arrays"])
+@pytest.mark.parametrize("how", ["empty", "truncated", "header", "pickled", "torch", "text"])
+def test_broken_tensors_are_named_with_the_remedy(store, kind, how, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    store.write(record(), WEIGHTS, ARRAYS)
+    path = store.folder / kind / f"{record()['id']}.safetensors"
+    whole = path.read_bytes()
+    saved = io.BytesIO()
+    torch.save({"x": Evil()}, saved)
+    content = {
+        "empty": b"", "truncated": whole[:-5], "header": whole[:20], "text": b"weights",
+        "pickled": pickle.dumps(Evil()), "torch": saved.getvalue(),
+    }  # fmt: skip
+    path.write_bytes(content[how])
+    with pytest.raises(ValueError, match="delete") as error:
+        store.weights(record()["id"]) if kind == "weights" else store.get(record()["id"]).arrays
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "unpickled").exists()
+
+
+def test_missing_weights_are_named_with_the_remedy(store):
+    store.write(record(), WEIGHTS, ARRAYS)
+    path = store.folder / "weights" / f"{record()['id']}.safetensors"
+    path.unlink()
+    with pytest.raises(ValueError, match="is missing: delete records/") as error:
+        store.weights(record()["id"])
+    assert str(path) in str(error.value)
+
+
+WORDS = st.text(st.characters(exclude_categories=["Cs"]))
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@given(tables=st.dictionaries(WORDS, JSON, max_size=4))
+@example(tables={"note": "[1,  2]", "rows": [[1, 2.5], [], [None], ["a", "[1 \u00a0 2]"]], "[ 1 ]": -1e-300})
+def test_whatever_json_can_hold_comes_back(tmp_path_factory, tables):
+    store = Store(tmp_path_factory.getbasetemp() / "json")
+    store.write(record(tables=tables, note=" ".join(tables)), {}, {})
+    run = store.get(record()["id"])
+    assert run.tables == tables
+    assert run.record["note"] == " ".join(tables)
+
+
+@given(st.dictionaries(WORDS, JSON, max_size=4), st.dictionaries(WORDS, JSON, max_size=4))
+def test_identity(one, other):
+    """The same for the same, in whatever order and after any way through a file; else another one."""
+    assert re.fullmatch("[0-9a-f]{16}", identity(one))
+    assert identity(dict(reversed(one.items()))) == identity(one)
+    assert identity(json.loads(json.dumps(one))) == identity(one)
+    same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    assert (identity(one) == identity(other)) == same
+
+
+def test_identity_stays_as_it_is():
+    """Records that were published keep their names: this hash was made with sha256sum."""
+    assert identity({"b": [1, 2.5, None], "a": "x"}) == "ce74053d7a9997b7"
+
+
+# A metric that is not a number
+
+
+@pytest.fixture
+def measured(store, monkeypatch):
+    """Train peaks for one epoch and measure what is given; the record."""
+    one = experiment("peaks")
+    (job,) = make_jobs(one, one.Config(epochs=1, nets=("linear",)), ["Std"], [0], None)
+
+    def measure(metrics, tables):
+        monkeypatch.setattr(
+            type(one), "measure", lambda self, config, trained: results_of(metrics, tables, trained.history)
+        )
+        do(job, store, Options(), Maker("test", "here"))
+        return store.get(job.ids["A"])
+
+    return measure
+
+
+def results_of(metrics, tables, arrays):
+    from racecar.lab.experiment import Measured
+
+    return Measured(metrics, tables, arrays)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_a_metric_that_is_no_number_does_not_lose_the_run(measured, store, value):
+    """It is null in the record, which says so; everything else is kept, and JSON stays JSON."""
+    run = measured({"good": 0.5, "bad": value}, {"rows": [{"a": value, "b": 1.0}], "sweep": {"5": [[value, 2.0]]}})
+    assert run.finished
+    assert run.record["metrics"] == {"good": 0.5, "bad": None}
+    assert run.record["tables"] == {"rows": [{"a": None, "b": 1.0}], "sweep": {"5": [[None, 2.0]]}}
+    assert "bad" in run.record["note"]
+    assert run.metrics == {"good": 0.5}  # what is missing is not there, so that nobody takes its mean
+    text = (store.folder / "records" / f"{run.id}.json").read_text()
+    assert not {"NaN", "Infinity"} & set(re.findall(r"\w+", text))
+    assert store.weights(run.id)
+    assert not list((store.folder / "checkpoints").glob("*"))
+
+
+def test_weights_that_are_no_numbers(store):
+    """The last step can be the one that goes too far; no loss has seen it yet. That is a training that diverged."""
+    one = experiment("peaks")
+    config = one.Config(epochs=1, nets=("linear",), lr=1e38, optimiser="sgd")
+    (job,) = make_jobs(one, config, ["Std"], [0], None)
+    do(job, store, Options(), Maker("test", "here"))
+    run = store.get(job.ids["A"])
+    assert not run.finished
+    assert run.metrics == {}
+    assert "finite" in run.record["note"]
+
+
+def test_needed_fields_are_in_every_record(measured):
+    run = measured({"good": 1.0}, {})
+    assert set(NEEDED) <= set(run.record)
+    assert run.record["format"] == results.FORMAT
+    assert run.record["note"] == ""

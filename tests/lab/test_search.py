@@ -1,0 +1,154 @@
+"""The search: the same budget for every variant, on data that no published run is measured on."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from statistics import mean
+
+import pytest
+
+from racecar.lab.experiments import experiment
+from racecar.lab.jobs import make_jobs
+from racecar.lab.results import Store
+from racecar.lab.search import Search, best, trials
+from racecar.lab.variants import VARIANTS
+from tests.lab.report.records import record
+
+INFORMATION = experiment("information")
+CONFIG = replace(INFORMATION.Config(), valid=INFORMATION.search.valid)
+SMALL = Search(lrs={"adam": (1e-3, 1e-2)}, coefficients={"RR": (0.1, 1.0), "Ort": (1.0, 2.0)}, stages=("AA", "AB"))
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "sgd"])
+def test_the_same_budget_for_every_variant(optimiser):
+    """As many settings, seeds and epochs; all different; the same span of learning rates."""
+    search, config = INFORMATION.search, replace(CONFIG, optimiser=optimiser)
+    names = [*INFORMATION.variants, "WD"]
+    jobs = trials(INFORMATION, search, config, names, None)
+    counts = Counter(job.variant for job in jobs)
+    assert set(counts.values()) == {len(search.lrs[optimiser]) * 3 * search.seeds}
+    for name in names:
+        own = [job for job in jobs if job.variant == name]
+        tried = {(job.config.lr, job.coefficient) for job in own}
+        assert len(tried) * search.seeds == len(own)
+        lrs = sorted({lr for lr, _ in tried})
+        assert lrs[0] == pytest.approx(min(search.lrs[optimiser]))
+        assert lrs[-1] == pytest.approx(max(search.lrs[optimiser]))
+        if VARIANTS[name].meaning:
+            grid = {(lr, c) for lr in search.lrs[optimiser] for c in search.coefficients[name]}
+            assert tried == grid
+        else:
+            ratios = [b / a for a, b in pairwise(lrs)]  # evenly spread
+            assert ratios == pytest.approx([ratios[0]] * len(ratios))
+    assert {job.config.epochs for job in jobs} == {config.epochs}
+    assert {job.config.valid for job in jobs} == {search.valid}
+    assert {job.config.optimiser for job in jobs} == {optimiser}
+
+
+def test_seeds_of_the_search_are_its_own():
+    jobs = trials(INFORMATION, INFORMATION.search, CONFIG, ["RR"], None)
+    seeds = {job.seed for job in jobs}
+    assert len(seeds) == INFORMATION.search.seeds
+    assert min(seeds) >= 1000 > INFORMATION.seeds
+
+
+def test_data_of_the_search():
+    """The test set of a search's run is not looked at: its metric is that of samples held out of the training set."""
+    task = INFORMATION.data(CONFIG, 1000, None)["A"]
+    assert INFORMATION.search.metric == "valid_accuracy"
+    assert len(task.valid) == round(0.1 * 3277)
+    assert len(task.train) + len(task.valid) == 3277
+
+
+def test_names():
+    """One of a kind, each with another name: nothing is skipped by mistake."""
+    jobs = trials(INFORMATION, INFORMATION.search, CONFIG, list(INFORMATION.variants), None)
+    ids = [id for job in jobs for id in job.ids.values()]
+    assert len(set(ids)) == len(ids)
+    published = make_jobs(INFORMATION, INFORMATION.Config(), list(INFORMATION.variants), range(10), None)
+    assert set(ids).isdisjoint(id for job in published for id in job.ids.values())
+
+
+@pytest.mark.parametrize(
+    "name, optimiser, words",
+    [("Std", "adamw", "adamw"), ("Drop", "adam", "Drop"), ("RR1", "adam", "RR1"), ("odd", "adam", "no variant 'odd'")],
+)
+def test_what_it_cannot_search(name, optimiser, words):
+    with pytest.raises(ValueError, match=words):
+        SMALL.candidates(name, optimiser)
+
+
+def test_budgets_that_differ_are_refused():
+    with pytest.raises(ValueError, match="Ort 1 coefficients and others 3"):
+        replace(SMALL, coefficients={"RR": (1.0, 2.0, 3.0), "Ort": (1.0,)}).candidates("Ort", "adam")
+
+
+# What it chooses
+
+
+def store_of(folder, jobs, score, lost=lambda job, stage: False):
+    """Records of jobs as if they had been run; a score for each job and stage."""
+    store = Store(folder)
+    for job in jobs:
+        for stage in job.stages:
+            gone = lost(job, stage.name)
+            metrics = {} if gone else {"valid_accuracy": score(job, stage.name), "test_accuracy": -job.config.lr}
+            one = record(job.variant, job.seed, metrics, stage=stage.name, status="diverged" if gone else "finished")
+            store.write({**one, "id": job.ids[stage.name]}, {}, {})
+    return store
+
+
+@pytest.fixture
+def jobs():
+    return trials(INFORMATION, SMALL, CONFIG, ["Std", "RR"], None)
+
+
+def test_the_best_mean_over_seeds_and_stages(tmp_path, jobs):
+    """RR: the best single run and the best stage A belong to others. Everything that was tried is told."""
+
+    def score(job, stage):
+        if stage in ("A", "B"):
+            return 1.0 - job.config.lr
+        lucky = 0.5 if job.seed == 1001 and (job.config.lr, job.coefficient) == (1e-3, 0.1) else 0.0
+        return 0.3 + 0.1 * (job.coefficient or 0) + job.config.lr + (0.02 if stage == "AB" else 0.0) + lucky
+
+    chosen = best(jobs, store_of(tmp_path, jobs, score), SMALL)
+    assert list(chosen) == ["Std", "RR"]
+    expected = {}
+    for job in jobs:
+        key = (job.variant, job.config.lr, job.coefficient)
+        expected.setdefault(key, []).append(mean([score(job, "AA"), score(job, "AB")]))
+    for name, found in chosen.items():
+        means = {key[1:]: mean(values) for key, values in expected.items() if key[0] == name}
+        lr, coefficient = max(means, key=means.get)
+        assert (found["lr"], found.get("coefficient")) == (lr, coefficient)
+        assert found["score"] == pytest.approx(means[lr, coefficient])
+        told = {(row["lr"], row["coefficient"]): row["score"] for row in found["tried"]}
+        assert told == pytest.approx(means)
+    assert "coefficient" not in chosen["Std"]
+    assert (chosen["RR"]["lr"], chosen["RR"]["coefficient"]) == (1e-3, 0.1)
+
+
+@pytest.mark.parametrize("stage", ["A", "AA", "AB"])
+def test_a_setting_that_diverged_once_is_out(tmp_path, jobs, stage):
+    def lost(job, name):
+        bad = job.variant == "RR" and job.config.lr == 1e-2 and job.seed == 1002
+        return bad and (name == stage or stage == "A")
+
+    chosen = best(jobs, store_of(tmp_path, jobs, lambda job, name: job.config.lr, lost), SMALL)
+    assert chosen["RR"]["lr"] == 1e-3
+    assert chosen["Std"]["lr"] == pytest.approx(1e-2)
+    scores = {(row["lr"], row["coefficient"]): row["score"] for row in chosen["RR"]["tried"]}
+    assert scores == {(1e-3, 0.1): 1e-3, (1e-3, 1.0): 1e-3, (1e-2, 0.1): None, (1e-2, 1.0): None}
+
+
+def test_a_score_that_is_no_number_is_out(tmp_path, jobs):
+    """It is null in the record."""
+    store = store_of(tmp_path, jobs, lambda job, name: None if job.config.lr == 1e-2 else job.config.lr)
+    assert best(jobs, store, SMALL)["RR"]["lr"] == 1e-3
+
+
+def test_all_diverged(tmp_path, jobs):
+    store = store_of(tmp_path, jobs, lambda job, name: 1.0, lambda job, name: job.variant == "RR")
+    with pytest.raises(ValueError, match="every setting of RR that was tried diverged"):
+        best(jobs, store, SMALL)
