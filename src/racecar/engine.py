@@ -68,18 +68,23 @@ class Way:
 
     def loss(self, tape: reverse.Tape) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss Σ λ_m · term_m and the terms by layer name."""
-        rebuilt = reverse.run(self.needs, tape, self.settings.input_activation)
+        constrained = set(self.constrained)
         errors, sizes, counts = [], [], []
-        for layer in self.constrained:
+        # Compared as soon as it is made, so that a compiler reads d' once and keeps nothing for later.
+        for layer, rebuilt in reverse.steps(self.needs, tape, self.settings.input_activation):
+            if layer not in constrained:
+                continue
             d, weight = tape.tensors[layer.d], self.weights[layer.index]
             features = weight if isinstance(weight, Tensor) else None
             if features is not None:
                 batch = self.plan.batch[layer.d]
                 features = loss.spread(features, d.shape, batch.dim if batch else 0, layer.name)
-            errors.append(loss.squared_error(d, rebuilt[layer.index], features))
+            errors.append(loss.squared_error(d, rebuilt, features))
             counts.append(d.numel())
             if self.settings.scale == "relative":
                 sizes.append(loss.size(d, features))
+        for found in (errors, sizes, counts):
+            found.reverse()
         terms = loss.terms(errors, sizes, counts, self.settings.scale, tape.size / tape.samples)
         if not torch.compiler.is_compiling() and self.lambdas.device != terms.device:  # the model has moved
             self.lambdas = self._lambdas(terms)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -12,8 +12,9 @@ from racecar.batch import Batch, cut
 from racecar.capture import Call, outputs
 from racecar.errors import RuleError
 from racecar.graph import Op
-from racecar.plan import Plan
+from racecar.plan import Layer, Plan
 from racecar.route import Entry
+from racecar.rules.norm import first_rows
 from racecar.rules.registry import Operation
 from racecar.steps import Step, take
 
@@ -37,6 +38,7 @@ class Needs:
                 if action == "move":
                     shapes[op.outputs[0]] = None
         self.entries = tuple(reversed(entries))
+        self.starts = frozenset(entry.layer.out for entry in entries if entry.layer and entry.upper is None)
         self.ops = tuple(ops.values())
         self.values = tuple(values)
         self.shapes = tuple(dict.fromkeys((*shapes, *values)))
@@ -74,7 +76,10 @@ class Tape:
         self.tensors: dict[int, Tensor] = {}
         for value in needs.values:
             tensor, where = find.tensor(value), batch.get(value)
-            self.tensors[value] = tensor if where is None else cut(tensor, where, size, samples)
+            if where is not None:
+                part = find.rows(value, where, size, samples) if value in needs.starts else None
+                tensor = cut(tensor, where, size, samples) if part is None else part
+            self.tensors[value] = tensor
         self.operations: dict[int, Operation] = {}
         for op, name in needs.ops:
             self.operations[op.ordinal] = operation = op.operation(calls, name)
@@ -120,6 +125,15 @@ class Finder:
         return tensor
 
 
+    def rows(self, value: int, where: Batch, size: int, samples: int) -> Tensor | None:
+        """The first samples of a batch norm's output, without its whole output, where a compiler would write that."""
+        op = self.plan.graph.maker.get(value)
+        if op is None or op.role != "norm" or op.members or where != Batch(0) or not torch.compiler.is_compiling():
+            return None
+        x = self.tensor(op.source)
+        return first_rows(op.operation(self.calls), x, cut(x, where, size, samples))
+
+
 def _cut_shape(shape: Size, where: Batch | None, size: int, samples: int) -> Size:
     if where is None:
         return shape
@@ -150,6 +164,13 @@ def _at(call: Call, path: Sequence[int | str]) -> Tensor:
 
 def run(needs: Needs, tape: Tape, input_activation: Callable[[Tensor], Tensor] | None) -> dict[int, Tensor]:
     """d'_m by layer index, for every layer that was asked for."""
+    return {layer.index: y for layer, y in steps(needs, tape, input_activation)}
+
+
+def steps(
+    needs: Needs, tape: Tape, input_activation: Callable[[Tensor], Tensor] | None
+) -> Iterator[tuple[Layer, Tensor]]:
+    """Every layer that was asked for, last first, with its d'_m."""
     reverse: dict[int, Tensor] = {}
     for entry in needs.entries:
         layer = entry.layer
@@ -165,7 +186,7 @@ def run(needs: Needs, tape: Tape, input_activation: Callable[[Tensor], Tensor] |
                 f"the way back through layer {layer.name!r} gave shape {tuple(y.shape)}, d_m has {tuple(shape)}"
             )
         reverse[layer.index] = y
-    return reverse
+        yield layer, y
 
 
 def _step(step: Step, y: Tensor, tape: Tape, entry: Entry) -> Tensor:

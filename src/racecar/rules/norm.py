@@ -31,6 +31,31 @@ def normalise_batch(
     return torch.batch_norm(x, weight, bias, mean, var, training, 0.0, eps, torch.backends.cudnn.enabled)
 
 
+def first_rows(op: Operation, x: Tensor, rows: Tensor) -> Tensor | None:
+    """The part of ``op(x)`` that belongs to ``rows``, the first samples of x (N, C, …); None if op is no batch norm.
+
+    For a compiler that would write the whole of op(x) to memory as soon as somebody wants a part of it. The statistics
+    are spelt as torch's own decomposition spells them, so that the compiler finds them there already.
+    """
+    if op.func is F.batch_norm:
+        weight, bias = op.get(3, "weight"), op.get(4, "bias")
+        training, eps = op.get(5, "training", False), op.get(7, "eps", 1e-5)
+    elif op.func is torch.batch_norm:
+        _, weight, bias, _, _, training, _, eps = op.args[:8]
+    else:
+        return None
+    if not training:
+        return None
+    wide = x.dtype if x.dtype == torch.float64 else torch.float32
+    var, mean = torch.var_mean(x.to(wide), [0, *range(2, x.dim())], correction=0, keepdim=True)
+    per_channel = (-1, *(1,) * (x.dim() - 2))
+    slope = torch.rsqrt(var + eps)
+    slope = slope if weight is None else slope * weight.reshape(per_channel)
+    shift = -mean * slope
+    shift = shift if bias is None else shift + bias.reshape(per_channel)
+    return (rows * slope + shift).to(x.dtype)  # in this form the backward pass needs rows alone
+
+
 @register(F.batch_norm, role="norm")
 def batch_norm(op: Operation, x: Tensor) -> Tensor:
     """x (N, C, …)."""
