@@ -432,6 +432,12 @@ REFUSED = [
     ((*PEAKS, "--variants", "Std", "--coefficient", "RR=1"), "RR"),  # which is not run
     ((*PEAKS, "--engine", "cloud"), "here, vmap, ray"),
     ((*PEAKS, "--device", "gpu"), "gpu"),
+    ((*PEAKS, "--engine", "vmap", "--compile"), "--compile"),
+    ((*PEAKS, "--engine", "vmap", "--tensorboard"), "--tensorboard"),
+    ((*PEAKS, "--engine", "vmap", "--workers", "2"), "--workers 2"),
+    ((*PEAKS, "--address", "auto"), "--engine ray"),
+    ((*PEAKS, "--engine", "ray", "--device", "cuda:1"), "use --device cuda"),
+    (("search", *INFORMATION, "--set", "valid=0"), "valid"),
     ((*PEAKS, "--seeds", "-1"), "seeds"),
     ((*PEAKS, "--seeds", "many"), "--seeds"),
     ((*PEAKS, "--workers", "-1"), "workers"),
@@ -456,6 +462,18 @@ REFUSED = [
 def test_refused(refused, search, arguments, words, tmp_path):
     """Before anything is trained or written."""
     assert words in refused(*arguments)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("engine", ["vmap", "ray"])
+def test_torchrun_does_not_turn_an_engine_into_another(cli, monkeypatch, tmp_path, engine):
+    """The first of its processes says so, the others end with the same status."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank, lines in (("0", 1), ("1", 0)):
+        monkeypatch.setenv("RANK", rank)
+        result = cli(*PEAKS, *ONE, "--engine", engine)
+        assert (result.status, result.out, result.err.count("\n")) == (2, "", lines)
+        assert not lines or "--engine here" in result.err
     assert not (tmp_path / "out").exists()
 
 
