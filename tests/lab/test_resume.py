@@ -92,6 +92,24 @@ def test_pretraining_is_not_done_twice(engine, live, tmp_path):
 
 
 @pytest.mark.parametrize("engine", ["here", "vmap"])
+@pytest.mark.parametrize("resume", [True, False])
+def test_pretraining_goes_on_with_the_layer_that_was_cut(resume, engine, live, tmp_path):
+    """Two nets, killed in the second layer of the second one; `here` has finished the first by then."""
+    jobs = make(["Pre"], [0, 1], finetune=0)
+    run(jobs, tmp_path / "whole", engine)
+    layer, layers, whole = 2 * 3, 3, {"here": 2 * A, "vmap": A}[engine]
+    finished = layers * layer + A if engine == "here" else 0
+    death = (finished or layers * layer) + layer + 4
+    assert live(jobs, engine, "step", death) == (KILLED, death)
+    kept = (death - finished - 4 if resume else 0) + finished
+    left = 2 * layers * layer + whole - kept
+    code, steps = live(jobs, engine, resume=resume)
+    assert (code, steps) == (0, left)
+    assert plain(results(tmp_path / "out")) == plain(results(tmp_path / "whole"))
+    assert not list((tmp_path / "out" / "checkpoints").glob("*.pt"))
+
+
+@pytest.mark.parametrize("engine", ["here", "vmap"])
 def test_without_resume_an_unfinished_stage_starts_anew(engine, live, tmp_path):
     jobs = make(["RR"])
     run(jobs, tmp_path / "whole", engine)

@@ -99,6 +99,15 @@ class Store:
         """Where an unfinished stage keeps its state."""
         return self._path("checkpoints", id, ".pt")
 
+    def pretraining(self, id: str) -> Path:
+        """Where a stage keeps the layers that are pretrained, until it is finished."""
+        return self._path("checkpoints", id, "-pretraining.pt")
+
+    def forget(self, id: str) -> None:
+        """Remove what an unfinished stage left behind."""
+        for path in (self.checkpoint(id), self.pretraining(id)):
+            path.unlink(missing_ok=True)
+
     def write(self, record: Mapping[str, Any], weights: Mapping[str, Tensor], arrays: Mapping[str, Tensor]) -> None:
         """Keep a finished stage. The record comes last: what has one is whole."""
         id = str(record["id"])
@@ -106,7 +115,7 @@ class Store:
             if tensors:
                 self._save(self._path(kind, id, ".safetensors"), tensors)
         write_json(self._path("records", id, ".json"), {"format": FORMAT, **record})
-        self.checkpoint(id).unlink(missing_ok=True)
+        self.forget(id)
 
     def _save(self, path: Path, tensors: Mapping[str, Tensor]) -> None:
         save = need("safetensors.torch", "lab").save

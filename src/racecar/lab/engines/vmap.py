@@ -72,6 +72,8 @@ def _do(jobs: Sequence[Job], plan: Plan, progress: Progress, failed: dict[Job, F
         path = store.checkpoint(f"vmap-{identity({'ids': [job.ids[stage.name] for job in jobs]})}")
         if not plan.resume:
             path.unlink(missing_ok=True)
+            for job in jobs:
+                store.forget(job.ids[stage.name])
         if path.exists():
             with reading(path) as state:
                 begun = set(state["ids"])
