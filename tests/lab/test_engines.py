@@ -71,24 +71,6 @@ def test_vmap_with_other_settings(tmp_path):
     assert {one["status"] for one in results(tmp_path / "here").values()} == {"finished"}
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(180)
-@pytest.mark.filterwarnings("ignore")  # ray's own, and those of what it imports
-def test_ray_is_the_same(reference, tmp_path):
-    """Two workers. Stages that are there are not done again; a job that fails does not stop the others."""
-    pytest.importorskip("ray")
-    every = jobs()
-    done = [job for job in every if job.variant == "Std"]
-    assert run(done, tmp_path) == []
-    bad = make(["RR"], [0], raises=(0,))
-    (failure,) = run([*bad, *every], tmp_path, "ray", workers=2)
-    assert failure.job == "tiny RR 0.3 seed 0"
-    assert failure.message == "RuntimeError: this one cannot be measured"
-    assert_same(results(tmp_path), reference)
-    engines = {(one.variant, one.record["made"]["engine"]) for one in Store(tmp_path).runs()}
-    assert {name for name, engine in engines if engine == "here"} == {"Std"}
-
-
 REFUSED = {
     "batch norm": {"norm": True},
     "dropout": {"dropout": 0.2},

@@ -108,6 +108,10 @@ class Store:
         for path in (self.checkpoint(id), self.pretraining(id)):
             path.unlink(missing_ok=True)
 
+    def files(self, id: str) -> list[Path]:
+        """The record of a finished stage, and what those after it need."""
+        return [self._path("records", id, ".json"), self._path("weights", id, ".safetensors")]
+
     def write(self, record: Mapping[str, Any], weights: Mapping[str, Tensor], arrays: Mapping[str, Tensor]) -> None:
         """Keep a finished stage. The record comes last: what has one is whole."""
         id = str(record["id"])
