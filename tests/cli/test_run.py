@@ -211,6 +211,15 @@ def test_a_job_that_fails_is_named_and_the_others_are_done(cli, monkeypatch):
     assert cli(*PEAKS, "--variants", "Std", "--seeds", "2").err == "1 of 2 stages are there already\n"
 
 
+def test_interrupted(cli, monkeypatch):
+    def interrupt(self, config, trained):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(experiment("peaks")), "measure", interrupt)
+    result = cli(*PEAKS, *ONE)
+    assert (result.status, result.out, result.err) == (130, "", "racecar: interrupted\n")
+
+
 def test_a_broken_record_is_named(ran, cli):
     path = next(path for path in sorted((Store("out").folder / "records").iterdir()))
     path.write_text("{")

@@ -254,6 +254,14 @@ def command(*arguments: str) -> None:
     main()
 
 
+def heard(file: Path, *arguments: str) -> None:
+    """The same, with what it and its workers say put into a file."""
+    with open(file, "wb") as said:
+        os.dup2(said.fileno(), 1)
+        os.dup2(said.fileno(), 2)
+    command(*arguments)
+
+
 def started(log: Path) -> dict[int, str]:
     """Processes that have this file to log their steps in: pid → command line."""
     found = {}
