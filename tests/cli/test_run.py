@@ -368,6 +368,36 @@ def test_search_and_tuned(cli, search):
     assert all(claim.text in text for claim in experiment("information").claims)
 
 
+@pytest.mark.parametrize("first", ["usual", "tuned"])
+def test_what_a_search_chose_may_be_what_is_usual(cli, tuned, first, tmp_path):
+    """Then nothing is trained twice, and the page shows the runs as both."""
+    content = json.loads((tmp_path / "tuned.json").read_text())
+    usual = experiment("information").Config(**experiment("information").quick)
+    weight = experiment("information").coefficient(usual, "RR")
+    content["variants"] = {"RR": {"lr": usual.lr, "coefficient": weight}, "Std": {"lr": 0.5}}
+    (tmp_path / "tuned.json").write_text(json.dumps(content))
+    more = {"usual": (), "tuned": ("--tuned", tuned)}
+    arguments = ("run", *INFORMATION, "--seeds", "1", "--variants", "Std,RR")
+    assert cli(*arguments, *more.pop(first)).err == ""
+    (last,) = more.values()
+    for _ in range(2):
+        again = cli(*arguments, *last)
+        assert again.status == 0
+    found = [one for one in records("out") if one["variant"] == "RR"]
+    assert len(found) == 3
+    for one in found:
+        (also,) = one["also"]
+        choices = [one["tuned"], also["tuned"]]
+        assert choices[first == "tuned"] == {}
+        assert choices[first == "usual"] == {"lr": usual.lr, "coefficient": weight}
+    assert not any("also" in one for one in records("out") if one["variant"] == "Std")
+    assert cli("report", "out").status == 0
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert f"RR ({weight:g}) against Std: " in page
+    assert f"RR ({weight:g}, coefficient = {weight:g}, lr = {usual.lr:g}) against Std (lr = 0.5): " in page
+    assert page.count("racecar run information") >= 2
+
+
 def test_search_says_which_task_it_was(cli, search, tmp_path):
     write_task(tmp_path / "mine.mat")
     assert cli("search", *INFORMATION, "--variants", "RR", "--data", tmp_path / "mine.mat").status == 0

@@ -32,6 +32,11 @@ def run(jobs: Sequence[Job], plan: Plan, engine: str = "here", show: bool | None
     check(plan, engine)
     store = Store(plan.folder)
     todo = [job for job in jobs if job.unfinished(store)]
+    if distributed.first():
+        for job in jobs:
+            for id in job.ids.values():
+                if store.has(id):
+                    store.ask(id, job.base.to_dict(), job.tuned, plan.maker.command)
     if not todo:
         return []
     show = sys.stderr.isatty() if show is None else show

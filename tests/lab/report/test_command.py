@@ -94,6 +94,9 @@ BROKEN = [
     ({"made": "yesterday"}, "made"),
     ({"config": 3}, "config"),
     ({"tuned": [1]}, "tuned"),
+    ({"also": {}}, "also"),
+    ({"also": [1]}, "also"),
+    ({"also": [{"config": {}}]}, "also"),
 ]
 
 

@@ -48,6 +48,11 @@ def check(record: Mapping[str, Any]) -> None:
     for name in ("config", "tuned", "metrics", "cost", "made", "tables", "curves"):
         if not isinstance(record.get(name, {}), Mapping):
             raise ValueError(f"has no object for {name}: {record[name]!r}")
+    also = record.get("also", [])
+    if not isinstance(also, list) or not all(
+        isinstance(one, Mapping) and isinstance(one.get(name), Mapping) for one in also for name in ("config", "tuned")
+    ):
+        raise ValueError(f"has no settings for also: {also!r}")
     numbers = {
         "coefficient": record["coefficient"],
         **{f"metrics {name}": value for name, value in record["metrics"].items()},
