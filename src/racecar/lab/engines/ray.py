@@ -68,7 +68,7 @@ def _drive(ray: Any, jobs: Sequence[Job], plan: Plan, progress: Progress) -> lis
         except ray.exceptions.RayError as error:
             del running[one]
             if isinstance(error, ray.exceptions.RayTaskError):
-                failures.append(failure(job.label, error.cause))
+                failures.append(failure(job.label, error.cause or error))
             elif begun[job] < ATTEMPTS:
                 waiting.append(job)
             else:
