@@ -217,7 +217,7 @@ def test_interrupted(cli, monkeypatch):
 
     monkeypatch.setattr(type(experiment("peaks")), "measure", interrupt)
     result = cli(*PEAKS, *ONE)
-    assert (result.status, result.out, result.err) == (130, "", "racecar: interrupted\n")
+    assert (result.status, result.out, result.err) == (130, "", "racecar: interrupted; what was finished is in out\n")
 
 
 def test_a_broken_record_is_named(ran, cli):

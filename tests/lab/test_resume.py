@@ -188,4 +188,5 @@ def test_interrupted_while_workers_start(seconds, processes, tmp_path):
         for pid in living(session=one.pid):
             os.kill(pid, signal.SIGKILL)
         one.join()
-    assert (one.exitcode, said.read_text()) == (130, "racecar: interrupted\n")
+    line = f"racecar: interrupted; what was finished is in {tmp_path / 'out'}\n"
+    assert (one.exitcode, said.read_text()) == (130, line)

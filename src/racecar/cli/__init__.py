@@ -23,6 +23,5 @@ def main() -> None:
 
         status = run(sys.argv[1:])
     except KeyboardInterrupt:  # before there is a command, or at the very end of it
-        print("racecar: interrupted", file=sys.stderr)
         status = 130
     raise SystemExit(status)

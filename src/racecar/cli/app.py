@@ -32,8 +32,6 @@ app.add_typer(data, name="data")
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """What typer raises for wrong options and arguments; it has no public name there."""
-INTERRUPTED = 130
-"""The status after Ctrl-C, as shells have it; typer returns it, too."""
 USER_ERRORS = (ValueError, TypeError, ImportError, OSError, UsageError)
 
 
@@ -45,8 +43,6 @@ def run(arguments: Sequence[str]) -> int:
         with warnings_as_notes():
             command = get_command(app)
             status = command.main([a for a in arguments if a != "--debug"], "racecar", standalone_mode=False)
-        if status == INTERRUPTED:
-            print("racecar: interrupted", file=sys.stderr)
         return status or 0
     except USER_ERRORS as error:
         if debug:
@@ -58,8 +54,7 @@ def run(arguments: Sequence[str]) -> int:
         print(f"racecar: {one_line(message) or type(error).__name__}", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, typer.Abort):
-        print("racecar: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return 130
 
 
 def _version(asked: bool) -> None:

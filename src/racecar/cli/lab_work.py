@@ -61,6 +61,15 @@ def speaks() -> bool:
 
 def do(jobs: Sequence[Job], folder: Path, how: How, quiet: bool = False) -> None:
     """Do the jobs, and say what came of them."""
+    try:
+        _do(jobs, folder, how, quiet)
+    except KeyboardInterrupt:
+        if speaks():
+            print(f"racecar: interrupted; what was finished is in {folder}", file=sys.stderr)
+        raise
+
+
+def _do(jobs: Sequence[Job], folder: Path, how: How, quiet: bool) -> None:
     from racecar.lab import distributed, runner
     from racecar.lab.results import Store
 
