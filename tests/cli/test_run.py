@@ -211,6 +211,15 @@ def test_a_job_that_fails_is_named_and_the_others_are_done(cli, monkeypatch):
     assert cli(*PEAKS, "--variants", "Std", "--seeds", "2").err == "1 of 2 stages are there already\n"
 
 
+def test_interrupted(cli, monkeypatch):
+    def interrupt(self, config, trained):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(experiment("peaks")), "measure", interrupt)
+    result = cli(*PEAKS, *ONE)
+    assert (result.status, result.out, result.err) == (130, "", "racecar: interrupted; what was finished is in out\n")
+
+
 def test_a_broken_record_is_named(ran, cli):
     path = next(path for path in sorted((Store("out").folder / "records").iterdir()))
     path.write_text("{")
@@ -359,6 +368,36 @@ def test_search_and_tuned(cli, search):
     assert all(claim.text in text for claim in experiment("information").claims)
 
 
+@pytest.mark.parametrize("first", ["usual", "tuned"])
+def test_what_a_search_chose_may_be_what_is_usual(cli, tuned, first, tmp_path):
+    """Then nothing is trained twice, and the page shows the runs as both."""
+    content = json.loads((tmp_path / "tuned.json").read_text())
+    usual = experiment("information").Config(**experiment("information").quick)
+    weight = experiment("information").coefficient(usual, "RR")
+    content["variants"] = {"RR": {"lr": usual.lr, "coefficient": weight}, "Std": {"lr": 0.5}}
+    (tmp_path / "tuned.json").write_text(json.dumps(content))
+    more = {"usual": (), "tuned": ("--tuned", tuned)}
+    arguments = ("run", *INFORMATION, "--seeds", "1", "--variants", "Std,RR")
+    assert cli(*arguments, *more.pop(first)).err == ""
+    (last,) = more.values()
+    for _ in range(2):
+        again = cli(*arguments, *last)
+        assert again.status == 0
+    found = [one for one in records("out") if one["variant"] == "RR"]
+    assert len(found) == 3
+    for one in found:
+        (also,) = one["also"]
+        choices = [one["tuned"], also["tuned"]]
+        assert choices[first == "tuned"] == {}
+        assert choices[first == "usual"] == {"lr": usual.lr, "coefficient": weight}
+    assert not any("also" in one for one in records("out") if one["variant"] == "Std")
+    assert cli("report", "out").status == 0
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert f"RR ({weight:g}) against Std: " in page
+    assert f"RR ({weight:g}, coefficient = {weight:g}, lr = {usual.lr:g}) against Std (lr = 0.5): " in page
+    assert page.count("racecar run information") >= 2
+
+
 def test_search_says_which_task_it_was(cli, search, tmp_path):
     write_task(tmp_path / "mine.mat")
     assert cli("search", *INFORMATION, "--variants", "RR", "--data", tmp_path / "mine.mat").status == 0
@@ -432,6 +471,12 @@ REFUSED = [
     ((*PEAKS, "--variants", "Std", "--coefficient", "RR=1"), "RR"),  # which is not run
     ((*PEAKS, "--engine", "cloud"), "here, vmap, ray"),
     ((*PEAKS, "--device", "gpu"), "gpu"),
+    ((*PEAKS, "--engine", "vmap", "--compile"), "--compile"),
+    ((*PEAKS, "--engine", "vmap", "--tensorboard"), "--tensorboard"),
+    ((*PEAKS, "--engine", "vmap", "--workers", "2"), "--workers 2"),
+    ((*PEAKS, "--address", "auto"), "--engine ray"),
+    ((*PEAKS, "--engine", "ray", "--device", "cuda:1"), "use --device cuda"),
+    (("search", *INFORMATION, "--set", "valid=0"), "valid"),
     ((*PEAKS, "--seeds", "-1"), "seeds"),
     ((*PEAKS, "--seeds", "many"), "--seeds"),
     ((*PEAKS, "--workers", "-1"), "workers"),
@@ -456,6 +501,18 @@ REFUSED = [
 def test_refused(refused, search, arguments, words, tmp_path):
     """Before anything is trained or written."""
     assert words in refused(*arguments)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("engine", ["vmap", "ray"])
+def test_torchrun_does_not_turn_an_engine_into_another(cli, monkeypatch, tmp_path, engine):
+    """The first of its processes says so, the others end with the same status."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank, lines in (("0", 1), ("1", 0)):
+        monkeypatch.setenv("RANK", rank)
+        result = cli(*PEAKS, *ONE, "--engine", engine)
+        assert (result.status, result.out, result.err.count("\n")) == (2, "", lines)
+        assert not lines or "--engine here" in result.err
     assert not (tmp_path / "out").exists()
 
 

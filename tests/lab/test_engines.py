@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from racecar.cli.app import run as command
-from racecar.cli.run import summary
+from racecar.cli.lab_work import summary
 from racecar.lab import runner
 from racecar.lab.engines import vmap
 from racecar.lab.experiments import EXPERIMENTS
@@ -71,24 +71,6 @@ def test_vmap_with_other_settings(tmp_path):
     assert {one["status"] for one in results(tmp_path / "here").values()} == {"finished"}
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(180)
-@pytest.mark.filterwarnings("ignore")  # ray's own, and those of what it imports
-def test_ray_is_the_same(reference, tmp_path):
-    """Two workers. Stages that are there are not done again; a job that fails does not stop the others."""
-    pytest.importorskip("ray")
-    every = jobs()
-    done = [job for job in every if job.variant == "Std"]
-    assert run(done, tmp_path) == []
-    bad = make(["RR"], [0], raises=(0,))
-    (failure,) = run([*bad, *every], tmp_path, "ray", workers=2)
-    assert failure.job == "tiny RR 0.3 seed 0"
-    assert failure.message == "RuntimeError: this one cannot be measured"
-    assert_same(results(tmp_path), reference)
-    engines = {(one.variant, one.record["made"]["engine"]) for one in Store(tmp_path).runs()}
-    assert {name for name, engine in engines if engine == "here"} == {"Std"}
-
-
 REFUSED = {
     "batch norm": {"norm": True},
     "dropout": {"dropout": 0.2},
@@ -112,9 +94,31 @@ def test_vmap_refuses_dropout_and_does_the_rest(tmp_path):
     assert {one["variant"] for one in results(tmp_path).values()} == {"Std"}
 
 
-def test_vmap_does_not_forget_tensorboard(tmp_path):
-    failures = run(make(["Std"], finetune=0), tmp_path, "vmap", tensorboard=True)
-    assert list(tmp_path.glob("tensorboard/*/*")) or [f for f in failures if "--engine here" in f.message]
+FORGOTTEN = [
+    ("vmap", {"tensorboard": True}, "--tensorboard: .* use --engine here"),
+    ("vmap", {"compile": True}, "--compile: .* use --engine here"),
+    ("vmap", {"workers": 2}, "--workers 2: .* leave it out"),
+    ("vmap", {"address": "auto"}, "add --engine ray"),
+    ("here", {"address": "auto"}, "add --engine ray"),
+    ("ray", {"device": "cuda:1"}, "use --device cuda$"),
+]
+LAUNCHED = [
+    ("vmap", {}, "--engine vmap: torchrun .* only --engine here"),
+    ("ray", {}, "--engine ray: torchrun .* only --engine here"),
+    ("here", {"workers": 3}, "--workers 3: torchrun's .* leave it out"),
+    ("here", {"device": "cuda:1"}, "--device cuda:1: torchrun .* use --device cuda$"),
+]
+
+
+@pytest.mark.parametrize("launched, engine, plan, message", [
+    *((False, *one) for one in FORGOTTEN), *((True, *one) for one in LAUNCHED)
+])  # fmt: skip
+def test_what_would_be_forgotten_is_refused(launched, engine, plan, message, tmp_path, monkeypatch):
+    if launched:
+        monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ValueError, match=message):
+        run(make(["Std"]), tmp_path, engine, **plan)
+    assert not list(tmp_path.iterdir())
 
 
 def test_vmap_names_a_checkpoint_that_cannot_be_read(tmp_path, monkeypatch):

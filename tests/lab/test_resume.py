@@ -3,10 +3,11 @@
 import multiprocessing
 import os
 import signal
+import time
 
 import pytest
 
-from tests.lab.tiny import ROOT, command, living, make, mortal, plain, results, run, wait_for
+from tests.lab.tiny import ROOT, command, heard, living, make, mortal, plain, results, run, wait_for
 
 READY = ["tests.lab.tiny", "torch._dynamo", "safetensors.torch", "racecar.lab.engines.vmap"]
 A, AA = 9, 3
@@ -92,6 +93,24 @@ def test_pretraining_is_not_done_twice(engine, live, tmp_path):
 
 
 @pytest.mark.parametrize("engine", ["here", "vmap"])
+@pytest.mark.parametrize("resume", [True, False])
+def test_pretraining_goes_on_with_the_layer_that_was_cut(resume, engine, live, tmp_path):
+    """Two nets, killed in the second layer of the second one; `here` has finished the first by then."""
+    jobs = make(["Pre"], [0, 1], finetune=0)
+    run(jobs, tmp_path / "whole", engine)
+    layer, layers, whole = 2 * 3, 3, {"here": 2 * A, "vmap": A}[engine]
+    finished = layers * layer + A if engine == "here" else 0
+    death = (finished or layers * layer) + layer + 4
+    assert live(jobs, engine, "step", death) == (KILLED, death)
+    kept = (death - finished - 4 if resume else 0) + finished
+    left = 2 * layers * layer + whole - kept
+    code, steps = live(jobs, engine, resume=resume)
+    assert (code, steps) == (0, left)
+    assert plain(results(tmp_path / "out")) == plain(results(tmp_path / "whole"))
+    assert not list((tmp_path / "out" / "checkpoints").glob("*.pt"))
+
+
+@pytest.mark.parametrize("engine", ["here", "vmap"])
 def test_without_resume_an_unfinished_stage_starts_anew(engine, live, tmp_path):
     jobs = make(["RR"])
     run(jobs, tmp_path / "whole", engine)
@@ -147,3 +166,27 @@ def test_nobody_works_on_when_the_command_is_gone(at_work, tmp_path):
         assert run(jobs, tmp_path / folder) == []
     assert plain(results(tmp_path / "out")) == plain(results(tmp_path / "whole"))
     assert all(path.stat().st_mtime_ns == then for path, then in begun.items())
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.4, 1.0])
+def test_interrupted_while_workers_start(seconds, processes, tmp_path):
+    """Ctrl-C reaches them all, also in the middle of an import; one of them speaks, in one line."""
+    said = tmp_path / "said"
+    given = ("run", "slow", "--out", str(tmp_path / "out"), "--variants", "RR", "--seeds", "3", "--workers", "2")
+    one = processes.Process(target=heard, args=(said, *given))
+    one.start()
+    try:
+        assert wait_for(lambda: len(living(parent=one.pid, session=one.pid)) >= 2)
+        time.sleep(seconds)
+        for pid in living(session=one.pid) - {one.pid}:
+            os.kill(pid, signal.SIGINT)
+        time.sleep(0.3)  # the command hears of it last, so that it cannot end them before they speak
+        os.kill(one.pid, signal.SIGINT)
+        one.join(20)
+        assert wait_for(lambda: not living(session=one.pid), 5.0)
+    finally:
+        for pid in living(session=one.pid):
+            os.kill(pid, signal.SIGKILL)
+        one.join()
+    line = f"racecar: interrupted; what was finished is in {tmp_path / 'out'}\n"
+    assert (one.exitcode, said.read_text()) == (130, line)

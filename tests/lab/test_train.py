@@ -194,14 +194,27 @@ def test_curves_are_short_and_end_with_the_training(epochs, tmp_path):
 
 
 def test_ema_is_what_is_measured(tmp_path):
-    run(make(["RR"], ema=0.8), tmp_path)
-    model, _, average = by_hand("RR", TinyConfig(ema=0.8))
-    got = trained(tmp_path)
-    for mean, (name, last) in zip(average, model.named_parameters(), strict=True):
-        measured = got["weights"][name]
-        torch.testing.assert_close(measured.double(), mean, rtol=1e-5, atol=1e-6)
-        assert not torch.equal(measured, last)
+    """At the end and on the way: weights, metrics, accuracies on the curve, looks."""
+    setting = {"ema": 0.8, "valid": 0.4, "lr": 0.05}
+    run(make(["RR"], **setting), tmp_path)
+    got, valid = trained(tmp_path), Tiny().data(TinyConfig(**setting), 0, None)["A"].valid
+    shown, plain_ = [], []
+    for epochs in (1, 2, 3):
+        model, _, average = by_hand("RR", TinyConfig(**setting, epochs=epochs))
+        plain_.append(accuracy(model, valid))
+        last = nn.utils.parameters_to_vector(model.parameters())
+        with torch.no_grad():
+            for mean, parameter in zip(average, model.parameters(), strict=True):
+                parameter.copy_(mean)
+        shown.append(accuracy(model, valid))
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(got["weights"][name], parameter.detach(), rtol=1e-5, atol=1e-6)
+    assert not torch.allclose(nn.utils.parameters_to_vector(got["weights"].values()), last, rtol=1e-3)
+    assert got["curves"]["valid_accuracy"] == shown != plain_
     assert torch.equal(got["arrays"]["first"], got["weights"]["1.weight"])
+    assert torch.equal(got["arrays"]["looks"][-1], got["weights"]["1.weight"])
+    test = Tiny().data(TinyConfig(**setting), 0, None)["A"].test
+    assert got["metrics"]["test_accuracy"] == accuracy(model, test)
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])

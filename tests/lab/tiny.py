@@ -29,6 +29,8 @@ from racecar.lab.work import Maker
 
 ROOT = Path(__file__).parents[2]
 TRAIN, TEST, WIDTHS = 26, 20, (6, 5, 4, 3)
+STEPS = "RACECAR_TEST_STEPS"
+"""The variable of the environment that names a file."""
 ALL = ("Std", "Ort", "Pre", "RR", "lRR", "RR1", "WD", "Drop")
 
 
@@ -51,6 +53,8 @@ class TinyConfig(Config):
     kills: tuple[int, ...] = ()
     """Seeds whose process dies in the middle of its next message, after two other jobs are finished; the data folder
     is that of the results."""
+    dies: tuple[int, ...] = ()
+    """Seeds whose process dies once, when stage AA is measured; a file in the data folder remembers it."""
     nan: bool = False
     """One of the metrics is no number."""
 
@@ -101,6 +105,11 @@ class Tiny(Experiment):
             while len(list((trained.folder / "records").glob("*.json"))) < 6:
                 time.sleep(0.05)
             Connection._send_bytes = _die  # type: ignore[attr-defined]
+        if trained.seed in config.dies and trained.stage.name == "AA":
+            assert trained.folder is not None
+            with suppress(FileExistsError):
+                (trained.folder / "dead").touch(exist_ok=False)
+                _die()
         if trained.seed in config.raises:
             raise RuntimeError("this one cannot be measured\nand here is why")
         test = trained.task.test
@@ -114,10 +123,13 @@ class Tiny(Experiment):
 
 
 class Slow(Tiny):
-    """The same with time in every step, so that it can be met at work."""
+    """The same with time in every step, so that it can be met at work; it leaves a byte in the file STEPS for each."""
 
     def loss(self, output: Tensor, y: Tensor) -> Tensor:
         time.sleep(0.05)
+        if log := os.environ.get(STEPS):
+            with open(log, "ab") as file:
+                file.write(b"s")
         return super().loss(output, y)
 
 
@@ -240,6 +252,24 @@ def command(*arguments: str) -> None:
     EXPERIMENTS["tiny"], EXPERIMENTS["slow"] = Tiny(), Slow()
     torch.set_num_threads(1)
     main()
+
+
+def heard(file: Path, *arguments: str) -> None:
+    """The same, with what it and its workers say put into a file."""
+    with open(file, "wb") as said:
+        os.dup2(said.fileno(), 1)
+        os.dup2(said.fileno(), 2)
+    command(*arguments)
+
+
+def started(log: Path) -> dict[int, str]:
+    """Processes that have this file to log their steps in: pid → command line."""
+    found = {}
+    for pid in living():
+        with suppress(OSError):
+            if f"{STEPS}={log}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes():
+                found[pid] = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip()
+    return found
 
 
 if __name__ == "__main__":

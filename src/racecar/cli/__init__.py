@@ -18,6 +18,10 @@ def main() -> None:
     except MissingExtra as error:
         print(f"racecar: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    from racecar.cli.app import run
+    try:
+        from racecar.cli.app import run
 
-    raise SystemExit(run(sys.argv[1:]))
+        status = run(sys.argv[1:])
+    except KeyboardInterrupt:  # before there is a command, or at the very end of it
+        status = 130
+    raise SystemExit(status)

@@ -16,7 +16,9 @@ from racecar.cli.data import data
 from racecar.cli.explain import explain
 from racecar.cli.inspect import inspect
 from racecar.cli.lab_report import report
-from racecar.cli.run import list_experiments, run_experiment, search, sweep
+from racecar.cli.run import list_experiments, run_experiment
+from racecar.cli.search import search
+from racecar.cli.sweep import sweep
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command(epilog="Example: racecar explain torchvision:resnet50 --input 1,3,224,224")(explain)

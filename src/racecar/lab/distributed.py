@@ -12,9 +12,14 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 
+def launched() -> bool:
+    """Whether torchrun started this process as one of several."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
 def start(device: str) -> str:
     """Join the processes that torchrun started, if it did; the device of this one."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+    if not launched():
         return device
     if not distributed.is_initialized():
         distributed.init_process_group("nccl" if device.startswith("cuda") else "gloo")

@@ -70,6 +70,13 @@ class Run:
     def finished(self) -> bool:
         return bool(self.record["status"] == "finished")
 
+    @property
+    def everywhere(self) -> list[Run]:
+        """This run under every setting that it was asked for: a search may choose what is usual anyway, and then one
+        result stands for both."""
+        others = [Run({**self.record, **one}, self.store) for one in self.record.get("also") or ()]
+        return [self, *others]
+
     @cached_property
     def arrays(self) -> dict[str, Tensor]:
         """Small tensors for figures; empty if there are none."""
@@ -99,6 +106,19 @@ class Store:
         """Where an unfinished stage keeps its state."""
         return self._path("checkpoints", id, ".pt")
 
+    def pretraining(self, id: str) -> Path:
+        """Where a stage keeps the layers that are pretrained, until it is finished."""
+        return self._path("checkpoints", id, "-pretraining.pt")
+
+    def forget(self, id: str) -> None:
+        """Remove what an unfinished stage left behind."""
+        for path in (self.checkpoint(id), self.pretraining(id)):
+            path.unlink(missing_ok=True)
+
+    def files(self, id: str) -> list[Path]:
+        """The record of a finished stage, and what those after it need."""
+        return [self._path("records", id, ".json"), self._path("weights", id, ".safetensors")]
+
     def write(self, record: Mapping[str, Any], weights: Mapping[str, Tensor], arrays: Mapping[str, Tensor]) -> None:
         """Keep a finished stage. The record comes last: what has one is whole."""
         id = str(record["id"])
@@ -106,7 +126,15 @@ class Store:
             if tensors:
                 self._save(self._path(kind, id, ".safetensors"), tensors)
         write_json(self._path("records", id, ".json"), {"format": FORMAT, **record})
-        self.checkpoint(id).unlink(missing_ok=True)
+        self.forget(id)
+
+    def ask(self, id: str, config: Mapping[str, Any], tuned: Mapping[str, Any], command: str) -> None:
+        """Note in the record of a finished stage that it is also the result of this setting, unless it says so."""
+        run, asked = self.get(id), {"config": config, "tuned": tuned}
+        known = [{"config": one.config, "tuned": one.record.get("tuned") or {}} for one in run.everywhere]
+        if identity(asked) not in map(identity, known):
+            also = [*(run.record.get("also") or ()), {**asked, "command": command}]
+            write_json(self._path("records", id, ".json"), {**run.record, "also": also})
 
     def _save(self, path: Path, tensors: Mapping[str, Tensor]) -> None:
         save = need("safetensors.torch", "lab").save

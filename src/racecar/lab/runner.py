@@ -29,10 +29,14 @@ def run(jobs: Sequence[Job], plan: Plan, engine: str = "here", show: bool | None
     Returns:
         The jobs that failed; all others are in the store.
     """
-    if engine not in ENGINES:
-        raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
+    check(plan, engine)
     store = Store(plan.folder)
     todo = [job for job in jobs if job.unfinished(store)]
+    if distributed.first():
+        for job in jobs:
+            for id in job.ids.values():
+                if store.has(id):
+                    store.ask(id, job.base.to_dict(), job.tuned, plan.maker.command)
     if not todo:
         return []
     show = sys.stderr.isatty() if show is None else show
@@ -48,6 +52,29 @@ def run(jobs: Sequence[Job], plan: Plan, engine: str = "here", show: bool | None
         from racecar.lab.engines import here
 
         return here.run(todo, plan, progress)
+
+
+def check(plan: Plan, engine: str) -> None:
+    """Refuse what an engine, or torchrun, would silently forget."""
+    if engine not in ENGINES:
+        raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
+    vmap, ray, torchrun = engine == "vmap", engine == "ray", distributed.launched()
+    workers, numbered = f"--workers {plan.workers}", plan.device.startswith("cuda:")
+    for refuse, message in (
+        (vmap and plan.compile, "--compile: the vmap engine does not compile; use --engine here"),
+        (vmap and plan.tensorboard, "--tensorboard: the vmap engine does not write it; use --engine here"),
+        (vmap and plan.workers > 1, f"{workers}: the vmap engine is one process; leave it out"),
+        (plan.address and not ray, "--address is that of a Ray cluster; add --engine ray"),
+        (ray and numbered, f"--device {plan.device}: Ray chooses the GPU; use --device cuda"),
+        (torchrun and engine != "here", f"--engine {engine}: torchrun shares a training, as only --engine here does"),
+        (torchrun and plan.workers > 1, f"{workers}: torchrun's processes do one job after the other; leave it out"),
+        (
+            torchrun and numbered and distributed.world() == 1,  # once they have joined, each has its own
+            f"--device {plan.device}: torchrun gives each process a GPU of its own; use --device cuda",
+        ),
+    ):
+        if refuse:
+            raise ValueError(message)
 
 
 @contextmanager

@@ -117,16 +117,22 @@ class Trainer:
                 self.save(checkpoint)
                 self.curves.go()
                 saved = time.monotonic()
-        if not finite(self.module.model):
+        if not finite(self.measured):
             raise Diverged("the weights were not finite any more at the end")
         if self.look_every:
             self._look()
         if self.average is not None:
-            self.module.model.load_state_dict(self.average.module.state_dict())
+            self.module.model.load_state_dict(self.measured.state_dict())
         self.module.eval()
         memory = torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
         history = {name: torch.stack([one[name] for one in self.history]) for name in (self.history or [{}])[0]}
         return Outcome(self.curves.points, self.total, self.curves.seconds, memory, history)
+
+    @property
+    def measured(self) -> nn.Module:
+        """What is measured, meanwhile and at the end: the moving average of the weights if there is one. The losses on
+        the curves alone are those of the steps, which the weights themselves make."""
+        return self.module.model if self.average is None else self.average.module
 
     def _epoch(self, epoch: int) -> tuple[Tensor, Tensor | None]:
         order = draws.order(len(self.task.train), self.config.batch, self.seed, self.name, epoch).to(self.device)
@@ -174,19 +180,17 @@ class Trainer:
         self.curves.go()
 
     def _accuracy(self, split: Split) -> float:
-        self.module.eval()
-        value = accuracy(self.module.model, split)
-        self.module.train()
+        value = accuracy(self.measured.eval(), split)
+        self.measured.train()
         return value
 
     def _look(self) -> None:
         self.curves.pause()
-        self.module.eval()
         with torch.no_grad():
             assert self.look is not None
-            seen = self.look(self.module.model, self.task)
-        self.history.append({name: tensor.detach().cpu() for name, tensor in seen.items()})
-        self.module.train()
+            seen = self.look(self.measured.eval(), self.task)
+        self.history.append({name: tensor.detach().cpu().clone() for name, tensor in seen.items()})
+        self.measured.train()
         self.curves.go()
 
     def save(self, path: Path) -> None:

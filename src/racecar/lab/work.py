@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -68,7 +69,7 @@ def do(job: Job, store: Store, options: Options, maker: Maker) -> None:
 def _train(job: Job, stage: Stage, task: Task, store: Store, options: Options) -> tuple[Trainer, Outcome]:
     checkpoint = store.checkpoint(job.ids[stage.name])
     if not options.resume and distributed.first():
-        checkpoint.unlink(missing_ok=True)
+        store.forget(job.ids[stage.name])
     distributed.wait()
     trainer = Trainer(
         prepare(job, stage, task, store, options.device, fresh=not checkpoint.exists()),
@@ -108,7 +109,7 @@ def prepare(job: Job, stage: Stage, task: Task, store: Store, device: str, fresh
     if parent is not None:
         model.load_state_dict(store.weights(parent))
     elif which.kind == "pretrain" and fresh:
-        _pretrain(job, model, task)
+        _pretrain(job, model, task, store.pretraining(job.ids[stage.name]))
     example = task.train.x[: min(len(task.train), max(2, job.config.batch or 64))].to(device)
     options = job.experiment.reverse(job.config), job.experiment.orthogonality(job.config)
     return regularise(model, which, example, *options)
@@ -128,15 +129,18 @@ def _network(job: Job, stage: Stage) -> nn.Module:
     return model
 
 
-def _pretrain(job: Job, model: nn.Module, task: Task) -> None:
-    """Pre: its coefficient is the number of epochs for each layer."""
+def _pretrain(job: Job, model: nn.Module, task: Task, checkpoint: Path) -> None:
+    """Pre: its coefficient is the number of epochs for each layer. Layers that the checkpoint holds are not trained
+    again."""
     epochs, samples = round(job.coefficient or 0), len(task.train)
     if epochs < 1:
         return
     batches = [task.train.x[chosen] for chosen in draws.order(samples, job.config.batch, job.seed, "pretrain", 0)]
     layers = job.experiment.reverse(job.config).get("weight")
     names = [name for name, value in layers.items() if value] if isinstance(layers, Mapping) else None
-    pretrain.greedy(model, batches, epochs=epochs, lr=job.config.lr, layers=names, progress=False)
+    pretrain.greedy(
+        model, batches, epochs=epochs, lr=job.config.lr, layers=names, checkpoint=checkpoint, progress=False
+    )
 
 
 def strength(job: Job, stage: Stage) -> float:

@@ -103,6 +103,15 @@ def test_tuned_runs_are_held_against_tuned_ones():
     assert pairs == [("", 0.1, ""), ("coefficient = 1, lr = 0.01", 1.0, "lr = 0.001")]
 
 
+def test_a_usual_run_that_a_search_chose_is_held_against_tuned_ones_too():
+    config = {"epochs": 10, "lr": 1e-4}
+    also = [{"config": config, "tuned": {"lr": 1e-4}}]
+    std = [record("Std", seed, {"m": value}, also=also) for seed, value in enumerate(STD)]
+    rr = [record("RR", seed, {"m": value}, tuned={"lr": 1e-2}) for seed, value in enumerate(RR)]
+    (found,) = judge([claim()], gather(runs([*std, *rr])))
+    assert (found.verdict, found.pairs, label(found.than.tuned)) == (HOLDS, 5, "lr = 0.0001")
+
+
 def test_every_setting_is_a_test_of_its_own():
     records = [
         record(variant, seed, {"m": value}, config={"net": net, "lr": lr})

@@ -69,6 +69,27 @@ def test_nothing_to_report(call, tmp_path, make):
     assert str(folder) in err
 
 
+def test_a_folder_of_folders(call, tmp_path):
+    """One line says which to name; a page of experiments that were run apart would mix up their settings."""
+    for name in ("digits", "peaks"):
+        write(tmp_path / name, RECORDS)
+    (tmp_path / "bench").mkdir()
+    status, out, err = call(tmp_path)
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert err.endswith(f": {tmp_path / 'digits'}, {tmp_path / 'peaks'}\n")
+    assert not (tmp_path / "report.html").exists()
+    for name in "abcd":
+        write(tmp_path / name, RECORDS)
+    assert call(tmp_path)[2].endswith(f"{tmp_path / 'd'}, {tmp_path / 'digits'} and 1 more\n")
+
+
+def test_the_folder_of_the_records_themselves(call, tmp_path):
+    write(tmp_path, RECORDS)
+    status, _, err = call(tmp_path / "records")
+    assert status == 2
+    assert err.endswith(f"name the folder that it is in, {tmp_path}\n")
+
+
 def test_nothing_can_be_read(call, tmp_path):
     write(tmp_path, RECORDS)
     for path in (tmp_path / "records").iterdir():
@@ -94,6 +115,9 @@ BROKEN = [
     ({"made": "yesterday"}, "made"),
     ({"config": 3}, "config"),
     ({"tuned": [1]}, "tuned"),
+    ({"also": {}}, "also"),
+    ({"also": [1]}, "also"),
+    ({"also": [{"config": {}}]}, "also"),
 ]
 
 

@@ -34,6 +34,20 @@ def test_what_is_tuned_for_a_variant_does_not_keep_it_from_others():
     ]  # fmt: skip
 
 
+def test_a_run_is_shown_wherever_its_setting_belongs():
+    """The search chose what is usual for Std: one run is both the usual and the tuned one."""
+    config = {"epochs": 10, "lr": 1e-4}
+    both = record("Std", metrics={"m": 1.0}, also=[{"config": config, "tuned": {"lr": 1e-4}}])
+    records = [both, record("RR", metrics={"m": 2.0}, tuned={"lr": 1e-3}), record("RR", 1, {"m": 3.0})]
+    found = gather(runs(records))
+    assert [(group.variant, label(group.tuned), group.values("m")) for group in found.groups] == [
+        ("Std", "", {0: 1.0}), ("Std", "lr = 0.0001", {0: 1.0}), ("RR", "", {1: 3.0}), ("RR", "lr = 0.001", {0: 2.0})
+    ]  # fmt: skip
+    assert found.left_out == 0
+    other = record("Std", also=[{"config": {**config, "lr": 1e-2}, "tuned": {"lr": 1e-4}}])
+    assert [label(setting) for setting in gather(runs([other])).settings] == ["lr = 0.0001", "lr = 0.01"]
+
+
 def test_the_newest_record_of_several_counts():
     def one(id, finished, value):
         return record(metrics={"m": value}) | {"id": id, "made": {"finished": finished}}

@@ -63,15 +63,34 @@ def test_cost_is_held_against_std_in_the_same_place():
     records = [
         one("Std", 0, 1.0, 100, "GPU"), one("Std", 1, 1.2, 100, "GPU"), one("Std", 2, 9.0, 100, "GPU"),
         one("RR", 0, 2.4, 150, "GPU"), one("RR", 1, 2.4, 150, "GPU"), one("RR", 2, 30.0, None, "CPU"),
-        one("Ort", 0, 1.8, 100, "GPU", "vmap"),
+        one("Ort", 0, 1.8, 100, "GPU", "vmap"), one("WD", 7, 1.0, 100, "GPU"),
     ]  # fmt: skip
     found = {(row["variant"].text, row["device"].text): row for row in rows(cost_table(gather(runs(records))))}
-    assert found["RR", "GPU"]["× Std"].value == pytest.approx(2.0)  # of medians
+    assert found["RR", "GPU"]["time × Std"].value == pytest.approx((2.4 / 1.0 + 2.4 / 1.2) / 2)  # of the same seeds
+    assert found["RR", "GPU"]["time × Std"].text == "2.20 ×"
     assert found["RR", "GPU"]["memory × Std"].value == pytest.approx(1.5)
     assert found["RR", "GPU"]["runs"].text == "2"
-    assert found["RR", "CPU"]["× Std"].text == "–"
-    assert found["RR", "CPU"]["peak memory"].text == "–"
-    assert found["Ort", "GPU"]["× Std"].text == "–"  # another engine
+    assert found["Std", "GPU"]["time per step"].value == pytest.approx(1.2)  # a median, whatever the third one is
+    assert found["Std", "GPU"]["memory × Std"].value == 1
+    assert found["RR", "CPU"]["time × Std"].text == "n/a"
+    assert found["RR", "CPU"]["peak memory"].text == "n/a"
+    assert found["RR", "CPU"]["memory × Std"].text == "n/a"
+    assert found["Ort", "GPU"]["time × Std"].text == "n/a"  # another engine
+    assert found["WD", "GPU"]["time × Std"].text == "n/a"  # another seed
+
+
+def test_tuned_runs_cost_what_they_cost_beside_std():
+    """Step sizes do not change the time of a step: any run of Std with the same seed will do, or all of them."""
+
+    def one(variant, seed, step, **tuned):
+        return record(variant, seed, {}, cost={"wall_s": 1.0, "step_s": step, "peak_memory": None}, tuned=tuned)
+
+    records = [one("Std", 0, 1.0), one("Std", 1, 2.0), one("RR", 0, 3.0, lr=1), one("RR", 1, 4.0, lr=1)]
+    (row,) = [row for row in rows(cost_table(gather(runs(records)))) if row["variant"].text == "RR"]
+    assert row["time × Std"].value == pytest.approx(2.5)
+    both = gather(runs([*records, one("Std", 0, 5.0, lr=1)]))
+    (row,) = [row for row in rows(cost_table(both)) if row["variant"].text == "RR"]
+    assert row["time × Std"].value == pytest.approx((3 / 3 + 4 / 2) / 2)
 
 
 def test_tables_of_the_runs_are_averaged():

@@ -49,7 +49,7 @@ class Failure:
     """The traceback."""
 
 
-def failure(job: str, error: Exception) -> Failure:
+def failure(job: str, error: BaseException) -> Failure:
     """To be called where the error was caught."""
     message = f"{type(error).__name__}: {error}".splitlines()[0]
     return Failure(job, message, "".join(traceback.format_exception(error)))

@@ -6,10 +6,10 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -33,16 +33,36 @@ def run(jobs: Sequence[Job], plan: Plan, progress: Progress) -> list[Failure]:
     threads = max(1, _cores() // workers)
     try:
         with ProcessPoolExecutor(workers, context, _start, (mine, context.Lock(), threads)) as pool:
-            return _collect(jobs, [pool.submit(_work, job, plan) for job in jobs], pool)
+            try:
+                with _deaf():
+                    futures = [pool.submit(_work, job, plan) for job in jobs]
+                return _collect(jobs, futures)
+            except KeyboardInterrupt:
+                for process in list((pool._processes or {}).values()):
+                    process.terminate()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
     finally:
         mine.close()  # with the last end that can be written to, the messages end: a killed worker may hold the lock
         drain.join()
         messages.close()
 
 
-def _collect(
-    jobs: Sequence[Job], futures: Sequence[Future[Failure | None]], pool: ProcessPoolExecutor
-) -> list[Failure]:
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes that are started meanwhile never hear of Ctrl-C, not even while they import: their parent decides. It
+    hears of it afterwards itself."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _collect(jobs: Sequence[Job], futures: Sequence[Future[Failure | None]]) -> list[Failure]:
     failures = []
     for job, future in zip(jobs, futures, strict=True):
         try:
@@ -50,10 +70,6 @@ def _collect(
         except BrokenProcessPool as error:
             message = "a worker process was killed; run the same command again to go on"
             failed = Failure(job.label, message, repr(error))
-        except KeyboardInterrupt:
-            for process in pool._processes.values():
-                process.terminate()
-            raise
         if failed is not None:
             failures.append(failed)
     return failures
@@ -84,7 +100,7 @@ def _start(messages: Any, lock: Any, threads: int) -> None:
     global _messages, _lock
     _messages, _lock = messages, lock
     torch.set_num_threads(threads)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where _deaf can do nothing
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -2,80 +2,135 @@
 
 from __future__ import annotations
 
+import os
+import queue
 import tempfile
-from collections.abc import Sequence
+import threading
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from racecar.extras import need
-from racecar.files import write_atomically
 from racecar.lab.engines.base import Failure, Plan, Progress, do_job, failure
+from racecar.lab.engines.mirror import Changes, Mirror
 from racecar.lab.jobs import Job
 from racecar.lab.results import Store
 
+ATTEMPTS = 3
+"""How often a job is begun, or gone on with, that loses its worker."""
+LOOK = 1.0
+"""Seconds at most until a checkpoint leaves its worker."""
+
+News = tuple[list[tuple[Any, ...]], Changes, Failure | None]
+"""What a worker tells: its messages of progress, what it wrote, and why it ended, if it failed."""
+
 
 def run(jobs: Sequence[Job], plan: Plan, progress: Progress) -> list[Failure]:
-    """Do all jobs. A worker has a folder of its own; what it finishes is brought here and put into the store."""
+    """Do all jobs. A worker has a folder of its own; what it writes into it, checkpoints too, is brought here at once,
+    and what is here of a job goes with it to its worker."""
     ray: Any = need("ray", "ray")
     mine = not ray.is_initialized()
     if mine:
-        cores = {"num_cpus": plan.workers} if plan.workers and plan.address is None else {}
-        ray.init(address=plan.address, log_to_driver=False, include_dashboard=False, configure_logging=False, **cores)
+        address = plan.address or os.environ.get("RAY_ADDRESS") or "local"
+        cores = {"num_cpus": plan.workers} if plan.workers and address == "local" else {}
+        ray.init(address=address, log_to_driver=False, include_dashboard=False, configure_logging=False, **cores)
     try:
-        work = ray.remote(num_cpus=1, num_gpus=0.25 if plan.device.startswith("cuda") else 0)(_work)
-        waiting = {work.remote(job, plan, _begun(job, plan)): job for job in jobs}
-        failures = []
-        while waiting:
-            (done,), _ = ray.wait(list(waiting), num_returns=1)
-            job = waiting.pop(done)
-            try:
-                files, failed = ray.get(done)
-            except ray.exceptions.RayError as error:
-                message = "its worker was lost; run the same command again to go on"
-                files, failed = {}, Failure(job.label, message, str(error))
-            todo = job.unfinished(Store(plan.folder))
-            for name in sorted(files, key=lambda name: name.startswith("records")):  # records last
-                with write_atomically(plan.folder / name) as file:
-                    file.write(files[name])
-            for stage in todo:
-                progress(job.label, stage.name, -1, -1, "")
-            if failed is not None:
-                failures.append(failed)
-        return failures
+        return _drive(ray, jobs, plan, progress)
     finally:
         if mine:
             ray.shutdown()
 
 
-def _begun(job: Job, plan: Plan) -> dict[str, bytes]:
-    """What the store holds of a job already: a worker may be on another machine."""
-    store, found = Store(plan.folder), {}
+def _drive(ray: Any, jobs: Sequence[Job], plan: Plan, progress: Progress) -> list[Failure]:
+    store, gpus = Store(plan.folder), 0.25 if plan.device.startswith("cuda") else 0
+    # A job that loses its worker goes on from its checkpoint, which is here: Ray would begin it anew.
+    work = ray.remote(num_cpus=1, num_gpus=gpus, num_returns="streaming", max_retries=0)(_work)
+    waiting, failures = deque(jobs), []
+    running: dict[Any, Job] = {}
+    begun: Counter[Job] = Counter()
+    while waiting or running:
+        while waiting and len(running) < (plan.workers or len(jobs)):
+            job = waiting.popleft()
+            if not plan.resume and not begun[job]:
+                for stage in job.unfinished(store):
+                    store.forget(job.ids[stage.name])
+            begun[job] += 1
+            running[work.remote(job, plan, _files(job, store))] = job
+        (one,), _ = ray.wait(list(running), num_returns=1)
+        job = running[one]
+        try:
+            messages, changes, failed = ray.get(next(one))
+        except StopIteration:
+            del running[one]
+        except ray.exceptions.RayError as error:
+            del running[one]
+            if isinstance(error, ray.exceptions.RayTaskError):
+                failures.append(failure(job.label, error.cause or error))
+            elif begun[job] < ATTEMPTS:
+                waiting.append(job)
+            else:
+                message = f"its worker was lost {ATTEMPTS} times; run the same command with --resume to go on"
+                failures.append(Failure(job.label, message, str(error)))
+        else:
+            changes.repeat(plan.folder)
+            for message in messages:
+                progress(*message)
+            if failed is not None:
+                failures.append(failed)
+    return failures
+
+
+def _files(job: Job, store: Store) -> Changes:
+    """What the store holds of a job already."""
+    paths = []
     for id in job.ids.values():
-        for name in (f"records/{id}.json", f"weights/{id}.safetensors"):
-            if store.has(id) and (plan.folder / name).exists():
-                found[name] = (plan.folder / name).read_bytes()
-    return found
+        begun = [store.checkpoint(id), store.pretraining(id)]
+        paths += store.files(id) if store.has(id) else begun
+    return Changes({str(p.relative_to(store.folder)): p.read_bytes() for p in paths if p.exists()})
 
 
-def _work(job: Job, plan: Plan, begun: dict[str, bytes]) -> tuple[dict[str, bytes], Failure | None]:
-    """On the worker: the files of all stages that it finished."""
+def _work(job: Job, plan: Plan, begun: Changes) -> Iterator[News]:
+    """On the worker: do a job, and tell what comes of it while it is done."""
+    said: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        begun.repeat(folder)
+        mirror = Mirror(folder)
+        threading.Thread(target=_do, args=(job, plan, folder, said), daemon=True).start()
+        pause = min(LOOK, max(0.05, plan.interval))
+        end: list[Failure | None] = []
+        while not end:
+            heard = _hear(said, pause)
+            end = [one for one in heard if not isinstance(one, tuple)]
+            messages = [one for one in heard if isinstance(one, tuple)]
+            changes = mirror.changes()
+            if messages or changes or end:
+                yield messages, changes, end[0] if end else None
+
+
+def _hear(said: queue.SimpleQueue[Any], seconds: float) -> list[Any]:
+    """All that was said, after waiting for something to be said."""
+    heard = []
+    with suppress(queue.Empty):
+        heard.append(said.get(timeout=seconds))
+        while True:
+            heard.append(said.get_nowait())
+    return heard
+
+
+def _do(job: Job, plan: Plan, folder: Path, said: queue.SimpleQueue[Any]) -> None:
+    """Beside the one that tells: messages of progress, and in the end the failure or None."""
     import torch
 
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as name:
-        folder, failed = Path(name), None
-        for path, content in begun.items():
-            with write_atomically(folder / path) as file:
-                file.write(content)
-        try:
-            do_job(job, replace(plan, folder=folder), lambda *message: None)
-        except Exception as error:
-            failed = failure(job.label, error)
-        made = {
-            str(path.relative_to(folder)): path.read_bytes()
-            for kind in ("weights", "arrays", "tensorboard", "records")
-            for path in sorted((folder / kind).rglob("*"))
-            if path.is_file() and str(path.relative_to(folder)) not in begun
-        }
-    return made, failed
+    failed = None
+    try:
+        do_job(job, replace(plan, folder=folder, resume=True), lambda *message: said.put(message))
+    except BaseException as error:  # whatever it is, the other one must hear of it
+        failed = failure(job.label, error)
+        here, there = str(folder), str(plan.folder)  # files are named as they are called where the user finds them
+        failed = Failure(job.label, failed.message.replace(here, there), failed.details.replace(here, there))
+    said.put(failed)

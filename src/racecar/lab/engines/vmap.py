@@ -46,7 +46,7 @@ def run(jobs: Sequence[Job], plan: Plan, progress: Progress) -> list[Failure]:
     return failures
 
 
-def _check(job: Job, plan: Plan) -> None:
+def _check(job: Job) -> None:
     config, network = job.config, job.experiment.network(job.config)
     drops = (isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0 for module in network.modules())
     refused = {
@@ -54,7 +54,6 @@ def _check(job: Job, plan: Plan) -> None:
         "batch norm (or any buffers)": any(True for _ in network.buffers()),
         f"precision={config.precision}": config.precision != "float32",
         "ema": bool(config.ema),
-        "--tensorboard": plan.tensorboard,
     }
     for what, refuse in refused.items():
         if refuse:
@@ -67,12 +66,14 @@ def _do(jobs: Sequence[Job], plan: Plan, progress: Progress, failed: dict[Job, F
     store = Store(plan.folder)
     if not any(job.unfinished(store) for job in jobs):
         return
-    _check(jobs[0], plan)
+    _check(jobs[0])
     data = cache(lambda job: job.experiment.data(job.config, job.seed, job.folder))
     for stage in jobs[0].stages:
         path = store.checkpoint(f"vmap-{identity({'ids': [job.ids[stage.name] for job in jobs]})}")
         if not plan.resume:
             path.unlink(missing_ok=True)
+            for job in jobs:
+                store.forget(job.ids[stage.name])
         if path.exists():
             with reading(path) as state:
                 begun = set(state["ids"])

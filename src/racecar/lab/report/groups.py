@@ -86,8 +86,10 @@ class Groups:
 
 
 def gather(runs: Iterable[Run]) -> Groups:
-    """Group the runs of one experiment, finished and diverged ones."""
+    """Group the runs of one experiment, finished and diverged ones; each is in the group of every setting that it was
+    asked for."""
     newest: dict[tuple[Any, ...], Run] = {}
+    runs = [one for run in runs for one in run.everywhere]
     runs = sorted(runs, key=lambda run: (str(run.record["made"].get("finished") or ""), run.id))
     varying = _varying(runs)
     for run in runs:

@@ -23,7 +23,8 @@ HOW = {
         Standard deviations of the two variants of a claim over the same seeds, with the p-value of Pitman and Morgan's
         test that they are the same. It is not corrected, and no verdict hangs on it.""",
     "cost": """
-        Median time of a training step, and peak memory. Ratios are to Std at the same stage and setting, on the same
-        engine and device.""",
+        Median time of a training step, and peak memory, which is measured on GPUs alone (n/a: not measured, or nothing
+        to compare with). Ratios are to Std with the same seed, at the same stage and setting, on the same engine and
+        device; their median over the seeds is shown.""",
 }
 HOW = {name: " ".join(text.split()) for name, text in HOW.items()}

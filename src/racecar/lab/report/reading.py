@@ -9,6 +9,9 @@ from typing import Any
 
 from racecar.lab.results import Run, Store, read_record
 
+SHOWN = 5
+"""Folders that a message names."""
+
 
 def read_runs(folder: Path) -> tuple[list[Run], list[str]]:
     """All runs whose records can be read, and a line for each one that cannot.
@@ -16,12 +19,11 @@ def read_runs(folder: Path) -> tuple[list[Run], list[str]]:
     Raises:
         ValueError: there is none to be read.
     """
-    records = folder / "records"
     if not folder.is_dir():
         raise ValueError(f"{folder} is no folder: name the one that racecar run wrote into")
-    paths = sorted(records.glob("*.json"))
+    paths = sorted((folder / "records").glob("*.json"))
     if not paths:
-        raise ValueError(f"there are no records in {records}: make some with racecar run NAME --out {folder}")
+        raise ValueError(_advice(folder))
     store, runs, problems = Store(folder), [], []
     for path in paths:
         try:
@@ -38,6 +40,17 @@ def read_runs(folder: Path) -> tuple[list[Run], list[str]]:
     return runs, problems
 
 
+def _advice(folder: Path) -> str:
+    """What to do about a folder without records."""
+    inside = sorted({path.parent.parent for path in folder.glob("*/records/*.json")})
+    if inside:
+        names = ", ".join(map(str, inside[:SHOWN])) + (f" and {len(inside) - SHOWN} more" if inside[SHOWN:] else "")
+        return f"{folder} holds no records itself, but folders with some: make a page of each one: {names}"
+    if folder.name == "records" and any(folder.glob("*.json")):
+        return f"{folder} holds the records themselves: name the folder that it is in, {folder.parent}"
+    return f"there are no records in {folder / 'records'}: make some with racecar run NAME --out {folder}"
+
+
 def check(record: Mapping[str, Any]) -> None:
     """Refuse a record whose parts are not what a page needs them to be."""
     for name in ("experiment", "variant", "stage", "status"):
@@ -48,6 +61,11 @@ def check(record: Mapping[str, Any]) -> None:
     for name in ("config", "tuned", "metrics", "cost", "made", "tables", "curves"):
         if not isinstance(record.get(name, {}), Mapping):
             raise ValueError(f"has no object for {name}: {record[name]!r}")
+    also = record.get("also", [])
+    if not isinstance(also, list) or not all(
+        isinstance(one, Mapping) and isinstance(one.get(name), Mapping) for one in also for name in ("config", "tuned")
+    ):
+        raise ValueError(f"has no settings for also: {also!r}")
     numbers = {
         "coefficient": record["coefficient"],
         **{f"metrics {name}": value for name, value in record["metrics"].items()},

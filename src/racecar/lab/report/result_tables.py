@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -45,21 +45,23 @@ def results_table(caption: str, groups: Groups, metrics: Sequence[Metric], paper
 
 def cost_table(groups: Groups, reference: str = "Std") -> Table:
     """Time for a step and memory, also as ratios to plain training in the same place; of stages with a regulariser."""
+    ratios = [f"time × {reference}", f"memory × {reference}"]
     columns = [
-        *_WHICH, *_WHOSE, Column("device"), Column("time per step", "number"),
-        Column(f"× {reference}", "number"), Column("peak memory", "number"), Column(f"memory × {reference}", "number"),
-        Column("runs", "number"),
+        *_WHICH, *_WHOSE, Column("device"), Column("time per step", "number"), Column(ratios[0], "number"),
+        Column("peak memory", "number"), Column(ratios[1], "number"), Column("runs", "number"),
     ]  # fmt: skip
-    costs = [(group, place, _cost(group, place)) for group in groups.groups for place in _places(group)]
-    costs = [one for one in costs if one[0].regularised] or costs
-    plain = {(group.setting, group.stage, place): cost for group, place, cost in costs if group.variant == reference}
+    places = [(group, place) for group in groups.groups for place in _places(group)]
+    places = [one for one in places if one[0].regularised] or places
     rows = []
-    for group, place, (time, memory, n) in costs:
-        base = plain.get((group.setting, group.stage, place), (None, None, 0))
+    for group, place in places:
+        same = [one for one in groups.of(group.setting, group.stage, reference) if place in _places(one)]
+        time, memory = (_costs([group], place, name) for name in ("step_s", "peak_memory"))
+        base_time, base_memory = (_costs(same, place, name) for name in ("step_s", "peak_memory"))
         rows.append([
             *_which(group), *_whose(group), Cell(place[1], kind="word", note=place[0] and f"engine {place[0]}"),
-            number_cell(time, words.seconds), number_cell(_ratio(time, base[0]), words.ratio),
-            number_cell(memory, words.size), number_cell(_ratio(memory, base[1]), words.ratio), number_cell(n, str),
+            _cost_cell(time.values(), words.seconds), _cost_cell(_paired(time, base_time), words.ratio),
+            _cost_cell(memory.values(), words.size), _cost_cell(_paired(memory, base_memory), words.ratio),
+            number_cell(sum(_place(run.record) == place for run in group.runs.values()), str),
         ])  # fmt: skip
     return Table.of("Cost", columns, rows)
 
@@ -160,15 +162,25 @@ def _place(record: Mapping[str, Any]) -> tuple[str, str]:
     return str(made.get("engine") or ""), str(made.get("device") or "")
 
 
-def _cost(group: Group, place: tuple[str, str]) -> tuple[float | None, float | None, int]:
-    """Medians over the runs in one place: a busy machine spoils a mean."""
-    costs = [run.record["cost"] for run in group.runs.values() if _place(run.record) == place]
-    times, memories = ([one[name] for one in costs if one.get(name) is not None] for name in ("step_s", "peak_memory"))
-    return (median(times) if times else None, median(memories) if memories else None, len(costs))
+def _costs(groups: Sequence[Group], place: tuple[str, str], name: str) -> dict[int, float]:
+    """What the runs in one place cost, by seed."""
+    found: dict[int, list[float]] = {}
+    for group in groups:
+        for seed, run in group.runs.items():
+            value = run.record["cost"].get(name)
+            if value is not None and _place(run.record) == place:
+                found.setdefault(seed, []).append(value)
+    return {seed: median(values) for seed, values in found.items()}
 
 
-def _ratio(value: float | None, base: float | None) -> float | None:
-    return value / base if value is not None and base else None
+def _paired(costs: Mapping[int, float], base: Mapping[int, float]) -> list[float]:
+    """Ratios of the seeds that both have."""
+    return [value / base[seed] for seed, value in costs.items() if base.get(seed)]
+
+
+def _cost_cell(values: Collection[float], write: Callable[[Any], str]) -> Cell:
+    """Their median: a busy machine spoils a mean."""
+    return number_cell(median(values), write) if values else Cell("n/a", kind="number")
 
 
 def _is_number(value: Any) -> bool:

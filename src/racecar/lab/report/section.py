@@ -94,7 +94,7 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         tables=[claims_table(findings), *tables] if findings else tables,
         more=[*([results_table("All that was measured besides", groups, rest)] if rest else []), *inner_tables(groups)],
         figures=[*own, *draw(common_figures(groups, main, printed, findings), anchor)],
-        commands=list(dict.fromkeys(filter(None, (_made(run, "command") for run in runs)))),
+        commands=_commands(runs),
         facts=_facts(runs, groups),
         notes=_notes(name, groups, experiment),
         problem=problem,
@@ -117,6 +117,12 @@ def _usual(experiment: Experiment | None, config: Mapping[str, Any], variant: st
 
 def _made(run: Run, name: str) -> str:
     return str(run.record["made"].get(name) or "")
+
+
+def _commands(runs: Sequence[Run]) -> list[str]:
+    """All that led to these runs, or found them there."""
+    also = [str(one.get("command") or "") for run in runs for one in run.record.get("also") or ()]
+    return list(dict.fromkeys(filter(None, [*(_made(run, "command") for run in runs), *also])))
 
 
 def _facts(runs: Sequence[Run], groups: Groups) -> dict[str, str]:
@@ -155,5 +161,5 @@ def _notes(name: str, groups: Groups, experiment: Experiment | None) -> list[str
         whose = run.variant if run.coefficient is None else f"{run.variant} ({words.number(run.coefficient)})"
         which = ", ".join(filter(None, (whose, run.stage, label(groups.setting(run)))))
         seeds.setdefault(f"{which}: {run.record.get('note') or 'no reason given'}", []).append(run.seed)
-    notes += [f"Diverged: {what} (seed {', '.join(map(str, sorted(some)))})." for what, some in seeds.items()]
+    notes += [f"Diverged: {what} (seed {', '.join(map(str, sorted(set(some))))})." for what, some in seeds.items()]
     return notes

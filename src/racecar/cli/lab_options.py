@@ -1,0 +1,39 @@
+"""Options that the commands of the laboratory share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Experiment, as `racecar list` names it.")]
+Variants = Annotated[
+    str, typer.Option("--variants", metavar="A,B", help="Some of Std, Ort, Pre, RR, lRR, RR1, WD, Drop.")
+]
+Seeds = Annotated[int, typer.Option("--seeds", metavar="N", min=0, help="Seeds 0 … N − 1; 0: as the experiment says.")]
+Engine = Annotated[str, typer.Option("--engine", metavar="WHICH", help="here, vmap or ray.")]
+Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, …")]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", metavar="DIR", exists=True, help="Data folder. Without it: $RACECAR_DATA, or the user's cache."
+    ),
+]
+Out = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", file_okay=False, help="Results folder; out/NAME without it.")
+]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from checkpoints of unfinished stages.")]
+Quick = Annotated[bool, typer.Option("--quick", help="A short form, to see that it works.")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Change a setting; repeatable.")]
+Coefficient = Annotated[
+    list[str] | None,
+    typer.Option("--coefficient", metavar="VARIANT=a,b", help="Coefficients of a variant's regulariser; repeatable."),
+]
+Tuned = Annotated[Path | None, typer.Option("--tuned", metavar="FILE", help="What `racecar search` chose.")]
+Workers = Annotated[int, typer.Option("--workers", metavar="N", min=0, help="Processes at once; 0: as many as fit.")]
+Compile = Annotated[bool, typer.Option("--compile", help="torch.compile the training step.")]
+Every = Annotated[float, typer.Option("--checkpoint-every", metavar="SECONDS", min=0, help="Between checkpoints.")]
+Address = Annotated[str | None, typer.Option("--address", help="Of a Ray cluster; without it one on this machine.")]
+Tensorboard = Annotated[bool, typer.Option("--tensorboard", help="Write scalars to DIR/tensorboard.")]
+Over = Annotated[str, typer.Option("--over", metavar="FIELD=a,b,c", help="A setting, or weight: the coefficient.")]

@@ -1,0 +1,76 @@
+"""From the texts of options to the settings of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from racecar.lab.config import Config
+    from racecar.lab.experiment import Experiment
+
+
+def config_of(one: Experiment, quick: bool, settings: Sequence[str] | None) -> Config:
+    """The experiment's own, or its short form, with what ``--set`` changes."""
+    from racecar.lab.config import override
+
+    return override(one.Config(**(one.quick if quick else {})), settings or [])
+
+
+def variants_of(one: Experiment, text: str) -> list[str]:
+    """From "Std,RR"; the experiment's own if the text is empty."""
+    from racecar.lab.variants import variant
+
+    names = [name.strip() for name in text.split(",") if name.strip()] or list(one.variants)
+    return [variant(name).name for name in names]
+
+
+def sets(settings: Sequence[str], field: str) -> bool:
+    """Whether the user gives a field."""
+    return any(text.partition("=")[0].strip() == field for text in settings)
+
+
+def coefficients_of(texts: Sequence[str] | None, variants: Sequence[str]) -> dict[str, list[float]]:
+    """Variant → coefficients, from texts such as "RR=0.01,0.1"."""
+    from racecar.lab.config import parse
+    from racecar.lab.variants import variant
+
+    found = {}
+    for text in texts or []:
+        name, equals, values = text.partition("=")
+        if not equals:
+            raise ValueError(f"--coefficient {text!r}: write VARIANT=a,b,c, for example RR=0.01,0.1")
+        if not variant(name).meaning:
+            raise ValueError(f"--coefficient {text!r}: {name} has no coefficient")
+        if name not in variants:
+            raise ValueError(f"--coefficient {text!r}: {name} is not run, but {', '.join(variants)}")
+        found[name] = [parse(value.strip(), float, f"--coefficient {name}") for value in values.split(",")]
+    return found
+
+
+def tuned_of(
+    path: Path | None, one: Experiment, config: Config, variants: Sequence[str], settings: Sequence[str]
+) -> Mapping[str, Mapping[str, Any]]:
+    """Variant → settings, from the file that ``racecar search`` wrote for this experiment and optimiser."""
+    import json
+
+    if path is None:
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        made_for = content["experiment"], content["config"]["optimiser"]
+        tuned = {
+            name: {key: float(found[key]) for key in ("lr", "coefficient") if key in found}
+            for name, found in content["variants"].items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is no file of `racecar search` ({type(error).__name__}: {error})") from None
+    if made_for != (one.name, config.optimiser):
+        raise ValueError(f"{path} was made for experiment {made_for[0]} with optimiser {made_for[1]}")
+    missing = [name for name in variants if name not in tuned]
+    if missing:
+        raise ValueError(f"{path} has nothing for {', '.join(missing)}: leave them out by --variants")
+    if sets(settings, "lr"):
+        raise ValueError(f"lr is given, and by {path} too: leave one of them out")
+    return tuned

@@ -1,0 +1,63 @@
+"""``racecar search``: learning rate and coefficient of every variant, with one budget for all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from racecar.cli import lab_options as options
+from racecar.cli.console import command
+from racecar.cli.lab_settings import config_of, sets, variants_of
+from racecar.cli.lab_work import How, do, speaks
+
+
+def search(
+    name: options.Name,
+    variants: options.Variants = "",
+    engine: options.Engine = "here",
+    device: options.Device = "cpu",
+    data: options.Data = None,
+    out: options.Out = None,
+    quick: options.Quick = False,
+    settings: options.Set = None,
+    workers: options.Workers = 0,
+    address: options.Address = None,
+) -> None:
+    """Choose learning rate and coefficient of every variant on held-out training data, with one budget for all."""
+    from dataclasses import replace
+
+    from racecar.files import write_json
+    from racecar.lab.experiments import experiment
+    from racecar.lab.results import Store
+    from racecar.lab.search import best, trials
+
+    one = experiment(name)
+    if one.search is None:
+        raise ValueError(f"experiment {name!r} has no search")
+    if sets(settings or [], "lr"):
+        raise ValueError("--set lr: the search chooses the learning rate")
+    config = config_of(one, quick, settings)
+    if sets(settings or [], "valid") and not config.valid:
+        raise ValueError("--set valid=0: the search needs training data that it holds out")
+    config = replace(config, valid=config.valid or one.search.valid)
+    jobs = trials(one, one.search, config, variants_of(one, variants), data)
+    folder = out or Path("out") / f"{name}-search"
+    do(jobs, folder, How(engine, device, workers, address), quiet=True)
+    if not speaks():
+        return
+    chosen = best(jobs, Store(folder), one.search)
+    write_json(
+        folder / "tuned.json",
+        {
+            "command": command(),
+            "experiment": name,
+            "config": jobs[0].base.to_dict(),
+            "metric": one.search.metric,
+            "stages": list(one.search.stages),
+            "seeds": one.search.seeds,
+            "variants": chosen,
+        },
+    )
+    for which, found in chosen.items():
+        coefficient = f", coefficient {found['coefficient']:g}" if "coefficient" in found else ""
+        print(f"{which}: lr {found['lr']:.3g}{coefficient}, {one.search.metric} {found['score']:.4f}")
+    print(folder / "tuned.json")

@@ -1,0 +1,53 @@
+"""``racecar sweep``: an experiment once for each value of a setting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from racecar.cli import lab_options as options
+from racecar.cli.lab_settings import config_of, tuned_of, variants_of
+from racecar.cli.lab_work import How, do
+
+
+def sweep(
+    name: options.Name,
+    over: options.Over,
+    variants: options.Variants = "",
+    seeds: options.Seeds = 0,
+    engine: options.Engine = "here",
+    device: options.Device = "cpu",
+    data: options.Data = None,
+    out: options.Out = None,
+    resume: options.Resume = False,
+    quick: options.Quick = False,
+    settings: options.Set = None,
+    tuned: options.Tuned = None,
+    workers: options.Workers = 0,
+    compile_step: options.Compile = False,
+    every: options.Every = 60.0,
+    address: options.Address = None,
+) -> None:
+    """Run an experiment once for each value of a setting; "weight" is the coefficient of every regulariser."""
+    from racecar.lab.config import override, parse
+    from racecar.lab.experiments import experiment
+    from racecar.lab.jobs import make_jobs
+    from racecar.lab.variants import variant
+
+    one = experiment(name)
+    config, chosen = config_of(one, quick, settings), variants_of(one, variants)
+    field, equals, text = over.partition("=")
+    values = [value.strip() for value in text.split(",") if value.strip()]
+    if not equals or not values:
+        raise ValueError(f"--over {over!r}: write FIELD=a,b,c, for example weight=1e-3,1e-2,1e-1")
+    some, found = range(seeds or one.seeds), tuned_of(tuned, one, config, chosen, [*(settings or []), over])
+    if field in ("weight", "coefficient"):
+        numbers = tuple(parse(value, float, field) for value in values)
+        given = {which: numbers for which in chosen if variant(which).kind in ("reverse", "orthogonality", "decay")}
+        if not given:
+            raise ValueError(f"--over {over!r}: none of {', '.join(chosen)} has a weight")
+        jobs = make_jobs(one, config, chosen, some, data, given, found)
+    else:
+        jobs = []
+        for value in values:
+            jobs += make_jobs(one, override(config, [f"{field}={value}"]), chosen, some, data, tuned=found)
+    do(jobs, out or Path("out") / name, How(engine, device, workers, address, resume, compile_step, every))
