@@ -1,4 +1,4 @@
-"""How the cost grows with depth, width and batch: nets of one kind, a straight line through their step times."""
+"""How the cost grows with depth, width and batch: nets of one kind, and a line through their step times."""
 
 from __future__ import annotations
 
@@ -61,10 +61,11 @@ def open_size(name: str) -> tuple[nn.Module, Tensor]:
 
 @dataclass(frozen=True)
 class Line:
-    """Step times of one kind of step in one family: milliseconds ≈ start + slope · value."""
+    """Step times of one kind of step in one family: milliseconds ≈ start + slope · value (width: value²)."""
 
     family: str
     step: str
+    power: int
     values: list[int]
     ms: list[float]
 
@@ -72,25 +73,31 @@ class Line:
     def fit(self) -> tuple[float, float]:
         """(start, slope), by least squares of the relative errors, so that small nets count as much as large ones."""
         x, y = (torch.tensor(one, dtype=torch.float64) for one in (self.values, self.ms))
+        x = x**self.power
         design = torch.stack([torch.ones_like(x), x], 1) / y[:, None]
         start, slope = torch.linalg.lstsq(design, torch.ones(len(y), 1, dtype=torch.float64)).solution[:, 0].tolist()
         return start, slope
 
+    def at(self, value: float) -> float:
+        """Milliseconds on the line."""
+        start, slope = self.fit
+        return start + slope * value**self.power
+
     @property
     def worst(self) -> float:
         """Largest relative distance of a point from the line."""
-        start, slope = self.fit
-        return max(abs((start + slope * x) / y - 1) for x, y in zip(self.values, self.ms, strict=True))
+        return max(abs(self.at(x) / y - 1) for x, y in zip(self.values, self.ms, strict=True))
 
 
 def lines(models: Sequence[Mapping[str, Any]], grow: str) -> list[Line]:
     """The lines in a record's models."""
     found: dict[tuple[str, str], Line] = {}
+    power = 2 if grow == "width" else 1  # a layer of w channels has w² weights
     for model in models:
         size = read_size(model["model"])
         for step in model.get("steps", ()):
             if "median_ms" in step:
-                line = found.setdefault((size.family, step["step"]), Line(size.family, step["step"], [], []))
+                line = found.setdefault((size.family, step["step"]), Line(size.family, step["step"], power, [], []))
                 line.values.append(getattr(size, grow))
                 line.ms.append(step["median_ms"])
     return list(found.values())
@@ -110,7 +117,7 @@ def rows(models: Sequence[Mapping[str, Any]], grow: str) -> list[list[str]]:
 
 
 def head(grow: str) -> list[str]:
-    unit = {"depth": "layer", "width": "channel", "batch": "sample"}[grow]
+    unit = {"depth": "layer", "width": "channel²", "batch": "sample"}[grow]
     return ["net", "step", f"ms per {unit}", "slope ratio", "worst distance"]
 
 
@@ -126,8 +133,9 @@ def figure(models: Sequence[Mapping[str, Any]], grow: str) -> Figure:
             style = look(variants.get(line.step, line.step), i)
             axis.plot(line.values, line.ms, linestyle="none", label=line.step, **style)
             if len(line.values) > 1:
-                start, slope = line.fit
-                axis.plot(line.values, [start + slope * x for x in line.values], color=style["color"], linewidth=1)
+                low, high = min(line.values), max(line.values)
+                along = [low * (high / low) ** (i / 50) for i in range(51)]
+                axis.plot(along, [line.at(x) for x in along], color=style["color"], linewidth=1)
         axis.set(xscale="log", yscale="log", xlabel=grow, ylabel="ms per step", title=family)
         axis.legend(fontsize=8)
     return drawn

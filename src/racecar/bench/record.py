@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +20,11 @@ from racecar.bench.steps import PLAIN, Kind
 from racecar.bench.subject import Subject
 from racecar.bench.timing import quartiles
 from racecar.lab.runner import commit
+
+
+def as_module(name: str) -> str:
+    """The command line of a program that runs as a module."""
+    return shlex.join(["python", "-m", name, *sys.argv[1:]])
 
 
 def circumstances(command: str, device: str) -> dict[str, Any]:
@@ -43,7 +49,6 @@ def model_record(
     flops: tuple[int, int] | None,
     burst: int,
     seconds: Mapping[str, Sequence[float]],
-    captured: Sequence[str],
 ) -> dict[str, Any]:
     """One model's part of a record.
 
@@ -54,7 +59,6 @@ def model_record(
         flops: per sample, of the plain and of the exact step.
         burst: steps in a burst.
         seconds: per step, by label, of every round.
-        captured: labels of the steps that ran as CUDA graphs.
     """
     steps = []
     plain = seconds.get(PLAIN.label)
@@ -72,7 +76,7 @@ def model_record(
         if flops is not None and kind.way in ("plain", "racecar", "by hand"):
             row["floor"] = floor.floor(*flops, samples / subject.batch / kind.every)
         if kind.label in seconds:
-            row |= {"captured": kind.label in captured, **times(seconds[kind.label], plain)}
+            row |= {"captured": subject.how.graphs and not kind.eager, **times(seconds[kind.label], plain)}
             hand = seconds.get(Kind("by hand", kind.fraction).label)
             if hand and kind.way == "racecar" and kind.every == 1:
                 row["over_by_hand"] = median(seconds[kind.label]) / median(hand)

@@ -87,7 +87,7 @@ def _together(names: Sequence[str], rest: tuple[Any, ...], jobs: int, tell: Tell
             while timed:
                 _hear(connection, timed, {}, records, tell)
         for process in processes:
-            process.join()
+            process.join(10)
     finally:
         for process in processes:
             process.kill()

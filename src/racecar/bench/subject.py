@@ -39,7 +39,8 @@ class Subject:
 
     def __init__(self, name: str, model: nn.Module, example: Example, how: Circumstances) -> None:
         self.name, self.how = name, how
-        layout = torch.channels_last if how.cuda else torch.contiguous_format
+        pictures = how.cuda and all(p.dim() < 5 for p in model.parameters())
+        layout = torch.channels_last if pictures else torch.contiguous_format
         self.model: nn.Module = model.to(how.device).to(memory_format=layout).train()  # type: ignore[call-overload]
 
         def place(x: Tensor) -> Tensor:
@@ -67,7 +68,7 @@ class Subject:
         return _pytree.tree_map_only(Tensor, lambda x: x[:count] if x.dim() else x, (self.args, self.kwargs))
 
     def autocast(self) -> torch.autocast:
-        return torch.autocast(torch.device(self.how.device).type, torch.bfloat16, enabled=self.how.half)
+        return torch.autocast("cuda" if self.how.cuda else "cpu", torch.bfloat16, enabled=self.how.half)
 
     def task(self, output: Any) -> Tensor:
         """The loss of the task."""

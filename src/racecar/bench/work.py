@@ -103,8 +103,7 @@ class Work:
                 )
             else:
                 self.say(rounds, "nothing to measure")
-            captured = [label for label, (call, _) in calls.items() if call not in self.steps.values()]
-        return model_record(self.subject, self.kinds, self.found, self.flops, burst, seconds, captured)
+        return model_record(self.subject, self.kinds, self.found, self.flops, burst, seconds)
 
     def _calls(self) -> dict[str, tuple[timing.Call, int]]:
         """What to time, by label, and the steps in one call."""
