@@ -58,6 +58,14 @@ def test_the_task_of_other_outputs_is_their_mean_square():
     torch.testing.assert_close(loss_function(PLAIN, subject)(), expected)
 
 
+def test_half_precision():
+    for half, dtype in [(True, torch.bfloat16), (False, torch.float32)]:
+        subject = mlp(half)
+        with subject.autocast():
+            assert subject.model(subject.args[0]).dtype == dtype
+        assert loss_function(PLAIN, subject)().dtype == torch.float32
+
+
 def test_a_hand_written_step_must_compute_the_same(monkeypatch):
     with pytest.raises(LookupError, match="nobody wrote one"):
         hand_written(Subject("tanh", dense([3, 3, 3], nn.Tanh), torch.rand(4, 3), Circumstances()), 1.0)

@@ -68,7 +68,8 @@ def model_record(
         if about.get("missing"):
             continue
         row: dict[str, Any] = {"step": kind.label, "way": kind.way, "fraction": kind.fraction, "every": kind.every}
-        row |= {"error": about.get("error"), "first_s": about.get("first_s"), "memory": about.get("memory")}
+        row |= {"error": about.get("error"), "memory": about.get("memory")}
+        row |= {name: about[name] for name in ("plan_s", "first_s") if name in about}
         if row["memory"] and plain_memory:
             row["memory_ratio"] = row["memory"] / plain_memory
         samples = max(1, round(kind.fraction * subject.batch)) if kind.fraction else 0

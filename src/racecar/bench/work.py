@@ -30,12 +30,14 @@ class Work:
 
     def __init__(self, name: str, open_model: Open, how: Circumstances, kinds: Sequence[Kind], say: Say) -> None:
         self.how, self.kinds, self.say = how, kinds, say
+        if how.cuda:
+            torch.cuda.set_device(torch.device(how.device))  # memory and events are those of the current device
         self.subject = Subject(name, *open_model(name), how)
         self.flops: tuple[int, int] | None = None
         self.losses: dict[Kind, Callable[[], Tensor]] = {}
         self.steps: dict[Kind, timing.Call] = {}
         self.found: dict[Kind, dict[str, Any]] = {}
-        """What is known of a kind beside its times: seconds to compile, memory, error."""
+        """What is known of a kind beside its times: seconds to plan and until its first step is done, memory, error."""
 
     def prepare(self) -> None:
         """Make every kind of step, run it a few times and measure its memory. One that fails is told of in the end."""
@@ -57,6 +59,7 @@ class Work:
         began = time.perf_counter()
         try:
             self.losses[kind] = loss = self._loss(kind)
+            made = time.perf_counter() - began
             step = self._step(loss)
             step()
             self._wait()
@@ -64,6 +67,8 @@ class Work:
             step()
             bytes_ = memory.peak(step, self.subject.clear, others, self.how.cuda)
             self.steps[kind], self.found[kind] = step, {"first_s": first, "memory": bytes_}
+            if kind.way == "racecar":
+                self.found[kind]["plan_s"] = made
         except LookupError as missing:
             self.found[kind] = {"error": str(missing), "missing": True}
         except Exception as error:
