@@ -91,7 +91,10 @@ def test_a_kind_that_fails_does_not_lose_the_others():
 
 
 def test_a_model_that_fails_does_not_lose_the_others():
-    bad, good = run(["bad", "shift"], tiny, CPU, kinds([1.0], hand=False, ort=False), rounds=1)
+    kept = []
+    chosen = kinds([1.0], hand=False, ort=False)
+    bad, good = run(["bad", "shift"], tiny, CPU, chosen, 1, keep=lambda records: kept.append(list(records)))
+    assert kept == [[bad], [bad, good]]
     assert bad == {"model": "bad", "error": "ValueError: unknown bad in two lines"}
     assert good["steps"][0]["median_ms"] > 0
     rows = table.rows(whole([bad, good]))
@@ -100,10 +103,13 @@ def test_a_model_that_fails_does_not_lose_the_others():
 
 
 def test_processes():
-    """Nets of two processes; and one that dies, and one that is no net, beside them."""
+    """Two nets, and beside them one that is none."""
     sizes = growth.names("depth", [2])
     chosen = kinds([1.0], hand=False, ort=False)
-    models = run([*sizes, "conv depth=none"], growth.open_size, CPU, chosen, rounds=2, jobs=2)
+    kept = []
+    open_, keep = growth.open_size, lambda records: kept.append(len(records))
+    models = run([*sizes, "conv depth=none"], open_, CPU, chosen, rounds=2, jobs=2, keep=keep)
+    assert kept == [2, 3]
     assert [model["model"] for model in models] == [*sizes, "conv depth=none"]
     assert [len(step["seconds"]) for model in models[:2] for step in model["steps"]] == [2] * 4
     assert "ValueError" in models[2]["error"]

@@ -89,6 +89,8 @@ def test_the_batch_of_a_target(cli):
         (["--rounds", "0"], "--rounds"),
         (["--depth", "1,x"], "--depth '1,x'"),
         (["--depth", "2", "--width", "3"], "one thing grows at a time"),
+        (["--depth", "2", "--models", "mlp"], "leave out --models"),
+        (["--models", "mlp", "--input", "2,1024"], "--input is for a TARGET"),
         (["--figure", "f"], "give --depth, --width or --batches"),
         (["--show", "none.json"], "none.json"),
     ],

@@ -25,9 +25,18 @@ Tell = Callable[[str, int, str], None]
 """(model, units of work done, what was done)."""
 
 
+Records = list[dict[str, Any]]
+
+
 def run(
-    names: Sequence[str], open_model: Open, how: Circumstances, kinds: Sequence[Kind], rounds: int, jobs: int = 1
-) -> list[dict[str, Any]]:
+    names: Sequence[str],
+    open_model: Open,
+    how: Circumstances,
+    kinds: Sequence[Kind],
+    rounds: int,
+    jobs: int = 1,
+    keep: Callable[[Records], None] = lambda records: None,
+) -> Records:
     """Measure models.
 
     Args:
@@ -38,14 +47,19 @@ def run(
         rounds: timed rounds.
         jobs: models that are compiled at once, each in a process of its own. Timing begins when all are compiled, and
             has the machine for itself.
+        keep: given the records so far whenever a model is measured.
 
     Returns:
         The models' parts of the record, in the order of the names; a model that failed has an "error" alone.
     """
     with progress(len(names) * units(kinds, rounds)) as tell:
         if jobs <= 1 or len(names) == 1:
-            return [_alone(name, open_model, how, kinds, rounds, tell) for name in names]
-        return _together(names, (open_model, how, kinds, rounds), jobs, tell)
+            records: Records = []
+            for name in names:
+                records.append(_alone(name, open_model, how, kinds, rounds, tell))
+                keep(records)
+            return records
+        return _together(names, (open_model, how, kinds, rounds), jobs, tell, keep)
 
 
 def _alone(
@@ -63,7 +77,9 @@ def _alone(
             work.close()
 
 
-def _together(names: Sequence[str], rest: tuple[Any, ...], jobs: int, tell: Tell) -> list[dict[str, Any]]:
+def _together(
+    names: Sequence[str], rest: tuple[Any, ...], jobs: int, tell: Tell, keep: Callable[[Records], None]
+) -> Records:
     context = multiprocessing.get_context("spawn")
     waiting = list(names)
     records: dict[str, Any] = {}
@@ -86,6 +102,7 @@ def _together(names: Sequence[str], rest: tuple[Any, ...], jobs: int, tell: Tell
             timed = {connection: name}
             while timed:
                 _hear(connection, timed, {}, records, tell)
+            keep([records[one] for one in names if one in records])
         for process in processes:
             process.join(10)
     finally:

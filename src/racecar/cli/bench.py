@@ -85,8 +85,9 @@ def bench(
 ) -> None:
     """Time training steps: plain, with the reverse pass, written by hand, with SRIP; their memory, and their floor."""
     from racecar.bench import growth, record, table
-    from racecar.bench.run import run
+    from racecar.bench.run import Records, run
     from racecar.bench.steps import kinds
+    from racecar.files import write_json
 
     if show is not None:
         print(_markdown(record.read(show)))
@@ -94,26 +95,32 @@ def bench(
     grow, values = _growth(depth, width, batches)
     if figure is not None and not grow:
         raise ValueError("--figure draws growth: give --depth, --width or --batches as well")
+    if grow and (models or shape or batch):
+        raise ValueError("nets that grow are made for it: leave out --models, --input and --batch")
     chosen = kinds(_fractions(fractions), _numbers(every, "--every"), by_hand and not grow, srip and not grow)
     how = _circumstances(device, precision, compile_steps, graphs, bool(grow))
-    names = growth.names(grow, values) if grow else _names(models, how)
+    names = growth.names(grow, values) if grow else _names(models, shape, how)
     open_model: Open = growth.open_size if grow else partial(open_any, shape=shape, batch=batch)
-    began = time.perf_counter()
-    found = run(names, open_model, how, chosen, rounds, jobs or (len(names) if how.cuda and how.compile else 1))
     settings = {**asdict(how), "precision": "bf16" if how.half else "float32", "rounds": rounds, "grow": grow}
-    made = {
-        **record.circumstances(command(), how.device),
-        "settings": settings,
-        "wall_s": time.perf_counter() - began,
-        "models": found,
-    }
+    began, about = time.perf_counter(), record.circumstances(command(), how.device)
+
+    def whole(found: Records) -> dict[str, Any]:
+        return {**about, "settings": settings, "wall_s": time.perf_counter() - began, "models": found}
+
+    def keep(found: Records) -> None:
+        if out is not None and not all(model.get("error") for model in found):
+            write_json(out, whole(found))
+
+    side_by_side = jobs or (len(names) if how.cuda and how.compile else 1)
+    found = run(names, open_model, how, chosen, rounds, side_by_side, keep)
+    made = whole(found)
     if all(model.get("error") for model in found):
         raise ValueError(f"nothing could be measured: {found[0]['model']}: {found[0]['error']}")
     _print(table.HEAD, table.rows(made), table.foot(made))
     if grow:
         _print(growth.head(grow), growth.rows(found, grow), "slope ratio: to the plain step of the same nets.")
     if out is not None:
-        record.write_json(out, made)
+        record.write_json(out, made)  # also those that failed
     if figure is not None:
         from racecar.inspect.style import save
 
@@ -134,7 +141,7 @@ def open_any(name: str, shape: str, batch: int) -> tuple[nn.Module, Example]:
     return target.model, arguments(inputs, draw(inputs, 0, target.dtype))
 
 
-def _names(models: str, how: Circumstances) -> list[str]:
+def _names(models: str, shape: str, how: Circumstances) -> list[str]:
     from racecar.bench.models import NETS, USUAL
 
     names = [name.strip() for name in models.split(",") if name.strip()] or list(USUAL["cuda" if how.cuda else "cpu"])
@@ -143,6 +150,8 @@ def _names(models: str, how: Circumstances) -> list[str]:
             raise ValueError(f"unknown net {name!r}: give a TARGET as torchvision:NAME, or one of {', '.join(NETS)}")
     if len(set(names)) < len(names):
         raise ValueError(f"--models {models!r} names a net twice")
+    if shape and all(name in NETS for name in names):
+        raise ValueError("--input is for a TARGET: nets of ours have inputs of their own, --batch changes their number")
     return names
 
 
