@@ -23,8 +23,8 @@ lint: $(VENV)/.installed-dev ## ruff check, ruff format --check, mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy src
 
-bench: $(VENV)/.installed-lab ## time the engine against a hand-written reverse pass
-	$(BIN)/python -m benchmarks.engine
+bench: $(VENV)/.installed-lab ## time the reverse pass on this machine's CPU
+	$(BIN)/racecar bench --device cpu $(ARGS)
 
 clean: ## remove .venv, caches and build artefacts (never out/ or data/)
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

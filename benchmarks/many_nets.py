@@ -16,7 +16,7 @@ from statistics import median
 
 import torch
 
-from benchmarks.record import circumstances, write_json
+from racecar.bench.record import as_module, circumstances, write_json
 from racecar.lab.engines.batched import Batched
 from racecar.lab.experiments import experiment
 from racecar.lab.jobs import Job, make_jobs
@@ -84,8 +84,9 @@ def main() -> None:
             }
             print(f"{variant:4} {count:4} nets: {row['ratio']:.1f} times as fast, recording the step {recording:.1f} s")
             rows.append(row)
-    record = {**circumstances("benchmarks.many_nets", "cpu"), "epochs": options.epochs, "rounds": options.rounds}
-    write_json(options.out / "many-nets-cpu.json", {**record, "rows": rows})
+    made = circumstances(as_module("benchmarks.many_nets"), "cpu")
+    settings = {"epochs": options.epochs, "rounds": options.rounds}
+    write_json(options.out / "many-nets-cpu.json", {**made, **settings, "rows": rows})
 
 
 if __name__ == "__main__":

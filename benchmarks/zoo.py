@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.record import circumstances, write_json, write_text
 from racecar import Racecar
+from racecar.bench.record import as_module, circumstances, write_json, write_text
 from tests.gpu_zoo import GPU_MODELS
 
 
@@ -96,7 +96,7 @@ def main() -> None:
         record = {
             "rows": rows,
             "wall_s": time.perf_counter() - start,
-            **circumstances("benchmarks.zoo", options.device),
+            **circumstances(as_module("benchmarks.zoo"), options.device),
         }
         write_json(options.out / "zoo.json", record)
         write_text(options.out / "zoo.md", text)

@@ -11,6 +11,7 @@ import typer
 from typer.main import get_command
 
 from racecar.cli import console
+from racecar.cli.bench import bench
 from racecar.cli.console import one_line, warnings_as_notes
 from racecar.cli.data import data
 from racecar.cli.explain import explain
@@ -28,6 +29,7 @@ app.command("run", epilog="Example: racecar run peaks --seeds 5 --set lr=1e-4 --
 app.command(epilog="Example: racecar sweep information --over weight=1e-3,1e-2,1e-1 --engine vmap")(sweep)
 app.command(epilog="Example: racecar search information --engine vmap --set optimiser=sgd")(search)
 app.command(epilog="Example: racecar report out/peaks --open")(report)
+app.command(epilog="Example: racecar bench --models resnet50,vit --fractions 1,1/8 --out bench.json")(bench)
 app.add_typer(data, name="data")
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]

@@ -1,0 +1,39 @@
+"""How much memory a step needs."""
+
+from __future__ import annotations
+
+import gc
+
+import torch
+
+from racecar.bench.timing import Call
+
+
+def held(cuda: bool) -> int:
+    """Bytes of all tensors on the device."""
+    if not cuda:
+        return 0
+    gc.collect()
+    torch.cuda.synchronize()
+    return torch.cuda.memory_allocated()
+
+
+def peak(step: Call, clear: Call, others: int, cuda: bool) -> int | None:
+    """Most bytes on the device during a step that is not captured: model, inputs, activations and gradients.
+
+    Args:
+        step: one step.
+        clear: drops the gradients.
+        others: bytes that other kinds of steps hold; they are not counted.
+        cuda: None is returned without it: the CPU's allocator keeps no such count.
+    """
+    if not cuda:
+        return None
+    clear()
+    torch.cuda.empty_cache()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    step()
+    torch.cuda.synchronize()
+    clear()
+    return torch.cuda.max_memory_allocated() - others

@@ -1,0 +1,247 @@
+"""``racecar bench``: what the reverse pass costs on this machine."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from racecar.cli import options
+from racecar.cli.console import command
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from racecar.bench.models import Example, Open
+    from racecar.bench.subject import Circumstances
+
+Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, …; without it cuda where there is one.")]
+Models = Annotated[
+    str,
+    typer.Option(
+        "--models",
+        metavar="A,B",
+        help="vgg19, resnet50, vit, resnet110, vgg16, vgg7, resnet20, mlp, vit-tiny, or any TARGET as package.module:"
+        "callable, torchvision:NAME, timm:NAME. Without it those that suit the device.",
+    ),
+]
+Batch = Annotated[int, typer.Option("--batch", metavar="N", min=0, help="Samples; 0: as usual for each net.")]
+Fractions = Annotated[str, typer.Option("--fractions", metavar="LIST", help="Slices of the batch, as 1,1/8,1/16.")]
+Every = Annotated[str, typer.Option("--every", metavar="LIST", help="Reverse pass on every k-th step, as 1,4.")]
+Precision = Annotated[
+    str, typer.Option("--precision", help="bf16 (autocast) or float32; without it what suits the device.")
+]
+Compile = Annotated[
+    bool | None, typer.Option("--compile/--no-compile", help="torch.compile the steps; the default on cuda.")
+]
+Graphs = Annotated[
+    bool | None,
+    typer.Option("--graphs/--no-graphs", help="Whole steps as CUDA graphs; the default where they are compiled."),
+]
+ByHand = Annotated[bool, typer.Option("--by-hand/--no-by-hand", help="Steps written by hand, for nets of ours.")]
+Srip = Annotated[bool, typer.Option("--srip/--no-srip", help="Steps with SRIP, ours and as published.")]
+Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Timed rounds.")]
+Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=0, help="Nets compiled at once; 0: all, on cuda.")]
+Depth = Annotated[str, typer.Option("--depth", metavar="LIST", help="Plain nets of so many layers, as 10,100,1000.")]
+Width = Annotated[str, typer.Option("--width", metavar="LIST", help="Plain nets of so many channels.")]
+Batches = Annotated[str, typer.Option("--batches", metavar="LIST", help="Plain nets with so many samples.")]
+Figure = Annotated[
+    Path | None, typer.Option("--figure", metavar="NAME", help="Draw the growth: NAME.svg and NAME.png.")
+]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", dir_okay=False, help="Write a JSON record.")]
+Show = Annotated[
+    Path | None,
+    typer.Option("--show", metavar="FILE", exists=True, dir_okay=False, help="Print a record as Markdown, no more."),
+]
+
+
+def bench(
+    device: Device = "",
+    models: Models = "",
+    shape: options.Input = "",
+    batch: Batch = 0,
+    fractions: Fractions = "1,1/8,1/16",
+    every: Every = "1",
+    precision: Precision = "",
+    compile_steps: Compile = None,
+    graphs: Graphs = None,
+    by_hand: ByHand = True,
+    srip: Srip = True,
+    rounds: Rounds = 30,
+    jobs: Jobs = 0,
+    depth: Depth = "",
+    width: Width = "",
+    batches: Batches = "",
+    figure: Figure = None,
+    out: Out = None,
+    show: Show = None,
+) -> None:
+    """Time training steps: plain, with the reverse pass, written by hand, with SRIP; their memory, and their floor."""
+    from racecar.bench import growth, record, table
+    from racecar.bench.run import Records, run
+    from racecar.bench.steps import kinds
+    from racecar.files import write_json
+
+    if show is not None:
+        print(_markdown(record.read(show)))
+        return
+    grow, values = _growth(depth, width, batches)
+    if figure is not None and not grow:
+        raise ValueError("--figure draws growth: give --depth, --width or --batches as well")
+    if grow and (models or shape or batch):
+        raise ValueError("nets that grow are made for it: leave out --models, --input and --batch")
+    chosen = kinds(_fractions(fractions), _numbers(every, "--every"), by_hand and not grow, srip and not grow)
+    how = _circumstances(device, precision, compile_steps, graphs, bool(grow))
+    names = growth.names(grow, values) if grow else _names(models, shape, how)
+    open_model: Open = growth.open_size if grow else partial(open_any, shape=shape, batch=batch)
+    settings = {**asdict(how), "precision": "bf16" if how.half else "float32", "rounds": rounds, "grow": grow}
+    began, about = time.perf_counter(), record.circumstances(command(), how.device)
+
+    def whole(found: Records) -> dict[str, Any]:
+        return {**about, "settings": settings, "wall_s": time.perf_counter() - began, "models": found}
+
+    def keep(found: Records) -> None:
+        if out is not None and not all(model.get("error") for model in found):
+            write_json(out, whole(found))
+
+    side_by_side = jobs or (len(names) if how.cuda and how.compile else 1)
+    found = run(names, open_model, how, chosen, rounds, side_by_side, keep)
+    made = whole(found)
+    if all(model.get("error") for model in found):
+        raise ValueError(f"nothing could be measured: {found[0]['model']}: {found[0]['error']}")
+    _print(table.HEAD, table.rows(made), table.foot(made))
+    if grow:
+        _print(growth.head(grow), growth.rows(found, grow), "slope ratio: to the plain step of the same nets.")
+    if out is not None:
+        record.write_json(out, made)  # also those that failed
+    if figure is not None:
+        from racecar.inspect.style import save
+
+        save(growth.figure([model for model in found if not model.get("error")], grow), figure)
+    _complain(found)
+
+
+def open_any(name: str, shape: str, batch: int) -> tuple[nn.Module, Example]:
+    """A net of ours by its name, or any TARGET."""
+    from racecar.bench.models import NETS, open_net
+    from racecar.cli.inputs import arguments, draw, with_batch
+    from racecar.cli.targets import open_target
+
+    if name in NETS:
+        return open_net(name, batch)
+    target = open_target(name, shape)
+    inputs = with_batch(target.inputs, batch) if batch else target.inputs
+    return target.model, arguments(inputs, draw(inputs, 0, target.dtype))
+
+
+def _names(models: str, shape: str, how: Circumstances) -> list[str]:
+    from racecar.bench.models import NETS, USUAL
+
+    names = [name.strip() for name in models.split(",") if name.strip()] or list(USUAL["cuda" if how.cuda else "cpu"])
+    for name in names:
+        if name not in NETS and ":" not in name:
+            raise ValueError(f"unknown net {name!r}: give a TARGET as torchvision:NAME, or one of {', '.join(NETS)}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"--models {models!r} names a net twice")
+    if shape and all(name in NETS for name in names):
+        raise ValueError("--input is for a TARGET: nets of ours have inputs of their own, --batch changes their number")
+    return names
+
+
+def _circumstances(
+    device: str, precision: str, compile_steps: bool | None, graphs: bool | None, grows: bool
+) -> Circumstances:
+    import torch
+
+    from racecar.bench.subject import Circumstances
+
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        kind = torch.device(device).type
+    except RuntimeError:
+        raise ValueError(f"unknown device {device!r}: give cpu, cuda or cuda:1") from None
+    if kind not in ("cpu", "cuda"):
+        raise ValueError(f"bench knows cpu and cuda, not {device!r}")
+    cuda = kind == "cuda"
+    if cuda and not torch.cuda.is_available():
+        raise ValueError("--device cuda: there is no CUDA device here")
+    if precision not in ("", "bf16", "float32"):
+        raise ValueError(f"--precision must be bf16 or float32, not {precision!r}")
+    if graphs and not cuda:
+        raise ValueError("--graphs needs --device cuda")
+    compiled = cuda and not grows if compile_steps is None else compile_steps  # a thousand layers compile for long
+    return Circumstances(
+        device=device,
+        half=precision == "bf16" or (not precision and cuda),
+        compile=compiled,
+        graphs=cuda and (compiled or grows) if graphs is None else graphs,
+    )
+
+
+def _growth(depth: str, width: str, batches: str) -> tuple[str, list[int]]:
+    given = {"depth": depth, "width": width, "batch": batches}
+    asked = [(grow, text) for grow, text in given.items() if text]
+    if len(asked) > 1:
+        raise ValueError("give one of --depth, --width and --batches: one thing grows at a time")
+    return (asked[0][0], _numbers(asked[0][1], f"--{asked[0][0]}")) if asked else ("", [])
+
+
+def _numbers(text: str, option: str) -> list[int]:
+    try:
+        numbers = [int(one) for one in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1 or len(set(numbers)) < len(numbers):
+        raise ValueError(f"{option} {text!r}: give different whole numbers of at least 1, as 1,4,16")
+    return numbers
+
+
+def _fractions(text: str) -> list[float]:
+    try:
+        found = [float(Fraction(one.strip())) for one in text.split(",")]
+    except (ValueError, ZeroDivisionError):
+        found = []
+    if not found or not all(0 < one <= 1 for one in found) or len(set(found)) < len(found):
+        raise ValueError(f"--fractions {text!r}: give different numbers above 0 and up to 1, as 1,1/8,1/16")
+    return found
+
+
+def _markdown(made: Mapping[str, Any]) -> str:
+    from racecar.bench import growth, table
+
+    text, grow = table.markdown(made), made["settings"].get("grow")
+    if grow:
+        lines = [growth.head(grow), ["---"] * 5, *growth.rows(made["models"], grow)]
+        text += "\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return text
+
+
+def _print(head: Any, rows: Any, last: str) -> None:
+    from racecar.cli.console import print_table
+    from racecar.table import table
+
+    if sys.stdout.isatty():
+        print_table(head, rows, last)
+    else:
+        print(f"{table(head, rows)}\n{last}")
+
+
+def _complain(found: list[dict[str, Any]]) -> None:
+    """Say so in the end if something failed: the status tells a script."""
+    failed = [f"{model['model']}: {model['error']}" for model in found if model.get("error")]
+    failed += [
+        f"{model['model']}, {step['step']}: {step['error']}"
+        for model in found
+        for step in model.get("steps", ())
+        if step["error"]
+    ]
+    if failed:
+        more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+        raise ValueError(f"failed: {failed[0]}{more}")

@@ -1,0 +1,82 @@
+"""VGG: 3×3 convolutions in a row, the picture halved now and then (Simonyan and Zisserman 2015)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+Layout = Sequence[int | str]
+"""Channels of each convolution; "M" halves the picture."""
+
+VGG7: Layout = (64, 64, "M", 128, 128, "M", 256, 256, 256, "M")
+VGG16: Layout = (*VGG7, 512, 512, 512, "M", 512, 512, 512, "M")
+"""Thirteen convolutions: with ``vgg(VGG16)`` the net for 32×32 pictures."""
+VGG19: Layout = (64, 64, "M", 128, 128, "M", *(256,) * 4, "M", *(512,) * 4, "M", *(512,) * 4, "M")
+
+
+class VGG(nn.Module):
+    """Parts: ``features``, ``avgpool`` and ``classifier``, named as torchvision names them."""
+
+    def __init__(self, features: nn.Sequential, side: int, classifier: nn.Sequential) -> None:
+        super().__init__()
+        self.features = features
+        self.avgpool = nn.AdaptiveAvgPool2d(side)
+        self.classifier = classifier
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (N, channels, H, W) → (N, classes)."""
+        return self.classifier(torch.flatten(self.avgpool(self.features(x)), 1))
+
+
+def vgg(
+    layout: Layout = VGG16,
+    *,
+    norm: bool = True,
+    classes: int = 10,
+    size: int = 32,
+    channels: int = 3,
+    hidden: Sequence[int] = (),
+    dropout: float = 0.5,
+) -> VGG:
+    """A VGG of any length.
+
+    Args:
+        layout: its convolutions.
+        norm: batch norm after each of them.
+        classes: outputs.
+        size: height and width of the pictures.
+        channels: of the pictures.
+        hidden: widths of the linear layers before the last one.
+        dropout: probability, after each of these.
+    """
+    parts: list[nn.Module] = []
+    width = channels
+    for entry in layout:
+        if isinstance(entry, str):
+            parts.append(nn.MaxPool2d(2))
+            size //= 2
+        else:
+            parts.append(nn.Conv2d(width, entry, 3, padding=1))
+            width = entry
+            parts += [nn.BatchNorm2d(width)] if norm else []
+            parts.append(nn.ReLU(inplace=True))
+    if size < 1:
+        raise ValueError("the layout halves the pictures to nothing: give a larger size or fewer 'M'")
+    widths = [width * size * size, *hidden]
+    head: list[nn.Module] = []
+    for before, after in pairwise(widths):
+        head += [nn.Linear(before, after), nn.ReLU(inplace=True), nn.Dropout(dropout)]
+    model = VGG(nn.Sequential(*parts), size, nn.Sequential(*head, nn.Linear(widths[-1], classes)))
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+            nn.init.zeros_(module.bias)  # type: ignore[arg-type]  # these convolutions have one
+    return model
+
+
+def vgg19(classes: int = 1000, size: int = 224, dropout: float = 0.5) -> VGG:
+    """VGG19 with batch norm; takes torchvision's weights of ``vgg19_bn``."""
+    return vgg(VGG19, classes=classes, size=size, hidden=(4096, 4096), dropout=dropout)

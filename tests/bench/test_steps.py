@@ -1,0 +1,190 @@
+"""The kinds of steps, what they cost in arithmetic, and how they are timed."""
+
+from fractions import Fraction
+
+import pytest
+import torch
+from torch import nn
+
+from racecar.bench import by_hand, floor, timing
+from racecar.bench.steps import PLAIN, Kind, hand_written, kinds, loss_function, srip_as_published, srip_ours
+from racecar.bench.subject import Circumstances, Subject
+from racecar.lab.networks.dense import dense
+from racecar.lab.networks.vgg import vgg
+
+
+def mlp(half: bool = False) -> Subject:
+    torch.manual_seed(0)
+    return Subject("mlp", dense([6, 5, 4], nn.ReLU), torch.rand(8, 6), Circumstances(half=half))
+
+
+# --- kinds --------------------------------------------------------------------------------------------------------
+
+
+def test_labels():
+    labels = [kind.label for kind in kinds([1.0, float(Fraction("1/16"))], [1, 4])]
+    assert labels == [
+        "plain", "racecar 1", "racecar 1/16", "racecar 1 every 4", "racecar 1/16 every 4",
+        "by hand 1", "by hand 1/16", "srip", "srip as published",
+    ]  # fmt: skip
+    assert [kind.label for kind in kinds([0.3], hand=False, ort=False)] == ["plain", "racecar 3/10"]
+
+
+def test_losses_are_the_task_and_the_regulariser():
+    subject = mlp()
+    task = loss_function(PLAIN, subject)()
+    torch.testing.assert_close(task, nn.functional.cross_entropy(subject.model(subject.args[0]), subject.target))
+    ours, hand = (loss_function(Kind(way, 0.5), subject)() - task for way in ("racecar", "by hand"))
+    torch.testing.assert_close(ours, hand)
+    torch.testing.assert_close(hand, by_hand.mlp(subject.model, subject.args[0], 0.5)[1])
+    torch.manual_seed(1)
+    with_srip = loss_function(Kind("srip"), subject)()
+    torch.manual_seed(1)
+    torch.testing.assert_close(with_srip - task, srip_ours(subject.model))
+
+
+def test_the_task_of_other_outputs_is_their_mean_square():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(3, 3)
+
+        def forward(self, x):
+            return {"a": self.inner(x), "b": (2 * x, None)}
+
+    subject = Subject("two", Two(), {"x": torch.ones(4, 3)}, Circumstances())
+    assert subject.target is None
+    expected = subject.model.inner(torch.ones(4, 3)).square().mean() + 4
+    torch.testing.assert_close(loss_function(PLAIN, subject)(), expected)
+
+
+def test_half_precision():
+    for half, dtype in [(True, torch.bfloat16), (False, torch.float32)]:
+        subject = mlp(half)
+        with subject.autocast():
+            assert subject.model(subject.args[0]).dtype == dtype
+        assert loss_function(PLAIN, subject)().dtype == torch.float32
+
+
+def test_a_hand_written_step_must_compute_the_same(monkeypatch):
+    with pytest.raises(LookupError, match="nobody wrote one"):
+        hand_written(Subject("tanh", dense([3, 3, 3], nn.Tanh), torch.rand(4, 3), Circumstances()), 1.0)
+
+    def wrong(model, x, fraction):
+        output, loss = by_hand.mlp(model, x, fraction)
+        return output, 1.1 * loss
+
+    monkeypatch.setattr(by_hand, "find", lambda model: wrong)
+    with pytest.raises(RuntimeError, match="their times mean nothing"):
+        hand_written(mlp(), 1.0)
+
+
+def test_the_check_leaves_no_trace():
+    torch.manual_seed(0)
+    subject = Subject("vgg", vgg((4, "M"), size=4), torch.rand(8, 3, 4, 4), Circumstances())
+    before, state = {k: v.clone() for k, v in subject.model.state_dict().items()}, torch.get_rng_state()
+    hand_written(subject, 0.5)
+    floor.flops(subject)
+    assert all(torch.equal(before[name], value) for name, value in subject.model.state_dict().items())
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(p.grad is None for p in subject.parameters)
+
+
+def test_both_srips_are_one():
+    """The published loop against ours, with the same directions, and against dense algebra."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(7, 4), nn.Conv2d(2, 30, 3)).double()
+    directions = [torch.rand(4, dtype=torch.float64), torch.rand(18, dtype=torch.float64)]
+    published = srip_as_published(model, lambda n, **_: directions[[4, 18].index(n)])
+    expected = 0.0
+    for w, u in zip((model[0].weight, model[1].weight.flatten(1).t()), directions, strict=True):
+        gram = w @ w.t() - torch.eye(len(w), dtype=torch.float64)
+        v = gram @ u
+        expected += (gram @ (v / v.norm())).norm() ** 2
+    torch.testing.assert_close(published, expected)
+    from racecar.orthogonality import srip
+
+    ours = srip(model, squared=True, draw=lambda layers, n, one, **_: directions[[4, 18].index(n)].view(layers, n, one))
+    torch.testing.assert_close(published, ours)
+
+
+def test_every_kind_is_one_graph_and_none_recompiles_another():
+    subject = mlp(half=True)
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        losses = [
+            torch.compile(loss_function(kind, subject), backend="aot_eager", fullgraph=True)
+            for kind in kinds([1.0, 0.5, 0.25])
+            if not kind.eager
+        ]
+        for _ in range(2):
+            for loss in losses:
+                loss().backward()
+    torch._dynamo.reset()
+
+
+# --- the floor ----------------------------------------------------------------------------------------------------
+
+
+def test_floor_of_linear_layers():
+    """Forward, weight gradient and data gradient, which the first layer does without; the same on the way back."""
+    plain, exact = floor.flops(mlp())
+    first, second = 2 * 6 * 5, 2 * 5 * 4
+    assert plain == 2 * first + 3 * second
+    assert exact == plain + 3 * first + 3 * second
+
+
+def test_floor_of_convolutions():
+    subject = Subject("vgg", vgg((4, "M", 6), size=8, classes=5), torch.rand(3, 3, 8, 8), Circumstances())
+    first, second, last = 2 * 64 * 9 * 3 * 4, 2 * 16 * 9 * 4 * 6, 2 * 16 * 6 * 5
+    plain, exact = floor.flops(subject)
+    assert plain == 2 * first + 3 * second + 3 * last
+    assert exact == plain + 3 * (first + second + last)
+
+
+def test_floor_of_a_slice():
+    assert floor.floor(100, 210, 1.0) == pytest.approx(2.1)
+    assert floor.floor(100, 210, 1 / 8) == pytest.approx(1.1375)
+    assert floor.floor(100, 210, 0.0) == 1
+
+
+# --- timing -------------------------------------------------------------------------------------------------------
+
+
+def test_the_order_turns():
+    assert [timing.turned("abc", i) for i in range(4)] == [list("abc"), list("bca"), list("cab"), list("abc")]
+
+
+def test_interleaved_bursts():
+    order = []
+    calls = {name: ((lambda name=name: order.append(name)), steps) for name, steps in (("a", 1), ("b", 1), ("k", 2))}
+    seconds = timing.interleaved(calls, 2, 4, cuda=False)
+    assert "".join(order) == "abk" + "aaaabbbbkk" + "bbbbkkaaaa"  # warm-up, then bursts of four steps
+    assert {name: len(times) for name, times in seconds.items()} == {"a": 2, "b": 2, "k": 2}
+
+
+@pytest.fixture
+def sleep(monkeypatch):
+    """Takes time on a clock of its own, so that a busy machine changes nothing."""
+    now = [0.0]
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
+
+    def pass_time(seconds: float) -> None:
+        now[0] += seconds
+
+    return pass_time
+
+
+def test_seconds_are_per_step(sleep):
+    calls = {"one": (lambda: sleep(0.004), 1), "four": (lambda: sleep(0.008), 4)}
+    seconds = timing.interleaved(calls, 3, 8, cuda=False)
+    assert seconds == {"one": pytest.approx([0.004] * 3), "four": pytest.approx([0.002] * 3)}
+
+
+def test_bursts_of_quick_steps_are_long(sleep):
+    assert timing.burst_length(lambda: sleep(0.03), cuda=False) == 1
+    assert timing.burst_length(lambda: sleep(0.0051), cuda=False) == 4
+
+
+def test_quartiles():
+    assert timing.quartiles([4.0, 1.0, 3.0, 2.0, 5.0]) == (2.0, 3.0, 4.0)
+    assert timing.quartiles([7.0]) == (7.0, 7.0, 7.0)

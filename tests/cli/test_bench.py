@@ -1,0 +1,104 @@
+"""racecar bench: the table, the record, and what is refused."""
+
+import json
+import sys
+
+import pytest
+
+from racecar.cli.bench import open_any
+
+QUICK = ("--device", "cpu", "--rounds", "2", "--fractions", "1,1/2")
+
+
+def test_a_target(cli, tmp_path):
+    result = cli("bench", *QUICK, "--models", "nets:conv", "--input", "8,3,8,8", "--out", "deep/bench.json")
+    assert result.status == 0
+    lines = result.out.splitlines()
+    assert lines[0].split()[:3] == ["net", "step", "ms"]
+    assert lines[2].startswith("nets:conv, 8×3×8×8  plain")
+    assert "racecar 1/2" in result.out
+    assert "by hand" not in "".join(lines[2:-1]), "nobody wrote one"
+    assert "without an optimiser" in lines[-1]
+    made = json.loads((tmp_path / "deep/bench.json").read_text())
+    assert made["command"].startswith("racecar bench --device cpu --rounds 2")
+    assert made["settings"]["precision"] == "float32"
+    assert made["wall_s"] > 0
+    shown = cli("bench", "--show", "deep/bench.json")
+    assert shown.status == 0
+    assert shown.out.startswith("| net | step | ms |")
+    assert f"{made['models'][0]['steps'][1]['ratio']:.3f}" in shown.out
+
+
+def test_a_net_of_ours(cli):
+    result = cli("bench", *QUICK, "--models", "resnet20", "--batch", "2", "--no-srip", "--every", "1,2")
+    assert result.status == 0
+    assert [line.split("  ")[1].strip() or line.split() for line in result.out.splitlines()[2:3]] == ["plain"]
+    for step in ("racecar 1/2 every 2", "by hand 1/2"):
+        assert step in result.out
+    assert "srip" not in result.out
+
+
+def test_growth(cli, tmp_path):
+    result = cli("bench", *QUICK, "--depth", "2,4", "--figure", "growth", "--out", "growth.json")
+    assert result.status == 0
+    assert "ms per layer" in result.out
+    assert (tmp_path / "growth.svg").exists()
+    assert (tmp_path / "growth.png").exists()
+    assert "| ms per layer |" in cli("bench", "--show", "growth.json").out
+
+
+def test_what_fails_is_told_and_the_rest_is_kept(cli, tmp_path):
+    result = cli("bench", *QUICK, "--models", "nets:conv,nets:none", "--input", "4,3,8,8", "--out", "bench.json")
+    assert result.status == 2
+    assert "nets:conv, 4×3×8×8" in result.out
+    assert result.err.splitlines()[-1].startswith("racecar: failed: nets:none: ValueError: unknown target 'nets:none'")
+    assert len(json.loads((tmp_path / "bench.json").read_text())["models"]) == 2
+
+
+def test_a_terminal_gets_a_drawn_table(cli, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "160")
+    result = cli("bench", *QUICK, "--models", "nets:flat", "--input", "4,64", "--no-srip")
+    assert "━" in result.out
+    assert "racecar 1/2" in result.out
+
+
+def test_the_batch_of_a_target(cli):
+    _, x = open_any("nets:flat", "3,64", 0)
+    assert x.shape == (3, 64)
+    _, x = open_any("nets:flat", "3,64", 5)
+    assert x.shape == (5, 64)
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--models", "vgg99"], "unknown net 'vgg99': give a TARGET as torchvision:NAME, or one of vgg19"),
+        (["--models", "mlp,mlp"], "names a net twice"),
+        (["--models", "nets:none"], "nothing could be measured: nets:none: ValueError: unknown target"),
+        (["--models", "nets:flat"], "give --input"),
+        (["--device", "tpu"], "unknown device 'tpu'"),
+        (["--device", "meta"], "bench knows cpu and cuda, not 'meta'"),
+        (["--device", "cpu", "--graphs"], "--graphs needs --device cuda"),
+        (["--precision", "int8"], "--precision must be bf16 or float32"),
+        (["--fractions", "1,2"], "above 0 and up to 1"),
+        (["--fractions", "1,0.5,1/2"], "different numbers"),
+        (["--fractions", "half"], "--fractions 'half'"),
+        (["--fractions", "1/0"], "--fractions '1/0'"),
+        (["--every", "0"], "whole numbers of at least 1"),
+        (["--rounds", "0"], "--rounds"),
+        (["--depth", "1,x"], "--depth '1,x'"),
+        (["--depth", "2", "--width", "3"], "one thing grows at a time"),
+        (["--depth", "2", "--models", "mlp"], "leave out --models"),
+        (["--models", "mlp", "--input", "2,1024"], "--input is for a TARGET"),
+        (["--figure", "f"], "give --depth, --width or --batches"),
+        (["--show", "none.json"], "none.json"),
+    ],
+)
+def test_user_errors_are_one_line(cli, arguments, words):
+    result = cli("bench", *arguments)
+    assert result.status == 2
+    assert result.out == ""
+    last = result.err.splitlines()[-1]
+    assert last.startswith("racecar: ")
+    assert words in last
