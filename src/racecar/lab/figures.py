@@ -89,8 +89,8 @@ def vectors_figure(runs: Sequence[Run], what: str, seeds: int = 3, count: int = 
                 _show(axis, vector[0] * vector[0].sum().sign(), signed=True)
                 axis.set_title(f"{float(run.arrays['shares'][i]):.0%}", fontsize=6, pad=1.5)
             if seed == seen[0]:
-                title = f"{name}\n{float(run.arrays['shares'][0]):.0%}"
-                line[start].set_title(title, fontsize=8, loc="left", color=look(run.variant)["color"])
+                # Above the share that stands over the picture.
+                line[start].set_title(f"{name}\n", fontsize=8, loc="left", color=look(run.variant)["color"])
     return figure
 
 
