@@ -9,6 +9,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -45,13 +46,16 @@ def run(
         how: device, precision and so on.
         kinds: the kinds of steps.
         rounds: timed rounds.
-        jobs: models that are compiled at once, each in a process of its own. Timing begins when all are compiled, and
-            has the machine for itself.
+        jobs: models that are compiled at once, each in a process of its own. Where there are more jobs than models,
+            their kinds of steps are compiled side by side first, for the compiler's cache on disk. Timing begins when
+            all are compiled, and has the machine for itself.
         keep: given the records so far whenever a model is measured.
 
     Returns:
         The models' parts of the record, in the order of the names; a model that failed has an "error" alone.
     """
+    if how.compile and jobs > len(names):
+        _compile_ahead(names, open_model, how, kinds, jobs)
     with progress(len(names) * units(kinds, rounds)) as tell:
         if jobs <= 1 or len(names) == 1:
             records: Records = []
@@ -75,6 +79,28 @@ def _alone(
     finally:
         if work is not None:
             work.close()
+
+
+def _compile_ahead(
+    names: Sequence[str], open_model: Open, how: Circumstances, kinds: Sequence[Kind], jobs: int
+) -> None:
+    """Fill the compiler's cache. What fails here fails again where it is told of."""
+    tasks = [(name, open_model, how, kind) for kind in kinds if kind.every == 1 and not kind.eager for name in names]
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
+        threads = max(1, (os.cpu_count() or 1) // jobs)
+        for name, done in [(task[0], pool.submit(_compile, threads, *task)) for task in tasks]:
+            note = describe(error) if (error := done.exception()) else done.result()
+            print(f"{name}: compiled ahead: {note}", file=sys.stderr, flush=True)
+
+
+def _compile(threads: int, name: str, open_model: Open, how: Circumstances, kind: Kind) -> str:
+    from torch._inductor import config
+
+    config.compile_threads = threads  # else every process starts a worker for every core
+    notes: list[str] = []
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    Work(name, open_model, how, [kind], lambda _, note: notes.append(note)).prepare()
+    return notes[0]
 
 
 def _together(

@@ -30,8 +30,8 @@ class Work:
 
     def __init__(self, name: str, open_model: Open, how: Circumstances, kinds: Sequence[Kind], say: Say) -> None:
         self.how, self.kinds, self.say = how, kinds, say
-        if how.cuda:
-            torch.cuda.set_device(torch.device(how.device))  # memory and events are those of the current device
+        if how.cuda and (index := torch.device(how.device).index) is not None:
+            torch.cuda.set_device(index)  # memory and events are those of the current device
         self.subject = Subject(name, *open_model(name), how)
         self.flops: tuple[int, int] | None = None
         self.losses: dict[Kind, Callable[[], Tensor]] = {}
