@@ -15,6 +15,7 @@ from racecar import loss, reverse
 from racecar.batch import batch_size
 from racecar.capture import Call, Watch
 from racecar.errors import NothingToReverse
+from racecar.frugal import frugally
 from racecar.guards import check_sharding, fusible, reshard, takes_fused_path
 from racecar.plan import Plan
 from racecar.planning import RandomState, dry_plan, input_tensors, untouched, warn_about, watch_forward
@@ -68,6 +69,19 @@ class Way:
 
     def loss(self, tape: reverse.Tape) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss Σ λ_m · term_m and the terms by layer name."""
+        return self._total(self._terms(tape))
+
+    def compiled_loss(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """The same while torch.compile traces."""
+
+        def terms() -> Tensor:
+            return self._terms(self.tape(calls, inputs))
+
+        size, samples = slice_of(inputs, self.settings.fraction)
+        return self._total(frugally(terms) if samples < size else terms())
+
+    def _terms(self, tape: reverse.Tape) -> Tensor:
+        """Run the way back: the terms of the constrained layers, as one vector."""
         constrained = set(self.constrained)
         errors, sizes, counts = [], [], []
         # Compared as soon as it is made, so that a compiler reads d' once and keeps nothing for later.
@@ -85,7 +99,9 @@ class Way:
                 sizes.append(loss.size(d, features))
         for found in (errors, sizes, counts):
             found.reverse()
-        terms = loss.terms(errors, sizes, counts, self.settings.scale, tape.size / tape.samples)
+        return loss.terms(errors, sizes, counts, self.settings.scale, tape.size / tape.samples)
+
+    def _total(self, terms: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         if not torch.compiler.is_compiling() and self.lambdas.device != terms.device:  # the model has moved
             self.lambdas = self._lambdas(terms)
         total = (terms * self.lambdas).sum()
@@ -241,7 +257,7 @@ class Engine:
                     )
                 if not way.constrained:
                     return output, no_loss(inputs), {}
-                total, terms = way.loss(way.tape(calls, kept))
+                total, terms = way.compiled_loss(calls, kept)
                 return output, total, terms
         raise RuntimeError(
             "torch.compile meets a way through the model that has no plan yet, which breaks the graph: call the "

@@ -124,7 +124,6 @@ class Finder:
             raise RuntimeError(f"torch.compile hides the tensor between {self.plan.around(value)}; use it uncompiled")
         return tensor
 
-
     def rows(self, value: int, where: Batch, size: int, samples: int) -> Tensor | None:
         """The first samples of a batch norm's output, without its whole output, where a compiler would write that."""
         op = self.plan.graph.maker.get(value)

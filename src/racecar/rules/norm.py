@@ -24,6 +24,8 @@ def normalise_batch(
     """
     single = x.numel() == x.shape[1]
     if training and not (single and mean is not None):
+        if torch.compiler.is_compiling():
+            return _spelt_out(x, x, weight, bias, eps)
         mean = var = None
     elif mean is not None:
         training = False
@@ -44,8 +46,11 @@ def first_rows(op: Operation, x: Tensor, rows: Tensor) -> Tensor | None:
         _, weight, bias, _, _, training, _, eps = op.args[:8]
     else:
         return None
-    if not training:
-        return None
+    return _spelt_out(rows, x, weight, bias, eps) if training else None
+
+
+def _spelt_out(rows: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+    """Normalise rows by the statistics of x (N, C, …): for a compiler, which can keep the statistics alone then."""
     wide = x.dtype if x.dtype == torch.float64 else torch.float32
     var, mean = torch.var_mean(x.to(wide), [0, *range(2, x.dim())], correction=0, keepdim=True)
     per_channel = (-1, *(1,) * (x.dim() - 2))

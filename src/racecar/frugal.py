@@ -1,0 +1,48 @@
+"""What a compiled step keeps of the way back until the backward pass.
+
+Left to itself, torch.compile keeps d', d' − b, 2(d − d') and more of every layer. All of them are cheap to make again
+from the products Mᵀy, so only those are kept, and the statistics of norms. On a slice of the batch that costs next to
+nothing; on the whole batch the time would count for more than the memory.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+T = TypeVar("T")
+
+_aten = torch.ops.aten
+_KEPT = (
+    _aten.convolution.default,
+    _aten.mm.default,
+    _aten.addmm.default,
+    _aten.bmm.default,
+    _aten.baddbmm.default,
+    _aten.var_mean.correction,
+)
+
+
+def _policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+    return CheckpointPolicy.MUST_SAVE if op in _KEPT else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+_contexts = partial(create_selective_checkpoint_contexts, _policy)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Torch asks, in its log, not to change anything in place in such a place; nothing does here."""
+    return "context_fn is passed to torch.utils.checkpoint" not in record.getMessage()
+
+
+logging.getLogger("torch._higher_order_ops.wrap").addFilter(_is_news)
+
+
+def frugally(function: Callable[..., T], *args: Any) -> T:
+    """``function(*args)``, while torch.compile traces."""
+    return checkpoint(function, *args, use_reentrant=False, context_fn=_contexts)
