@@ -69,16 +69,12 @@ class Way:
 
     def loss(self, tape: reverse.Tape) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss Σ λ_m · term_m and the terms by layer name."""
-        return self._total(self._terms(tape))
-
-    def compiled_loss(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """The same while torch.compile traces."""
-
-        def terms() -> Tensor:
-            return self._terms(self.tape(calls, inputs))
-
-        size, samples = slice_of(inputs, self.settings.fraction)
-        return self._total(frugally(terms) if samples < size else terms())
+        sliced = tape.samples < tape.size
+        terms = frugally(self._terms, tape) if sliced and torch.compiler.is_compiling() else self._terms(tape)
+        if not torch.compiler.is_compiling() and self.lambdas.device != terms.device:  # the model has moved
+            self.lambdas = self._lambdas(terms)
+        total = (terms * self.lambdas).sum()
+        return total, dict(zip((layer.name for layer in self.constrained), terms.detach().unbind(), strict=True))
 
     def _terms(self, tape: reverse.Tape) -> Tensor:
         """Run the way back: the terms of the constrained layers, as one vector."""
@@ -100,12 +96,6 @@ class Way:
         for found in (errors, sizes, counts):
             found.reverse()
         return loss.terms(errors, sizes, counts, self.settings.scale, tape.size / tape.samples)
-
-    def _total(self, terms: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        if not torch.compiler.is_compiling() and self.lambdas.device != terms.device:  # the model has moved
-            self.lambdas = self._lambdas(terms)
-        total = (terms * self.lambdas).sum()
-        return total, dict(zip((layer.name for layer in self.constrained), terms.detach().unbind(), strict=True))
 
     def rebuild(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> dict[int, Tensor]:
         """d'_m by layer index, of the whole batch, wherever the way back passes."""
@@ -257,7 +247,7 @@ class Engine:
                     )
                 if not way.constrained:
                     return output, no_loss(inputs), {}
-                total, terms = way.compiled_loss(calls, kept)
+                total, terms = way.loss(way.tape(calls, kept))
                 return output, total, terms
         raise RuntimeError(
             "torch.compile meets a way through the model that has no plan yet, which breaks the graph: call the "
