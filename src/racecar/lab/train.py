@@ -144,6 +144,7 @@ class Trainer:
     def _step(self, call: nn.Module, chosen: Tensor, noise: Tensor | None) -> None:
         chosen = distributed.share(chosen)
         x, y = self.task.train.x[chosen], self.task.train.y[chosen]
+        self.module.begin(self.step)
         set_step_size(self.optimiser, step_size(self.config, self.step, self.total))
         with self._precision():
             output, regulariser = call(x, noise)

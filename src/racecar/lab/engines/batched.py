@@ -54,7 +54,7 @@ class Batched:
         self.look_every = (
             max(1, self.total // self.experiment.looks) if self.experiment.looks and stage.regularised else 0
         )
-        self._gradients: Callable[..., Any] | None = None
+        self._recorded: dict[bool, Callable[..., Any]] = {}
 
     def _parts(self) -> list[tuple[int, list[Tensor]]]:
         """Nets of one step size and weight decay stand together: where they start, and views of their parameters."""
@@ -73,16 +73,18 @@ class Batched:
         return task + coefficient * regulariser, (task, regulariser)
 
     def gradients(self, *args: Any) -> Any:
-        """Gradients and losses of all nets, by operations that were recorded once: no Python per layer."""
-        if self._gradients is None:
+        """Gradients and losses of all nets, by operations that were recorded once, with the regulariser on and with it
+        off: no Python per layer."""
+        on = self.module.begin(self.step)
+        if on not in self._recorded:
             self.module.train()
             of_all = vmap(grad_and_value(self.losses, has_aux=True))
 
             def function(parameters: Any, x: Any, y: Any, coefficients: Any, noise: Any) -> Any:
                 return of_all(parameters, x, y, coefficients, noise)  # make_fx would count a method's self
 
-            self._gradients = make_fx(function)(*args)
-        return self._gradients(*args)
+            self._recorded[on] = make_fx(function)(*args)
+        return self._recorded[on](*args)
 
     def warm_up(self) -> None:
         """Record the step, without training."""
