@@ -92,7 +92,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Claim:
-    """One variant is better than another: what the verdict is about."""
+    """One variant is better than another, or two settings have the same effect: what the verdict is about."""
 
     text: str
     metric: str
@@ -103,6 +103,14 @@ class Claim:
     where: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the configuration that must match."""
     minimum_seeds: int = 3
+    margin: float | None = None
+    """Given: the two do not differ by more than this, in either direction."""
+    relative: bool = False
+    """The margin is a share of the other side's value."""
+    against: Mapping[str, Any] = field(default_factory=dict)
+    """Fields in which the other side's configuration differs from ``where``; all else is the same on both sides."""
+    family: str = ""
+    """Holm's correction is over the claims of one family."""
 
 
 @dataclass(frozen=True)

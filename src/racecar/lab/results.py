@@ -56,7 +56,9 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        return {**ADDED, **self.record["config"]}
+        """With what holds for fields that came after the record was made."""
+        given = self.record["config"]
+        return {**given, **{name: value for name, value in ADDED.items() if name not in given}}
 
     @property
     def metrics(self) -> dict[str, float]:
