@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from racecar.files import write_atomically
-from racecar.lab import distributed, draws
+from racecar.lab import augment, distributed, draws
 from racecar.lab.config import Config
 from racecar.lab.curves import Curves, Diverged
 from racecar.lab.experiment import Loss, Split, Task, accuracy
@@ -65,6 +65,7 @@ class Trainer:
         seed: int,
         epochs: int,
         loss: Loss,
+        shift: int = 0,
         coefficient: float = 0.0,
         weight_decay: float = 0.0,
         look: Callable[[nn.Module, Task], dict[str, Tensor]] | None = None,
@@ -75,7 +76,7 @@ class Trainer:
         self.device = torch.device(self.options.device)
         self.module, self.config, self.name, self.seed, self.epochs = module, config, name, seed, epochs
         self.task = task.to(self.device)
-        self.loss, self.coefficient = loss, coefficient
+        self.loss, self.shift, self.coefficient = loss, shift, coefficient
         self.per_epoch = draws.steps_per_epoch(len(task.train), config.batch)
         self.total = self.per_epoch * epochs
         self.look, self.look_every = look, max(1, self.total // looks) if looks else 0
@@ -104,11 +105,12 @@ class Trainer:
         while self.step < self.total:
             epoch, within = divmod(self.step, self.per_epoch)
             if epoch != prepared:
-                order, noise = self._epoch(epoch)
+                order, noise, moves = self._epoch(epoch)
                 prepared = epoch
             if self.look_every and self.step % self.look_every == 0:
                 self._look()
-            self._step(call, order[within], None if noise is None else noise[within])
+            one = (None if drawn is None else drawn[within] for drawn in (noise, moves))
+            self._step(call, order[within], *one)
             self.step += 1
             if self.step % self.per_epoch == 0 and self.curves.due(epoch):
                 self._point(epoch)
@@ -134,16 +136,19 @@ class Trainer:
         the curves alone are those of the steps, which the weights themselves make."""
         return self.module.model if self.average is None else self.average.module
 
-    def _epoch(self, epoch: int) -> tuple[Tensor, Tensor | None]:
-        order = draws.order(len(self.task.train), self.config.batch, self.seed, self.name, epoch).to(self.device)
-        if not self.module.noise:
-            return order, None
-        noise = draws.noise(self.module.noise, self.per_epoch, self.seed, self.name, epoch)
-        return order, noise.to(self.device)
+    def _epoch(self, epoch: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """All that is random in an epoch, on the device: indices, noise, and moves of pictures."""
+        name, batch = (self.seed, self.name, epoch), self.config.batch
+        order = draws.order(len(self.task.train), batch, *name).to(self.device)
+        noise = draws.noise(self.module.noise, self.per_epoch, *name).to(self.device) if self.module.noise else None
+        moves = augment.moves(self.shift, order.shape, *name).to(self.device) if self.shift else None
+        return order, noise, moves
 
-    def _step(self, call: nn.Module, chosen: Tensor, noise: Tensor | None) -> None:
+    def _step(self, call: nn.Module, chosen: Tensor, noise: Tensor | None, moves: Tensor | None) -> None:
         chosen = distributed.share(chosen)
         x, y = self.task.train.x[chosen], self.task.train.y[chosen]
+        if moves is not None:
+            x = augment.move(x, distributed.share(moves), self.shift)
         self.module.begin(self.step)
         set_step_size(self.optimiser, step_size(self.config, self.step, self.total))
         with self._precision():

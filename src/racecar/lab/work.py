@@ -79,6 +79,7 @@ def _train(job: Job, stage: Stage, task: Task, store: Store, options: Options) -
         seed=job.seed,
         epochs=stage.epochs or job.config.epochs,
         loss=job.experiment.loss,
+        shift=job.experiment.shift(job.config),
         coefficient=strength(job, stage),
         weight_decay=decay(job, stage),
         look=job.experiment.look,

@@ -229,11 +229,3 @@ def test_all_else_is_the_same_on_both_sides():
     found = judge([same(net="one"), same(net="two")], slices(nets=("one", "two"), whole=EXACT, eighth=NEAR))
     assert [label(one.setting) for one in found] == ["net = one", "net = two"]
     assert all(one.better.config["net"] == one.than.config["net"] for one in found)
-
-
-def test_families_are_corrected_by_themselves():
-    groups = slices(nets=("one", "two"), whole=EXACT, eighth=NEAR)
-    together = judge([same(net="one"), same(net="two")], groups)
-    apart = judge([same(net="one", family="one"), same(net="two", family="two")], groups)
-    assert [one.p_holm for one in together] == pytest.approx([2 * one.p for one in together])
-    assert [one.p_holm for one in apart] == pytest.approx([one.p for one in apart])

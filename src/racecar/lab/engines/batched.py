@@ -13,7 +13,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from racecar.files import write_atomically
-from racecar.lab import draws
+from racecar.lab import augment, draws
 from racecar.lab.curves import POINTS, short
 from racecar.lab.experiment import Stage, Task, accuracy
 from racecar.lab.jobs import Job
@@ -34,6 +34,7 @@ class Batched:
         self.config, self.experiment = jobs[0].config, jobs[0].experiment
         self.module, self.models = modules[0], [module.model for module in modules]
         self.tasks = [task.to(device) for _, task in members]
+        self.shift = self.experiment.shift(self.config)
         self.x = torch.stack([task.train.x for task in self.tasks])
         self.y = torch.stack([task.train.y for task in self.tasks])
         named = [dict(model.named_parameters()) for model in self.models]
@@ -88,27 +89,31 @@ class Batched:
 
     def warm_up(self) -> None:
         """Record the step, without training."""
-        order, noise = self._epoch(0)
+        order, noise, moves = self._epoch(0)
+        self.gradients(self.parameters, *self._batch(order[:, 0], moves[:, 0]), self.coefficients, noise[:, 0])
+
+    def _batch(self, chosen: Tensor, moves: Tensor) -> tuple[Tensor, Tensor]:
+        """Samples and labels (E, batch, …)."""
         rows = torch.arange(len(self.jobs), device=self.device).unsqueeze(1)
-        x, y = self.x[rows, order[:, 0]], self.y[rows, order[:, 0]]
-        self.gradients(self.parameters, x, y, self.coefficients, noise[:, 0])
+        x, y = self.x[rows, chosen], self.y[rows, chosen]
+        if self.shift:
+            x = augment.move(x.flatten(0, 1), moves.flatten(0, 1), self.shift).view_as(x)
+        return x, y
 
     def run(self, path: Path, interval: float, report: Callable[[int, int, str], None]) -> None:
         """Train to the end, from the checkpoint if it is there."""
         if path.exists():
             self.load(path)
-        rows = torch.arange(len(self.jobs), device=self.device).unsqueeze(1)
         every = max(1, -(-self.epochs // POINTS))
         saved, prepared, began = time.monotonic(), -1, time.perf_counter()
         while self.step < self.total:
             epoch, within = divmod(self.step, self.per_epoch)
             if epoch != prepared:
-                order, noise = self._epoch(epoch)
+                order, noise, moves = self._epoch(epoch)
                 prepared = epoch
             if self.look_every and self.step % self.look_every == 0:
                 self._look()
-            chosen = order[:, within]
-            x, y = self.x[rows, chosen], self.y[rows, chosen]
+            x, y = self._batch(order[:, within], moves[:, within])
             gradients, (_, parts) = self.gradients(self.parameters, x, y, self.coefficients, noise[:, within])
             self._update(gradients)
             self.sums += torch.stack(parts).detach()
@@ -127,13 +132,17 @@ class Batched:
         if self.look_every:
             self._look()
 
-    def _epoch(self, epoch: int) -> tuple[Tensor, Tensor]:
-        """Indices (E, steps, batch) and random numbers (E, steps, count): each net's own, as if it were alone."""
+    def _epoch(self, epoch: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Indices (E, steps, batch), random numbers (E, steps, count) and moves of pictures (E, steps, batch, 3): each
+        net's own, as if it were alone."""
         name, samples, batch = self.stage.name, self.x.shape[1], self.config.batch
         order = torch.stack([draws.order(samples, batch, job.seed, name, epoch) for job in self.jobs])
         count = max(1, self.module.noise)
         noise = torch.stack([draws.noise(count, self.per_epoch, job.seed, name, epoch) for job in self.jobs])
-        return order.to(self.device), noise.to(self.device)
+        moves = order[..., :0]
+        if self.shift:
+            moves = torch.stack([augment.moves(self.shift, order.shape[1:], j.seed, name, epoch) for j in self.jobs])
+        return order.to(self.device), noise.to(self.device), moves.to(self.device)
 
     def _update(self, gradients: dict[str, Tensor]) -> None:
         if self.config.clip:  # each net by its own norm

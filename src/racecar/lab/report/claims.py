@@ -66,18 +66,15 @@ class Finding:
 
 
 def judge(claims: Sequence[Claim], groups: Groups, usual: Usual = lambda config, variant: None) -> list[Finding]:
-    """Test every claim in every setting that has runs of both sides; Holm's correction is over all tests of a family.
+    """Test every claim in every setting that has runs of both sides; Holm's correction is over all these tests.
 
     Where a variant was run with several coefficients, the claim is about the one that a search chose, or else about the
     usual one; if that is not among them, every coefficient is tested. Runs with settings from a search are held against
     such runs alone.
     """
     tests = [finding for claim in claims for finding in _tests(claim, groups, usual)]
-    corrected: dict[Finding, Corrected] = {}
-    for family in dict.fromkeys(claim.family for claim in claims):
-        some = [finding for finding in tests if finding.claim.family == family]
-        corrected |= zip(some, holm([finding.p for finding in some]), strict=True)
-    return [_decide(finding, corrected[finding]) for finding in tests]
+    corrected = holm([finding.p for finding in tests])
+    return [_decide(finding, right) for finding, right in zip(tests, corrected, strict=True)]
 
 
 def _tests(claim: Claim, groups: Groups, usual: Usual) -> list[Finding]:
