@@ -102,6 +102,8 @@ FORGOTTEN = [
     ("vmap", {"workers": 2}, "--workers 2: .* leave it out"),
     ("vmap", {"address": "auto"}, "add --engine ray"),
     ("here", {"address": "auto"}, "add --engine ray"),
+    ("here", {"graphs": True, "compile": True}, "--cuda-graphs goes with --compile and --device cuda"),
+    ("here", {"graphs": True, "device": "cuda"}, "--cuda-graphs goes with --compile and --device cuda"),
     ("ray", {"device": "cuda:1"}, "use --device cuda$"),
 ]
 LAUNCHED = [

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from racecar.lab.experiment import Stage
-from racecar.lab.experiments import EXPERIMENTS, experiment
+from racecar.lab.experiments import EXPERIMENTS, OURS, experiment
 from racecar.lab.jobs import make_jobs, tune
 from racecar.lab.results import Run, Store, read_record
 from racecar.lab.variants import VARIANTS
@@ -18,6 +18,7 @@ from tests.lab.report.records import record
 from tests.lab.tiny import ROOT
 
 QUICK = {name: one.Config(**one.quick) for name, one in EXPERIMENTS.items()}
+QUICK |= {one.name: replace(QUICK[one.name], grid=False) for one in OURS}  # one configuration each
 VALUES = {
     "optimiser": st.sampled_from(("adam", "adamw", "sgd")),
     "schedule": st.sampled_from(("constant", "cosine")),
@@ -31,6 +32,7 @@ VALUES = {
 }
 SKIPPED = {("digits", "valid"), ("peaks", "valid"), ("digits", "shipped"), ("information", "source")}
 """The first two can be 0 only; the others choose data that are not here, see below."""
+SKIPPED |= {(one.name, field) for one in OURS for field in ("valid", "grid")}
 FIELDS = [(name, f.name) for name in EXPERIMENTS for f in fields(QUICK[name]) if (name, f.name) not in SKIPPED]
 LINEAR = replace(QUICK["peaks"], nets=("linear",))
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from racecar import Racecar
 from racecar.inspect import invertibility
 from racecar.lab import augment
 from racecar.lab.datasets import CIFAR10, MNIST, DataError
@@ -19,6 +20,8 @@ from racecar.lab.report.claims import judge
 from racecar.lab.report.groups import gather
 from racecar.lab.report.statistics import TOO_FEW
 from racecar.lab.results import Store
+from racecar.lab.train import Options, Trainer
+from racecar.lab.work import prepare
 from tests.lab.tiny import results, run
 
 BITS = experiment("slices")
@@ -87,10 +90,9 @@ def test_claims():
         assert one.seeds == (10 if one is BITS else 5)
 
 
-@pytest.mark.parametrize("engine", ["here", "vmap"])
-def test_runs_are_judged(engine, tmp_path):
-    jobs = make_jobs(BITS, SHORT, ["Std", "RR"], range(3), None)
-    assert run(jobs, tmp_path, engine) == []
+def test_runs_are_judged(tmp_path):
+    jobs = make_jobs(BITS, replace(SHORT, epochs=1), ["RR"], range(3), None)
+    assert run(jobs, tmp_path) == []
     findings = judge(BITS.claims, gather(Store(tmp_path).runs()), lambda config, variant: config["strength"])
     assert [found.pairs for found in findings] == [3] * 16
     assert all(found.verdict != TOO_FEW for found in findings)
@@ -126,8 +128,6 @@ def test_which_layers(pictures):
         one = experiment(name)
         model, config = one.network(one.Config()), one.Config()
         (job,) = make_jobs(one, replace(config, grid=False), ["RR"], [0], pictures)
-        from racecar import Racecar
-
         rr = Racecar(model, one.data(config, 0, pictures)["A"].train.x, mode="full", **one.reverse(job.config))
         constrained = [entry.name for entry in rr.plan if entry.constrained]
         assert len(constrained) == count
@@ -166,6 +166,19 @@ def test_the_reverse_loss_uses_running_statistics(pictures):
 # Flips and shifts
 
 
+def test_every_engine_moves_alike(pictures, tmp_path, monkeypatch):
+    monkeypatch.setattr(SlicesMnist, "shift", lambda self, config: 3)
+    one = experiment("slices-mnist")
+    jobs = make_jobs(one, one.Config(grid=False, epochs=2, batch=8), ["Std"], [0, 1], pictures)
+    for engine in ("here", "vmap"):
+        assert run(jobs, tmp_path / engine, engine) == []
+    here, vmap = (results(tmp_path / engine) for engine in ("here", "vmap"))
+    for id, found in here.items():
+        torch.testing.assert_close(vmap[id]["weights"], found["weights"], rtol=1e-4, atol=1e-5)
+    monkeypatch.undo()
+    assert one.shift(None) == 0
+
+
 def test_moves_by_hand():
     """Each picture by itself, with slices of a padded copy."""
     x = torch.rand(40, 2, 5, 7)
@@ -188,3 +201,51 @@ def test_moves_are_drawn_from_the_seed():
     middle = torch.tensor([[0, 4, 4]])
     x = torch.rand(1, 3, 8, 8)
     assert torch.equal(augment.move(x, middle, 4), x)
+
+
+GPU = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype feature"),
+]
+
+
+def marked(test):
+    for mark in GPU:
+        test = mark(test)
+    return test
+
+
+@marked
+@pytest.mark.parametrize("how", [{}, {"compile": True}, {"compile": True, "graphs": True}], ids=str)
+@pytest.mark.parametrize("name", ["slices-mnist", "slices-cifar"])
+def test_on_the_device(name, how, pictures, tmp_path):
+    """The same training but for rounding, in every way of running a step."""
+    one = experiment(name)
+    config = one.Config(grid=False, epochs=2, batch=4, fraction=0.5, every=2, lr=1e-4)
+    jobs = make_jobs(one, config, ["RR"], [0], pictures)
+    assert run(jobs, tmp_path / "cpu") == []
+    assert run(jobs, tmp_path / "cuda", device="cuda", **how) == []
+    (cpu,), (cuda,) = (list(results(tmp_path / device).values()) for device in ("cpu", "cuda"))
+    assert cuda["metrics"]["reverse_loss"] == pytest.approx(cpu["metrics"]["reverse_loss"], rel=0.05)
+    for curve in ("train_loss", "regulariser"):
+        assert cuda["curves"][curve] == pytest.approx(cpu["curves"][curve], rel=0.02)
+
+
+@marked
+def test_a_step_never_waits_for_the_device(pictures, tmp_path):
+    one = experiment("slices-cifar")
+    config = one.Config(grid=False, batch=4, fraction=0.5, every=2)
+    (job,) = make_jobs(one, config, ["RR"], [0], pictures)
+    task = one.data(config, 0, pictures)["A"]
+    module = prepare(job, job.stages[0], task, Store(tmp_path), "cuda")
+    given = {"loss": one.loss, "shift": 4, "coefficient": 0.1, "options": Options("cuda")}
+    trainer = Trainer(module, task, config, name="A", seed=0, epochs=1, **given)
+    module.train()
+    order, noise, moves = trainer._epoch(0)
+    for trainer.step in range(5):
+        torch.cuda.set_sync_debug_mode("error" if trainer.step > 1 else "default")
+        try:
+            trainer._step(module, order[trainer.step], noise, moves[trainer.step])
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
