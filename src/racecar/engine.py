@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -38,6 +39,8 @@ class Way:
             weight.to(layer.parameter.device) if isinstance(weight, Tensor) and layer.parameter is not None else weight
             for weight, layer in zip(weights, plan.layers, strict=True)
         ]
+        self.features = [weight if isinstance(weight, Tensor) else None for weight in self.weights]
+        """Apart from the numbers, which a compiler would build into its graph."""
         self.route = route(plan, settings.mode, [not loss.is_zero(weight) for weight in self.weights])
         self.constrained = [e.layer for e in self.route if e.constrained and e.layer is not None]
         self.needs = reverse.Needs([entry for entry in self.route if entry.needed])
@@ -84,8 +87,7 @@ class Way:
         for layer, rebuilt in reverse.steps(self.needs, tape, self.settings.input_activation):
             if layer not in constrained:
                 continue
-            d, weight = tape.tensors[layer.d], self.weights[layer.index]
-            features = weight if isinstance(weight, Tensor) else None
+            d, features = tape.tensors[layer.d], self.features[layer.index]
             if features is not None:
                 batch = self.plan.batch[layer.d]
                 features = loss.spread(features, d.shape, batch.dim if batch else 0, layer.name)
@@ -102,6 +104,16 @@ class Way:
         size = batch_size(inputs)
         tape = reverse.Tape(self.plan, self.needs_all, calls, inputs, size, size)
         return reverse.run(self.needs_all, tape, self.settings.input_activation)
+
+
+@dataclass(eq=False)
+class Choice:
+    """Settings with the ways that were worked out for them, so that a schedule comes back to them at no cost."""
+
+    settings: Settings
+    off: bool
+    """Whether the reverse pass is skipped."""
+    ways: dict[Plan, Way] = field(default_factory=dict)
 
 
 class Engine:
@@ -153,11 +165,19 @@ class Engine:
 
     def set(self, settings: Settings) -> None:
         """Other settings for the same plans."""
+        self.use(self.choice(settings))
+
+    def choice(self, settings: Settings) -> Choice:
+        """Other settings, checked, that can be used again and again."""
         self.check_patterns(settings.weight)
-        ways = [Way(way.plan, settings) for way in self.ways]
-        latest = ways[self.ways.index(self.latest)] if self.latest is not None else None
-        self.settings, self.ways, self.latest = settings, ways, latest
-        self.off = loss.all_zero(settings.weight)
+        return Choice(settings, loss.all_zero(settings.weight))
+
+    def use(self, choice: Choice) -> None:
+        """From now on these settings. Nothing is worked out twice, and nothing waits for the device."""
+        latest = None if self.latest is None else self.latest.plan
+        choice.ways = {w.plan: choice.ways.get(w.plan) or Way(w.plan, choice.settings) for w in self.ways}
+        self.settings, self.off, self.ways = choice.settings, choice.off, list(choice.ways.values())
+        self.latest = None if latest is None else choice.ways[latest]
 
     def check_patterns(self, weight: loss.Weight) -> None:
         """Every pattern must match a layer that was seen, or one that another way through the model may use."""

@@ -132,6 +132,7 @@ def test_every_number_is_finite(config, number):
     [
         "optimiser=adamm", "schedule=cos", "precision=half", "epochs=0", "epochs=-1", "lr=0", "lr=-1e-3", "batch=-1",
         "clip=-0.1", "momentum=-0.1", "ema=1", "ema=-0.1", "valid=1", "valid=-0.1", "fraction=0", "fraction=1.1",
+        "every=0",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)

@@ -14,7 +14,8 @@ from racecar.lab.results import Store
 from tests.lab.tiny import ROOT, living, make, results, run, wait_for
 
 SETTING = {
-    "scales": ("sum", "mean"), "epochs": 1, "batch": 6, "valid": 0.2, "clip": 0.5, "raises": (1,), "infinite": (2,)
+    "scales": ("sum", "mean"), "epochs": 1, "batch": 6, "valid": 0.2, "clip": 0.5, "every": 2,
+    "raises": (1,), "infinite": (2,),
 }  # fmt: skip
 """Seed 1 cannot be measured, which one process does for both; seed 2 diverges in the other's half of a batch."""
 

@@ -63,8 +63,10 @@ def test_vmap_in_several_batches_is_the_same(reference, tmp_path, monkeypatch):
     assert_same(results(tmp_path), {id: one for id, one in reference.items() if id in ids})
 
 
-def test_vmap_with_other_settings(tmp_path):
-    some = make(["RR"], [0, 1], finetune=0, optimiser="sgd", lr=1e-2, batch=0, epochs=9, fraction=0.5, scales=("sum",))
+@pytest.mark.parametrize("every", [1, 4])
+def test_vmap_with_other_settings(every, tmp_path):
+    other = {"optimiser": "sgd", "batch": 0, "epochs": 9, "fraction": 0.5, "every": every, "scales": ("sum",)}
+    some = make(["RR"], [0, 1], finetune=0, lr=1e-2, **other)
     for engine in ("here", "vmap"):
         assert run(some, tmp_path / engine, engine) == []
     assert_same(results(tmp_path / "vmap"), results(tmp_path / "here"))
@@ -100,6 +102,8 @@ FORGOTTEN = [
     ("vmap", {"workers": 2}, "--workers 2: .* leave it out"),
     ("vmap", {"address": "auto"}, "add --engine ray"),
     ("here", {"address": "auto"}, "add --engine ray"),
+    ("here", {"graphs": True, "compile": True}, "--cuda-graphs goes with --compile and --device cuda"),
+    ("here", {"graphs": True, "device": "cuda"}, "--cuda-graphs goes with --compile and --device cuda"),
     ("ray", {"device": "cuda:1"}, "use --device cuda$"),
 ]
 LAUNCHED = [

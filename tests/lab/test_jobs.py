@@ -10,13 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from racecar.lab.experiment import Stage
-from racecar.lab.experiments import EXPERIMENTS, experiment
+from racecar.lab.experiments import EXPERIMENTS, OURS, experiment
 from racecar.lab.jobs import make_jobs, tune
-from racecar.lab.results import Store
+from racecar.lab.results import Run, Store, read_record
 from racecar.lab.variants import VARIANTS
 from tests.lab.report.records import record
+from tests.lab.tiny import ROOT
 
 QUICK = {name: one.Config(**one.quick) for name, one in EXPERIMENTS.items()}
+QUICK |= {one.name: replace(QUICK[one.name], grid=False) for one in OURS}  # one configuration each
 VALUES = {
     "optimiser": st.sampled_from(("adam", "adamw", "sgd")),
     "schedule": st.sampled_from(("constant", "cosine")),
@@ -30,6 +32,7 @@ VALUES = {
 }
 SKIPPED = {("digits", "valid"), ("peaks", "valid"), ("digits", "shipped"), ("information", "source")}
 """The first two can be 0 only; the others choose data that are not here, see below."""
+SKIPPED |= {(one.name, field) for one in OURS for field in ("valid", "grid")}
 FIELDS = [(name, f.name) for name in EXPERIMENTS for f in fields(QUICK[name]) if (name, f.name) not in SKIPPED]
 LINEAR = replace(QUICK["peaks"], nets=("linear",))
 
@@ -67,6 +70,28 @@ def test_names_of_one_run_differ(name):
     assert all(re.fullmatch("[0-9a-f]{16}", id) for id in found)
     again = make_jobs(experiment(name), QUICK[name], list(VARIANTS), range(3), None, coefficients)
     assert [job.ids for job in again] == [job.ids for job in jobs]
+
+
+def test_published_results_keep_their_names():
+    """Fields that a configuration gets later must not make records that are there unknown."""
+    count = 0
+    for path in sorted(ROOT.glob("results/*/records/*.json")):
+        run = Run(read_record(path))
+        one, tuned = experiment(run.record["experiment"]), run.record.get("tuned") or {}
+        fields = {name: tuple(value) if isinstance(value, list) else value for name, value in run.config.items()}
+        given = {} if run.coefficient is None else {run.variant: [run.coefficient]}
+        (job,) = make_jobs(one, one.Config(**fields), [run.variant], [run.seed], None, given, {run.variant: tuned})
+        assert job.ids[run.stage] == run.id
+        count += 1
+    assert count > 1000
+
+
+def test_a_field_that_came_later():
+    """At its default it is as if it were not there; a record without it has the default."""
+    assert "every" not in QUICK["peaks"].to_name()
+    assert replace(QUICK["peaks"], every=2).to_name()["every"] == 2
+    assert Run({"config": {"lr": 1.0}}).config == {"lr": 1.0, "every": 1}
+    assert Run({"config": {"lr": 1.0, "every": 3}}).config["every"] == 3
 
 
 def test_experiments_and_versions_count(monkeypatch):

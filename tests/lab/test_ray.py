@@ -14,7 +14,7 @@ from tests.lab.tiny import ALL, ROOT, STEPS, Slow, make, plain, results, run, st
 EPOCHS = 3
 A = 3 * EPOCHS
 """Steps of a stage."""
-SHARED = {"finetune": EPOCHS, "valid": 0.2, "batch": 6}
+SHARED = {"finetune": EPOCHS, "valid": 0.2, "batch": 6, "every": 2}
 
 
 def kill_a_command(folder, log):

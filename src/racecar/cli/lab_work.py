@@ -32,6 +32,7 @@ class How:
     every: float = 60.0
     """Seconds between checkpoints."""
     tensorboard: bool = False
+    graphs: bool = False
 
     def plan(self, folder: Path) -> Plan:
         """The same for the laboratory. What would be forgotten on the way is refused."""
@@ -41,7 +42,7 @@ class How:
 
         _check_device(self.device, self.engine)
         maker = Maker(command(), self.engine, runner.commit())
-        how = (self.compile, self.every, self.resume, self.workers, self.address, self.tensorboard)
+        how = (self.compile, self.every, self.resume, self.workers, self.address, self.tensorboard, self.graphs)
         plan = Plan(folder, maker, self.device, *how)
         try:
             runner.check(plan, self.engine)

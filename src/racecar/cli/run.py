@@ -36,6 +36,7 @@ def run_experiment(
     every: options.Every = 60.0,
     address: options.Address = None,
     tensorboard: options.Tensorboard = False,
+    graphs: options.Graphs = False,
 ) -> None:
     """Run an experiment: every variant, every seed, every stage. What is there already is skipped."""
     from racecar.lab.experiments import experiment
@@ -45,5 +46,5 @@ def run_experiment(
     config, chosen = config_of(one, quick, settings), variants_of(one, variants)
     given, found = coefficients_of(coefficient, chosen), tuned_of(tuned, one, config, chosen, settings or [])
     jobs = make_jobs(one, config, chosen, range(seeds or one.seeds), data, given, found)
-    how = How(engine, device, workers, address, resume, compile_step, every, tensorboard)
+    how = How(engine, device, workers, address, resume, compile_step, every, tensorboard, graphs)
     do(jobs, out or Path("out") / name, how)

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 PRECISIONS = ("float32", "bfloat16", "float16")
 OPTIMISERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("constant", "cosine")
+ADDED: dict[str, Any] = {"every": 1}
+"""Fields younger than published records, with what holds for a record that lacks them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,8 @@ class Config:
     precision: str = "float32"
     fraction: float = 1.0
     """Share of each batch that the reverse pass sees."""
+    every: int = 1
+    """The reverse pass is on in every so-many-th step, with as many times the coefficient."""
     valid: float = 0.0
     """Share of the training set held out, for choosing coefficients and learning rates."""
 
@@ -46,6 +50,8 @@ class Config:
         for name, known in (("optimiser", OPTIMISERS), ("schedule", SCHEDULES), ("precision", PRECISIONS)):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
+        if self.every < 1:
+            raise ValueError(f"every must be at least 1, not {self.every!r}")
         for name in ("epochs", "lr"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be greater than 0, not {getattr(self, name)!r}")
@@ -65,6 +71,10 @@ class Config:
     def to_dict(self) -> dict[str, Any]:
         """Every field, ready for JSON."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    def to_name(self) -> dict[str, Any]:
+        """What names a result: every field, but for young ones at their default, so that old names stay."""
+        return {name: value for name, value in self.to_dict().items() if name not in ADDED or value != ADDED[name]}
 
 
 C = TypeVar("C", bound=Config)

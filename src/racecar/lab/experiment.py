@@ -92,7 +92,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Claim:
-    """One variant is better than another: what the verdict is about."""
+    """One variant is better than another, or two settings have the same effect: what the verdict is about."""
 
     text: str
     metric: str
@@ -103,6 +103,12 @@ class Claim:
     where: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the configuration that must match."""
     minimum_seeds: int = 3
+    margin: float | None = None
+    """Given: the two do not differ by more than this, in either direction."""
+    relative: bool = False
+    """The margin is a share of the other side's value."""
+    against: Mapping[str, Any] = field(default_factory=dict)
+    """Fields in which the other side's configuration differs from ``where``; all else is the same on both sides."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +176,10 @@ class Experiment:
         """Arguments of ``orthogonality.srip``."""
         return {}
 
+    def shift(self, config: Any) -> int:
+        """In training, pictures are flipped at random and shifted by up to so many pixels; 0: left as they are."""
+        return 0
+
     def loss(self, output: Tensor, y: Tensor) -> Tensor:
         return F.cross_entropy(output, y)
 
@@ -187,8 +197,9 @@ class Experiment:
 
 
 @torch.no_grad()
-def accuracy(model: nn.Module, split: Split, batch: int = 1024) -> float:
-    """Share of the samples whose largest output is their label."""
+def accuracy(model: nn.Module, split: Split, batch: int | None = None) -> float:
+    """Share of the samples whose largest output is their label. The device is read once, at the end."""
+    batch = batch or (4096 if split.x.is_cuda else 1024)
     right = sum(
         (model(x).argmax(1) == y).sum() for x, y in zip(split.x.split(batch), split.y.split(batch), strict=True)
     )

@@ -82,6 +82,8 @@ def make_jobs(
                 values = (coefficients or {}).get(name) or (default,)
             config = tune(one, own)
             stages = tuple(s for s in experiment.stages(config) if s.variants is None or name in s.variants)
+            if not stages:
+                continue
             for coefficient in dict.fromkeys(values):
                 if coefficient is not None and not (math.isfinite(coefficient) and coefficient >= 0):
                     raise ValueError(f"the coefficient of {name} must be at least 0, not {coefficient!r}")
@@ -106,7 +108,7 @@ def _ids(
         what: dict[str, Any] = {
             "experiment": experiment.name,
             "version": experiment.version,
-            "config": config.to_dict(),
+            "config": config.to_name(),
             "variant": name,
             "coefficient": coefficient,
             "seed": seed,

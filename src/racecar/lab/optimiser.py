@@ -12,12 +12,14 @@ from racecar.lab.config import Config
 
 
 def make_optimiser(parameters: Iterable[Tensor], config: Config, weight_decay: float) -> torch.optim.Optimizer:
-    """As the configuration says; weight decay is decoupled in "adamw" and part of the gradient elsewhere."""
+    """As the configuration says; weight decay is decoupled in "adamw" and part of the gradient elsewhere. On a GPU all
+    parameters are stepped by one kernel."""
     parameters = list(parameters)
+    fused = True if all(parameter.is_cuda for parameter in parameters) else None
     if config.optimiser == "sgd":
-        return torch.optim.SGD(parameters, config.lr, config.momentum, weight_decay=weight_decay)
+        return torch.optim.SGD(parameters, config.lr, config.momentum, weight_decay=weight_decay, fused=fused)
     kind = torch.optim.AdamW if config.optimiser == "adamw" else torch.optim.Adam
-    return kind(parameters, config.lr, weight_decay=weight_decay)
+    return kind(parameters, config.lr, weight_decay=weight_decay, fused=fused)
 
 
 def step_size(config: Config, step: int, total: int) -> float:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from racecar.extras import need
 from racecar.files import write_atomically, write_json
+from racecar.lab.config import ADDED
 
 FORMAT = 1
 NEEDED = ("id", "experiment", "variant", "coefficient", "seed", "stage", "config", "metrics", "status", "cost", "made")
@@ -55,7 +56,9 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        return dict(self.record["config"])
+        """With what holds for fields that came after the record was made."""
+        given = self.record["config"]
+        return {**given, **{name: value for name, value in ADDED.items() if name not in given}}
 
     @property
     def metrics(self) -> dict[str, float]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from racecar.files import write_atomically
-from racecar.lab import distributed, draws
+from racecar.lab import augment, distributed, draws
 from racecar.lab.config import Config
 from racecar.lab.curves import Curves, Diverged
 from racecar.lab.experiment import Loss, Split, Task, accuracy
@@ -31,6 +31,8 @@ class Options:
 
     device: str = "cpu"
     compile: bool = False
+    graphs: bool = False
+    """Compiled, on a GPU: replay a step's kernels as CUDA graphs, which helps nets that wait for their launches."""
     interval: float = 60.0
     """Seconds between checkpoints."""
     resume: bool = True
@@ -65,6 +67,7 @@ class Trainer:
         seed: int,
         epochs: int,
         loss: Loss,
+        shift: int = 0,
         coefficient: float = 0.0,
         weight_decay: float = 0.0,
         look: Callable[[nn.Module, Task], dict[str, Tensor]] | None = None,
@@ -75,7 +78,7 @@ class Trainer:
         self.device = torch.device(self.options.device)
         self.module, self.config, self.name, self.seed, self.epochs = module, config, name, seed, epochs
         self.task = task.to(self.device)
-        self.loss, self.coefficient = loss, coefficient
+        self.loss, self.shift, self.coefficient = loss, shift, coefficient
         self.per_epoch = draws.steps_per_epoch(len(task.train), config.batch)
         self.total = self.per_epoch * epochs
         self.look, self.look_every = look, max(1, self.total // looks) if looks else 0
@@ -86,6 +89,11 @@ class Trainer:
         self.average = (
             AveragedModel(module.model, multi_avg_fn=get_ema_multi_avg_fn(config.ema)) if config.ema else None
         )
+        on_gpu = self.device.type == "cuda"
+        self._graphs = self.options.compile and self.options.graphs and on_gpu
+        self._layout = torch.channels_last if on_gpu and task.train.x.dim() == 4 else None
+        if self._layout is not None:  # what convolutions are fastest with there
+            module.model.to(memory_format=self._layout)  # type: ignore[call-overload]
         self.curves = Curves(epochs)
         self.step = 0
         torch.manual_seed(draws.seed_of("stage", seed, name))
@@ -98,17 +106,19 @@ class Trainer:
             torch.cuda.reset_peak_memory_stats(self.device)
         self.module.train()
         call: nn.Module = distributed.wrap(self.module)
-        call = torch.compile(call) if self.options.compile else call  # type: ignore[assignment]
+        if self.options.compile:
+            call = torch.compile(call, mode="reduce-overhead" if self._graphs else None)  # type: ignore[assignment]
         saved, prepared = time.monotonic(), -1
         self.curves.go()
         while self.step < self.total:
             epoch, within = divmod(self.step, self.per_epoch)
             if epoch != prepared:
-                order, noise = self._epoch(epoch)
+                order, noise, moves = self._epoch(epoch)
                 prepared = epoch
             if self.look_every and self.step % self.look_every == 0:
                 self._look()
-            self._step(call, order[within], None if noise is None else noise[within])
+            one = (None if drawn is None else drawn[within] for drawn in (noise, moves))
+            self._step(call, order[within], *one)
             self.step += 1
             if self.step % self.per_epoch == 0 and self.curves.due(epoch):
                 self._point(epoch)
@@ -134,17 +144,25 @@ class Trainer:
         the curves alone are those of the steps, which the weights themselves make."""
         return self.module.model if self.average is None else self.average.module
 
-    def _epoch(self, epoch: int) -> tuple[Tensor, Tensor | None]:
-        order = draws.order(len(self.task.train), self.config.batch, self.seed, self.name, epoch).to(self.device)
-        if not self.module.noise:
-            return order, None
-        noise = draws.noise(self.module.noise, self.per_epoch, self.seed, self.name, epoch)
-        return order, noise.to(self.device)
+    def _epoch(self, epoch: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """All that is random in an epoch, on the device: indices, noise, and moves of pictures."""
+        name, batch = (self.seed, self.name, epoch), self.config.batch
+        order = draws.order(len(self.task.train), batch, *name).to(self.device)
+        noise = draws.noise(self.module.noise, self.per_epoch, *name).to(self.device) if self.module.noise else None
+        moves = augment.moves(self.shift, order.shape, *name).to(self.device) if self.shift else None
+        return order, noise, moves
 
-    def _step(self, call: nn.Module, chosen: Tensor, noise: Tensor | None) -> None:
+    def _step(self, call: nn.Module, chosen: Tensor, noise: Tensor | None, moves: Tensor | None) -> None:
         chosen = distributed.share(chosen)
         x, y = self.task.train.x[chosen], self.task.train.y[chosen]
+        if moves is not None:
+            x = augment.move(x, distributed.share(moves), self.shift)
+        if self._layout is not None:
+            x = x.contiguous(memory_format=self._layout)
+        self.module.begin(self.step)
         set_step_size(self.optimiser, step_size(self.config, self.step, self.total))
+        if self._graphs:  # the tensors of the step before may be overwritten
+            torch.compiler.cudagraph_mark_step_begin()
         with self._precision():
             output, regulariser = call(x, noise)
             task = self.loss(output, y)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from racecar.lab import distributed
 from racecar.orthogonality import srip
 from racecar.racecar import Racecar
+from racecar.schedule import Every
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,10 @@ class Regularised(nn.Module):
         """The parts of the last call's regulariser, by layer."""
         return {}
 
+    def begin(self, step: int) -> bool:
+        """Before each step of the training, counted from 0; whether the regulariser is on in it."""
+        return True
+
     def forward(self, x: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
         output = self.model(x)
         return output, output.new_zeros(())
@@ -78,9 +83,10 @@ class _Reverse(Regularised):
 
     where = "rr.model."
 
-    def __init__(self, model: nn.Module, example: Tensor, mode: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, model: nn.Module, example: Tensor, mode: str, options: Mapping[str, Any], every: int) -> None:
         nn.Module.__init__(self)  # the model is in here once: functional_call gets lost in modules that are shared
         self.rr = Racecar(model, example, mode=mode, **options)
+        self.every = Every(self.rr, every)
         # Gradients are averaged over processes, each of which sums over its own part of the batch.
         self.share = distributed.world() if self.rr.scale == "sum" else 1
 
@@ -91,6 +97,10 @@ class _Reverse(Regularised):
     @property
     def terms(self) -> Mapping[str, Tensor]:
         return self.rr.terms
+
+    def begin(self, step: int) -> bool:
+        self.every.load_state_dict({"steps": step})  # a resumed training goes on where it was
+        return self.every.step()
 
     def forward(self, x: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
         output, loss = self.rr(x)
@@ -140,7 +150,12 @@ def _count(use: Any) -> int:
 
 
 def regularise(
-    model: nn.Module, which: Variant, example: Tensor, reverse: Mapping[str, Any], orthogonality: Mapping[str, Any]
+    model: nn.Module,
+    which: Variant,
+    example: Tensor,
+    reverse: Mapping[str, Any],
+    orthogonality: Mapping[str, Any],
+    every: int = 1,
 ) -> Regularised:
     """A model with the regulariser of a variant.
 
@@ -150,9 +165,10 @@ def regularise(
         example: some inputs (N, …), to plan the reverse pass.
         reverse: arguments of ``Racecar`` but mode.
         orthogonality: arguments of ``srip``.
+        every: the reverse pass is on in every so-many-th step.
     """
     if which.kind == "reverse":
-        return _Reverse(model, example, which.mode, reverse)
+        return _Reverse(model, example, which.mode, reverse, every)
     if which.kind == "orthogonality":
         return _Orthogonal(model, orthogonality)
     return Regularised(model)

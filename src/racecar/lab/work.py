@@ -79,6 +79,7 @@ def _train(job: Job, stage: Stage, task: Task, store: Store, options: Options) -
         seed=job.seed,
         epochs=stage.epochs or job.config.epochs,
         loss=job.experiment.loss,
+        shift=job.experiment.shift(job.config),
         coefficient=strength(job, stage),
         weight_decay=decay(job, stage),
         look=job.experiment.look,
@@ -112,7 +113,7 @@ def prepare(job: Job, stage: Stage, task: Task, store: Store, device: str, fresh
         _pretrain(job, model, task, store.pretraining(job.ids[stage.name]))
     example = task.train.x[: min(len(task.train), max(2, job.config.batch or 64))].to(device)
     options = job.experiment.reverse(job.config), job.experiment.orthogonality(job.config)
-    return regularise(model, which, example, *options)
+    return regularise(model, which, example, *options, every=job.config.every)
 
 
 def _network(job: Job, stage: Stage) -> nn.Module:

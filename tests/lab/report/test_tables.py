@@ -127,6 +127,20 @@ def test_claims():
     assert (first["experiment"].link, first["gain"]) == ("in-x", yes["gain"])
 
 
+def test_claims_of_the_same_effect():
+    values = {1.0: [0.2, 0.21, 0.19], 0.125: [0.201, 0.211, 0.1905]}
+    records = [
+        record("RR", seed, {"m": value}, config={"fraction": fraction})
+        for fraction, some in values.items()
+        for seed, value in enumerate(some)
+    ]
+    claim = Claim(
+        "Same", "m", "A", "RR", "RR", where={"fraction": 0.125}, against={"fraction": 1.0}, margin=0.03, relative=True
+    )
+    (row,) = rows(claims_table(judge([claim], gather(runs(records)))))
+    assert row["claim"].note == "RR (fraction = 0.125) against RR (fraction = 1): m of A, within ±3 %"
+
+
 @pytest.mark.parametrize(
     "text, expected",
     [

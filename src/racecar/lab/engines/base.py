@@ -36,6 +36,8 @@ class Plan:
     address: str | None = None
     """Of a Ray cluster."""
     tensorboard: bool = False
+    graphs: bool = False
+    """Compiled, on a GPU: as CUDA graphs."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def failure(job: str, error: BaseException) -> Failure:
 def do_job(job: Job, plan: Plan, progress: Progress) -> None:
     """All unfinished stages of a job, in this process."""
     store = Store(plan.folder)
-    options = Options(plan.device, plan.compile, plan.interval, plan.resume)
+    options = Options(plan.device, plan.compile, plan.graphs, plan.interval, plan.resume)
     for stage in job.unfinished(store):
         writer = _writer(plan, job, stage.name)
 

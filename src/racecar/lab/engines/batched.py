@@ -13,7 +13,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from racecar.files import write_atomically
-from racecar.lab import draws
+from racecar.lab import augment, draws
 from racecar.lab.curves import POINTS, short
 from racecar.lab.experiment import Stage, Task, accuracy
 from racecar.lab.jobs import Job
@@ -34,6 +34,7 @@ class Batched:
         self.config, self.experiment = jobs[0].config, jobs[0].experiment
         self.module, self.models = modules[0], [module.model for module in modules]
         self.tasks = [task.to(device) for _, task in members]
+        self.shift = self.experiment.shift(self.config)
         self.x = torch.stack([task.train.x for task in self.tasks])
         self.y = torch.stack([task.train.y for task in self.tasks])
         named = [dict(model.named_parameters()) for model in self.models]
@@ -54,7 +55,7 @@ class Batched:
         self.look_every = (
             max(1, self.total // self.experiment.looks) if self.experiment.looks and stage.regularised else 0
         )
-        self._gradients: Callable[..., Any] | None = None
+        self._recorded: dict[bool, Callable[..., Any]] = {}
 
     def _parts(self) -> list[tuple[int, list[Tensor]]]:
         """Nets of one step size and weight decay stand together: where they start, and views of their parameters."""
@@ -73,40 +74,46 @@ class Batched:
         return task + coefficient * regulariser, (task, regulariser)
 
     def gradients(self, *args: Any) -> Any:
-        """Gradients and losses of all nets, by operations that were recorded once: no Python per layer."""
-        if self._gradients is None:
+        """Gradients and losses of all nets, by operations that were recorded once, with the regulariser on and with it
+        off: no Python per layer."""
+        on = self.module.begin(self.step)
+        if on not in self._recorded:
             self.module.train()
             of_all = vmap(grad_and_value(self.losses, has_aux=True))
 
             def function(parameters: Any, x: Any, y: Any, coefficients: Any, noise: Any) -> Any:
                 return of_all(parameters, x, y, coefficients, noise)  # make_fx would count a method's self
 
-            self._gradients = make_fx(function)(*args)
-        return self._gradients(*args)
+            self._recorded[on] = make_fx(function)(*args)
+        return self._recorded[on](*args)
 
     def warm_up(self) -> None:
         """Record the step, without training."""
-        order, noise = self._epoch(0)
+        order, noise, moves = self._epoch(0)
+        self.gradients(self.parameters, *self._batch(order[:, 0], moves[:, 0]), self.coefficients, noise[:, 0])
+
+    def _batch(self, chosen: Tensor, moves: Tensor) -> tuple[Tensor, Tensor]:
+        """Samples and labels (E, batch, …)."""
         rows = torch.arange(len(self.jobs), device=self.device).unsqueeze(1)
-        x, y = self.x[rows, order[:, 0]], self.y[rows, order[:, 0]]
-        self.gradients(self.parameters, x, y, self.coefficients, noise[:, 0])
+        x, y = self.x[rows, chosen], self.y[rows, chosen]
+        if self.shift:
+            x = augment.move(x.flatten(0, 1), moves.flatten(0, 1), self.shift).view_as(x)
+        return x, y
 
     def run(self, path: Path, interval: float, report: Callable[[int, int, str], None]) -> None:
         """Train to the end, from the checkpoint if it is there."""
         if path.exists():
             self.load(path)
-        rows = torch.arange(len(self.jobs), device=self.device).unsqueeze(1)
         every = max(1, -(-self.epochs // POINTS))
         saved, prepared, began = time.monotonic(), -1, time.perf_counter()
         while self.step < self.total:
             epoch, within = divmod(self.step, self.per_epoch)
             if epoch != prepared:
-                order, noise = self._epoch(epoch)
+                order, noise, moves = self._epoch(epoch)
                 prepared = epoch
             if self.look_every and self.step % self.look_every == 0:
                 self._look()
-            chosen = order[:, within]
-            x, y = self.x[rows, chosen], self.y[rows, chosen]
+            x, y = self._batch(order[:, within], moves[:, within])
             gradients, (_, parts) = self.gradients(self.parameters, x, y, self.coefficients, noise[:, within])
             self._update(gradients)
             self.sums += torch.stack(parts).detach()
@@ -125,13 +132,17 @@ class Batched:
         if self.look_every:
             self._look()
 
-    def _epoch(self, epoch: int) -> tuple[Tensor, Tensor]:
-        """Indices (E, steps, batch) and random numbers (E, steps, count): each net's own, as if it were alone."""
+    def _epoch(self, epoch: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Indices (E, steps, batch), random numbers (E, steps, count) and moves of pictures (E, steps, batch, 3): each
+        net's own, as if it were alone."""
         name, samples, batch = self.stage.name, self.x.shape[1], self.config.batch
         order = torch.stack([draws.order(samples, batch, job.seed, name, epoch) for job in self.jobs])
         count = max(1, self.module.noise)
         noise = torch.stack([draws.noise(count, self.per_epoch, job.seed, name, epoch) for job in self.jobs])
-        return order.to(self.device), noise.to(self.device)
+        moves = order[..., :0]
+        if self.shift:
+            moves = torch.stack([augment.moves(self.shift, order.shape[1:], j.seed, name, epoch) for j in self.jobs])
+        return order.to(self.device), noise.to(self.device), moves.to(self.device)
 
     def _update(self, gradients: dict[str, Tensor]) -> None:
         if self.config.clip:  # each net by its own norm

@@ -8,9 +8,12 @@ from racecar.lab.experiment import Experiment
 from racecar.lab.experiments.digits import Digits
 from racecar.lab.experiments.information import Information
 from racecar.lab.experiments.peaks import Peaks
+from racecar.lab.experiments.slices import Slices, SlicesCifar, SlicesMnist
 
-EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (Digits(), Peaks(), Information())}
-"""By name, in the order of the paper."""
+PAPER = (Digits(), Peaks(), Information())
+OURS = (Slices(), SlicesMnist(), SlicesCifar())
+EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*PAPER, *OURS)}
+"""By name: those of the paper in its order, then our own."""
 
 
 def experiment(name: str) -> Experiment:

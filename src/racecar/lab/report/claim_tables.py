@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from racecar.lab.report import words
 from racecar.lab.report.claims import Finding
@@ -52,21 +52,26 @@ def _claim(found: Finding, several: bool) -> Cell:
 
 def _sides(found: Finding) -> list[str]:
     """Both variants with their coefficients, and with what was tuned."""
-    return [_side(found.claim.better, found.better), _side(found.claim.than, found.than)]
+    claim = found.claim
+    return [_side(claim.better, found.better, claim.against), _side(claim.than, found.than, claim.against)]
 
 
-def _side(name: str, group: Group | None) -> str:
+def _side(name: str, group: Group | None, names: Iterable[str]) -> str:
     if group is None:
         return name
+    fields = label(tuple((one, group.config[one]) for one in names))
     weight = "" if group.coefficient is None else words.number(group.coefficient)
-    details = ", ".join(filter(None, (weight, label(group.tuned))))
+    details = ", ".join(filter(None, (weight, label(group.tuned), fields)))
     return f"{name} ({details})" if details else name
 
 
 def _compared(found: Finding) -> str:
-    claim, direction = found.claim, "higher" if found.claim.higher else "lower"
-    where = f"; {label(found.setting)}" if found.setting else ""
-    return f"{' against '.join(_sides(found))}: {claim.metric} of {claim.stage}, {direction} is better{where}"
+    claim, where = found.claim, f"; {label(found.setting)}" if found.setting else ""
+    if claim.margin is None:
+        asked = f"{'higher' if claim.higher else 'lower'} is better"
+    else:
+        asked = f"within ±{100 * claim.margin:g} %" if claim.relative else f"within ±{claim.margin:g}"
+    return f"{' against '.join(_sides(found))}: {claim.metric} of {claim.stage}, {asked}{where}"
 
 
 def _verdict(found: Finding) -> Cell:

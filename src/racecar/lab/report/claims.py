@@ -8,7 +8,19 @@ from typing import Any
 
 from racecar.lab.experiment import Claim
 from racecar.lab.report.groups import Group, Groups, Setting
-from racecar.lab.report.statistics import TOO_FEW, Estimate, estimate, gains, holm, same_spread, verdict
+from racecar.lab.report.statistics import (
+    NOT,
+    TOO_FEW,
+    Corrected,
+    Estimate,
+    equivalence,
+    estimate,
+    gains,
+    holm,
+    same_spread,
+    shares,
+    verdict,
+)
 
 Usual = Callable[[Mapping[str, Any], str], float | None]
 """The coefficient that an experiment gives a variant under a configuration; None if it has none."""
@@ -25,7 +37,7 @@ class Finding:
     gain: Estimate | None = None
     """Of the paired differences, positive in the claimed direction."""
     p: float | None = None
-    """Of the paired t-test, two-sided."""
+    """Of the paired t-test, two-sided; for a margin, of the test that the difference lies within it."""
     p_holm: float | None = None
     interval: tuple[float, float] | None = None
     """Of the mean gain, corrected by Holm's method."""
@@ -34,6 +46,13 @@ class Finding:
     @property
     def pairs(self) -> int:
         return 0 if self.gain is None else self.gain.n
+
+    @property
+    def apart(self) -> set[int]:
+        """Seeds that diverged on one side and ended well on the other."""
+        if self.better is None or self.than is None:
+            return set()
+        return (self.better.runs.keys() & set(self.than.diverged)) | (self.than.runs.keys() & set(self.better.diverged))
 
     @property
     def spreads(self) -> tuple[float, float, float | None] | None:
@@ -47,7 +66,7 @@ class Finding:
 
 
 def judge(claims: Sequence[Claim], groups: Groups, usual: Usual = lambda config, variant: None) -> list[Finding]:
-    """Test every claim in every setting that has runs of both variants; Holm's correction is over all these tests.
+    """Test every claim in every setting that has runs of both sides; Holm's correction is over all these tests.
 
     Where a variant was run with several coefficients, the claim is about the one that a search chose, or else about the
     usual one; if that is not among them, every coefficient is tested. Runs with settings from a search are held against
@@ -55,15 +74,23 @@ def judge(claims: Sequence[Claim], groups: Groups, usual: Usual = lambda config,
     """
     tests = [finding for claim in claims for finding in _tests(claim, groups, usual)]
     corrected = holm([finding.p for finding in tests])
-    return [_decide(finding, right.p, right.level) for finding, right in zip(tests, corrected, strict=True)]
+    return [_decide(finding, right) for finding, right in zip(tests, corrected, strict=True)]
 
 
 def _tests(claim: Claim, groups: Groups, usual: Usual) -> list[Finding]:
     found = []
-    for setting in groups.settings:
+    sides = (claim.better, claim.where), (claim.than, {**claim.where, **claim.against})
+    for setting in dict.fromkeys(_without(setting, claim.against) for setting in groups.settings):
         pair = [
-            _chosen([group for group in groups.of(setting, claim.stage, name) if group.matches(claim.where)], usual)
-            for name in (claim.better, claim.than)
+            _chosen(
+                [
+                    group
+                    for group in groups.of(stage=claim.stage, variant=name)
+                    if _without(group.setting, claim.against) == setting and group.matches(where)
+                ],
+                usual,
+            )
+            for name, where in sides
         ]
         found += [
             _test(claim, setting, better, than)
@@ -72,6 +99,10 @@ def _tests(claim: Claim, groups: Groups, usual: Usual) -> list[Finding]:
             if bool(better.tuned) is bool(than.tuned)
         ]
     return found or [Finding(claim)]
+
+
+def _without(setting: Setting, names: Mapping[str, Any]) -> Setting:
+    return tuple((name, value) for name, value in setting if name not in names)
 
 
 def _chosen(groups: list[Group], usual: Usual) -> list[Group]:
@@ -89,14 +120,22 @@ def _wanted(group: Group, usual: Usual) -> float | None:
 
 
 def _test(claim: Claim, setting: Setting, better: Group, than: Group) -> Finding:
-    gain = estimate(gains(better.values(claim.metric), than.values(claim.metric), claim.higher))
-    return Finding(claim, setting, better, than, gain, None if gain is None else gain.p)
+    one, other = better.values(claim.metric), than.values(claim.metric)
+    gain = estimate(shares(one, other) if claim.relative else gains(one, other, claim.higher))
+    if gain is None:
+        return Finding(claim, setting, better, than)
+    p = gain.p if claim.margin is None else gain.p_within(claim.margin)
+    return Finding(claim, setting, better, than, gain, p)
 
 
-def _decide(finding: Finding, p_holm: float | None, level: float) -> Finding:
-    gain = finding.gain
-    interval = None if gain is None else gain.interval(level)
-    if gain is None or interval is None:
-        return finding
-    decided = verdict(gain.n, gain.mean, interval[0], finding.claim.minimum_seeds)
-    return replace(finding, p_holm=p_holm, interval=interval, verdict=decided)
+def _decide(finding: Finding, corrected: Corrected) -> Finding:
+    claim, gain = finding.claim, finding.gain
+    interval = None if gain is None else gain.interval(corrected.level)
+    if gain is not None and interval is not None:
+        if claim.margin is None:
+            decided = verdict(gain.n, gain.mean, interval[0], claim.minimum_seeds)
+        else:
+            decided = equivalence(gain.n, gain.mean, interval, claim.margin, claim.minimum_seeds)
+        finding = replace(finding, p_holm=corrected.p, interval=interval, verdict=decided)
+    # What diverges on one side alone has no pair, and does not have the same effect.
+    return replace(finding, verdict=NOT) if claim.margin is not None and finding.apart else finding

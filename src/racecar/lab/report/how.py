@@ -16,6 +16,11 @@ HOW = {
         part: the gain is positive, but the interval includes 0. Does not hold: the gain is not positive. Too few runs:
         fewer than three pairs, or than the claim asks for. An experiment holds if all its claims do; it does not hold
         if every claim that could be judged does not; otherwise it holds in part.""",
+    "same effect": """
+        Some claims say that two settings do not differ by more than a margin, which was stated before the runs. Such a
+        claim holds if the corrected 95 % interval of the difference lies inside the margin on both sides, which is two
+        one-sided t-tests; it holds in part if the mean alone lies inside. A seed that diverged under one setting alone
+        makes it not hold.""",
     "diverged": """
         A training whose loss was not finite any more. It is left out of means and pairs and counted beside them: a mean
         over the survivors may flatter a variant that diverges.""",

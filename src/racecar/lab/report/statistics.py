@@ -42,6 +42,16 @@ class Estimate:
             return 1.0 if self.mean == 0 else 0.0
         return _t_test(self.mean / self.sd * math.sqrt(self.n), self.n - 1)
 
+    def p_within(self, margin: float) -> float | None:
+        """Of the two one-sided t-tests that the mean lies within ±margin (Schuirmann 1987), doubled: below α exactly
+        if Student's two-sided interval of level 1 − α lies inside."""
+        if self.sd is None:
+            return None
+        room = margin - abs(self.mean)
+        if self.sd == 0 or room <= 0:
+            return 0.0 if room > 0 else 1.0
+        return _t_test(room / self.sd * math.sqrt(self.n), self.n - 1)
+
 
 def estimate(values: Sequence[float]) -> Estimate | None:
     """Mean and standard deviation; None if there are no values."""
@@ -60,6 +70,11 @@ def gains(better: Mapping[int, float], than: Mapping[int, float], higher: bool) 
     """Paired differences over the seeds that both have, positive in the claimed direction."""
     sign = 1 if higher else -1
     return [sign * (better[seed] - than[seed]) for seed in sorted(better.keys() & than.keys())]
+
+
+def shares(one: Mapping[int, float], other: Mapping[int, float]) -> list[float]:
+    """Paired differences as shares of the other value, over the seeds that both have and where that is not 0."""
+    return [one[seed] / other[seed] - 1 for seed in sorted(one.keys() & other.keys()) if other[seed] != 0]
 
 
 @dataclass(frozen=True)
@@ -105,6 +120,16 @@ def verdict(n: int, mean: float, low: float, minimum: int = FEWEST) -> str:
     if low > 0:
         return HOLDS
     return IN_PART if mean > 0 else NOT
+
+
+def equivalence(n: int, mean: float, interval: tuple[float, float], margin: float, minimum: int = FEWEST) -> str:
+    """The rule for two settings that should have the same effect: holds if the Holm-corrected interval lies within
+    ±margin, in part if the mean alone does."""
+    if n < max(FEWEST, minimum):
+        return TOO_FEW
+    if -margin < interval[0] and interval[1] < margin:
+        return HOLDS
+    return IN_PART if abs(mean) < margin else NOT
 
 
 def overall(verdicts: Sequence[str]) -> str:

@@ -1,0 +1,33 @@
+"""Random flips and shifts of pictures, on the device, from numbers that are drawn from the seed beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from racecar.lab import draws
+
+
+def moves(shift: int, shape: Sequence[int], seed: int, stage: str, epoch: int) -> Tensor:
+    """For an epoch, ``shape`` being (steps, batch): (steps, batch, 3), whether a picture is flipped, and where it is
+    cut out, from above and from the left, of one with ``shift`` pixels more on every side."""
+    generator = draws.generator("moves", seed, stage, epoch)
+    flips = torch.randint(2, (*shape, 1), generator=generator)
+    corners = torch.randint(2 * shift + 1, (*shape, 2), generator=generator)
+    return torch.cat((flips, corners), 2)
+
+
+def move(x: Tensor, moves: Tensor, shift: int) -> Tensor:
+    """Pictures (N, C, H, W), each flipped and shifted by its own move (N, 3); what comes in from outside is 0."""
+    samples, channels, height, width = x.shape
+    flip, top, left = moves.unbind(1)
+    across = torch.arange(width, device=x.device)
+    columns = torch.where(flip.bool().unsqueeze(1), width - 1 - across, across) + left.unsqueeze(1)
+    rows = torch.arange(height, device=x.device) + top.unsqueeze(1)
+    which = torch.arange(samples, device=x.device).view(-1, 1, 1, 1)
+    colours = torch.arange(channels, device=x.device).view(1, -1, 1, 1)
+    padded = F.pad(x, (shift, shift, shift, shift))
+    return padded[which, colours, rows[:, None, :, None], columns[:, None, None, :]]

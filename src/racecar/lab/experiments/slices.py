@@ -1,0 +1,212 @@
+"""Slices: does a part of the reverse pass, of the batch or of the steps, have the effect of all of it? (Ours.)"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from racecar.lab import draws
+from racecar.lab.config import Config
+from racecar.lab.datasets import CIFAR10, MNIST, Source, sphere
+from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar.lab.experiments.information import TRAIN, WIDTHS
+from racecar.lab.networks.dense import dense, glorot
+from racecar.lab.networks.vgg import vgg
+from racecar.racecar import Racecar
+
+SLICES = ((1.0, 1), (1 / 8, 1), (1 / 16, 1), (1 / 8, 2), (1 / 8, 4))
+"""Share of the batch, and of how many steps one has the reverse pass; the first is exact."""
+OPTIMISERS = ("adam", "sgd")
+REVERSE_LOSS = 0.03
+"""How far it may be off, as a share of the exact one's."""
+BATCH = 1000
+"""Test samples whose reverse loss is computed at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlicesConfig(Config):
+    """Fixed before the runs, by short ones on seeds from 100 on."""
+
+    epochs: int = 400
+    batch: int = 512
+    lr: float = 3e-3
+    """Of adam."""
+    lr_sgd: float = 3e-2
+    schedule: str = "cosine"
+    strength: float = 0.03
+    """λ of every layer, of relative errors."""
+    grid: bool = True
+    """Go through all slices and both optimisers; else only what fraction, every, optimiser and lr say."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_negative("strength", "lr_sgd")
+        if self.valid:
+            raise ValueError(f"valid must be 0, not {self.valid!r}: this experiment has no search")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MnistConfig(SlicesConfig):
+    epochs: int = 5
+    batch: int = 256
+    lr: float = 1e-3
+    lr_sgd: float = 2e-2
+
+
+@dataclass(frozen=True, kw_only=True)
+class CifarConfig(SlicesConfig):
+    epochs: int = 30
+    lr: float = 1e-3
+    lr_sgd: float = 5e-2
+
+
+def claims(accuracy: float) -> tuple[Claim, ...]:
+    """Every slice has the effect of the exact reverse pass, within margins that were stated before the runs."""
+    exact = {"fraction": SLICES[0][0], "every": SLICES[0][1]}
+    found = []
+    for optimiser, (fraction, every) in product(OPTIMISERS, SLICES[1:]):
+        steps = "" if every == 1 else f" in one of {every} steps"
+        text = f"1/{round(1 / fraction)} of the batch{steps} is as good as all, {optimiser}"
+        where = {"optimiser": optimiser, "fraction": fraction, "every": every}
+        same = Claim(f"{text}: accuracy", "test_accuracy", "A", "RR", "RR", True, where, margin=accuracy, against=exact)
+        loss = replace(same, text=f"{text}: reverse loss", metric="reverse_loss", higher=False)
+        found += [replace(loss, margin=REVERSE_LOSS, relative=True), same]
+    return tuple(found)
+
+
+class Slices(Experiment):
+    """On the 12-bit net; others below."""
+
+    name = "slices"
+    title = "A slice of the reverse pass: six layers on 12 bits"
+    section = "ours"
+    summary = (
+        "The reverse pass may see a part of each batch, or run in some of the steps with a larger weight. Every such "
+        "slice should end with the relative reverse loss of the exact one, within 3 %, and with its test accuracy, "
+        "within 0.01 (on 12 bits 0.02)."
+    )
+    Config: ClassVar[type[SlicesConfig]] = SlicesConfig
+    quick: ClassVar[dict[str, Any]] = {"epochs": 10}
+    variants = ("Std", "RR")
+    seeds = 10
+    claims = claims(accuracy=0.02)
+
+    def configs(self, config: Any, folder: Path | None) -> Sequence[Any]:
+        if not config.grid:
+            return [config]
+        if (config.fraction, config.every, config.optimiser) != (*SLICES[0], OPTIMISERS[0]):
+            raise ValueError("fraction, every and optimiser are gone through; to choose one, add --set grid=false")
+        return [
+            replace(config, grid=False, optimiser=optimiser, lr=lr, fraction=fraction, every=every)
+            for optimiser, lr in zip(OPTIMISERS, (config.lr, config.lr_sgd), strict=True)
+            for fraction, every in SLICES
+        ]
+
+    def fingerprint(self, config: Any, folder: Path | None) -> str:
+        return "made from its rule, seed 0"
+
+    def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
+        """The split hangs on the seed."""
+        x, y = sphere.load()
+        order = torch.randperm(len(y), generator=draws.generator("slices", seed))
+        train, test = (Split(x[some], y[some]) for some in (order[:TRAIN], order[TRAIN:]))
+        return {"A": Task(train, test)}
+
+    def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
+        return glorot(dense(WIDTHS, nn.Tanh, dropout=dropout))
+
+    def stages(self, config: Any) -> tuple[Stage, ...]:
+        """Variants without a reverse pass know no slices: they are trained once."""
+        exact = (config.fraction, config.every) == SLICES[0]
+        return (Stage("A", variants=None if exact else ("RR", "lRR", "RR1")),)
+
+    def coefficient(self, config: Any, variant: str) -> float:
+        return {"Ort": 1e-2, "Pre": 20.0, "WD": 1e-4, "Drop": 0.1}.get(variant, config.strength)
+
+    def reverse(self, config: Any) -> dict[str, Any]:
+        """Relative errors: one λ for all layers, but a classifier on top of convolutions is left out."""
+        return {"scale": "relative", "weight": {"*": 1.0, **self.head}, "fraction": config.fraction}
+
+    head: ClassVar[dict[str, float]] = {}
+
+    def measure(self, config: Any, trained: Trained) -> Measured:
+        """Claimed of is the reverse loss as it is trained; with running statistics it says how far the net that is used
+        in the end can be reversed."""
+        model, test, weight = trained.model, trained.task.test, self.reverse(config)["weight"]
+        metrics = {"reverse_loss": reverse_loss(model, test.x, weight, True), "test_accuracy": accuracy(model, test)}
+        if any(True for _ in model.buffers()):
+            metrics["reverse_loss_running"] = reverse_loss(model, test.x, weight, False)
+        return Measured(metrics)
+
+
+class _Pictures(Slices):
+    """Convolutions on pictures, with the official split."""
+
+    source: ClassVar[Source]
+    head: ClassVar[dict[str, float]] = {"classifier*": 0.0}
+    seeds = 5
+    quick: ClassVar[dict[str, Any]] = {"epochs": 1}
+    claims = claims(accuracy=0.01)
+
+    def fingerprint(self, config: Any, folder: Path | None) -> str:
+        return self.source.title
+
+    def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
+        parts = [self.source.load(folder, name) for name in ("train", "test")]
+        train, test = (Split(x.float() / 255, y) for x, y in parts)
+        return {"A": Task(train, test)}
+
+
+class SlicesMnist(_Pictures):
+    name = "slices-mnist"
+    title = "A slice of the reverse pass: three convolutions on MNIST"
+    Config = MnistConfig
+    source = MNIST
+
+    def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
+        model = vgg((20, "M", 40, "M", 60, "M"), norm=False, size=28, channels=1)
+        for module in model.modules():
+            if isinstance(module, nn.Conv2d):  # without batch norm, VGG's first weights make the way back explode
+                module.reset_parameters()
+        return model
+
+
+class SlicesCifar(_Pictures):
+    name = "slices-cifar"
+    title = "A slice of the reverse pass: thirteen convolutions with batch norm on CIFAR-10"
+    Config = CifarConfig
+    source = CIFAR10
+
+    def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
+        """Every colour with mean 0 and standard deviation 1."""
+        task = super().data(config, seed, folder)["A"]
+        sd, mean = torch.std_mean(task.train.x, (0, 2, 3), keepdim=True)
+        train, test = (Split((one.x - mean) / sd, one.y) for one in (task.train, task.test))
+        return {"A": Task(train, test)}
+
+    def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
+        return vgg()
+
+    def shift(self, config: Any) -> int:
+        return 4
+
+
+@torch.no_grad()
+def reverse_loss(model: nn.Module, x: Tensor, weight: Any, training: bool) -> float:
+    """The exact relative reverse loss of a trained model, the full way back: the mean over its layers and over batches
+    of the samples x (N, …). Training: batch norm as the loss had it in training, with statistics of the batch; else
+    with the running ones. The model is not changed."""
+    model = copy.deepcopy(model).train(training)
+    rr = Racecar(model, x[:2], mode="full", weight=weight)
+    total = torch.zeros((), device=x.device)
+    for part in x.split(BATCH):
+        rr(part)
+        total += torch.stack(list(rr.terms.values())).mean() * len(part)
+    return float(total) / len(x)

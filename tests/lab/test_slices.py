@@ -1,0 +1,257 @@
+"""Slices of the reverse pass, on the 12-bit net and, in small, on MNIST and CIFAR-10 in their publishers' layouts."""
+
+import copy
+import struct
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+
+from racecar import Racecar
+from racecar.inspect import invertibility
+from racecar.lab import augment
+from racecar.lab.datasets import CIFAR10, MNIST, DataError
+from racecar.lab.experiment import Trained, accuracy
+from racecar.lab.experiments import OURS, experiment
+from racecar.lab.experiments.slices import BATCH, SLICES, SlicesCifar, SlicesMnist, reverse_loss
+from racecar.lab.jobs import make_jobs
+from racecar.lab.report.claims import judge
+from racecar.lab.report.groups import gather
+from racecar.lab.report.statistics import TOO_FEW
+from racecar.lab.results import Store
+from racecar.lab.train import Options, Trainer
+from racecar.lab.work import prepare
+from tests.lab.tiny import results, run
+
+BITS = experiment("slices")
+SHORT = BITS.Config(epochs=2)
+COUNTS = {"train": 20, "test": 10}
+
+
+@pytest.fixture
+def pictures(tmp_path, monkeypatch):
+    """Twenty pictures to train on and ten to test on, of either kind; the folder that they are in."""
+    rng = np.random.default_rng(0)
+    raw, batches = tmp_path / "MNIST" / "raw", tmp_path / "cifar-10-batches-bin"
+    raw.mkdir(parents=True)
+    batches.mkdir()
+    for name, count in (("train", 20), ("t10k", 10)):
+        pixels, labels = rng.integers(0, 256, count * 784, np.uint8), np.arange(count, dtype=np.uint8) % 10
+        (raw / f"{name}-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, count, 28, 28) + pixels.tobytes())
+        (raw / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, count) + labels.tobytes())
+    for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"):
+        count = 10 if name == "test_batch" else 4
+        rows = rng.integers(0, 256, (count, 3073), np.uint8)
+        rows[:, 0] %= 10
+        (batches / f"{name}.bin").write_bytes(rows.tobytes())
+    monkeypatch.setattr(SlicesMnist, "source", replace(MNIST, counts=COUNTS))
+    monkeypatch.setattr(SlicesCifar, "source", replace(CIFAR10, counts=COUNTS))
+    return tmp_path
+
+
+def test_what_is_run():
+    """Every slice with both optimisers; Std once for each, since it has no reverse pass."""
+    jobs = make_jobs(BITS, SHORT, ["Std", "RR"], [0], None)
+    found = [(job.variant, job.config.optimiser, job.config.fraction, job.config.every) for job in jobs]
+    wanted = {("RR", optimiser, *one) for optimiser, one in product(("adam", "sgd"), SLICES)}
+    assert set(found) == wanted | {("Std", optimiser, 1.0, 1) for optimiser in ("adam", "sgd")}
+    assert len(found) == len(set(found)) == 12
+    assert {job.config.lr for job in jobs if job.config.optimiser == "sgd"} == {SHORT.lr_sgd}
+    assert len({id for job in jobs for id in job.ids.values()}) == 12
+
+
+def test_one_slice_alone_is_the_same_run():
+    one = replace(SHORT, grid=False, fraction=1 / 8, every=4, optimiser="sgd", lr=SHORT.lr_sgd)
+    (job,) = make_jobs(BITS, one, ["RR"], [0], None)
+    assert job.ids in [other.ids for other in make_jobs(BITS, SHORT, ["RR"], [0], None)]
+    for change in ({"fraction": 0.5}, {"every": 2}, {"optimiser": "sgd"}):
+        with pytest.raises(ValueError, match="grid=false"):
+            make_jobs(BITS, replace(SHORT, **change), ["RR"], [0], None)
+
+
+def test_claims():
+    """Both metrics of every slice but the exact one, against it; margins as they were stated before the runs."""
+    for one in OURS:
+        assert len(one.claims) == len({claim.text for claim in one.claims}) == 2 * 2 * (len(SLICES) - 1)
+        limits = {(claim.metric, claim.margin, claim.relative) for claim in one.claims}
+        assert limits == {
+            ("reverse_loss", 0.03, True), ("test_accuracy", 0.02 if one is BITS else 0.01, False)
+        }  # fmt: skip
+        configs = [config.to_dict() for config in one.configs(one.Config(), None)]
+        for claim in one.claims:
+            sides = claim.where, {**claim.where, **claim.against}
+            pair = [[c for c in configs if all(c[n] == v for n, v in side.items())] for side in sides]
+            assert [len(found) for found in pair] == [1, 1]
+            (a,), (b,) = pair
+            assert {name for name in a if a[name] != b[name]} <= {"fraction", "every"}
+            assert claim.than == claim.better == "RR"
+        assert one.section == "ours"
+        assert one.seeds == (10 if one is BITS else 5)
+
+
+def test_runs_are_judged(tmp_path):
+    jobs = make_jobs(BITS, replace(SHORT, epochs=1), ["RR"], range(3), None)
+    assert run(jobs, tmp_path) == []
+    findings = judge(BITS.claims, gather(Store(tmp_path).runs()), lambda config, variant: config["strength"])
+    assert [found.pairs for found in findings] == [3] * 16
+    assert all(found.verdict != TOO_FEW for found in findings)
+
+
+@pytest.mark.parametrize("name", ["slices-mnist", "slices-cifar"])
+def test_pictures(name, pictures, tmp_path):
+    one = experiment(name)
+    config = one.Config(grid=False, epochs=1, batch=8, fraction=1 / 4, every=2)
+    jobs = make_jobs(one, config, ["RR"], [0], pictures)
+    assert run(jobs, tmp_path / "out") == []
+    (found,) = results(tmp_path / "out").values()
+    running = {"reverse_loss_running"} if name == "slices-cifar" else set()
+    assert set(found["metrics"]) == {"reverse_loss", "test_accuracy"} | running
+    task = one.data(config, 0, pictures)["A"]
+    assert (len(task.train), len(task.test)) == (20, 10)
+    if name == "slices-cifar":
+        assert task.train.x.mean((0, 2, 3)).abs().max() < 1e-5
+        torch.testing.assert_close(task.train.x.std((0, 2, 3)), torch.ones(3))
+    else:
+        assert 0 <= task.train.x.min() < task.train.x.max() == 1
+
+
+@pytest.mark.parametrize("name, source", [("slices-mnist", "mnist"), ("slices-cifar", "cifar10")])
+def test_data_that_are_missing(name, source, tmp_path):
+    one = experiment(name)
+    with pytest.raises(DataError, match=f"racecar data fetch {source}"):
+        one.data(one.Config(), 0, tmp_path)
+
+
+def test_which_layers(pictures):
+    """All convolutions, thirteen or three, and no classifier."""
+    for name, count in (("slices-mnist", 3), ("slices-cifar", 13)):
+        one = experiment(name)
+        model, config = one.network(one.Config()), one.Config()
+        (job,) = make_jobs(one, replace(config, grid=False), ["RR"], [0], pictures)
+        rr = Racecar(model, one.data(config, 0, pictures)["A"].train.x, mode="full", **one.reverse(job.config))
+        constrained = [entry.name for entry in rr.plan if entry.constrained]
+        assert len(constrained) == count
+        assert all(layer.startswith("features") for layer in constrained)
+
+
+def test_reverse_loss():
+    """The mean over layers of what `invertibility` finds, batch by batch."""
+    torch.manual_seed(0)
+    model, x = BITS.network(SHORT).eval(), torch.rand(2 * BATCH + 500, 12)
+    truth = [[depth.way for depth in invertibility(model, part)] for part in (x[:BATCH], x[BATCH:-500], x[-500:])]
+    means = [sum(one) / len(one) for one in truth]
+    wanted = (means[0] * BATCH + means[1] * BATCH + means[2] * 500) / len(x)
+    assert reverse_loss(model, x, {"*": 1.0}, True) == pytest.approx(wanted, rel=1e-5)
+    assert reverse_loss(model, x, {"*": 0.3}, False) == pytest.approx(wanted, rel=1e-5)  # before λ
+
+
+def test_the_reverse_loss_with_batch_norm(pictures):
+    """With the statistics of the batch, as in training, and with the running ones; none is changed."""
+    one = experiment("slices-cifar")
+    config = one.Config()
+    task = one.data(config, 0, pictures)["A"]
+    torch.manual_seed(0)
+    model = one.network(config).eval()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    trained = Trained(one.stages(config)[0], model, task, 0, "RR", torch.device("cpu"))
+    metrics = one.measure(config, trained).metrics
+    assert metrics["test_accuracy"] == accuracy(model, task.test)
+    assert not model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    rr = Racecar(copy.deepcopy(model), task.test.x, mode="full", weight=one.reverse(config)["weight"])
+    for name, training in (("reverse_loss_running", False), ("reverse_loss", True)):  # the second changes statistics
+        with torch.no_grad():
+            rr.train(training)(task.test.x)
+        wanted = float(torch.stack(list(rr.terms.values())).mean())
+        assert metrics[name] == pytest.approx(wanted, rel=0.01)
+    assert metrics["reverse_loss"] != pytest.approx(metrics["reverse_loss_running"])
+
+
+# Flips and shifts
+
+
+def test_every_engine_moves_alike(pictures, tmp_path, monkeypatch):
+    monkeypatch.setattr(SlicesMnist, "shift", lambda self, config: 3)
+    one = experiment("slices-mnist")
+    jobs = make_jobs(one, one.Config(grid=False, epochs=2, batch=8), ["Std"], [0, 1], pictures)
+    for engine in ("here", "vmap"):
+        assert run(jobs, tmp_path / engine, engine) == []
+    here, vmap = (results(tmp_path / engine) for engine in ("here", "vmap"))
+    for id, found in here.items():
+        torch.testing.assert_close(vmap[id]["weights"], found["weights"], rtol=1e-4, atol=1e-5)
+    monkeypatch.undo()
+    assert one.shift(None) == 0
+
+
+def test_moves_by_hand():
+    """Each picture by itself, with slices of a padded copy."""
+    x = torch.rand(40, 2, 5, 7)
+    moves = augment.moves(2, (1, 40), 0, "A", 0)[0]
+    got = augment.move(x, moves, 2)
+    for picture, (flip, top, left), moved in zip(x, moves.tolist(), got, strict=True):
+        wide = torch.zeros(2, 9, 11)
+        wide[:, 2:7, 2:9] = picture
+        cut = wide[:, top : top + 5, left : left + 7]
+        assert torch.equal(moved, cut.flip(2) if flip else cut)
+
+
+def test_moves_are_drawn_from_the_seed():
+    moves = augment.moves(4, (3, 500), 0, "A", 0)
+    assert torch.equal(moves, augment.moves(4, (3, 500), 0, "A", 0))
+    for other in ((1, "A", 0), (0, "B", 0), (0, "A", 1)):
+        assert not torch.equal(moves, augment.moves(4, (3, 500), *other))
+    assert moves[..., 0].unique().tolist() == [0, 1]
+    assert moves[..., 1:].unique().tolist() == list(range(9))
+    middle = torch.tensor([[0, 4, 4]])
+    x = torch.rand(1, 3, 8, 8)
+    assert torch.equal(augment.move(x, middle, 4), x)
+
+
+GPU = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype feature"),
+]
+
+
+def marked(test):
+    for mark in GPU:
+        test = mark(test)
+    return test
+
+
+@marked
+@pytest.mark.parametrize("how", [{}, {"compile": True}, {"compile": True, "graphs": True}], ids=str)
+@pytest.mark.parametrize("name", ["slices-mnist", "slices-cifar"])
+def test_on_the_device(name, how, pictures, tmp_path):
+    """The same training but for rounding, in every way of running a step."""
+    one = experiment(name)
+    config = one.Config(grid=False, epochs=2, batch=4, fraction=0.5, every=2, lr=1e-4)
+    jobs = make_jobs(one, config, ["RR"], [0], pictures)
+    assert run(jobs, tmp_path / "cpu") == []
+    assert run(jobs, tmp_path / "cuda", device="cuda", **how) == []
+    (cpu,), (cuda,) = (list(results(tmp_path / device).values()) for device in ("cpu", "cuda"))
+    assert cuda["metrics"]["reverse_loss"] == pytest.approx(cpu["metrics"]["reverse_loss"], rel=0.05)
+    for curve in ("train_loss", "regulariser"):
+        assert cuda["curves"][curve] == pytest.approx(cpu["curves"][curve], rel=0.02)
+
+
+@marked
+def test_a_step_never_waits_for_the_device(pictures, tmp_path):
+    one = experiment("slices-cifar")
+    config = one.Config(grid=False, batch=4, fraction=0.5, every=2)
+    (job,) = make_jobs(one, config, ["RR"], [0], pictures)
+    task = one.data(config, 0, pictures)["A"]
+    module = prepare(job, job.stages[0], task, Store(tmp_path), "cuda")
+    given = {"loss": one.loss, "shift": 4, "coefficient": 0.1, "options": Options("cuda")}
+    trainer = Trainer(module, task, config, name="A", seed=0, epochs=1, **given)
+    module.train()
+    order, noise, moves = trainer._epoch(0)
+    for trainer.step in range(5):
+        torch.cuda.set_sync_debug_mode("error" if trainer.step > 1 else "default")
+        try:
+            trainer._step(module, order[trainer.step], noise, moves[trainer.step])
+        finally:
+            torch.cuda.set_sync_debug_mode("default")

@@ -1,0 +1,175 @@
+"""Every: the reverse pass on every k-th step, with k times the weight."""
+
+import copy
+from unittest.mock import patch
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from racecar import Every, Racecar, engine
+from tests.networks import NETWORKS
+from tests.steps import assert_same, step, task
+from tests.test_no_sync import witness
+
+MASK = torch.tensor([1.0, 0, 0, 1, 0, 0])
+WEIGHTS = {"number": 0.3, "dict": {"*": 0.3, "2": 0.5}, "features": {"*": 1, "0": MASK}, "tensor": torch.tensor(0.5)}
+
+
+def by_hand(weight, k):
+    return {name: k * one for name, one in weight.items()} if isinstance(weight, dict) else k * weight
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+@pytest.mark.parametrize("k", [2, 3])
+def test_it_is_the_loop_that_one_would_write(name, k):
+    weight = WEIGHTS[name]
+    model, x = NETWORKS["mlp"]()
+    ours, theirs = (Racecar(one, x, weight=weight, fraction=0.5) for one in (model, copy.deepcopy(model)))
+    every = Every(ours, k)
+    optimisers = [torch.optim.SGD(rr.parameters(), 0.1, momentum=0.9) for rr in (ours, theirs)]
+    for i in range(3 * k):
+        assert every.step() == (i % k == 0)
+        theirs.weight = by_hand(weight, k) if i % k == 0 else 0
+        data = x + 0.1 * i
+        assert_same(step(ours, data), step(theirs, data), rtol=0, atol=0)
+        assert str(ours.plan) == str(theirs.plan)
+        assert bool(ours.terms) == (i % k == 0)
+        for optimiser in optimisers:
+            optimiser.step()
+
+
+@given(k=st.integers(1, 9), start=st.integers(0, 20), weight=st.floats(0, 10))
+def test_the_mean_weight_over_k_steps(k, start, weight):
+    """So the gradient of the loss, which is linear in λ, has the expectation that it has without a schedule."""
+    model, x = NETWORKS["mlp"]()
+    rr = Racecar(model, x, weight=weight)
+    every = Every(rr, k)
+    every.load_state_dict({"steps": start})
+    seen = []
+    for _ in range(k):
+        every.step()
+        seen.append(rr.weight)
+    assert sum(seen) / k == pytest.approx(weight)
+    assert sum(one != 0 for one in seen) == (weight != 0)
+
+
+def test_the_gradient_over_k_steps():
+    model, x = NETWORKS["vgg"]()
+    rr = Racecar(model.double(), x.double(), weight=0.7)
+
+    def gradient(steps, begin):
+        rr.zero_grad()
+        for _ in range(steps):
+            begin()
+            output, loss = rr(x.double())
+            ((task(output) + loss) / steps).backward()
+        return {name: parameter.grad.clone() for name, parameter in rr.named_parameters()}
+
+    alone = gradient(1, lambda: None)
+    torch.testing.assert_close(gradient(4, Every(rr, 4).step), alone)
+
+
+def test_one_leaves_all_alone():
+    model, x = NETWORKS["mlp"]()
+    rr = Racecar(model, x, weight=0.3)
+    every, ways = Every(rr, 1), rr._engine.ways
+    assert [every.step() for _ in range(3)] == [True] * 3
+    assert rr.weight == 0.3
+    assert rr._engine.ways is ways
+    every.weight = 0.4
+    every.step()
+    assert rr.weight == every.weight == 0.4
+
+
+def test_lambda_can_change():
+    model, x = NETWORKS["mlp"]()
+    rr = Racecar(model, x, weight=0.5)
+    every = Every(rr, 2)
+    every.step()
+    every.weight = {"*": 2.0}
+    assert rr.weight == 1.0  # this step was begun
+    assert every.weight == {"*": 2.0}
+    every.step()
+    assert rr.weight == 0
+    every.step()
+    assert rr.weight == {"*": 4.0}
+    with pytest.raises(ValueError, match="matches no layer"):
+        every.weight = {"nothing": 1.0}
+    with pytest.raises(TypeError, match="number or a tensor"):
+        every.weight = "much"
+    assert every.weight == {"*": 2.0}
+
+
+def test_a_resumed_training_goes_on_in_step():
+    model, x = NETWORKS["mlp"]()
+    first, second = (Every(Racecar(model, x), 3) for _ in range(2))
+    pattern = [first.step() for _ in range(12)]
+    for _ in range(5):
+        second.step()
+    third = Every(Racecar(model, x), 3)
+    third.load_state_dict(second.state_dict())
+    assert [third.step() for _ in range(7)] == pattern[5:]
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, True, "4", None])
+def test_bad_k(k):
+    model, x = NETWORKS["mlp"]()
+    with pytest.raises(ValueError, match="k must be a whole number of at least 1"):
+        Every(Racecar(model, x), k)
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+def test_nothing_is_worked_out_twice_and_nothing_waits(name):
+    model, x = NETWORKS["mlp"]()
+    rr = Racecar(model, x, weight=WEIGHTS[name])
+    every = Every(rr, 2)
+    every.step()
+    every.step()
+
+    def steps():
+        for _ in range(6):
+            every.step()
+
+    with (
+        patch.object(engine, "Way", side_effect=AssertionError),
+        patch.object(engine, "Plan", side_effect=AssertionError),
+    ):
+        assert witness(steps) == {}
+
+
+def test_a_way_that_is_found_later():
+    """It is planned once, whichever step it is first seen in."""
+    model, x = NETWORKS["vgg"]()
+    rr = Racecar(model, x)
+    every = Every(rr, 2)
+    every.step()
+    rr.eval()
+    rr(x)
+    for _ in range(4):
+        on = every.step()
+        _, loss = rr(x)
+        assert bool(loss > 0) == on
+
+
+@pytest.fixture
+def fresh():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("name", WEIGHTS)
+@pytest.mark.usefixtures("fresh")
+def test_two_graphs_and_no_third(name):
+    model, x = NETWORKS["mlp"]()
+    eager, rr = (Racecar(one, x, weight=WEIGHTS[name], fraction=0.5) for one in (copy.deepcopy(model), model))
+    every, slow = Every(rr, 3), Every(eager, 3)
+    fast = torch.compile(rr, backend="aot_eager", fullgraph=True)
+    for i in range(20):
+        assert every.step() == slow.step()
+        if i == 12 and name == "number":
+            every.weight = slow.weight = 0.1
+        with torch._dynamo.config.patch(error_on_recompile=i > 2):
+            assert_same(step(rr, x, fast), step(eager, x))
