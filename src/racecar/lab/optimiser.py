@@ -11,13 +11,15 @@ from torch import Tensor
 from racecar.lab.config import Config
 
 
-def make_optimiser(parameters: Iterable[Tensor], config: Config, weight_decay: float) -> torch.optim.Optimizer:
+def make_optimiser(
+    parameters: Iterable[Tensor], config: Config, weight_decay: float, fused: bool = False
+) -> torch.optim.Optimizer:
     """As the configuration says; weight decay is decoupled in "adamw" and part of the gradient elsewhere."""
     parameters = list(parameters)
     if config.optimiser == "sgd":
         return torch.optim.SGD(parameters, config.lr, config.momentum, weight_decay=weight_decay)
     kind = torch.optim.AdamW if config.optimiser == "adamw" else torch.optim.Adam
-    return kind(parameters, config.lr, weight_decay=weight_decay)
+    return kind(parameters, config.lr, weight_decay=weight_decay, fused=fused)
 
 
 def step_size(config: Config, step: int, total: int) -> float:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from racecar.files import write_atomically
-from racecar.lab import distributed, draws
+from racecar.lab import distributed, draws, recording
 from racecar.lab.config import Config
 from racecar.lab.curves import Curves, Diverged
 from racecar.lab.experiment import Loss, Split, Task, accuracy
@@ -69,6 +69,7 @@ class Trainer:
         weight_decay: float = 0.0,
         look: Callable[[nn.Module, Task], dict[str, Tensor]] | None = None,
         looks: int = 0,
+        steady: bool = False,
         options: Options | None = None,
     ) -> None:
         self.options = options or Options()
@@ -80,7 +81,10 @@ class Trainer:
         self.total = self.per_epoch * epochs
         self.look, self.look_every = look, max(1, self.total // looks) if looks else 0
         self.history: list[dict[str, Tensor]] = []
-        self.optimiser = make_optimiser(module.model.parameters(), config, weight_decay)
+        rewritten = self.options.compile or config.precision != "float32" or distributed.launched()
+        recorded = steady and not rewritten and self.options.scalars is None  # TensorBoard shows the terms, too
+        self.recorded = recording.Step(module, loss, coefficient) if recorded else None
+        self.optimiser = make_optimiser(module.model.parameters(), config, weight_decay, fused=recorded)
         half = config.precision == "float16" and self.device.type == "cuda"
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=half)
         self.average = (
@@ -143,14 +147,11 @@ class Trainer:
 
     def _step(self, call: nn.Module, chosen: Tensor, noise: Tensor | None) -> None:
         chosen = distributed.share(chosen)
-        x, y = self.task.train.x[chosen], self.task.train.y[chosen]
+        train = self.task.train
+        whole = len(chosen) == len(train)  # then in their order
+        x, y = (train.x, train.y) if whole else (train.x[chosen], train.y[chosen])
         set_step_size(self.optimiser, step_size(self.config, self.step, self.total))
-        with self._precision():
-            output, regulariser = call(x, noise)
-            task = self.loss(output, y)
-        total = task if self.coefficient == 0 else task + self.coefficient * regulariser
-        self.optimiser.zero_grad(set_to_none=True)
-        self.scaler.scale(total).backward()
+        losses = self._gradients(call, x, y, noise) if self.recorded is None else self.recorded(x, y, noise)
         if self.config.clip:
             self.scaler.unscale_(self.optimiser)
             nn.utils.clip_grad_norm_(self.module.model.parameters(), self.config.clip)
@@ -158,7 +159,16 @@ class Trainer:
         self.scaler.update()
         if self.average is not None:
             self.average.update_parameters(self.module.model)
-        self.curves.add(task, regulariser)
+        self.curves.add(losses)
+
+    def _gradients(self, call: nn.Module, x: Tensor, y: Tensor, noise: Tensor | None) -> Tensor:
+        with self._precision():
+            output, regulariser = call(x, noise)
+            task = self.loss(output, y)
+        total = task if self.coefficient == 0 else task + self.coefficient * regulariser
+        self.optimiser.zero_grad(set_to_none=True)
+        self.scaler.scale(total).backward()
+        return torch.stack((task.detach().float(), regulariser.detach().float()))
 
     def _precision(self) -> Any:
         if self.config.precision == "float32":
