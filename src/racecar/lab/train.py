@@ -18,7 +18,7 @@ from racecar.lab import distributed, draws, recording
 from racecar.lab.config import Config
 from racecar.lab.curves import Curves, Diverged
 from racecar.lab.experiment import Loss, Split, Task, accuracy
-from racecar.lab.optimiser import make_optimiser, set_step_size, step_size
+from racecar.lab.optimiser import Fused, make_optimiser, set_step_size, step_size
 from racecar.lab.variants import Regularised
 
 Report = Callable[[int, int, str], None]
@@ -84,7 +84,9 @@ class Trainer:
         rewritten = self.options.compile or config.precision != "float32" or distributed.launched()
         recorded = steady and not rewritten and self.options.scalars is None  # TensorBoard shows the terms, too
         self.recorded = recording.Step(module, loss, coefficient) if recorded else None
-        self.optimiser = make_optimiser(module.model.parameters(), config, weight_decay, fused=recorded)
+        fused = recorded and config.optimiser != "sgd"
+        self.optimiser = make_optimiser(module.model.parameters(), config, weight_decay, fused)
+        self.fused = Fused(self.optimiser) if fused else None
         half = config.precision == "float16" and self.device.type == "cuda"
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=half)
         self.average = (
@@ -155,8 +157,11 @@ class Trainer:
         if self.config.clip:
             self.scaler.unscale_(self.optimiser)
             nn.utils.clip_grad_norm_(self.module.model.parameters(), self.config.clip)
-        self.scaler.step(self.optimiser)
-        self.scaler.update()
+        if self.fused is not None:
+            self.fused.step()
+        else:
+            self.scaler.step(self.optimiser)
+            self.scaler.update()
         if self.average is not None:
             self.average.update_parameters(self.module.model)
         self.curves.add(losses)

@@ -84,5 +84,5 @@ def iterate(product: Callable[[Tensor], Tensor], v: Tensor, power: int) -> Tenso
 
 
 def unformed(w: Tensor, v: Tensor) -> Tensor:
-    """(W Wᵀ − I) v without the Gram matrix."""
-    return torch.baddbmm(v, w, torch.bmm(w.mT, v), beta=-1)
+    """(W Wᵀ − I) v without the Gram matrix. Wᵀv as (vᵀW)ᵀ: its gradient has W's layout, and adds up fast."""
+    return torch.baddbmm(v, w, torch.bmm(v.mT, w).mT, beta=-1)
