@@ -89,10 +89,13 @@ def main() -> None:
         failures = runner.run(jobs(), Plan(options.laboratory, Maker("benchmark", "here")), "here", show=False)
         sys.exit(len(failures))
     seconds: dict[str, list[float]] = {"plain": [], "ours": []}
+    loads = []  # of the machine, before each: who else was there
     for _ in range(options.rounds):
+        loads.append(os.getloadavg()[0])
         began = time.perf_counter()
         wanted = plain()
         between = time.perf_counter()
+        loads.append(os.getloadavg()[0])
         with tempfile.TemporaryDirectory() as folder:
             found = ours(Path(folder))
             seconds["plain"].append(between - began)
@@ -108,7 +111,14 @@ def main() -> None:
         for (name, variant, epochs), a, b in zip(map(name_of, jobs()), wanted, found, strict=True)
     ]
     made = circumstances(as_module("benchmarks.first_two"), "cpu")
-    record = {"cores": CORES, "rounds": options.rounds, "ratio": median(ratios), "ratios": ratios, "seconds": seconds}
+    record = {
+        "cores": CORES,
+        "rounds": options.rounds,
+        "ratio": median(ratios),
+        "ratios": ratios,
+        "seconds": seconds,
+        "loads": loads,
+    }
     write_json(options.out / "first-two-cpu.json", {**made, **record, "trainings": rows})
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -77,8 +78,8 @@ def srip(net: Net, noise: Tensor) -> Tensor:
     return total
 
 
-def main() -> None:
-    name, variant, epochs = sys.argv[1], sys.argv[2], int(sys.argv[3])
+def train(name: str, variant: str, epochs: int) -> dict[str, Any]:
+    """The last losses, and the singular values of the first layer."""
     x, y = pictures(name)
     widths = {"digits": [784, 10], "two": [784, 128, 2]}.get(name, [784, 2])
     torch.manual_seed(draws.seed_of("network", "digits" if name == "digits" else "peaks", SEED))
@@ -102,8 +103,8 @@ def main() -> None:
         losses.append((task.item(), regulariser.item()))
     values = torch.linalg.svd(net.layers[0].weight.detach(), full_matrices=False).S
     last = torch.tensor(losses, dtype=torch.float64)[-max(1, -(-epochs // 100)) :].mean(0)  # as a curve's last point
-    print(json.dumps({"train_loss": float(last[0]), "regulariser": float(last[1]), "values": values[:10].tolist()}))
+    return {"train_loss": float(last[0]), "regulariser": float(last[1]), "values": values[:10].tolist()}
 
 
 if __name__ == "__main__":
-    main()
+    print(json.dumps(train(sys.argv[1], sys.argv[2], int(sys.argv[3]))))

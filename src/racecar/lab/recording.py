@@ -37,8 +37,8 @@ def record(function: Callable[..., Any], *args: Any) -> nn.Module:
     for node in recorded.graph.nodes:
         if (same := _same(node)) is not None:
             node.replace_all_uses_with(same)
-        elif node.target in DIRECT:
-            node.target = DIRECT[node.target]
+    for node in recorded.graph.nodes:
+        node.target = DIRECT.get(node.target, node.target)
     recorded.graph.eliminate_dead_code()
     recorded.recompile()
     return recorded
