@@ -36,10 +36,9 @@ class Curves:
         self._count = 0
         self._began = time.perf_counter()
 
-    def add(self, task: Tensor, regulariser: Tensor) -> None:
-        """The two losses of a step."""
-        both = torch.stack((task.detach().float(), regulariser.detach().float()))
-        self._sums = both if self._sums is None else self._sums + both
+    def add(self, losses: Tensor) -> None:
+        """The two losses of a step, (2,): of the task, and the regulariser."""
+        self._sums = losses if self._sums is None else self._sums + losses
         self._count += 1
 
     def due(self, epoch: int) -> bool:

@@ -144,6 +144,8 @@ class Experiment:
     """What ``racecar search`` tries, if it can choose the settings."""
     looks: ClassVar[int] = 0
     """How often ``look`` is called during a training."""
+    steady: ClassVar[bool] = False
+    """Every step does the same, whatever the data: it may be recorded once and then repeated."""
 
     def configs(self, config: Any, folder: Path | None) -> Sequence[Any]:
         """The configurations that a run goes through, for example one for each network."""

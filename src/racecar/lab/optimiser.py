@@ -11,15 +11,20 @@ from torch import Tensor
 from racecar.lab.config import Config
 
 
-def make_optimiser(parameters: Iterable[Tensor], config: Config, weight_decay: float) -> torch.optim.Optimizer:
-    """As the configuration says; weight decay is decoupled in "adamw" and part of the gradient elsewhere. On a GPU all
-    parameters are stepped by one kernel."""
+def make_optimiser(
+    parameters: Iterable[Tensor], config: Config, weight_decay: float, fused: bool = False
+) -> torch.optim.Optimizer:
+    """As the configuration says; weight decay is decoupled in "adamw" and part of the gradient elsewhere.
+
+    Args:
+        fused: all parameters are stepped by one kernel; always so on a GPU.
+    """
     parameters = list(parameters)
-    fused = True if all(parameter.is_cuda for parameter in parameters) else None
+    one = True if fused or all(parameter.is_cuda for parameter in parameters) else None
     if config.optimiser == "sgd":
-        return torch.optim.SGD(parameters, config.lr, config.momentum, weight_decay=weight_decay, fused=fused)
+        return torch.optim.SGD(parameters, config.lr, config.momentum, weight_decay=weight_decay, fused=one)
     kind = torch.optim.AdamW if config.optimiser == "adamw" else torch.optim.Adam
-    return kind(parameters, config.lr, weight_decay=weight_decay, fused=fused)
+    return kind(parameters, config.lr, weight_decay=weight_decay, fused=one)
 
 
 def step_size(config: Config, step: int, total: int) -> float:

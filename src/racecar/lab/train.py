@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from racecar.files import write_atomically
-from racecar.lab import augment, distributed, draws
+from racecar.lab import augment, distributed, draws, recording
 from racecar.lab.config import Config
 from racecar.lab.curves import Curves, Diverged
 from racecar.lab.experiment import Loss, Split, Task, accuracy
@@ -72,6 +72,7 @@ class Trainer:
         weight_decay: float = 0.0,
         look: Callable[[nn.Module, Task], dict[str, Tensor]] | None = None,
         looks: int = 0,
+        steady: bool = False,
         options: Options | None = None,
     ) -> None:
         self.options = options or Options()
@@ -83,7 +84,11 @@ class Trainer:
         self.total = self.per_epoch * epochs
         self.look, self.look_every = look, max(1, self.total // looks) if looks else 0
         self.history: list[dict[str, Tensor]] = []
-        self.optimiser = make_optimiser(module.model.parameters(), config, weight_decay)
+        rewritten = self.options.compile or config.precision != "float32" or distributed.launched()
+        changing = config.every > 1 or self.options.scalars is not None  # TensorBoard shows the terms, too
+        recorded = steady and not rewritten and not changing
+        self.recorded = recording.Step(module, loss, coefficient) if recorded else None
+        self.optimiser = make_optimiser(module.model.parameters(), config, weight_decay, fused=recorded)
         half = config.precision == "float16" and self.device.type == "cuda"
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=half)
         self.average = (
@@ -154,13 +159,27 @@ class Trainer:
 
     def _step(self, call: nn.Module, chosen: Tensor, noise: Tensor | None, moves: Tensor | None) -> None:
         chosen = distributed.share(chosen)
-        x, y = self.task.train.x[chosen], self.task.train.y[chosen]
+        train = self.task.train
+        whole = len(chosen) == len(train)  # then in their order
+        x, y = (train.x, train.y) if whole else (train.x[chosen], train.y[chosen])
         if moves is not None:
             x = augment.move(x, distributed.share(moves), self.shift)
         if self._layout is not None:
             x = x.contiguous(memory_format=self._layout)
         self.module.begin(self.step)
         set_step_size(self.optimiser, step_size(self.config, self.step, self.total))
+        losses = self._gradients(call, x, y, noise) if self.recorded is None else self.recorded(x, y, noise)
+        if self.config.clip:
+            self.scaler.unscale_(self.optimiser)
+            nn.utils.clip_grad_norm_(self.module.model.parameters(), self.config.clip)
+        self.scaler.step(self.optimiser)
+        self.scaler.update()
+        if self.average is not None:
+            self.average.update_parameters(self.module.model)
+        self.curves.add(losses)
+
+    def _gradients(self, call: nn.Module, x: Tensor, y: Tensor, noise: Tensor | None) -> Tensor:
+        """Leaves the gradients with the parameters; returns the loss of the task and the regulariser, (2,)."""
         if self._graphs:  # the tensors of the step before may be overwritten
             torch.compiler.cudagraph_mark_step_begin()
         with self._precision():
@@ -169,14 +188,7 @@ class Trainer:
         total = task if self.coefficient == 0 else task + self.coefficient * regulariser
         self.optimiser.zero_grad(set_to_none=True)
         self.scaler.scale(total).backward()
-        if self.config.clip:
-            self.scaler.unscale_(self.optimiser)
-            nn.utils.clip_grad_norm_(self.module.model.parameters(), self.config.clip)
-        self.scaler.step(self.optimiser)
-        self.scaler.update()
-        if self.average is not None:
-            self.average.update_parameters(self.module.model)
-        self.curves.add(task, regulariser)
+        return torch.stack((task.detach().float(), regulariser.detach().float()))
 
     def _precision(self) -> Any:
         if self.config.precision == "float32":

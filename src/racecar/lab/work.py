@@ -84,6 +84,7 @@ def _train(job: Job, stage: Stage, task: Task, store: Store, options: Options) -
         weight_decay=decay(job, stage),
         look=job.experiment.look,
         looks=job.experiment.looks if stage.regularised else 0,
+        steady=job.experiment.steady,
         options=options,
     )
     return trainer, trainer.run(checkpoint)

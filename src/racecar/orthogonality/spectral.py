@@ -12,8 +12,9 @@ from torch.nn import functional as F
 from racecar.orthogonality.gram import check_side, orient, residual
 from racecar.orthogonality.weights import Patterns, Weights, exact, matrices, total
 
-FORMED = 256
-"""Gram matrices up to this size are formed, and iterated together whatever their layers' shapes; larger ones never."""
+FORMED = 64
+"""Gram matrices up to this size are formed, and iterated together whatever their layers' shapes; larger ones never: it
+would cost more than a few products with W."""
 
 
 def srip(
@@ -50,12 +51,12 @@ def srip(
         draw = partial(torch.randn, generator=generator)
     elif generator is not None:
         raise ValueError("generator and draw both say where random directions come from: give one of them")
-    sigmas: list[Tensor] = []
+    ends: list[Tensor] = []
     formed: dict[tuple[torch.device, torch.dtype, int], list[Tensor]] = {}
 
     def add(product: Callable[[Tensor], Tensor], like: Tensor) -> None:
         start = draw(*like.shape[:2], 1, device=like.device, dtype=like.dtype)
-        sigmas.append(norms(product, start, power))
+        ends.append(iterate(product, start, power))
 
     for w in matrices(model_or_weights, layers):
         w = orient(w, side)
@@ -66,11 +67,11 @@ def srip(
     for residuals in formed.values():
         stack = torch.cat(residuals)
         add(partial(torch.bmm, stack), stack)
-    return total([(sigma.square() if squared else sigma).sum() for sigma in sigmas])
+    return total([end.square().sum() if squared else torch.linalg.vector_norm(end, dim=(1, 2)).sum() for end in ends])
 
 
-def norms(product: Callable[[Tensor], Tensor], v: Tensor, power: int) -> Tensor:
-    """Largest singular values (layers,) of symmetric matrices.
+def iterate(product: Callable[[Tensor], Tensor], v: Tensor, power: int) -> Tensor:
+    """Symmetric matrices times vectors (layers, n, 1), again and again: their norms become the largest singular values.
 
     Args:
         product: matrices times vectors, (layers, n, 1) → (layers, n, 1).
@@ -79,9 +80,9 @@ def norms(product: Callable[[Tensor], Tensor], v: Tensor, power: int) -> Tensor:
     with exact(v):
         for _ in range(power):
             v = product(F.normalize(v, dim=1))
-        return torch.linalg.vector_norm(v, dim=(1, 2))
+        return v
 
 
 def unformed(w: Tensor, v: Tensor) -> Tensor:
-    """(W Wᵀ − I) v without the Gram matrix."""
-    return torch.baddbmm(v, w, torch.bmm(w.mT, v), beta=-1)
+    """(W Wᵀ − I) v without the Gram matrix. Wᵀv as (vᵀW)ᵀ: its gradient has W's layout, and adds up fast."""
+    return torch.baddbmm(v, w, torch.bmm(v.mT, w).mT, beta=-1)

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
-from torch.fx.experimental.proxy_tensor import make_fx
 
 from racecar.files import write_atomically
 from racecar.lab import augment, draws
@@ -18,6 +17,7 @@ from racecar.lab.curves import POINTS, short
 from racecar.lab.experiment import Stage, Task, accuracy
 from racecar.lab.jobs import Job
 from racecar.lab.optimiser import make_optimiser, set_step_size, step_size
+from racecar.lab.recording import record
 from racecar.lab.train import Outcome, reading
 from racecar.lab.variants import Regularised
 from racecar.lab.work import decay, strength
@@ -79,12 +79,7 @@ class Batched:
         on = self.module.begin(self.step)
         if on not in self._recorded:
             self.module.train()
-            of_all = vmap(grad_and_value(self.losses, has_aux=True))
-
-            def function(parameters: Any, x: Any, y: Any, coefficients: Any, noise: Any) -> Any:
-                return of_all(parameters, x, y, coefficients, noise)  # make_fx would count a method's self
-
-            self._recorded[on] = make_fx(function)(*args)
+            self._recorded[on] = record(vmap(grad_and_value(self.losses, has_aux=True)), *args)
         return self._recorded[on](*args)
 
     def warm_up(self) -> None:

@@ -26,6 +26,7 @@ def run(jobs: Sequence[Job], plan: Plan, progress: Progress) -> list[Failure]:
     workers = min(plan.workers or _fitting(plan.device), len(jobs))
     if workers <= 1:
         return [failed for job in jobs if (failed := _attempt(job, plan, progress)) is not None]
+    jobs = sorted(jobs, key=_size, reverse=True)  # or one worker does the longest one while the others have ended
     context = multiprocessing.get_context("spawn")
     messages, mine = context.Pipe(duplex=False)
     drain = threading.Thread(target=_drain, args=(messages, progress), daemon=True)
@@ -73,6 +74,13 @@ def _collect(jobs: Sequence[Job], futures: Sequence[Future[Failure | None]]) -> 
         if failed is not None:
             failures.append(failed)
     return failures
+
+
+def _size(job: Job) -> int:
+    """Grows with the time that a job takes."""
+    with torch.device("meta"):  # no numbers, and none drawn
+        network = job.experiment.network(job.config)
+    return job.config.epochs * sum(parameter.numel() for parameter in network.parameters())
 
 
 def _cores() -> int:

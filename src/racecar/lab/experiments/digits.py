@@ -57,6 +57,7 @@ class Digits(Experiment):
     Config = DigitsConfig
     quick = {"shipped": True, "epochs": 300}  # noqa: RUF012
     looks = 8
+    steady = True
     claims = (
         Claim("RR's singular vectors carry both digits better than Std's", "cosine_2", "A", "RR", "Std"),
         Claim("RR's singular vectors carry both digits better than Ort's", "cosine_2", "A", "RR", "Ort"),

@@ -58,6 +58,7 @@ class Peaks(Experiment):
     Config = PeaksConfig
     quick = {"nets": ("two",), "epochs": 1500, "lr": 4e-4}  # noqa: RUF012
     looks = 8
+    steady = True
     claims = tuple(
         Claim(f"RR carries the peaks better than {other}: {what}", "cosine_1", "A", "RR", other, where={"nets": [net]})
         for net, what in NETS.items()

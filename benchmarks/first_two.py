@@ -1,0 +1,135 @@
+"""Time the laboratory against plain PyTorch, on digits and peaks: twelve trainings, from start to singular vectors.
+
+    python -m benchmarks.first_two [--rounds 3] [--out results/bench]
+
+Plainly: one process for each training (benchmarks/plainly.py), one after the other with all cores, as a loop in a shell
+does it, and again as many at once as there are cores. Ours: the laboratory with both experiments, its start,
+measurements and records included. All take the same steps from the same weights and must come to the same losses. In
+turns; a ratio of 4 means that the laboratory needs a quarter of the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks import plainly
+from racecar.bench.record import as_module, circumstances, write_json
+from racecar.lab import runner
+from racecar.lab.engines.base import Plan
+from racecar.lab.experiments import experiment
+from racecar.lab.jobs import Job, make_jobs
+from racecar.lab.results import Store
+from racecar.lab.work import Maker
+
+VARIANTS = ("Std", "Ort", "RR")
+CORES = len(os.sched_getaffinity(0))
+CLOSE = 0.01
+"""How far apart two losses may be, relatively; cross-entropies below it are all nothing."""
+
+
+def jobs() -> list[Job]:
+    """Of both experiments with their own settings, one seed; the digits are those that racecar brings along."""
+    both = []
+    for name, settings in (("digits", {"shipped": True}), ("peaks", {})):
+        one = experiment(name)
+        both += make_jobs(one, one.Config(**settings), VARIANTS, [plainly.SEED], None)
+    return both
+
+
+def name_of(job: Job) -> tuple[str, str, int]:
+    """What the plain program calls a job."""
+    config: Any = job.config
+    return config.nets[0] if job.experiment.name == "peaks" else "digits", job.variant, config.epochs
+
+
+def laboratory() -> list[dict[str, Any]]:
+    """Ours, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        _python("-m", "benchmarks.first_two", "--laboratory", folder)
+        runs = [Store(folder).get(job.ids["A"]) for job in jobs()]
+    return [{key: run.record["curves"][key][-1] for key in ("train_loss", "regulariser")} for run in runs]
+
+
+def plain(at_once: int) -> list[dict[str, Any]]:
+    """One process for each training, so many at once, which share the cores."""
+
+    def train(job: Job) -> dict[str, Any]:
+        return json.loads(_python(plainly.__file__, *map(str, name_of(job)), threads=CORES // at_once))
+
+    with ThreadPoolExecutor(at_once) as pool:
+        return list(pool.map(train, jobs()))
+
+
+def _python(*arguments: str, threads: int = 1) -> str:
+    path = os.pathsep.join(filter(None, ["src", ".", os.environ.get("PYTHONPATH", "")]))
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "PYTHONPATH": path}
+    return subprocess.run(
+        [sys.executable, *arguments], stdout=subprocess.PIPE, check=True, env=environment
+    ).stdout.decode()
+
+
+def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether two trainings came to the same losses."""
+    return all(math.isclose(one[key], other[key], rel_tol=CLOSE, abs_tol=1e-4) for key in ("train_loss", "regulariser"))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=Path("results/bench"))
+    parser.add_argument("--laboratory", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.laboratory is not None:
+        failures = runner.run(jobs(), Plan(options.laboratory, Maker("benchmark", "here")), "here", show=False)
+        sys.exit(len(failures))
+    ways: dict[str, Callable[[], list[dict[str, Any]]]] = {
+        "plain, one after the other": lambda: plain(1),
+        f"plain, {CORES} at once": lambda: plain(CORES),
+        "ours": laboratory,
+    }
+    seconds: dict[str, list[float]] = {way: [] for way in ways}
+    loads = []  # of the machine, before each: who else was there
+    found: dict[str, list[dict[str, Any]]] = {}
+    for _ in range(options.rounds):
+        for way, train in ways.items():
+            loads.append(os.getloadavg()[0])
+            began = time.perf_counter()
+            found[way] = train()
+            seconds[way].append(time.perf_counter() - began)
+            print(f"{way}: {seconds[way][-1]:.1f} s", flush=True)
+        for name, *losses in zip(map(name_of, jobs()), *found.values(), strict=True):
+            if not all(same(one, losses[-1]) for one in losses):
+                raise RuntimeError(f"{name} came to other losses: {losses}")
+    ratios = {way: [a / b for a, b in zip(seconds[way], seconds["ours"], strict=True)] for way in ways if way != "ours"}
+    for way, some in ratios.items():
+        print(f"{median(some):.2f} times as fast as {way} ({min(some):.2f} to {max(some):.2f})")
+    rows = [
+        {"net": name, "variant": variant, "epochs": epochs, **dict(zip(found, losses, strict=True))}
+        for (name, variant, epochs), *losses in zip(map(name_of, jobs()), *found.values(), strict=True)
+    ]
+    record = {
+        "cores": CORES,
+        "rounds": options.rounds,
+        "ratio": {way: median(some) for way, some in ratios.items()},
+        "ratios": ratios,
+        "seconds": seconds,
+        "loads": loads,
+    }
+    made = circumstances(as_module("benchmarks.first_two"), "cpu")
+    write_json(options.out / "first-two-cpu.json", {**made, **record, "trainings": rows})
+
+
+if __name__ == "__main__":
+    main()
