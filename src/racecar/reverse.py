@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Size, Tensor
+from torch.nn import functional as F
 
 from racecar.batch import Batch, cut
 from racecar.capture import Call, outputs
@@ -78,7 +79,7 @@ class Tape:
             tensor, where = find.tensor(value), batch.get(value)
             if where is not None:
                 part = find.rows(value, where, size, samples) if value in needs.starts else None
-                tensor = cut(tensor, where, size, samples) if part is None else part
+                tensor = cut(tensor, where, size, samples) if part is None else FirstRows.apply(tensor, part)
             self.tensors[value] = tensor
         self.operations: dict[int, Operation] = {}
         for op, name in needs.ops:
@@ -129,8 +130,23 @@ class Finder:
         op = self.plan.graph.maker.get(value)
         if op is None or op.role != "norm" or op.members or where != Batch(0) or not torch.compiler.is_compiling():
             return None
-        x = self.tensor(op.source)
+        x = self.tensor(op.source).detach()
         return first_rows(op.operation(self.calls), x, cut(x, where, size, samples))
+
+
+class FirstRows(torch.autograd.Function):
+    """The first samples of a tensor, for whose values somebody else has found a cheaper way; the gradient is the
+    tensor's own."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, rows: Tensor) -> Tensor:
+        ctx.missing = len(tensor) - len(rows)
+        return rows.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        (gradient,) = gradients
+        return F.pad(gradient, (0, 0) * (gradient.dim() - 1) + (0, ctx.missing)), None
 
 
 def _cut_shape(shape: Size, where: Batch | None, size: int, samples: int) -> Size:

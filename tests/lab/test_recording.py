@@ -7,6 +7,7 @@ from benchmarks import first_two, plainly
 from racecar.lab.config import override
 from racecar.lab.experiments import experiment
 from racecar.lab.jobs import make_jobs
+from racecar.lab.optimiser import Fused
 from racecar.lab.recording import record
 from racecar.lab.results import Store
 from racecar.lab.train import Trainer
@@ -68,6 +69,23 @@ def test_resumed_bit_for_bit(name, calls, tmp_path, monkeypatch):
         run(jobs, tmp_path / "parts", interval=0.0)
     assert run(jobs, tmp_path / "parts") == []
     assert plain(results(tmp_path / "parts")) == plain(results(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize("kind", [torch.optim.Adam, torch.optim.AdamW])
+def test_fused_is_the_optimisers_own_step(kind):
+    def steps(wrap):
+        torch.manual_seed(0)
+        parameters = [torch.randn(3, 4, requires_grad=True), torch.randn(3, requires_grad=True)]
+        optimiser = kind(parameters, 0.1, weight_decay=0.01, fused=True)
+        one = wrap(optimiser)
+        for i in range(5):
+            for parameter in parameters:
+                parameter.grad = torch.randn_like(parameter)
+            optimiser.param_groups[0]["lr"] = 0.1 / (i + 1)
+            one.step()
+        return parameters, optimiser.state_dict()
+
+    torch.testing.assert_close(steps(Fused), steps(lambda optimiser: optimiser), rtol=0, atol=0)
 
 
 def test_recording_uses_up_no_random_number():

@@ -18,7 +18,7 @@ from racecar.lab import augment, distributed, draws, recording
 from racecar.lab.config import Config
 from racecar.lab.curves import Curves, Diverged
 from racecar.lab.experiment import Loss, Split, Task, accuracy
-from racecar.lab.optimiser import make_optimiser, set_step_size, step_size
+from racecar.lab.optimiser import Fused, make_optimiser, set_step_size, step_size
 from racecar.lab.variants import Regularised
 
 Report = Callable[[int, int, str], None]
@@ -89,6 +89,7 @@ class Trainer:
         recorded = steady and not rewritten and not changing
         self.recorded = recording.Step(module, loss, coefficient) if recorded else None
         self.optimiser = make_optimiser(module.model.parameters(), config, weight_decay, fused=recorded)
+        self.fused = Fused(self.optimiser) if recorded and config.optimiser != "sgd" else None
         half = config.precision == "float16" and self.device.type == "cuda"
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=half)
         self.average = (
@@ -172,8 +173,11 @@ class Trainer:
         if self.config.clip:
             self.scaler.unscale_(self.optimiser)
             nn.utils.clip_grad_norm_(self.module.model.parameters(), self.config.clip)
-        self.scaler.step(self.optimiser)
-        self.scaler.update()
+        if self.fused is not None:
+            self.fused.step()
+        else:
+            self.scaler.step(self.optimiser)
+            self.scaler.update()
         if self.average is not None:
             self.average.update_parameters(self.module.model)
         self.curves.add(losses)
