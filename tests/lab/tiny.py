@@ -248,6 +248,7 @@ def command(*arguments: str) -> None:
 
     if arguments:
         os.setsid()
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # which tests in the background ignore
         sys.argv[1:] = arguments
     EXPERIMENTS["tiny"], EXPERIMENTS["slow"] = Tiny(), Slow()
     torch.set_num_threads(1)

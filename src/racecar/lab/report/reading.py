@@ -44,8 +44,9 @@ def _advice(folder: Path) -> str:
     """What to do about a folder without records."""
     inside = sorted({path.parent.parent for path in folder.glob("*/records/*.json")})
     if inside:
-        names = ", ".join(map(str, inside[:SHOWN])) + (f" and {len(inside) - SHOWN} more" if inside[SHOWN:] else "")
-        return f"{folder} holds no records itself, but folders with some: make a page of each one: {names}"
+        names = ", ".join(one.name for one in inside[:SHOWN])
+        more = f" and {len(inside) - SHOWN} more" if inside[SHOWN:] else ""
+        return f"{folder} holds no records itself, but folders with some: make a page of each one: {names}{more}"
     if folder.name == "records" and any(folder.glob("*.json")):
         return f"{folder} holds the records themselves: name the folder that it is in, {folder.parent}"
     return f"there are no records in {folder / 'records'}: make some with racecar run NAME --out {folder}"
