@@ -211,9 +211,10 @@ def run_back(model: nn.Module, x: Tensor, options: Mapping[str, Any]) -> tuple[T
 def likeness(x: Tensor, back: Tensor) -> dict[str, float]:
     """Mean SSIM of pictures x (N, 1, H, W) in [0, 1] and what was made of them: as they would be shown, cut off at 1;
     and "scaled", each first brought to the brightness that fits best, which is kinder to nets that never learned it."""
-    inner = (x * back).sum((1, 2, 3), keepdim=True)
-    size = back.square().sum((1, 2, 3), keepdim=True)
-    scaled = back * inner / size.clamp(min=torch.finfo(size.dtype).tiny)
-    pairs = {"ssim": back.clamp(0, 1), "ssim_scaled": scaled.clamp(0, 1)}
-    return {name: float(torch.cat([ssim(a, b) for a, b in zip(x.split(BATCH), y.split(BATCH), strict=True)]).mean())
-            for name, y in pairs.items()}  # fmt: skip
+    inner, size = ((one * back).sum((1, 2, 3), keepdim=True) for one in (x, back))
+    scaled = back * (inner / size.clamp(min=torch.finfo(size.dtype).tiny))
+    found = {}
+    for name, pictures in (("ssim", back), ("ssim_scaled", scaled)):
+        parts = zip(x.split(BATCH), pictures.clamp(0, 1).split(BATCH), strict=True)
+        found[name] = float(torch.cat([ssim(*pair) for pair in parts]).mean())
+    return found
