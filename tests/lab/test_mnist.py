@@ -207,6 +207,8 @@ def test_measuring_changes_nothing(pictures):
     assert not model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert found.metrics["test_accuracy"] == accuracy(model, task.test)
+    whole = run_back(model, task.test.x, {**ONE.reverse(SHORT), "fraction": 1.0})[1]
+    assert found.metrics["reverse_loss"] == whole != run_back(model, task.test.x, ONE.reverse(SHORT))[1]
     shown, rebuilt = found.arrays["d1"], found.arrays["rebuilt"]
     assert torch.equal(shown, task.test.x[:10])  # the first of each digit
     rr = Racecar(model.train(), task.test.x, mode="full", **ONE.reverse(SHORT))
