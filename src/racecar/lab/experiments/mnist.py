@@ -89,7 +89,7 @@ class Mnist(Experiment):
         "AB; only RR's way back rebuilds the picture."
     )
     Config = MnistConfig
-    quick: ClassVar[dict[str, Any]] = {"epochs": 2, "finetune": 1, "share": 1 / 60, "cost": 1.0}
+    quick: ClassVar[dict[str, Any]] = {"epochs": 2, "finetune": 1, "batch": 50, "share": 1 / 60, "cost": 1.0}
     variants = ("Std", "Ort", "Pre", "RR", "lRR", "RR1", "WD")
     search = Search(
         lrs={"adam": (3e-4, 1e-3, 3e-3), "sgd": (1e-2, 3e-2, 1e-1)},
