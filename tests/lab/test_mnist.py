@@ -253,7 +253,7 @@ def test_names_of_settings():
 
 def test_the_way_back_is_learned(pictures, tmp_path):
     """The point of it, in small: RR's picture is far nearer to the input than Std's."""
-    config = replace(SHORT, share=0.4, epochs=10, lr=3e-3, cost=1.0, fraction=1.0)
+    config = replace(SHORT, share=0.4, epochs=10, lr=3e-3, cost=1.0, fraction=1.0, strength=0.1)
     found = {}
     for job in make_jobs(ONE, config, ["Std", "RR"], [0], pictures):
         assert run([replace(job, stages=job.stages[:1])], tmp_path / "out") == []
