@@ -21,8 +21,8 @@ CHOICES = {
     "source": ("sphere", "var_u"),
     "nets": (("linear",), ("two", "norm"), ("linear", "norm", "two")),
 }
-UNIT = {"ema": (0, 0.99), "valid": (0, 0.99), "fraction": (0.01, 1)}
-HELD = ("base", "information")
+UNIT = {"ema": (0, 0.99), "valid": (0, 0.99), "fraction": (0.01, 1), "share": (0.01, 1), "cost": (1, 1e6)}
+HELD = ("base", "information", "mnist")
 """Those that can hold samples out."""
 EVERY = [
     pytest.param(config, f.name, id=f"{name}-{f.name}")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from racecar.lab.experiments import PAPER, experiment
+from racecar.lab.experiments import experiment
 from racecar.lab.jobs import make_jobs
 from racecar.lab.results import Run, Store
 from racecar.lab.train import Options
@@ -20,8 +20,7 @@ SMALL = {
     "information": ({"epochs": 1, "finetune": 1}, ("Std", "RR"), 1),
 }
 
-
-NAMES = [one.name for one in PAPER]
+NAMES = list(SMALL)
 
 
 @pytest.fixture(scope="module")

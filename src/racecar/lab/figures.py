@@ -111,6 +111,23 @@ def strip_figure(runs: Sequence[Run]) -> Figure:
 
 
 @styled
+def rebuilt_figure(runs: Sequence[Run]) -> Figure:
+    """Pictures d1, and in a row for each variant what the way back makes of them; of the first seed that most have."""
+    seeds = sorted(run.seed for run in runs)
+    seed = max(seeds, key=seeds.count)
+    groups = {name: run for name, some in by_variant(runs).items() for run in some if run.seed == seed}
+    truth = next(iter(groups.values())).arrays["d1"]
+    rows = [("d1", "black", truth)]
+    rows += [(name, look(run.variant)["color"], run.arrays["rebuilt"]) for name, run in groups.items()]
+    figure, axes = new_figure(len(rows), len(truth), (0.7 * len(truth) + 0.4, 0.9 * len(rows) + 0.3))
+    for line, (name, colour, pictures) in zip(axes, rows, strict=True):
+        for axis, picture in zip(line, pictures, strict=True):
+            _show(axis, picture[0], signed=False, limits=(0.0, 1.0))
+        line[0].set_title(name, fontsize=8, loc="left", color=colour)
+    return figure
+
+
+@styled
 def planes_figure(runs: Sequence[Run]) -> Figure:
     """I(X;D) and I(D;Y), mean over the seeds, of every layer: one panel for each stage."""
     stages = [stage for stage in ("A", "AA", "AB") if any(run.stage == stage for run in runs)]

@@ -1,0 +1,65 @@
+"""Motion blur, as of a camera that moves while the shutter is open; with it, n-MNIST is made from MNIST.
+
+n-MNIST (Basu et al. 2017) has the blur of a linear motion of 5 pixels at 15° to the horizontal, counter-clockwise.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+LENGTH, ANGLE = 5.0, 15.0
+"""Of n-MNIST."""
+PART = 4096
+"""Pictures that are blurred at once."""
+
+
+def kernel(length: float = LENGTH, angle: float = ANGLE) -> Tensor:
+    """The trace that a moving point leaves, with a sum of 1: a line with soft edges, one pixel wide.
+
+    A pixel's weight falls from 1 to 0 as the distance of its centre from the line grows from 0 to 1. The line runs
+    between the centres of the first and the last pixel that it covers, so that it is ``length − 1`` long. (MATLAB's
+    fspecial("motion", …) has this rule, too, but for the pixels beside the line's ends.)
+
+    Args:
+        length: pixels that the motion covers, at least 1; 1 blurs nothing.
+        angle: to the horizontal in degrees, counter-clockwise as one sees the picture.
+
+    Returns:
+        (height, width) in float64, both odd.
+    """
+    if not (math.isfinite(length) and length >= 1):
+        raise ValueError(f"length must be a number of pixels of at least 1, not {length!r}")
+    if not math.isfinite(angle):
+        raise ValueError(f"angle must be a finite number of degrees, not {angle!r}")
+    half, turn = (length - 1) / 2, math.radians(angle)
+    along = torch.tensor([-math.sin(turn), math.cos(turn)], dtype=torch.float64)  # rows count downwards
+    reach = (half * along.abs()).ceil().int() + 1
+    rows, columns = (torch.arange(-int(r), int(r) + 1, dtype=torch.float64) for r in reach)
+    pixels = torch.stack(torch.meshgrid(rows, columns, indexing="ij"), -1)
+    nearest = (pixels @ along).clamp(-half, half).unsqueeze(-1) * along
+    weights = (1 - (pixels - nearest).norm(dim=-1)).clamp(min=0)
+    weights[weights < 1e-12] = 0  # rounding, where the distance is 1
+    rows, columns = (weights.sum(d).nonzero().flatten() for d in (1, 0))
+    weights = weights[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    return weights / weights.sum()
+
+
+def blur(pictures: Tensor, length: float = LENGTH, angle: float = ANGLE) -> Tensor:
+    """Pictures (N, C, H, W) of floating point as the motion blurs them, black beyond their borders; same shape.
+
+    Computed in float64, so that every device gives the same but for the last rounding.
+    """
+    if pictures.dim() != 4 or not pictures.is_floating_point():
+        shape = tuple(pictures.shape)
+        raise ValueError(f"pictures must be of floating point, (N, C, H, W), not {pictures.dtype} of shape {shape}")
+    weights = kernel(length, angle).to(pictures.device)
+    padding = (weights.shape[0] // 2, weights.shape[1] // 2)
+    blurred = torch.empty_like(pictures)
+    for part, out in zip(pictures.split(PART), blurred.split(PART), strict=True):
+        single = part.double().flatten(0, 1).unsqueeze(1)
+        out.copy_(F.conv2d(single, weights[None, None], padding=padding).view_as(part))
+    return blurred

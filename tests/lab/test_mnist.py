@@ -1,0 +1,277 @@
+"""MNIST and its blurred copy, in small and in the publisher's files: what is trained, rebuilt, measured and claimed."""
+
+import struct
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from racecar import Racecar
+from racecar.lab.datasets import MNIST, DataError, motion
+from racecar.lab.experiment import Trained, accuracy
+from racecar.lab.experiments import experiment
+from racecar.lab.experiments.mnist import Mnist, likeness, run_back
+from racecar.lab.jobs import make_jobs
+from racecar.lab.report.claims import judge
+from racecar.lab.report.groups import gather
+from racecar.lab.report.statistics import TOO_FEW
+from racecar.lab.results import Store
+from racecar.lab.search import best, trials
+from tests.lab.tiny import results, run
+
+ONE = experiment("mnist")
+COUNTS = {"train": 480, "test": 100}
+SHORT = ONE.Config(epochs=1, finetune=1, batch=64, share=0.2, cost=2.0)
+METRICS = {"test_accuracy", "reverse_loss", "ssim", "ssim_scaled"}
+
+
+@pytest.fixture(autouse=True)
+def pictures(tmp_path, monkeypatch):
+    """A bright stroke in a place of its own for each digit, with noise; the folder that they are in."""
+    rng = np.random.default_rng(0)
+    raw = tmp_path / "data" / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    for name, count in (("train", 480), ("t10k", 100)):
+        labels = np.arange(count, dtype=np.uint8) % 10
+        pixels = rng.integers(0, 40, (count, 28, 28), np.uint8)
+        for picture, label in zip(pixels, labels, strict=True):
+            picture[4 + 2 * label : 7 + 2 * label, 6:22] = 255
+        (raw / f"{name}-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, count, 28, 28) + pixels.tobytes())
+        (raw / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, count) + labels.tobytes())
+    monkeypatch.setattr(Mnist, "source", replace(MNIST, counts=COUNTS))
+    return tmp_path / "data"
+
+
+def network(norm=False):
+    torch.manual_seed(0)
+    return ONE.network(ONE.Config(norm=norm)).eval()
+
+
+# Data
+
+
+def test_the_split_of_the_paper(pictures):
+    """Eleven twelfths to train on, in every run; the rest is for a search alone. The transfer task blurs them all."""
+    x, y = ONE.source.load(pictures, "train")
+    x = x.float() / 255
+    for config in (ONE.Config(), ONE.Config(valid=1 / 12)):
+        tasks = ONE.data(config, 0, pictures)
+        a, b = tasks["A"], tasks["B"]
+        assert (len(a.train), len(a.test)) == (440, 100)
+        assert torch.equal(a.train.x, x[40:])
+        assert torch.equal(a.train.y, y[40:])
+        assert torch.equal(b.train.x, motion.blur(a.train.x))
+        assert torch.equal(b.test.x, motion.blur(a.test.x))
+        assert torch.equal(b.test.y, a.test.y)
+        assert 0 <= float(a.train.x.min()) < float(a.train.x.max()) == 1
+        assert (a.valid is None) is (b.valid is None) is (config.valid == 0)
+        if a.valid is not None:
+            assert torch.equal(a.valid.x, x[:40])
+            assert torch.equal(b.valid.x, motion.blur(x[:40]))
+    assert round(ONE.search.valid * 60_000) == 5000
+    assert round(60_000 - ONE.search.valid * 60_000) == 55_000
+
+
+def test_a_share_of_the_pictures(pictures):
+    task = ONE.data(ONE.Config(share=0.25), 0, pictures)["A"]
+    assert (len(task.train), len(task.test)) == (110, 25)
+    with pytest.raises(ValueError, match="of 1 pictures, 0 are held out: set a larger share"):
+        ONE.data(ONE.Config(share=1e-9), 0, pictures)
+
+
+def test_data_that_are_missing(tmp_path):
+    with pytest.raises(DataError, match="racecar data fetch mnist"):
+        ONE.data(ONE.Config(), 0, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name, value", [("finetune", 0), ("share", 0.0), ("share", 1.5), ("cost", 0.9), ("strength", -1.0)]
+)
+def test_settings_that_are_refused(name, value):
+    with pytest.raises(ValueError, match=f"^{name} must be"):
+        ONE.Config(**{name: value})
+
+
+# What is trained
+
+
+def test_what_is_run(pictures):
+    jobs = make_jobs(ONE, ONE.Config(), ONE.variants, [0], pictures)
+    stages = {(job.variant, job.config.longer): list(job.ids) for job in jobs}
+    assert stages == {
+        **{(name, False): ["A", "AA", "AB"] for name in ("Ort", "Pre", "RR", "lRR", "RR1", "WD")},
+        ("Std", False): ["A", "AA", "AB", "B"],
+        ("Std", True): ["A", "AA", "AB"],
+    }
+    assert len(jobs) == 8
+    for change in ({"cost": 1.0}, {"valid": 0.1}):
+        assert len(make_jobs(ONE, ONE.Config(**change), ONE.variants, [0], pictures)) == 7
+
+
+def test_as_many_seconds():
+    """Std is trained longer in the first phase alone, by what RR costs."""
+    usual, longer = (ONE.stages(ONE.Config(epochs=10, finetune=4, cost=1.61, longer=one)) for one in (False, True))
+    assert {stage.name: stage.epochs for stage in usual} == {"A": None, "AA": 4, "AB": 4, "B": None}
+    assert {stage.name: stage.epochs for stage in longer} == {"A": 16, "AA": 4, "AB": 4}
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_the_three_convolutions_alone(norm, pictures):
+    x = ONE.data(SHORT, 0, pictures)["A"].train.x
+    rr = Racecar(network(norm), x, mode="full", **ONE.reverse(SHORT))
+    constrained = [entry.name for entry in rr.plan if entry.constrained]
+    assert len(constrained) == 3
+    assert all(name.startswith("features") for name in constrained)
+    assert rr.fraction == 1 / 8
+    kinds = {type(module).__name__ for module in rr.model.modules()}
+    assert ("BatchNorm2d" in kinds) is norm
+
+
+@pytest.mark.parametrize("norm, names", [(False, ONE.variants), (True, ("Std", "RR"))])
+def test_every_variant(norm, names, pictures, tmp_path):
+    config = replace(SHORT, norm=norm, share=0.05)
+    jobs = make_jobs(ONE, config, names, [0], pictures, {"Pre": [1.0]})
+    assert run(jobs, tmp_path / "out") == []
+    runs = list(Store(tmp_path / "out").runs())
+    assert len(runs) == len(names) * 3 + 1 + 3
+    for one in runs:
+        assert one.finished, (one.variant, one.stage, one.record["note"])
+        assert set(one.metrics) == METRICS
+        assert (set(one.arrays) == {"d1", "rebuilt"}) is (one.stage == "A")
+    figures = ONE.figures(runs)
+    assert len([title for title in figures if title.startswith("d1")]) == 2  # Std's longer training has its own
+    assert all(figure.axes for figure in figures.values())
+
+
+def test_quick(pictures, tmp_path):
+    """From a data folder alone; run again, nothing is left to do."""
+    jobs = make_jobs(ONE, ONE.Config(**ONE.quick), ["Std", "RR"], [0], pictures)
+    assert run(jobs, tmp_path / "out") == []
+    first = results(tmp_path / "out")
+    assert len(first) == 7
+    assert all(not job.unfinished(Store(tmp_path / "out")) for job in jobs)
+
+
+def test_a_search_never_sees_the_test_set(pictures, tmp_path, monkeypatch):
+    load = ONE.source.load
+
+    def spoiled(folder, split):
+        x, y = load(folder, split)
+        return (x, y) if split == "train" else (x, torch.full_like(y, 99))  # no output has that number
+
+    monkeypatch.setattr(type(ONE.source), "load", lambda self, folder, split: spoiled(folder, split))
+    search = replace(ONE.search, lrs={"adam": (1e-3, 3e-3)}, seeds=1, coefficients={"RR": (0.1,)})
+    jobs = trials(ONE, search, replace(SHORT, share=0.1, valid=search.valid), ["Std", "RR"], pictures)
+    assert len(jobs) == 4
+    assert run(jobs, tmp_path / "out") == []
+    for one in Store(tmp_path / "out").runs():
+        assert set(one.metrics) == {"valid_accuracy"}
+    assert set(best(jobs, Store(tmp_path / "out"), search)) == {"Std", "RR"}
+
+
+def test_the_same_budget_for_every_variant():
+    assert {len(ONE.search.candidates(name, how)) for name in ONE.variants for how in ("adam", "sgd")} == {9}
+
+
+# What is measured
+
+
+@torch.no_grad()
+def test_the_way_back_by_hand(pictures):
+    """Without batch norm: every convolution transposed, the activation and twice the size in between."""
+    model, x = network(), ONE.data(SHORT, 0, pictures)["A"].test.x
+    convolutions = [module for module in model.features if isinstance(module, torch.nn.Conv2d)]
+    d = [x]
+    for i, layer in enumerate(convolutions):
+        d.append(F.relu(layer(F.max_pool2d(d[-1], 2) if i else x)))
+    back, terms = d[-1], []
+    for layer, target in zip(convolutions[::-1], d[-2::-1], strict=True):
+        back = F.relu(F.conv_transpose2d(back - layer.bias.view(-1, 1, 1), layer.weight, padding=1))
+        if layer is not convolutions[0]:
+            grown = F.interpolate(back, scale_factor=2)
+            back = F.pad(grown, (0, target.shape[-1] - grown.shape[-1], 0, target.shape[-2] - grown.shape[-2]))
+        terms.append(float((back - target).square().sum() / target.square().sum()))
+    seen, loss = run_back(model, x, {**ONE.reverse(SHORT), "fraction": 1.0})
+    torch.testing.assert_close(seen, back, rtol=1e-4, atol=1e-6)
+    assert loss == pytest.approx(sum(terms) / 3, rel=1e-4)
+
+
+def test_measuring_changes_nothing(pictures):
+    """Batch norm takes the statistics of the batch, as in training, and keeps its own."""
+    model, task = network(norm=True), ONE.data(SHORT, 0, pictures)["A"]
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    trained = Trained(ONE.stages(SHORT)[0], model, task, 0, "RR", torch.device("cpu"))
+    found = ONE.measure(SHORT, trained)
+    assert not model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert found.metrics["test_accuracy"] == accuracy(model, task.test)
+    whole = run_back(model, task.test.x, {**ONE.reverse(SHORT), "fraction": 1.0})[1]
+    assert found.metrics["reverse_loss"] == whole != run_back(model, task.test.x, ONE.reverse(SHORT))[1]
+    shown, rebuilt = found.arrays["d1"], found.arrays["rebuilt"]
+    assert torch.equal(shown, task.test.x[:10])  # the first of each digit
+    rr = Racecar(model.train(), task.test.x, mode="full", **ONE.reverse(SHORT))
+    torch.testing.assert_close(rebuilt, rr.reconstruct(task.test.x)[0][:10])
+    assert (rebuilt >= 0).all()
+
+
+def test_likeness():
+    x = torch.rand(4, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+    same, bright, none = likeness(x, x), likeness(x, 5 * x), likeness(x, torch.zeros_like(x))
+    assert same == pytest.approx({"ssim": 1, "ssim_scaled": 1})
+    assert bright["ssim_scaled"] == pytest.approx(1)
+    assert bright["ssim"] < 0.5
+    assert 0 <= none["ssim"] == none["ssim_scaled"] < 0.1
+
+
+# What is claimed
+
+
+def test_claims_can_be_judged(pictures, tmp_path):
+    jobs = make_jobs(ONE, replace(SHORT, share=0.05), ["Std", "Ort", "RR", "WD"], range(3), pictures)
+    assert run(jobs, tmp_path / "out") == []
+    findings = judge(ONE.claims, gather(Store(tmp_path / "out").runs()), lambda config, name: None)
+    assert len(findings) == len({claim.text for claim in ONE.claims}) == 10
+    assert all(found.pairs == 3 and found.verdict != TOO_FEW for found in findings)
+    for found in findings:
+        longer = "seconds" in found.claim.text
+        assert found.better.config["longer"] is False
+        assert found.than.config["longer"] is longer
+        assert (found.claim.than == "Std") or not longer
+    assert {(c.than, c.stage) for c in ONE.claims if c.metric == "ssim"} == {("Std", "A"), ("Ort", "A")}
+
+
+def test_names_of_settings():
+    known = {f.name for f in fields(ONE.Config)}
+    assert all(set(one.where) <= known for one in (*ONE.claims, *ONE.paper))
+    assert {one.metric for one in (*ONE.claims, *ONE.paper)} <= METRICS
+    assert [one.note for one in ONE.paper if one.stage == "A"] == [
+        f"{s} s per epoch there" for s in (5.675, 3.522, 4.969)
+    ]
+
+
+def test_the_way_back_is_learned(pictures, tmp_path):
+    """The point of it, in small: RR's picture is far nearer to the input than Std's."""
+    config = replace(SHORT, share=0.4, epochs=10, lr=3e-3, cost=1.0, fraction=1.0, strength=0.1)
+    found = {}
+    for job in make_jobs(ONE, config, ["Std", "RR"], [0], pictures):
+        assert run([replace(job, stages=job.stages[:1])], tmp_path / "out") == []
+        found[job.variant] = Store(tmp_path / "out").get(job.ids["A"]).metrics
+    assert found["RR"]["ssim"] > found["Std"]["ssim"] + 0.3
+    assert found["RR"]["reverse_loss"] < 1 < found["Std"]["reverse_loss"]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("norm", [False, True])
+def test_on_the_device(norm, pictures, tmp_path):
+    """The same but for rounding."""
+    config = replace(SHORT, lr=1e-4, norm=norm, share=1.0)
+    jobs = make_jobs(ONE, config, ["RR"], [0], pictures)
+    for device in ("cpu", "cuda"):
+        assert run(jobs, tmp_path / device, device=device) == []
+    cpu, cuda = (results(tmp_path / device) for device in ("cpu", "cuda"))
+    for id, found in cpu.items():
+        assert cuda[id]["curves"]["train_loss"] == pytest.approx(found["curves"]["train_loss"], rel=0.02)
+        assert cuda[id]["metrics"]["ssim"] == pytest.approx(found["metrics"]["ssim"], abs=0.02)
