@@ -32,8 +32,8 @@ BATCH = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class MnistConfig(Config):
-    """λ is provisional: short runs of one seed, of which a thousand test pictures were looked at, showed that 0.3 rebuilds
-    pictures without batch norm and, less well, with it. Published runs begin at other seeds than 0, 1, 100 and 101.
+    """λ is provisional: short runs of one seed, judged on a thousand test pictures, showed that 0.3 rebuilds pictures
+    without batch norm and, less well, with it. Published runs begin at other seeds than 0, 1, 100 and 101.
     """
 
     epochs: int = 10
