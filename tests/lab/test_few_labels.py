@@ -1,8 +1,10 @@
 """Few labels, in small: pictures in their publishers' layouts, every norm and task, the map by hand."""
 
 import struct
+import sys
 from dataclasses import fields, replace
 from statistics import mean
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from racecar import Racecar
 from racecar.lab import augment, draws
 from racecar.lab.datasets import CIFAR10, MNIST, DataError
 from racecar.lab.experiment import Split, accuracy
-from racecar.lab.experiments import experiment
+from racecar.lab.experiments import experiment, few_labels
 from racecar.lab.experiments.few_labels import LAYERS, NORMS, TASKS, FewLabels, constrained
 from racecar.lab.few_figures import all_figures, gains, table
 from racecar.lab.jobs import make_jobs
@@ -94,13 +96,22 @@ def test_what_is_held_out(pictures):
 def test_blurred_pictures_are_new_ones(pictures, monkeypatch):
     """All ten classes on both sides, but no picture twice."""
     config = replace(TINY, task="blur")
-    with pytest.raises(ValueError, match="task=blur needs n-MNIST"):
-        FEW.data(config, 0, pictures)
-    monkeypatch.setattr(FewLabels, "_changed", lambda self, config, x: x)
+    blurred = []
+    monkeypatch.setattr(few_labels, "blur", lambda x: blurred.append(len(x)) or x)
     tasks = FEW.data(config, 0, pictures)
+    assert blurred == [40, 80]  # the new task's alone
     assert (len(tasks["A"].train), len(tasks["B"].train)) == (20, 80)
     assert not as_set(tasks["A"].train.x) & as_set(tasks["B"].train.x)
     assert tasks["B"].test.y.unique().tolist() == list(range(10))
+
+
+def test_the_blur_is_motion_blur(monkeypatch):
+    x = torch.rand(2, 1, 4, 4)
+    monkeypatch.setitem(sys.modules, "racecar.lab.datasets.motion", SimpleNamespace(blur=lambda x: x / 2))
+    assert torch.equal(few_labels.blur(x), x / 2)
+    monkeypatch.setitem(sys.modules, "racecar.lab.datasets.motion", None)
+    with pytest.raises(ValueError, match="task=blur needs racecar.lab.datasets.motion"):
+        few_labels.blur(x)
 
 
 def test_too_few_pictures(pictures):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -164,27 +165,19 @@ class FewLabels(Experiment):
         second = rest[(y[rest] >= new) & ~used[rest]]
         second = torch.cat([second[y[second] == label][:POOL] for label in range(new, 10)])
 
-        def part(x: Tensor, y: Tensor) -> Split:
-            return Split(x.float() / 255, y)
-
         a, b = ((test_y < old).nonzero()[:, 0], (test_y >= new).nonzero()[:, 0])
         a, b = (some[: config.tests or None] for some in (a, b))
-        tests = part(test_x[a], test_y[a]), part(self._changed(config, test_x[b]), test_y[b] - new)
+        change = blur if config.task == "blur" else None
+        tests = _split(test_x[a], test_y[a]), _split(test_x[b], test_y[b] - new, change)
         valid = tests if config.valid else (None, None)
         return {
-            "A": Task(part(x[first], y[first]), tests[0], valid[0]),
-            "B": Task(part(self._changed(config, x[second]), y[second] - new), tests[1], valid[1]),
+            "A": Task(_split(x[first], y[first]), tests[0], valid[0]),
+            "B": Task(_split(x[second], y[second] - new, change), tests[1], valid[1]),
         }
 
     def _sides(self, config: Any) -> tuple[int, int]:
         """Classes below the first number are the source's, from the second on the new task's."""
         return (10, 0) if config.task == "blur" else (5, 5)
-
-    def _changed(self, config: Any, x: Tensor) -> Tensor:
-        """Pictures of the new task, from uint8 (N, C, H, W)."""
-        if config.task == "blur":
-            raise ValueError("task=blur needs n-MNIST, which is not there yet: use task=digits or task=cifar")
-        return x
 
     def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
         """PyTorch's own first weights, the same for every norm: VGG's make the way back explode where there is none."""
@@ -268,6 +261,23 @@ class FewLabels(Experiment):
         from racecar.lab.few_figures import all_figures
 
         return all_figures(runs)
+
+
+def blur(x: Tensor) -> Tensor:
+    """Pictures (N, C, H, W) with the motion blur of n-MNIST."""
+    try:
+        motion = import_module("racecar.lab.datasets.motion")
+    except ModuleNotFoundError:
+        raise ValueError(
+            "task=blur needs racecar.lab.datasets.motion, which is not there: use digits or cifar"
+        ) from None
+    return motion.blur(x)  # type: ignore[no-any-return]
+
+
+def _split(x: Tensor, y: Tensor, change: Callable[[Tensor], Tensor] | None = None) -> Split:
+    """From pictures of bytes, in [0, 1]."""
+    x = x.float() / 255
+    return Split(x if change is None else change(x), y)
 
 
 def constrained(config: Any) -> list[str]:
