@@ -12,10 +12,10 @@ import torch
 from torch import nn
 
 from racecar import Racecar
-from racecar.lab import augment, draws
+from racecar.lab import augment, draws, transfer
 from racecar.lab.datasets import CIFAR10, MNIST, DataError
 from racecar.lab.experiment import Split, accuracy
-from racecar.lab.experiments import experiment, few_labels
+from racecar.lab.experiments import experiment
 from racecar.lab.experiments.few_labels import LAYERS, NORMS, TASKS, FewLabels, constrained
 from racecar.lab.few_figures import all_figures, gains, table
 from racecar.lab.jobs import make_jobs
@@ -97,7 +97,7 @@ def test_blurred_pictures_are_new_ones(pictures, monkeypatch):
     """All ten classes on both sides, but no picture twice."""
     config = replace(TINY, task="blur")
     blurred = []
-    monkeypatch.setattr(few_labels, "blur", lambda x: blurred.append(len(x)) or x)
+    monkeypatch.setattr(transfer, "blur", lambda x: blurred.append(len(x)) or x)
     tasks = FEW.data(config, 0, pictures)
     assert blurred == [40, 80]  # the new task's alone
     assert (len(tasks["A"].train), len(tasks["B"].train)) == (20, 80)
@@ -108,15 +108,19 @@ def test_blurred_pictures_are_new_ones(pictures, monkeypatch):
 def test_the_blur_is_motion_blur(monkeypatch):
     x = torch.rand(2, 1, 4, 4)
     monkeypatch.setitem(sys.modules, "racecar.lab.datasets.motion", SimpleNamespace(blur=lambda x: x / 2))
-    assert torch.equal(few_labels.blur(x), x / 2)
+    assert torch.equal(transfer.blur(x), x / 2)
     monkeypatch.setitem(sys.modules, "racecar.lab.datasets.motion", None)
     with pytest.raises(ValueError, match="task=blur needs racecar.lab.datasets.motion"):
-        few_labels.blur(x)
+        transfer.blur(x)
 
 
 def test_too_few_pictures(pictures):
     with pytest.raises(ValueError, match="images=51: there are 50 to train on"):
         FEW.data(replace(TINY, images=51), 0, pictures)
+    with pytest.raises(ValueError, match="11 labels per class: class 5 has 10 pictures left"):
+        FEW.data(replace(TINY, labels=(2, 11)), 0, pictures)
+    with pytest.raises(ValueError, match="class 0 has 0 pictures left"):
+        FEW.data(replace(TINY, task="blur", images=0), 0, pictures)
     assert len(FEW.data(replace(TINY, images=0), 0, pictures)["A"].train) == 50
     assert len(FEW.data(replace(TINY, tests=7), 0, pictures)["B"].test) == 7
 

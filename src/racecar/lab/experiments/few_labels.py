@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from racecar.lab import draws
+from racecar.lab import draws, transfer
 from racecar.lab.config import Config
 from racecar.lab.datasets import CIFAR10, MNIST, Source
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Task, Trained, accuracy
@@ -32,12 +31,12 @@ TASKS = {
 }
 NORMS = ("none", "batch", "group")
 LAYERS = ("all", "early", "late")
+SIDES = {"digits": (5, 5), "blur": (10, 0), "cifar": (5, 5)}
+"""Classes below the first number are the source's, from the second on the new task's."""
 WIDTHS = {"digits": (20, 40, 60), "blur": (20, 40, 60), "cifar": (32, 64, 128)}
 """Channels of the three blocks; the picture is halved after each."""
 GROUPS = 4
 """Of group norm."""
-POOL = 1000
-"""Pictures of each class of the new task from which labelled ones are drawn."""
 MARGIN = 0.02
 """By how much two accuracies may differ that are called as good."""
 USUAL = {"images": 4000, "epochs": 4, "depth": 3, "layers": "all", "decay": False, "augment": False}
@@ -150,34 +149,17 @@ class FewLabels(Experiment):
     def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A: the source; B: the new task, with the pictures from which labelled ones are drawn. Which pictures hangs on
         the seed. A share ``valid`` of the training files is held out of both, and then no test file is opened."""
-        source = self.sources[config.task]
-        x, y = source.load(folder, "train")
-        order = torch.randperm(len(y), generator=draws.generator(self.name, seed))
-        held, rest = order[: round(config.valid * len(y))], order[round(config.valid * len(y)) :]
-        test_x, test_y = (x[held], y[held]) if config.valid else source.load(folder, "test")
-        old, new = self._sides(config)
-        first = rest[y[rest] < old]
-        if len(first) < config.images:
-            raise ValueError(f"images={config.images}: there are {len(first)} to train on")
-        first = first[: config.images or None]
-        used = torch.zeros(len(y), dtype=torch.bool)
-        used[first] = True
-        second = rest[(y[rest] >= new) & ~used[rest]]
-        second = torch.cat([second[y[second] == label][:POOL] for label in range(new, 10)])
-
-        a, b = ((test_y < old).nonzero()[:, 0], (test_y >= new).nonzero()[:, 0])
-        a, b = (some[: config.tests or None] for some in (a, b))
-        change = blur if config.task == "blur" else None
-        tests = _split(test_x[a], test_y[a]), _split(test_x[b], test_y[b] - new, change)
-        valid = tests if config.valid else (None, None)
-        return {
-            "A": Task(_split(x[first], y[first]), tests[0], valid[0]),
-            "B": Task(_split(x[second], y[second] - new, change), tests[1], valid[1]),
-        }
-
-    def _sides(self, config: Any) -> tuple[int, int]:
-        """Classes below the first number are the source's, from the second on the new task's."""
-        return (10, 0) if config.task == "blur" else (5, 5)
+        return transfer.tasks(
+            self.sources[config.task],
+            folder,
+            draws.generator(self.name, seed),
+            sides=SIDES[config.task],
+            change=transfer.blur if config.task == "blur" else None,
+            images=config.images,
+            labels=max(config.labels),
+            valid=config.valid,
+            tests=config.tests,
+        )
 
     def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
         """PyTorch's own first weights, the same for every norm: VGG's make the way back explode where there is none."""
@@ -185,7 +167,7 @@ class FewLabels(Experiment):
         for width in WIDTHS[config.task]:
             layout += [*[width] * (config.depth // 3), "M"]
         size, channels = (32, 3) if config.task == "cifar" else (28, 1)
-        classes = self._sides(config)[0]
+        classes = SIDES[config.task][0]
         model = vgg(layout, norm=config.norm != "none", size=size, channels=channels, classes=classes)
         for i, module in enumerate(model.features):
             if isinstance(module, nn.Conv2d):
@@ -222,7 +204,7 @@ class FewLabels(Experiment):
             return Measured({"valid_accuracy": mean(probes.values())})
         metrics = {"source_accuracy": accuracy(trained.model, trained.task.test)}
         metrics |= {f"probe_{n}": value for n, value in probes.items()}
-        classes = 10 - self._sides(config)[1]
+        classes = 10 - SIDES[config.task][1]
         how = {"steps": config.tune_steps, "lr": config.tune_lr, "batch": config.tune_batch}
         for n in config.labels if config.tune_draws else ():
             found = []
@@ -239,7 +221,7 @@ class FewLabels(Experiment):
         """Labels per class → accuracy of the probe, mean over the draws."""
         sets = {n: [chosen for _, chosen in self._chosen(config.draws, n, task, seed)] for n in config.labels}
         needed, places = torch.cat([one for some in sets.values() for one in some]).unique(return_inverse=True)
-        x, y, classes = features(net, task.train.x[needed]), task.train.y[needed], 10 - self._sides(config)[1]
+        x, y, classes = features(net, task.train.x[needed]), task.train.y[needed], 10 - SIDES[config.task][1]
         test, found, start = Split(features(net, task.test.x), task.test.y), {}, 0
         for n, some in sets.items():
             parts = places[start : start + sum(map(len, some))].chunk(len(some))
@@ -261,23 +243,6 @@ class FewLabels(Experiment):
         from racecar.lab.few_figures import all_figures
 
         return all_figures(runs)
-
-
-def blur(x: Tensor) -> Tensor:
-    """Pictures (N, C, H, W) with the motion blur of n-MNIST."""
-    try:
-        motion = import_module("racecar.lab.datasets.motion")
-    except ModuleNotFoundError:
-        raise ValueError(
-            "task=blur needs racecar.lab.datasets.motion, which is not there: use digits or cifar"
-        ) from None
-    return motion.blur(x)  # type: ignore[no-any-return]
-
-
-def _split(x: Tensor, y: Tensor, change: Callable[[Tensor], Tensor] | None = None) -> Split:
-    """From pictures of bytes, in [0, 1]."""
-    x = x.float() / 255
-    return Split(x if change is None else change(x), y)
 
 
 def constrained(config: Any) -> list[str]:
