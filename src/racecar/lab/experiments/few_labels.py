@@ -108,7 +108,8 @@ class FewLabels(Experiment):
     )
     Config = FewLabelsConfig
     quick: ClassVar[dict[str, Any]] = {
-        "images": 500, "epochs": 2, "labels": (2, 10), "draws": 2, "tests": 250, "tune_draws": 1, "tune_steps": 20
+        "images": 500, "epochs": 2, "batch": 16, "labels": (2, 10), "draws": 2, "tests": 250,
+        "tune_draws": 1, "tune_steps": 20,
     }  # fmt: skip
     variants = ("Std", "Ort", "Pre", "RR")
     seeds = 10
