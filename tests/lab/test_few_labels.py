@@ -325,12 +325,13 @@ def test_the_map_by_hand():
     assert len(cells) == 4
     grid = table(cells, "norm", "depth", "probe_2")
     wanted = {("none", 3): 0.13, ("none", 6): 0.16, ("batch", 3): -0.02, ("batch", 6): 0.01}
-    assert grid == pytest.approx(wanted)
+    assert {where: gain.mean for where, gain in grid.items()} == pytest.approx(wanted)
+    assert [gain.sd for gain in grid.values()] == pytest.approx([0.02] * 4)
     assert table(cells, "norm", "λ", "probe_2") == {}
     figures = all_figures(runs)
     texts = {title: [t.get_text() for axis in f.axes for t in axis.texts] for title, f in figures.items()}
     (title,) = [one for one in texts if "probe at 2 labels: norm and depth" in one]
-    assert sorted(texts[title]) == sorted(["+13.0", "+16.0", "-2.0", "+1.0"])
+    assert sorted(texts[title]) == sorted(f"{mean}\n± 2.0" for mean in ("+13.0", "+16.0", "-2.0", "+1.0"))
     (every,) = [one for one in texts if "every setting" in one]
     assert len(texts[every]) == 4 * 3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from statistics import mean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from racecar.inspect.style import new_figure, styled
 from racecar.lab.figures import _look, by_setting, by_variant, chosen
@@ -16,8 +16,16 @@ if TYPE_CHECKING:
 
     from racecar.lab.results import Run
 
-Cells = dict[tuple[tuple[str, Any], ...], dict[str, float]]
-"""Setting, with RR's λ, → metric → mean gain of RR over Std."""
+
+class Gain(NamedTuple):
+    """Of RR over Std, over their common seeds."""
+
+    mean: float
+    sd: float
+
+
+Cells = dict[tuple[tuple[str, Any], ...], dict[str, Gain]]
+"""Setting, with RR's λ, → metric → gain."""
 KINDS = {"probe": "linear probe", "tune": "fine-tuned"}
 
 
@@ -39,7 +47,7 @@ def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
     return figures
 
 
-def counts(metrics: Mapping[str, float], kind: str) -> list[int]:
+def counts(metrics: Mapping[str, Any], kind: str) -> list[int]:
     """The labels per class at which something was measured."""
     return sorted(int(name.removeprefix(f"{kind}_")) for name in metrics if name.startswith(f"{kind}_"))
 
@@ -101,7 +109,7 @@ def gains(runs: Sequence[Run]) -> Cells:
                 if one is not None and other is not None:
                     cell.setdefault(f"{kind}_{n}", []).append(one - other)
     for key, cell in differences.items():
-        found[key] = {metric: mean(values) for metric, values in cell.items()}
+        found[key] = {metric: Gain(mean(v), stdev(v) if len(v) > 1 else 0.0) for metric, v in cell.items()}
     return found
 
 
@@ -116,10 +124,10 @@ def names(cells: Cells) -> list[str]:
     return [name for name in (every or [{}])[0] if len({one[name] for one in every}) > 1]
 
 
-def table(cells: Cells, a: str, b: str, metric: str) -> dict[tuple[Any, Any], float]:
+def table(cells: Cells, a: str, b: str, metric: str) -> dict[tuple[Any, Any], Gain]:
     """Value of a, value of b → gain, where at least four cells differ in these two settings alone; else nothing. With
     more than two settings the other ones are as in the cell that has most such neighbours."""
-    grids: dict[tuple[tuple[str, Any], ...], dict[tuple[Any, Any], float]] = {}
+    grids: dict[tuple[tuple[str, Any], ...], dict[tuple[Any, Any], Gain]] = {}
     for key, cell in cells.items():
         values = dict(key)
         rest = tuple((name, value) for name, value in key if name not in (a, b))
@@ -131,7 +139,7 @@ def table(cells: Cells, a: str, b: str, metric: str) -> dict[tuple[Any, Any], fl
 
 
 @styled
-def map_figure(grid: Mapping[tuple[Any, Any], float], a: str, b: str) -> Figure:
+def map_figure(grid: Mapping[tuple[Any, Any], Gain], a: str, b: str) -> Figure:
     """A heat table of two settings."""
     rows, columns = (list(dict.fromkeys(where[i] for where in grid)) for i in range(2))
     values = [[grid.get((row, column)) for column in columns] for row in rows]
@@ -153,16 +161,17 @@ def table_figure(cells: Cells) -> Figure:
     return figure
 
 
-def _heat(axis: Axes, values: Sequence[Sequence[float | None]], rows: Sequence[str], columns: Sequence[str]) -> None:
-    """Gains in points; green is better than Std, brown worse, empty: no such runs."""
-    points = [[float("nan") if one is None else 100 * one for one in line] for line in values]
+def _heat(axis: Axes, values: Sequence[Sequence[Gain | None]], rows: Sequence[str], columns: Sequence[str]) -> None:
+    """Gains in points with their standard deviation; green is better than Std, brown worse, empty: no such runs."""
+    points = [[float("nan") if one is None else 100 * one.mean for one in line] for line in values]
     size = max((abs(one) for line in points for one in line if one == one), default=0.0) or 1.0
     axis.imshow(points, cmap="BrBG", vmin=-size, vmax=size, aspect="auto")
-    for i, line in enumerate(points):
-        for j, one in enumerate(line):
-            if one == one:
-                dark = abs(one) > 0.6 * size
-                axis.text(j, i, f"{one:+.1f}", ha="center", va="center", fontsize=7, color="white" if dark else "black")
+    for i, line in enumerate(values):
+        for j, gain in enumerate(line):
+            if gain is not None:
+                text = f"{100 * gain.mean:+.1f}\n± {100 * gain.sd:.1f}"
+                colour = "white" if abs(points[i][j]) > 0.6 * size else "black"
+                axis.text(j, i, text, ha="center", va="center", fontsize=6.5, color=colour)
     axis.set_xticks(range(len(columns)), columns, fontsize=7)
     axis.set_yticks(range(len(rows)), rows, fontsize=7)
     axis.grid(False)
