@@ -20,9 +20,14 @@ CHOICES = {
     "precision": ("float32", "bfloat16", "float16"),
     "source": ("sphere", "var_u"),
     "nets": (("linear",), ("two", "norm"), ("linear", "norm", "two")),
+    "task": ("digits", "blur", "cifar"),
+    "FewLabelsConfig.norm": ("none", "batch", "group"),
+    "layers": ("all", "early", "late"),
+    "labels": ((2,), (2, 10), (5, 50, 250)),
+    "depth": (3, 6, 9, 30),
 }
 UNIT = {"ema": (0, 0.99), "valid": (0, 0.99), "fraction": (0.01, 1), "share": (0.01, 1), "cost": (1, 1e6)}
-HELD = ("base", "information", "mnist")
+HELD = ("base", "information", "mnist", "few-labels")
 """Those that can hold samples out."""
 EVERY = [
     pytest.param(config, f.name, id=f"{name}-{f.name}")
@@ -51,8 +56,9 @@ class Odd(Config):
 @given(data=st.data())
 def test_any_field_can_be_changed(config, name, data):
     kind = typing.get_type_hints(config)[name]
-    if name in CHOICES:
-        value = data.draw(st.sampled_from(CHOICES[name]))
+    choices = CHOICES.get(f"{config.__name__}.{name}", CHOICES.get(name))
+    if choices:
+        value = data.draw(st.sampled_from(choices))
     elif kind is bool:
         value = data.draw(st.booleans())
     elif kind is int:

@@ -15,7 +15,7 @@ from racecar.lab import augment
 from racecar.lab.datasets import CIFAR10, MNIST, DataError
 from racecar.lab.experiment import Trained, accuracy
 from racecar.lab.experiments import OURS, experiment
-from racecar.lab.experiments.slices import BATCH, SLICES, SlicesCifar, SlicesMnist, reverse_loss
+from racecar.lab.experiments.slices import BATCH, SLICES, Slices, SlicesCifar, SlicesMnist, reverse_loss
 from racecar.lab.jobs import make_jobs
 from racecar.lab.report.claims import judge
 from racecar.lab.report.groups import gather
@@ -73,7 +73,7 @@ def test_one_slice_alone_is_the_same_run():
 
 def test_claims():
     """Both metrics of every slice but the exact one, against it; margins as they were stated before the runs."""
-    for one in OURS:
+    for one in (one for one in OURS if isinstance(one, Slices)):
         assert len(one.claims) == len({claim.text for claim in one.claims}) == 2 * 2 * (len(SLICES) - 1)
         limits = {(claim.metric, claim.margin, claim.relative) for claim in one.claims}
         assert limits == {

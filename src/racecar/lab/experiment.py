@@ -182,6 +182,14 @@ class Experiment:
         """In training, pictures are flipped at random and shifted by up to so many pixels; 0: left as they are."""
         return 0
 
+    def flips(self, config: Any) -> bool:
+        """Whether pictures that are shifted are also flipped; letters and digits should not be."""
+        return True
+
+    def fades(self, config: Any) -> bool:
+        """Whether the coefficient falls to 0 over a training, in a straight line."""
+        return False
+
     def loss(self, output: Tensor, y: Tensor) -> Tensor:
         return F.cross_entropy(output, y)
 

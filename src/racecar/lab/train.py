@@ -68,7 +68,9 @@ class Trainer:
         epochs: int,
         loss: Loss,
         shift: int = 0,
+        flip: bool = True,
         coefficient: float = 0.0,
+        fade: bool = False,
         weight_decay: float = 0.0,
         look: Callable[[nn.Module, Task], dict[str, Tensor]] | None = None,
         looks: int = 0,
@@ -79,13 +81,13 @@ class Trainer:
         self.device = torch.device(self.options.device)
         self.module, self.config, self.name, self.seed, self.epochs = module, config, name, seed, epochs
         self.task = task.to(self.device)
-        self.loss, self.shift, self.coefficient = loss, shift, coefficient
+        self.loss, self.shift, self.flip, self.coefficient, self.fade = loss, shift, flip, coefficient, fade
         self.per_epoch = draws.steps_per_epoch(len(task.train), config.batch)
         self.total = self.per_epoch * epochs
         self.look, self.look_every = look, max(1, self.total // looks) if looks else 0
         self.history: list[dict[str, Tensor]] = []
         rewritten = self.options.compile or config.precision != "float32" or distributed.launched()
-        changing = config.every > 1 or self.options.scalars is not None  # TensorBoard shows the terms, too
+        changing = fade or config.every > 1 or self.options.scalars is not None  # TensorBoard shows the terms, too
         recorded = steady and not rewritten and not changing
         self.recorded = recording.Step(module, loss, coefficient) if recorded else None
         self.optimiser = make_optimiser(module.model.parameters(), config, weight_decay, fused=recorded)
@@ -155,7 +157,7 @@ class Trainer:
         name, batch = (self.seed, self.name, epoch), self.config.batch
         order = draws.order(len(self.task.train), batch, *name).to(self.device)
         noise = draws.noise(self.module.noise, self.per_epoch, *name).to(self.device) if self.module.noise else None
-        moves = augment.moves(self.shift, order.shape, *name).to(self.device) if self.shift else None
+        moves = augment.moves(self.shift, order.shape, *name, flip=self.flip).to(self.device) if self.shift else None
         return order, noise, moves
 
     def _step(self, call: nn.Module, chosen: Tensor, noise: Tensor | None, moves: Tensor | None) -> None:
@@ -189,7 +191,8 @@ class Trainer:
         with self._precision():
             output, regulariser = call(x, noise)
             task = self.loss(output, y)
-        total = task if self.coefficient == 0 else task + self.coefficient * regulariser
+        coefficient = self.coefficient * (fading(self.step, self.total) if self.fade else 1.0)
+        total = task if coefficient == 0 else task + coefficient * regulariser
         self.optimiser.zero_grad(set_to_none=True)
         self.scaler.scale(total).backward()
         return torch.stack((task.detach().float(), regulariser.detach().float()))
@@ -269,6 +272,11 @@ def reading(path: Path) -> Iterator[dict[str, Any]]:
     except Exception as error:
         message = f"{path} is no checkpoint that can be read; delete it to start that stage again"
         raise ValueError(message) from error
+
+
+def fading(step: int, total: int) -> float:
+    """What a coefficient that fades is multiplied by: from 1 in the first step towards 0 after the last."""
+    return 1 - step / total
 
 
 def finite(model: nn.Module) -> bool:

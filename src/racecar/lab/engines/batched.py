@@ -18,7 +18,7 @@ from racecar.lab.experiment import Stage, Task, accuracy
 from racecar.lab.jobs import Job
 from racecar.lab.optimiser import make_optimiser, set_step_size, step_size
 from racecar.lab.recording import record
-from racecar.lab.train import Outcome, reading
+from racecar.lab.train import Outcome, fading, reading
 from racecar.lab.variants import Regularised
 from racecar.lab.work import decay, strength
 
@@ -34,7 +34,8 @@ class Batched:
         self.config, self.experiment = jobs[0].config, jobs[0].experiment
         self.module, self.models = modules[0], [module.model for module in modules]
         self.tasks = [task.to(device) for _, task in members]
-        self.shift = self.experiment.shift(self.config)
+        self.shift, self.flip = self.experiment.shift(self.config), self.experiment.flips(self.config)
+        self.fade = self.experiment.fades(self.config)
         self.x = torch.stack([task.train.x for task in self.tasks])
         self.y = torch.stack([task.train.y for task in self.tasks])
         named = [dict(model.named_parameters()) for model in self.models]
@@ -109,7 +110,7 @@ class Batched:
             if self.look_every and self.step % self.look_every == 0:
                 self._look()
             x, y = self._batch(order[:, within], moves[:, within])
-            gradients, (_, parts) = self.gradients(self.parameters, x, y, self.coefficients, noise[:, within])
+            gradients, (_, parts) = self.gradients(self.parameters, x, y, self._strengths(), noise[:, within])
             self._update(gradients)
             self.sums += torch.stack(parts).detach()
             self.count += 1
@@ -136,8 +137,14 @@ class Batched:
         noise = torch.stack([draws.noise(count, self.per_epoch, job.seed, name, epoch) for job in self.jobs])
         moves = order[..., :0]
         if self.shift:
-            moves = torch.stack([augment.moves(self.shift, order.shape[1:], j.seed, name, epoch) for j in self.jobs])
+            shape = order.shape[1:]
+            drawn = [augment.moves(self.shift, shape, job.seed, name, epoch, self.flip) for job in self.jobs]
+            moves = torch.stack(drawn)
         return order.to(self.device), noise.to(self.device), moves.to(self.device)
+
+    def _strengths(self) -> Tensor:
+        """The coefficients (E,) in this step."""
+        return self.coefficients * fading(self.step, self.total) if self.fade else self.coefficients
 
     def _update(self, gradients: dict[str, Tensor]) -> None:
         if self.config.clip:  # each net by its own norm

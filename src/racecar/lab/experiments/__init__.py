@@ -6,13 +6,14 @@ from difflib import get_close_matches
 
 from racecar.lab.experiment import Experiment
 from racecar.lab.experiments.digits import Digits
+from racecar.lab.experiments.few_labels import FewLabels
 from racecar.lab.experiments.information import Information
 from racecar.lab.experiments.mnist import Mnist
 from racecar.lab.experiments.peaks import Peaks
 from racecar.lab.experiments.slices import Slices, SlicesCifar, SlicesMnist
 
 PAPER = (Digits(), Peaks(), Information(), Mnist())
-OURS = (Slices(), SlicesMnist(), SlicesCifar())
+OURS = (Slices(), SlicesMnist(), SlicesCifar(), FewLabels())
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*PAPER, *OURS)}
 """By name: those of the paper in its order, then our own."""
 

@@ -1,0 +1,254 @@
+"""Few labels: what a net that was trained on one task is worth for another with 2 to 250 labels per class. (Ours.)"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from racecar.lab import draws, transfer
+from racecar.lab.config import Config
+from racecar.lab.datasets import CIFAR10, MNIST, Source, motion
+from racecar.lab.experiment import Claim, Experiment, Measured, Split, Task, Trained, accuracy
+from racecar.lab.networks.vgg import vgg
+from racecar.lab.probe import body, choose, features, probe, settle, tune
+from racecar.lab.search import Search
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from racecar.lab.results import Run
+
+TASKS = {
+    "digits": "MNIST, digits 0–4 → 5–9",
+    "blur": "MNIST → n-MNIST, other pictures with motion blur",
+    "cifar": "CIFAR-10, the first five classes → the other five",
+}
+NORMS = ("none", "batch", "group")
+LAYERS = ("all", "early", "late")
+SIDES = {"digits": (5, 5), "blur": (10, 0), "cifar": (5, 5)}
+"""Classes below the first number are the source's, from the second on the new task's."""
+WIDTHS = {"digits": (20, 40, 60), "blur": (20, 40, 60), "cifar": (32, 64, 128)}
+"""Channels of the three blocks; the picture is halved after each."""
+GROUPS = 4
+"""Of group norm."""
+MARGIN = 0.02
+"""By how much two accuracies may differ that are called as good."""
+USUAL = {"images": 4000, "epochs": 4, "depth": 3, "layers": "all", "decay": False, "augment": False}
+"""What the claims are about; other settings are shown on the map, and nothing is claimed of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FewLabelsConfig(Config):
+    """As it stands, this is the first try that the claims come from, with more seeds."""
+
+    task: str = "digits"
+    norm: str = "none"
+    """After every convolution: "none", "batch" or "group"."""
+    images: int = 4000
+    """That the source is trained on; 0: all there are."""
+    augment: bool = False
+    """Shift the source's pictures, by 2 pixels (MNIST), or flip them and shift by 4 (CIFAR-10)."""
+    depth: int = 3
+    """Convolutions: 3, 6, 9 …, in three blocks."""
+    layers: str = "all"
+    """Which convolutions are constrained: "all", "early" (the first block) or "late" (the last)."""
+    decay: bool = False
+    """The coefficient falls to 0 over the training, in a straight line."""
+    epochs: int = 4
+    lr: float = 1e-3
+    batch: int = 64
+    labels: tuple[int, ...] = (2, 10, 50, 250)
+    """Per class of the new task."""
+    draws: int = 5
+    """Sets of labelled pictures over which the probe is averaged."""
+    l2: float = 1e-3
+    """Of the probe: times half of Σ w², beside the mean cross-entropy, on features of mean squared length 1."""
+    tests: int = 0
+    """Pictures of each task's test set that are looked at, the first ones; 0: all."""
+    tune_draws: int = 2
+    """Sets over which fine-tuning is averaged; 0: no fine-tuning."""
+    tune_steps: int = 100
+    """Of Adam, from a classifier of zeros, without regulariser."""
+    tune_lr: float = 1e-3
+    tune_batch: int = 64
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, known in (("task", tuple(TASKS)), ("norm", NORMS), ("layers", LAYERS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
+        self.refuse_negative("images", "tests", "tune_draws")
+        if self.depth < 3 or self.depth % 3:
+            raise ValueError(f"depth must be 3, 6, 9 …, not {self.depth!r}: there are three blocks")
+        if not self.labels or min(self.labels) < 1 or len(set(self.labels)) < len(self.labels):
+            raise ValueError(f"labels must be numbers of at least 1, each once, not {self.labels!r}")
+        for name in ("draws", "l2", "tune_steps", "tune_lr", "tune_batch"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be greater than 0, not {getattr(self, name)!r}")
+
+
+def _claim(text: str, metric: str, than: str = "Std", margin: float | None = None, **where: Any) -> Claim:
+    return Claim(text, metric, "A", "RR", than, where={**USUAL, **where}, margin=margin)
+
+
+class FewLabels(Experiment):
+    name = "few-labels"
+    title = "Few labels: what features are worth for a new task"
+    section = "ours"
+    summary = (
+        "A small net is trained on one task, then used for another with 2, 10, 50 or 250 labels per class: by a linear "
+        "probe on its frozen features, and by fine-tuning all of it. A first try of four seeds found ten points more "
+        "for RR at two labels without normalisation, and nothing with batch norm."
+    )
+    Config = FewLabelsConfig
+    quick: ClassVar[dict[str, Any]] = {
+        "images": 500, "epochs": 2, "batch": 16, "labels": (2, 10), "draws": 2, "tests": 250,
+        "tune_draws": 1, "tune_steps": 20,
+    }  # fmt: skip
+    variants = ("Std", "Ort", "Pre", "RR")
+    seeds = 10
+    sources: ClassVar[dict[str, Source]] = {"digits": MNIST, "blur": MNIST, "cifar": CIFAR10}
+    search = Search(
+        lrs={"adam": (3e-4, 1e-3, 3e-3)},
+        coefficients={
+            "Ort": (1e-3, 1e-2, 3e-2, 1e-1),
+            "Pre": (1.0, 2.0, 4.0, 8.0),
+            **dict.fromkeys(("RR", "lRR", "RR1"), (1e-2, 3e-2, 1e-1, 3e-1)),
+            "WD": (1e-5, 1e-4, 1e-3, 1e-2),
+        },
+    )
+    claims = (
+        *(
+            _claim(f"Without norm RR beats Std at {n} labels: probe, {task}", f"probe_{n}", task=task, norm="none")
+            for task in TASKS
+            for n in (2, 10)
+        ),
+        _claim("Without norm RR beats Ort at 2 labels: probe", "probe_2", "Ort", task="digits", norm="none"),
+        _claim("Without norm RR beats Pre at 2 labels: probe", "probe_2", "Pre", task="digits", norm="none"),
+        _claim("Without norm RR beats Std at 2 labels: fine-tuned", "tune_2", task="digits", norm="none"),
+        *(
+            _claim(
+                f"With {norm} norm RR is as good as Std at 2 labels: probe",
+                "probe_2",
+                margin=MARGIN,
+                task="digits",
+                norm=norm,
+            )
+            for norm in ("batch", "group")
+        ),
+    )
+
+    def fingerprint(self, config: Any, folder: Path | None) -> str:
+        return self.sources[config.task].title
+
+    def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
+        """A: the source; B: the new task, with the pictures from which labelled ones are drawn. Which pictures hangs on
+        the seed. A share ``valid`` of the training files is held out of both, and then no test file is opened."""
+        return transfer.tasks(
+            self.sources[config.task],
+            folder,
+            draws.generator(self.name, seed),
+            sides=SIDES[config.task],
+            change=motion.blur if config.task == "blur" else None,
+            images=config.images,
+            labels=max(config.labels),
+            valid=config.valid,
+            tests=config.tests,
+        )
+
+    def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
+        """PyTorch's own first weights, the same for every norm: VGG's make the way back explode where there is none."""
+        layout: list[int | str] = []
+        for width in WIDTHS[config.task]:
+            layout += [*[width] * (config.depth // 3), "M"]
+        size, channels = (32, 3) if config.task == "cifar" else (28, 1)
+        classes = SIDES[config.task][0]
+        model = vgg(layout, norm=config.norm != "none", size=size, channels=channels, classes=classes)
+        for i, module in enumerate(model.features):
+            if isinstance(module, nn.Conv2d):
+                module.reset_parameters()
+            elif isinstance(module, nn.BatchNorm2d) and config.norm == "group":
+                model.features[i] = nn.GroupNorm(GROUPS, module.num_features)
+        return model
+
+    def coefficient(self, config: Any, variant: str) -> float:
+        return {"Ort": 1e-2, "Pre": 4.0, "WD": 1e-4, "Drop": 0.1}.get(variant, 0.1)
+
+    def reverse(self, config: Any) -> dict[str, Any]:
+        """λ times the mean of relative errors over the constrained convolutions; pictures are at least 0."""
+        names = constrained(config)
+        weight = {"*": 0.0, **dict.fromkeys(names, 1 / len(names))}
+        return {"scale": "relative", "weight": weight, "fraction": config.fraction, "input_activation": "relu"}
+
+    def shift(self, config: Any) -> int:
+        return (4 if config.task == "cifar" else 2) if config.augment else 0
+
+    def flips(self, config: Any) -> bool:
+        return bool(config.task == "cifar")
+
+    def fades(self, config: Any) -> bool:
+        return bool(config.decay)
+
+    def measure(self, config: Any, trained: Trained) -> Measured:
+        """All variants of a seed have the same labelled pictures. In a search, which is judged by the probe alone, on
+        pictures held out of the training files, nothing else is measured."""
+        task = self.data(config, trained.seed, trained.folder)["B"].to(trained.device)
+        net = body(trained.model)
+        probes = self._probes(config, net, task, trained.seed)
+        if task.valid is not None:
+            return Measured({"valid_accuracy": mean(probes.values())})
+        metrics = {"source_accuracy": accuracy(trained.model, trained.task.test)}
+        metrics |= {f"probe_{n}": value for n, value in probes.items()}
+        classes = 10 - SIDES[config.task][1]
+        how = {"steps": config.tune_steps, "lr": config.tune_lr, "batch": config.tune_batch}
+        for n in config.labels if config.tune_draws else ():
+            found = []
+            for generator, chosen in self._chosen(config.tune_draws, n, task, trained.seed):
+                few = Split(task.train.x[chosen], task.train.y[chosen])
+                found.append(accuracy(tune(net, few, classes, generator=generator, **how), task.test))
+            metrics[f"tune_{n}"] = mean(found)
+        if trained.variant == "Std":  # once for each seed: what the first weights are worth
+            fresh = settle(self._untrained(config, trained), trained.task.train.x)
+            metrics |= {f"untrained_{n}": v for n, v in self._probes(config, body(fresh), task, trained.seed).items()}
+        return Measured(metrics)
+
+    def _probes(self, config: Any, net: nn.Module, task: Task, seed: int) -> dict[int, float]:
+        """Labels per class → accuracy of the probe, mean over the draws."""
+        sets = {n: [chosen for _, chosen in self._chosen(config.draws, n, task, seed)] for n in config.labels}
+        needed, places = torch.cat([one for some in sets.values() for one in some]).unique(return_inverse=True)
+        x, y, classes = features(net, task.train.x[needed]), task.train.y[needed], 10 - SIDES[config.task][1]
+        test, found, start = Split(features(net, task.test.x), task.test.y), {}, 0
+        for n, some in sets.items():
+            parts = places[start : start + sum(map(len, some))].chunk(len(some))
+            found[n] = mean(probe(Split(x[part], y[part]), test, classes, config.l2) for part in parts)
+            start += sum(map(len, some))
+        return found
+
+    def _chosen(self, count: int, labels: int, task: Task, seed: int) -> list[tuple[torch.Generator, Tensor]]:
+        """For each draw the generator, for what is random after it, and indices of the labelled pictures."""
+        generators = [draws.generator(self.name, seed, labels, i) for i in range(count)]
+        return [(one, choose(task.train.y, labels, one).to(task.train.y.device)) for one in generators]
+
+    def _untrained(self, config: Any, trained: Trained) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(draws.seed_of("network", self.name, trained.seed))
+            return self.network(config).to(trained.device)
+
+    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
+        from racecar.lab.few_figures import all_figures
+
+        return all_figures(runs)
+
+
+def constrained(config: Any) -> list[str]:
+    """Names of the convolutions that are."""
+    each = config.depth // 3
+    stride = 2 if config.norm == "none" else 3  # convolution, norm, ReLU
+    blocks = {"all": range(3), "early": range(1), "late": range(2, 3)}[config.layers]
+    return [f"features.{block * (each * stride + 1) + i * stride}" for block in blocks for i in range(each)]

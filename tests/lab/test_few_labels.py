@@ -1,0 +1,339 @@
+"""Few labels, in small: pictures in their publishers' layouts, every norm and task, the map by hand."""
+
+import struct
+from dataclasses import fields, replace
+from statistics import mean
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from racecar import Racecar
+from racecar.lab import augment, draws
+from racecar.lab.datasets import CIFAR10, MNIST, DataError, motion
+from racecar.lab.experiment import Split, accuracy
+from racecar.lab.experiments import experiment
+from racecar.lab.experiments.few_labels import LAYERS, NORMS, TASKS, FewLabels, constrained
+from racecar.lab.few_figures import all_figures, gains, table
+from racecar.lab.jobs import make_jobs
+from racecar.lab.probe import body, choose, features, probe, settle
+from racecar.lab.results import Run, Store
+from racecar.lab.search import trials
+from racecar.lab.train import fading
+from racecar.lab.work import prepare
+from tests.lab.tiny import results, run
+
+FEW = experiment("few-labels")
+TINY = FEW.Config(images=20, epochs=1, batch=8, labels=(1, 3), draws=2, tune_draws=1, tune_steps=2)
+COUNTS = {"train": 100, "test": 40}
+
+
+@pytest.fixture
+def pictures(tmp_path, monkeypatch):
+    """A hundred pictures to train on and forty to test on, of either kind; the folder that they are in."""
+    rng = np.random.default_rng(0)
+    raw, batches = tmp_path / "MNIST" / "raw", tmp_path / "cifar-10-batches-bin"
+    raw.mkdir(parents=True)
+    batches.mkdir()
+    for name, count in (("train", 100), ("t10k", 40)):
+        pixels, labels = rng.integers(0, 256, count * 784, np.uint8), np.arange(count, dtype=np.uint8) % 10
+        (raw / f"{name}-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, count, 28, 28) + pixels.tobytes())
+        (raw / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, count) + labels.tobytes())
+    for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"):
+        count = 40 if name == "test_batch" else 20
+        rows = rng.integers(0, 256, (count, 3073), np.uint8)
+        rows[:, 0] = np.arange(count) % 10
+        (batches / f"{name}.bin").write_bytes(rows.tobytes())
+    mnist, cifar = (replace(one, counts=COUNTS) for one in (MNIST, CIFAR10))
+    monkeypatch.setattr(FewLabels, "sources", {"digits": mnist, "blur": mnist, "cifar": cifar})
+    return tmp_path
+
+
+def as_set(x):
+    return {bytes((255 * one).round().byte().numpy().tobytes()) for one in x}
+
+
+# Data
+
+
+@pytest.mark.parametrize("task", ["digits", "cifar"])
+def test_old_and_new_classes(task, pictures):
+    config = replace(TINY, task=task)
+    tasks = FEW.data(config, 0, pictures)
+    source = FEW.sources[task]
+    (x, y), (test_x, test_y) = (source.load(pictures, name) for name in ("train", "test"))
+    for name, old in (("A", True), ("B", False)):
+        one = tasks[name]
+        assert one.train.y.unique().tolist() == one.test.y.unique().tolist() == list(range(5))
+        assert one.valid is None
+        assert as_set(one.train.x) <= as_set(x[(y < 5) == old].float() / 255)
+        assert torch.equal(one.test.x, test_x[(test_y < 5) == old].float() / 255)
+        assert torch.equal(one.test.y, test_y[(test_y < 5) == old] - (0 if old else 5))
+    assert len(tasks["A"].train) == 20
+    assert len(tasks["B"].train) == 50
+    again, other = FEW.data(config, 0, pictures), FEW.data(config, 1, pictures)
+    assert torch.equal(again["A"].train.x, tasks["A"].train.x)
+    assert as_set(other["A"].train.x) != as_set(tasks["A"].train.x)
+
+
+def test_what_is_held_out(pictures):
+    """In a search nothing is read of the test files, and what it is judged by is in no training set."""
+    for path in pictures.rglob("t10k*"):
+        path.unlink()
+    tasks = FEW.data(replace(TINY, valid=0.4), 0, pictures)
+    held = [as_set(tasks[name].valid.x) for name in "AB"]
+    assert sum(map(len, held)) == 40
+    for name in "AB":
+        assert tasks[name].valid is tasks[name].test
+        assert not as_set(tasks[name].train.x) & (held[0] | held[1])
+    with pytest.raises(DataError, match="t10k"):
+        FEW.data(TINY, 0, pictures)
+
+
+def test_blurred_pictures_are_new_ones(pictures, monkeypatch):
+    """All ten classes on both sides, but no picture twice."""
+    config = replace(TINY, task="blur")
+    blurred = []
+    monkeypatch.setattr(motion, "blur", lambda x: blurred.append(len(x)) or x)
+    tasks = FEW.data(config, 0, pictures)
+    assert blurred == [40, 80]  # the new task's alone
+    assert (len(tasks["A"].train), len(tasks["B"].train)) == (20, 80)
+    assert not as_set(tasks["A"].train.x) & as_set(tasks["B"].train.x)
+    assert tasks["B"].test.y.unique().tolist() == list(range(10))
+
+
+def test_too_few_pictures(pictures):
+    with pytest.raises(ValueError, match="images=51: there are 50 to train on"):
+        FEW.data(replace(TINY, images=51), 0, pictures)
+    with pytest.raises(ValueError, match="11 labels per class: class 5 has 10 pictures left"):
+        FEW.data(replace(TINY, labels=(2, 11)), 0, pictures)
+    with pytest.raises(ValueError, match="class 0 has 0 pictures left"):
+        FEW.data(replace(TINY, task="blur", images=0), 0, pictures)
+    assert len(FEW.data(replace(TINY, images=0), 0, pictures)["A"].train) == 50
+    assert len(FEW.data(replace(TINY, tests=7), 0, pictures)["B"].test) == 7
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"task": "svhn"}, "task must be one of digits, blur, cifar"),
+        ({"norm": "layer"}, "norm must be one of"),
+        ({"layers": "some"}, "layers must be one of"),
+        ({"depth": 4}, "depth must be 3, 6, 9"),
+        ({"labels": ()}, "labels must be"),
+        ({"labels": (2, 2)}, "labels must be"),
+        ({"images": -1}, "images must be at least 0"),
+        ({"l2": 0.0}, "l2 must be greater than 0"),
+        ({"draws": 0}, "draws must be greater than 0"),
+    ],
+)
+def test_bad_settings(change, message):
+    with pytest.raises(ValueError, match=message):
+        FEW.Config(**change)
+
+
+# Networks
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("depth", [3, 6])
+def test_networks(norm, depth):
+    """The layers that are constrained are convolutions of the net; λ is for the mean of their terms."""
+    kinds = {"none": set(), "batch": {nn.BatchNorm2d}, "group": {nn.GroupNorm}}[norm]
+    for task, layers in (*(("digits", one) for one in LAYERS), ("cifar", "all")):
+        config = FEW.Config(norm=norm, depth=depth, task=task, layers=layers)
+        model = FEW.network(config)
+        convolutions = [name for name, part in model.named_modules() if isinstance(part, nn.Conv2d)]
+        assert len(convolutions) == depth
+        third = depth // 3
+        wanted = {"all": convolutions, "early": convolutions[:third], "late": convolutions[-third:]}[layers]
+        assert constrained(config) == wanted
+        assert {type(p) for p in model.modules() if isinstance(p, (nn.BatchNorm2d, nn.GroupNorm))} == kinds
+        assert model.classifier[-1].out_features == 5
+    x = torch.rand(4, 3, 32, 32)
+    rr = Racecar(model, x, mode="full", **FEW.reverse(config))
+    assert [entry.name for entry in rr.plan if entry.constrained] == convolutions
+    _, loss = rr(x)
+    torch.testing.assert_close(loss, torch.stack(list(rr.terms.values())).mean())
+
+
+def test_first_weights_are_the_same_for_every_norm():
+    found = []
+    for norm in NORMS:
+        torch.manual_seed(0)
+        model = FEW.network(FEW.Config(norm=norm))
+        found.append([part.weight for part in model.modules() if isinstance(part, nn.Conv2d)])
+    for one in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(one, found[0], strict=True))
+
+
+# Runs
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_runs(norm, pictures, tmp_path):
+    config = replace(TINY, norm=norm)
+    jobs = make_jobs(FEW, config, FEW.variants, [0], pictures)
+    assert run(jobs, tmp_path / "out") == []
+    usual = {"source_accuracy", "probe_1", "probe_3", "tune_1", "tune_3"}
+    found = {one["variant"]: one for one in results(tmp_path / "out").values()}
+    assert set(found) == {"Std", "Ort", "Pre", "RR"}
+    for name, one in found.items():
+        assert set(one["metrics"]) == usual | ({"untrained_1", "untrained_3"} if name == "Std" else set())
+        assert all(0 <= value <= 1 for value in one["metrics"].values())
+        assert one["status"] == "finished"
+
+
+def test_what_is_measured(pictures, tmp_path):
+    """Probe, source and untrained net again, draw by draw; the drawn pictures are the same for all variants."""
+    config = replace(TINY, norm="batch", tune_draws=0)
+    (job,) = make_jobs(FEW, config, ["Std"], [3], pictures)
+    assert run([job], tmp_path / "out") == []
+    store, tasks = Store(tmp_path / "out"), FEW.data(config, 3, pictures)
+    metrics = store.get(job.ids["A"]).metrics
+    assert not any(name.startswith("tune") for name in metrics)
+    fresh = prepare(job, job.stages[0], tasks["A"], store, "cpu").model
+    trained = FEW.network(config)
+    trained.load_state_dict(store.weights(job.ids["A"]))
+    assert metrics["source_accuracy"] == accuracy(trained.eval(), tasks["A"].test)
+    new = tasks["B"]
+    for name, model in (("probe", trained), ("untrained", settle(fresh, tasks["A"].train.x))):
+        seen, test = (Split(features(body(model), part.x), part.y) for part in (new.train, new.test))
+        for labels in (1, 3):
+            values = []
+            for i in range(2):
+                chosen = choose(new.train.y, labels, draws.generator("few-labels", 3, labels, i))
+                values.append(probe(Split(seen.x[chosen], seen.y[chosen]), test, 5, config.l2))
+            assert metrics[f"{name}_{labels}"] == pytest.approx(mean(values), abs=0.03)  # rounding of features
+
+
+def test_a_search(pictures, tmp_path):
+    """The same number of trials for every variant, judged by the probe on what is held out."""
+    config = replace(TINY, valid=0.4, labels=(1,), draws=1)
+    search = replace(FEW.search, seeds=1)
+    jobs = trials(FEW, search, config, FEW.variants, pictures)
+    assert {name: sum(job.variant == name for job in jobs) for name in FEW.variants} == dict.fromkeys(FEW.variants, 12)
+    for path in pictures.rglob("t10k*"):
+        path.unlink()
+    assert run(jobs[:1], tmp_path / "out") == []
+    (found,) = results(tmp_path / "out").values()
+    assert set(found["metrics"]) == {"valid_accuracy"}
+
+
+def test_claims():
+    """About fields and metrics that there are, at the settings that the experiment has by itself."""
+    names, usual = {f.name for f in fields(FEW.Config)}, FEW.Config().to_dict()
+    assert len({claim.text for claim in FEW.claims}) == len(FEW.claims)
+    for claim in FEW.claims:
+        assert set(claim.where) <= names
+        assert all(usual[name] == value for name, value in claim.where.items() if name not in ("task", "norm"))
+        assert {"task", "norm"} <= set(claim.where)
+        kind, labels = claim.metric.split("_")
+        assert kind in ("probe", "tune")
+        assert int(labels) in FEW.Config().labels
+    assert {claim.where["task"] for claim in FEW.claims} == set(TASKS)
+
+
+# A coefficient that fades, and shifts without flips
+
+
+def test_a_coefficient_that_fades(pictures, tmp_path):
+    """The training again, by hand; the vmap engine does the same."""
+    config = replace(TINY, decay=True, epochs=2, tune_draws=0)
+    (job,) = jobs = make_jobs(FEW, config, ["RR"], [0], pictures, {"RR": (5.0,)})
+    plain = make_jobs(FEW, replace(config, decay=False), ["RR"], [0], pictures, {"RR": (5.0,)})
+    for engine in ("here", "vmap"):
+        assert run([*jobs, *plain], tmp_path / engine, engine) == []
+    store, task = Store(tmp_path / "here"), FEW.data(config, 0, pictures)["A"]
+    module = prepare(job, job.stages[0], task, store, "cpu").train()
+    optimiser = torch.optim.Adam(module.parameters(), config.lr)
+    batches = [one for epoch in range(2) for one in draws.order(20, 8, 0, "A", epoch)]
+    assert len(batches) == 4
+    for chosen, left in zip(batches, (1.0, 0.75, 0.5, 0.25), strict=True):
+        output, regulariser = module(task.train.x[chosen])
+        optimiser.zero_grad()
+        (nn.functional.cross_entropy(output, task.train.y[chosen]) + 5.0 * left * regulariser).backward()
+        optimiser.step()
+    wanted = dict(module.model.named_parameters())
+    for engine in ("here", "vmap"):
+        found = Store(tmp_path / engine).weights(job.ids["A"])
+        for name, value in wanted.items():
+            torch.testing.assert_close(found[name], value.detach(), rtol=1e-3, atol=2e-5)
+    other = store.weights(plain[0].ids["A"])
+    assert any((other[name] - value).abs().max() > 1e-4 for name, value in wanted.items())
+    assert [fading(step, 4) for step in range(4)] == [1.0, 0.75, 0.5, 0.25]
+
+
+def test_shifts_without_flips():
+    moves = augment.moves(2, (3, 50), 0, "A", 0)
+    without = augment.moves(2, (3, 50), 0, "A", 0, flip=False)
+    assert torch.equal(without[..., 1:], moves[..., 1:])
+    assert not without[..., 0].any()
+    assert moves[..., 0].any()
+
+
+@pytest.mark.parametrize("task, flips, shift", [("digits", False, 2), ("cifar", True, 4)])
+def test_augmented(task, flips, shift, pictures, tmp_path, monkeypatch):
+    """Digits are not flipped, by either engine."""
+    config = replace(TINY, task=task, augment=True, tune_draws=0)
+    assert FEW.shift(replace(config, augment=False)) == 0
+    seen, real = [], augment.move
+    monkeypatch.setattr(augment, "move", lambda x, moves, by: seen.append((moves, by)) or real(x, moves, by))
+    jobs = make_jobs(FEW, config, ["Std"], [0], pictures)
+    for engine in ("here", "vmap"):
+        seen.clear()
+        assert run(jobs, tmp_path / engine, engine) == []
+        assert {by for _, by in seen} == {shift}
+        assert bool(torch.cat([moves[:, 0] for moves, _ in seen]).any()) is flips
+
+
+# Figures
+
+
+def record(variant, seed, probe, coefficient=None, status="finished", **config):
+    metrics = {"source_accuracy": 0.9, "probe_2": probe, "probe_10": probe + 0.1, "tune_2": probe - 0.1}
+    if variant == "Std":
+        metrics["untrained_2"] = 0.4
+    base = {**FEW.Config().to_dict(), **config}
+    made = {"variant": variant, "seed": seed, "coefficient": coefficient, "config": base, "stage": "A", "tuned": {}}
+    return Run({"id": "x", **made, "metrics": metrics if status == "finished" else {}, "status": status, "tables": {}})
+
+
+def test_the_map_by_hand():
+    runs = []
+    for norm, gain in (("none", 0.1), ("batch", -0.05)):
+        for depth in (3, 6):
+            for seed in range(3):
+                runs.append(record("Std", seed, 0.5 + 0.1 * seed, norm=norm, depth=depth))
+                extra = gain + 0.01 * depth + 0.02 * (seed - 1)
+                runs.append(record("RR", seed, 0.5 + 0.1 * seed + extra, 0.1, norm=norm, depth=depth))
+    runs.append(record("RR", 7, 0.9, 0.1, norm="none", depth=3))  # no Std of that seed
+    runs.append(record("RR", 0, 0.0, 1.0, "diverged", norm="none", depth=3))
+    cells = gains(runs)
+    assert len(cells) == 4
+    grid = table(cells, "norm", "depth", "probe_2")
+    wanted = {("none", 3): 0.13, ("none", 6): 0.16, ("batch", 3): -0.02, ("batch", 6): 0.01}
+    assert {where: gain.mean for where, gain in grid.items()} == pytest.approx(wanted)
+    assert [gain.sd for gain in grid.values()] == pytest.approx([0.02] * 4)
+    assert table(cells, "norm", "λ", "probe_2") == {}
+    figures = all_figures(runs)
+    texts = {title: [t.get_text() for axis in f.axes for t in axis.texts] for title, f in figures.items()}
+    (title,) = [one for one in texts if "probe at 2 labels: norm and depth" in one]
+    assert sorted(texts[title]) == sorted(f"{mean}\n± 2.0" for mean in ("+13.0", "+16.0", "-2.0", "+1.0"))
+    (every,) = [one for one in texts if "every setting" in one]
+    assert len(texts[every]) == 4 * 3
+
+
+def test_accuracy_over_labels():
+    runs = [record(name, seed, 0.5 + 0.1 * seed, c) for name, c in (("Std", None), ("RR", 0.1)) for seed in range(3)]
+    (figure,) = all_figures(runs).values()
+    probe_axis, tune_axis = figure.axes
+    lines = {line.get_label(): line for line in probe_axis.lines}
+    assert set(lines) == {"Std", "RR", "untrained"}
+    assert lines["RR"].get_xdata().tolist() == [2, 10]
+    np.testing.assert_allclose(lines["RR"].get_ydata(), [0.6, 0.7])
+    low, high = (probe_axis.collections[0].get_paths()[0].vertices[:, 1].__getattribute__(f)() for f in ("min", "max"))
+    assert (low, high) == (pytest.approx(0.5), pytest.approx(0.8))  # one standard deviation, 0.1, on either side
+    assert {line.get_label() for line in tune_axis.lines} == {"Std", "RR"}
+    assert all_figures([]) == {}

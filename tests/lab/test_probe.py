@@ -1,0 +1,153 @@
+"""The linear probe and fine-tuning, each against the same thing done another way."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from racecar.lab.draws import generator
+from racecar.lab.experiment import Split
+from racecar.lab.networks.vgg import vgg
+from racecar.lab.probe import body, choose, features, logistic, probe, settle, tune
+
+
+def blobs(count, width=6, classes=3, seed=0, spread=1.0):
+    """Samples around one point for each class."""
+    rng = torch.Generator().manual_seed(seed)
+    centres = torch.randn(classes, width, generator=torch.Generator().manual_seed(99))
+    y = torch.arange(count) % classes
+    return Split(centres[y] + spread * torch.randn(count, width, generator=rng), y)
+
+
+def by_newton(x, y, classes, l2):
+    """Damped Newton's method on the dense Hessian, in NumPy."""
+    x = np.c_[x, np.ones(len(x))]
+    n, width = x.shape
+    truth, w = np.eye(classes)[y], np.zeros((classes, width))
+
+    def loss(w):
+        z = x @ w.T
+        top = z.max(1, keepdims=True)
+        log = z - top - np.log(np.exp(z - top).sum(1, keepdims=True))
+        return -(truth * log).sum() / n + l2 / 2 * (w**2).sum(), np.exp(log)
+
+    for _ in range(50):
+        value, p = loss(w)
+        gradient = (p - truth).T @ x / n + l2 * w
+        hessian = l2 * np.eye(classes * width)
+        for row, q in zip(x, p, strict=True):
+            hessian += np.kron(np.diag(q) - np.outer(q, q), np.outer(row, row)) / n
+        step, size = np.linalg.solve(hessian, gradient.ravel()).reshape(w.shape), 1.0
+        while loss(w - size * step)[0] > value and size > 1e-6:
+            size /= 2
+        w = w - size * step
+    return w[:, :-1], w[:, -1]
+
+
+@pytest.mark.parametrize("count, l2", [(6, 1e-3), (60, 1e-3), (60, 1e-1)])
+def test_logistic_regression(count, l2):
+    """The one minimum, also where the samples are separable."""
+    split = blobs(count)
+    weight, bias = logistic(split.x.double(), split.y, 3, l2)
+    wanted = by_newton(split.x.double().numpy(), split.y.numpy(), 3, l2)
+    np.testing.assert_allclose(weight, wanted[0], atol=2e-4)
+    np.testing.assert_allclose(bias, wanted[1], atol=2e-4)
+    with pytest.raises(ValueError, match="l2 must be greater than 0"):
+        logistic(split.x, split.y, 3, 0.0)
+
+
+def test_the_probe_does_not_see_scale_or_place():
+    train, test = blobs(30), blobs(300, seed=1, spread=1.5)
+    found = probe(train, test, 3, 1e-3)
+    assert 0.5 < found < 1
+    for a, b in ((100.0, 0.0), (1e-3, 0.0), (1.0, 7.0)):
+        assert probe(Split(a * train.x + b, train.y), Split(a * test.x + b, test.y), 3, 1e-3) == pytest.approx(found)
+
+
+def test_the_probe_by_hand():
+    train, test = blobs(12), blobs(200, seed=1, spread=2.0)
+    x = train.x.double().numpy()
+    mean = x.mean(0)
+    scale = np.sqrt(((x - mean) ** 2).sum(1).mean())
+    weight, bias = by_newton((x - mean) / scale, train.y.numpy(), 3, 1e-2)
+    guess = ((test.x.double().numpy() - mean) / scale @ weight.T + bias).argmax(1)
+    assert probe(train, test, 3, 1e-2) == pytest.approx((guess == test.y.numpy()).mean())
+
+
+def test_features_that_say_nothing():
+    """All the same, they give a guess; not finite, no number."""
+    train, test = blobs(6), blobs(30)
+    same = probe(Split(torch.ones_like(train.x), train.y), test, 3, 1e-3)
+    assert 0 <= same <= 1
+    assert np.isnan(probe(Split(train.x / 0, train.y), test, 3, 1e-3))
+
+
+def test_choose():
+    y = torch.tensor([4, 7] * 10 + [9] * 5)
+    chosen = choose(y, 5, generator(0))
+    assert len(chosen.unique()) == 15
+    assert {label: int((y[chosen] == label).sum()) for label in (4, 7, 9)} == {4: 5, 7: 5, 9: 5}
+    assert torch.equal(chosen, choose(y, 5, generator(0)))
+    assert not torch.equal(chosen, choose(y, 5, generator(1)))
+    with pytest.raises(ValueError, match="class 9 has 5 samples and not the 6 labels"):
+        choose(y, 6, generator(0))
+
+
+@pytest.fixture
+def net():
+    torch.manual_seed(0)
+    return vgg((4, "M", 6, "M"), size=8, channels=1, classes=3).eval()
+
+
+def test_features_are_what_the_classifier_gets(net):
+    x = torch.rand(300, 1, 8, 8)  # more than one batch
+    found = features(body(net), x)
+    assert found.shape == (300, 6 * 2 * 2)
+    torch.testing.assert_close(net.classifier(found), net(x), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="Identity has no part called 'classifier'"):
+        body(nn.Identity())
+
+
+def test_tune(net):
+    """As a loop of its own does it; the net that it starts from stays as it is."""
+    few = Split(torch.rand(12, 1, 8, 8), torch.arange(12) % 2)
+    start = body(net)
+    before = copy.deepcopy(start.state_dict())
+    tuned = tune(start, few, 2, steps=3, lr=1e-2, batch=8, generator=generator(3))
+    assert all(torch.equal(value, before[name]) for name, value in start.state_dict().items())
+    assert not tuned.training
+
+    other, rng = copy.deepcopy(net).train(), generator(3)
+    other.classifier = nn.Linear(24, 2)
+    nn.init.zeros_(other.classifier.weight)
+    nn.init.zeros_(other.classifier.bias)
+    optimiser = torch.optim.Adam(other.parameters(), 1e-2)
+    for _ in range(3):
+        some = torch.randperm(12, generator=rng)[:8]
+        loss = nn.CrossEntropyLoss()(other(few.x[some]), few.y[some])
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    torch.testing.assert_close(features(tuned, few.x), features(other, few.x))
+    assert not torch.equal(next(tuned.parameters()), next(net.parameters()))
+
+
+def test_tuning_learns(net):
+    few = Split(torch.rand(20, 1, 8, 8), torch.arange(20) % 2)
+    few.x[few.y == 1, :, :4] = 0
+    tuned = tune(body(net), few, 2, steps=40, lr=1e-2, batch=64, generator=generator(0))
+    assert bool((tuned(few.x).argmax(1) == few.y).all())
+
+
+def test_settle():
+    """Batch norm has the statistics of what the layer before gives, whatever they were; momentum is as before."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 3), nn.BatchNorm1d(3))
+    x = 3 + torch.randn(200, 5)
+    settle(model, x)
+    torch.testing.assert_close(model[1].running_mean, model[0](x).mean(0).detach())
+    torch.testing.assert_close(model[1].running_var, model[0](x).var(0).detach())
+    assert model[1].momentum == 0.1
+    assert not model.training
