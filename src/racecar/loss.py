@@ -25,12 +25,12 @@ def squared_error(d: Tensor, reverse: Tensor, weight: Tensor | None) -> Tensor:
         weight: None, or a tensor that broadcasts against d_m without its batch dimension.
     """
     dtype = wide(d)
-    d, reverse = d.to(dtype), reverse.to(dtype)
-    if weight is not None:
-        return ((d - reverse).square() * weight.to(dtype)).sum()
-    if torch.compiler.is_compiling():  # fused anyway, and mse_loss's backward loses strides there
-        return (d - reverse).square().sum()
-    return F.mse_loss(reverse, d, reduction="sum")
+    if weight is None and not torch.compiler.is_compiling():
+        return F.mse_loss(reverse.to(dtype), d.to(dtype), reduction="sum")
+    # Compiled, the difference is not rounded before it is squared; but it, and the gradient of both sides, is kept in
+    # the precision of the activations. (And mse_loss's backward loses strides there.)
+    errors = (d - reverse).to(dtype).square()
+    return (errors if weight is None else errors * weight.to(dtype)).sum()
 
 
 def size(d: Tensor, weight: Tensor | None) -> Tensor:

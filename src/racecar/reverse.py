@@ -126,12 +126,20 @@ class Finder:
         return tensor
 
     def rows(self, value: int, where: Batch, size: int, samples: int) -> Tensor | None:
-        """The first samples of a batch norm's output, without its whole output, where a compiler would write that."""
-        op = self.plan.graph.maker.get(value)
-        if op is None or op.role != "norm" or op.members or where != Batch(0) or not torch.compiler.is_compiling():
+        """The first samples of a value where a way back starts, in memory of their own, for a compiler: it would keep
+        the whole value for a view of them. Of a batch norm's output, which it would have to write first, they are made
+        without the rest."""
+        if where != Batch(0) or not torch.compiler.is_compiling():
             return None
-        x = self.tensor(op.source).detach()
-        return first_rows(op.operation(self.calls), x, cut(x, where, size, samples))
+        op, rows = self.plan.graph.maker.get(value), None
+        if op is not None and op.role == "norm" and not op.members:
+            x = self.tensor(op.source).detach()
+            rows = first_rows(op.operation(self.calls), x, cut(x, where, size, samples))
+        if rows is None:
+            tensor = self.tensor(value).detach()
+            some = torch.arange(tensor.shape[0] // size * samples, device=tensor.device)
+            rows = tensor.index_select(0, some)  # a clone would be taken for the view
+        return rows
 
 
 class FirstRows(torch.autograd.Function):

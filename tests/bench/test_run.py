@@ -109,10 +109,28 @@ def test_processes():
     kept = []
     open_, keep = growth.open_size, lambda records: kept.append(len(records))
     models = run([*sizes, "conv depth=none"], open_, CPU, chosen, rounds=2, jobs=2, keep=keep)
-    assert kept == [2, 3]
+    assert kept == [1, 2, 3]
     assert [model["model"] for model in models] == [*sizes, "conv depth=none"]
     assert [len(step["seconds"]) for model in models[:2] for step in model["steps"]] == [2] * 4
     assert "ValueError" in models[2]["error"]
+
+
+def test_processes_leave_the_record_of_one():
+    """Every kind in a process of its own, but for times."""
+    chosen = kinds([1.0, 0.25], [1, 2], hand=False)
+    (name,) = growth.names("depth", [2])[:1]
+    records = [run([name], growth.open_size, CPU, chosen, rounds=2, jobs=jobs)[0] for jobs in (1, 3)]
+    assert [step["step"] for step in records[0]["steps"]] == [kind.label for kind in chosen]
+    for record_ in records:
+        for step in record_["steps"]:
+            assert step["error"] is None
+            assert len(step["seconds"]) == 2
+            for measured in ("seconds", "median_ms", "quartiles_ms", "ratio", "ratio_quartiles", "over_floor"):
+                step.pop(measured, None)
+            for measured in ("first_s", "plan_s"):
+                assert step.pop(measured, 1) > 0
+        record_.pop("burst")
+    assert records[0] == records[1]
 
 
 def test_a_process_that_dies():

@@ -156,8 +156,11 @@ def test_the_order_turns():
 
 def test_interleaved_bursts():
     order = []
-    calls = {name: ((lambda name=name: order.append(name)), steps) for name, steps in (("a", 1), ("b", 1), ("k", 2))}
-    seconds = timing.interleaved(calls, 2, 4, cuda=False)
+    bursts = {
+        name: timing.burst_of((lambda name=name: order.append(name)), steps, cuda=False)
+        for name, steps in (("a", 1), ("b", 1), ("k", 2))
+    }
+    seconds = timing.interleaved(bursts, 2, 4)
     assert "".join(order) == "abk" + "aaaabbbbkk" + "bbbbkkaaaa"  # warm-up, then bursts of four steps
     assert {name: len(times) for name, times in seconds.items()} == {"a": 2, "b": 2, "k": 2}
 
@@ -176,13 +179,14 @@ def sleep(monkeypatch):
 
 def test_seconds_are_per_step(sleep):
     calls = {"one": (lambda: sleep(0.004), 1), "four": (lambda: sleep(0.008), 4)}
-    seconds = timing.interleaved(calls, 3, 8, cuda=False)
+    seconds = timing.interleaved({name: timing.burst_of(*call, cuda=False) for name, call in calls.items()}, 3, 8)
     assert seconds == {"one": pytest.approx([0.004] * 3), "four": pytest.approx([0.002] * 3)}
 
 
 def test_bursts_of_quick_steps_are_long(sleep):
-    assert timing.burst_length(lambda: sleep(0.03), cuda=False) == 1
-    assert timing.burst_length(lambda: sleep(0.0051), cuda=False) == 4
+    for seconds, length in ((0.03, 1), (0.0051, 4)):
+        burst = timing.burst_of(lambda seconds=seconds: sleep(seconds), 1, cuda=False)
+        assert timing.burst_length(burst, cuda=False) == length
 
 
 def test_quartiles():

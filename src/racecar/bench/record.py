@@ -17,7 +17,7 @@ import torch
 from racecar import files
 from racecar.bench import floor
 from racecar.bench.steps import PLAIN, Kind
-from racecar.bench.subject import Subject
+from racecar.bench.subject import About
 from racecar.bench.timing import quartiles
 from racecar.lab.runner import commit
 
@@ -43,7 +43,7 @@ def circumstances(command: str, device: str) -> dict[str, Any]:
 
 
 def model_record(
-    subject: Subject,
+    subject: About,
     kinds: Sequence[Kind],
     found: Mapping[Kind, Mapping[str, Any]],
     flops: tuple[int, int] | None,
@@ -86,8 +86,8 @@ def model_record(
         steps.append(row)
     return {
         "model": subject.name,
-        "parameters": sum(p.numel() for p in subject.parameters),
-        "inputs": [list(x.shape) for x in subject.tensors],
+        "parameters": subject.parameters,
+        "inputs": subject.inputs,
         "flops": None if flops is None else {"plain": flops[0], "exact": flops[1]},
         "burst": burst,
         "steps": steps,

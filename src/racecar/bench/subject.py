@@ -30,6 +30,17 @@ class Circumstances:
         return self.device.startswith("cuda")
 
 
+@dataclass(frozen=True)
+class About:
+    """What a record says of a subject."""
+
+    name: str
+    parameters: int
+    inputs: list[list[int]]
+    batch: int
+    how: Circumstances
+
+
 class Subject:
     """A model in training mode, its inputs, and the loss of a task made up for it.
 
@@ -62,6 +73,11 @@ class Subject:
             return None
         generator = torch.Generator().manual_seed(0)
         return torch.randint(output.shape[1], (self.batch,), generator=generator).to(self.how.device)
+
+    @property
+    def about(self) -> About:
+        count, shapes = sum(p.numel() for p in self.parameters), [list(x.shape) for x in self.tensors]
+        return About(self.name, count, shapes, self.batch, self.how)
 
     def few(self, count: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments of a call with the first samples alone."""

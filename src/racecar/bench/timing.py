@@ -12,6 +12,8 @@ from typing import Any
 import torch
 
 Call = Callable[[], Any]
+Burst = Callable[[int], float]
+"""From a number of steps, as near as whole calls come, to the seconds of one step."""
 
 LONG = {"cuda": 0.1, "cpu": 0.02}
 """Seconds that a burst takes at least: many steps are in flight, and one synchronisation is shared by them."""
@@ -23,20 +25,32 @@ def turned(names: Sequence[str], i: int) -> list[str]:
     return [*names[start:], *names[:start]]
 
 
-def burst_length(call: Call, cuda: bool) -> int:
-    """How many calls make a burst; 2 at least where they can be in flight together."""
-    seconds = min(one_burst(call, 1, cuda) for _ in range(2))
+def burst_length(burst: Burst, cuda: bool) -> int:
+    """How many steps make a burst; 2 at least where they can be in flight together."""
+    seconds = min(burst(1) for _ in range(2))
     fewest = 2 if cuda else 1
     return max(fewest, math.ceil(LONG["cuda" if cuda else "cpu"] / max(seconds, 1e-6)))
 
 
+def burst_of(call: Call, steps: int, cuda: bool) -> Burst:
+    """Bursts of a call that makes so many steps."""
+
+    def burst(length: int) -> float:
+        calls = max(1, round(length / steps))
+        return one_burst(call, calls, cuda) / (calls * steps)
+
+    return burst
+
+
 def one_burst(call: Call, length: int, cuda: bool) -> float:
-    """Seconds of a burst, with one synchronisation at its end."""
+    """Seconds of a burst, with one synchronisation at its end. On a GPU it follows a call that is not timed: another
+    process may have had the device, and its caches, before."""
     if not cuda:
         began = time.perf_counter()
         for _ in range(length):
             call()
         return time.perf_counter() - began
+    call()
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()
     for _ in range(length):
@@ -47,29 +61,25 @@ def one_burst(call: Call, length: int, cuda: bool) -> float:
 
 
 def interleaved(
-    calls: Mapping[str, tuple[Call, int]],
+    bursts: Mapping[str, Burst],
     rounds: int,
-    burst: int,
-    cuda: bool,
+    length: int,
     advance: Callable[[int], None] = lambda i: None,
 ) -> dict[str, list[float]]:
     """Seconds per step, of every kind in every round.
 
     Args:
-        calls: by name, what to call and how many steps a call makes.
+        bursts: by name.
         rounds: in each, every kind has one burst; the order turns from round to round.
-        burst: steps of a burst, as near as whole calls come.
-        cuda: measure by events on the device.
+        length: steps of a burst.
         advance: told how many rounds are done.
     """
-    lengths = {name: max(1, round(burst / steps)) for name, (_, steps) in calls.items()}
-    for call, _ in calls.values():
-        one_burst(call, 1, cuda)
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for burst in bursts.values():
+        burst(1)
+    seconds: dict[str, list[float]] = {name: [] for name in bursts}
     for i in range(rounds):
-        for name in turned(list(calls), i):
-            call, steps = calls[name]
-            seconds[name].append(one_burst(call, lengths[name], cuda) / (lengths[name] * steps))
+        for name in turned(list(bursts), i):
+            seconds[name].append(bursts[name](length))
         advance(i + 1)
     return seconds
 

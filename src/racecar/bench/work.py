@@ -1,11 +1,11 @@
-"""All kinds of steps of one model: made, compiled, measured."""
+"""Kinds of steps of one model: made, compiled, measured."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from racecar.bench import floor, memory, timing
 from racecar.bench.models import Open
 from racecar.bench.record import model_record
 from racecar.bench.steps import PLAIN, Kind, loss_function, srip_as_published
-from racecar.bench.subject import Circumstances, Subject
+from racecar.bench.subject import About, Circumstances, Subject
 
 Say = Callable[[int, str], None]
 """(units of work that are done since the last call, what was done)."""
@@ -25,34 +25,79 @@ def units(kinds: Sequence[Kind], rounds: int) -> int:
     return len(kinds) + rounds
 
 
+class Prepared(Protocol):
+    """Kinds of steps that are ready to be timed, here or in another process."""
+
+    about: About | None
+    flops: tuple[int, int] | None
+    found: dict[Kind, dict[str, Any]]
+
+    def bursts(self) -> Mapping[str, timing.Burst]:
+        """By label; may put errors into ``found``."""
+
+
+def measure(first: Prepared, parts: Sequence[Prepared], kinds: Sequence[Kind], rounds: int, say: Say) -> dict[str, Any]:
+    """Time what is prepared of one model: its part of the record. Wants the machine for itself.
+
+    Args:
+        first: the one that knows the model.
+        parts: all of them.
+        kinds: all kinds, in the order of the record.
+        rounds: timed rounds.
+        say: told of every round.
+    """
+    assert first.about is not None
+    made = {label: burst for one in parts for label, burst in one.bursts().items()}
+    bursts = {kind.label: made[kind.label] for kind in kinds if kind.label in made}
+    length, seconds = 1, {}
+    if bursts:
+        length = timing.burst_length(next(iter(bursts.values())), first.about.how.cuda)
+        seconds = timing.interleaved(bursts, rounds, length, lambda i: say(1, f"round {i} of {rounds}"))
+    else:
+        say(rounds, "nothing to measure")
+    found = {kind: about for one in parts for kind, about in one.found.items()}
+    return model_record(first.about, kinds, found, first.flops, length, seconds)
+
+
 class Work:
-    """One model. ``prepare`` compiles and may run beside others; ``measure`` wants the machine for itself."""
+    """Some kinds of steps of one model, in this process. ``prepare`` compiles and may run beside others."""
 
     def __init__(self, name: str, open_model: Open, how: Circumstances, kinds: Sequence[Kind], say: Say) -> None:
         self.how, self.kinds, self.say = how, kinds, say
         if how.cuda and (index := torch.device(how.device).index) is not None:
             torch.cuda.set_device(index)  # memory and events are those of the current device
         self.subject = Subject(name, *open_model(name), how)
+        self.about: About | None = self.subject.about
         self.flops: tuple[int, int] | None = None
         self.losses: dict[Kind, Callable[[], Tensor]] = {}
         self.steps: dict[Kind, timing.Call] = {}
         self.found: dict[Kind, dict[str, Any]] = {}
         """What is known of a kind beside its times: seconds to plan and until its first step is done, memory, error."""
 
-    def prepare(self) -> None:
-        """Make every kind of step, run it a few times and measure its memory. One that fails is told of in the end."""
+    def prepare(self, count: bool = True) -> None:
+        """Make every kind of step, run it a few times and measure its memory. One that fails is told of in the end.
+        ``count``: also what the floor is worked out from."""
         with timing.fast_device(self.how.cuda):
             self.base = memory.held(self.how.cuda)
+            if any(kind.eager for kind in self.kinds):  # they are plain steps with something more
+                self._attempt(PLAIN)
             for kind in self.kinds:
                 once = replace(kind, every=1)
                 if once not in self.found:
                     self._attempt(once)
                 note = self.found[once].get("error") or f"{self.found[once]['first_s']:.1f} s"
                 self.say(1, f"{kind.label}: {note}")
+            if PLAIN not in self.found and any(kind.every > 1 for kind in self.kinds):
+                self._attempt(PLAIN)  # compiled elsewhere by now, if anywhere
             try:
-                self.flops = floor.flops(self.subject)
+                self.flops = floor.flops(self.subject) if count else None
             except Exception as error:
                 self.say(0, f"no floor: {describe(error)}")
+
+    def own(self) -> dict[Kind, dict[str, Any]]:
+        """What was found of the kinds that were asked for."""
+        asked = {replace(kind, every=1) for kind in self.kinds}
+        return {kind: about for kind, about in self.found.items() if kind in asked}
 
     def _attempt(self, kind: Kind) -> None:
         others = memory.held(self.how.cuda) - self.base
@@ -95,20 +140,18 @@ class Work:
         if self.how.cuda:
             torch.cuda.synchronize()
 
-    def measure(self, rounds: int) -> dict[str, Any]:
-        """The model's part of the record."""
+    def bursts(self) -> dict[str, timing.Burst]:
+        """By label. Where whole steps are CUDA graphs, they are captured here; what cannot be is told of in the end."""
         with timing.fast_device(self.how.cuda):
             calls = self._calls()
-            burst, seconds = 1, {}
-            if calls:
-                first = PLAIN.label if PLAIN.label in calls else next(iter(calls))
-                burst = timing.burst_length(calls[first][0], self.how.cuda)
-                seconds = timing.interleaved(
-                    calls, rounds, burst, self.how.cuda, lambda i: self.say(1, f"round {i} of {rounds}")
-                )
-            else:
-                self.say(rounds, "nothing to measure")
-        return model_record(self.subject, self.kinds, self.found, self.flops, burst, seconds)
+        return {label: self._on_a_fast_device(timing.burst_of(*made, self.how.cuda)) for label, made in calls.items()}
+
+    def _on_a_fast_device(self, burst: timing.Burst) -> timing.Burst:
+        def timed(length: int) -> float:
+            with timing.fast_device(self.how.cuda):
+                return burst(length)
+
+        return timed
 
     def _calls(self) -> dict[str, tuple[timing.Call, int]]:
         """What to time, by label, and the steps in one call."""

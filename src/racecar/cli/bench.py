@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping
@@ -48,7 +49,7 @@ Graphs = Annotated[
 ByHand = Annotated[bool, typer.Option("--by-hand/--no-by-hand", help="Steps written by hand, for nets of ours.")]
 Srip = Annotated[bool, typer.Option("--srip/--no-srip", help="Steps with SRIP, ours and as published.")]
 Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Timed rounds.")]
-Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=0, help="Nets compiled at once; 0: all, on cuda.")]
+Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=0, help="Kinds of steps compiled at once; 0: as suits.")]
 Depth = Annotated[str, typer.Option("--depth", metavar="LIST", help="Plain nets of so many layers, as 10,100,1000.")]
 Width = Annotated[str, typer.Option("--width", metavar="LIST", help="Plain nets of so many channels.")]
 Batches = Annotated[str, typer.Option("--batches", metavar="LIST", help="Plain nets with so many samples.")]
@@ -111,7 +112,7 @@ def bench(
         if out is not None and not all(model.get("error") for model in found):
             write_json(out, whole(found))
 
-    side_by_side = jobs or (len(names) if how.cuda and how.compile else 1)
+    side_by_side = jobs or (max(1, (os.cpu_count() or 1) * 3 // 4) if how.cuda and how.compile else 1)
     found = run(names, open_model, how, chosen, rounds, side_by_side, keep)
     made = whole(found)
     if all(model.get("error") for model in found):

@@ -62,7 +62,8 @@ class MnistConfig(SlicesConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class CifarConfig(SlicesConfig):
-    epochs: int = 30
+    epochs: int = 10
+    precision: str = "bfloat16"
     lr: float = 1e-3
     lr_sgd: float = 5e-2
 
