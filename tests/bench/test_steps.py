@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from racecar.bench import by_hand, floor, timing
+from racecar.bench import by_hand, floor, memory, timing
 from racecar.bench.steps import PLAIN, Kind, hand_written, kinds, loss_function, srip_as_published, srip_ours
 from racecar.bench.subject import Circumstances, Subject
 from racecar.lab.networks.dense import dense
@@ -145,6 +145,23 @@ def test_floor_of_a_slice():
     assert floor.floor(100, 210, 1.0) == pytest.approx(2.1)
     assert floor.floor(100, 210, 1 / 8) == pytest.approx(1.1375)
     assert floor.floor(100, 210, 0.0) == 1
+
+
+def test_memory_that_others_hold():
+    """Tried again while there is hope."""
+    tries, cleared = [], []
+
+    def work():
+        tries.append(1)
+        if len(tries) < 3:
+            raise torch.OutOfMemoryError("full")
+        return "done"
+
+    assert memory.patiently(work, lambda: cleared.append(1), patience=60) == "done"
+    assert (len(tries), len(cleared)) == (3, 2)
+    tries.clear()
+    with pytest.raises(torch.OutOfMemoryError):
+        memory.patiently(work, lambda: None, patience=0)
 
 
 # --- timing -------------------------------------------------------------------------------------------------------

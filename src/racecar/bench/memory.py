@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import gc
+import time
+from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 
 from racecar.bench.timing import Call
+
+T = TypeVar("T")
 
 
 def held(cuda: bool) -> int:
@@ -37,3 +42,17 @@ def peak(step: Call, clear: Call, others: int, cuda: bool) -> int | None:
     torch.cuda.synchronize()
     clear()
     return torch.cuda.max_memory_allocated() - others
+
+
+def patiently(work: Callable[[], T], clear: Call, patience: float) -> T:
+    """``work()``, tried again for so many seconds while the device has no memory left: others may hold it."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            return work()
+        except torch.OutOfMemoryError:
+            if time.monotonic() >= until:
+                raise
+        clear()
+        torch.cuda.empty_cache()
+        time.sleep(1)

@@ -21,6 +21,9 @@ from racecar.bench.subject import About, Circumstances
 from racecar.bench.timing import Burst
 from racecar.bench.work import Say, Work, describe
 
+PATIENCE = 120.0
+"""Seconds that a process waits for memory which others, that compile beside it, hold for the moment."""
+
 
 class Remote:
     """Some kinds of steps of one model, which another process works on.
@@ -123,10 +126,8 @@ def _serve(
         warnings.simplefilter("default", UserWarning)
         warnings.showwarning = show
         try:
-            work = Work(name, open_model, how, kinds, say)
+            work = Work(name, open_model, how, kinds, say, PATIENCE)
             work.prepare(count=PLAIN in kinds)
-            if how.cuda:
-                torch.cuda.empty_cache()  # others compile still
         except Exception as error:
             parent.send(("error", describe(error)))
             return

@@ -62,8 +62,18 @@ def measure(first: Prepared, parts: Sequence[Prepared], kinds: Sequence[Kind], r
 class Work:
     """Some kinds of steps of one model, in this process. ``prepare`` compiles and may run beside others."""
 
-    def __init__(self, name: str, open_model: Open, how: Circumstances, kinds: Sequence[Kind], say: Say) -> None:
+    def __init__(
+        self,
+        name: str,
+        open_model: Open,
+        how: Circumstances,
+        kinds: Sequence[Kind],
+        say: Say,
+        patience: float = 0.0,
+    ) -> None:
         self.how, self.kinds, self.say = how, kinds, say
+        self.patience = patience
+        """Seconds to wait for memory that other processes hold for the moment."""
         if how.cuda and (index := torch.device(how.device).index) is not None:
             torch.cuda.set_device(index)  # memory and events are those of the current device
         self.subject = Subject(name, *open_model(name), how)
@@ -106,11 +116,11 @@ class Work:
             self.losses[kind] = loss = self._loss(kind)
             made = time.perf_counter() - began
             step = self._step(loss)
-            step()
-            self._wait()
+            memory.patiently(self._first(step), self.subject.clear, self.patience)
             first = time.perf_counter() - began
-            step()
-            bytes_ = memory.peak(step, self.subject.clear, others, self.how.cuda)
+            bytes_ = memory.patiently(
+                lambda: memory.peak(step, self.subject.clear, others, self.how.cuda), self.subject.clear, self.patience
+            )
             self.steps[kind], self.found[kind] = step, {"first_s": first, "memory": bytes_}
             if kind.way == "racecar":
                 self.found[kind]["plan_s"] = made
@@ -119,6 +129,8 @@ class Work:
         except Exception as error:
             self.found[kind] = {"error": describe(error)}
         self.subject.clear()
+        if self.how.cuda:
+            torch.cuda.empty_cache()  # others compile still
 
     def _loss(self, kind: Kind) -> Callable[[], Tensor]:
         if kind.eager:
@@ -136,9 +148,16 @@ class Work:
 
         return step
 
-    def _wait(self) -> None:
-        if self.how.cuda:
-            torch.cuda.synchronize()
+    def _first(self, step: timing.Call) -> timing.Call:
+        """Twice: something may be made in the second step still."""
+
+        def first() -> None:
+            for _ in range(2):
+                step()
+            if self.how.cuda:
+                torch.cuda.synchronize()
+
+        return first
 
     def bursts(self) -> dict[str, timing.Burst]:
         """By label. Where whole steps are CUDA graphs, they are captured here; what cannot be is told of in the end."""
