@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,12 +26,35 @@ def squared_error(d: Tensor, reverse: Tensor, weight: Tensor | None) -> Tensor:
         weight: None, or a tensor that broadcasts against d_m without its batch dimension.
     """
     dtype = wide(d)
-    if weight is None and not torch.compiler.is_compiling():
-        return F.mse_loss(reverse.to(dtype), d.to(dtype), reduction="sum")
-    # Compiled, the difference is not rounded before it is squared; but it, and the gradient of both sides, is kept in
-    # the precision of the activations. (And mse_loss's backward loses strides there.)
-    errors = (d - reverse).to(dtype).square()
-    return (errors if weight is None else errors * weight.to(dtype)).sum()
+    if weight is not None or torch.compiler.is_compiling():
+        # Compiled, the difference is not rounded before it is squared; but it, and the gradient of both sides, is kept
+        # in the precision of the activations.
+        errors = (d - reverse).to(dtype).square()
+        return (errors if weight is None else errors * weight.to(dtype)).sum()
+    if d.dtype == reverse.dtype == dtype and d.is_contiguous() and reverse.is_contiguous():
+        return F.mse_loss(reverse, d, reduction="sum")
+    return SquaredError.apply(d, reverse, dtype)
+
+
+class SquaredError(torch.autograd.Function):
+    """Σ (d − d')² of activations in low precision, or channels last: mse_loss would keep copies of both in float32, and
+    its gradient would forget the strides, which costs convolutions more than all else."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(d: Tensor, reverse: Tensor, dtype: torch.dtype) -> Tensor:
+        return torch.linalg.vector_norm(d.to(dtype) - reverse).square()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[:2])  # others keep them, too
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        d, reverse = ctx.saved_tensors
+        gradient = (d - reverse) * (2 * gradients[0])
+        return gradient.to(d.dtype), -gradient.to(reverse.dtype), None
 
 
 def size(d: Tensor, weight: Tensor | None) -> Tensor:

@@ -31,7 +31,7 @@ class Racecar(nn.Module):
     Args:
         model: any module.
         example_inputs: a tensor, a tuple of positional arguments or a dict of keyword arguments. Used once, without
-            gradient, to make the plan.
+            gradient, to make the plan; a few samples are enough, and spare memory.
         mode: "full" (one way back from output to input), "layerwise" (every layer from its own forward output),
             "input" (the full way, compared at the input alone) or "auto" (full along every stretch where the way back
             is unique, starting again at joins and forks).

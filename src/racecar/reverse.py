@@ -79,6 +79,8 @@ class Tape:
             tensor, where = find.tensor(value), batch.get(value)
             if where is not None:
                 part = find.rows(value, where, size, samples) if value in needs.starts else None
+                if part is None and where == Batch(0) and _is_channels_last(tensor):
+                    part = cut(tensor.detach(), where, size, samples)
                 tensor = cut(tensor, where, size, samples) if part is None else FirstRows.apply(tensor, part)
             self.tensors[value] = tensor
         self.operations: dict[int, Operation] = {}
@@ -135,21 +137,33 @@ class Finder:
         if op is not None and op.role == "norm" and not op.members:
             x = self.tensor(op.source).detach()
             rows = first_rows(op.operation(self.calls), x, cut(x, where, size, samples))
-        if rows is None:
+        used = self.plan.graph.users.get(value, ())
+        if rows is None and any(op.role != "shape" for op in used):  # a view of it, as of a qkv, keeps it whole anyway
             tensor = self.tensor(value).detach()
             some = torch.arange(tensor.shape[0] // size * samples, device=tensor.device)
             rows = tensor.index_select(0, some)  # a clone would be taken for the view
         return rows
 
 
+def _is_channels_last(tensor: Tensor) -> bool:
+    """Whether the gradient of a slice would forget how its tensor lies in memory, which costs convolutions dearly; a
+    compiler looks after that itself."""
+    return tensor.dim() == 4 and not tensor.is_contiguous() and not torch.compiler.is_compiling()
+
+
 class FirstRows(torch.autograd.Function):
-    """The first samples of a tensor, for whose values somebody else has found a cheaper way; the gradient is the
-    tensor's own."""
+    """The first samples of a tensor, whose values somebody else has found; the gradient is the tensor's own."""
+
+    generate_vmap_rule = True
 
     @staticmethod
-    def forward(ctx: Any, tensor: Tensor, rows: Tensor) -> Tensor:
-        ctx.missing = len(tensor) - len(rows)
+    def forward(tensor: Tensor, rows: Tensor) -> Tensor:
         return rows.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        tensor, rows = inputs
+        ctx.missing = len(tensor) - len(rows)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:

@@ -164,6 +164,16 @@ def test_memory_that_others_hold():
         memory.patiently(work, lambda: None, patience=0)
 
 
+def test_what_says_that_memory_is_full():
+    wrapped = ValueError("the model does not accept this")
+    wrapped.__cause__ = torch.OutOfMemoryError("full")
+    assert memory.is_full(wrapped)
+    assert memory.is_full(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"))
+    assert not memory.is_full(ValueError("another"))
+    with pytest.raises(ZeroDivisionError):
+        memory.patiently(lambda: 1 / 0, lambda: None, patience=60)
+
+
 # --- timing -------------------------------------------------------------------------------------------------------
 
 

@@ -50,9 +50,19 @@ def patiently(work: Callable[[], T], clear: Call, patience: float) -> T:
     while True:
         try:
             return work()
-        except torch.OutOfMemoryError:
-            if time.monotonic() >= until:
+        except Exception as error:
+            if time.monotonic() >= until or not is_full(error):
                 raise
         clear()
         torch.cuda.empty_cache()
         time.sleep(1)
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether a device that had no memory left is behind an error: torch, CUDA and cuBLAS each say it in their way."""
+    if error is None:
+        return False
+    told = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "OutOfMemoryError")
+    return (
+        isinstance(error, torch.OutOfMemoryError) or any(one in str(error) for one in told) or is_full(error.__cause__)
+    )

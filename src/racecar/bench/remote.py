@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from racecar.bench.memory import patiently
 from racecar.bench.models import Open
 from racecar.bench.steps import PLAIN, Kind
 from racecar.bench.subject import About, Circumstances
@@ -126,7 +127,7 @@ def _serve(
         warnings.simplefilter("default", UserWarning)
         warnings.showwarning = show
         try:
-            work = Work(name, open_model, how, kinds, say, PATIENCE)
+            work = patiently(lambda: Work(name, open_model, how, kinds, say, PATIENCE), lambda: None, PATIENCE)
             work.prepare(count=PLAIN in kinds)
         except Exception as error:
             parent.send(("error", describe(error)))

@@ -46,6 +46,8 @@ class Kind:
 
 
 PLAIN = Kind("plain")
+PLANNED = 8
+"""Samples that a plan is made with: it needs no more, and its pass keeps every activation for a moment."""
 
 
 def kinds(fractions: Sequence[float], everys: Sequence[int] = (1,), hand: bool = True, ort: bool = True) -> list[Kind]:
@@ -71,7 +73,8 @@ def loss_function(kind: Kind, subject: Subject) -> Callable[[], Tensor]:
             return subject.task(output)
 
     elif kind.way == "racecar":
-        rr = Racecar(model, subject.example, fraction=kind.fraction)
+        few = subject.few(PLANNED)
+        rr = Racecar(model, few[1] or few[0], fraction=kind.fraction)
 
         def loss() -> Tensor:
             with subject.autocast():
@@ -104,7 +107,7 @@ def hand_written(subject: Subject, fraction: float) -> by_hand.Step:
     step = by_hand.find(subject.model)
     if step is None or subject.kwargs or len(subject.args) != 1:
         raise LookupError("nobody wrote one for this model")
-    (x,), _ = subject.few(8)
+    (x,), _ = subject.few(PLANNED)
     buffers = {name: buffer.clone() for name, buffer in subject.model.named_buffers()}
     losses = []
     with torch.no_grad(), torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from racecar.bench.record import model_record
 from racecar.bench.steps import PLAIN, Kind, loss_function, srip_as_published
 from racecar.bench.subject import About, Circumstances, Subject
 
+T = TypeVar("T")
 Say = Callable[[int, str], None]
 """(units of work that are done since the last call, what was done)."""
 
@@ -113,14 +114,12 @@ class Work:
         others = memory.held(self.how.cuda) - self.base
         began = time.perf_counter()
         try:
-            self.losses[kind] = loss = self._loss(kind)
+            self.losses[kind] = loss = self._patiently(lambda: self._loss(kind))
             made = time.perf_counter() - began
             step = self._step(loss)
-            memory.patiently(self._first(step), self.subject.clear, self.patience)
+            self._patiently(self._first(step))
             first = time.perf_counter() - began
-            bytes_ = memory.patiently(
-                lambda: memory.peak(step, self.subject.clear, others, self.how.cuda), self.subject.clear, self.patience
-            )
+            bytes_ = self._patiently(lambda: memory.peak(step, self.subject.clear, others, self.how.cuda))
             self.steps[kind], self.found[kind] = step, {"first_s": first, "memory": bytes_}
             if kind.way == "racecar":
                 self.found[kind]["plan_s"] = made
@@ -131,6 +130,9 @@ class Work:
         self.subject.clear()
         if self.how.cuda:
             torch.cuda.empty_cache()  # others compile still
+
+    def _patiently(self, work: Callable[[], T]) -> T:
+        return memory.patiently(work, self.subject.clear, self.patience)
 
     def _loss(self, kind: Kind) -> Callable[[], Tensor]:
         if kind.eager:

@@ -1,0 +1,84 @@
+"""Channels last: the same loss and gradients, and nothing on the way that lies otherwise in memory."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call, grad, vmap
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from racecar import Racecar
+from racecar.lab.networks.resnet import Bottleneck, ResNet
+from racecar.lab.networks.vgg import vgg
+
+NETS = {
+    "vgg": lambda: vgg((8, "M", 16, "M"), hidden=()),
+    "resnet": lambda: ResNet(Bottleneck, (1, 1), width=8, classes=5, large=False),
+}
+
+
+class Layouts(TorchDispatchMode):
+    """Names of operations that leave pictures with the channels first."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for one in tree_leaves(out):
+            pictures = isinstance(one, torch.Tensor) and one.dim() == 4 and min(one.shape[1:]) > 2
+            if pictures and not one.is_contiguous(memory_format=torch.channels_last):
+                self.found.add(func.overloadpacket.__name__)
+        return out
+
+
+def gradients(rr, x):
+    output, loss = rr(x)
+    (output.square().mean() + loss).backward()
+    return [loss.detach(), *(p.grad for p in rr.model.parameters())]
+
+
+@pytest.mark.parametrize("fraction", [1.0, 0.25])
+@pytest.mark.parametrize("name", NETS)
+def test_same_loss_and_gradients(name, fraction):
+    torch.manual_seed(0)
+    model, x = NETS[name]().double(), torch.randn(8, 3, 32, 32, dtype=torch.float64)
+    found = []
+    for layout in (torch.contiguous_format, torch.channels_last):
+        rr = Racecar(copy.deepcopy(model).to(memory_format=layout), x, fraction=fraction)
+        found.append(gradients(rr, x.contiguous(memory_format=layout)))
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("fraction", [1.0, 0.25])
+@pytest.mark.parametrize("name", NETS)
+def test_the_way_back_keeps_the_layout(name, fraction):
+    """Where convolutions and sums are; behind the classifier, which flattens pictures, they may lie otherwise."""
+    torch.manual_seed(0)
+    model = NETS[name]().to(memory_format=torch.channels_last)
+    x = torch.randn(8, 3, 32, 32).contiguous(memory_format=torch.channels_last)
+    rr = Racecar(model, x, fraction=fraction)
+    with Layouts() as seen:
+        gradients(rr, x)
+    assert not seen.found & {"slice_backward", "mse_loss_backward", "add", "convolution", "convolution_backward"}
+
+
+def test_slices_of_many_nets():
+    """Under torch.func, with channels last, as in eager PyTorch."""
+    torch.manual_seed(0)
+    nets = [nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 5, 3)) for _ in range(2)]
+    nets = [net.to(memory_format=torch.channels_last) for net in nets]
+    x = torch.randn(4, 3, 8, 8).contiguous(memory_format=torch.channels_last)
+    rr = Racecar(nets[0], x, fraction=0.5)
+    names = [name for name, _ in rr.named_parameters()]
+    stacked = {f"model.{name}": torch.stack([dict(net.named_parameters())[name] for net in nets]).detach()
+               for name, _ in nets[0].named_parameters()}  # fmt: skip
+    found = vmap(grad(lambda p: functional_call(rr, p, (x,))[1]))(stacked)
+    for i, net in enumerate(nets):
+        alone = Racecar(net, x, fraction=0.5)
+        alone(x)[1].backward()
+        for name in names:
+            torch.testing.assert_close(found[name][i], dict(alone.named_parameters())[name].grad)
