@@ -104,7 +104,8 @@ class Engine:
         if torch.compiler.is_compiling():
             return self._run_compiled(args, kwargs)
         # A way that was never seen may have to be watched again, from the same random state.
-        start = RandomState(self.model) if self.model.training else None
+        # While a CUDA graph is being recorded there is no such state to look at; the way is known then.
+        start = RandomState(self.model) if self.model.training and not capturing() else None
         if takes_fused_path(self.fusible):  # watched, torch would not fuse: leave that pass without a trace
             with untouched(self.model):
                 _, trace = watch_forward(self.model, args, kwargs, self.keep)
@@ -181,6 +182,11 @@ class Engine:
             "torch.compile meets a way through the model that has no plan yet, which breaks the graph: call the "
             "uncompiled Racecar once with such inputs, so that it is planned, and then compile"
         )
+
+
+def capturing() -> bool:
+    """Whether a CUDA graph is being recorded."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def no_loss(inputs: Sequence[Tensor]) -> Tensor:

@@ -102,14 +102,16 @@ FORGOTTEN = [
     ("vmap", {"workers": 2}, "--workers 2: .* leave it out"),
     ("vmap", {"address": "auto"}, "add --engine ray"),
     ("here", {"address": "auto"}, "add --engine ray"),
-    ("here", {"graphs": True, "compile": True}, "--cuda-graphs goes with --compile and --device cuda"),
-    ("here", {"graphs": True, "device": "cuda"}, "--cuda-graphs goes with --compile and --device cuda"),
+    ("here", {"graphs": True, "compile": True}, "--cuda-graphs goes with --device cuda"),
+    ("here", {"graphs": True}, "--cuda-graphs goes with --device cuda"),
+    ("vmap", {"graphs": True, "device": "cuda"}, "--cuda-graphs: .* use --engine here"),
     ("ray", {"device": "cuda:1"}, "use --device cuda$"),
 ]
 LAUNCHED = [
     ("vmap", {}, "--engine vmap: torchrun .* only --engine here"),
     ("ray", {}, "--engine ray: torchrun .* only --engine here"),
     ("here", {"workers": 3}, "--workers 3: torchrun's .* leave it out"),
+    ("here", {"graphs": True, "device": "cuda"}, "--cuda-graphs: under torchrun .* --compile"),
     ("here", {"device": "cuda:1"}, "--device cuda:1: torchrun .* use --device cuda$"),
 ]
 

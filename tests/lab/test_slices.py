@@ -223,7 +223,7 @@ def marked(test):
 
 
 @marked
-@pytest.mark.parametrize("how", [{}, {"compile": True}, {"compile": True, "graphs": True}], ids=str)
+@pytest.mark.parametrize("how", [{}, {"graphs": True}, {"compile": True}, {"compile": True, "graphs": True}], ids=str)
 @pytest.mark.parametrize("name", ["slices-mnist", "slices-cifar"])
 def test_on_the_device(name, how, pictures, tmp_path):
     """The same training but for rounding, in every way of running a step."""

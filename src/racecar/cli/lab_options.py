@@ -33,7 +33,7 @@ Coefficient = Annotated[
 Tuned = Annotated[Path | None, typer.Option("--tuned", metavar="FILE", help="What `racecar search` chose.")]
 Workers = Annotated[int, typer.Option("--workers", metavar="N", min=0, help="Processes at once; 0: as many as fit.")]
 Compile = Annotated[bool, typer.Option("--compile", help="torch.compile the training step.")]
-Graphs = Annotated[bool, typer.Option("--cuda-graphs", help="With --compile on a GPU: for nets bound by launches.")]
+Graphs = Annotated[bool, typer.Option("--cuda-graphs", help="On a GPU: replay steps, for nets bound by launches.")]
 Every = Annotated[float, typer.Option("--checkpoint-every", metavar="SECONDS", min=0, help="Between checkpoints.")]
 Address = Annotated[str | None, typer.Option("--address", help="Of a Ray cluster; without it one on this machine.")]
 Tensorboard = Annotated[bool, typer.Option("--tensorboard", help="Write scalars to DIR/tensorboard.")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,11 +21,12 @@ def make_optimiser(
         fused: all parameters are stepped by one kernel; always so on a GPU.
     """
     parameters = list(parameters)
-    one = True if fused or all(parameter.is_cuda for parameter in parameters) else None
+    cuda = all(parameter.is_cuda for parameter in parameters)
+    one = True if fused or cuda else None
     if config.optimiser == "sgd":
         return torch.optim.SGD(parameters, config.lr, config.momentum, weight_decay=weight_decay, fused=one)
     kind = torch.optim.AdamW if config.optimiser == "adamw" else torch.optim.Adam
-    return kind(parameters, config.lr, weight_decay=weight_decay, fused=one)
+    return kind(parameters, config.lr, weight_decay=weight_decay, fused=one, capturable=cuda)
 
 
 class Fused:
@@ -60,6 +62,21 @@ def step_size(config: Config, step: int, total: int) -> float:
     return config.lr
 
 
-def set_step_size(optimiser: torch.optim.Optimizer, lr: float) -> None:
+def set_step_size(optimiser: torch.optim.Optimizer, lr: float | Tensor) -> None:
+    """A tensor may change its value later."""
     for group in optimiser.param_groups:
         group["lr"] = lr
+
+
+def fading(step: int, total: int) -> float:
+    """What a coefficient that fades is multiplied by: from 1 in the first step towards 0 after the last."""
+    return 1 - step / total
+
+
+def load_optimiser(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Take up a saved state; whether steps can be recorded hangs on this machine, not on the one that saved it."""
+    recordable = [group.get("capturable") for group in optimiser.param_groups]
+    optimiser.load_state_dict(state)
+    for group, mine in zip(optimiser.param_groups, recordable, strict=True):
+        if mine is not None:
+            group["capturable"] = mine

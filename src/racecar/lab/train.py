@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from racecar.files import write_atomically
-from racecar.lab import augment, distributed, draws, recording
+from racecar.lab import augment, checkpoint, distributed, draws, recording
+from racecar.lab.captured import Captured
 from racecar.lab.config import Config
 from racecar.lab.curves import Curves, Diverged
 from racecar.lab.experiment import Loss, Split, Task, accuracy
-from racecar.lab.optimiser import Fused, make_optimiser, set_step_size, step_size
+from racecar.lab.optimiser import Fused, fading, load_optimiser, make_optimiser, set_step_size, step_size
 from racecar.lab.variants import Regularised
 
 Report = Callable[[int, int, str], None]
@@ -32,7 +32,7 @@ class Options:
     device: str = "cpu"
     compile: bool = False
     graphs: bool = False
-    """Compiled, on a GPU: replay a step's kernels as CUDA graphs, which helps nets that wait for their launches."""
+    """On a GPU: replay a step's kernels as CUDA graphs, which helps nets that wait for their launches."""
     interval: float = 60.0
     """Seconds between checkpoints."""
     resume: bool = True
@@ -88,16 +88,19 @@ class Trainer:
         self.history: list[dict[str, Tensor]] = []
         rewritten = self.options.compile or config.precision != "float32" or distributed.launched()
         changing = fade or config.every > 1 or self.options.scalars is not None  # TensorBoard shows the terms, too
-        recorded = steady and not rewritten and not changing
+        on_gpu = self.device.type == "cuda"
+        self.captured = Captured(self._whole) if self.options.graphs and not self.options.compile and on_gpu else None
+        recorded = steady and not rewritten and not changing and self.captured is None
         self.recorded = recording.Step(module, loss, coefficient) if recorded else None
         self.optimiser = make_optimiser(module.model.parameters(), config, weight_decay, fused=recorded)
         self.fused = Fused(self.optimiser) if recorded and config.optimiser != "sgd" else None
-        half = config.precision == "float16" and self.device.type == "cuda"
+        half = config.precision == "float16" and on_gpu
+        if half and self.captured is not None:
+            raise ValueError("--cuda-graphs cannot record float16's scaling of the loss: use --set precision=bfloat16")
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=half)
         self.average = (
             AveragedModel(module.model, multi_avg_fn=get_ema_multi_avg_fn(config.ema)) if config.ema else None
         )
-        on_gpu = self.device.type == "cuda"
         self._graphs = self.options.compile and self.options.graphs and on_gpu
         self._layout = torch.channels_last if on_gpu and task.train.x.dim() == 4 else None
         if self._layout is not None:  # what convolutions are fastest with there
@@ -106,10 +109,10 @@ class Trainer:
         self.step = 0
         torch.manual_seed(draws.seed_of("stage", seed, name))
 
-    def run(self, checkpoint: Path | None = None) -> Outcome:
+    def run(self, path: Path | None = None) -> Outcome:
         """Train to the end, from the checkpoint if it is there. Raises Diverged where the loss stops being finite."""
-        if checkpoint is not None and checkpoint.exists():
-            self.load(checkpoint)
+        if path is not None and path.exists():
+            self.load(path)
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
         self.module.train()
@@ -122,17 +125,18 @@ class Trainer:
             epoch, within = divmod(self.step, self.per_epoch)
             if epoch != prepared:
                 order, noise, moves = self._epoch(epoch)
+                numbers = self._numbers(epoch) if self.captured is not None else None
                 prepared = epoch
             if self.look_every and self.step % self.look_every == 0:
                 self._look()
-            one = (None if drawn is None else drawn[within] for drawn in (noise, moves))
+            one = (None if drawn is None else drawn[within] for drawn in (noise, moves, numbers))
             self._step(call, order[within], *one)
             self.step += 1
             if self.step % self.per_epoch == 0 and self.curves.due(epoch):
                 self._point(epoch)
-            if checkpoint is not None and time.monotonic() - saved >= self.options.interval and self.step < self.total:
+            if path is not None and time.monotonic() - saved >= self.options.interval and self.step < self.total:
                 self.curves.pause()
-                self.save(checkpoint)
+                self.save(path)
                 self.curves.go()
                 saved = time.monotonic()
         if not finite(self.measured):
@@ -160,7 +164,42 @@ class Trainer:
         moves = augment.moves(self.shift, order.shape, *name, flip=self.flip).to(self.device) if self.shift else None
         return order, noise, moves
 
-    def _step(self, call: nn.Module, chosen: Tensor, noise: Tensor | None, moves: Tensor | None) -> None:
+    def _numbers(self, epoch: int) -> Tensor:
+        """Learning rate and coefficient of every step of an epoch, (steps, 2), on the device."""
+        steps = range(epoch * self.per_epoch, (epoch + 1) * self.per_epoch)
+        numbers = [(step_size(self.config, step, self.total), self._coefficient(step)) for step in steps]
+        return torch.tensor(numbers, device=self.device)
+
+    def _coefficient(self, step: int) -> float:
+        return self.coefficient * (fading(step, self.total) if self.fade else 1.0)
+
+    def _step(
+        self,
+        call: nn.Module,
+        chosen: Tensor,
+        noise: Tensor | None,
+        moves: Tensor | None,
+        numbers: Tensor | None = None,
+    ) -> None:
+        reversed_ = self.module.begin(self.step)
+        if self.captured is not None:
+            losses = self.captured(reversed_, chosen, noise, moves, numbers)
+        else:
+            set_step_size(self.optimiser, step_size(self.config, self.step, self.total))
+            losses = self._update(call, chosen, noise, moves, self._coefficient(self.step))
+        if self.average is not None:
+            self.average.update_parameters(self.module.model)
+        self.curves.add(losses)
+
+    def _whole(self, chosen: Tensor, noise: Tensor | None, moves: Tensor | None, numbers: Tensor) -> Tensor:
+        """A step in which nothing but tensors changes from time to time."""
+        set_step_size(self.optimiser, numbers[0])
+        return self._update(self.module, chosen, noise, moves, numbers[1])
+
+    def _update(
+        self, call: nn.Module, chosen: Tensor, noise: Tensor | None, moves: Tensor | None, coefficient: float | Tensor
+    ) -> Tensor:
+        """Change the weights; returns the loss of the task and the regulariser, (2,)."""
         chosen = distributed.share(chosen)
         train = self.task.train
         whole = len(chosen) == len(train)  # then in their order
@@ -169,9 +208,8 @@ class Trainer:
             x = augment.move(x, distributed.share(moves), self.shift)
         if self._layout is not None:
             x = x.contiguous(memory_format=self._layout)
-        self.module.begin(self.step)
-        set_step_size(self.optimiser, step_size(self.config, self.step, self.total))
-        losses = self._gradients(call, x, y, noise) if self.recorded is None else self.recorded(x, y, noise)
+        recorded = self.recorded
+        losses = self._gradients(call, x, y, noise, coefficient) if recorded is None else recorded(x, y, noise)
         if self.config.clip:
             self.scaler.unscale_(self.optimiser)
             nn.utils.clip_grad_norm_(self.module.model.parameters(), self.config.clip)
@@ -180,19 +218,18 @@ class Trainer:
         else:
             self.scaler.step(self.optimiser)
             self.scaler.update()
-        if self.average is not None:
-            self.average.update_parameters(self.module.model)
-        self.curves.add(losses)
+        return losses
 
-    def _gradients(self, call: nn.Module, x: Tensor, y: Tensor, noise: Tensor | None) -> Tensor:
+    def _gradients(
+        self, call: nn.Module, x: Tensor, y: Tensor, noise: Tensor | None, coefficient: float | Tensor
+    ) -> Tensor:
         """Leaves the gradients with the parameters; returns the loss of the task and the regulariser, (2,)."""
         if self._graphs:  # the tensors of the step before may be overwritten
             torch.compiler.cudagraph_mark_step_begin()
         with self._precision():
             output, regulariser = call(x, noise)
             task = self.loss(output, y)
-        coefficient = self.coefficient * (fading(self.step, self.total) if self.fade else 1.0)
-        total = task if coefficient == 0 else task + coefficient * regulariser
+        total = task if self.coefficient == 0 else task + coefficient * regulariser
         self.optimiser.zero_grad(set_to_none=True)
         self.scaler.scale(total).backward()
         return torch.stack((task.detach().float(), regulariser.detach().float()))
@@ -245,15 +282,14 @@ class Trainer:
             "random": torch.get_rng_state(),
             "random_cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
         }
-        with write_atomically(path) as file:
-            torch.save(state, file)
+        checkpoint.write(path, state)
 
     def load(self, path: Path) -> None:
         """Go on from a file that ``save`` wrote."""
-        with reading(path) as state:
+        with checkpoint.reading(path) as state:
             self.step = state["step"]
             self.module.model.load_state_dict(state["model"])
-            self.optimiser.load_state_dict(state["optimiser"])
+            load_optimiser(self.optimiser, state["optimiser"])
             self.scaler.load_state_dict(state["scaler"])
             if self.average is not None:
                 self.average.load_state_dict(state["average"])
@@ -262,21 +298,6 @@ class Trainer:
             torch.set_rng_state(state["random"])
             if state["random_cuda"] is not None and self.device.type == "cuda":
                 torch.cuda.set_rng_state(state["random_cuda"], self.device)
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[dict[str, Any]]:
-    """What a checkpoint holds, on the CPU; names the file where that is not what was expected."""
-    try:
-        yield torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        message = f"{path} is no checkpoint that can be read; delete it to start that stage again"
-        raise ValueError(message) from error
-
-
-def fading(step: int, total: int) -> float:
-    """What a coefficient that fades is multiplied by: from 1 in the first step towards 0 after the last."""
-    return 1 - step / total
 
 
 def finite(model: nn.Module) -> bool:

@@ -37,7 +37,7 @@ class Plan:
     """Of a Ray cluster."""
     tensorboard: bool = False
     graphs: bool = False
-    """Compiled, on a GPU: as CUDA graphs."""
+    """On a GPU: as CUDA graphs."""
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
-from racecar.files import write_atomically
-from racecar.lab import augment, draws
+from racecar.lab import augment, checkpoint, draws
 from racecar.lab.curves import POINTS, short
 from racecar.lab.experiment import Stage, Task, accuracy
 from racecar.lab.jobs import Job
-from racecar.lab.optimiser import make_optimiser, set_step_size, step_size
+from racecar.lab.optimiser import fading, make_optimiser, set_step_size, step_size
 from racecar.lab.recording import record
-from racecar.lab.train import Outcome, fading, reading
+from racecar.lab.train import Outcome
 from racecar.lab.variants import Regularised
 from racecar.lab.work import decay, strength
 
@@ -215,11 +214,10 @@ class Batched:
             "history": self.history,
             "valid": self.valid,
         }
-        with write_atomically(path) as file:
-            torch.save(state, file)
+        checkpoint.write(path, state)
 
     def load(self, path: Path) -> None:
-        with reading(path) as state, torch.no_grad():
+        with checkpoint.reading(path) as state, torch.no_grad():
             for name, parameter in self.parameters.items():
                 parameter.copy_(state["parameters"][name])
             for optimiser, kept in zip(self.optimisers, state["optimisers"], strict=True):

@@ -10,13 +10,13 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from racecar.lab.checkpoint import reading
 from racecar.lab.curves import Diverged
 from racecar.lab.engines.base import Failure, Plan, Progress, failure
 from racecar.lab.engines.batched import Batched
 from racecar.lab.experiment import Stage, Task
 from racecar.lab.jobs import Job
 from racecar.lab.results import Store, identity
-from racecar.lab.train import reading
 from racecar.lab.variants import Regularised, variant
 from racecar.lab.work import decay, finish, lost, prepare, write
 
