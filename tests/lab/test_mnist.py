@@ -232,13 +232,14 @@ def test_claims_can_be_judged(pictures, tmp_path):
     jobs = make_jobs(ONE, replace(SHORT, share=0.05), ["Std", "Ort", "RR", "WD"], range(3), pictures)
     assert run(jobs, tmp_path / "out") == []
     findings = judge(ONE.claims, gather(Store(tmp_path / "out").runs()), lambda config, name: None)
-    assert len(findings) == len({claim.text for claim in ONE.claims}) == 10
+    assert len(findings) == len({claim.text for claim in ONE.claims}) == 11
     assert all(found.pairs == 3 and found.verdict != TOO_FEW for found in findings)
     for found in findings:
         longer = "seconds" in found.claim.text
         assert found.better.config["longer"] is False
         assert found.than.config["longer"] is longer
         assert (found.claim.than == "Std") or not longer
+        assert found.than.stage == ("B" if "scratch" in found.claim.text else found.better.stage)
     assert {(c.than, c.stage) for c in ONE.claims if c.metric == "ssim"} == {("Std", "A"), ("Ort", "A")}
 
 

@@ -109,6 +109,8 @@ class Claim:
     """The margin is a share of the other side's value."""
     against: Mapping[str, Any] = field(default_factory=dict)
     """Fields in which the other side's configuration differs from ``where``; all else is the same on both sides."""
+    than_stage: str = ""
+    """The other side's stage, where it is another one."""
 
 
 @dataclass(frozen=True)

@@ -229,3 +229,15 @@ def test_all_else_is_the_same_on_both_sides():
     found = judge([same(net="one"), same(net="two")], slices(nets=("one", "two"), whole=EXACT, eighth=NEAR))
     assert [label(one.setting) for one in found] == ["net = one", "net = two"]
     assert all(one.better.config["net"] == one.than.config["net"] for one in found)
+
+
+def test_stages_that_differ():
+    """Fine-tuned on a new task against trained on it from scratch."""
+    more = [record("Std", seed, {"m": value}, stage="B") for seed, value in enumerate(STD)]
+    more += [record("RR", seed, {"m": value}, stage="AB") for seed, value in enumerate(RR)]
+    groups = made(more, Std=ORT, RR=ORT)
+    (found,) = judge([Claim("RR beats Std from scratch", "m", "AB", "RR", "Std", than_stage="B")], groups)
+    assert found.p == pytest.approx(stats.ttest_rel(RR, STD).pvalue)
+    assert (found.better.stage, found.than.stage) == ("AB", "B")
+    (missing,) = judge([Claim("", "m", "AB", "RR", "Std")], groups)
+    assert missing.verdict == TOO_FEW

@@ -71,7 +71,8 @@ def _compared(found: Finding) -> str:
         asked = f"{'higher' if claim.higher else 'lower'} is better"
     else:
         asked = f"within ±{100 * claim.margin:g} %" if claim.relative else f"within ±{claim.margin:g}"
-    return f"{' against '.join(_sides(found))}: {claim.metric} of {claim.stage}, {asked}{where}"
+    stages = f"{claim.stage} against {claim.than_stage}" if claim.than_stage else claim.stage
+    return f"{' against '.join(_sides(found))}: {claim.metric} of {stages}, {asked}{where}"
 
 
 def _verdict(found: Finding) -> Cell:

@@ -79,18 +79,21 @@ def judge(claims: Sequence[Claim], groups: Groups, usual: Usual = lambda config,
 
 def _tests(claim: Claim, groups: Groups, usual: Usual) -> list[Finding]:
     found = []
-    sides = (claim.better, claim.where), (claim.than, {**claim.where, **claim.against})
+    sides = (
+        (claim.better, claim.stage, claim.where),
+        (claim.than, claim.than_stage or claim.stage, {**claim.where, **claim.against}),
+    )
     for setting in dict.fromkeys(_without(setting, claim.against) for setting in groups.settings):
         pair = [
             _chosen(
                 [
                     group
-                    for group in groups.of(stage=claim.stage, variant=name)
+                    for group in groups.of(stage=stage, variant=name)
                     if _without(group.setting, claim.against) == setting and group.matches(where)
                 ],
                 usual,
             )
-            for name, where in sides
+            for name, stage, where in sides
         ]
         found += [
             _test(claim, setting, better, than)
