@@ -10,9 +10,11 @@ from torch.nn import functional as F
 from racecar import Racecar
 from racecar.lab import draws, train
 from racecar.lab.experiment import Split, Task, accuracy
+from racecar.lab.report.section import section
 from racecar.lab.results import Store
 from racecar.lab.train import Options, Trainer
 from racecar.lab.variants import regularise, variant
+from racecar.lab.work import DEAD
 from racecar.orthogonality import srip
 from tests.lab.tiny import WIDTHS, Tiny, TinyConfig, make, plain, results, run
 
@@ -348,3 +350,24 @@ def test_the_record_says_how_it_was_made(tmp_path):
     assert a["cost"]["steps"] == 9
     assert 0 < a["cost"]["step_s"] * 9 <= a["cost"]["wall_s"] < 60
     assert a["made"]["engine"] == "here"
+
+
+def test_a_dead_net_is_told_of(tmp_path, monkeypatch):
+    """Its loss is finite, and it has learned nothing: the record says so, and the page."""
+    assert run(make(["Std"], [0]), tmp_path / "alive") == []
+    assert all(one["note"] == "" for one in results(tmp_path / "alive").values())
+
+    def network(self, config, dropout=0.0):
+        model = real(self, config, dropout)
+        with torch.no_grad():
+            model[-1].weight.zero_()
+        model[-1].weight.requires_grad_(False)
+        return model
+
+    real = Tiny.network
+    monkeypatch.setattr(Tiny, "network", network)
+    assert run(make(["Std"], [0]), tmp_path / "dead") == []
+    found = results(tmp_path / "dead").values()
+    assert {(one["status"], one["note"]) for one in found} == {("finished", DEAD)}
+    page = section("tiny", "tiny", list(Store(tmp_path / "dead").runs()), Tiny())
+    assert sum(note == f"Finished, but: Std, A: {DEAD} (seed 0)." for note in page.notes) == 1

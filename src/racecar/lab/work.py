@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import racecar
 from racecar import pretrain
@@ -24,6 +24,10 @@ from racecar.lab.jobs import Job
 from racecar.lab.results import Store
 from racecar.lab.train import Options, Outcome, Trainer
 from racecar.lab.variants import Regularised, regularise, variant
+
+DEAD = "dead: the output is the same for every input"
+PROBED = 256
+"""Training samples on which that is looked at."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +182,17 @@ def finish(
         "steps": outcome.steps,
         "peak_memory": outcome.peak_memory,
     }
-    write(job, stage, store, maker, device, measured, outcome.curves, cost, model)
+    note = DEAD if is_dead(model, task.train.x[:PROBED]) else ""
+    write(job, stage, store, maker, device, measured, outcome.curves, cost, model, note)
+
+
+@torch.no_grad()
+def is_dead(model: nn.Module, x: Tensor) -> bool:
+    """Whether a model's output does not hang on its input x (N, …): a loss may be finite, and nothing be learned."""
+    output = model(x)
+    if not isinstance(output, Tensor) or len(output) < 2:
+        return False
+    return bool((output - output[:1]).abs().max() <= 1e-6 * output.abs().max())
 
 
 def write(
@@ -195,6 +209,7 @@ def write(
 ) -> None:
     """One record; without measurements, of a stage that diverged."""
     lost = [name for name, value in measured.metrics.items() if not math.isfinite(value)] if measured else []
+    notes = [note, f"not finite: {', '.join(lost)}" if lost else ""]
     record = {
         "id": job.ids[stage.name],
         "parent": job.parent(stage),
@@ -212,7 +227,7 @@ def write(
         "tables": _numbers(measured.tables) if measured else {},
         "cost": cost or {},
         "status": "finished" if measured else "diverged",
-        "note": note or (f"not finite: {', '.join(lost)}" if lost else ""),
+        "note": "; ".join(filter(None, notes)),
         "made": maker.to_dict(device),
     }
     store.write(record, model.state_dict() if model is not None else {}, measured.arrays if measured else {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -153,13 +153,17 @@ def _notes(name: str, groups: Groups, experiment: Experiment | None) -> list[str
             f"{words.count(groups.left_out, 'record')} left out: a newer one has the same setting, stage, variant, "
             "coefficient and seed."
         )
-    seeds: dict[str, list[int]] = {}
     lost = {run.id for run in groups.diverged}
-    for run in groups.diverged:
-        if run.record.get("parent") in lost:
-            continue  # said of the stage before it
+    noted = {run.id: run for group in groups.groups for run in group.runs.values() if run.record.get("note")}
+    first = [run for run in groups.diverged if run.record.get("parent") not in lost]  # said of the stage before
+    return [*notes, *_said("Diverged", first, groups), *_said("Finished, but", noted.values(), groups)]
+
+
+def _said(what: str, runs: Iterable[Run], groups: Groups) -> list[str]:
+    """A sentence for each kind of run and reason, with the seeds."""
+    seeds: dict[str, set[int]] = {}
+    for run in runs:
         whose = run.variant if run.coefficient is None else f"{run.variant} ({words.number(run.coefficient)})"
         which = ", ".join(filter(None, (whose, run.stage, label(groups.setting(run)))))
-        seeds.setdefault(f"{which}: {run.record.get('note') or 'no reason given'}", []).append(run.seed)
-    notes += [f"Diverged: {what} (seed {', '.join(map(str, sorted(set(some))))})." for what, some in seeds.items()]
-    return notes
+        seeds.setdefault(f"{which}: {run.record.get('note') or 'no reason given'}", set()).add(run.seed)
+    return [f"{what}: {which} (seed {', '.join(map(str, sorted(some)))})." for which, some in seeds.items()]
