@@ -1,0 +1,121 @@
+"""The tables and the figure of docs/when.md, from the records of few-labels.
+
+    python -m benchmarks.when [--results results/few-labels] [--page docs/when.md] [--figure docs/images/when]
+
+Between its marks the page holds what this prints: nothing there is typed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from racecar.files import write_text
+from racecar.inspect.style import look, new_figure, save, styled
+from racecar.lab.experiments.few_labels import USUAL
+from racecar.lab.report import words
+from racecar.lab.report.statistics import Estimate, estimate, gains
+from racecar.lab.results import Run, Store
+
+LABELS = (2, 10, 50, 250)
+WAYS = {"probe": "linear probe", "tune": "fine-tuned"}
+NORMS = {"none": ("without norm", "RR"), "batch": ("with batch norm", "Std")}
+"""What is written for each, and in whose colour."""
+ROWS: dict[str, tuple[str, dict[str, Any]]] = {
+    "Std": ("Std", {"fraction": 0.125, "longer": False}),
+    "Std, trained as long as RR takes": ("Std", {"fraction": 0.125, "longer": True}),
+    "Ort": ("Ort", {"fraction": 0.125, "longer": False}),
+    "Pre": ("Pre", {"fraction": 0.125, "longer": False}),
+    "RR, an eighth of the batch": ("RR", {"fraction": 0.125, "longer": False}),
+    "RR, exact": ("RR", {"fraction": 1.0, "longer": False}),
+}
+OURS = "RR, an eighth of the batch"
+MARK = re.compile(r"(<!-- table (\w+) (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+Found = Mapping[str, Mapping[int, Mapping[str, float]]]
+"""Row → seed → metrics."""
+
+
+def read(folder: Path, norm: str) -> Found:
+    """The tuned runs of the usual setting."""
+    usual = {name: value for name, value in USUAL.items() if name not in ("fraction", "longer")} | {"norm": norm}
+    runs = [run for run in Store(folder).runs() if run.finished and run.record["tuned"] and _has(run, usual)]
+    rows = {
+        row: {run.seed: run.metrics for run in runs if run.variant == variant and _has(run, where)}
+        for row, (variant, where) in ROWS.items()
+    }
+    return {row: some for row, some in rows.items() if some}
+
+
+def _has(run: Run, fields: Mapping[str, Any]) -> bool:
+    return all(run.config.get(name) == value for name, value in fields.items())
+
+
+def gain(found: Found, metric: str, than: str = "Std") -> Estimate | None:
+    """RR minus another row, in points, over the seeds of both."""
+    ours, other = ({seed: 100 * one[metric] for seed, one in found[row].items()} for row in (OURS, than))
+    return estimate(gains(ours, other, higher=True))
+
+
+def table(found: Found, way: str) -> str:
+    """Mean ± sd of every row, and RR minus it at two labels with its 95 % interval and p, not corrected."""
+    head = ["", *(f"{n} labels" for n in LABELS), "seeds", "RR minus it, at 2 labels"]
+    lines = [head, ["---", *["---:"] * (len(head) - 2), "---"]]
+    for row, runs in found.items():
+        values = [estimate([100 * one[f"{way}_{n}"] for one in runs.values()]) for n in LABELS]
+        cells = ["–" if one is None else f"{one.mean:.1f} ± {one.sd or 0:.1f}" for one in values]
+        lines.append([row, *cells, str(len(runs)), "–" if row == OURS else _difference(gain(found, f"{way}_2", row))])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _difference(found: Estimate | None) -> str:
+    if found is None or (ends := found.interval()) is None:
+        return "–"
+    low, high = (f"{end:+.1f}".replace("-", "−") for end in ends)
+    return f"{found.mean:+.1f}".replace("-", "−") + f" ({low} to {high}), p {words.p_value(found.p)}"
+
+
+def page(text: str, folder: Path) -> str:
+    """The page with its tables filled in."""
+    return MARK.sub(lambda mark: f"{mark[1]}\n{table(read(folder, mark[3]), mark[2])}\n\n{mark[4]}", text)
+
+
+@styled
+def figure(folder: Path) -> Figure:
+    """RR minus Std against the number of labels, with 95 % intervals."""
+    made, (axes,) = new_figure(1, 2, (8, 3))
+    for axis, (way, title) in zip(axes, WAYS.items(), strict=True):
+        for i, (norm, (label, colour)) in enumerate(NORMS.items()):
+            points = [(n, one) for n in LABELS if (one := gain(read(folder, norm), f"{way}_{n}")) is not None]
+            ends = [one.interval() or (one.mean, one.mean) for _, one in points]
+            spread = [
+                [abs(end[side] - one.mean) for end, (_, one) in zip(ends, points, strict=True)] for side in (0, 1)
+            ]
+            x = [n * (0.94, 1.06)[i] for n, _ in points]
+            means = [one.mean for _, one in points]
+            axis.errorbar(x, means, spread, linestyle="", capsize=3, label=label, **look(colour))
+        axis.axhline(0, color="0.6", linewidth=1)
+        axis.set(xscale="log", xlabel="labels per class", ylabel="RR − Std, points", title=title, ylim=(-4, 6))
+        axis.set_xticks(LABELS, LABELS)
+        axis.minorticks_off()
+    axes[0].legend()
+    return made
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=Path("results/few-labels"))
+    parser.add_argument("--page", type=Path, default=Path("docs/when.md"))
+    parser.add_argument("--figure", type=Path, default=Path("docs/images/when"))
+    asked = parser.parse_args()
+    write_text(asked.page, page(asked.page.read_text(), asked.results))
+    save(figure(asked.results), asked.figure)
+
+
+if __name__ == "__main__":
+    main()
