@@ -136,6 +136,13 @@ def test_more_seeds_are_added(ran, cli):
     assert {row["runs"] for row in rows(result.out)} == {"3"}
 
 
+@pytest.mark.parametrize("command", [("run",), ("sweep", "--over", "beta=0.2")])
+def test_seeds_that_begin_later(command, cli):
+    result = cli(*command, *PEAKS[1:], "--variants", "Std", "--seeds", "2", "--first-seed", "7")
+    assert (result.status, result.err) == (0, "")
+    assert {one["seed"] for one in records("out")} == {7, 8}
+
+
 def test_the_record_says_how_it_was_made(cli):
     arguments = [*PEAKS, *ONE]
     cli(*arguments)

@@ -18,6 +18,8 @@ from racecar.lab.experiments.few_labels import LAYERS, NORMS, TASKS, FewLabels, 
 from racecar.lab.few_figures import all_figures, gains, table
 from racecar.lab.jobs import make_jobs
 from racecar.lab.probe import body, choose, features, probe, settle
+from racecar.lab.report.claims import judge
+from racecar.lab.report.groups import gather
 from racecar.lab.results import Run, Store
 from racecar.lab.search import trials
 from racecar.lab.train import fading
@@ -25,7 +27,7 @@ from racecar.lab.work import prepare
 from tests.lab.tiny import results, run
 
 FEW = experiment("few-labels")
-TINY = FEW.Config(images=20, epochs=1, batch=8, labels=(1, 3), draws=2, tune_draws=1, tune_steps=2)
+TINY = FEW.Config(images=20, epochs=1, batch=8, labels=(1, 3), draws=2, tune_draws=1, tune_steps=2, cost=1.0)
 COUNTS = {"train": 100, "test": 40}
 
 
@@ -126,6 +128,7 @@ def test_too_few_pictures(pictures):
         ({"images": -1}, "images must be at least 0"),
         ({"l2": 0.0}, "l2 must be greater than 0"),
         ({"draws": 0}, "draws must be greater than 0"),
+        ({"cost": 0.9}, "cost must be at least 1"),
     ],
 )
 def test_bad_settings(change, message):
@@ -208,6 +211,25 @@ def test_what_is_measured(pictures, tmp_path):
             assert metrics[f"{name}_{labels}"] == pytest.approx(mean(values), abs=0.03)  # rounding of features
 
 
+def test_as_many_seconds(pictures, tmp_path):
+    """Std is trained once more and not shorter than RR, at the learning rate that a search chose for it. A search has
+    no such training, nor have other variants."""
+    assert [stage.epochs for stage in FEW.stages(FEW.Config(longer=True))] == [6]  # 5.32
+    assert [stage.epochs for stage in FEW.stages(FEW.Config(longer=True, cost=1.25))] == [5]
+    config = replace(TINY, epochs=2, cost=1.1)
+    jobs = make_jobs(FEW, config, FEW.variants, [0], pictures, tuned={"Std": {"lr": 0.01}})
+    assert [(job.variant, job.config.longer) for job in jobs if job.config.longer] == [("Std", True)]
+    assert len(jobs) == 5
+    for change in ({"cost": 1.0}, {"valid": 0.4}):
+        assert len(make_jobs(FEW, replace(config, **change), FEW.variants, [0], pictures)) == 4
+    (job,) = [job for job in jobs if job.config.longer]
+    assert job.config.lr == 0.01
+    assert run([job], tmp_path / "out") == []
+    (found,) = results(tmp_path / "out").values()
+    assert found["steps"] == 3 * 2  # epochs, and whole batches of eight
+    assert set(found["metrics"]) == {"source_accuracy", "probe_1", "probe_3", "tune_1", "tune_3"}
+
+
 def test_a_search(pictures, tmp_path):
     """The same number of trials for every variant, judged by the probe on what is held out."""
     config = replace(TINY, valid=0.4, labels=(1,), draws=1)
@@ -233,6 +255,26 @@ def test_claims():
         assert kind in ("probe", "tune")
         assert int(labels) in FEW.Config().labels
     assert {claim.where["task"] for claim in FEW.claims} == set(TASKS)
+    against = [(claim.than, claim.margin, claim.against) for claim in FEW.claims if claim.against]
+    assert against == [("Std", None, {"longer": True}), ("RR", 0.02, {"fraction": 1.0})]
+
+
+def test_claims_find_both_sides(pictures, tmp_path):
+    """The longer training and the exact pass stand against one claim each."""
+    jobs = make_jobs(FEW, FEW.Config(), FEW.variants, range(3), pictures)
+    jobs += make_jobs(FEW, FEW.Config(fraction=1.0), ["RR"], range(3), pictures)
+    runs = [
+        record(job.variant, job.seed, 0.5 + 0.01 * job.seed + 0.1 * (job.variant == "RR"), job.coefficient,
+               longer=job.config.longer, fraction=job.config.fraction, id=id)
+        for job in jobs for id in job.ids.values()
+    ]  # fmt: skip
+    findings = judge(FEW.claims, gather(runs), lambda config, name: None)
+    tested = {one.claim.text: (one.better.config, one.than.config) for one in findings if one.pairs}
+    assert len(tested) == 7
+    for text, (ours, other) in tested.items():
+        assert (ours["longer"], ours["fraction"]) == (False, 1 / 8)
+        assert other["longer"] is ("seconds" in text)
+        assert other["fraction"] == (1.0 if "exact" in text else 1 / 8)
 
 
 # A coefficient that fades, and shifts without flips
@@ -291,13 +333,14 @@ def test_augmented(task, flips, shift, pictures, tmp_path, monkeypatch):
 # Figures
 
 
-def record(variant, seed, probe, coefficient=None, status="finished", **config):
+def record(variant, seed, probe, coefficient=None, status="finished", id="x", **config):
     metrics = {"source_accuracy": 0.9, "probe_2": probe, "probe_10": probe + 0.1, "tune_2": probe - 0.1}
     if variant == "Std":
         metrics["untrained_2"] = 0.4
     base = {**FEW.Config().to_dict(), **config}
     made = {"variant": variant, "seed": seed, "coefficient": coefficient, "config": base, "stage": "A", "tuned": {}}
-    return Run({"id": "x", **made, "metrics": metrics if status == "finished" else {}, "status": status, "tables": {}})
+    made["made"] = {}
+    return Run({"id": id, **made, "metrics": metrics if status == "finished" else {}, "status": status, "tables": {}})
 
 
 def test_the_map_by_hand():
