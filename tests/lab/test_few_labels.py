@@ -368,6 +368,37 @@ def test_the_map_by_hand():
     assert len(texts[every]) == 4 * 3
 
 
+def test_settings_that_say_nothing_to_std():
+    """RR with a larger slice, other layers or a coefficient that fades is held against the Std that there is, but not
+    against the one that was trained longer."""
+    runs = [record("Std", seed, 0.5 + 0.1 * seed) for seed in range(3)]
+    runs += [record("Std", seed, 0.0, longer=True) for seed in range(3)]
+    for change, gain in (({}, 0.1), ({"fraction": 1.0}, 0.2), ({"layers": "late"}, 0.3), ({"decay": True}, -0.1)):
+        runs += [record("RR", seed, 0.5 + 0.1 * seed + gain, 0.1, **change) for seed in range(3)]
+    runs += [record("RR", seed, 0.9, 0.1, augment=True) for seed in range(3)]  # which Std does hang on
+    assert [cell["probe_2"].mean for cell in gains(runs).values()] == pytest.approx([0.1, 0.2, 0.3, -0.1])
+
+
+def test_lines_beside_the_usual_ones():
+    """One figure for each setting, in which Std's longer training and a larger slice are lines of their own; a setting
+    with a pair alone is on the map only."""
+    runs = []
+    for norm in ("none", "batch"):
+        runs += [record("Std", seed, 0.5, norm=norm) for seed in range(2)]
+        runs += [record("RR", seed, 0.6, 0.1, norm=norm) for seed in range(2)]
+    runs += [record("Std", seed, 0.7, longer=True) for seed in range(2)]
+    runs += [record("RR", seed, 0.8, 0.1, fraction=1.0) for seed in range(2)]
+    figures = all_figures(runs)
+    titles = [title for title in figures if title.startswith("Accuracy")]
+    assert titles == ["Accuracy on the new task over labels per class (norm = none)"]
+    for axis in figures[titles[0]].axes:
+        found = {line.get_label(): line.get_ydata()[0] for line in axis.lines if line.get_label() != "untrained"}
+        less = 0.0 if "probe" in axis.get_title() else 0.1
+        wanted = {"Std": 0.5, "Std longer": 0.7, "RR": 0.6, "RR fraction 1": 0.8}
+        assert found == pytest.approx({name: value - less for name, value in wanted.items()})
+        assert list(found) == list(wanted)
+
+
 def test_accuracy_over_labels():
     runs = [record(name, seed, 0.5 + 0.1 * seed, c) for name, c in (("Std", None), ("RR", 0.1)) for seed in range(3)]
     (figure,) = all_figures(runs).values()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from racecar.inspect.style import new_figure, styled
 from racecar.lab.figures import _look, by_setting, by_variant, chosen
+from racecar.lab.variants import VARIANTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,13 +28,17 @@ class Gain(NamedTuple):
 Cells = dict[tuple[tuple[str, Any], ...], dict[str, Gain]]
 """Setting, with RR's λ, → metric → gain."""
 KINDS = {"probe": "linear probe", "tune": "fine-tuned"}
+OURS = ("fraction", "every", "layers", "decay")
+"""Settings that say nothing to Std: RR with any of them stands beside the same Std."""
 
 
 def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
     """By title; the maps need several settings."""
     figures = {}
-    for where, some in by_setting(chosen(runs)).items():
-        if any(counts(run.metrics, kind) for run in some for kind in KINDS):
+    settings = by_setting(chosen(runs), but=("fraction", "longer"))
+    for where, some in settings.items():
+        several = len(settings) == 1 or len(lines(some)) > 2  # else the map shows the pair
+        if several and any(counts(run.metrics, kind) for run in some for kind in KINDS):
             figures[f"Accuracy on the new task over labels per class{where}"] = labels_figure(some)
     cells = gains(runs)
     if len(cells) > 1:
@@ -52,19 +57,32 @@ def counts(metrics: Mapping[str, Any], kind: str) -> list[int]:
     return sorted(int(name.removeprefix(f"{kind}_")) for name in metrics if name.startswith(f"{kind}_"))
 
 
+def lines(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Runs of each variant, with the longer training of Std and larger slices of the batch beside the usual ones."""
+    least = min((run.config["fraction"] for run in runs), default=1.0)
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        slice_ = run.config["fraction"]
+        kind = " longer" if run.config.get("longer") else "" if slice_ == least else f" fraction {slice_:g}"
+        groups.setdefault(kind, []).append(run)
+    found = [(name + kind, some) for kind in sorted(groups) for name, some in by_variant(groups[kind]).items()]
+    order = list(VARIANTS)
+    return dict(sorted(found, key=lambda one: order.index(one[0].split()[0])))
+
+
 @styled
 def labels_figure(runs: Sequence[Run]) -> Figure:
     """Mean and standard deviation over the seeds, of probe and fine-tuning; dashed: the probe on untrained nets."""
     kinds = [kind for kind in KINDS if any(counts(run.metrics, kind) for run in runs)]
     figure, (axes,) = new_figure(1, len(kinds), (3.6 * len(kinds), 3.2))
-    groups = by_variant(runs)
+    groups = lines(runs)
     for axis, kind in zip(axes, kinds, strict=True):
         for name, some in groups.items():
             style = _look(name, groups)
             _band(axis, some, kind, linewidth=1.0, markersize=5, label=name, **style)
         if kind == "probe":
             grey = {"color": "#888888", "linestyle": "--"}
-            _band(axis, [run for run in runs if run.variant == "Std"], "untrained", label="untrained", **grey)
+            _band(axis, groups.get("Std", []), "untrained", label="untrained", **grey)
         ticks = sorted({n for run in runs for n in counts(run.metrics, kind)})
         axis.set(title=KINDS[kind], xscale="log", xlabel="labels per class", ylabel="test accuracy")
         axis.set_xticks(ticks, [str(n) for n in ticks])
@@ -93,13 +111,13 @@ def gains(runs: Sequence[Run]) -> Cells:
     varying = [name for name in (settings or [{}])[0] if any(s.get(name) != settings[0][name] for s in settings)]
     keys = [tuple((name, one.get(name)) for name in varying) for one in settings]
     std = {
-        (key, run.seed): run.metrics
+        (_plain(key), run.seed): run.metrics
         for key, run in zip(keys, runs, strict=True)
         if run.variant == "Std" and run.finished
     }
     differences: dict[tuple[Any, ...], dict[str, list[float]]] = {}
     for key, run in zip(keys, runs, strict=True):
-        base = std.get((key, run.seed))
+        base = std.get((_plain(key), run.seed))
         if run.variant != "RR" or not run.finished or base is None:
             continue
         cell = differences.setdefault((*key, ("λ", run.coefficient)), {})
@@ -111,6 +129,10 @@ def gains(runs: Sequence[Run]) -> Cells:
     for key, cell in differences.items():
         found[key] = {metric: Gain(mean(v), stdev(v) if len(v) > 1 else 0.0) for metric, v in cell.items()}
     return found
+
+
+def _plain(key: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+    return tuple(one for one in key if one[0] not in OURS)
 
 
 def _setting(run: Run) -> dict[str, Any]:
