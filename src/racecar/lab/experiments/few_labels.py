@@ -136,12 +136,12 @@ class FewLabels(Experiment):
     seeds = 10
     sources: ClassVar[dict[str, Source]] = {"digits": MNIST, "blur": MNIST, "cifar": CIFAR10}
     search = Search(
-        lrs={"adam": (3e-4, 1e-3, 3e-3)},
+        lrs={"adam": (1e-3, 3e-3, 1e-2)},
         coefficients={
-            "Ort": (1e-3, 1e-2, 3e-2, 1e-1),
-            "Pre": (1.0, 2.0, 4.0, 8.0),
-            **dict.fromkeys(("RR", "lRR", "RR1"), (1e-2, 3e-2, 1e-1, 3e-1)),
-            "WD": (1e-5, 1e-4, 1e-3, 1e-2),
+            "Ort": (1e-3, 1e-2, 1e-1),
+            "Pre": (1.0, 2.0, 4.0),
+            **dict.fromkeys(("RR", "lRR", "RR1"), (3e-2, 1e-1, 3e-1)),
+            "WD": (1e-5, 1e-4, 1e-3),
         },
         seeds=2,
     )
