@@ -413,6 +413,13 @@ def test_search_says_which_task_it_was(cli, search, tmp_path):
     assert tuned["config"] == {**records("out")[0]["config"], "lr": 3e-3}
 
 
+def test_search_with_other_seeds(cli, search):
+    """More or fewer than the experiment says, and the file says so."""
+    assert cli("search", *INFORMATION, "--variants", "RR", "--seeds", "2").status == 0
+    assert {one["seed"] for one in records("out")} == {search.first_seed, search.first_seed + 1}
+    assert json.loads((Store("out").folder / "tuned.json").read_text())["seeds"] == 2 != search.seeds
+
+
 def test_search_holds_out_what_the_user_says(cli, search):
     assert cli("search", *INFORMATION, "--variants", "RR", "--set", "valid=0.25").status == 0
     assert {one["config"]["valid"] for one in records("out")} == {0.25}
