@@ -382,17 +382,19 @@ def test_settings_that_say_nothing_to_std():
 
 
 def test_lines_beside_the_usual_ones():
-    """One figure for each setting, in which Std's longer training and a larger slice are lines of their own; a setting
-    with a pair alone is on the map only."""
+    """One figure for each setting, in which Std's longer training and a larger slice are lines of their own; of many
+    settings, those with a pair alone are on the map only."""
     runs = []
     for norm in ("none", "batch"):
         runs += [record("Std", seed, 0.5, norm=norm) for seed in range(2)]
         runs += [record("RR", seed, 0.6, 0.1, norm=norm) for seed in range(2)]
+    assert len([title for title in all_figures(runs) if title.startswith("Accuracy")]) == 2
+    runs += [record(name, 0, 0.5, c, images=n) for name, c in (("Std", None), ("RR", 0.1)) for n in (1, 2, 3)]
     runs += [record("Std", seed, 0.7, longer=True) for seed in range(2)]
     runs += [record("RR", seed, 0.8, 0.1, fraction=1.0) for seed in range(2)]
     figures = all_figures(runs)
     titles = [title for title in figures if title.startswith("Accuracy")]
-    assert titles == ["Accuracy on the new task over labels per class (norm = none)"]
+    assert titles == ["Accuracy on the new task over labels per class (norm = none, images = 4000)"]
     for axis in figures[titles[0]].axes:
         found = {line.get_label(): line.get_ydata()[0] for line in axis.lines if line.get_label() != "untrained"}
         less = 0.0 if "probe" in axis.get_title() else 0.1

@@ -28,6 +28,8 @@ class Gain(NamedTuple):
 Cells = dict[tuple[tuple[str, Any], ...], dict[str, Gain]]
 """Setting, with RR's λ, → metric → gain."""
 KINDS = {"probe": "linear probe", "tune": "fine-tuned"}
+MANY = 4
+"""Settings of which pairs of variants have a figure of their own."""
 OURS = ("fraction", "every", "layers", "decay")
 """Settings that say nothing to Std: RR with any of them stands beside the same Std."""
 
@@ -37,8 +39,8 @@ def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
     figures = {}
     settings = by_setting(chosen(runs), but=("fraction", "longer"))
     for where, some in settings.items():
-        several = len(settings) == 1 or len(lines(some)) > 2  # else the map shows the pair
-        if several and any(counts(run.metrics, kind) for run in some for kind in KINDS):
+        shown = len(settings) <= MANY or len(lines(some)) > 2  # else the map alone shows the pair
+        if shown and any(counts(run.metrics, kind) for run in some for kind in KINDS):
             figures[f"Accuracy on the new task over labels per class{where}"] = labels_figure(some)
     cells = gains(runs)
     if len(cells) > 1:
