@@ -15,7 +15,7 @@ from racecar.lab.datasets import CIFAR10, MNIST, DataError, motion
 from racecar.lab.experiment import Split, accuracy
 from racecar.lab.experiments import experiment
 from racecar.lab.experiments.few_labels import LAYERS, NORMS, TASKS, FewLabels, constrained
-from racecar.lab.few_figures import all_figures, gains, table
+from racecar.lab.few_figures import Gain, all_figures, gains, table
 from racecar.lab.jobs import make_jobs
 from racecar.lab.probe import body, choose, features, probe, settle
 from racecar.lab.report.claims import judge
@@ -362,6 +362,11 @@ def test_the_map_by_hand():
     assert {where: gain.mean for where, gain in grid.items()} == pytest.approx(wanted)
     assert [gain.sd for gain in grid.values()] == pytest.approx([0.02] * 4)
     assert table(cells, "norm", "λ", "probe_2") == {}
+    cross = [("none", 3), ("none", 6), ("none", 9), ("batch", 3)]
+    assert (
+        table({(("norm", a), ("depth", b)): {"probe_2": Gain(0.1, 0.0)} for a, b in cross}, "norm", "depth", "probe_2")
+        == {}
+    )
     figures = all_figures(runs)
     texts = {title: [t.get_text() for axis in f.axes for t in axis.texts] for title, f in figures.items()}
     (title,) = [one for one in texts if "probe at 2 labels: norm and depth" in one]

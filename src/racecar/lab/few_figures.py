@@ -28,6 +28,8 @@ class Gain(NamedTuple):
 Cells = dict[tuple[tuple[str, Any], ...], dict[str, Gain]]
 """Setting, with RR's λ, → metric → gain."""
 KINDS = {"probe": "linear probe", "tune": "fine-tuned"}
+LIMIT = 10.0
+"""Points at which the colours of a map end, or one net that collapsed would hide all other differences."""
 MANY = 4
 """Settings of which pairs of variants have a figure of their own."""
 OURS = ("fraction", "every", "layers", "decay")
@@ -149,8 +151,9 @@ def names(cells: Cells) -> list[str]:
 
 
 def table(cells: Cells, a: str, b: str, metric: str) -> dict[tuple[Any, Any], Gain]:
-    """Value of a, value of b → gain, where at least four cells differ in these two settings alone; else nothing. With
-    more than two settings the other ones are as in the cell that has most such neighbours."""
+    """Value of a, value of b → gain, where at least four cells differ in these two settings alone and are more than one
+    row and one column; else nothing. With more than two settings the other ones are as in the cell that has most such
+    neighbours."""
     grids: dict[tuple[tuple[str, Any], ...], dict[tuple[Any, Any], Gain]] = {}
     for key, cell in cells.items():
         values = dict(key)
@@ -158,8 +161,8 @@ def table(cells: Cells, a: str, b: str, metric: str) -> dict[tuple[Any, Any], Ga
         if metric in cell:
             grids.setdefault(rest, {})[values[a], values[b]] = cell[metric]
     best = max(grids.values(), key=len, default={})
-    several = all(len({where[i] for where in best}) > 1 for i in range(2))
-    return best if several and len(best) >= 4 else {}
+    rows, columns = (len({where[i] for where in best}) for i in range(2))
+    return best if min(rows, columns) > 1 and len(best) > rows + columns - 1 else {}
 
 
 @styled
@@ -188,7 +191,7 @@ def table_figure(cells: Cells) -> Figure:
 def _heat(axis: Axes, values: Sequence[Sequence[Gain | None]], rows: Sequence[str], columns: Sequence[str]) -> None:
     """Gains in points with their standard deviation; green is better than Std, brown worse, empty: no such runs."""
     points = [[float("nan") if one is None else 100 * one.mean for one in line] for line in values]
-    size = max((abs(one) for line in points for one in line if one == one), default=0.0) or 1.0
+    size = min(LIMIT, max((abs(one) for line in points for one in line if one == one), default=0.0)) or 1.0
     axis.imshow(points, cmap="BrBG", vmin=-size, vmax=size, aspect="auto")
     for i, line in enumerate(values):
         for j, gain in enumerate(line):
