@@ -386,6 +386,17 @@ def test_settings_that_say_nothing_to_std():
     assert [cell["probe_2"].mean for cell in gains(runs).values()] == pytest.approx([0.1, 0.2, 0.3, -0.1])
 
 
+def test_rows_say_what_tells_them_from_most():
+    runs = []
+    changes = ({}, {"norm": "batch"}, {"depth": 6}, {"images": 9}, {"augment": True}, {"decay": True})
+    for change in changes:
+        runs += [record(name, seed, 0.5, c, **change) for name, c in (("Std", None), ("RR", 0.1)) for seed in (0, 1)]
+    (axis,) = all_figures(runs)["Where it helps: RR − Std in points, every setting"].axes
+    found = [label.get_text() for label in axis.get_yticklabels()]
+    assert sorted(found) == ["as most", "augment True", "decay True", "depth 6", "images 9", "norm batch"]
+    assert axis.get_xlabel() == "most: norm none, images 4000, augment False, depth 3, decay False"
+
+
 def test_lines_beside_the_usual_ones():
     """One figure for each setting, in which Std's longer training and a larger slice are lines of their own; of many
     settings, those with a pair alone are on the map only."""

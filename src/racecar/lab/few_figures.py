@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from statistics import mean, stdev
+from statistics import mean, mode, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from racecar.inspect.style import new_figure, styled
@@ -178,13 +178,22 @@ def map_figure(grid: Mapping[tuple[Any, Any], Gain], a: str, b: str) -> Figure:
 
 @styled
 def table_figure(cells: Cells) -> Figure:
-    """A heat table of all settings, none left out: a row for each, a column for each metric."""
+    """A heat table of all settings, none left out: a row for each, a column for each metric. Where they differ in many
+    things, a row says what tells it from most."""
     differ = names(cells)
-    rows = [", ".join(f"{name} {value}" for name, value in key if name in differ) for key in cells]
+    most = {name: mode(dict(key)[name] for key in cells) for name in differ} if len(differ) > MANY else {}
+    rows = [
+        ", ".join(f"{name} {value}" for name, value in key if name in differ and (name, value) not in most.items())
+        or "as most"
+        for key in cells
+    ]
     metrics = [f"{kind}_{n}" for kind in KINDS for n in sorted({n for c in cells.values() for n in counts(c, kind)})]
     values = [[cell.get(metric) for metric in metrics] for cell in cells.values()]
-    figure, ((axis,),) = new_figure(1, 1, (2.6 + 0.75 * len(metrics), 1.0 + 0.32 * len(rows)))
+    width = 1.0 + 0.06 * max(map(len, rows)) + 0.75 * len(metrics)
+    figure, ((axis,),) = new_figure(1, 1, (width, 1.0 + 0.32 * len(rows)))
     _heat(axis, values, rows, [metric.replace("_", " ") for metric in metrics])
+    if most:
+        axis.set_xlabel("most: " + ", ".join(f"{name} {value}" for name, value in most.items()), fontsize=7)
     return figure
 
 
