@@ -136,6 +136,13 @@ def test_more_seeds_are_added(ran, cli):
     assert {row["runs"] for row in rows(result.out)} == {"3"}
 
 
+@pytest.mark.parametrize("command", [("run",), ("sweep", "--over", "beta=0.2")])
+def test_seeds_that_begin_later(command, cli):
+    result = cli(*command, *PEAKS[1:], "--variants", "Std", "--seeds", "2", "--first-seed", "7")
+    assert (result.status, result.err) == (0, "")
+    assert {one["seed"] for one in records("out")} == {7, 8}
+
+
 def test_the_record_says_how_it_was_made(cli):
     arguments = [*PEAKS, *ONE]
     cli(*arguments)
@@ -404,6 +411,13 @@ def test_search_says_which_task_it_was(cli, search, tmp_path):
     tuned = json.loads((tmp_path / "out" / "tuned.json").read_text())
     assert tuned["config"]["source"] == "var_u"
     assert tuned["config"] == {**records("out")[0]["config"], "lr": 3e-3}
+
+
+def test_search_with_other_seeds(cli, search):
+    """More or fewer than the experiment says, and the file says so."""
+    assert cli("search", *INFORMATION, "--variants", "RR", "--seeds", "2").status == 0
+    assert {one["seed"] for one in records("out")} == {search.first_seed, search.first_seed + 1}
+    assert json.loads((Store("out").folder / "tuned.json").read_text())["seeds"] == 2 != search.seeds
 
 
 def test_search_holds_out_what_the_user_says(cli, search):

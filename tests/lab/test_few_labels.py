@@ -15,9 +15,12 @@ from racecar.lab.datasets import CIFAR10, MNIST, DataError, motion
 from racecar.lab.experiment import Split, accuracy
 from racecar.lab.experiments import experiment
 from racecar.lab.experiments.few_labels import LAYERS, NORMS, TASKS, FewLabels, constrained
-from racecar.lab.few_figures import all_figures, gains, table
+from racecar.lab.few_figures import Gain, all_figures, gains, table
 from racecar.lab.jobs import make_jobs
 from racecar.lab.probe import body, choose, features, probe, settle
+from racecar.lab.report.claims import judge
+from racecar.lab.report.groups import gather
+from racecar.lab.report.statistics import TOO_FEW
 from racecar.lab.results import Run, Store
 from racecar.lab.search import trials
 from racecar.lab.train import fading
@@ -25,7 +28,7 @@ from racecar.lab.work import prepare
 from tests.lab.tiny import results, run
 
 FEW = experiment("few-labels")
-TINY = FEW.Config(images=20, epochs=1, batch=8, labels=(1, 3), draws=2, tune_draws=1, tune_steps=2)
+TINY = FEW.Config(images=20, epochs=1, batch=8, labels=(1, 3), draws=2, tune_draws=1, tune_steps=2, cost=1.0)
 COUNTS = {"train": 100, "test": 40}
 
 
@@ -126,6 +129,7 @@ def test_too_few_pictures(pictures):
         ({"images": -1}, "images must be at least 0"),
         ({"l2": 0.0}, "l2 must be greater than 0"),
         ({"draws": 0}, "draws must be greater than 0"),
+        ({"cost": 0.9}, "cost must be at least 1"),
     ],
 )
 def test_bad_settings(change, message):
@@ -208,12 +212,31 @@ def test_what_is_measured(pictures, tmp_path):
             assert metrics[f"{name}_{labels}"] == pytest.approx(mean(values), abs=0.03)  # rounding of features
 
 
+def test_as_many_seconds(pictures, tmp_path):
+    """Std is trained once more and not shorter than RR, at the learning rate that a search chose for it. A search has
+    no such training, nor have other variants."""
+    assert [stage.epochs for stage in FEW.stages(FEW.Config(longer=True))] == [6]  # 5.32
+    assert [stage.epochs for stage in FEW.stages(FEW.Config(longer=True, cost=1.25))] == [5]
+    config = replace(TINY, epochs=2, cost=1.1)
+    jobs = make_jobs(FEW, config, FEW.variants, [0], pictures, tuned={"Std": {"lr": 0.01}})
+    assert [(job.variant, job.config.longer) for job in jobs if job.config.longer] == [("Std", True)]
+    assert len(jobs) == 5
+    for change in ({"cost": 1.0}, {"valid": 0.4}):
+        assert len(make_jobs(FEW, replace(config, **change), FEW.variants, [0], pictures)) == 4
+    (job,) = [job for job in jobs if job.config.longer]
+    assert job.config.lr == 0.01
+    assert run([job], tmp_path / "out") == []
+    (found,) = results(tmp_path / "out").values()
+    assert found["steps"] == 3 * 2  # epochs, and whole batches of eight
+    assert set(found["metrics"]) == {"source_accuracy", "probe_1", "probe_3", "tune_1", "tune_3"}
+
+
 def test_a_search(pictures, tmp_path):
     """The same number of trials for every variant, judged by the probe on what is held out."""
     config = replace(TINY, valid=0.4, labels=(1,), draws=1)
     search = replace(FEW.search, seeds=1)
     jobs = trials(FEW, search, config, FEW.variants, pictures)
-    assert {name: sum(job.variant == name for job in jobs) for name in FEW.variants} == dict.fromkeys(FEW.variants, 12)
+    assert {name: sum(job.variant == name for job in jobs) for name in FEW.variants} == dict.fromkeys(FEW.variants, 9)
     for path in pictures.rglob("t10k*"):
         path.unlink()
     assert run(jobs[:1], tmp_path / "out") == []
@@ -233,6 +256,27 @@ def test_claims():
         assert kind in ("probe", "tune")
         assert int(labels) in FEW.Config().labels
     assert {claim.where["task"] for claim in FEW.claims} == set(TASKS)
+    against = [(claim.than, claim.margin, claim.against) for claim in FEW.claims if claim.against]
+    assert against == [("Std", None, {"longer": True}), ("RR", 0.02, {"fraction": 1.0})]
+
+
+def test_claims_find_both_sides(pictures, tmp_path):
+    """The longer training and the exact pass stand against one claim each."""
+    jobs = make_jobs(FEW, FEW.Config(), FEW.variants, range(3), pictures)
+    jobs += make_jobs(FEW, FEW.Config(fraction=1.0), ["RR"], range(3), pictures)
+    runs = [
+        record(job.variant, job.seed, 0.5 + 0.01 * job.seed + 0.1 * (job.variant == "RR"), job.coefficient,
+               longer=job.config.longer, fraction=job.config.fraction, id=id)
+        for job in jobs for id in job.ids.values()
+    ]  # fmt: skip
+    findings = judge(FEW.claims, gather(runs), lambda config, name: None)
+    assert {one.verdict for one in findings} == {TOO_FEW}  # three seeds are a map
+    tested = {one.claim.text: (one.better.config, one.than.config) for one in findings if one.pairs}
+    assert len(tested) == 7
+    for text, (ours, other) in tested.items():
+        assert (ours["longer"], ours["fraction"]) == (False, 1 / 8)
+        assert other["longer"] is ("seconds" in text)
+        assert other["fraction"] == (1.0 if "exact" in text else 1 / 8)
 
 
 # A coefficient that fades, and shifts without flips
@@ -291,13 +335,14 @@ def test_augmented(task, flips, shift, pictures, tmp_path, monkeypatch):
 # Figures
 
 
-def record(variant, seed, probe, coefficient=None, status="finished", **config):
+def record(variant, seed, probe, coefficient=None, status="finished", id="x", **config):
     metrics = {"source_accuracy": 0.9, "probe_2": probe, "probe_10": probe + 0.1, "tune_2": probe - 0.1}
     if variant == "Std":
         metrics["untrained_2"] = 0.4
     base = {**FEW.Config().to_dict(), **config}
     made = {"variant": variant, "seed": seed, "coefficient": coefficient, "config": base, "stage": "A", "tuned": {}}
-    return Run({"id": "x", **made, "metrics": metrics if status == "finished" else {}, "status": status, "tables": {}})
+    made["made"] = {}
+    return Run({"id": id, **made, "metrics": metrics if status == "finished" else {}, "status": status, "tables": {}})
 
 
 def test_the_map_by_hand():
@@ -317,12 +362,61 @@ def test_the_map_by_hand():
     assert {where: gain.mean for where, gain in grid.items()} == pytest.approx(wanted)
     assert [gain.sd for gain in grid.values()] == pytest.approx([0.02] * 4)
     assert table(cells, "norm", "λ", "probe_2") == {}
+    cross = [("none", 3), ("none", 6), ("none", 9), ("batch", 3)]
+    assert (
+        table({(("norm", a), ("depth", b)): {"probe_2": Gain(0.1, 0.0)} for a, b in cross}, "norm", "depth", "probe_2")
+        == {}
+    )
     figures = all_figures(runs)
     texts = {title: [t.get_text() for axis in f.axes for t in axis.texts] for title, f in figures.items()}
     (title,) = [one for one in texts if "probe at 2 labels: norm and depth" in one]
     assert sorted(texts[title]) == sorted(f"{mean}\n± 2.0" for mean in ("+13.0", "+16.0", "-2.0", "+1.0"))
     (every,) = [one for one in texts if "every setting" in one]
     assert len(texts[every]) == 4 * 3
+
+
+def test_settings_that_say_nothing_to_std():
+    """RR with a larger slice, other layers or a coefficient that fades is held against the Std that there is, but not
+    against the one that was trained longer."""
+    runs = [record("Std", seed, 0.5 + 0.1 * seed) for seed in range(3)]
+    runs += [record("Std", seed, 0.0, longer=True) for seed in range(3)]
+    for change, gain in (({}, 0.1), ({"fraction": 1.0}, 0.2), ({"layers": "late"}, 0.3), ({"decay": True}, -0.1)):
+        runs += [record("RR", seed, 0.5 + 0.1 * seed + gain, 0.1, **change) for seed in range(3)]
+    runs += [record("RR", seed, 0.9, 0.1, augment=True) for seed in range(3)]  # which Std does hang on
+    assert [cell["probe_2"].mean for cell in gains(runs).values()] == pytest.approx([0.1, 0.2, 0.3, -0.1])
+
+
+def test_rows_say_what_tells_them_from_most():
+    runs = []
+    changes = ({}, {"norm": "batch"}, {"depth": 6}, {"images": 9}, {"augment": True}, {"decay": True})
+    for change in changes:
+        runs += [record(name, seed, 0.5, c, **change) for name, c in (("Std", None), ("RR", 0.1)) for seed in (0, 1)]
+    (axis,) = all_figures(runs)["Where it helps: RR − Std in points, every setting"].axes
+    found = [label.get_text() for label in axis.get_yticklabels()]
+    assert sorted(found) == ["as most", "augment True", "decay True", "depth 6", "images 9", "norm batch"]
+    assert axis.get_xlabel() == "most: norm none, images 4000, augment False, depth 3, decay False"
+
+
+def test_lines_beside_the_usual_ones():
+    """One figure for each setting, in which Std's longer training and a larger slice are lines of their own; of many
+    settings, those with a pair alone are on the map only."""
+    runs = []
+    for norm in ("none", "batch"):
+        runs += [record("Std", seed, 0.5, norm=norm) for seed in range(2)]
+        runs += [record("RR", seed, 0.6, 0.1, norm=norm) for seed in range(2)]
+    assert len([title for title in all_figures(runs) if title.startswith("Accuracy")]) == 2
+    runs += [record(name, 0, 0.5, c, images=n) for name, c in (("Std", None), ("RR", 0.1)) for n in (1, 2, 3)]
+    runs += [record("Std", seed, 0.7, longer=True) for seed in range(2)]
+    runs += [record("RR", seed, 0.8, 0.1, fraction=1.0) for seed in range(2)]
+    figures = all_figures(runs)
+    titles = [title for title in figures if title.startswith("Accuracy")]
+    assert titles == ["Accuracy on the new task over labels per class (norm = none, images = 4000)"]
+    for axis in figures[titles[0]].axes:
+        found = {line.get_label(): line.get_ydata()[0] for line in axis.lines if line.get_label() != "untrained"}
+        less = 0.0 if "probe" in axis.get_title() else 0.1
+        wanted = {"Std": 0.5, "Std longer": 0.7, "RR": 0.6, "RR fraction 1": 0.8}
+        assert found == pytest.approx({name: value - less for name, value in wanted.items()})
+        assert list(found) == list(wanted)
 
 
 def test_accuracy_over_labels():

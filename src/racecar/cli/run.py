@@ -22,6 +22,7 @@ def run_experiment(
     name: options.Name,
     variants: options.Variants = "",
     seeds: options.Seeds = 0,
+    first: options.First = 0,
     engine: options.Engine = "here",
     device: options.Device = "cpu",
     data: options.Data = None,
@@ -45,6 +46,6 @@ def run_experiment(
     one = experiment(name)
     config, chosen = config_of(one, quick, settings), variants_of(one, variants)
     given, found = coefficients_of(coefficient, chosen), tuned_of(tuned, one, config, chosen, settings or [])
-    jobs = make_jobs(one, config, chosen, range(seeds or one.seeds), data, given, found)
+    jobs = make_jobs(one, config, chosen, range(first, first + (seeds or one.seeds)), data, given, found)
     how = How(engine, device, workers, address, resume, compile_step, every, tensorboard, graphs)
     do(jobs, out or Path("out") / name, how)

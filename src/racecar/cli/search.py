@@ -13,6 +13,7 @@ from racecar.cli.lab_work import How, do, speaks
 def search(
     name: options.Name,
     variants: options.Variants = "",
+    seeds: options.Seeds = 0,
     engine: options.Engine = "here",
     device: options.Device = "cpu",
     data: options.Data = None,
@@ -39,25 +40,26 @@ def search(
     if sets(settings or [], "valid") and not config.valid:
         raise ValueError("--set valid=0: the search needs training data that it holds out")
     config = replace(config, valid=config.valid or one.search.valid)
-    jobs = trials(one, one.search, config, variants_of(one, variants), data)
+    what = replace(one.search, seeds=seeds or one.search.seeds)
+    jobs = trials(one, what, config, variants_of(one, variants), data)
     folder = out or Path("out") / f"{name}-search"
     do(jobs, folder, How(engine, device, workers, address), quiet=True)
     if not speaks():
         return
-    chosen = best(jobs, Store(folder), one.search)
+    chosen = best(jobs, Store(folder), what)
     write_json(
         folder / "tuned.json",
         {
             "command": command(),
             "experiment": name,
             "config": jobs[0].base.to_dict(),
-            "metric": one.search.metric,
-            "stages": list(one.search.stages),
-            "seeds": one.search.seeds,
+            "metric": what.metric,
+            "stages": list(what.stages),
+            "seeds": what.seeds,
             "variants": chosen,
         },
     )
     for which, found in chosen.items():
         coefficient = f", coefficient {found['coefficient']:g}" if "coefficient" in found else ""
-        print(f"{which}: lr {found['lr']:.3g}{coefficient}, {one.search.metric} {found['score']:.4f}")
+        print(f"{which}: lr {found['lr']:.3g}{coefficient}, {what.metric} {found['score']:.4f}")
     print(folder / "tuned.json")

@@ -14,6 +14,7 @@ def sweep(
     over: options.Over,
     variants: options.Variants = "",
     seeds: options.Seeds = 0,
+    first: options.First = 0,
     engine: options.Engine = "here",
     device: options.Device = "cpu",
     data: options.Data = None,
@@ -39,7 +40,10 @@ def sweep(
     values = [value.strip() for value in text.split(",") if value.strip()]
     if not equals or not values:
         raise ValueError(f"--over {over!r}: write FIELD=a,b,c, for example weight=1e-3,1e-2,1e-1")
-    some, found = range(seeds or one.seeds), tuned_of(tuned, one, config, chosen, [*(settings or []), over])
+    some, found = (
+        range(first, first + (seeds or one.seeds)),
+        tuned_of(tuned, one, config, chosen, [*(settings or []), over]),
+    )
     if field in ("weight", "coefficient"):
         numbers = tuple(parse(value, float, field) for value in values)
         given = {which: numbers for which in chosen if variant(which).kind in ("reverse", "orthogonality", "decay")}

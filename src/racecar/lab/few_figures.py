@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from statistics import mean, stdev
+from statistics import mean, mode, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from racecar.inspect.style import new_figure, styled
 from racecar.lab.figures import _look, by_setting, by_variant, chosen
+from racecar.lab.variants import VARIANTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,13 +28,21 @@ class Gain(NamedTuple):
 Cells = dict[tuple[tuple[str, Any], ...], dict[str, Gain]]
 """Setting, with RR's λ, → metric → gain."""
 KINDS = {"probe": "linear probe", "tune": "fine-tuned"}
+LIMIT = 10.0
+"""Points at which the colours of a map end, or one net that collapsed would hide all other differences."""
+MANY = 4
+"""Settings of which pairs of variants have a figure of their own."""
+OURS = ("fraction", "every", "layers", "decay")
+"""Settings that say nothing to Std: RR with any of them stands beside the same Std."""
 
 
 def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
     """By title; the maps need several settings."""
     figures = {}
-    for where, some in by_setting(chosen(runs)).items():
-        if any(counts(run.metrics, kind) for run in some for kind in KINDS):
+    settings = by_setting(chosen(runs), but=("fraction", "longer"))
+    for where, some in settings.items():
+        shown = len(settings) <= MANY or len(lines(some)) > 2  # else the map alone shows the pair
+        if shown and any(counts(run.metrics, kind) for run in some for kind in KINDS):
             figures[f"Accuracy on the new task over labels per class{where}"] = labels_figure(some)
     cells = gains(runs)
     if len(cells) > 1:
@@ -52,19 +61,32 @@ def counts(metrics: Mapping[str, Any], kind: str) -> list[int]:
     return sorted(int(name.removeprefix(f"{kind}_")) for name in metrics if name.startswith(f"{kind}_"))
 
 
+def lines(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Runs of each variant, with the longer training of Std and larger slices of the batch beside the usual ones."""
+    least = min((run.config["fraction"] for run in runs), default=1.0)
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        slice_ = run.config["fraction"]
+        kind = " longer" if run.config.get("longer") else "" if slice_ == least else f" fraction {slice_:g}"
+        groups.setdefault(kind, []).append(run)
+    found = [(name + kind, some) for kind in sorted(groups) for name, some in by_variant(groups[kind]).items()]
+    order = list(VARIANTS)
+    return dict(sorted(found, key=lambda one: order.index(one[0].split()[0])))
+
+
 @styled
 def labels_figure(runs: Sequence[Run]) -> Figure:
     """Mean and standard deviation over the seeds, of probe and fine-tuning; dashed: the probe on untrained nets."""
     kinds = [kind for kind in KINDS if any(counts(run.metrics, kind) for run in runs)]
     figure, (axes,) = new_figure(1, len(kinds), (3.6 * len(kinds), 3.2))
-    groups = by_variant(runs)
+    groups = lines(runs)
     for axis, kind in zip(axes, kinds, strict=True):
         for name, some in groups.items():
             style = _look(name, groups)
             _band(axis, some, kind, linewidth=1.0, markersize=5, label=name, **style)
         if kind == "probe":
             grey = {"color": "#888888", "linestyle": "--"}
-            _band(axis, [run for run in runs if run.variant == "Std"], "untrained", label="untrained", **grey)
+            _band(axis, groups.get("Std", []), "untrained", label="untrained", **grey)
         ticks = sorted({n for run in runs for n in counts(run.metrics, kind)})
         axis.set(title=KINDS[kind], xscale="log", xlabel="labels per class", ylabel="test accuracy")
         axis.set_xticks(ticks, [str(n) for n in ticks])
@@ -93,13 +115,13 @@ def gains(runs: Sequence[Run]) -> Cells:
     varying = [name for name in (settings or [{}])[0] if any(s.get(name) != settings[0][name] for s in settings)]
     keys = [tuple((name, one.get(name)) for name in varying) for one in settings]
     std = {
-        (key, run.seed): run.metrics
+        (_plain(key), run.seed): run.metrics
         for key, run in zip(keys, runs, strict=True)
         if run.variant == "Std" and run.finished
     }
     differences: dict[tuple[Any, ...], dict[str, list[float]]] = {}
     for key, run in zip(keys, runs, strict=True):
-        base = std.get((key, run.seed))
+        base = std.get((_plain(key), run.seed))
         if run.variant != "RR" or not run.finished or base is None:
             continue
         cell = differences.setdefault((*key, ("λ", run.coefficient)), {})
@@ -111,6 +133,10 @@ def gains(runs: Sequence[Run]) -> Cells:
     for key, cell in differences.items():
         found[key] = {metric: Gain(mean(v), stdev(v) if len(v) > 1 else 0.0) for metric, v in cell.items()}
     return found
+
+
+def _plain(key: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+    return tuple(one for one in key if one[0] not in OURS)
 
 
 def _setting(run: Run) -> dict[str, Any]:
@@ -125,8 +151,9 @@ def names(cells: Cells) -> list[str]:
 
 
 def table(cells: Cells, a: str, b: str, metric: str) -> dict[tuple[Any, Any], Gain]:
-    """Value of a, value of b → gain, where at least four cells differ in these two settings alone; else nothing. With
-    more than two settings the other ones are as in the cell that has most such neighbours."""
+    """Value of a, value of b → gain, where at least four cells differ in these two settings alone and are more than one
+    row and one column; else nothing. With more than two settings the other ones are as in the cell that has most such
+    neighbours."""
     grids: dict[tuple[tuple[str, Any], ...], dict[tuple[Any, Any], Gain]] = {}
     for key, cell in cells.items():
         values = dict(key)
@@ -134,8 +161,8 @@ def table(cells: Cells, a: str, b: str, metric: str) -> dict[tuple[Any, Any], Ga
         if metric in cell:
             grids.setdefault(rest, {})[values[a], values[b]] = cell[metric]
     best = max(grids.values(), key=len, default={})
-    several = all(len({where[i] for where in best}) > 1 for i in range(2))
-    return best if several and len(best) >= 4 else {}
+    rows, columns = (len({where[i] for where in best}) for i in range(2))
+    return best if min(rows, columns) > 1 and len(best) > rows + columns - 1 else {}
 
 
 @styled
@@ -151,20 +178,29 @@ def map_figure(grid: Mapping[tuple[Any, Any], Gain], a: str, b: str) -> Figure:
 
 @styled
 def table_figure(cells: Cells) -> Figure:
-    """A heat table of all settings, none left out: a row for each, a column for each metric."""
+    """A heat table of all settings, none left out: a row for each, a column for each metric. Where they differ in many
+    things, a row says what tells it from most."""
     differ = names(cells)
-    rows = [", ".join(f"{name} {value}" for name, value in key if name in differ) for key in cells]
+    most = {name: mode(dict(key)[name] for key in cells) for name in differ} if len(differ) > MANY else {}
+    rows = [
+        ", ".join(f"{name} {value}" for name, value in key if name in differ and (name, value) not in most.items())
+        or "as most"
+        for key in cells
+    ]
     metrics = [f"{kind}_{n}" for kind in KINDS for n in sorted({n for c in cells.values() for n in counts(c, kind)})]
     values = [[cell.get(metric) for metric in metrics] for cell in cells.values()]
-    figure, ((axis,),) = new_figure(1, 1, (2.6 + 0.75 * len(metrics), 1.0 + 0.32 * len(rows)))
+    width = 1.0 + 0.06 * max(map(len, rows)) + 0.75 * len(metrics)
+    figure, ((axis,),) = new_figure(1, 1, (width, 1.0 + 0.32 * len(rows)))
     _heat(axis, values, rows, [metric.replace("_", " ") for metric in metrics])
+    if most:
+        axis.set_xlabel("most: " + ", ".join(f"{name} {value}" for name, value in most.items()), fontsize=7)
     return figure
 
 
 def _heat(axis: Axes, values: Sequence[Sequence[Gain | None]], rows: Sequence[str], columns: Sequence[str]) -> None:
     """Gains in points with their standard deviation; green is better than Std, brown worse, empty: no such runs."""
     points = [[float("nan") if one is None else 100 * one.mean for one in line] for line in values]
-    size = max((abs(one) for line in points for one in line if one == one), default=0.0) or 1.0
+    size = min(LIMIT, max((abs(one) for line in points for one in line if one == one), default=0.0)) or 1.0
     axis.imshow(points, cmap="BrBG", vmin=-size, vmax=size, aspect="auto")
     for i, line in enumerate(values):
         for j, gain in enumerate(line):

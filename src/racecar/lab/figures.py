@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +23,12 @@ DASHES = ("-", "--", ":", "-.")
 """Lines of one variant with several coefficients."""
 
 
-def by_setting(runs: Sequence[Run]) -> dict[str, list[Run]]:
+def by_setting(runs: Sequence[Run], but: Collection[str] = ()) -> dict[str, list[Run]]:
     """Finished runs of one configuration each, all with settings from a search or none; the name says what tells them
-    from the others, as " (optimiser = sgd)"."""
+    from the others, as " (optimiser = sgd)". In fields that are named by ``but`` they may differ."""
     runs = [run for run in runs if run.finished]
     settings = [{**run.config, "tuned": bool(run.record.get("tuned"))} for run in runs]
-    names = dict.fromkeys(name for one in settings for name in one)
+    names = dict.fromkeys(name for one in settings for name in one if name not in but)
     varying = [name for name in names if any(one.get(name) != settings[0].get(name) for one in settings)]
     groups: dict[str, list[Run]] = {}
     for run, one in zip(runs, settings, strict=True):
