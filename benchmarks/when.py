@@ -1,6 +1,6 @@
 """The tables and the figure of docs/when.md, from the records of few-labels.
 
-    python -m benchmarks.when [--results results/few-labels] [--page docs/when.md] [--figure docs/images/when]
+    python -m benchmarks.when [--results results] [--page docs/when.md] [--figure docs/images/when]
 
 Between its marks the page holds what this prints: nothing there is typed.
 """
@@ -35,7 +35,24 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "RR, exact": ("RR", {"fraction": 1.0, "longer": False}),
 }
 OURS = "RR, an eighth of the batch"
-MARK = re.compile(r"(<!-- table (\w+) (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+MAP: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "learning rate 1e-3": {"lr": 1e-3},
+    "λ falls to 0": {"decay": True},
+    "only the first convolution": {"layers": "early"},
+    "only the last": {"layers": "late"},
+    "1000 pictures": {"images": 1000},
+    "shifted pictures": {"augment": True},
+    "six convolutions": {"depth": 6},
+    "batch norm": {"norm": "batch"},
+    "group norm": {"norm": "group"},
+}
+"""What differs from the usual setting at learning rate 3e-3."""
+REVERSE = ("decay", "layers")
+"""Fields that Std does not know."""
+CHANCE = 0.25
+"""A net whose source accuracy is below has collapsed: there are five classes."""
+MARK = re.compile(r"(<!-- (table (\w+) (\w+)|map) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Found = Mapping[str, Mapping[int, Mapping[str, float]]]
 """Row → seed → metrics."""
@@ -80,9 +97,35 @@ def _difference(found: Estimate | None) -> str:
     return f"{found.mean:+.1f}".replace("-", "−") + f" ({low} to {high}), p {words.p_value(found.p)}"
 
 
+def map_table(folder: Path) -> str:
+    """RR minus Std in points, in every cell of the map."""
+    runs = [run for run in Store(folder).runs() if run.finished]
+    lines = [["", *(f"{n} labels" for n in LABELS), "seeds", "collapsed"], ["---", *["---:"] * 6]]
+    for label, change in MAP.items():
+        where = {**USUAL, "lr": 3e-3, **change}
+        theirs = {**where, **{name: USUAL[name] for name in REVERSE}}
+        ours, std = (
+            {run.seed: run.metrics for run in runs if run.variant == name and _has(run, fields)}
+            for name, fields in (("RR", where), ("Std", theirs))
+        )
+        found = [estimate([100 * (ours[i][f"probe_{n}"] - std[i][f"probe_{n}"]) for i in sorted(ours)]) for n in LABELS]
+        cells = ["–" if one is None else f"{one.mean:+.1f} ± {one.sd or 0:.1f}".replace("-", "−") for one in found]
+        dead = sum(one["source_accuracy"] < CHANCE for one in ours.values())
+        lines.append([label, *cells, str(len(ours)), f"{dead} of {len(ours)}" if dead else ""])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
 def page(text: str, folder: Path) -> str:
     """The page with its tables filled in."""
-    return MARK.sub(lambda mark: f"{mark[1]}\n{table(read(folder, mark[3]), mark[2])}\n\n{mark[4]}", text)
+
+    def fill(mark: re.Match[str]) -> str:
+        if mark[2] == "map":
+            made = map_table(folder / "few-labels-map")
+        else:
+            made = table(read(folder / "few-labels", mark[4]), mark[3])
+        return f"{mark[1]}\n{made}\n\n{mark[5]}"
+
+    return MARK.sub(fill, text)
 
 
 @styled
@@ -109,12 +152,12 @@ def figure(folder: Path) -> Figure:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=Path("results/few-labels"))
+    parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--page", type=Path, default=Path("docs/when.md"))
     parser.add_argument("--figure", type=Path, default=Path("docs/images/when"))
     asked = parser.parse_args()
     write_text(asked.page, page(asked.page.read_text(), asked.results))
-    save(figure(asked.results), asked.figure)
+    save(figure(asked.results / "few-labels"), asked.figure)
 
 
 if __name__ == "__main__":
