@@ -111,10 +111,10 @@ def test_what_is_run(pictures):
 
 
 def test_as_many_seconds():
-    """Std is trained longer in the first phase alone, by what RR costs."""
+    """Std is trained longer in the first phase alone, by what RR costs at least: whole epochs, rounded up."""
     usual, longer = (ONE.stages(ONE.Config(epochs=10, finetune=4, cost=1.61, longer=one)) for one in (False, True))
     assert {stage.name: stage.epochs for stage in usual} == {"A": None, "AA": 4, "AB": 4, "B": None}
-    assert {stage.name: stage.epochs for stage in longer} == {"A": 16, "AA": 4, "AB": 4}
+    assert {stage.name: stage.epochs for stage in longer} == {"A": 17, "AA": 4, "AB": 4}
 
 
 @pytest.mark.parametrize("norm", [False, True])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
-import threading
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,6 +19,7 @@ from racecar.bench.steps import PLAIN, Kind
 from racecar.bench.subject import About, Circumstances
 from racecar.bench.timing import Burst
 from racecar.bench.work import Say, Work, describe
+from racecar.orphans import end_with_parent
 
 PATIENCE = 120.0
 """Seconds that a process waits for memory which others, that compile beside it, hold for the moment."""
@@ -111,7 +110,7 @@ def _serve(
 ) -> None:
     """What the process does: prepare, then answer."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     torch.set_num_threads(threads)
     if how.compile:
         from torch._inductor import config
@@ -144,11 +143,3 @@ def _serve(
                 parent.send(("answer", bursts[word](*rest)))
         except Exception as error:
             parent.send(("error", describe(error)))
-
-
-def _end_with_parent() -> None:
-    """Nobody waits for the work of an orphan."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)

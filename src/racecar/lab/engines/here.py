@@ -16,6 +16,7 @@ import torch
 
 from racecar.lab.engines.base import Failure, Plan, Progress, do_job, failure
 from racecar.lab.jobs import Job
+from racecar.orphans import end_with_parent
 
 ON_ONE_GPU = 4
 """Processes that share a GPU unless the user says otherwise."""
@@ -109,15 +110,7 @@ def _start(messages: Any, lock: Any, threads: int) -> None:
     _messages, _lock = messages, lock
     torch.set_num_threads(threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where _deaf can do nothing
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """Nobody waits for the work of an orphan."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    end_with_parent()
 
 
 def _work(job: Job, plan: Plan) -> Failure | None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from racecar.lab import draws, transfer
-from racecar.lab.config import Config
 from racecar.lab.datasets import CIFAR10, MNIST, Source, motion
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar.lab.longer import LongerConfig, with_longer
 from racecar.lab.networks.vgg import vgg
 from racecar.lab.probe import body, choose, features, probe, settle, tune
 from racecar.lab.search import Search
@@ -52,7 +51,7 @@ USUAL = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class FewLabelsConfig(Config):
+class FewLabelsConfig(LongerConfig):
     """As it stands, this is the first try that the claims come from, with more seeds and a slice for the exact pass."""
 
     task: str = "digits"
@@ -87,10 +86,7 @@ class FewLabelsConfig(Config):
     tune_lr: float = 1e-3
     tune_batch: int = 64
     cost: float = 1.33
-    """What a step of RR costs, in steps of Std: on one core of a CPU without norm; with batch or group norm 1.26. Std
-    is trained once more, so many times as long, rounded up to whole epochs; 1: it is not."""
-    longer: bool = False
-    """This is that training of Std; other variants have none."""
+    """On one core of a CPU without norm; with batch or group norm 1.26."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -105,8 +101,6 @@ class FewLabelsConfig(Config):
         for name in ("draws", "l2", "tune_steps", "tune_lr", "tune_batch"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be greater than 0, not {getattr(self, name)!r}")
-        if self.cost < 1:
-            raise ValueError(f"cost must be at least 1, not {self.cost!r}")
 
 
 def _claim(
@@ -173,9 +167,7 @@ class FewLabels(Experiment):
     )
 
     def configs(self, config: Any, folder: Path | None) -> Sequence[Any]:
-        """A search has no use for the longer training."""
-        alone = config.longer or config.valid or config.cost == 1
-        return [config] if alone else [config, replace(config, longer=True)]
+        return with_longer(config)
 
     def fingerprint(self, config: Any, folder: Path | None) -> str:
         return self.sources[config.task].title
@@ -211,10 +203,8 @@ class FewLabels(Experiment):
         return model
 
     def stages(self, config: Any) -> tuple[Stage, ...]:
-        """Std alone has the longer training; it gets no fewer seconds than RR."""
-        if not config.longer:
-            return (Stage("A"),)
-        return (Stage("A", epochs=math.ceil(config.cost * config.epochs), variants=("Std",)),)
+        """Std alone has the longer training."""
+        return (Stage("A", epochs=config.long_epochs, variants=("Std",)) if config.longer else Stage("A"),)
 
     def coefficient(self, config: Any, variant: str) -> float:
         return {"Ort": 1e-2, "Pre": 4.0, "WD": 1e-4, "Drop": 0.1}.get(variant, 0.1)

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from racecar.inspect import ssim
-from racecar.lab.config import Config
 from racecar.lab.datasets import MNIST, Source, motion
 from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained, accuracy
+from racecar.lab.longer import LongerConfig, with_longer
 from racecar.lab.networks.vgg import vgg
 from racecar.lab.search import Search
 from racecar.racecar import Racecar
@@ -31,7 +31,7 @@ BATCH = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class MnistConfig(Config):
+class MnistConfig(LongerConfig):
     """λ is provisional: short runs of one seed, judged on a thousand test pictures, showed that 0.3 rebuilds pictures
     without batch norm and, less well, with it. Published runs begin at other seeds than 0, 1, 100 and 101.
     """
@@ -50,10 +50,7 @@ class MnistConfig(Config):
     share: float = 1.0
     """Of the pictures, from the first on, to train and test on."""
     cost: float = 1.61
-    """What a step of RR costs, in steps of Std; in the paper 5.675 s to 3.522 s. Std is trained once more, so many
-    times as long in the first phase; 1: it is not."""
-    longer: bool = False
-    """This is that training of Std; other variants have none."""
+    """In the paper, 5.675 s to 3.522 s. The first phase of Std is the one that is longer."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,8 +59,6 @@ class MnistConfig(Config):
             raise ValueError(f"finetune must be at least 1, not {self.finetune!r}")
         if not 0 < self.share <= 1:
             raise ValueError(f"share must be in (0, 1], not {self.share!r}")
-        if self.cost < 1:
-            raise ValueError(f"cost must be at least 1, not {self.cost!r}")
 
 
 def claims() -> tuple[Claim, ...]:
@@ -122,9 +117,7 @@ class Mnist(Experiment):
     source: ClassVar[Source] = MNIST
 
     def configs(self, config: Any, folder: Path | None) -> Sequence[Any]:
-        """A search has no use for the longer training."""
-        alone = config.longer or config.valid or config.cost == 1
-        return [config] if alone else [config, replace(config, longer=True)]
+        return with_longer(config)
 
     def fingerprint(self, config: Any, folder: Path | None) -> str:
         return self.source.title
@@ -155,7 +148,7 @@ class Mnist(Experiment):
     def stages(self, config: Any) -> tuple[Stage, ...]:
         """The paper calls them mni, MNI, n-MNI and n-MNI from scratch. Std alone has the last one, and a longer
         training."""
-        only, epochs = (("Std",), round(config.cost * config.epochs)) if config.longer else (None, None)
+        only, epochs = (("Std",), config.long_epochs) if config.longer else (None, None)
         after: dict[str, Any] = {"after": "A", "regularised": False, "epochs": config.finetune, "variants": only}
         stages = (Stage("A", epochs=epochs, variants=only), Stage("AA", **after), Stage("AB", task="B", **after))
         return stages if config.longer else (*stages, Stage("B", task="B", regularised=False, variants=("Std",)))
