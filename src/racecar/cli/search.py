@@ -22,6 +22,7 @@ def search(
     settings: options.Set = None,
     workers: options.Workers = 0,
     address: options.Address = None,
+    graphs: options.Graphs = False,
 ) -> None:
     """Choose learning rate and coefficient of every variant on held-out training data, with one budget for all."""
     from dataclasses import replace
@@ -43,7 +44,7 @@ def search(
     what = replace(one.search, seeds=seeds or one.search.seeds)
     jobs = trials(one, what, config, variants_of(one, variants), data)
     folder = out or Path("out") / f"{name}-search"
-    do(jobs, folder, How(engine, device, workers, address), quiet=True)
+    do(jobs, folder, How(engine, device, workers, address, graphs=graphs), quiet=True)
     if not speaks():
         return
     chosen = best(jobs, Store(folder), what)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -124,17 +125,17 @@ class Mnist(Experiment):
 
     def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A: MNIST; B: the same pictures, blurred. The seed changes nothing."""
-        train, test = (_some(*self.source.load(folder, name), config.share) for name in ("train", "test"))
-        held = round((config.valid or HELD) * len(train))
-        if not 0 < held < len(train):
-            raise ValueError(f"of {len(train)} pictures, {held} are held out: set a larger share, or another valid")
+        sharp, blurred = pictures(folder, config.share)
+        count = len(sharp[0])
+        held = round((config.valid or HELD) * count)
+        if not 0 < held < count:
+            raise ValueError(f"of {count} pictures, {held} are held out: set a larger share, or another valid")
 
-        def task(parts: Sequence[Tensor]) -> Task:
-            first, second = (Split(x, one.y) for x, one in zip(parts, (train, test), strict=True))
-            valid = Split(first.x[:held], first.y[:held]) if config.valid else None
-            return Task(Split(first.x[held:], first.y[held:]), second, valid)
+        def task(train: Split, test: Split) -> Task:
+            valid = Split(train.x[:held], train.y[:held]) if config.valid else None
+            return Task(Split(train.x[held:], train.y[held:]), test, valid)
 
-        return {"A": task((train.x, test.x)), "B": task((motion.blur(train.x), motion.blur(test.x)))}
+        return {"A": task(*sharp), "B": task(*blurred)}
 
     def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
         """The sizes are ours: the paper's table is not in the text that we have."""
@@ -163,11 +164,10 @@ class Mnist(Experiment):
     def measure(self, config: Any, trained: Trained) -> Measured:
         """A search does not see the test set."""
         model, task = trained.model, trained.task
-        if task.valid is not None:
-            return Measured({"valid_accuracy": accuracy(model, task.valid)})
-        back, terms = run_back(model, task.test.x, {**self.reverse(config), "fraction": 1.0})
-        metrics = {"test_accuracy": accuracy(model, task.test), "reverse_loss": terms, **likeness(task.test.x, back)}
-        if trained.stage.name != "A":
+        split, name = (task.test, "test") if task.valid is None else (task.valid, "valid")
+        back, terms = run_back(model, split.x, {**self.reverse(config), "fraction": 1.0})
+        metrics = {f"{name}_accuracy": accuracy(model, split), "reverse_loss": terms, **likeness(split.x, back)}
+        if trained.stage.name != "A" or task.valid is not None:
             return Measured(metrics)
         shown = [int((task.test.y == digit).nonzero()[0]) for digit in task.test.y.unique()]
         return Measured(metrics, arrays={"d1": task.test.x[shown].cpu(), "rebuilt": back[shown].cpu()})
@@ -184,10 +184,17 @@ class Mnist(Experiment):
         return figures
 
 
-def _some(x: Tensor, y: Tensor, share: float) -> Split:
-    """The first pictures, with pixels in [0, 1]."""
-    count = max(1, round(share * len(y)))
-    return Split(x[:count].float() / 255, y[:count])
+@lru_cache(maxsize=1)
+def pictures(folder: Path | None, share: float) -> tuple[tuple[Split, Split], tuple[Split, Split]]:
+    """The first pictures of the training and of the test set, with pixels in [0, 1]; and the same ones blurred, which
+    takes seconds: a process that does many jobs keeps them."""
+    sharp = []
+    for name in ("train", "test"):
+        x, y = Mnist.source.load(folder, name)
+        count = max(1, round(share * len(y)))
+        sharp.append(Split(x[:count].float() / 255, y[:count]))
+    train, test = sharp
+    return (train, test), (Split(motion.blur(train.x), train.y), Split(motion.blur(test.x), test.y))
 
 
 @torch.no_grad()
