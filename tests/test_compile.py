@@ -66,9 +66,17 @@ def test_a_compiled_step_is_the_eager_step(name, fraction):
     check_two_steps(CASES[name], fraction, "aot_eager")
 
 
-@pytest.mark.parametrize("name", ["mlp_norm", "bare_weights"])
+def tokens_net():
+    """d of the last layer is kept whole by its product; its slice, once a tensor beside it, was written over (2.13)."""
+    return nn.Sequential(nn.LayerNorm(12), nn.Linear(12, 36)), torch.randn(8, 5, 12)
+
+
+INDUCTOR = {name: NETWORKS[name] for name in ("mlp_norm", "bare_weights")} | {"tokens": seeded(tokens_net)}
+
+
+@pytest.mark.parametrize("name", INDUCTOR)
 def test_inductor(name):
-    check_two_steps(NETWORKS[name], 0.5, "inductor")
+    check_two_steps(INDUCTOR[name], 0.25, "inductor")
 
 
 def check_two_steps(build, fraction, backend):

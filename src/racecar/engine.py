@@ -176,7 +176,7 @@ class Engine:
                     )
                 if not way.constrained:
                     return output, no_loss(inputs), {}
-                total, terms = way.loss(way.tape(calls, kept))
+                total, terms = way.compiled_loss(calls, kept)
                 return output, total, terms
         raise RuntimeError(
             "torch.compile meets a way through the model that has no plan yet, which breaks the graph: call the "

@@ -25,6 +25,7 @@ _KEPT = (
     _aten.bmm.default,
     _aten.baddbmm.default,
     _aten.var_mean.correction,
+    _aten.cumsum.default,
 )
 
 
@@ -43,6 +44,6 @@ def _is_news(record: logging.LogRecord) -> bool:
 logging.getLogger("torch._higher_order_ops.wrap").addFilter(_is_news)
 
 
-def frugally(function: Callable[..., T], *args: Any) -> T:
-    """``function(*args)``, while torch.compile traces."""
-    return checkpoint(function, *args, use_reentrant=False, context_fn=_contexts)
+def frugally(function: Callable[[], T]) -> T:
+    """``function()``, while torch.compile traces."""
+    return checkpoint(function, use_reentrant=False, context_fn=_contexts)

@@ -69,5 +69,5 @@ class Passage:
         """d'_m by layer index, wherever the way back passes."""
         needs = reverse.Needs([entry for entry in way if entry.passed])
         size = batch_size(self.inputs)
-        tape = reverse.Tape(self.plan, needs, self.calls, self.inputs, size, size)
+        tape = reverse.record(needs, self._finder, size, size)
         return reverse.run(needs, tape, input_activation)

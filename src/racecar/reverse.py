@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -45,53 +46,56 @@ class Needs:
         self.shapes = tuple(dict.fromkeys((*shapes, *values)))
 
 
+@dataclass
 class Tape:
-    """What one forward pass leaves behind for the way back: tensors, shapes and operations with real arguments.
+    """What one forward pass leaves behind for the way back; nothing else of the pass is held, so that the rest of its
+    activations can be freed."""
 
-    Nothing else of the pass is held, so that the rest of its activations can be freed.
+    size: int
+    """Samples in the batch."""
+    samples: int
+    """Samples that the way back sees, from the start of the batch."""
+    shapes: dict[int, Size]
+    tensors: dict[int, Tensor]
+    operations: dict[int, Operation]
+    """With real arguments."""
+
+
+Rows = dict[int, Tensor]
+"""Value → its first samples, in memory of their own, where a way back starts."""
+
+
+def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | None = None) -> Tape:
+    """The tape of one forward pass.
 
     Args:
-        plan: the plan of this way through the model.
         needs: what the way back asks for.
-        calls: for every operation of the plan its call, None where torch.compile hides it.
-        inputs: the model's input tensors.
-        size: samples in the batch.
-        samples: samples that the way back sees, from the start of the batch.
+        find: finds the tensors of the pass.
+        size, samples: as in a tape.
+        rows: those that were found before.
     """
-
-    def __init__(
-        self,
-        plan: Plan,
-        needs: Needs,
-        calls: Sequence[Call | None],
-        inputs: Sequence[Tensor],
-        size: int,
-        samples: int,
-    ) -> None:
-        self.size, self.samples = size, samples
-        find = Finder(plan, calls, inputs)
-        batch = plan.batch if samples < size else {}
-        self.shapes = {
-            value: _cut_shape(find.tensor(value).shape, batch.get(value), size, samples) for value in needs.shapes
-        }
-        self.tensors: dict[int, Tensor] = {}
-        for value in needs.values:
-            tensor, where = find.tensor(value), batch.get(value)
-            if where is not None:
-                part = find.rows(value, where, size, samples) if value in needs.starts else None
-                if part is None and where == Batch(0) and _is_channels_last(tensor):
-                    part = cut(tensor.detach(), where, size, samples)
-                tensor = cut(tensor, where, size, samples) if part is None else FirstRows.apply(tensor, part)
-            self.tensors[value] = tensor
-        self.operations: dict[int, Operation] = {}
-        for op, name in needs.ops:
-            self.operations[op.ordinal] = operation = op.operation(calls, name)
-            if samples < size and (op.role in ("affine", "activation", "norm") or op.kind.endswith("(vjp)")):
-                pairs = zip(op.members, operation.members, strict=True) if op.members else ((op, operation),)
-                for one, its in pairs:
-                    where = batch.get(one.outputs[0])
-                    if where is not None:
-                        _cut_constants(its, find.tensor(one.outputs[0]).shape, where, size, samples)
+    rows, plan = rows or {}, find.plan
+    batch = plan.batch if samples < size else {}
+    shapes = {value: _cut_shape(find.tensor(value).shape, batch.get(value), size, samples) for value in needs.shapes}
+    tensors: dict[int, Tensor] = {}
+    for value in needs.values:
+        tensor, where = find.tensor(value), batch.get(value)
+        if where is not None:
+            part = rows.get(value)
+            if part is None and where == Batch(0) and _is_channels_last(tensor):
+                part = cut(tensor.detach(), where, size, samples)
+            tensor = cut(tensor, where, size, samples) if part is None else FirstRows.apply(tensor, part)
+        tensors[value] = tensor
+    operations: dict[int, Operation] = {}
+    for op, name in needs.ops:
+        operations[op.ordinal] = operation = op.operation(find.calls, name)
+        if samples < size and (op.role in ("affine", "activation", "norm") or op.kind.endswith("(vjp)")):
+            pairs = zip(op.members, operation.members, strict=True) if op.members else ((op, operation),)
+            for one, its in pairs:
+                where = batch.get(one.outputs[0])
+                if where is not None:
+                    _cut_constants(its, find.tensor(one.outputs[0]).shape, where, size, samples)
+    return Tape(size, samples, shapes, tensors, operations)
 
 
 class Finder:
@@ -127,12 +131,17 @@ class Finder:
             raise RuntimeError(f"torch.compile hides the tensor between {self.plan.around(value)}; use it uncompiled")
         return tensor
 
-    def rows(self, value: int, where: Batch, size: int, samples: int) -> Tensor | None:
-        """The first samples of a value where a way back starts, in memory of their own, for a compiler: it would keep
-        the whole value for a view of them. Of a batch norm's output, which it would have to write first, they are made
-        without the rest."""
-        if where != Batch(0) or not torch.compiler.is_compiling():
-            return None
+    def all_rows(self, needs: Needs, size: int, samples: int) -> Rows:
+        """The first samples of values where a way back starts, in memory of their own: for views of them a compiler
+        would keep the whole values."""
+        starts = [value for value in needs.values if value in needs.starts and self.plan.batch[value] == Batch(0)]
+        found = {value: self.rows(value, size, samples) for value in starts}
+        return {value: rows for value, rows in found.items() if rows is not None}
+
+    def rows(self, value: int, size: int, samples: int) -> Tensor | None:
+        """Those of one value. Of a batch norm's output, which the compiler would have to write first, they are made
+        without the rest. None where a view is as good."""
+        where = Batch(0)
         op, rows = self.plan.graph.maker.get(value), None
         if op is not None and op.role == "norm" and not op.members:
             x = self.tensor(op.source).detach()

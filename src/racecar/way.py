@@ -50,20 +50,38 @@ class Way:
         numbers = torch.tensor(self.numbers, dtype=loss.wide(like), pin_memory=like.is_cuda)
         return numbers.to(like.device, non_blocking=True)
 
-    def tape(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> reverse.Tape:
-        """What a pass left behind, cut to the slice of the batch that the settings ask for."""
+    def slice_of(self, inputs: Sequence[Tensor]) -> tuple[int, int]:
+        """(N, n): the batch and how many of its samples the reverse pass sees."""
         size, samples = slice_of(inputs, self.settings.fraction)
         if samples < size and self.lost:
             if not torch.compiler.is_compiling():
                 message = f"fraction is ignored: the batch dimension cannot be followed through {self.lost}"
-                warnings.warn(message, UserWarning, stacklevel=4)
+                warnings.warn(message, UserWarning, stacklevel=5)
             samples = size
-        return reverse.Tape(self.plan, self.needs, calls, inputs, size, samples)
+        return size, samples
+
+    def tape(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> reverse.Tape:
+        """What a pass left behind, cut to the slice of the batch that the settings ask for."""
+        return reverse.record(self.needs, reverse.Finder(self.plan, calls, inputs), *self.slice_of(inputs))
 
     def loss(self, tape: reverse.Tape) -> tuple[Tensor, dict[str, Tensor]]:
         """The loss Σ λ_m · term_m and the terms by layer name."""
-        sliced = tape.samples < tape.size
-        terms = frugally(self._terms, tape) if sliced and torch.compiler.is_compiling() else self._terms(tape)
+        return self._weigh(self._terms(tape))
+
+    def compiled_loss(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """The same while torch.compile traces.
+
+        A slice is cut off inside what is made again in the backward pass, and so is cut off again. Outside it would be
+        kept, beside the whole tensor; and torch (as of 2.13), which does not see that the two share their memory, would
+        write over the one before it has read the other.
+        """
+        find, (size, samples) = reverse.Finder(self.plan, calls, inputs), self.slice_of(inputs)
+        if samples == size:
+            return self._weigh(self._terms(reverse.record(self.needs, find, size, size)))
+        rows = find.all_rows(self.needs, size, samples)
+        return self._weigh(frugally(lambda: self._terms(reverse.record(self.needs, find, size, samples, rows))))
+
+    def _weigh(self, terms: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         if not torch.compiler.is_compiling() and self.lambdas.device != terms.device:  # the model has moved
             self.lambdas = self._lambdas(terms)
         total = (terms * self.lambdas).sum()
@@ -92,7 +110,7 @@ class Way:
     def rebuild(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> dict[int, Tensor]:
         """d'_m by layer index, of the whole batch, wherever the way back passes."""
         size = batch_size(inputs)
-        tape = reverse.Tape(self.plan, self.needs_all, calls, inputs, size, size)
+        tape = reverse.record(self.needs_all, reverse.Finder(self.plan, calls, inputs), size, size)
         return reverse.run(self.needs_all, tape, self.settings.input_activation)
 
 

@@ -28,9 +28,17 @@ def normalise_batch(
             return _spelt_out(x, x, weight, bias, eps)
         mean = var = None
     elif mean is not None:
+        if training and torch.compiler.is_compiling():
+            mean, var = _once(mean), None if var is None else _once(var)
         training = False
     # torch.batch_norm, not F.batch_norm: the latter refuses a single value per channel.
     return torch.batch_norm(x, weight, bias, mean, var, training, 0.0, eps, torch.backends.cudnn.enabled)
+
+
+def _once(statistic: Tensor) -> Tensor:
+    """A running statistic that the forward pass has just updated, for a compiler: it would update it once more in the
+    backward pass, from what it is by then. A sum over one element, which it keeps, is left as it is."""
+    return statistic.unsqueeze(0).cumsum(0).squeeze(0)
 
 
 def first_rows(op: Operation, x: Tensor, rows: Tensor) -> Tensor | None:
