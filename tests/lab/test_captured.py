@@ -1,5 +1,8 @@
 """Steps that are recorded and replayed: the same training as step by step."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 
@@ -58,6 +61,20 @@ def test_the_same_training(name, setting, fade, replayed):
     for name_, curve in curves[0].items():
         assert curves[1][name_] == pytest.approx(curve, rel=1e-4), name_
     torch.testing.assert_close(dict(plain.module.state_dict()), dict(other.module.state_dict()), rtol=1e-4, atol=1e-6)
+
+
+def test_it_is_forgotten_after_the_last_step(replayed, monkeypatch):
+    """At once, not when garbage is collected: a recording holds the memory of a whole step."""
+    monkeypatch.setattr(captured, "record", lambda step: (lambda: None, step()))
+    one = trainer("RR", TinyConfig(epochs=6, batch=20))
+    one.captured = Captured(one._whole)
+    gone = weakref.ref(one.captured)
+    gc.disable()
+    try:
+        one.run()
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_it_goes_on_from_a_checkpoint(replayed, tmp_path):

@@ -146,6 +146,7 @@ class Trainer:
         if self.average is not None:
             self.module.model.load_state_dict(self.measured.state_dict())
         self.module.eval()
+        self.captured = None  # its recordings hold memory, and it holds this trainer
         memory = torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
         history = {name: torch.stack([one[name] for one in self.history]) for name in (self.history or [{}])[0]}
         return Outcome(self.curves.points, self.total, self.curves.seconds, memory, history)

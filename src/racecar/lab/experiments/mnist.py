@@ -33,8 +33,9 @@ BATCH = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class MnistConfig(LongerConfig):
-    """λ is provisional: short runs of one seed, judged on a thousand test pictures, showed that 0.3 rebuilds pictures
-    without batch norm and, less well, with it. Published runs begin at other seeds than 0, 1, 100 and 101.
+    """λ was fixed on the held-out pictures, with the search's seeds: of 0.03, 0.1, 0.3, 1 and 3 the smallest rebuilds
+    them about as well as any without batch norm, and best with it; accuracy falls from 0.3 on. Published runs begin at
+    other seeds than 0, 1, 100 and 101, which test pictures were looked at with.
     """
 
     epochs: int = 10
@@ -46,8 +47,8 @@ class MnistConfig(LongerConfig):
     fraction: float = 1 / 8
     norm: bool = False
     """Batch norm after every convolution."""
-    strength: float = 0.3
-    """λ of each convolution, of relative errors; with batch norm, less leaves the rebuilt picture too near to Std's."""
+    strength: float = 0.03
+    """λ of each convolution, of relative errors."""
     share: float = 1.0
     """Of the pictures, from the first on, to train and test on."""
     cost: float = 1.61
