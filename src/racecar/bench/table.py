@@ -14,7 +14,7 @@ def rows(record: Mapping[str, Any]) -> list[list[str]]:
     for model in record["models"]:
         name = f"{model['model']}, {' '.join('×'.join(map(str, shape)) for shape in model.get('inputs', []))}"
         if model.get("error"):
-            found.append([model["model"], f"failed: {model['error']}", *[""] * (len(HEAD) - 2)])
+            found.append([model["model"], f"failed: {_short(model['error'])}", *[""] * (len(HEAD) - 2)])
         for i, step in enumerate(model.get("steps", [])):
             found.append([name if i == 0 else "", *_row(step)])
     return found
@@ -22,7 +22,7 @@ def rows(record: Mapping[str, Any]) -> list[list[str]]:
 
 def _row(step: Mapping[str, Any]) -> list[str]:
     if step["error"]:
-        return [f"{step['step']} failed: {step['error']}", *[""] * (len(HEAD) - 2)]
+        return [f"{step['step']} failed: {_short(step['error'])}", *[""] * (len(HEAD) - 2)]
     memory = step.get("memory")
     return [
         step["step"],
@@ -36,6 +36,11 @@ def _row(step: Mapping[str, Any]) -> list[str]:
         _number(memory / 2**30 if memory else None, 2),
         _number(step.get("memory_ratio"), 3),
     ]
+
+
+def _short(error: str) -> str:
+    """Its first sentence; the record has all of it."""
+    return error.splitlines()[0].partition(". ")[0]
 
 
 def _number(value: float | None, digits: int) -> str:
