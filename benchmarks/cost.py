@@ -45,7 +45,7 @@ def read(folder: Path) -> dict[str, Steps]:
 
 
 def table(found: Mapping[str, Steps]) -> str:
-    """Ratios to the plain step, of memory too; and ours over the hand-written step, the worst of exact, 1/8 and 1/16."""
+    """Ratios to the plain step, of memory too; and ours over the step by hand, the worst of exact, 1/8 and 1/16."""
     head = ["", "plain, ms", *STEPS, "memory at 1/8, 1/16", "÷ by hand, at most"]
     lines = [head, ["---", *["---:"] * (len(head) - 1)]]
     for name, steps in found.items():

@@ -57,9 +57,9 @@ def test_what_is_run():
     found = [(job.variant, job.config.optimiser, job.config.fraction, job.config.every) for job in jobs]
     wanted = {("RR", optimiser, *one) for optimiser, one in product(("adam", "sgd"), SLICES)}
     assert set(found) == wanted | {("Std", optimiser, 1.0, 1) for optimiser in ("adam", "sgd")}
-    assert len(found) == len(set(found)) == 12
+    assert len(found) == len(set(found)) == 14
     assert {job.config.lr for job in jobs if job.config.optimiser == "sgd"} == {SHORT.lr_sgd}
-    assert len({id for job in jobs for id in job.ids.values()}) == 12
+    assert len({id for job in jobs for id in job.ids.values()}) == 14
 
 
 def test_one_slice_alone_is_the_same_run():
@@ -95,7 +95,7 @@ def test_runs_are_judged(tmp_path):
     jobs = make_jobs(BITS, replace(SHORT, epochs=1), ["RR"], range(3), None)
     assert run(jobs, tmp_path) == []
     findings = judge(BITS.claims, gather(Store(tmp_path).runs()), lambda config, variant: config["strength"])
-    assert [found.pairs for found in findings] == [3] * 16
+    assert [found.pairs for found in findings] == [3] * 20
     assert all(found.verdict != TOO_FEW for found in findings)
 
 

@@ -21,7 +21,7 @@ from racecar.lab.networks.dense import dense, glorot
 from racecar.lab.networks.vgg import vgg
 from racecar.racecar import Racecar
 
-SLICES = ((1.0, 1), (1 / 8, 1), (1 / 16, 1), (1 / 8, 2), (1 / 8, 4))
+SLICES = ((1.0, 1), (1 / 8, 1), (1 / 16, 1), (1 / 8, 2), (1 / 8, 4), (1 / 16, 4))
 """Share of the batch, and of how many steps one has the reverse pass; the first is exact."""
 OPTIMISERS = ("adam", "sgd")
 REVERSE_LOSS = 0.03
