@@ -52,15 +52,16 @@ REVERSE = ("decay", "layers")
 """Fields that Std does not know."""
 CHANCE = 0.25
 """A net whose source accuracy is below has collapsed: there are five classes."""
-MARK = re.compile(r"(<!-- (table (\w+) (\w+)|map) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARK = re.compile(r"(<!-- (?:map|table (?P<way>\w+) (?P<norm>\w+) (?P<task>\w+)) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Found = Mapping[str, Mapping[int, Mapping[str, float]]]
 """Row → seed → metrics."""
 
 
-def read(folder: Path, norm: str) -> Found:
+def read(folder: Path, norm: str, task: str = "digits") -> Found:
     """The tuned runs of the usual setting."""
-    usual = {name: value for name, value in USUAL.items() if name not in ("fraction", "longer")} | {"norm": norm}
+    usual = {name: value for name, value in USUAL.items() if name not in ("fraction", "longer")}
+    usual |= {"norm": norm, "task": task}
     runs = [run for run in Store(folder).runs() if run.finished and run.record["tuned"] and _has(run, usual)]
     rows = {
         row: {run.seed: run.metrics for run in runs if run.variant == variant and _has(run, where)}
@@ -119,10 +120,10 @@ def page(text: str, folder: Path) -> str:
     """The page with its tables filled in."""
 
     def fill(mark: re.Match[str]) -> str:
-        if mark[2] == "map":
+        if mark["way"] is None:
             made = map_table(folder / "few-labels-map")
         else:
-            made = table(read(folder / "few-labels", mark[4]), mark[3])
+            made = table(read(folder / "few-labels", mark["norm"], mark["task"]), mark["way"])
         return f"{mark[1]}\n{made}\n\n{mark[5]}"
 
     return MARK.sub(fill, text)

@@ -17,9 +17,9 @@ def test_the_page_is_up_to_date():
 
 
 def test_what_is_not_between_marks_stays():
-    text = "before\n<!-- table probe batch -->\nold\n<!-- end -->\nafter\n"
+    text = "before\n<!-- table probe batch digits -->\nold\n<!-- end -->\nafter\n"
     filled = page(text, RESULTS)
-    assert filled.startswith("before\n<!-- table probe batch -->\n")
+    assert filled.startswith("before\n<!-- table probe batch digits -->\n")
     assert filled.endswith("<!-- end -->\nafter\n")
     assert "old" not in filled
 
