@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -67,13 +67,12 @@ def page(text: str, folder: Path) -> str:
     return MARK.sub(lambda mark: f"{mark[1]}\n{table(read(folder))}\n\n{mark[2]}", text)
 
 
-def main(show: Callable[[str], None] = print) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=Path("results/bench"))
     parser.add_argument("--page", type=Path, default=Path("docs/bench.md"))
     given = parser.parse_args()
     write_text(given.page, page(given.page.read_text(), given.results))
-    show(table(read(given.results)))
 
 
 if __name__ == "__main__":

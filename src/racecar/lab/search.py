@@ -63,10 +63,10 @@ def best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, dict[st
     scores: dict[str, dict[tuple[float, float | None], list[float | None]]] = {}
     for job in jobs:
         runs = [store.get(job.ids[name]) for name in search.stages]
-        found = [run.metrics.get(search.metric) for run in runs]
-        value = None if None in found else mean(found)  # type: ignore[type-var]
+        found = [value for run in runs if (value := run.metrics.get(search.metric)) is not None]
+        score = mean(found) if len(found) == len(runs) else None
         key = (float(job.tuned["lr"]), job.coefficient)
-        scores.setdefault(job.variant, {}).setdefault(key, []).append(value)
+        scores.setdefault(job.variant, {}).setdefault(key, []).append(score)
     chosen: dict[str, dict[str, Any]] = {}
     for name, tried in scores.items():
         whole = {key: [v for v in values if v is not None] for key, values in tried.items() if None not in values}
@@ -74,8 +74,8 @@ def best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, dict[st
             raise ValueError(f"every setting of {name} that was tried diverged; try smaller learning rates")
         lr, coefficient = max(whole, key=lambda key: mean(whole[key]))
         table = [
-            {"lr": key[0], "coefficient": key[1], "score": mean(values) if None not in values else None}  # type: ignore[type-var]
-            for key, values in sorted(tried.items(), key=lambda item: (item[0][1] or 0.0, item[0][0]))
+            {"lr": key[0], "coefficient": key[1], "score": mean(whole[key]) if key in whole else None}
+            for key, _ in sorted(tried.items(), key=lambda item: (item[0][1] or 0.0, item[0][0]))
         ]
         chosen[name] = {"lr": lr, "score": mean(whole[lr, coefficient]), "tried": table}
         if coefficient is not None:
