@@ -11,7 +11,10 @@ from tests.networks import NETWORKS, call
 from tests.steps import assert_same, step
 
 HALVES = {"bf16": (torch.bfloat16, 0.1), "fp16": (torch.float16, 0.02)}
-"""dtype, and how far a step may be from the same one in float32."""
+"""dtype, and how far a loss may be from the same one in float32."""
+OFF = 0.1
+"""How far the gradients may be: ReLUs near 0 decide. Where weights and inputs alone are rounded to fp16, and float64 does
+the rest, those of vgg are off by up to 0.065."""
 
 MODELS = ["vgg", "resnet_pad", "mlp_norm", "functional", "bare_weights", "text", "attention", "encoder", "gated"]
 MODELS += ["weight_norm", "tied_autoencoder"]
@@ -34,7 +37,7 @@ def test_autocast_is_near_float32(name, half):
     whole = torch.stack([grad.norm() for grad in expected.grads.values()]).norm()
     for key, grad in expected.grads.items():
         assert made.grads[key].dtype == torch.float32
-        assert (made.grads[key] - grad).norm() < tolerance * whole
+        assert (made.grads[key] - grad).norm() < OFF * whole
 
 
 @pytest.mark.parametrize("name", ["vgg", "mlp_norm", "attention"])

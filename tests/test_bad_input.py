@@ -48,7 +48,9 @@ class Picky(nn.Module):
 
 
 def quantised() -> nn.Module:
-    return torch.ao.quantization.quantize_dynamic(chain(), {nn.Linear}, dtype=torch.qint8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.backends.quantized, "engine", "qnnpack")  # which all processors have
+        return torch.ao.quantization.quantize_dynamic(chain(), {nn.Linear}, dtype=torch.qint8)
 
 
 def part_quantised() -> nn.Module:

@@ -10,14 +10,14 @@ from torch._inductor.fx_passes.post_grad import remove_noop_ops
 
 from racecar import Racecar
 from racecar.lab.networks.resnet import Bottleneck, ResNet
-from racecar.lab.networks.vgg import VGG16, vgg
+from racecar.lab.networks.vgg import vgg
 from racecar.lab.networks.vit import ViT
 
 BATCH = 16
 NETS = {
-    "vgg": lambda: vgg(VGG16[:7]),
-    "resnet": lambda: ResNet(Bottleneck, (2, 1), width=16, classes=10, large=False),
-    "vit": lambda: ViT(32, 4, 96, 6, 3, 10),
+    "vgg": lambda: vgg((8, 8, "M", 16, 16, "M", 32)),
+    "resnet": lambda: ResNet(Bottleneck, (2, 1), width=4, classes=10, large=False),
+    "vit": lambda: ViT(32, 4, 24, 6, 3, 10),
 }
 
 
@@ -40,8 +40,7 @@ def kept(loss, given):
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        total = compiled()
-    total.backward()
+        compiled()
     theirs = {place(tensor) for tensor in given}
     return [tensor for tensor in held if place(tensor) not in theirs]
 

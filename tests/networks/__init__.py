@@ -33,13 +33,13 @@ Inputs = Tensor | tuple[Any, ...] | dict[str, Any]
 Build = Callable[..., tuple[nn.Module, Inputs]]
 
 
-def seeded(build: Callable[[], tuple[nn.Module, Inputs]]) -> Build:
-    """Build with random numbers of its own, so that the caller's stay untouched."""
+def seeded(build: Callable[[], tuple[nn.Module, Inputs]], first: int = 0) -> Build:
+    """Build with random numbers of its own, so that the caller's stay untouched; seeds count from ``first``."""
 
     @functools.wraps(build)
     def wrapped(seed: int = 0) -> tuple[nn.Module, Inputs]:
         with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
+            torch.default_generator.manual_seed(first + seed)
             return build()
 
     return wrapped
@@ -115,4 +115,7 @@ _BUILDERS: dict[str, Callable[[], tuple[nn.Module, Inputs]]] = {
     "scaled_dot_product": lambda: (ScaledDotProduct(), sequence(8)),
 }
 
-NETWORKS: dict[str, Build] = {name: seeded(build) for name, build in _BUILDERS.items()}
+FIRST = {"vgg": 8}
+"""With 0 one of its ReLUs stands so near 0 that rounding decides its gradient, and machines differ by a hundredth."""
+
+NETWORKS: dict[str, Build] = {name: seeded(build, FIRST.get(name, 0)) for name, build in _BUILDERS.items()}
