@@ -26,12 +26,9 @@ from typing import Any
 
 from benchmarks import plainly
 from racecar.bench.record import as_module, circumstances, write_json
-from racecar.lab import runner
-from racecar.lab.engines.base import Plan
 from racecar.lab.experiments import experiment
 from racecar.lab.jobs import Job, make_jobs
 from racecar.lab.results import Store
-from racecar.lab.work import Maker
 
 VARIANTS = ("Std", "Ort", "RR")
 CORES = len(os.sched_getaffinity(0))
@@ -57,7 +54,7 @@ def name_of(job: Job) -> tuple[str, str, int]:
 def laboratory() -> list[dict[str, Any]]:
     """Ours, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        _python("-m", "benchmarks.first_two", "--laboratory", folder)
+        _python("-m", "benchmarks.laboratory", folder)
         runs = [Store(folder).get(job.ids["A"]) for job in jobs()]
     return [{key: run.record["curves"][key][-1] for key in ("train_loss", "regulariser")} for run in runs]
 
@@ -89,11 +86,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("results/bench"))
-    parser.add_argument("--laboratory", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.laboratory is not None:
-        failures = runner.run(jobs(), Plan(options.laboratory, Maker("benchmark", "here")), "here", show=False)
-        sys.exit(len(failures))
     ways: dict[str, Callable[[], list[dict[str, Any]]]] = {
         "plain, one after the other": lambda: plain(1),
         f"plain, {CORES} at once": lambda: plain(CORES),

@@ -13,8 +13,8 @@ from tests.steps import assert_same, step
 HALVES = {"bf16": (torch.bfloat16, 0.1), "fp16": (torch.float16, 0.02)}
 """dtype, and how far a loss may be from the same one in float32."""
 OFF = 0.1
-"""How far the gradients may be: ReLUs near 0 decide. Where weights and inputs alone are rounded to fp16, and float64 does
-the rest, those of vgg are off by up to 0.065."""
+"""How far gradients may be: ReLUs near 0 decide. If only weights and inputs are rounded to fp16, and float64 does the
+rest, those of vgg are off by up to 0.065."""
 
 MODELS = ["vgg", "resnet_pad", "mlp_norm", "functional", "bare_weights", "text", "attention", "encoder", "gated"]
 MODELS += ["weight_norm", "tied_autoencoder"]

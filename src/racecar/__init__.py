@@ -1,9 +1,14 @@
 """Racecar training: networks whose features generalise, and that people can look into."""
 
-from racecar import functional, orthogonality, rules
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from racecar.errors import MissingExtra, NoRuleWarning, NothingToReverse, NotReversible, RuleError, Unsupported
-from racecar.racecar import Racecar
-from racecar.schedule import Every
+
+if TYPE_CHECKING:
+    from racecar import functional, orthogonality, rules
+    from racecar.racecar import Racecar
+    from racecar.schedule import Every
 
 __version__ = "0.1.0"
 __all__ = [
@@ -19,3 +24,19 @@ __all__ = [
     "orthogonality",
     "rules",
 ]
+
+_HOMES = {"Every": "schedule", "Racecar": "racecar"}
+
+
+def __getattr__(name: str) -> Any:
+    """What needs torch is imported when asked for. That takes seconds, which ``racecar --help`` does not need, and
+    in which the workers of ``racecar run`` can start."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f"{__name__}.{_HOMES.get(name, name)}")
+    found = globals()[name] = getattr(module, name) if name in _HOMES else module
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,6 +7,7 @@ from pathlib import Path
 from racecar.cli import lab_options as options
 from racecar.cli.lab_settings import coefficients_of, config_of, tuned_of, variants_of
 from racecar.cli.lab_work import How, do
+from racecar.lab.engines.processes import warm_up
 
 
 def list_experiments() -> None:
@@ -40,6 +41,7 @@ def run_experiment(
     graphs: options.Graphs = False,
 ) -> None:
     """Run an experiment: every variant, every seed, every stage. What is there already is skipped."""
+    warm_up(engine, device, workers)
     from racecar.lab.experiments import experiment
     from racecar.lab.jobs import make_jobs
 

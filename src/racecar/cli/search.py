@@ -8,6 +8,7 @@ from racecar.cli import lab_options as options
 from racecar.cli.console import command
 from racecar.cli.lab_settings import config_of, sets, variants_of
 from racecar.cli.lab_work import How, do, speaks
+from racecar.lab.engines.processes import warm_up
 
 
 def search(
@@ -25,6 +26,7 @@ def search(
     graphs: options.Graphs = False,
 ) -> None:
     """Choose learning rate and coefficient of every variant on held-out training data, with one budget for all."""
+    warm_up(engine, device, workers)
     from dataclasses import replace
 
     from racecar.files import write_json

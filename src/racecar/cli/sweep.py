@@ -7,6 +7,7 @@ from pathlib import Path
 from racecar.cli import lab_options as options
 from racecar.cli.lab_settings import config_of, tuned_of, variants_of
 from racecar.cli.lab_work import How, do
+from racecar.lab.engines.processes import warm_up
 
 
 def sweep(
@@ -29,6 +30,7 @@ def sweep(
     address: options.Address = None,
 ) -> None:
     """Run an experiment once for each value of a setting; "weight" is the coefficient of every regulariser."""
+    warm_up(engine, device, workers)
     from racecar.lab.config import override, parse
     from racecar.lab.experiments import experiment
     from racecar.lab.jobs import make_jobs

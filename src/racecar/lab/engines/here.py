@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import torch
 
 from racecar.lab.engines.base import Failure, Plan, Progress, do_job, failure
+from racecar.lab.engines.processes import context, cores, deaf
 from racecar.lab.jobs import Job
 from racecar.orphans import end_with_parent
 
@@ -28,15 +28,16 @@ def run(jobs: Sequence[Job], plan: Plan, progress: Progress) -> list[Failure]:
     if workers <= 1:
         return [failed for job in jobs if (failed := _attempt(job, plan, progress)) is not None]
     jobs = sorted(jobs, key=_size, reverse=True)  # or one worker does the longest one while the others have ended
-    context = multiprocessing.get_context("spawn")
-    messages, mine = context.Pipe(duplex=False)
+    processes = context(plan.device)
+    messages, mine = processes.Pipe(duplex=False)
     drain = threading.Thread(target=_drain, args=(messages, progress), daemon=True)
-    drain.start()
-    threads = max(1, _cores() // workers)
+    with deaf():  # or it would hear of Ctrl-C for the main thread
+        drain.start()
+    given = mine, processes.Lock(), max(1, cores() // workers), dict(os.environ)
     try:
-        with ProcessPoolExecutor(workers, context, _start, (mine, context.Lock(), threads)) as pool:
+        with ProcessPoolExecutor(workers, processes, _start, given) as pool:
             try:
-                with _deaf():
+                with deaf():
                     futures = [pool.submit(_work, job, plan) for job in jobs]
                 return _collect(jobs, futures)
             except KeyboardInterrupt:
@@ -48,20 +49,6 @@ def run(jobs: Sequence[Job], plan: Plan, progress: Progress) -> list[Failure]:
         mine.close()  # with the last end that can be written to, the messages end: a killed worker may hold the lock
         drain.join()
         messages.close()
-
-
-@contextmanager
-def _deaf() -> Iterator[None]:
-    """Processes that are started meanwhile never hear of Ctrl-C, not even while they import: their parent decides. It
-    hears of it afterwards itself."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _collect(jobs: Sequence[Job], futures: Sequence[Future[Failure | None]]) -> list[Failure]:
@@ -84,12 +71,8 @@ def _size(job: Job) -> int:
     return job.config.epochs * sum(parameter.numel() for parameter in network.parameters())
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _fitting(device: str) -> int:
-    return ON_ONE_GPU if device.startswith("cuda") else _cores()
+    return ON_ONE_GPU if device.startswith("cuda") else cores()
 
 
 def _attempt(job: Job, plan: Plan, progress: Progress) -> Failure | None:
@@ -104,12 +87,13 @@ _messages: Any = None
 _lock: Any = None
 
 
-def _start(messages: Any, lock: Any, threads: int) -> None:
-    """A worker process begins."""
+def _start(messages: Any, lock: Any, threads: int, environment: Mapping[str, str]) -> None:
+    """A worker process begins. What it was forked from may be older than the environment."""
     global _messages, _lock
     _messages, _lock = messages, lock
+    os.environ.update(environment)
     torch.set_num_threads(threads)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where _deaf can do nothing
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where deaf() can do nothing
     end_with_parent()
 
 
