@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 from torch import Size, Tensor
 from torch.nn import functional as F
 
+from racecar import gram
 from racecar.batch import Batch, cut
 from racecar.capture import Call, outputs
 from racecar.errors import RuleError
@@ -221,8 +222,8 @@ def steps(
     for entry in needs.entries:
         layer = entry.layer
         assert layer is not None
-        y = tape.tensors[layer.out] if entry.upper is None else reverse[entry.upper.index]
-        for step in entry.steps:
+        y, left = _start(entry, tape, reverse)
+        for step in left:
             y = _step(step, y, tape, entry)
         if input_activation is not None and layer.reads_input:
             y = input_activation(y)
@@ -233,6 +234,19 @@ def steps(
             )
         reverse[layer.index] = y
         yield layer, y
+
+
+def _start(entry: Entry, tape: Tape, reverse: Mapping[int, Tensor]) -> tuple[Tensor, Sequence[Step]]:
+    """Where an entry's way back starts, and the steps from there."""
+    assert entry.layer is not None
+    if entry.upper is not None:
+        return reverse[entry.upper.index], entry.steps
+    if gram.short_cut(entry):
+        first, *others = entry.steps
+        y = gram.back(tape.operations[first.op.ordinal], tape.tensors[entry.layer.d])
+        if y is not None:
+            return y, others
+    return tape.tensors[entry.layer.out], entry.steps
 
 
 def _step(step: Step, y: Tensor, tape: Tape, entry: Entry) -> Tensor:
