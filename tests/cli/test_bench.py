@@ -38,6 +38,16 @@ def test_a_net_of_ours(cli):
     assert "srip" not in result.out
 
 
+def test_taken_apart(cli, tmp_path):
+    result = cli("bench", *QUICK, "--models", "nets:conv", "--input", "8,3,8,8", "--profile", "--out", "bench.json")
+    assert result.status == 0
+    assert "more: kernels" in result.out
+    steps = json.loads((tmp_path / "bench.json").read_text())["models"][0]["steps"]
+    assert all(0 < step["product_ms"] < step["kernel_ms"] for step in steps)
+    assert steps[1]["kernels"] > steps[0]["kernels"]
+    assert "| more: kernels |" in cli("bench", "--show", "bench.json").out
+
+
 def test_growth(cli, tmp_path):
     result = cli("bench", *QUICK, "--depth", "2,4", "--figure", "growth", "--out", "growth.json")
     assert result.status == 0

@@ -21,6 +21,9 @@ from racecar.bench.subject import About
 from racecar.bench.timing import quartiles
 from racecar.lab.runner import commit
 
+BESIDE = ("plan_s", "first_s", "kernels", "kernel_ms", "product_ms")
+"""What may be known of a step beside its times and memory."""
+
 
 def as_module(name: str) -> str:
     """The command line of a program that runs as a module."""
@@ -69,7 +72,7 @@ def model_record(
             continue
         row: dict[str, Any] = {"step": kind.label, "way": kind.way, "fraction": kind.fraction, "every": kind.every}
         row |= {"error": about.get("error"), "memory": about.get("memory")}
-        row |= {name: about[name] for name in ("plan_s", "first_s") if name in about}
+        row |= {name: about[name] for name in BESIDE if name in about}
         if row["memory"] and plain_memory:
             row["memory_ratio"] = row["memory"] / plain_memory
         samples = max(1, round(kind.fraction * subject.batch)) if kind.fraction else 0

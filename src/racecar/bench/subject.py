@@ -24,6 +24,8 @@ class Circumstances:
     compile: bool = False
     graphs: bool = False
     """Replay whole steps as CUDA graphs."""
+    profile: bool = False
+    """Take every kind of step apart into its kernels."""
 
     @property
     def cuda(self) -> bool:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from racecar.bench import floor, memory, timing
 from racecar.bench.models import Open
+from racecar.bench.parts import parts
 from racecar.bench.record import model_record
 from racecar.bench.steps import PLAIN, Kind, loss_function, srip_as_published
 from racecar.bench.subject import About, Circumstances, Subject
@@ -164,6 +165,8 @@ class Work:
     def bursts(self) -> dict[str, timing.Burst]:
         """By label. Where whole steps are CUDA graphs, they are captured here; what cannot be is told of in the end."""
         with timing.fast_device(self.how.cuda):
+            for kind, step in self.steps.items() if self.how.profile else ():
+                self.found[kind] |= parts(step, self.how.cuda)
             calls = self._calls()
         return {label: self._on_a_fast_device(timing.burst_of(*made, self.how.cuda)) for label, made in calls.items()}
 

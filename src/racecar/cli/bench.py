@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -50,6 +50,9 @@ ByHand = Annotated[bool, typer.Option("--by-hand/--no-by-hand", help="Steps writ
 Srip = Annotated[bool, typer.Option("--srip/--no-srip", help="Steps with SRIP, ours and as published.")]
 Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Timed rounds.")]
 Jobs = Annotated[int, typer.Option("--jobs", metavar="N", min=0, help="Kinds of steps compiled at once; 0: as suits.")]
+Profile = Annotated[
+    bool, typer.Option("--profile", help="Also count the kernels of a step, and what share of their time are products.")
+]
 Depth = Annotated[str, typer.Option("--depth", metavar="LIST", help="Plain nets of so many layers, as 10,100,1000.")]
 Width = Annotated[str, typer.Option("--width", metavar="LIST", help="Plain nets of so many channels.")]
 Batches = Annotated[str, typer.Option("--batches", metavar="LIST", help="Plain nets with so many samples.")]
@@ -77,6 +80,7 @@ def bench(
     srip: Srip = True,
     rounds: Rounds = 30,
     jobs: Jobs = 0,
+    profile: Profile = False,
     depth: Depth = "",
     width: Width = "",
     batches: Batches = "",
@@ -85,7 +89,7 @@ def bench(
     show: Show = None,
 ) -> None:
     """Time training steps: plain, with the reverse pass, written by hand, with SRIP; their memory, and their floor."""
-    from racecar.bench import growth, record, table
+    from racecar.bench import growth, parts, record, table
     from racecar.bench.run import Records, run
     from racecar.bench.steps import kinds
     from racecar.files import write_json
@@ -99,7 +103,7 @@ def bench(
     if grow and (models or shape or batch):
         raise ValueError("nets that grow are made for it: leave out --models, --input and --batch")
     chosen = kinds(_fractions(fractions), _numbers(every, "--every"), by_hand and not grow, srip and not grow)
-    how = _circumstances(device, precision, compile_steps, graphs, bool(grow))
+    how = replace(_circumstances(device, precision, compile_steps, graphs, bool(grow)), profile=profile)
     names = growth.names(grow, values) if grow else _names(models, shape, how)
     open_model: Open = growth.open_size if grow else partial(open_any, shape=shape, batch=batch)
     settings = {**asdict(how), "precision": "bf16" if how.half else "float32", "rounds": rounds, "grow": grow}
@@ -118,6 +122,8 @@ def bench(
     if all(model.get("error") for model in found):
         raise ValueError(f"nothing could be measured: {found[0]['model']}: {found[0]['error']}")
     _print(table.HEAD, table.rows(made), table.foot(made))
+    if profile:
+        _print(parts.HEAD, parts.rows(made), parts.FOOT)
     if grow:
         _print(growth.head(grow), growth.rows(found, grow), "slope ratio: to the plain step of the same nets.")
     if out is not None:
@@ -215,13 +221,17 @@ def _fractions(text: str) -> list[float]:
 
 
 def _markdown(made: Mapping[str, Any]) -> str:
-    from racecar.bench import growth, table
+    from racecar.bench import growth, parts, table
 
     text, grow = table.markdown(made), made["settings"].get("grow")
+    more: list[Sequence[Sequence[str]]] = []
     if grow:
-        lines = [growth.head(grow), ["---"] * 5, *growth.rows(made["models"], grow)]
+        more.append([growth.head(grow), ["---"] * 5, *growth.rows(made["models"], grow)])
+    if rows := parts.rows(made):
+        more.append([parts.HEAD, ["---", "---", *["---:"] * (len(parts.HEAD) - 2)], *rows])
+    for lines in more:
         text += "\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return text
+    return text + (f"\n\n{parts.FOOT}" if rows else "")
 
 
 def _print(head: Any, rows: Any, last: str) -> None:
