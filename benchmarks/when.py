@@ -35,13 +35,19 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "RR, exact": ("RR", {"fraction": 1.0, "longer": False}),
 }
 OURS = "RR, an eighth of the batch"
+COEFFICIENT, USUAL_COEFFICIENT = "coefficient", 0.1
+"""λ of the map; no field of a configuration."""
 MAP: dict[str, dict[str, Any]] = {
     "as it is": {},
     "learning rate 1e-3": {"lr": 1e-3},
+    "λ 0.01": {COEFFICIENT: 0.01},
+    "λ 0.03": {COEFFICIENT: 0.03},
+    "λ 0.3": {COEFFICIENT: 0.3},
     "λ falls to 0": {"decay": True},
     "only the first convolution": {"layers": "early"},
     "only the last": {"layers": "late"},
     "1000 pictures": {"images": 1000},
+    "20000 pictures": {"images": 20000},
     "shifted pictures": {"augment": True},
     "six convolutions": {"depth": 6},
     "batch norm": {"norm": "batch"},
@@ -71,7 +77,8 @@ def read(folder: Path, norm: str, task: str = "digits") -> Found:
 
 
 def _has(run: Run, fields: Mapping[str, Any]) -> bool:
-    return all(run.config.get(name) == value for name, value in fields.items())
+    own = {**run.config, COEFFICIENT: run.record["coefficient"]}
+    return all(own.get(name) == value for name, value in fields.items())
 
 
 def gain(found: Found, metric: str, than: str = "Std") -> Estimate | None:
@@ -103,8 +110,8 @@ def map_table(folder: Path) -> str:
     runs = [run for run in Store(folder).runs() if run.finished]
     lines = [["", *(f"{n} labels" for n in LABELS), "seeds", "collapsed"], ["---", *["---:"] * 6]]
     for label, change in MAP.items():
-        where = {**USUAL, "lr": 3e-3, **change}
-        theirs = {**where, **{name: USUAL[name] for name in REVERSE}}
+        where = {**USUAL, "lr": 3e-3, COEFFICIENT: USUAL_COEFFICIENT, **change}
+        theirs = {**where, COEFFICIENT: None, **{name: USUAL[name] for name in REVERSE}}
         ours, std = (
             {run.seed: run.metrics for run in runs if run.variant == name and _has(run, fields)}
             for name, fields in (("RR", where), ("Std", theirs))
