@@ -249,6 +249,7 @@ def command(*arguments: str) -> None:
     if arguments:
         os.setsid()
         signal.signal(signal.SIGINT, signal.default_int_handler)  # which tests in the background ignore
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # it may have been forked where workers are
         sys.argv[1:] = arguments
     EXPERIMENTS["tiny"], EXPERIMENTS["slow"] = Tiny(), Slow()
     torch.set_num_threads(1)

@@ -15,23 +15,25 @@ IMPORTED = ["racecar.lab.engines.here", "racecar.lab.experiments", "torch._dynam
 """By the process that workers are forked from; the first optimiser of a process would import the last one."""
 
 
-def context(device: str) -> BaseContext:
-    """On a CPU workers are forked from a process that does nothing but import, which starts now: they are there soon.
-    CUDA's start anew, and so do all where nothing can be forked."""
-    if device != "cpu" or "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(IMPORTED)
-    with deaf(), _same_path():
-        forkserver.ensure_running()
-    return found
+_warm = False
 
 
 def warm_up(engine: str, device: str, workers: int) -> None:
-    """Begin, before this process imports torch itself, where it will ask for workers."""
+    """Start what workers are forked from, if there will be some on a CPU: to be called by a command before it imports
+    torch itself. It is the one such process that Python has, so it is no library's business to start it."""
+    global _warm
     alone = (workers or cores()) == 1 or "WORLD_SIZE" in os.environ  # as under torchrun
-    if engine == "here" and not alone:
-        context(device)
+    forks = "forkserver" in multiprocessing.get_all_start_methods()
+    if engine == "here" and device == "cpu" and forks and not alone:
+        multiprocessing.set_forkserver_preload(IMPORTED)
+        with deaf(), _same_path():
+            forkserver.ensure_running()
+        _warm = True
+
+
+def context(device: str) -> BaseContext:
+    """Workers for a CPU are forked from what ``warm_up`` started; CUDA's, and all where it did not, start anew."""
+    return multiprocessing.get_context("forkserver" if _warm and device == "cpu" else "spawn")
 
 
 def cores() -> int:
