@@ -129,7 +129,7 @@ class Engine:
         whole: bool = False,
     ) -> tuple[Way, Trace]:
         """The way that a pass took, planned anew if it was never seen; and its trace, with all that is needed."""
-        size, samples = slice_of(trace.inputs, self.settings.fraction)
+        size, samples = slice_of(trace.inputs, self.settings.share)
         sliced = samples < size and not whole
         way = next((way for way in self.ways if way.plan.match.fits(trace, sliced)), None)
         if way is None:
@@ -168,7 +168,7 @@ class Engine:
         for way in self.ways:
             calls = way.plan.match.align(watch.calls)
             if calls is not None:
-                size, samples = slice_of(inputs, self.settings.fraction)
+                size, samples = slice_of(inputs, self.settings.share)
                 if samples < size and not way.plan.match.can_slice(inputs):
                     raise RuntimeError(
                         "to compile with fraction < 1, make Racecar with example_inputs of two or more samples, of the "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -24,6 +24,9 @@ class Settings:
     scale: str = "relative"
     fraction: float = 1.0
     input_activation: Activation | None = None
+    share: str = field(init=False)
+    """The fraction as text: torch.compile would make a number that it has seen to differ an input of its graph, and then
+    cannot cut a slice by it."""
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -33,6 +36,7 @@ class Settings:
         fraction = self.fraction
         if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 < fraction <= 1:
             raise ValueError(f"fraction must be a number in (0, 1], not {fraction!r}")
+        object.__setattr__(self, "share", repr(float(fraction)))
         check_weight(self.weight)
         if isinstance(self.weight, Mapping):  # a copy: a change in place could not be followed
             object.__setattr__(self, "weight", dict(self.weight))

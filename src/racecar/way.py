@@ -52,7 +52,7 @@ class Way:
 
     def slice_of(self, inputs: Sequence[Tensor]) -> tuple[int, int]:
         """(N, n): the batch and how many of its samples the reverse pass sees."""
-        size, samples = slice_of(inputs, self.settings.fraction)
+        size, samples = slice_of(inputs, self.settings.share)
         if samples < size and self.lost:
             if not torch.compiler.is_compiling():
                 message = f"fraction is ignored: the batch dimension cannot be followed through {self.lost}"
@@ -124,7 +124,7 @@ class Choice:
     ways: dict[Plan, Way] = field(default_factory=dict)
 
 
-def slice_of(inputs: Sequence[Tensor], fraction: float) -> tuple[int, int]:
+def slice_of(inputs: Sequence[Tensor], share: str) -> tuple[int, int]:
     """(N, n): the batch and how many of its samples the reverse pass sees."""
     size = batch_size(inputs)
-    return size, max(1, round(fraction * size))
+    return size, max(1, round(float(share) * size))
