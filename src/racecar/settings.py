@@ -25,8 +25,8 @@ class Settings:
     fraction: float = 1.0
     input_activation: Activation | None = None
     share: str = field(init=False)
-    """The fraction as text: torch.compile would make a number that it has seen to differ an input of its graph, and then
-    cannot cut a slice by it."""
+    """The fraction as text: torch.compile makes a number that it has seen to differ an input of its graph, and cannot
+    cut a slice by that."""
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
