@@ -79,6 +79,7 @@ def logistic(x: Tensor, y: Tensor, classes: int, l2: float) -> tuple[Tensor, Ten
     """
     if not l2 > 0:
         raise ValueError(f"l2 must be greater than 0, not {l2!r}: without it there is no single solution")
+    home, x, y = x.device, x.cpu(), y.cpu()  # hundreds of steps that are short, each of which would wait for a GPU
     whole = torch.cat((x, x.new_ones(len(x), 1)), 1)
     w = x.new_zeros(classes, whole.shape[1], requires_grad=True)
     solver = torch.optim.LBFGS(
@@ -93,7 +94,7 @@ def logistic(x: Tensor, y: Tensor, classes: int, l2: float) -> tuple[Tensor, Ten
 
     with torch.enable_grad():
         solver.step(closure)
-    w = w.detach()
+    w = w.detach().to(home)
     return w[:, :-1], w[:, -1]
 
 
@@ -117,8 +118,8 @@ def tune(
     model.classifier = head
     model.train()
     optimiser = torch.optim.Adam(model.parameters(), lr)
-    for _ in range(steps):
-        chosen = torch.randperm(len(train), generator=generator)[:batch].to(train.x.device)
+    orders = torch.stack([torch.randperm(len(train), generator=generator)[:batch] for _ in range(steps)])
+    for chosen in orders.to(train.x.device):
         optimiser.zero_grad()
         F.cross_entropy(model(train.x[chosen]), train.y[chosen]).backward()
         optimiser.step()
