@@ -8,6 +8,7 @@ import torch
 
 from racecar.lab import captured
 from racecar.lab.captured import WARM, Captured
+from racecar.lab.results import Store
 from racecar.lab.train import Trainer
 from racecar.lab.variants import regularise, variant
 from tests.lab.tiny import Tiny, TinyConfig, make, results, run
@@ -119,6 +120,23 @@ def test_on_a_gpu(setting, tmp_path):
     for name, one in plain.items():
         for curve in ("train_loss", "regulariser"):
             assert replayed[name]["curves"][curve] == pytest.approx(one["curves"][curve], rel=1e-2, abs=1e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("graphs", [False, True])
+def test_the_memory_of_a_run_is_its_own(graphs, tmp_path):
+    """Runs of one process after another, collected or not, need what the first one of them needs."""
+    gc.disable()
+    try:
+        assert run(make(["RR"], range(4), epochs=6, batch=20), tmp_path, device="cuda", graphs=graphs) == []
+    finally:
+        gc.enable()
+    peaks = {}
+    for one in Store(tmp_path).runs():
+        peaks.setdefault(one.stage, []).append(one.record["cost"]["peak_memory"])
+    for stage, some in peaks.items():
+        assert max(some) == pytest.approx(min(some), rel=0.02), stage
 
 
 @pytest.mark.gpu

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -114,6 +115,7 @@ class Trainer:
         if path is not None and path.exists():
             self.load(path)
         if self.device.type == "cuda":
+            gc.collect()  # what earlier runs of this process left behind, in circles, is not this run's memory
             torch.cuda.reset_peak_memory_stats(self.device)
         self.module.train()
         call: nn.Module = distributed.wrap(self.module)

@@ -59,15 +59,20 @@ def do(job: Job, store: Store, options: Options, maker: Maker) -> None:
         return
     tasks = job.experiment.data(job.config, job.seed, job.folder)
     for stage in todo:
-        began = time.perf_counter()
-        try:
-            if note := lost(job, stage, store):
-                raise Diverged(note)
-            trainer, outcome = _train(job, stage, tasks[stage.task], store, options)
-            keep = partial(finish, job, stage, trainer.task, trainer.module.model, outcome, store, maker, began=began)
-        except FloatingPointError as error:
-            keep = partial(write, job, stage, store, maker, note=str(error))
-        distributed.once(partial(keep, device=options.device), options.device)
+        _do(job, stage, tasks[stage.task], store, options, maker)
+
+
+def _do(job: Job, stage: Stage, task: Task, store: Store, options: Options, maker: Maker) -> None:
+    """One stage, of which nothing is left on the device when the next one begins."""
+    began = time.perf_counter()
+    try:
+        if note := lost(job, stage, store):
+            raise Diverged(note)
+        trainer, outcome = _train(job, stage, task, store, options)
+        keep = partial(finish, job, stage, trainer.task, trainer.module.model, outcome, store, maker, began=began)
+    except FloatingPointError as error:
+        keep = partial(write, job, stage, store, maker, note=str(error))
+    distributed.once(partial(keep, device=options.device), options.device)
 
 
 def _train(job: Job, stage: Stage, task: Task, store: Store, options: Options) -> tuple[Trainer, Outcome]:
