@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from racecar import Racecar
 from tests.networks import NETWORKS, call
@@ -47,6 +48,38 @@ def test_output_under_autocast_is_the_models(name, half):
     rr = Racecar(model.eval(), inputs)
     with torch.autocast("cpu", HALVES[half][0]):
         assert torch.equal(rr(inputs)[0], call(model, inputs))
+
+
+class Wide(TorchDispatchMode):
+    """Names of operations that make float32 tensors of at least so many elements."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.size, self.found = size, set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        for one in made if isinstance(made, tuple) else (made,):
+            if isinstance(one, torch.Tensor) and one.dtype == torch.float32 and one.numel() >= self.size:
+                self.found.add(func.name())
+        return made
+
+
+@pytest.mark.parametrize("layer", ["linear", "conv"])
+def test_activations_stay_narrow(layer):
+    """A bias is in float32, but what it is taken from stays in bfloat16, forward and backward: else all that follows
+    reads and writes twice as much. The difference alone is wide, where it is squared."""
+    torch.manual_seed(0)
+    made = {"linear": lambda: nn.Linear(8, 8), "conv": lambda: nn.Conv2d(8, 8, 3, padding=1)}[layer]
+    x = torch.randn((512, 8) if layer == "linear" else (16, 8, 6, 6))
+    model = nn.Sequential(made(), nn.ReLU(), made(), nn.ReLU(), made())
+    rr = Racecar(model.to(memory_format=torch.channels_last), x)
+    x = x.bfloat16().requires_grad_()
+    with Wide(x.numel()) as wide:
+        with torch.autocast("cpu", torch.bfloat16):
+            output, loss = rr(x)
+        (output.square().mean() + loss).backward()
+    assert wide.found == {"aten::addcmul"}
 
 
 @pytest.mark.parametrize("scale", ["sum", "mean", "relative"])

@@ -8,7 +8,7 @@ import torch
 from torch import Size, Tensor
 from torch.nn import functional as F
 
-from racecar.rules.linear import like
+from racecar.rules.linear import like, minus
 from racecar.rules.registry import Operation, register
 
 _CONV = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
@@ -23,7 +23,7 @@ def _each(value: int | Sequence[int], dims: int) -> tuple[int, ...]:
 
 
 def _without_bias(y: Tensor, bias: Tensor | None, dims: int) -> Tensor:
-    return y if bias is None else y - bias.view(-1, *(1,) * dims)
+    return y if bias is None else minus(y, bias.view(-1, *(1,) * dims))
 
 
 def _crop(x: Tensor, shape: Size, dims: int) -> Tensor:

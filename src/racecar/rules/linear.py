@@ -17,14 +17,18 @@ def like(y: Tensor, weight: Tensor) -> Tensor:
     return y.to(weight.dtype)
 
 
+def minus(y: Tensor, bias: Tensor) -> Tensor:
+    """y − b in y's own precision, in which autocast adds b too: a bias in float32 would make all of y wide. The sign is
+    b's, which is small: its gradient is the sum of y's as it stands."""
+    return y + (-bias).to(y.dtype)
+
+
 @register(F.linear, kind="linear")
 def linear(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """F.linear: y (…, out), weight (out, in) → (…, in)."""
     weight, bias = op.get(1, "weight"), op.get(2, "bias")
     y = like(y, weight)
-    if bias is not None:
-        y = y - bias
-    return y @ weight
+    return (y if bias is None else minus(y, bias)) @ weight
 
 
 @register(*forms("addmm"), kind="linear")
@@ -34,8 +38,7 @@ def addmm(op: Operation, y: Tensor, shape: Size) -> Tensor:
         return adjoint(op, y, shape)
     bias, weight = op.get(0, "input"), op.get(2, "mat2")
     beta, alpha = op.kwargs.get("beta", 1), op.kwargs.get("alpha", 1)
-    y = like(y, weight) - (bias if beta == 1 else beta * bias)
-    x = y @ weight.mT
+    x = minus(like(y, weight), bias if beta == 1 else beta * bias) @ weight.mT
     return x if alpha == 1 else alpha * x
 
 
