@@ -33,14 +33,16 @@ Steps = Mapping[str, Mapping[str, Any]]
 
 
 def read(folder: Path) -> dict[str, Steps]:
-    """Net → its compiled steps, of all records of the H200."""
+    """Net → its compiled steps, of all records of the H200; what several have is taken from the last one, by name."""
     found: dict[str, dict[str, Any]] = {name: {} for name in NETS}
     for path in sorted(folder.glob("h200-*.json")):
         record = json.loads(path.read_text())
         if record["settings"]["compile"]:
             for model in record["models"]:
                 steps = [step for step in model.get("steps", []) if step.get("ratio") is not None]
-                found[model["model"]] |= {step["step"]: step for step in steps}
+                for step in steps:
+                    known = found[model["model"]].setdefault(step["step"], {})
+                    known |= {name: value for name, value in step.items() if value is not None}
     return {name: steps for name, steps in found.items() if steps}
 
 

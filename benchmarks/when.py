@@ -1,4 +1,4 @@
-"""The tables and the figure of docs/when.md, from the records of few-labels.
+"""The tables and the figure of docs/when.md, from the records of few-labels and mnist.
 
     python -m benchmarks.when [--results results] [--page docs/when.md] [--figure docs/images/when]
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from racecar.lab.results import Run, Store
 
 LABELS = (2, 10, 50, 250)
 WAYS = {"probe": "linear probe", "tune": "fine-tuned"}
+TASKS = {"digits": "MNIST digits 0–4 → 5–9", "blur": "MNIST → blurred MNIST", "cifar": "CIFAR-10, five classes → five"}
 NORMS = {"none": ("without norm", "RR"), "batch": ("with batch norm", "Std")}
 """What is written for each, and in whose colour."""
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -39,7 +41,6 @@ COEFFICIENT, USUAL_COEFFICIENT = "coefficient", 0.1
 """λ of the map; no field of a configuration."""
 MAP: dict[str, dict[str, Any]] = {
     "as it is": {},
-    "learning rate 1e-3": {"lr": 1e-3},
     "λ 0.01": {COEFFICIENT: 0.01},
     "λ 0.03": {COEFFICIENT: 0.03},
     "λ 0.3": {COEFFICIENT: 0.3},
@@ -53,12 +54,19 @@ MAP: dict[str, dict[str, Any]] = {
     "batch norm": {"norm": "batch"},
     "group norm": {"norm": "group"},
 }
-"""What differs from the usual setting at learning rate 3e-3."""
+"""What differs from the usual setting at one learning rate."""
 REVERSE = ("decay", "layers")
 """Fields that Std does not know."""
 CHANCE = 0.25
-"""A net whose source accuracy is below has collapsed: there are five classes."""
-MARK = re.compile(r"(<!-- (?:map|table (?P<way>\w+) (?P<norm>\w+) (?P<task>\w+)) -->\n).*?(<!-- end -->)", re.DOTALL)
+"""A net whose accuracy is below has collapsed: there are five or ten classes."""
+MNIST_ORDER = ("Std", "WD", "Ort", "Pre", "RR", "lRR", "RR1")
+STAGES = {"A": "with regulariser", "AA": "MNIST, without", "AB": "blurred MNIST, without"}
+"""Of mnist, and what each is called."""
+MARK = re.compile(
+    r"(?P<mark><!-- (?:map (?P<lr>\S+)|mnist (?P<how>\w+) (?P<batch>\w+)"
+    r"|table (?P<way>\w+) (?P<norm>\w+) (?P<task>\w+)) -->\n).*?(?P<end><!-- end -->)",
+    re.DOTALL,
+)
 
 Found = Mapping[str, Mapping[int, Mapping[str, float]]]
 """Row → seed → metrics."""
@@ -81,10 +89,16 @@ def _has(run: Run, fields: Mapping[str, Any]) -> bool:
     return all(own.get(name) == value for name, value in fields.items())
 
 
-def gain(found: Found, metric: str, than: str = "Std") -> Estimate | None:
-    """RR minus another row, in points, over the seeds of both."""
+def gain(found: Found, metric: str, than: str = "Std", alive: bool = False) -> Estimate | None:
+    """RR minus another row, in points, over the seeds of both; if asked, without those where RR's net died."""
     ours, other = ({seed: 100 * one[metric] for seed, one in found[row].items()} for row in (OURS, than))
-    return estimate(gains(ours, other, higher=True))
+    left_out = dead(found[OURS]) if alive else []
+    return estimate(gains({seed: one for seed, one in ours.items() if seed not in left_out}, other, higher=True))
+
+
+def dead(runs: Mapping[int, Mapping[str, float]]) -> list[int]:
+    """Seeds of nets that tell nothing from anything."""
+    return [seed for seed, one in runs.items() if one["source_accuracy"] < CHANCE]
 
 
 def table(found: Found, way: str) -> str:
@@ -105,44 +119,83 @@ def _difference(found: Estimate | None) -> str:
     return f"{found.mean:+.1f}".replace("-", "−") + f" ({low} to {high}), p {words.p_value(found.p)}"
 
 
-def map_table(folder: Path) -> str:
-    """RR minus Std in points, in every cell of the map."""
+def map_table(folder: Path, lr: float) -> str:
+    """RR minus Std in points, in every cell of the map that has this learning rate."""
     runs = [run for run in Store(folder).runs() if run.finished]
     lines = [["", *(f"{n} labels" for n in LABELS), "seeds", "collapsed"], ["---", *["---:"] * 6]]
     for label, change in MAP.items():
-        where = {**USUAL, "lr": 3e-3, COEFFICIENT: USUAL_COEFFICIENT, **change}
+        where = {**USUAL, "lr": lr, COEFFICIENT: USUAL_COEFFICIENT, **change}
         theirs = {**where, COEFFICIENT: None, **{name: USUAL[name] for name in REVERSE}}
         ours, std = (
             {run.seed: run.metrics for run in runs if run.variant == name and _has(run, fields)}
             for name, fields in (("RR", where), ("Std", theirs))
         )
+        if not ours:
+            continue
         found = [estimate([100 * (ours[i][f"probe_{n}"] - std[i][f"probe_{n}"]) for i in sorted(ours)]) for n in LABELS]
         cells = ["–" if one is None else f"{one.mean:+.1f} ± {one.sd or 0:.1f}".replace("-", "−") for one in found]
-        dead = sum(one["source_accuracy"] < CHANCE for one in ours.values())
-        lines.append([label, *cells, str(len(ours)), f"{dead} of {len(ours)}" if dead else ""])
+        lost = len(dead(ours))
+        lines.append([label, *cells, str(len(ours)), f"{lost} of {len(ours)}" if lost else ""])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def mnist_table(folder: Path, norm: bool) -> str:
+    """Test accuracy of every stage in percent, the likeness of d1', and how many nets died: mean ± sd."""
+    runs = [run for run in Store(folder).runs() if run.finished and run.config["norm"] == norm]
+    names = {(run.variant, run.config["longer"], run.config["fraction"]): None for run in runs}
+    lines = [["", *STAGES.values(), "SSIM of d1'", "seeds", "collapsed"], ["---", *["---:"] * (len(STAGES) + 3)]]
+    for variant, longer, fraction in sorted(names, key=lambda one: (MNIST_ORDER.index(one[0]), one[1], one[2])):
+        mine = [
+            run
+            for run in runs
+            if (run.variant, run.config["longer"], run.config["fraction"]) == (variant, longer, fraction)
+        ]
+        by = {stage: [run.metrics for run in mine if run.stage == stage] for stage in (*STAGES, "B")}
+        first = by["A"]
+        cells = [_percent([100 * one["test_accuracy"] for one in by[stage]]) for stage in STAGES]
+        likeness = estimate([one["ssim"] for one in first])
+        lost = sum(one["test_accuracy"] < CHANCE for one in first)
+        name = variant + (", trained as long as RR takes" if longer else ", exact" if fraction == 1 else "")
+        shown = "–" if likeness is None else f"{likeness.mean:.2f} ± {likeness.sd or 0:.2f}"
+        lines.append([name, *cells, shown, str(len(first)), f"{lost} of {len(first)}" if lost else ""])
+        if by["B"]:
+            scratch = _percent([100 * one["test_accuracy"] for one in by["B"]])
+            lines.append(["Std on blurred MNIST from scratch", "–", "–", scratch, "–", str(len(by["B"])), ""])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _percent(values: list[float]) -> str:
+    found = estimate(values)
+    return "–" if found is None else f"{found.mean:.2f} ± {found.sd or 0:.2f}"
 
 
 def page(text: str, folder: Path) -> str:
     """The page with its tables filled in."""
 
     def fill(mark: re.Match[str]) -> str:
-        if mark["way"] is None:
-            made = map_table(folder / "few-labels-map")
+        if mark["lr"]:
+            made = map_table(folder / "few-labels-map", float(mark["lr"]))
+        elif mark["how"]:
+            made = mnist_table(
+                folder / {"tuned": "mnist", "fixed": "mnist-fixed"}[mark["how"]], mark["batch"] == "batch"
+            )
         else:
             made = table(read(folder / "few-labels", mark["norm"], mark["task"]), mark["way"])
-        return f"{mark[1]}\n{made}\n\n{mark[5]}"
+        return f"{mark['mark']}\n{made}\n\n{mark['end']}"
 
     return MARK.sub(fill, text)
 
 
 @styled
 def figure(folder: Path) -> Figure:
-    """RR minus Std against the number of labels, with 95 % intervals."""
-    made, (axes,) = new_figure(1, 2, (8, 3))
-    for axis, (way, title) in zip(axes, WAYS.items(), strict=True):
+    """RR minus Std against the number of labels, with 95 % intervals: a row for each way, a column for each task. Nets
+    that died are left out, and counted on the picture."""
+    made, axes = new_figure(len(WAYS), len(TASKS), (9, 5))
+    for (way, how), (column, (task, title)) in product(WAYS.items(), enumerate(TASKS.items())):
+        axis = axes[list(WAYS).index(way)][column]
         for i, (norm, (label, colour)) in enumerate(NORMS.items()):
-            points = [(n, one) for n in LABELS if (one := gain(read(folder, norm), f"{way}_{n}")) is not None]
+            found = read(folder, norm, task)
+            points = [(n, one) for n in LABELS if (one := gain(found, f"{way}_{n}", alive=True)) is not None]
             ends = [one.interval() or (one.mean, one.mean) for _, one in points]
             spread = [
                 [abs(end[side] - one.mean) for end, (_, one) in zip(ends, points, strict=True)] for side in (0, 1)
@@ -150,11 +203,15 @@ def figure(folder: Path) -> Figure:
             x = [n * (0.94, 1.06)[i] for n, _ in points]
             means = [one.mean for _, one in points]
             axis.errorbar(x, means, spread, linestyle="", capsize=3, label=label, **look(colour))
+            if lost := len(dead(found[OURS])):
+                text = f"{lost} of {len(found[OURS])} nets {label} died: left out"
+                axis.text(0.97, 0.05, text, transform=axis.transAxes, ha="right", fontsize="small")
         axis.axhline(0, color="0.6", linewidth=1)
-        axis.set(xscale="log", xlabel="labels per class", ylabel="RR − Std, points", title=title, ylim=(-4, 6))
+        axis.set(xscale="log", xlabel="labels per class", title=f"{title}\n{how}", ylim=(-11, 6))
+        axis.set_ylabel("RR − Std, points" if column == 0 else "")
         axis.set_xticks(LABELS, LABELS)
         axis.minorticks_off()
-    axes[0].legend()
+    axes[0][0].legend()
     return made
 
 

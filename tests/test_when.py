@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from benchmarks.when import LABELS, MAP, figure, gain, page, read
+from benchmarks.when import LABELS, MAP, dead, figure, gain, mnist_table, page, read
+from racecar.lab.results import Store
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
@@ -11,7 +12,7 @@ RESULTS = ROOT / "results"
 def test_the_page_is_up_to_date():
     """Else: python -m benchmarks.when"""
     text = (ROOT / "docs" / "when.md").read_text()
-    assert text.count("<!-- end -->") == 7
+    assert text.count("<!-- end -->") == 20
     assert all(f"| {label} |" in text for label in MAP)
     assert page(text, RESULTS) == text
 
@@ -29,6 +30,31 @@ def test_the_figure_shows_the_gain():
     ours = [100 * (found["RR, an eighth of the batch"][i]["probe_2"] - found["Std"][i]["probe_2"]) for i in range(10)]
     assert abs(gain(found, "probe_2").mean - sum(ours) / 10) < 1e-9
     drawn = figure(RESULTS / "few-labels")
-    assert [axis.get_title() for axis in drawn.axes] == ["linear probe", "fine-tuned"]
+    titles = [axis.get_title().splitlines() for axis in drawn.axes]
+    assert [title[1] for title in titles] == ["linear probe"] * 3 + ["fine-tuned"] * 3
     assert len(drawn.axes[0].containers) == 2
+    assert list(drawn.axes[0].containers[0].lines[0].get_ydata())[0] == gain(found, "probe_2").mean
     assert len(drawn.axes[0].containers[0].lines[0].get_xdata()) == len(LABELS)
+
+
+def test_nets_that_died_are_left_out_of_the_figure_and_counted():
+    found = read(RESULTS / "few-labels", "none", "blur")
+    assert dead(found["RR, an eighth of the batch"]) == [0]
+    assert gain(found, "probe_2").n == 10
+    assert gain(found, "probe_2", alive=True).n == 9
+    texts = [text.get_text() for axis in figure(RESULTS / "few-labels").axes for text in axis.texts]
+    assert texts == ["1 of 10 nets without norm died: left out"] * 2
+
+
+def test_the_table_of_mnist():
+    """By hand from the records: the mean accuracy of the last stage, and how many nets died."""
+    lines = mnist_table(RESULTS / "mnist", norm=False).splitlines()
+    (line,) = [line for line in lines if line.startswith("| RR |")]
+    runs = [
+        run
+        for run in Store(RESULTS / "mnist").runs()
+        if run.variant == "RR" and not run.config["norm"] and run.config["fraction"] < 1 and run.stage == "AB"
+    ]
+    mean = sum(100 * run.metrics["test_accuracy"] for run in runs) / len(runs)
+    assert f"{mean:.2f} ± " in line
+    assert line.endswith("| 5 | 1 of 5 |")

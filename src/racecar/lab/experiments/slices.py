@@ -65,7 +65,7 @@ class CifarConfig(SlicesConfig):
     epochs: int = 10
     precision: str = "bfloat16"
     lr: float = 1e-3
-    lr_sgd: float = 5e-2
+    lr_sgd: float = 2e-2
 
 
 def claims(accuracy: float) -> tuple[Claim, ...]:
