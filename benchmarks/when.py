@@ -59,7 +59,7 @@ REVERSE = ("decay", "layers")
 """Fields that Std does not know."""
 CHANCE = 0.25
 """A net whose accuracy is below has collapsed: there are five or ten classes."""
-MNIST_ORDER = ("Std", "WD", "Ort", "Pre", "RR", "lRR", "RR1")
+MNIST_ROWS = ROWS | {name: (name, {"fraction": 0.125, "longer": False}) for name in ("lRR", "RR1", "WD")}
 STAGES = {"A": "with regulariser", "AA": "MNIST, without", "AB": "blurred MNIST, without"}
 """Of mnist, and what each is called."""
 MARK = re.compile(
@@ -106,10 +106,9 @@ def table(found: Found, way: str) -> str:
     head = ["", *(f"{n} labels" for n in LABELS), "seeds", "RR minus it, at 2 labels"]
     lines = [head, ["---", *["---:"] * (len(head) - 2), "---"]]
     for row, runs in found.items():
-        values = [estimate([100 * one[f"{way}_{n}"] for one in runs.values()]) for n in LABELS]
-        cells = ["–" if one is None else f"{one.mean:.1f} ± {one.sd or 0:.1f}" for one in values]
+        cells = [_mean([100 * one[f"{way}_{n}"] for one in runs.values()], 1) for n in LABELS]
         lines.append([row, *cells, str(len(runs)), "–" if row == OURS else _difference(gain(found, f"{way}_2", row))])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return _text(lines)
 
 
 def _difference(found: Estimate | None) -> str:
@@ -136,37 +135,36 @@ def map_table(folder: Path, lr: float) -> str:
         cells = ["–" if one is None else f"{one.mean:+.1f} ± {one.sd or 0:.1f}".replace("-", "−") for one in found]
         lost = len(dead(ours))
         lines.append([label, *cells, str(len(ours)), f"{lost} of {len(ours)}" if lost else ""])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return _text(lines)
 
 
 def mnist_table(folder: Path, norm: bool) -> str:
-    """Test accuracy of every stage in percent, the likeness of d1', and how many nets died: mean ± sd."""
+    """Test accuracy of every stage in percent, the likeness of d1', and how many nets died."""
     runs = [run for run in Store(folder).runs() if run.finished and run.config["norm"] == norm]
-    names = {(run.variant, run.config["longer"], run.config["fraction"]): None for run in runs}
     lines = [["", *STAGES.values(), "SSIM of d1'", "seeds", "collapsed"], ["---", *["---:"] * (len(STAGES) + 3)]]
-    for variant, longer, fraction in sorted(names, key=lambda one: (MNIST_ORDER.index(one[0]), one[1], one[2])):
-        mine = [
-            run
-            for run in runs
-            if (run.variant, run.config["longer"], run.config["fraction"]) == (variant, longer, fraction)
-        ]
+    for row, (variant, where) in MNIST_ROWS.items():
+        mine = [run for run in runs if run.variant == variant and _has(run, where)]
         by = {stage: [run.metrics for run in mine if run.stage == stage] for stage in (*STAGES, "B")}
-        first = by["A"]
-        cells = [_percent([100 * one["test_accuracy"] for one in by[stage]]) for stage in STAGES]
-        likeness = estimate([one["ssim"] for one in first])
+        if not (first := by["A"]):
+            continue
+        cells = [_mean([100 * one["test_accuracy"] for one in by[stage]], 2) for stage in STAGES]
         lost = sum(one["test_accuracy"] < CHANCE for one in first)
-        name = variant + (", trained as long as RR takes" if longer else ", exact" if fraction == 1 else "")
-        shown = "–" if likeness is None else f"{likeness.mean:.2f} ± {likeness.sd or 0:.2f}"
-        lines.append([name, *cells, shown, str(len(first)), f"{lost} of {len(first)}" if lost else ""])
-        if by["B"]:
-            scratch = _percent([100 * one["test_accuracy"] for one in by["B"]])
-            lines.append(["Std on blurred MNIST from scratch", "–", "–", scratch, "–", str(len(by["B"])), ""])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        likeness = _mean([one["ssim"] for one in first], 2)
+        lines.append([row, *cells, likeness, str(len(first)), f"{lost} of {len(first)}" if lost else ""])
+        if scratch := [100 * one["test_accuracy"] for one in by["B"]]:
+            lines.append(
+                [f"{row}, blurred MNIST from scratch", "–", "–", _mean(scratch, 2), "–", str(len(scratch)), ""]
+            )
+    return _text(lines)
 
 
-def _percent(values: list[float]) -> str:
+def _mean(values: list[float], digits: int) -> str:
     found = estimate(values)
-    return "–" if found is None else f"{found.mean:.2f} ± {found.sd or 0:.2f}"
+    return "–" if found is None else f"{found.mean:.{digits}f} ± {found.sd or 0:.{digits}f}"
+
+
+def _text(lines: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def page(text: str, folder: Path) -> str:
