@@ -44,6 +44,7 @@ MAP: dict[str, dict[str, Any]] = {
     "λ 0.01": {COEFFICIENT: 0.01},
     "λ 0.03": {COEFFICIENT: 0.03},
     "λ 0.3": {COEFFICIENT: 0.3},
+    "λ 1": {COEFFICIENT: 1.0},
     "λ falls to 0": {"decay": True},
     "only the first convolution": {"layers": "early"},
     "only the last": {"layers": "late"},
@@ -55,7 +56,7 @@ MAP: dict[str, dict[str, Any]] = {
     "group norm": {"norm": "group"},
 }
 """What differs from the usual setting at one learning rate."""
-REVERSE = ("decay", "layers")
+REVERSE = ("decay", "layers", "scale")
 """Fields that Std does not know."""
 CHANCE = 0.25
 """A net whose accuracy is below has collapsed: there are five or ten classes."""
@@ -63,7 +64,7 @@ MNIST_ROWS = ROWS | {name: (name, {"fraction": 0.125, "longer": False}) for name
 STAGES = {"A": "with regulariser", "AA": "MNIST, without", "AB": "blurred MNIST, without"}
 """Of mnist, and what each is called."""
 MARK = re.compile(
-    r"(?P<mark><!-- (?:map (?P<lr>\S+)|mnist (?P<how>\w+) (?P<batch>\w+)"
+    r"(?P<mark><!-- (?:map (?P<lr>\S+) (?P<scale>\w+)|mnist (?P<how>\w+) (?P<batch>\w+)"
     r"|table (?P<way>\w+) (?P<norm>\w+) (?P<task>\w+)) -->\n).*?(?P<end><!-- end -->)",
     re.DOTALL,
 )
@@ -118,12 +119,12 @@ def _difference(found: Estimate | None) -> str:
     return f"{found.mean:+.1f}".replace("-", "−") + f" ({low} to {high}), p {words.p_value(found.p)}"
 
 
-def map_table(folder: Path, lr: float) -> str:
-    """RR minus Std in points, in every cell of the map that has this learning rate."""
+def map_table(folder: Path, lr: float, scale: str) -> str:
+    """RR minus Std in points, in every cell of the map that has this learning rate and scale."""
     runs = [run for run in Store(folder).runs() if run.finished]
     lines = [["", *(f"{n} labels" for n in LABELS), "seeds", "collapsed"], ["---", *["---:"] * 6]]
     for label, change in MAP.items():
-        where = {**USUAL, "lr": lr, COEFFICIENT: USUAL_COEFFICIENT, **change}
+        where = {**USUAL, "lr": lr, "scale": scale, COEFFICIENT: USUAL_COEFFICIENT, **change}
         theirs = {**where, COEFFICIENT: None, **{name: USUAL[name] for name in REVERSE}}
         ours, std = (
             {run.seed: run.metrics for run in runs if run.variant == name and _has(run, fields)}
@@ -172,7 +173,7 @@ def page(text: str, folder: Path) -> str:
 
     def fill(mark: re.Match[str]) -> str:
         if mark["lr"]:
-            made = map_table(folder / "few-labels-map", float(mark["lr"]))
+            made = map_table(folder / "few-labels-map", float(mark["lr"]), mark["scale"])
         elif mark["how"]:
             made = mnist_table(
                 folder / {"tuned": "mnist", "fixed": "mnist-fixed"}[mark["how"]], mark["batch"] == "batch"

@@ -81,9 +81,10 @@ def test_sum(name, mode):
 
 
 @pytest.mark.parametrize("name", [name for name in CHAINS + JOINED if name not in WRONG_ALONE])
-def test_mean(name):
+@pytest.mark.parametrize("scale", ["mean", "ratio"])
+def test_mean(name, scale):
     """Also on a part of the batch, and with one λ per layer."""
-    _, loss, start = wrap(name, scale="mean", fraction=0.5, weight={"*": 3.0})
+    _, loss, start = wrap(name, scale=scale, fraction=0.5, weight={"*": 3.0})
     check(loss, start)
 
 

@@ -1,4 +1,4 @@
-"""The three scales by formula, and the reverse pass on a slice of the batch."""
+"""The scales by formula, and the reverse pass on a slice of the batch."""
 
 import warnings
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from racecar import Racecar
 from tests.by_hand import Net, batch_norm, close, lively, squares, undo_conv, undo_linear
 from tests.networks import NETWORKS
 
-SCALES = ["relative", "mean", "sum"]
+SCALES = ["relative", "ratio", "mean", "sum"]
 
 
 def chain() -> nn.Sequential:
@@ -37,6 +37,8 @@ def pairs(net: nn.Sequential, x: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
 def formula(d: Tensor, back: Tensor, scale: str) -> Tensor:
     if scale == "relative":
         return squares(d - back) / squares(d).detach()
+    if scale == "ratio":
+        return squares(d - back) / squares(d)
     return ((d - back) ** 2).mean() if scale == "mean" else squares(d - back)
 
 
@@ -45,7 +47,7 @@ def formula(d: Tensor, back: Tensor, scale: str) -> Tensor:
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_formula_and_gradient(scale: str):
-    """Gradient flows through d and d', and not through the denominator."""
+    """Gradient flows through d and d'; through the denominator for "ratio" alone."""
     net, x = chain(), rows().requires_grad_()
     rr = Racecar(net, x.detach(), scale=scale, weight=0.3)
     _, loss = rr(x)
@@ -69,15 +71,27 @@ def test_gradient_flows_through_d_alone(scale: str):
     assert gradient.abs().max() > 0
 
 
+def test_making_all_smaller_gains_nothing():
+    """Without biases a way back through one layer has d' = WᵀW d: d and d' shrink with the layer below. "ratio" does
+    not see that; "relative" has a gradient towards 0."""
+    torch.manual_seed(0)
+    below, layer, x = nn.Linear(4, 6, bias=False).double(), nn.Linear(6, 5, bias=False).double(), rows()
+    for scale, gains in (("ratio", False), ("relative", True)):
+        _, loss = Racecar(nn.Sequential(below, layer), x, weight={"1": 1}, mode="layerwise", scale=scale)(x)
+        slope = (torch.autograd.grad(loss, below.weight)[0] * below.weight).sum()  # along the weights themselves
+        assert (slope > 0.1) if gains else (slope.abs() < 1e-12)
+
+
+@pytest.mark.parametrize("scale", ["relative", "ratio"])
 @pytest.mark.parametrize("dead", ["input", "layer"])
-def test_relative_is_0_where_d_is_0(dead: str):
+def test_relative_is_0_where_d_is_0(dead: str, scale: str):
     net = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 5)).double()
     x = rows()
     if dead == "input":
         x = torch.zeros_like(x)
     else:
         nn.init.constant_(net[0].bias, -100)
-    rr = Racecar(net, x)
+    rr = Racecar(net, x, scale=scale)
     _, loss = rr(x)
     assert rr.terms["0" if dead == "input" else "2"] == 0
     assert loss.isfinite()
@@ -249,7 +263,7 @@ def test_disjoint_slices_have_the_whole_batch_as_their_mean(name: str, mode: str
         losses = [slices(x.roll(-2 * i, 0))[1].detach() for i in range(3)]
         share = 3 if scale == "sum" else 1
         close(losses[1], share * whole(x[2:4])[1].detach())
-        if scale != "relative":
+        if scale not in ("relative", "ratio"):
             close(sum(losses) / 3, whole(x)[1].detach())
 
 

@@ -12,7 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-SCALES = ("relative", "mean", "sum")
+SCALES = ("relative", "ratio", "mean", "sum")
+RELATIVE = ("relative", "ratio")
+"""Σ (d − d')² / Σ d². In "relative" no gradient flows through the denominator, so that a layer can lower the term by
+making d and d' smaller together, until nothing is left of them; in "ratio" it cannot."""
 
 Weight = float | Tensor | Mapping[str, float | Tensor]
 
@@ -59,9 +62,9 @@ class SquaredError(torch.autograd.Function):
         return gradient.to(d.dtype), -gradient.to(reverse.dtype), None
 
 
-def size(d: Tensor, weight: Tensor | None) -> Tensor:
-    """√Σ d² over the features with w ≠ 0; no gradient flows through it."""
-    d = d.detach()
+def size(d: Tensor, weight: Tensor | None, scale: str = "relative") -> Tensor:
+    """√Σ d² over the features with w ≠ 0; a gradient flows through it for scale "ratio" alone."""
+    d = d if scale == "ratio" else d.detach()
     if weight is not None:
         d = d * (weight != 0)
     return torch.linalg.vector_norm(d, dtype=wide(d))
@@ -72,7 +75,7 @@ def terms(errors: Sequence[Tensor], sizes: Sequence[Tensor], counts: Sequence[in
 
     Args:
         errors: Σ w (d − d')² of each layer.
-        sizes: √Σ d² of each layer, for scale "relative".
+        sizes: √Σ d² of each layer, for scales "relative" and "ratio".
         counts: number of elements of each d_m, for scale "mean".
         share: N / n, what a sum over n of N samples is multiplied by, for scale "sum".
     """

@@ -37,7 +37,9 @@ class Racecar(nn.Module):
             is unique, starting again at joins and forks).
         weight: λ for all layers, or a dict from layer-name pattern to λ; later patterns win, a layer that no pattern
             matches is left out. A tensor broadcasts against d_m without its batch dimension.
-        scale: "relative" (Σ(d−d')² / Σd²), "mean" (mean square) or "sum" (the paper's squared norm over the batch).
+        scale: "relative" (Σ(d−d')² / Σd², the denominator taken as a constant), "ratio" (the same, and the gradient
+            knows of the denominator: for nets without normalisation, which "relative" can drive to 0), "mean" (mean
+            square) or "sum" (the paper's squared norm over the batch).
         fraction: share of the batch, from its start, that the reverse pass sees.
         input_activation: applied to the rebuilt input, for example "relu" for images that are never negative.
     """

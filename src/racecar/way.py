@@ -101,8 +101,8 @@ class Way:
                 features = loss.spread(features, d.shape, batch.dim if batch else 0, layer.name)
             errors.append(loss.squared_error(d, rebuilt, features))
             counts.append(d.numel())
-            if self.settings.scale == "relative":
-                sizes.append(loss.size(d, features))
+            if self.settings.scale in loss.RELATIVE:
+                sizes.append(loss.size(d, features, self.settings.scale))
         for found in (errors, sizes, counts):
             found.reverse()
         return loss.terms(errors, sizes, counts, self.settings.scale, tape.size / tape.samples)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 PRECISIONS = ("float32", "bfloat16", "float16")
 OPTIMISERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("constant", "cosine")
-ADDED: dict[str, Any] = {"every": 1}
+ADDED: dict[str, Any] = {"every": 1, "scale": "relative"}
 """Fields younger than published records, with what holds for a record that lacks them."""
 
 

@@ -18,6 +18,7 @@ from racecar.lab.longer import LongerConfig, with_longer
 from racecar.lab.networks.vgg import vgg
 from racecar.lab.probe import body, choose, features, probe, settle, tune
 from racecar.lab.search import Search
+from racecar.loss import RELATIVE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,7 +46,7 @@ SLICE = 1 / 8
 """Of each batch, that the reverse pass sees."""
 USUAL = {
     "task": "digits", "norm": "none", "images": 4000, "epochs": 4, "depth": 3, "layers": "all", "decay": False,
-    "augment": False, "fraction": SLICE, "longer": False,
+    "augment": False, "fraction": SLICE, "longer": False, "scale": "relative",
 }  # fmt: skip
 """What the claims are about; other settings are shown on the map, and nothing is claimed of them."""
 
@@ -65,6 +66,8 @@ class FewLabelsConfig(LongerConfig):
     """Convolutions: 3, 6, 9 …, in three blocks."""
     layers: str = "all"
     """Which convolutions are constrained: "all", "early" (the first block) or "late" (the last)."""
+    scale: str = "relative"
+    """Of the reverse loss: "relative", or "ratio", which gives no gain to nets that make all smaller."""
     decay: bool = False
     """The coefficient falls to 0 over the training, in a straight line."""
     epochs: int = 4
@@ -90,7 +93,12 @@ class FewLabelsConfig(LongerConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, known in (("task", tuple(TASKS)), ("norm", NORMS), ("layers", LAYERS)):
+        for name, known in (
+            ("task", tuple(TASKS)),
+            ("norm", NORMS),
+            ("layers", LAYERS),
+            ("scale", RELATIVE),
+        ):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
         self.refuse_negative("images", "tests", "tune_draws")
@@ -210,10 +218,10 @@ class FewLabels(Experiment):
         return {"Ort": 1e-2, "Pre": 4.0, "WD": 1e-4, "Drop": 0.1}.get(variant, 0.1)
 
     def reverse(self, config: Any) -> dict[str, Any]:
-        """λ times the mean of relative errors over the constrained convolutions; pictures are at least 0."""
+        """λ times the mean of relative errors over the constrained convolutions; pixels are at least 0."""
         names = constrained(config)
         weight = {"*": 0.0, **dict.fromkeys(names, 1 / len(names))}
-        return {"scale": "relative", "weight": weight, "fraction": config.fraction, "input_activation": "relu"}
+        return {"scale": config.scale, "weight": weight, "fraction": config.fraction, "input_activation": "relu"}
 
     def shift(self, config: Any) -> int:
         return (4 if config.task == "cifar" else 2) if config.augment else 0
