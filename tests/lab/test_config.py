@@ -23,6 +23,7 @@ CHOICES = {
     "task": ("digits", "blur", "cifar"),
     "FewLabelsConfig.norm": ("none", "batch", "group"),
     "layers": ("all", "early", "late"),
+    "scale": ("relative", "ratio"),
     "labels": ((2,), (2, 10), (5, 50, 250)),
     "depth": (3, 6, 9, 30),
 }

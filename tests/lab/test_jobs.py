@@ -33,6 +33,7 @@ VALUES = {
     "augment": st.booleans(),
     "decay": st.booleans(),
     "layers": st.sampled_from(("all", "early", "late")),
+    "scale": st.sampled_from(("relative", "ratio")),
     "labels": st.sampled_from(((2,), (2, 10), (5, 50, 250))),
     "depth": st.sampled_from((3, 6, 9)),
     "share": st.floats(0.01, 1),

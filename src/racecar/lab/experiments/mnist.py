@@ -18,6 +18,7 @@ from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, St
 from racecar.lab.longer import LongerConfig, with_longer
 from racecar.lab.networks.vgg import vgg
 from racecar.lab.search import Search
+from racecar.loss import RELATIVE
 from racecar.racecar import Racecar
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class MnistConfig(LongerConfig):
     """Batch norm after every convolution."""
     strength: float = 0.03
     """λ of each convolution, of relative errors."""
+    scale: str = "relative"
+    """Of the reverse loss: "relative", or "ratio", which gives no gain to nets that make all smaller."""
     share: float = 1.0
     """Of the pictures, from the first on, to train and test on."""
     cost: float = 1.61
@@ -57,6 +60,8 @@ class MnistConfig(LongerConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.refuse_negative("strength")
+        if self.scale not in RELATIVE:
+            raise ValueError(f"scale must be one of {', '.join(RELATIVE)}, not {self.scale!r}")
         if self.finetune < 1:
             raise ValueError(f"finetune must be at least 1, not {self.finetune!r}")
         if not 0 < self.share <= 1:
@@ -160,7 +165,8 @@ class Mnist(Experiment):
 
     def reverse(self, config: Any) -> dict[str, Any]:
         """Relative errors of the three convolutions; the linear layers are left out, and pixels are never negative."""
-        return {"weight": {"features*": 1.0}, "fraction": config.fraction, "input_activation": "relu"}
+        weight = {"features*": 1.0}
+        return {"scale": config.scale, "weight": weight, "fraction": config.fraction, "input_activation": "relu"}
 
     def measure(self, config: Any, trained: Trained) -> Measured:
         """A search does not see the test set."""
