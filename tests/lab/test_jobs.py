@@ -108,6 +108,8 @@ def test_a_field_that_came_later():
     assert replace(QUICK["peaks"], every=2).to_name()["every"] == 2
     assert Run({"config": {"lr": 1.0}}).config == {"lr": 1.0, "every": 1}
     assert Run({"config": {"lr": 1.0, "every": 3}}).config["every"] == 3
+    for name, known in (("mnist", True), ("peaks", False)):  # peaks has no such field
+        assert ("scale" in Run({"experiment": name, "config": {}}).config) == known == hasattr(QUICK[name], "scale")
 
 
 def test_experiments_and_versions_count(monkeypatch):

@@ -15,6 +15,8 @@ OPTIMISERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("constant", "cosine")
 ADDED: dict[str, Any] = {"every": 1, "scale": "relative"}
 """Fields younger than published records, with what holds for a record that lacks them."""
+ONLY: dict[str, tuple[str, ...]] = {"scale": ("mnist", "few-labels")}
+"""Those of them that not every experiment has, and which do."""
 
 
 @dataclass(frozen=True, kw_only=True)

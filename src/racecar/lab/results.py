@@ -14,7 +14,7 @@ from torch import Tensor
 
 from racecar.extras import need
 from racecar.files import write_atomically, write_json
-from racecar.lab.config import ADDED
+from racecar.lab.config import ADDED, ONLY
 
 FORMAT = 1
 NEEDED = ("id", "experiment", "variant", "coefficient", "seed", "stage", "config", "metrics", "status", "cost", "made")
@@ -57,8 +57,9 @@ class Run:
     @property
     def config(self) -> dict[str, Any]:
         """With what holds for fields that came after the record was made."""
-        given = self.record["config"]
-        return {**given, **{name: value for name, value in ADDED.items() if name not in given}}
+        given, mine = self.record["config"], self.record.get("experiment")
+        later = {name: value for name, value in ADDED.items() if mine in ONLY.get(name, (mine,))}
+        return {**given, **{name: value for name, value in later.items() if name not in given}}
 
     @property
     def metrics(self) -> dict[str, float]:
