@@ -21,19 +21,23 @@ NETS = {
 }
 
 
-def kept(loss, given):
-    """Tensors that the compiled forward pass holds for the backward pass, but for weights and inputs, ``given``."""
+def compiled_as_by_inductor(loss, look=lambda graph: None):
+    """With its decompositions and its choice of what to keep; ``look`` at the graph of the backward pass."""
     backend = aot_autograd(
         fw_compiler=lambda module, inputs: make_boxed_func(remove_noop_ops(module.graph) or module.forward),
-        bw_compiler=lambda module, inputs: make_boxed_func(module.forward),
+        bw_compiler=lambda module, inputs: make_boxed_func(look(module.graph) or module.forward),
         partition_fn=lambda joint, inputs, **options: min_cut_rematerialization_partition(
             joint, inputs, compiler="inductor", **options
         ),
         decompositions=select_decomp_table(),
     )
     torch._dynamo.reset()
-    compiled = torch.compile(loss, backend=backend, fullgraph=True)
-    held = []
+    return torch.compile(loss, backend=backend, fullgraph=True)
+
+
+def kept(loss, given):
+    """Tensors that the compiled forward pass holds for the backward pass, but for weights and inputs, ``given``."""
+    compiled, held = compiled_as_by_inductor(loss), []
 
     def pack(tensor):
         held.append(tensor)
@@ -54,8 +58,31 @@ def memory(tensors):
     return sum({place(tensor): tensor.untyped_storage().nbytes() for tensor in tensors}.values())
 
 
-@pytest.mark.parametrize("name", NETS)
-@pytest.mark.parametrize("fraction", [1 / 8, 1 / 16])
+def backward_operators(**settings):
+    model, x, found = NETS["vgg"](), torch.randn(BATCH, 3, 32, 32), []
+    rr = Racecar(model, x, **settings)
+    look = lambda graph: found.extend(str(node.target) for node in graph.nodes)  # noqa: E731
+    compiled_as_by_inductor(lambda: rr(x)[1], look)().backward()
+    return found
+
+
+def test_nothing_is_added_by_index():
+    """As the gradient of F.interpolate is, for a compiler, with atomic operations."""
+    operators = backward_operators()
+    assert any("convolution" in one for one in operators)
+    assert not any("index_put" in one for one in operators)
+
+
+def test_sizes_are_kept():
+    """√Σ d² is not worked out again in the backward pass: it has no more sums than with a scale that needs none."""
+    sums = [
+        sum(one.startswith("aten.sum") for one in backward_operators(fraction=1 / 8, scale=scale))
+        for scale in ("relative", "mean")
+    ]
+    assert sums[0] == sums[1] > 0
+
+
+@pytest.mark.parametrize("name, fraction", [*((name, 1 / 8) for name in NETS), ("vgg", 1 / 16)])
 def test_a_slice_keeps_little(name, fraction):
     """And no tensor beside another that it is a part of: torch's compiler would write over the one while it still needs
     the other, and gradients would be wrong."""

@@ -1,8 +1,8 @@
 """What a compiled step keeps of the way back until the backward pass.
 
 Left to itself, torch.compile keeps d', d' − b, 2(d − d') and more of every layer. All of them are cheap to make again
-from the products Mᵀy, so only those are kept, and the statistics of norms. On a slice of the batch that costs next to
-nothing; on the whole batch the time would count for more than the memory.
+from the products Mᵀy, so only those are kept, and what was summed: the statistics of norms and each √Σ d². On a slice
+of the batch that costs next to nothing; on the whole batch the time would count for more than the memory.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _KEPT = (
     _aten.bmm.default,
     _aten.baddbmm.default,
     _aten.var_mean.correction,
+    _aten.linalg_vector_norm.default,
     _aten.cumsum.default,
 )
 

@@ -23,7 +23,14 @@ def test_what_is_a_product():
     for name, product in KERNELS.items():
         assert parts.summed([(name, 1000.0)])["product_ms"] == float(product), name
     found = parts.summed([(name, 1000.0) for name in KERNELS])
-    assert found == {"kernels": 10, "kernel_ms": 10.0, "product_ms": 6.0}
+    assert (found["kernels"], found["kernel_ms"], found["product_ms"]) == (10, 10.0, 6.0)
+
+
+def test_kinds_of_kernels():
+    """One row for kernels that differ in a number or in template arguments, the longest first."""
+    times = {"triton_red_fused_sum_11": 1.0, "triton_red_fused_sum_2": 2.5, "void cutlass::Kernel<a<1>>": 9.0}
+    found = parts.summed([*times.items(), ("void cutlass::Kernel<b>", 500.0)])
+    assert found["largest"] == [["void cutlass::Kernel", 2, 0.509], ["triton_red_fused_sum", 2, 0.0035]]
 
 
 def test_a_step():

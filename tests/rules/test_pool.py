@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
+from racecar.rules import pool
 from tests.rules.common import chain, close, drawn, forward, random, rebuild
 
 CONV = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
@@ -74,6 +75,24 @@ def test_pooling(name, data):
             kernel, stride = kernel[0], stride and stride[0]
         pool = cls(*first, kernel, stride, **options)
     check(pool, nearest, size)
+
+
+@settings(drawn, max_examples=40)
+@given(
+    lead=st.lists(st.integers(1, 3), min_size=1, max_size=2),
+    size=st.lists(st.integers(1, 4), min_size=1, max_size=3),
+    data=st.data(),
+)
+def test_repeated_for_a_compiler(lead, size, data):
+    """By whole numbers: the same as nearest up-sampling, and its gradient is a sum over each block."""
+    factors = [data.draw(st.integers(1, 3)) for _ in size]
+    y = random(*lead, *size).requires_grad_()
+    x = pool._repeated(y, [old * factor for old, factor in zip(size, factors, strict=True)])
+    batched = y if len(lead) == 2 else y.unsqueeze(0)
+    expected = nearest(batched, x.shape[len(lead) :])
+    close(x, expected if len(lead) == 2 else expected.squeeze(0))
+    g = random(*x.shape)
+    close(*(torch.autograd.grad(one, y, g.reshape(one.shape))[0] for one in (x, expected)))
 
 
 SPELLINGS = {

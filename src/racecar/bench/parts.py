@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,6 +14,9 @@ from racecar.bench.timing import Call
 
 PRODUCT = re.compile(r"gemm|gemv|nvjet|cutlass|xmma|conv|fprop|dgrad|wgrad|flash|fmha|attention|matmul|mm$", re.I)
 """Names of kernels, and of torch's operators, that multiply matrices or convolve."""
+NUMBER = re.compile(r"<.*|_\d+$", re.S)
+"""What tells kernels of one kind apart: template arguments, a compiler's numbers."""
+LARGEST = 40
 HEAD = ("net", "step", "kernels", "ms", "products, ms", "others, ms", "more: kernels", "products, ms", "others, ms")
 
 
@@ -33,11 +37,20 @@ def parts(step: Call, cuda: bool) -> dict[str, Any]:
 
 
 def summed(kernels: Iterable[tuple[str, float]]) -> dict[str, Any]:
-    """From names and microseconds."""
+    """From names and microseconds: sums, and the kinds of kernels that take most, with their number and their time."""
     kernels = list(kernels)
     products = sum(time for name, time in kernels if PRODUCT.search(name))
     whole = sum(time for _, time in kernels)
-    return {"kernels": len(kernels), "kernel_ms": whole / 1000, "product_ms": products / 1000}
+    kinds: dict[str, list[float]] = defaultdict(list)
+    for name, time in kernels:
+        kinds[NUMBER.sub("", name)].append(time)
+    largest = sorted(kinds.items(), key=lambda kind: -sum(kind[1]))[:LARGEST]
+    return {
+        "kernels": len(kernels),
+        "kernel_ms": whole / 1000,
+        "product_ms": products / 1000,
+        "largest": [[name, len(times), round(sum(times) / 1000, 4)] for name, times in largest],
+    }
 
 
 def rows(record: Mapping[str, Any]) -> list[list[str]]:

@@ -21,7 +21,7 @@ from racecar.bench.subject import About
 from racecar.bench.timing import quartiles
 from racecar.lab.runner import commit
 
-BESIDE = ("plan_s", "first_s", "kernels", "kernel_ms", "product_ms")
+BESIDE = ("plan_s", "first_s", "kernels", "kernel_ms", "product_ms", "largest")
 """What may be known of a step beside its times and memory."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Size, Tensor
 from torch.nn import functional as F
 
@@ -18,9 +19,26 @@ def _spatial(y: Tensor, shape: Size, dims: int, mode: str) -> Tensor:
     size = list(shape[-dims:])
     if list(y.shape[-dims:]) == size:
         return y
+    if mode == "nearest" and torch.compiler.is_compiling() and all(new % old == 0 for new, old in _pairs(y, size)):
+        return _repeated(y, size)
     batched = y if y.dim() == dims + 2 else y.unsqueeze(0)
     x = F.interpolate(batched, size=size, mode="nearest") if mode == "nearest" else _AVERAGE[dims](batched, size)
     return x if y.dim() == dims + 2 else x.squeeze(0)
+
+
+def _pairs(y: Tensor, size: list[int]) -> list[tuple[int, int]]:
+    return list(zip(size, y.shape[-len(size) :], strict=True))
+
+
+def _repeated(y: Tensor, size: list[int]) -> Tensor:
+    """Nearest up-sampling by whole numbers, for a compiler: it takes F.interpolate apart into reading by index, and its
+    gradient into adding by index, with atomic operations, which alone took a tenth of a VGG19's step."""
+    first = y.dim() - len(size)
+    wide, shape = y, list(y.shape[:first])
+    for i, (new, old) in enumerate(_pairs(y, size)):
+        wide = wide.unsqueeze(first + 2 * i + 1)
+        shape += [old, new // old]
+    return wide.expand(shape).reshape([*y.shape[:first], *size])
 
 
 def _names(dims: int) -> list[str]:
