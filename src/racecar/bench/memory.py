@@ -23,6 +23,15 @@ def held(cuda: bool) -> int:
     return torch.cuda.memory_allocated()
 
 
+def settle(cuda: bool) -> None:
+    """Let the libraries take the memory that they keep: cuBLAS takes some at its first product, in the forward and in
+    the backward pass, which would count for the first kind of step alone."""
+    if cuda:
+        for dtype in (torch.float32, torch.bfloat16):
+            layer = torch.nn.Linear(8, 8, device="cuda", dtype=dtype)
+            layer(torch.ones(8, 8, device="cuda", dtype=dtype, requires_grad=True)).sum().backward()
+
+
 def peak(step: Call, clear: Call, others: int, cuda: bool) -> int | None:
     """Most bytes on the device during a step that is not captured: model, inputs, activations and gradients.
 

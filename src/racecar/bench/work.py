@@ -90,6 +90,7 @@ class Work:
         """Make every kind of step, run it a few times and measure its memory. One that fails is told of in the end.
         ``count``: also what the floor is worked out from."""
         with timing.fast_device(self.how.cuda):
+            memory.settle(self.how.cuda)
             self.base = memory.held(self.how.cuda)
             if any(kind.eager for kind in self.kinds):  # they are plain steps with something more
                 self._attempt(PLAIN)
