@@ -68,7 +68,7 @@ class Wide(TorchDispatchMode):
 @pytest.mark.parametrize("layer", ["linear", "conv"])
 def test_activations_stay_narrow(layer):
     """A bias is in float32, but what it is taken from stays in bfloat16, forward and backward: else all that follows
-    reads and writes twice as much. The difference alone is wide, where it is squared."""
+    reads and writes twice as much. The difference, too: what is wide is its sum."""
     torch.manual_seed(0)
     made = {"linear": lambda: nn.Linear(8, 8), "conv": lambda: nn.Conv2d(8, 8, 3, padding=1)}[layer]
     x = torch.randn((512, 8) if layer == "linear" else (16, 8, 6, 6))
@@ -79,13 +79,14 @@ def test_activations_stay_narrow(layer):
         with torch.autocast("cpu", torch.bfloat16):
             output, loss = rr(x)
         (output.square().mean() + loss).backward()
-    assert wide.found == {"aten::addcmul"}
+    assert wide.found == set()
 
 
 @pytest.mark.parametrize("scale", ["sum", "mean", "relative"])
 @pytest.mark.parametrize("half", HALVES)
 def test_terms_are_summed_in_float32(half, scale):
-    """The sum of the squares is beyond fp16's largest number, and beyond what bf16 can count to."""
+    """Differences are in the precision of the activations; the sum of their squares is beyond fp16's largest number, and
+    beyond what bf16 can count to."""
     torch.manual_seed(0)
     dtype = HALVES[half][0]
     x = 30 * torch.randn(64, 256)
@@ -95,7 +96,7 @@ def test_terms_are_summed_in_float32(half, scale):
         rr(x)
         d, rebuilt = model[:2](x), rr.reconstruct(x)[1]
     assert d.dtype == rebuilt.dtype == dtype
-    squares = (d.double() - rebuilt.double()).square()
+    squares = (d - rebuilt).double().square()
     expected = {"sum": squares.sum(), "mean": squares.mean(), "relative": squares.sum() / d.double().square().sum()}
     assert expected["sum"] > torch.finfo(torch.float16).max
     torch.testing.assert_close(rr.terms["2"].double(), expected[scale], rtol=1e-5, atol=0)
