@@ -85,8 +85,8 @@ def test_activations_stay_narrow(layer):
 @pytest.mark.parametrize("scale", ["sum", "mean", "relative"])
 @pytest.mark.parametrize("half", HALVES)
 def test_terms_are_summed_in_float32(half, scale):
-    """Differences are in the precision of the activations; the sum of their squares is beyond fp16's largest number, and
-    beyond what bf16 can count to."""
+    """Differences are in the precision of the activations; the sum of their squares is beyond fp16's largest number,
+    and beyond what bf16 can count to."""
     torch.manual_seed(0)
     dtype = HALVES[half][0]
     x = 30 * torch.randn(64, 256)

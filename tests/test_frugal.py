@@ -21,11 +21,16 @@ NETS = {
 }
 
 
-def compiled_as_by_inductor(loss, look=lambda graph: None):
-    """With its decompositions and its choice of what to keep; ``look`` at the graph of the backward pass."""
+def compiled_as_by_inductor(loss, graphs):
+    """With its decompositions and its choice of what to keep. ``graphs`` gets those of the two passes."""
+
+    def keep(module, name):
+        graphs[name] = list(module.graph.nodes)
+        return make_boxed_func(module.forward)
+
     backend = aot_autograd(
-        fw_compiler=lambda module, inputs: make_boxed_func(remove_noop_ops(module.graph) or module.forward),
-        bw_compiler=lambda module, inputs: make_boxed_func(look(module.graph) or module.forward),
+        fw_compiler=lambda module, inputs: remove_noop_ops(module.graph) or keep(module, "forward"),
+        bw_compiler=lambda module, inputs: keep(module, "backward"),
         partition_fn=lambda joint, inputs, **options: min_cut_rematerialization_partition(
             joint, inputs, compiler="inductor", **options
         ),
@@ -37,7 +42,7 @@ def compiled_as_by_inductor(loss, look=lambda graph: None):
 
 def kept(loss, given):
     """Tensors that the compiled forward pass holds for the backward pass, but for weights and inputs, ``given``."""
-    compiled, held = compiled_as_by_inductor(loss), []
+    compiled, held = compiled_as_by_inductor(loss, {}), []
 
     def pack(tensor):
         held.append(tensor)
@@ -58,28 +63,41 @@ def memory(tensors):
     return sum({place(tensor): tensor.untyped_storage().nbytes() for tensor in tensors}.values())
 
 
-def backward_operators(**settings):
-    model, x, found = NETS["vgg"](), torch.randn(BATCH, 3, 32, 32), []
+def graphs_of(**settings):
+    model, x = NETS["vgg"]().to(memory_format=torch.channels_last), torch.randn(BATCH, 3, 32, 32)
+    x, graphs = x.contiguous(memory_format=torch.channels_last), {}
     rr = Racecar(model, x, **settings)
-    look = lambda graph: found.extend(str(node.target) for node in graph.nodes)  # noqa: E731
-    compiled_as_by_inductor(lambda: rr(x)[1], look)().backward()
-    return found
+    compiled_as_by_inductor(lambda: rr(x)[1], graphs)().backward()
+    return graphs
+
+
+def count(nodes, operator):
+    return sum(str(node.target).startswith(operator) for node in nodes)
 
 
 def test_nothing_is_added_by_index():
     """As the gradient of F.interpolate is, for a compiler, with atomic operations."""
-    operators = backward_operators()
-    assert any("convolution" in one for one in operators)
-    assert not any("index_put" in one for one in operators)
+    backward = graphs_of()["backward"]
+    assert count(backward, "aten.convolution_backward") > 0
+    assert count(backward, "aten.index_put") == count(backward, "aten._unsafe_index_put") == 0
 
 
-def test_sizes_are_kept():
-    """√Σ d² is not worked out again in the backward pass: it has no more sums than with a scale that needs none."""
-    sums = [
-        sum(one.startswith("aten.sum") for one in backward_operators(fraction=1 / 8, scale=scale))
-        for scale in ("relative", "mean")
-    ]
-    assert sums[0] == sums[1] > 0
+def test_nothing_is_summed_twice():
+    """√Σ d² is not worked out again in the backward pass, which has no more sums than with a scale that needs none; nor
+    are the statistics of batch norms, which have two sums each, of the gradient."""
+    relative, mean = (graphs_of(fraction=1 / 8, scale=scale)["backward"] for scale in ("relative", "mean"))
+    assert count(relative, "aten.sum") == count(mean, "aten.sum") > 0
+    assert count(relative, "aten.mean") == count(relative, "aten.var_mean") == 0
+
+
+@pytest.mark.parametrize("fraction", [1, 1 / 8])
+def test_sums_go_along_memory(fraction):
+    """inductor orders a sum before it knows that d' will have its channels last."""
+    nodes = graphs_of(fraction=fraction)["forward"]
+    errors = [node.args[0].meta["val"] for node in nodes if str(node.target) == "aten.sum.default"]
+    maps = [one for one in errors if one.dim() == 4]
+    assert [one.shape[-1] for one in maps] == [32, 16, 16, 8, 8, 3]
+    assert all(one.is_contiguous() for one in maps)
 
 
 @pytest.mark.parametrize("name, fraction", [*((name, 1 / 8) for name in NETS), ("vgg", 1 / 16)])

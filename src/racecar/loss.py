@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from racecar.layout import memory_order
+
 SCALES = ("relative", "ratio", "mean", "sum")
 RELATIVE = ("relative", "ratio")
 """Σ (d − d')² / Σ d². In "relative" no gradient flows through the denominator, so that a layer can lower the term by
@@ -32,6 +34,7 @@ def squared_error(d: Tensor, reverse: Tensor, weight: Tensor | None) -> Tensor:
     if weight is not None or torch.compiler.is_compiling():
         # Compiled, the difference is not rounded before it is squared; but it, and the gradient of both sides, is kept
         # in the precision of the activations.
+        d, reverse, weight = along_memory(d, reverse, weight)
         errors = (d - reverse).to(dtype).square()
         return (errors if weight is None else errors * weight.to(dtype)).sum()
     if d.dtype == reverse.dtype == dtype and d.is_contiguous() and reverse.is_contiguous():
@@ -61,9 +64,15 @@ class SquaredError(torch.autograd.Function):
         return gradient.to(d.dtype), -gradient.to(reverse.dtype), None
 
 
+def along_memory(d: Tensor, *others: Tensor | None) -> tuple[Any, ...]:
+    """``d`` and others of as many dimensions, in the order in which d lies in memory: for sums over all of it."""
+    order = memory_order(d)
+    return d.permute(order), *(None if one is None else one.permute(order) for one in others)
+
+
 def size(d: Tensor, weight: Tensor | None, scale: str = "relative") -> Tensor:
     """√Σ d² over the features with w ≠ 0; a gradient flows through it for scale "ratio" alone."""
-    d = d if scale == "ratio" else d.detach()
+    d, weight = along_memory(d if scale == "ratio" else d.detach(), weight)
     if weight is not None:
         d = d * (weight != 0)
     return torch.linalg.vector_norm(d, dtype=wide(d))

@@ -4,11 +4,14 @@ import copy
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
 from racecar import Racecar
-from tests.rules.common import chain, close, forward, random, rebuild
+from racecar.rules.norm import Normalised
+from tests.rules.common import chain, close, drawn, forward, random, rebuild
 
 CONV = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
@@ -28,6 +31,26 @@ def affine(norm, x, dim=1):
     if getattr(norm, "bias", None) is not None:
         x = x + norm.bias.view(view)
     return x
+
+
+@settings(drawn, max_examples=25)
+@given(
+    size=st.lists(st.integers(1, 4), max_size=3),
+    samples=st.integers(2, 4),
+    channels=st.integers(1, 3),
+    affine=st.sampled_from([(True, True), (True, False), (False, True), (False, False)]),
+)
+def test_batch_norm_for_a_compiler(size, samples, channels, affine):
+    """The same values and gradients as torch.batch_norm."""
+    x = random(samples, channels, *size).requires_grad_()
+    weight, bias = (random(channels).requires_grad_() if one else None for one in affine)
+    own = Normalised.apply(x, weight, bias, 1e-5)
+    theirs = torch.batch_norm(x, weight, bias, None, None, True, 0.0, 1e-5, False)
+    close(own, theirs)
+    leaves = [one for one in (x, weight, bias) if one is not None]
+    g = random(*x.shape)
+    for pair in zip(*(torch.autograd.grad(one, leaves, g) for one in (own, theirs)), strict=True):
+        close(*pair)
 
 
 def shake(module):

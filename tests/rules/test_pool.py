@@ -83,14 +83,17 @@ def test_pooling(name, data):
     size=st.lists(st.integers(1, 4), min_size=1, max_size=3),
     data=st.data(),
 )
-def test_repeated_for_a_compiler(lead, size, data):
-    """By whole numbers: the same as nearest up-sampling, and its gradient is a sum over each block."""
+def test_up_sampling_by_whole_numbers(lead, size, data):
+    """The same as nearest up-sampling, its gradient is a sum over each block, and channels stay last."""
     factors = [data.draw(st.integers(1, 3)) for _ in size]
-    y = random(*lead, *size).requires_grad_()
-    x = pool._repeated(y, [old * factor for old, factor in zip(size, factors, strict=True)])
+    y = random(*lead, *size)
+    last = y.dim() == 4 and data.draw(st.booleans())
+    y = (y.contiguous(memory_format=torch.channels_last) if last else y).requires_grad_()
+    x = pool.repeated(y, [old * factor for old, factor in zip(size, factors, strict=True)])
     batched = y if len(lead) == 2 else y.unsqueeze(0)
     expected = nearest(batched, x.shape[len(lead) :])
     close(x, expected if len(lead) == 2 else expected.squeeze(0))
+    assert y.is_contiguous() or x.is_contiguous(memory_format=torch.channels_last)
     g = random(*x.shape)
     close(*(torch.autograd.grad(one, y, g.reshape(one.shape))[0] for one in (x, expected)))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -25,7 +27,7 @@ def normalise_batch(
     single = x.numel() == x.shape[1]
     if training and not (single and mean is not None):
         if torch.compiler.is_compiling():
-            return _spelt_out(x, x, weight, bias, eps)
+            return Normalised.apply(x, weight, bias, eps)
         mean = var = None
     elif mean is not None:
         if training and torch.compiler.is_compiling():
@@ -56,19 +58,51 @@ def first_rows(op: Operation, x: Tensor, rows: Tensor) -> Tensor | None:
     else:
         return None
     with torch.no_grad():
-        return _spelt_out(rows, x, weight, bias, eps) if training else None
+        return _affine(rows, *_statistics(x, eps), weight, bias) if training else None
 
 
-def _spelt_out(rows: Tensor, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
-    """Normalise rows by the statistics of x (N, C, …): for a compiler, which can keep the statistics alone then."""
+class Normalised(torch.autograd.Function):
+    """Batch norm of x (N, C, …) by its own statistics, for a compiler: what is kept is x and the statistics, and the
+    gradient takes two sums. That of torch.var_mean would find the mean once more."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
+        mean, inverse = _statistics(x, eps)
+        ctx.save_for_backward(x, mean, inverse, weight, bias)
+        return _affine(x, mean, inverse, weight, bias)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, mean, inverse, weight, bias = ctx.saved_tensors
+        g, dims = gradients[0].to(mean.dtype), _dims(x)
+        centred = x.to(mean.dtype) - mean
+        of_bias, of_slope = g.sum(dims, keepdim=True), (g * centred).sum(dims, keepdim=True)
+        slope = inverse if weight is None else inverse * weight.view_as(inverse)
+        count = x.numel() / mean.numel()
+        of_x = (g - of_bias / count - centred * (of_slope * inverse.square() / count)) * slope
+        return (
+            of_x.to(x.dtype),
+            None if weight is None else (of_slope * inverse).view_as(weight).to(weight.dtype),
+            None if bias is None else of_bias.view_as(bias).to(bias.dtype),
+            None,
+        )
+
+
+def _dims(x: Tensor) -> list[int]:
+    return [0, *range(2, x.dim())]
+
+
+def _statistics(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Mean and 1/σ of each channel of x (N, C, …), in float32 at least, with the dimensions of x."""
     wide = x.dtype if x.dtype == torch.float64 else torch.float32
-    var, mean = torch.var_mean(x.to(wide), [0, *range(2, x.dim())], correction=0, keepdim=True)
-    per_channel = (-1, *(1,) * (x.dim() - 2))
-    slope = torch.rsqrt(var + eps)
-    slope = slope if weight is None else slope * weight.reshape(per_channel)
-    shift = -mean * slope
-    shift = shift if bias is None else shift + bias.reshape(per_channel)
-    return (rows * slope + shift).to(x.dtype)  # in this form the backward pass needs rows alone
+    var, mean = torch.var_mean(x.to(wide), _dims(x), correction=0, keepdim=True)
+    return mean, torch.rsqrt(var + eps)
+
+
+def _affine(rows: Tensor, mean: Tensor, inverse: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    slope = inverse if weight is None else inverse * weight.view_as(inverse)
+    shift = -mean * slope if bias is None else bias.view_as(mean) - mean * slope
+    return (rows * slope + shift).to(rows.dtype)
 
 
 @register(F.batch_norm, role="norm")

@@ -9,6 +9,7 @@ import torch
 from torch import Size, Tensor
 from torch.nn import functional as F
 
+from racecar.layout import memory_order
 from racecar.rules.registry import Operation, forms, register
 
 _AVERAGE: dict[int, Any] = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
@@ -16,29 +17,30 @@ _AVERAGE: dict[int, Any] = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 
 
 def _spatial(y: Tensor, shape: Size, dims: int, mode: str) -> Tensor:
     """Resize the last ``dims`` dimensions of ``y`` to those of ``shape``; a missing batch dimension is allowed."""
-    size = list(shape[-dims:])
-    if list(y.shape[-dims:]) == size:
+    size, old = list(shape[-dims:]), list(y.shape[-dims:])
+    if old == size:
         return y
-    if mode == "nearest" and torch.compiler.is_compiling() and all(new % old == 0 for new, old in _pairs(y, size)):
-        return _repeated(y, size)
+    whole = all(new % few == 0 for new, few in zip(size, old, strict=True))
+    if mode == "nearest" and whole and (y.is_cuda or torch.compiler.is_compiling()):
+        return repeated(y, size)
     batched = y if y.dim() == dims + 2 else y.unsqueeze(0)
     x = F.interpolate(batched, size=size, mode="nearest") if mode == "nearest" else _AVERAGE[dims](batched, size)
     return x if y.dim() == dims + 2 else x.squeeze(0)
 
 
-def _pairs(y: Tensor, size: list[int]) -> list[tuple[int, int]]:
-    return list(zip(size, y.shape[-len(size) :], strict=True))
+def repeated(y: Tensor, size: list[int]) -> Tensor:
+    """Nearest up-sampling by whole numbers: y (…, few) → (…, size).
 
-
-def _repeated(y: Tensor, size: list[int]) -> Tensor:
-    """Nearest up-sampling by whole numbers, for a compiler: it takes F.interpolate apart into reading by index, and its
-    gradient into adding by index, with atomic operations, which alone took a tenth of a VGG19's step."""
-    first = y.dim() - len(size)
-    wide, shape = y, list(y.shape[:first])
-    for i, (new, old) in enumerate(_pairs(y, size)):
-        wide = wide.unsqueeze(first + 2 * i + 1)
-        shape += [old, new // old]
-    return wide.expand(shape).reshape([*y.shape[:first], *size])
+    F.interpolate does the same, on a GPU in twice the time (on a CPU in a tenth); and a compiler takes it apart into
+    reading by index, whose gradient, adding by index with atomic operations, took a tenth of a VGG19's step.
+    """
+    dims, shape = memory_order(y), [*y.shape[: y.dim() - len(size)], *size]
+    wide = y.permute(dims)
+    for i in range(y.dim()):
+        wide = wide.unsqueeze(2 * i + 1)
+    times = [length for dim in dims for length in (y.shape[dim], shape[dim] // max(1, y.shape[dim]))]
+    made = wide.expand(times).contiguous().view([shape[dim] for dim in dims])
+    return made.permute([dims.index(dim) for dim in range(y.dim())])
 
 
 def _names(dims: int) -> list[str]:
