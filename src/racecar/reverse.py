@@ -83,8 +83,11 @@ def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | Non
         tensor, where = find.tensor(value), batch.get(value)
         if where is not None:
             part = rows.get(value)
-            if part is None and where == Batch(0) and _is_channels_last(tensor):
-                part = cut(tensor.detach(), where, size, samples)
+            if part is None and where == Batch(0):
+                if torch.compiler.is_compiling():
+                    part = find.normed_rows(value, size, samples) if value in needs.starts else None
+                elif _is_channels_last(tensor):
+                    part = cut(tensor.detach(), where, size, samples)
             tensor = cut(tensor, where, size, samples) if part is None else FirstRows.apply(tensor, part)
         tensors[value] = tensor
     operations: dict[int, Operation] = {}
@@ -134,31 +137,30 @@ class Finder:
 
     def all_rows(self, needs: Needs, size: int, samples: int) -> Rows:
         """The first samples of values where a way back starts, in memory of their own: for views of them a compiler
-        would keep the whole values."""
-        starts = [value for value in needs.values if value in needs.starts and self.plan.batch[value] == Batch(0)]
-        found = {value: self.rows(value, size, samples) for value in starts}
-        return {value: rows for value, rows in found.items() if rows is not None}
+        would keep the whole values. Not of those that a batch norm's input, which is kept, gives again."""
+        found = {}
+        for value in needs.values:
+            if value in needs.starts and self.plan.batch[value] == Batch(0):
+                used = self.plan.graph.users.get(value, ())  # a view of it, as of a qkv, keeps it whole anyway
+                if any(op.role != "shape" for op in used) and self.normed_rows(value, size, samples) is None:
+                    tensor = self.tensor(value).detach()
+                    some = torch.arange(tensor.shape[0] // size * samples, device=tensor.device)
+                    found[value] = tensor.index_select(0, some)  # a clone would be taken for the view
+        return found
 
-    def rows(self, value: int, size: int, samples: int) -> Tensor | None:
-        """Those of one value. Of a batch norm's output, which the compiler would have to write first, they are made
-        without the rest. None where a view is as good."""
-        where = Batch(0)
-        op, rows = self.plan.graph.maker.get(value), None
-        if op is not None and op.role == "norm" and not op.members:
-            x = self.tensor(op.source).detach()
-            rows = first_rows(op.operation(self.calls), x, cut(x, where, size, samples))
-        used = self.plan.graph.users.get(value, ())
-        if rows is None and any(op.role != "shape" for op in used):  # a view of it, as of a qkv, keeps it whole anyway
-            tensor = self.tensor(value).detach()
-            some = torch.arange(tensor.shape[0] // size * samples, device=tensor.device)
-            rows = tensor.index_select(0, some)  # a clone would be taken for the view
-        return rows
+    def normed_rows(self, value: int, size: int, samples: int) -> Tensor | None:
+        """The first samples of a batch norm's output, which the compiler would have to write first, without the rest;
+        None of other values."""
+        op = self.plan.graph.maker.get(value)
+        if op is None or op.role != "norm" or op.members:
+            return None
+        x = self.tensor(op.source).detach()
+        return first_rows(op.operation(self.calls), x, cut(x, Batch(0), size, samples))
 
 
 def _is_channels_last(tensor: Tensor) -> bool:
-    """Whether the gradient of a slice would forget how its tensor lies in memory, which costs convolutions dearly; a
-    compiler looks after that itself."""
-    return tensor.dim() == 4 and not tensor.is_contiguous() and not torch.compiler.is_compiling()
+    """Whether the gradient of a slice would forget how its tensor lies in memory, which costs convolutions dearly."""
+    return tensor.dim() == 4 and not tensor.is_contiguous()
 
 
 class FirstRows(torch.autograd.Function):

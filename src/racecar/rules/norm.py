@@ -47,8 +47,7 @@ def first_rows(op: Operation, x: Tensor, rows: Tensor) -> Tensor | None:
     """The part of ``op(x)`` that belongs to ``rows``, the first samples of x (N, C, …); None if op is no batch norm.
 
     For a compiler that would write the whole of op(x) to memory as soon as somebody wants a part of it. The statistics
-    are spelt as torch's own decomposition spells them, so that the compiler finds them there already. No gradient
-    flows.
+    are spelt as torch's own decomposition spells them, so that the compiler finds them there already.
     """
     if op.func is F.batch_norm:
         weight, bias = op.get(3, "weight"), op.get(4, "bias")
@@ -57,8 +56,7 @@ def first_rows(op: Operation, x: Tensor, rows: Tensor) -> Tensor | None:
         _, weight, bias, _, _, training, _, eps = op.args[:8]
     else:
         return None
-    with torch.no_grad():
-        return _affine(rows, *_statistics(x, eps), weight, bias) if training else None
+    return _affine(rows, *_statistics(x, eps), weight, bias) if training else None
 
 
 class Normalised(torch.autograd.Function):
