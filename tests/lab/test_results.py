@@ -282,3 +282,15 @@ def test_needed_fields_are_in_every_record(measured):
     assert set(NEEDED) <= set(run.record)
     assert run.record["format"] == results.FORMAT
     assert run.record["note"] == ""
+
+
+def test_what_says_which_runs_to_make(store):
+    """Runs of one grid and of another are the same runs: nothing tells them apart, and nothing is noted."""
+    config = {"lr": 0.02, "grid": False, "lr_sgd": 0.05, "every": 1}
+    store.write({**record("RR", 0, {}), "experiment": "slices", "config": config}, {}, {})
+    (run,) = store.runs()
+    assert run.config == {"lr": 0.02, "every": 1}
+    store.ask(run.id, {**config, "lr_sgd": 0.02}, {}, "racecar run slices")
+    assert "also" not in store.get(run.id).record
+    store.ask(run.id, {**config, "lr": 0.01}, {}, "racecar run slices --set lr=0.01")
+    assert [one["config"]["lr"] for one in store.get(run.id).record["also"]] == [0.01]

@@ -18,6 +18,9 @@ ADDED: dict[str, Any] = {"every": 1, "scale": "relative"}
 ONLY: dict[str, tuple[str, ...]] = {"scale": ("mnist", "few-labels")}
 """Those of them that not every experiment has, and which do."""
 
+GUIDES = ("grid", "lr_sgd")
+"""Fields that say which runs to make, and nothing about any of them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Config:

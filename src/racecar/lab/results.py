@@ -14,7 +14,7 @@ from torch import Tensor
 
 from racecar.extras import need
 from racecar.files import write_atomically, write_json
-from racecar.lab.config import ADDED, ONLY
+from racecar.lab.config import ADDED, GUIDES, ONLY
 
 FORMAT = 1
 NEEDED = ("id", "experiment", "variant", "coefficient", "seed", "stage", "config", "metrics", "status", "cost", "made")
@@ -56,8 +56,8 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        """With what holds for fields that came after the record was made."""
-        given, mine = self.record["config"], self.record.get("experiment")
+        """How it was made, with what holds for fields that came after the record."""
+        given, mine = how(self.record["config"]), self.record.get("experiment")
         later = {name: value for name, value in ADDED.items() if mine in ONLY.get(name, (mine,))}
         return {**given, **{name: value for name, value in later.items() if name not in given}}
 
@@ -85,6 +85,11 @@ class Run:
     def arrays(self) -> dict[str, Tensor]:
         """Small tensors for figures; empty if there are none."""
         return {} if self.store is None else self.store.arrays(self.id)
+
+
+def how(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a configuration says how a run is made."""
+    return {name: value for name, value in config.items() if name not in GUIDES}
 
 
 class Store:
@@ -134,10 +139,10 @@ class Store:
 
     def ask(self, id: str, config: Mapping[str, Any], tuned: Mapping[str, Any], command: str) -> None:
         """Note in the record of a finished stage that it is also the result of this setting, unless it says so."""
-        run, asked = self.get(id), {"config": config, "tuned": tuned}
+        run, asked = self.get(id), {"config": how(config), "tuned": tuned}
         known = [{"config": one.config, "tuned": one.record.get("tuned") or {}} for one in run.everywhere]
         if identity(asked) not in map(identity, known):
-            also = [*(run.record.get("also") or ()), {**asked, "command": command}]
+            also = [*(run.record.get("also") or ()), {"config": config, "tuned": tuned, "command": command}]
             write_json(self._path("records", id, ".json"), {**run.record, "also": also})
 
     def _save(self, path: Path, tensors: Mapping[str, Tensor]) -> None:
