@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -65,7 +66,7 @@ STAGES = {"A": "with regulariser", "AA": "MNIST, without", "AB": "blurred MNIST,
 """Of mnist, and what each is called."""
 MARK = re.compile(
     r"(?P<mark><!-- (?:map (?P<lr>\S+) (?P<scale>\w+)|mnist (?P<how>\w+) (?P<batch>\w+)"
-    r"|table (?P<way>\w+) (?P<norm>\w+) (?P<task>\w+)) -->\n).*?(?P<end><!-- end -->)",
+    r"|costs (?P<costs>[\w-]+)|table (?P<way>\w+) (?P<norm>\w+) (?P<task>\w+)) -->\n).*?(?P<end><!-- end -->)",
     re.DOTALL,
 )
 
@@ -159,6 +160,31 @@ def mnist_table(folder: Path, norm: bool) -> str:
     return _text(lines)
 
 
+def cost_table(folder: Path) -> str:
+    """What the first stage of each variant took, alone on its device: milliseconds of a step and most memory, each also
+    as a multiple of Std's with the same seed (medians)."""
+    runs = [run for run in Store(folder).runs() if run.finished and run.stage == "A"]
+    columns = {False: "without norm", "none": "without norm", True: "batch norm", "batch": "batch norm"}
+    norms = [norm for norm in columns if any(run.config["norm"] == norm for run in runs)]
+    head = [cell for norm in norms for cell in (f"{columns[norm]}: ms", "× Std", "MiB", "× Std")]
+    lines = [["", *head], ["---", *["---:"] * len(head)]]
+    for row, (variant, where) in MNIST_ROWS.items():
+        cells = []
+        for norm in norms:
+            own, std = (
+                {run.seed: run.record["cost"] for run in runs if run.variant == name and _has(run, {"norm": norm} | at)}
+                for name, at in ((variant, where), MNIST_ROWS["Std"])
+            )
+            for field, scale, digits in (("step_s", 1e3, 2), ("peak_memory", 2**-20, 0)):
+                known = {seed: one[field] for seed, one in own.items() if one[field] is not None}
+                times = [value / std[seed][field] for seed, value in known.items() if seed in std]
+                cells.append(f"{scale * median(known.values()):.{digits}f}" if known else "–")
+                cells.append(f"{median(times):.2f}" if times else "–")
+        if any(cell != "–" for cell in cells):
+            lines.append([row, *cells])
+    return _text(lines)
+
+
 def _mean(values: list[float], digits: int) -> str:
     found = estimate(values)
     return "–" if found is None else f"{found.mean:.{digits}f} ± {found.sd or 0:.{digits}f}"
@@ -174,6 +200,8 @@ def page(text: str, folder: Path) -> str:
     def fill(mark: re.Match[str]) -> str:
         if mark["lr"]:
             made = map_table(folder / "few-labels-map", float(mark["lr"]), mark["scale"])
+        elif mark["costs"]:
+            made = cost_table(folder / mark["costs"])
         elif mark["how"]:
             made = mnist_table(
                 folder / {"tuned": "mnist", "fixed": "mnist-fixed"}[mark["how"]], mark["batch"] == "batch"

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from benchmarks.when import LABELS, MAP, dead, figure, gain, mnist_table, page, read
+from benchmarks.when import LABELS, MAP, cost_table, dead, figure, gain, mnist_table, page, read
 from racecar.lab.results import Store
+from tests.lab.report.records import record, write
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
@@ -58,3 +59,22 @@ def test_the_table_of_mnist():
     mean = sum(100 * run.metrics["test_accuracy"] for run in runs) / len(runs)
     assert f"{mean:.2f} ± " in line
     assert line.endswith("| 5 | 1 of 5 |")
+
+
+def test_what_it_costs(tmp_path):
+    """Medians over seeds; ratios are those of one seed, of its Std; what was not measured is a dash."""
+
+    def cost(variant, seed, ms, mib, fraction=0.125, norm=False):
+        config = {"norm": norm, "fraction": fraction, "longer": False}
+        spent = {"wall_s": 1.0, "step_s": ms / 1000, "steps": 10, "peak_memory": mib and mib * 2**20}
+        return record(variant, seed, {}, config=config, cost=spent)
+
+    one = [cost("Std", 0, 1.0, 10), cost("Std", 1, 2.0, 10), cost("Std", 0, 3.0, None, norm=True)]
+    one += [cost("RR", 0, 1.2, 12), cost("RR", 1, 2.6, 11), cost("RR", 0, 2.5, 20, fraction=1.0)]
+    lines = cost_table(write(tmp_path, one)).splitlines()
+    assert lines[0].startswith("|  | without norm: ms | × Std | MiB | × Std | batch norm: ms |")
+    assert lines[2:] == [
+        "| Std | 1.50 | 1.00 | 10 | 1.00 | 3.00 | 1.00 | – | – |",
+        "| RR, an eighth of the batch | 1.90 | 1.25 | 12 | 1.15 | – | – | – | – |",
+        "| RR, exact | 2.50 | 2.50 | 20 | 2.00 | – | – | – | – |",
+    ]
