@@ -66,12 +66,15 @@ class Normalised(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
         mean, inverse = _statistics(x, eps)
-        ctx.save_for_backward(x, mean, inverse, weight, bias)
+        given = [one for one in (weight, bias) if one is not None]
+        ctx.has_weight, ctx.has_bias = weight is not None, bias is not None
+        ctx.save_for_backward(x, mean, inverse, *given)
         return _affine(x, mean, inverse, weight, bias)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        x, mean, inverse, weight, bias = ctx.saved_tensors
+        x, mean, inverse, *given = ctx.saved_tensors
+        weight, bias = given[0] if ctx.has_weight else None, given[-1] if ctx.has_bias else None
         g, dims = gradients[0].to(mean.dtype), _dims(x)
         centred = x.to(mean.dtype) - mean
         of_bias, of_slope = g.sum(dims, keepdim=True), (g * centred).sum(dims, keepdim=True)
