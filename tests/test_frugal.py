@@ -17,7 +17,7 @@ BATCH = 16
 NETS = {
     "vgg": lambda: vgg((8, 8, "M", 16, 16, "M", 32)),
     "resnet": lambda: ResNet(Bottleneck, (2, 1), width=4, classes=10, large=False),
-    "vit": lambda: ViT(32, 4, 24, 6, 3, 10),
+    "vit": lambda: ViT(32, 4, 24, 2, 3, 10),
 }
 
 
@@ -64,7 +64,7 @@ def memory(tensors):
 
 
 def graphs_of(**settings):
-    model, x = NETS["vgg"]().to(memory_format=torch.channels_last), torch.randn(BATCH, 3, 32, 32)
+    model, x = vgg((8, "M", 16)).to(memory_format=torch.channels_last), torch.randn(BATCH, 3, 32, 32)
     x, graphs = x.contiguous(memory_format=torch.channels_last), {}
     rr = Racecar(model, x, **settings)
     compiled_as_by_inductor(lambda: rr(x)[1], graphs)().backward()
@@ -90,13 +90,15 @@ def test_nothing_is_summed_twice():
     assert count(relative, "aten.mean") == count(relative, "aten.var_mean") == 0
 
 
+@pytest.mark.filterwarnings("ignore:.*TF32")
 @pytest.mark.parametrize("fraction", [1, 1 / 8])
 def test_sums_go_along_memory(fraction):
     """inductor orders a sum before it knows that d' will have its channels last."""
-    nodes = graphs_of(fraction=fraction)["forward"]
+    with torch.backends.mkldnn.flags(enabled=True):  # without it, convolutions on a CPU leave channels first
+        nodes = graphs_of(fraction=fraction)["forward"]
     errors = [node.args[0].meta["val"] for node in nodes if str(node.target) == "aten.sum.default"]
     maps = [one for one in errors if one.dim() == 4]
-    assert [one.shape[-1] for one in maps] == [32, 16, 16, 8, 8, 3]
+    assert [one.shape[-1] for one in maps] == [16, 8, 3]
     assert all(one.is_contiguous() for one in maps)
 
 
