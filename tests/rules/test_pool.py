@@ -98,6 +98,14 @@ def test_up_sampling_by_whole_numbers(lead, size, data):
     close(*(torch.autograd.grad(one, y, g.reshape(one.shape))[0] for one in (x, expected)))
 
 
+@pytest.mark.parametrize("dim", [0, 1])
+def test_up_sampling_of_many_nets(dim):
+    """Under vmap, with channels last."""
+    many = random(3, 2, 5, 5, 4).permute(0, 1, 4, 2, 3)
+    found = torch.vmap(lambda y: pool.repeated(y, [10, 15]), in_dims=dim)(many.movedim(0, dim))
+    close(found, torch.stack([nearest(y, [10, 15]) for y in many]))
+
+
 SPELLINGS = {
     "F.max_pool2d": lambda x: F.max_pool2d(x, 2),
     "F.max_pool2d with indices": lambda x: F.max_pool2d(x, 3, 2, return_indices=True)[0],

@@ -39,7 +39,7 @@ def repeated(y: Tensor, size: list[int]) -> Tensor:
     for i in range(y.dim()):
         wide = wide.unsqueeze(2 * i + 1)
     times = [length for dim in dims for length in (y.shape[dim], shape[dim] // max(1, y.shape[dim]))]
-    made = wide.expand(times).contiguous().view([shape[dim] for dim in dims])
+    made = wide.expand(times).contiguous().reshape([shape[dim] for dim in dims])
     return made.permute([dims.index(dim) for dim in range(y.dim())])
 
 
