@@ -92,7 +92,8 @@ def test_published_results_keep_their_names():
     for path in sorted(ROOT.glob("results/*/records/*.json")):
         run = Run(read_record(path))
         one, tuned = experiment(run.record["experiment"]), run.record.get("tuned") or {}
-        fields = {name: tuple(value) if isinstance(value, list) else value for name, value in run.config.items()}
+        fields = {**run.config, **run.record["config"]}
+        fields = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
         given = {} if run.coefficient is None else {run.variant: [run.coefficient]}
         config = one.Config(**fields)
         jobs = make_jobs(one, config, [run.variant], [run.seed], None, given, {run.variant: tuned})
