@@ -181,7 +181,7 @@ def test_other_fractions_through_the_same_function():
         return output.square().mean() + term
 
     fast = torch.compile(loss, fullgraph=True, backend="aot_eager")
-    for fraction in (1.0, 0.5, 0.25):
+    for fraction in (0.5, 0.25):
         rr = Racecar(model, x, fraction=fraction)
         found = [torch.autograd.grad(one(rr, x), list(model.parameters())) for one in (loss, fast)]
         torch.testing.assert_close(*found)
