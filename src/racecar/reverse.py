@@ -17,7 +17,7 @@ from racecar.errors import RuleError
 from racecar.graph import Op
 from racecar.plan import Layer, Plan
 from racecar.route import Entry
-from racecar.rules.norm import first_rows
+from racecar.rules.norm import first_rows, has_batch_statistics
 from racecar.rules.registry import Operation
 from racecar.steps import Step, take
 
@@ -142,7 +142,7 @@ class Finder:
         for value in needs.values:
             if value in needs.starts and self.plan.batch[value] == Batch(0):
                 used = self.plan.graph.users.get(value, ())  # a view of it, as of a qkv, keeps it whole anyway
-                if any(op.role != "shape" for op in used) and self.normed_rows(value, size, samples) is None:
+                if any(op.role != "shape" for op in used) and self._norm(value) is None:
                     tensor = self.tensor(value).detach()
                     some = torch.arange(tensor.shape[0] // size * samples, device=tensor.device)
                     found[value] = tensor.index_select(0, some)  # a clone would be taken for the view
@@ -151,11 +151,19 @@ class Finder:
     def normed_rows(self, value: int, size: int, samples: int) -> Tensor | None:
         """The first samples of a batch norm's output, which the compiler would have to write first, without the rest;
         None of other values."""
+        norm = self._norm(value)
+        if norm is None:
+            return None
+        x = self.tensor(self.plan.graph.maker[value].source).detach()
+        return first_rows(norm, x, cut(x, Batch(0), size, samples))
+
+    def _norm(self, value: int) -> Operation | None:
+        """The batch norm that made a value by the statistics of its input; None of other values."""
         op = self.plan.graph.maker.get(value)
         if op is None or op.role != "norm" or op.members:
             return None
-        x = self.tensor(op.source).detach()
-        return first_rows(op.operation(self.calls), x, cut(x, Batch(0), size, samples))
+        operation = op.operation(self.calls)
+        return operation if has_batch_statistics(operation) else None
 
 
 def _is_channels_last(tensor: Tensor) -> bool:

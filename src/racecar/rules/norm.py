@@ -43,20 +43,20 @@ def _once(statistic: Tensor) -> Tensor:
     return statistic.unsqueeze(0).cumsum(0).squeeze(0)
 
 
-def first_rows(op: Operation, x: Tensor, rows: Tensor) -> Tensor | None:
-    """The part of ``op(x)`` that belongs to ``rows``, the first samples of x (N, C, …); None if op is no batch norm.
+def has_batch_statistics(op: Operation) -> bool:
+    """Whether op is a batch norm, by function, that uses the statistics of what it is given."""
+    return bool(op.get(5, "training", False)) if op.func in (F.batch_norm, torch.batch_norm) else False
+
+
+def first_rows(op: Operation, x: Tensor, rows: Tensor) -> Tensor:
+    """The part of ``op(x)`` that belongs to ``rows``, the first samples of x (N, C, …), for such a batch norm.
 
     For a compiler that would write the whole of op(x) to memory as soon as somebody wants a part of it. The statistics
     are spelt as torch's own decomposition spells them, so that the compiler finds them there already.
     """
-    if op.func is F.batch_norm:
-        weight, bias = op.get(3, "weight"), op.get(4, "bias")
-        training, eps = op.get(5, "training", False), op.get(7, "eps", 1e-5)
-    elif op.func is torch.batch_norm:
-        _, weight, bias, _, _, training, _, eps = op.args[:8]
-    else:
-        return None
-    return _affine(rows, *_statistics(x, eps), weight, bias) if training else None
+    first = 3 if op.func is F.batch_norm else 1  # torch.batch_norm has weight and bias before the running statistics
+    weight, bias, eps = op.get(first, "weight"), op.get(first + 1, "bias"), op.get(7, "eps", 1e-5)
+    return _affine(rows, *_statistics(x, eps), weight, bias)
 
 
 class Normalised(torch.autograd.Function):
