@@ -96,14 +96,20 @@ def _dims(x: Tensor) -> list[int]:
 def _statistics(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Mean and 1/σ of each channel of x (N, C, …), in float32 at least, with the dimensions of x."""
     wide = x.dtype if x.dtype == torch.float64 else torch.float32
-    var, mean = torch.var_mean(x.to(wide), _dims(x), correction=0, keepdim=True)
+    var, mean = torch.var_mean(_cast(x, wide), _dims(x), correction=0, keepdim=True)
     return mean, torch.rsqrt(var + eps)
 
 
 def _affine(rows: Tensor, mean: Tensor, inverse: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     slope = inverse if weight is None else inverse * weight.view_as(inverse)
     shift = -mean * slope if bias is None else bias.view_as(mean) - mean * slope
-    return (rows * slope + shift).to(rows.dtype)
+    return _cast(rows * slope + shift, rows.dtype)
+
+
+def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """x.to(dtype), but no call where it is x itself: torch 2.11, tracing an autograd function, would return the result
+    and what it was made of as two outputs, and give the gradient of one to the other."""
+    return x if x.dtype == dtype else x.to(dtype)
 
 
 @register(F.batch_norm, role="norm")
