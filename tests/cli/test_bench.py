@@ -90,6 +90,7 @@ def test_the_batch_of_a_target(cli):
         (["--device", "tpu"], "unknown device 'tpu'"),
         (["--device", "meta"], "bench knows cpu and cuda, not 'meta'"),
         (["--device", "cpu", "--graphs"], "--graphs needs --device cuda"),
+        (["--device", "cpu", "--combine"], "--combine is an option of the compiler"),
         (["--precision", "int8"], "--precision must be bf16 or float32"),
         (["--fractions", "1,2"], "above 0 and up to 1"),
         (["--fractions", "1,0.5,1/2"], "different numbers"),

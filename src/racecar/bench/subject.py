@@ -22,6 +22,8 @@ class Circumstances:
     half: bool = False
     """Forward pass in bfloat16, by autocast."""
     compile: bool = False
+    combine: bool = False
+    """Let inductor put short kernels that do not need each other into one."""
     graphs: bool = False
     """Replay whole steps as CUDA graphs."""
     profile: bool = False

@@ -55,6 +55,7 @@ def foot(record: Mapping[str, Any]) -> str:
     """What the numbers mean, and where they were made."""
     settings = record["settings"]
     kind = "compiled" if settings["compile"] else "eager"
+    kind += " with short kernels combined" if settings.get("combine") else ""
     graphs = ", whole steps as CUDA graphs" if settings["graphs"] else ""
     return (
         f"{record['device']}, torch {record['torch']}, {settings['precision']}, {kind}{graphs}. "

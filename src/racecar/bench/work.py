@@ -141,7 +141,10 @@ class Work:
             plain, model = self.losses[PLAIN], self.subject.model
             return lambda: plain() + srip_as_published(model)
         loss = loss_function(kind, self.subject)
-        return torch.compile(loss, fullgraph=True) if self.how.compile else loss
+        if not self.how.compile:
+            return loss
+        options: dict[str, Any] | None = {"combo_kernels": True} if self.how.combine else None
+        return torch.compile(loss, fullgraph=True, options=options)
 
     def _step(self, loss: Callable[[], Tensor]) -> timing.Call:
         clear = self.subject.clear

@@ -42,6 +42,9 @@ Precision = Annotated[
 Compile = Annotated[
     bool | None, typer.Option("--compile/--no-compile", help="torch.compile the steps; the default on cuda.")
 ]
+Combine = Annotated[
+    bool, typer.Option("--combine", help="Compiled steps: inductor's combo_kernels, short kernels put into one.")
+]
 Graphs = Annotated[
     bool | None,
     typer.Option("--graphs/--no-graphs", help="Whole steps as CUDA graphs; the default where they are compiled."),
@@ -75,6 +78,7 @@ def bench(
     every: Every = "1",
     precision: Precision = "",
     compile_steps: Compile = None,
+    combine: Combine = False,
     graphs: Graphs = None,
     by_hand: ByHand = True,
     srip: Srip = True,
@@ -103,7 +107,10 @@ def bench(
     if grow and (models or shape or batch):
         raise ValueError("nets that grow are made for it: leave out --models, --input and --batch")
     chosen = kinds(_fractions(fractions), _numbers(every, "--every"), by_hand and not grow, srip and not grow)
-    how = replace(_circumstances(device, precision, compile_steps, graphs, bool(grow)), profile=profile)
+    how = _circumstances(device, precision, compile_steps, graphs, bool(grow))
+    if combine and not how.compile:
+        raise ValueError("--combine is an option of the compiler: give --compile as well")
+    how = replace(how, combine=combine, profile=profile)
     names = growth.names(grow, values) if grow else _names(models, shape, how)
     open_model: Open = growth.open_size if grow else partial(open_any, shape=shape, batch=batch)
     settings = {**asdict(how), "precision": "bf16" if how.half else "float32", "rounds": rounds, "grow": grow}
