@@ -1,8 +1,8 @@
-"""The table of docs/bench.md: what a step costs on the H200, from the records of `racecar bench`.
+"""The tables of docs/bench.md: what a step costs on the H200, and of what, from the records of `racecar bench`.
 
     python -m benchmarks.cost [--results results/bench] [--page docs/bench.md]
 
-Between its marks the page holds what this prints: nothing there is typed.
+Between its marks the page holds what this finds: nothing there is typed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,8 @@ STEPS = {
     "SRIP": "srip",
     "SRIP as published": "srip as published",
 }
-MARK = re.compile(r"(<!-- cost -->\n).*?(<!-- end -->)", re.DOTALL)
+SLICES = ("1/8", "1/16")
+MARK = re.compile(r"(<!-- (cost|parts) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Steps = Mapping[str, Mapping[str, Any]]
 """By name, what was measured of a step."""
@@ -37,7 +38,7 @@ def read(folder: Path) -> dict[str, Steps]:
     found: dict[str, dict[str, Any]] = {name: {} for name in NETS}
     for path in sorted(folder.glob("h200-*.json")):
         record = json.loads(path.read_text())
-        if record["settings"]["compile"]:
+        if record["settings"]["compile"] and not record["settings"].get("combine"):
             for model in record["models"]:
                 steps = [step for step in model.get("steps", []) if step.get("ratio") is not None]
                 for step in steps:
@@ -52,10 +53,33 @@ def table(found: Mapping[str, Steps]) -> str:
     lines = [head, ["---", *["---:"] * (len(head) - 1)]]
     for name, steps in found.items():
         times = [_of(steps, step, "ratio") for step in STEPS.values()]
-        memory = ", ".join(_of(steps, STEPS[slice_], "memory_ratio") for slice_ in ("1/8", "1/16"))
+        memory = ", ".join(_of(steps, STEPS[slice_], "memory_ratio") for slice_ in SLICES)
         by_hand = [one["over_by_hand"] for one in steps.values() if one.get("over_by_hand") is not None]
         worst = f"{max(by_hand):.2f} of {len(by_hand)}" if by_hand else "–"
         lines.append([NETS[name], f"{steps['plain']['median_ms']:.1f}", *times, memory, worst])
+    return _markdown(lines)
+
+
+def parts(found: Mapping[str, Steps]) -> str:
+    """Of what a slice's cost consists, where a profile was taken: the ratio that is left if only products count, by
+    their number (the floor) and by the time they take, and how many other kernels there are beside them."""
+    head = ["", "slice", "ratio", "floor", "its products as timed", "kernels more", "not products, ms more"]
+    lines = [head, ["---", "---", *["---:"] * (len(head) - 2)]]
+    for name, steps in found.items():
+        plain = steps["plain"]
+        for slice_ in SLICES:
+            one = steps.get(STEPS[slice_], {})
+            if "kernels" in plain and "kernels" in one:
+                products = one["product_ms"] - plain["product_ms"]
+                others = one["kernel_ms"] - plain["kernel_ms"] - products
+                timed = f"{1 + products / plain['median_ms']:.2f}"
+                kernels = str(one["kernels"] - plain["kernels"])
+                ratio, floor = (_of(steps, STEPS[slice_], what) for what in ("ratio", "floor"))
+                lines.append([NETS[name], slice_, ratio, floor, timed, kernels, f"{others:.1f}"])
+    return _markdown(lines)
+
+
+def _markdown(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -65,8 +89,10 @@ def _of(steps: Steps, step: str, what: str) -> str:
 
 
 def page(text: str, folder: Path) -> str:
-    """The page with its table filled in."""
-    return MARK.sub(lambda mark: f"{mark[1]}\n{table(read(folder))}\n\n{mark[2]}", text)
+    """The page with its tables filled in."""
+    found = read(folder)
+    made = {"cost": table(found), "parts": parts(found)}
+    return MARK.sub(lambda mark: f"{mark[1]}\n{made[mark[2]]}\n\n{mark[3]}", text)
 
 
 def main() -> None:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from benchmarks.cost import page, read, table
+from benchmarks.cost import page, parts, read, table
 
 ROOT = Path(__file__).parent.parent
 
@@ -11,12 +11,13 @@ ROOT = Path(__file__).parent.parent
 def test_the_page_is_up_to_date():
     """Else: python -m benchmarks.cost"""
     text = (ROOT / "docs" / "bench.md").read_text()
-    assert text.count("<!-- cost -->") == 1
+    assert text.count("<!-- cost -->") == text.count("<!-- parts -->") == 1
     assert page(text, ROOT / "results" / "bench") == text
 
 
 def test_a_row_from_several_records(tmp_path):
-    """Eager records are left out, and so is what failed; a later record stands for what it measured."""
+    """Eager records, and those of other options of the compiler, are left out, and so is what failed; a later record
+    stands for what it measured."""
     plain = {"step": "plain", "ratio": 1.0, "median_ms": 20.0, "error": ""}
     first = [plain, {"step": "racecar 1/8", "ratio": 1.3, "memory_ratio": 1.125, "over_by_hand": 0.96, "error": ""}]
     second = [
@@ -25,9 +26,15 @@ def test_a_row_from_several_records(tmp_path):
         {"step": "racecar 1", "ratio": 2.5, "over_by_hand": 1.02, "error": ""},
         {"step": "srip", "error": "x"},
     ]
-    for name, compiled, steps in (("a", True, first), ("b", True, second), ("c", False, [{**plain, "median_ms": 9.0}])):
+    other = [{**plain, "median_ms": 9.0}]
+    for name, settings, steps in (
+        ("a", {"compile": True}, first),
+        ("b", {"compile": True}, second),
+        ("c", {"compile": False}, other),
+        ("d", {"compile": True, "combine": True}, other),
+    ):
         record = {
-            "settings": {"compile": compiled},
+            "settings": settings,
             "models": [{"model": "vit", "steps": steps}, {"model": "resnet50", "error": "x"}],
         }
         (tmp_path / f"h200-{name}.json").write_text(json.dumps(record))
@@ -35,3 +42,13 @@ def test_a_row_from_several_records(tmp_path):
     assert list(found) == ["vit"]
     row = table(found).splitlines()[-1]
     assert row == "| ViT-B/16 | 20.0 | 2.50 | 1.25 | – | – | – | – | – | 1.12, – | 1.02 of 2 |"
+
+
+def test_of_what_a_cost_consists(tmp_path):
+    """10 ms are 6 of products and 4 of others; a slice adds 1 and 0.5, in 30 kernels. Without a profile: no row."""
+    plain = {"step": "plain", "ratio": 1.0, "median_ms": 10.0, "kernels": 50, "kernel_ms": 10.0, "product_ms": 6.0}
+    slice_ = {"step": "racecar 1/8", "ratio": 1.16, "floor": 1.06, "kernels": 80, "kernel_ms": 11.5, "product_ms": 7.0}
+    steps = [plain, slice_, {"step": "racecar 1/16", "ratio": 1.1, "floor": 1.03}]
+    record = {"settings": {"compile": True}, "models": [{"model": "vgg19", "steps": steps}]}
+    (tmp_path / "h200-a.json").write_text(json.dumps(record))
+    assert parts(read(tmp_path)).splitlines()[2:] == ["| VGG19-BN | 1/8 | 1.16 | 1.06 | 1.10 | 30 | 0.5 |"]
