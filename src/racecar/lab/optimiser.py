@@ -35,12 +35,16 @@ class Fused:
     def __init__(self, optimiser: torch.optim.Optimizer) -> None:
         self.optimiser = optimiser
         self._lists: list[list[Tensor]] = []
+        self._steps = torch.empty(0)
 
     def step(self) -> None:
         (group,) = self.optimiser.param_groups
         if not self._lists:  # the first one makes the state, or changes the one that was loaded
             self.optimiser.step()
             states = [self.optimiser.state[parameter] for parameter in group["params"]]
+            self._steps = torch.stack([state["step"] for state in states])
+            for state, step in zip(states, self._steps, strict=True):  # views, so that one addition counts them all
+                state["step"] = step
             self._lists = [[state[name] for state in states] for name in ("exp_avg", "exp_avg_sq", "step")]
             return
         means, squares, steps = self._lists
@@ -48,7 +52,7 @@ class Fused:
         gradients = [parameter.grad for parameter in group["params"]]
         beta1, beta2 = group["betas"]
         with torch.no_grad():
-            torch._foreach_add_(steps, 1)
+            self._steps += 1
             update(
                 group["params"], gradients, means, squares, [], steps, lr=group["lr"], beta1=beta1, beta2=beta2,
                 weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=False, maximize=False,

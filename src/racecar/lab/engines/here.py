@@ -16,6 +16,7 @@ import torch
 from racecar.lab.engines.base import Failure, Plan, Progress, do_job, failure
 from racecar.lab.engines.processes import context, cores, deaf
 from racecar.lab.jobs import Job
+from racecar.lab.variants import variant
 from racecar.orphans import end_with_parent
 
 ON_ONE_GPU = 4
@@ -65,10 +66,11 @@ def _collect(jobs: Sequence[Job], futures: Sequence[Future[Failure | None]]) -> 
 
 
 def _size(job: Job) -> int:
-    """Grows with the time that a job takes."""
+    """Grows with the time that a job takes; a regularised step takes about twice as long as a plain one."""
     with torch.device("meta"):  # no numbers, and none drawn
         network = job.experiment.network(job.config)
-    return job.config.epochs * sum(parameter.numel() for parameter in network.parameters())
+    passes = 2 if variant(job.variant).kind in ("reverse", "orthogonality") else 1
+    return passes * job.config.epochs * sum(parameter.numel() for parameter in network.parameters())
 
 
 def _fitting(device: str) -> int:

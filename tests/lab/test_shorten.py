@@ -1,0 +1,74 @@
+"""Recorded operations that were made fewer do what all of them did, call after call."""
+
+import operator
+
+import pytest
+import torch
+
+from racecar.lab.recording import record
+
+HALF = torch.full((3,), 0.5)
+
+
+def added(x):
+    total = torch.zeros_like(x)
+    total += x
+    return total
+
+
+def into_a_view(x):
+    total = torch.zeros_like(x)
+    total.view(-1)[0] += 1
+    return total + x
+
+
+def gradient(x):
+    y = x.detach().requires_grad_()
+    return torch.autograd.grad(((y**2).sum() * 3.0) * 1, y)[0]
+
+
+FUNCTIONS = {
+    "nothing but ones": torch.ones_like,
+    "a view of ones": lambda x: torch.ones_like(x).view(3, 1),
+    "in place": added,
+    "in place, by a view": into_a_view,
+    "once x": lambda x: x * 1,
+    "once x, in floats": lambda x: (x.long() * 1.0) / 2,
+    "first power": lambda x: (x**1).exp(),
+    "held": lambda x: x + HALF * 2,
+    "two results": lambda x: torch.var_mean(x * torch.ones_like(x).mul(2)),
+    "gradient": gradient,
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_same_again_and_again(name):
+    """Whoever gets a result may change it: neither the next call nor what was given may notice."""
+    function = FUNCTIONS[name]
+    recorded = record(function, torch.rand(3))
+    for seed in range(3):
+        x = torch.rand(3, generator=torch.Generator().manual_seed(seed))
+        with torch.no_grad():
+            made = recorded(x.clone())
+        wanted = function(x.clone())
+        torch.testing.assert_close(made, wanted, rtol=0, atol=0)
+        given = x.clone()
+        with torch.no_grad():
+            torch.utils._pytree.tree_map(lambda one: one.mul_(7), recorded(given))
+        assert torch.equal(given, x)
+
+
+def targets(function):
+    graph = record(function, torch.rand(3)).__self__.graph
+    return [node.target for node in graph.nodes if node.op == "call_function" and node.target is not operator.getitem]
+
+
+def test_what_is_the_same_in_every_call_is_worked_out_once():
+    assert targets(gradient) == [torch.mul, torch.mul], "2 y times what the loss makes of it"
+    assert targets(FUNCTIONS["held"]) == [torch.add]
+    assert targets(FUNCTIONS["first power"]) == [torch.ops.aten.exp.default]
+
+
+def test_random_numbers_are_drawn_anew():
+    recorded = record(lambda x: x + torch.rand_like(x) * torch.ones_like(x), torch.zeros(3))
+    assert not torch.equal(recorded(torch.zeros(3)), recorded(torch.zeros(3)))
