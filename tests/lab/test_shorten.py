@@ -19,7 +19,13 @@ def added(x):
 def into_a_view(x):
     total = torch.zeros_like(x)
     total.view(-1)[0] += 1
-    return total + x
+    return total * 2 + x
+
+
+def before_and_after(x):
+    once = x * 1
+    x += 1
+    return once - x
 
 
 def gradient(x):
@@ -33,6 +39,7 @@ FUNCTIONS = {
     "in place": added,
     "in place, by a view": into_a_view,
     "once x": lambda x: x * 1,
+    "once x, before it changes": before_and_after,
     "once x, in floats": lambda x: (x.long() * 1.0) / 2,
     "first power": lambda x: (x**1).exp(),
     "held": lambda x: x + HALF * 2,
@@ -52,10 +59,11 @@ def test_the_same_again_and_again(name):
             made = recorded(x.clone())
         wanted = function(x.clone())
         torch.testing.assert_close(made, wanted, rtol=0, atol=0)
-        given = x.clone()
+        given, left = x.clone(), x.clone()
+        function(left)
         with torch.no_grad():
             torch.utils._pytree.tree_map(lambda one: one.mul_(7), recorded(given))
-        assert torch.equal(given, x)
+        assert torch.equal(given, left)
 
 
 def targets(function):

@@ -27,29 +27,44 @@ FILLED = (aten.ones_like.default, aten.zeros_like.default, aten.new_ones.default
 def shorten(recorded: fx.GraphModule) -> None:
     """Leave out what only repeats something, work out now what is the same in every call, and call the rest directly.
     No gradient may be asked for through it."""
+    exposed = _exposed(recorded.graph)
     for node in recorded.graph.nodes:
-        if (same := _same(node)) is not None:
+        if (same := _same(node, exposed)) is not None:
             node.replace_all_uses_with(same)
-    _fold(recorded)
+    _fold(recorded, exposed)
     for node in recorded.graph.nodes:
         node.target = DIRECT.get(node.target, node.target)
     recorded.graph.eliminate_dead_code()
     recorded.recompile()
 
 
-def _same(node: fx.Node) -> fx.Node | None:
+def _exposed(graph: fx.Graph) -> set[fx.Node]:
+    """What may be changed by operations in place, or by who gets it in the end; with what that is a view of."""
+    found: set[fx.Node] = set()
+    for node in reversed(graph.nodes):
+        changes, views = node.op == "output", False
+        if isinstance(node.target, OpOverload):
+            schema = node.target._schema
+            changes, views = schema.is_mutable, any(one.alias_info for one in schema.returns)
+        if changes or (views and node in found):
+            found.update(node.all_input_nodes)
+    return found
+
+
+def _same(node: fx.Node, exposed: set[fx.Node]) -> fx.Node | None:
     """What a node only repeats: a tenth of the time of a small net."""
     if node.target == aten.detach.default:
         return node.all_input_nodes[0]
     if node.target == aten.t.default and node.all_input_nodes[0].target == aten.t.default:
         return node.all_input_nodes[0].all_input_nodes[0]
-    if node.target in (aten.mul.Tensor, aten.pow.Tensor_Scalar) and node.args[1] == 1 and not _exposed(node):
+    if node.target in (aten.mul.Tensor, aten.pow.Tensor_Scalar) and node.args[1] == 1 and node not in exposed:
         (given,) = node.all_input_nodes
-        return given if given.meta["val"].dtype == node.meta["val"].dtype else None
+        if given not in exposed and given.meta["val"].dtype == node.meta["val"].dtype:
+            return given
     return None
 
 
-def _fold(recorded: fx.GraphModule) -> None:
+def _fold(recorded: fx.GraphModule, exposed: set[fx.Node]) -> None:
     """A fifth of the operations, such as the gradient of the loss by itself, times a coefficient."""
     known: dict[fx.Node, Any] = {}
 
@@ -57,16 +72,14 @@ def _fold(recorded: fx.GraphModule) -> None:
         return known[node] if node in known else _any(node)
 
     for node in recorded.graph.nodes:
+        if node in exposed:
+            continue
         if node.op == "get_attr":
             known[node] = getattr(recorded, node.target)
         elif _is_known(node, known):
             known[node] = node.target(*fx.node.map_arg(node.args, value), **fx.node.map_arg(node.kwargs, value))
-    for node in reversed(list(known)):  # where a view is not folded, what it is a view of is not, either
-        views = (user for user in node.users if user not in known and _is_view(user))
-        if node.op == "get_attr" or _exposed(node) or any(views):
-            del known[node]
     for i, (node, one) in enumerate(known.items()):
-        if any(user not in known for user in node.users):
+        if node.op != "get_attr" and any(user not in known for user in node.users):
             recorded.register_buffer(f"known_{i}", one.clone())
             with recorded.graph.inserting_before(node):
                 node.replace_all_uses_with(recorded.graph.get_attr(f"known_{i}"))
@@ -84,12 +97,3 @@ def _any(node: fx.Node) -> Tensor:
     """Some tensor of the shape that a node gives."""
     value = node.meta["val"]
     return torch.empty(value.shape, dtype=value.dtype, device=value.device)
-
-
-def _exposed(node: fx.Node) -> bool:
-    """Whether others may change what a node gives: who gets it in the end, or an operation in place."""
-    return any(not isinstance(user.target, OpOverload) or user.target._schema.is_mutable for user in node.users)
-
-
-def _is_view(node: fx.Node) -> bool:
-    return isinstance(node.target, OpOverload) and any(one.alias_info for one in node.target._schema.returns)
