@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from racecar.files import write_atomically, write_json, write_text
+from racecar.files import remove, write_atomically, write_json, write_text
 
 ROOT = Path(__file__).parents[1]
 
@@ -80,6 +80,10 @@ def test_a_killed_process_leaves_what_was_there(tmp_path: Path):
     assert path.read_bytes() == b"old"
     write_text(path, "new")  # what the dead process left behind is in nobody's way
     assert path.read_bytes() == b"new"
+    write_text(tmp_path / "ab", "other")
+    remove(path)
+    assert contents(tmp_path) == {"ab": b"other"}, "also what it left behind"
+    remove(path)
 
 
 def test_an_open_reader_keeps_the_old_content(tmp_path: Path):

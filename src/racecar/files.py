@@ -8,6 +8,7 @@ import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,7 +21,7 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A file to write into, which takes its place under ``path`` when it is complete; folders are made as needed."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    name = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    name = path.with_name(f"{_unfinished(path)}{secrets.token_hex(8)}.tmp")
     try:
         with open(name, "xb") as file:
             yield file
@@ -31,6 +32,18 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         with suppress(FileNotFoundError):
             os.unlink(name)
         raise
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if it is there, with what a process that was killed while it wrote it has left."""
+    path.unlink(missing_ok=True)
+    for left in path.parent.glob(f"{escape(_unfinished(path))}*.tmp"):
+        left.unlink(missing_ok=True)
+
+
+def _unfinished(path: Path) -> str:
+    """How files begin that are not complete yet; names may have 255 bytes."""
+    return f".{path.name[:50]}."
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from racecar.extras import need
-from racecar.files import write_atomically, write_json
+from racecar.files import remove, write_atomically, write_json
 from racecar.lab.config import ADDED, GUIDES, ONLY
 
 FORMAT = 1
@@ -122,7 +122,7 @@ class Store:
     def forget(self, id: str) -> None:
         """Remove what an unfinished stage left behind."""
         for path in (self.checkpoint(id), self.pretraining(id)):
-            path.unlink(missing_ok=True)
+            remove(path)
 
     def files(self, id: str) -> list[Path]:
         """The record of a finished stage, and what those after it need."""

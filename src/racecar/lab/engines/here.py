@@ -44,7 +44,7 @@ def run(jobs: Sequence[Job], plan: Plan, progress: Progress) -> list[Failure]:
             except KeyboardInterrupt:
                 for process in list((pool._processes or {}).values()):
                     process.terminate()
-                pool.shutdown(wait=False, cancel_futures=True)
+                pool.shutdown(cancel_futures=True)  # its thread is not to end after this one
                 raise
     finally:
         mine.close()  # with the last end that can be written to, the messages end: a killed worker may hold the lock

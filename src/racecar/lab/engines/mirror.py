@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from racecar.files import write_atomically
+from racecar.files import remove, write_atomically
 
 KINDS = ("checkpoints", "records", "weights", "arrays", "tensorboard")
 """A stage that ends writes its weights and arrays, then its record, and removes its checkpoint. Looked at in the
@@ -30,7 +30,7 @@ class Changes:
             with write_atomically(folder / name) as file:
                 file.write(self.files[name])
         for name in self.gone:
-            (folder / name).unlink(missing_ok=True)
+            remove(folder / name)
 
 
 class Mirror:

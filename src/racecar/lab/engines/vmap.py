@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from racecar.files import remove
 from racecar.lab.checkpoint import reading
 from racecar.lab.curves import Diverged
 from racecar.lab.engines.base import Failure, Plan, Progress, failure
@@ -71,7 +72,7 @@ def _do(jobs: Sequence[Job], plan: Plan, progress: Progress, failed: dict[Job, F
     for stage in jobs[0].stages:
         path = store.checkpoint(f"vmap-{identity({'ids': [job.ids[stage.name] for job in jobs]})}")
         if not plan.resume:
-            path.unlink(missing_ok=True)
+            remove(path)
             for job in jobs:
                 store.forget(job.ids[stage.name])
         if path.exists():
@@ -125,4 +126,4 @@ def _stage(
         progress(job.label, stage.name, -1, -1, "")
     progress(label, stage.name, -2, -2, "")
     if not any(job in failed for job, _ in members):  # else what is trained waits for the next run
-        path.unlink(missing_ok=True)
+        remove(path)
