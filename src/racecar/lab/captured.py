@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable
+from functools import cache
 from typing import Any
 
 import torch
@@ -25,13 +26,19 @@ def record(step: Callable[[], Tensor]) -> Replay:
 
 
 def aside(step: Callable[[], Tensor]) -> Tensor:
-    """A step on a stream of its own, as torch wants those before a recording."""
-    stream = torch.cuda.Stream()
+    """A step on another stream, as torch wants those before a recording."""
+    stream = _beside(torch.cuda.current_device())
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         result = step()
     torch.cuda.current_stream().wait_stream(stream)
     return result
+
+
+@cache
+def _beside(device: int) -> torch.cuda.Stream:
+    """One for all trainings: cuBLAS keeps memory for every stream that it ever saw."""
+    return torch.cuda.Stream(device)
 
 
 class Captured:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from statistics import median
 from typing import Any
 
 import torch
@@ -31,7 +32,8 @@ class Curves:
         self.every = max(1, math.ceil(epochs / POINTS))
         self.epochs = epochs
         self.points: dict[str, list[float]] = {}
-        self.seconds = 0.0
+        self._paces: list[float] = []
+        self._spent = 0.0
         self._sums: Tensor | None = None
         self._count = 0
         self._began = time.perf_counter()
@@ -50,6 +52,8 @@ class Curves:
         assert self._sums is not None
         task, regulariser = distributed.mean(self._sums / self._count).tolist()
         self.pause()
+        self._paces.append(self._spent / self._count)
+        self._spent = 0.0
         if not (math.isfinite(task) and math.isfinite(regulariser)):
             raise Diverged(f"the loss was not finite any more in epoch {epoch + 1}")
         for name, value in (("epoch", epoch + 1), ("train_loss", task), ("regulariser", regulariser)):
@@ -67,13 +71,19 @@ class Curves:
 
     def pause(self) -> None:
         """The clock stands still: what follows is no step of the training."""
-        self.seconds += time.perf_counter() - self._began
+        self._spent += time.perf_counter() - self._began
         self._began = time.perf_counter()
 
+    @property
+    def step_s(self) -> float:
+        """Seconds for a step: the median of the points, so that what happens once, as a compilation, does not count."""
+        return median(self._paces) if self._paces else 0.0
+
     def state(self) -> dict[str, Any]:
-        return {"points": self.points, "seconds": self.seconds, "sums": self._sums, "count": self._count}
+        clock = {"paces": self._paces, "spent": self._spent}
+        return {"points": self.points, "sums": self._sums, "count": self._count, **clock}
 
     def load(self, state: dict[str, Any], device: torch.device) -> None:
-        self.points, self.seconds = state["points"], state["seconds"]
+        self.points, self._paces, self._spent = state["points"], state["paces"], state["spent"]
         self._sums = None if state["sums"] is None else state["sums"].to(device)
         self._count = state["count"]

@@ -49,8 +49,8 @@ class Outcome:
 
     curves: dict[str, list[float]]
     steps: int
-    seconds: float
-    """Of the training steps alone."""
+    step_s: float
+    """Seconds for a step."""
     peak_memory: int | None
     history: dict[str, Tensor] = field(default_factory=dict)
 
@@ -151,7 +151,7 @@ class Trainer:
         self.captured = None  # its recordings hold memory, and it holds this trainer
         memory = torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
         history = {name: torch.stack([one[name] for one in self.history]) for name in (self.history or [{}])[0]}
-        return Outcome(self.curves.points, self.total, self.curves.seconds, memory, history)
+        return Outcome(self.curves.points, self.total, self.curves.step_s, memory, history)
 
     @property
     def measured(self) -> nn.Module:

@@ -183,7 +183,7 @@ def finish(
     measured = job.experiment.measure(job.config, trained)
     cost = {
         "wall_s": time.perf_counter() - began,
-        "step_s": outcome.seconds / max(1, outcome.steps),
+        "step_s": outcome.step_s,
         "steps": outcome.steps,
         "peak_memory": outcome.peak_memory,
     }

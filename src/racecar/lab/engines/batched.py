@@ -198,7 +198,7 @@ class Batched:
             curves["valid_accuracy"] = [short(values[i]) for values in self.valid]
         looks = [seen[i] for seen in self.history]
         history = {name: torch.stack([look[name] for look in looks]) for name in (looks or [{}])[0]}
-        return Outcome(curves, self.total, self.seconds / len(self.jobs), None, history)
+        return Outcome(curves, self.total, self.seconds / max(1, self.total) / len(self.jobs), None, history)
 
     def save(self, path: Path) -> None:
         state = {

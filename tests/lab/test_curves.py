@@ -1,0 +1,56 @@
+"""The clock of a training."""
+
+import pytest
+import torch
+
+from racecar.lab import curves
+from racecar.lab.curves import Curves
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time that passes when a test says so."""
+    now = [100.0]
+    monkeypatch.setattr(curves.time, "perf_counter", lambda: now[0])
+
+    def wait(seconds):
+        now[0] += seconds
+
+    return wait
+
+
+def epoch(some, clock, number, seconds, steps=4):
+    some.go()
+    for _ in range(steps):
+        clock(seconds)
+        some.add(torch.ones(2))
+    some.point(number)
+    clock(1000.0)  # a measurement, which is no step
+
+
+def test_what_happens_once_is_no_part_of_a_step(clock):
+    some = Curves(epochs=3)
+    for number, seconds in enumerate((50.0, 0.5, 0.75)):
+        epoch(some, clock, number, seconds)
+    assert some.step_s == 0.75
+
+
+def test_without_a_point_there_is_no_time():
+    assert Curves(epochs=1).step_s == 0.0
+
+
+def test_the_clock_goes_on_from_a_checkpoint(clock):
+    """In the middle of an epoch: the steps before count, the time between does not."""
+    first = Curves(epochs=1)
+    first.go()
+    clock(3.0)
+    first.add(torch.ones(2))
+    first.pause()
+    clock(1000.0)
+    second = Curves(epochs=1)
+    second.load(first.state(), torch.device("cpu"))
+    second.go()
+    clock(1.0)
+    second.add(torch.ones(2))
+    second.point(0)
+    assert second.step_s == 2.0
