@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from benchmarks.cost import page, parts, read, table
+from benchmarks.cost import first, page, parts, read, table
 
 ROOT = Path(__file__).parent.parent
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 def test_the_page_is_up_to_date():
     """Else: python -m benchmarks.cost"""
     text = (ROOT / "docs" / "bench.md").read_text()
-    assert text.count("<!-- cost -->") == text.count("<!-- parts -->") == 1
+    assert all(text.count(f"<!-- {name} -->") == 1 for name in ("cost", "parts", "first"))
     assert page(text, ROOT / "results" / "bench") == text
 
 
@@ -52,3 +52,11 @@ def test_of_what_a_cost_consists(tmp_path):
     record = {"settings": {"compile": True}, "models": [{"model": "vgg19", "steps": steps}]}
     (tmp_path / "h200-a.json").write_text(json.dumps(record))
     assert parts(read(tmp_path)).splitlines()[2:] == ["| VGG19-BN | 1/8 | 1.16 | 1.06 | 1.10 | 30 | 0.5 |"]
+
+
+def test_the_laboratory_beside_plain_trainings(tmp_path):
+    """Medians of the seconds, and the record's own ratios."""
+    record = {"cores": 2, "device": "CPU x86_64", "torch": "2.13.0", "ratio": {"plain": 4.5, "plain, 2 at once": 2.25}}
+    record["seconds"] = {"plain": [91.0, 89.0, 80.0], "plain, 2 at once": [45.0], "ours": [20.0]}
+    (tmp_path / "first-two-a.json").write_text(json.dumps(record))
+    assert first(tmp_path).splitlines()[2:] == ["| 2 cores, x86_64, torch 2.13.0 | 89 | 45 | 20 | 4.50 | 2.25 |"]

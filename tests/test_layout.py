@@ -20,7 +20,8 @@ NETS = {
 
 
 class Layouts(TorchDispatchMode):
-    """Names of operations that leave pictures with the channels first."""
+    """Names of operations that leave pictures with the channels first; of sums, those that did not begin so, as the
+    gradient of a mean over pixels does, which torch makes of nothing."""
 
     def __init__(self):
         super().__init__()
@@ -31,6 +32,8 @@ class Layouts(TorchDispatchMode):
         for one in tree_leaves(out):
             if pictures(one) and not one.is_contiguous(memory_format=torch.channels_last):
                 name = func.overloadpacket.__name__
+                if name == "add" and all(map(pictures, args)) and args[0].is_contiguous():
+                    continue
                 self.found.add("bias" if name == "add" and not all(map(pictures, args)) else name)
         return out
 

@@ -29,15 +29,6 @@ def batch_size(inputs: Sequence[Tensor]) -> int:
     return next((tensor.shape[0] for tensor in inputs if tensor.dim() > 0), 1)
 
 
-def cut(tensor: Tensor, batch: Batch, size: int, samples: int) -> Tensor:
-    """The first ``samples`` of ``size`` samples."""
-    dim, outer = batch
-    if outer == 1:
-        return tensor.narrow(dim, 0, tensor.shape[dim] // size * samples)
-    parts = tensor.unflatten(dim, (outer, size, -1))
-    return parts.narrow(dim + 1, 0, samples).flatten(dim, dim + 2)
-
-
 def batch_dims(graph: Graph, size: int) -> dict[int, Batch | None]:
     """Where the samples of a batch of ``size`` run in every value; None where that is lost."""
     trace = graph.trace

@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 from torch import Size, Tensor
-from torch.nn import functional as F
 
 from racecar import gram
-from racecar.batch import Batch, cut
+from racecar.batch import Batch
 from racecar.capture import Call, outputs
 from racecar.errors import RuleError
 from racecar.graph import Op
@@ -19,6 +18,7 @@ from racecar.plan import Layer, Plan
 from racecar.route import Entry
 from racecar.rules.norm import first_rows, has_batch_statistics
 from racecar.rules.registry import Operation
+from racecar.slicing import FirstRows, cut, cut_constants, cut_shape, part_of
 from racecar.steps import Step, take
 
 
@@ -77,18 +77,18 @@ def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | Non
     """
     rows, plan = rows or {}, find.plan
     batch = plan.batch if samples < size else {}
-    shapes = {value: _cut_shape(find.tensor(value).shape, batch.get(value), size, samples) for value in needs.shapes}
+    shapes = {value: cut_shape(find.tensor(value).shape, batch.get(value), size, samples) for value in needs.shapes}
     tensors: dict[int, Tensor] = {}
     for value in needs.values:
         tensor, where = find.tensor(value), batch.get(value)
         if where is not None:
-            part = rows.get(value)
-            if part is None and where == Batch(0):
-                if torch.compiler.is_compiling():
-                    part = find.normed_rows(value, size, samples) if value in needs.starts else None
-                elif _is_channels_last(tensor):
-                    part = cut(tensor.detach(), where, size, samples)
-            tensor = cut(tensor, where, size, samples) if part is None else FirstRows.apply(tensor, part)
+            if torch.compiler.is_compiling():
+                part = rows.get(value)
+                if part is None and where == Batch(0) and value in needs.starts:
+                    part = find.normed_rows(value, size, samples)
+                tensor = cut(tensor, where, size, samples) if part is None else FirstRows.apply(tensor, part)
+            else:
+                tensor = part_of(tensor, where, size, samples, own=value in needs.starts)
         tensors[value] = tensor
     operations: dict[int, Operation] = {}
     for op, name in needs.ops:
@@ -98,7 +98,7 @@ def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | Non
             for one, its in pairs:
                 where = batch.get(one.outputs[0])
                 if where is not None:
-                    _cut_constants(its, find.tensor(one.outputs[0]).shape, where, size, samples)
+                    cut_constants(its, find.tensor(one.outputs[0]).shape, where, size, samples)
     return Tape(size, samples, shapes, tensors, operations)
 
 
@@ -164,52 +164,6 @@ class Finder:
             return None
         operation = op.operation(self.calls)
         return operation if has_batch_statistics(operation) else None
-
-
-def _is_channels_last(tensor: Tensor) -> bool:
-    """Whether the gradient of a slice would forget how its tensor lies in memory, which costs convolutions dearly."""
-    return tensor.dim() == 4 and not tensor.is_contiguous()
-
-
-class FirstRows(torch.autograd.Function):
-    """The first samples of a tensor, whose values somebody else has found; the gradient is the tensor's own."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(tensor: Tensor, rows: Tensor) -> Tensor:
-        return rows.clone()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        tensor, rows = inputs
-        ctx.missing = len(tensor) - len(rows)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (gradient,) = gradients
-        return F.pad(gradient, (0, 0) * (gradient.dim() - 1) + (0, ctx.missing)), None
-
-
-def _cut_shape(shape: Size, where: Batch | None, size: int, samples: int) -> Size:
-    if where is None:
-        return shape
-    rows = shape[where.dim] // size * samples
-    return torch.Size((*shape[: where.dim], rows, *shape[where.dim + 1 :]))
-
-
-def _cut_constants(operation: Operation, shape: Size, where: Batch, size: int, samples: int) -> None:
-    """Constants that hold a value per sample are cut as the data is."""
-
-    def fit(one: Any) -> Any:
-        if isinstance(one, Tensor):
-            dim = where.dim - len(shape) + one.dim()  # constants are aligned at their last dimension
-            if dim >= 0 and one.shape[dim] == shape[where.dim]:
-                return cut(one, where._replace(dim=dim), size, samples)
-        return one
-
-    operation.args = tuple(fit(one) for one in operation.args)
-    operation.kwargs = {name: fit(one) for name, one in operation.kwargs.items()}
 
 
 def _at(call: Call, path: Sequence[int | str]) -> Tensor:
