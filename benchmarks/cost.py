@@ -1,4 +1,5 @@
-"""The tables of docs/bench.md: what a step costs on the H200, and of what, from the records of `racecar bench`.
+"""The tables of docs/bench.md: what a step costs on the H200, and of what, from the records of `racecar bench`; and how
+fast the laboratory is, from those of `benchmarks.first_two`.
 
     python -m benchmarks.cost [--results results/bench] [--page docs/bench.md]
 
@@ -12,6 +13,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from racecar.files import write_text
@@ -27,7 +29,7 @@ STEPS = {
     "SRIP as published": "srip as published",
 }
 SLICES = ("1/8", "1/16")
-MARK = re.compile(r"(<!-- (cost|parts) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARK = re.compile(r"(<!-- (cost|parts|first) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Steps = Mapping[str, Mapping[str, Any]]
 """By name, what was measured of a step."""
@@ -79,6 +81,20 @@ def parts(found: Mapping[str, Steps]) -> str:
     return _markdown(lines)
 
 
+def first(folder: Path) -> str:
+    """The laboratory beside plain trainings, seconds and ratios, by machine."""
+    records = [json.loads(path.read_text()) for path in sorted(folder.glob("first-two-*.json"))]
+    ways = list(records[0]["ratio"])
+    head = ["", *(f"{way}, s" for way in ways), "the laboratory, s", *(f"× faster than {way}" for way in ways)]
+    lines = [head, ["---", *["---:"] * (len(head) - 1)]]
+    for record in records:
+        seconds = [f"{median(record['seconds'][way]):.0f}" for way in (*ways, "ours")]
+        ratios = [f"{record['ratio'][way]:.2f}" for way in ways]
+        machine = f"{record['cores']} cores, {record['device'].removeprefix('CPU ')}, torch {record['torch']}"
+        lines.append([machine, *seconds, *ratios])
+    return _markdown(lines)
+
+
 def _markdown(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -91,7 +107,7 @@ def _of(steps: Steps, step: str, what: str) -> str:
 def page(text: str, folder: Path) -> str:
     """The page with its tables filled in."""
     found = read(folder)
-    made = {"cost": table(found), "parts": parts(found)}
+    made = {"cost": table(found), "parts": parts(found), "first": first(folder)}
     return MARK.sub(lambda mark: f"{mark[1]}\n{made[mark[2]]}\n\n{mark[3]}", text)
 
 

@@ -14,6 +14,7 @@ import argparse
 import json
 import math
 import os
+import platform
 import subprocess
 import sys
 import tempfile
@@ -121,7 +122,7 @@ def main() -> None:
         "loads": loads,
     }
     made = circumstances(as_module("benchmarks.first_two"), "cpu")
-    write_json(options.out / "first-two-cpu.json", {**made, **record, "trainings": rows})
+    write_json(options.out / f"first-two-{platform.machine()}.json", {**made, **record, "trainings": rows})
 
 
 if __name__ == "__main__":
