@@ -43,14 +43,14 @@ def burst_of(call: Call, steps: int, cuda: bool) -> Burst:
 
 
 def one_burst(call: Call, length: int, cuda: bool) -> float:
-    """Seconds of a burst, with one synchronisation at its end. On a GPU it follows a call that is not timed: another
-    process may have had the device, and its caches, before."""
+    """Seconds of a burst, with one synchronisation at its end. It follows a call that is not timed: another kind of step
+    had the caches and the free memory before, on a GPU perhaps another process the device."""
+    call()
     if not cuda:
         began = time.perf_counter()
         for _ in range(length):
             call()
         return time.perf_counter() - began
-    call()
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()
     for _ in range(length):
