@@ -43,8 +43,8 @@ def burst_of(call: Call, steps: int, cuda: bool) -> Burst:
 
 
 def one_burst(call: Call, length: int, cuda: bool) -> float:
-    """Seconds of a burst, with one synchronisation at its end. It follows a call that is not timed: another kind of step
-    had the caches and the free memory before, on a GPU perhaps another process the device."""
+    """Seconds of a burst, with one synchronisation at its end. It follows a call that is not timed: another kind of
+    step had the caches and the free memory before, on a GPU perhaps another process the device."""
     call()
     if not cuda:
         began = time.perf_counter()
