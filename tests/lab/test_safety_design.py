@@ -1,7 +1,7 @@
 """The safety map's design covers what it says, and the spelling of its settings."""
 
 from collections import Counter
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 
 import pytest
 
@@ -53,7 +53,7 @@ def test_every_loss_meets_every_context(loss):
     """So it meets every pair and triple of levels, too; neighbours on the grid have no triple in common."""
     rows = [COVER[Setting(loss, place)] for place in LAMBDAS]
     assert {one for row in rows for one in row} == set(CONTEXTS)
-    for one, other in zip(rows, rows[1:], strict=False):
+    for one, other in pairwise(rows):
         assert not {c[:3] for c in one} & {c[:3] for c in other}
     sizes = Counter(one.lr for row in rows for one in row)
     assert min(sizes.values()) >= 0.4 * sizes.total()

@@ -90,7 +90,7 @@ def covering(setting: Setting) -> Iterator[Context]:
 
 
 def parse_setting(text: str, places: Sequence[float] = LAMBDAS) -> list[Setting]:
-    """The settings that "gradient:scale:mode" or "gradient:scale:mode:λ" names; without λ one for each of ``places``."""
+    """The settings that "gradient:scale:mode" names, one for each of ``places``; with ":λ" behind it, the one."""
     *parts, last = text.split(":")
     names, lam = (parts, last) if len(parts) == 3 else ([*parts, last], "")
     if len(names) != 3 or Loss(*names) not in LOSSES:
