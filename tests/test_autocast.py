@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from racecar import Racecar
+from tests.losses import classic
 from tests.networks import NETWORKS, call
 from tests.steps import assert_same, step
 
@@ -28,7 +28,7 @@ def test_autocast_is_near_float32(name, half):
     """A bias in the wrong place, or a norm left out, would move the loss much more than rounding does."""
     dtype, tolerance = HALVES[half]
     model, inputs = NETWORKS[name]()
-    exact, rr = Racecar(copy.deepcopy(model), inputs), Racecar(model, inputs)
+    exact, rr = classic(copy.deepcopy(model), inputs), classic(model, inputs)
     with torch.autocast("cpu", dtype):
         made = step(rr, inputs)
     expected = step(exact, inputs)
@@ -45,7 +45,7 @@ def test_autocast_is_near_float32(name, half):
 @pytest.mark.parametrize("half", HALVES)
 def test_output_under_autocast_is_the_models(name, half):
     model, inputs = NETWORKS[name]()
-    rr = Racecar(model.eval(), inputs)
+    rr = classic(model.eval(), inputs)
     with torch.autocast("cpu", HALVES[half][0]):
         assert torch.equal(rr(inputs)[0], call(model, inputs))
 
@@ -73,7 +73,7 @@ def test_activations_stay_narrow(layer):
     made = {"linear": lambda: nn.Linear(8, 8), "conv": lambda: nn.Conv2d(8, 8, 3, padding=1)}[layer]
     x = torch.randn((512, 8) if layer == "linear" else (16, 8, 6, 6))
     model = nn.Sequential(made(), nn.ReLU(), made(), nn.ReLU(), made())
-    rr = Racecar(model.to(memory_format=torch.channels_last), x)
+    rr = classic(model.to(memory_format=torch.channels_last), x)
     x = x.bfloat16().requires_grad_()
     with Wide(x.numel()) as wide:
         with torch.autocast("cpu", torch.bfloat16):
@@ -91,7 +91,7 @@ def test_terms_are_summed_in_float32(half, scale):
     dtype = HALVES[half][0]
     x = 30 * torch.randn(64, 256)
     model = nn.Sequential(nn.Linear(256, 256), nn.Softplus(), nn.Linear(256, 32))
-    rr = Racecar(model, x, scale=scale)
+    rr = classic(model, x, scale=scale)
     with torch.autocast("cpu", dtype):
         rr(x)
         d, rebuilt = model[:2](x), rr.reconstruct(x)[1]
@@ -106,7 +106,7 @@ def test_terms_are_summed_in_float32(half, scale):
 def test_a_model_that_is_itself_in_another_precision(dtype):
     wide = torch.promote_types(dtype, torch.float32)
     model, x = NETWORKS["vgg_plain"]()
-    rr = Racecar(model.to(dtype), x.to(dtype))
+    rr = classic(model.to(dtype), x.to(dtype))
     output, loss = rr(x.to(dtype))
     assert (output.dtype, loss.dtype) == (dtype, wide)
     assert all(term.dtype == wide for term in rr.terms.values())
@@ -117,8 +117,8 @@ def test_a_model_that_is_itself_in_another_precision(dtype):
 def test_planned_under_autocast_and_used_without():
     model, x = NETWORKS["vgg_plain"]()
     with torch.autocast("cpu", torch.bfloat16):
-        rr = Racecar(model, x)
-    torch.testing.assert_close(rr(x)[1], Racecar(model, x)(x)[1], rtol=0, atol=0)
+        rr = classic(model, x)
+    torch.testing.assert_close(rr(x)[1], classic(model, x)(x)[1], rtol=0, atol=0)
 
 
 @pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")
@@ -126,7 +126,7 @@ def test_planned_under_autocast_and_used_without():
 def test_compiled_under_autocast(name):
     torch._dynamo.reset()
     model, inputs = NETWORKS[name]()
-    eager, rr = Racecar(copy.deepcopy(model), inputs), Racecar(model, inputs)
+    eager, rr = classic(copy.deepcopy(model), inputs), classic(model, inputs)
     fast = torch.compile(rr, backend="aot_eager", fullgraph=True)
     with torch.autocast("cpu", torch.bfloat16):
         assert_same(step(rr, inputs, fast), step(eager, inputs), rtol=2e-2, atol=2e-2)
@@ -136,7 +136,7 @@ def test_compiled_under_autocast(name):
 @pytest.mark.parametrize("fraction", [1.0, 0.5])
 def test_channels_last(name, fraction):
     model, x = NETWORKS[name]()
-    plain = Racecar(copy.deepcopy(model), x, fraction=fraction)
-    rr = Racecar(model.to(memory_format=torch.channels_last), x, fraction=fraction)
+    plain = classic(copy.deepcopy(model), x, fraction=fraction)
+    rr = classic(model.to(memory_format=torch.channels_last), x, fraction=fraction)
     made = step(rr, x.contiguous(memory_format=torch.channels_last))
     assert_same(made, step(plain, x), rtol=1e-4, atol=1e-4)

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from racecar import NothingToReverse, NotReversible, Racecar, functional, rules
+from racecar import NothingToReverse, NotReversible, functional, rules
 from tests.by_hand import Net
+from tests.losses import classic
 
 X = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
 
@@ -143,7 +144,7 @@ def test_refused_at_construction(name: str):
     build, example, settings, kind, words = CASES[name]
     model = build()
     with pytest.raises(kind) as caught:
-        Racecar(model, example, **settings)
+        classic(model, example, **settings)
     message = sentence(caught.value)
     assert [word for word in words if word not in message] == []
     assert isinstance(caught.value, ValueError | TypeError)
@@ -165,12 +166,12 @@ def test_the_functional_twin_refuses_the_same(name: str):
 
 def test_the_models_own_error_is_the_cause():
     with pytest.raises(ValueError, match="Picky") as caught:
-        Racecar(Picky(), X[:, :3])
+        classic(Picky(), X[:, :3])
     assert isinstance(caught.value.__cause__, KeyError)
 
 
 def test_a_later_call_that_the_model_rejects_raises_its_own_error():
-    rr = Racecar(Picky(), X)
+    rr = classic(Picky(), X)
     with pytest.raises(KeyError, match="four columns"):
         rr(X[:, :3])
     rr(X)
@@ -193,14 +194,14 @@ class Distances(nn.Linear):
 def test_a_weight_for_layers_without_a_rule_alone(weight: dict[str, float]):
     """There is nothing to constrain, although a weight is not 0."""
     with pytest.raises(NothingToReverse) as caught:
-        Racecar(nn.Sequential(nn.Linear(4, 6), Distances(6, 3)), X, weight=weight)
+        classic(nn.Sequential(nn.Linear(4, 6), Distances(6, 3)), X, weight=weight)
     assert "'1'" in sentence(caught.value)
 
 
 @pytest.mark.filterwarnings("ignore::racecar.NoRuleWarning")
 def test_no_layer_with_a_rule():
     with pytest.raises(NothingToReverse, match="Distances.*register"):
-        Racecar(Distances(4, 3), X)
+        classic(Distances(4, 3), X)
 
 
 # --- rules that break their promise ---------------------------------------------------------------------------------
@@ -228,7 +229,7 @@ def test_a_rule_that_returns_something_else(case: str):
     rules.register(Twist)(undo_twist)
     try:
         model = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), Twist(6, 3))
-        rr = Racecar(model, X)
+        rr = classic(model, X)
         with pytest.raises(ValueError, match="undo_twist") as caught:
             rr(X)
         message = sentence(caught.value)
@@ -260,7 +261,7 @@ def test_nan_activations_are_named_and_not_hidden(mode: str, scale: str):
     """In the last layer's weight: its d' is NaN, and layer by layer no other."""
     model = chain()
     model[2].weight.data[0, 0] = float("nan")
-    rr = Racecar(model, X, mode=mode, scale=scale)
+    rr = classic(model, X, mode=mode, scale=scale)
     _, loss = rr(X)
     assert loss.isnan()
     assert {name: bool(term.isnan()) for name, term in rr.terms.items()} == {"0": mode == "auto", "2": True}
@@ -270,7 +271,7 @@ def test_nan_activations_are_named_and_not_hidden(mode: str, scale: str):
 def test_nan_inputs(scale: str):
     x = X.clone()
     x[1, 1] = float("nan")
-    rr = Racecar(chain(), X, scale=scale)
+    rr = classic(chain(), X, scale=scale)
     _, loss = rr(x)
     assert loss.isnan()
     assert all(term.isnan() for term in rr.terms.values())
@@ -281,7 +282,7 @@ def test_nan_on_the_way_back_to_an_empty_activation():
     model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
     nn.init.constant_(model[0].bias, -100)  # d2 is 0
     model[2].bias.data[0] = float("nan")
-    rr = Racecar(model, X)
+    rr = classic(model, X)
     _, loss = rr(X)
     assert rr.terms["2"].isnan()
     assert loss.isnan()
@@ -290,6 +291,6 @@ def test_nan_on_the_way_back_to_an_empty_activation():
 def test_a_join_names_its_place():
     model = Net(lambda m, x: m.b(torch.tanh(m.a(x)) + x), a=nn.Linear(4, 4), b=nn.Linear(4, 3))
     with pytest.raises(NotReversible) as caught:
-        Racecar(model, X, mode="full")
+        classic(model, X, mode="full")
     message = sentence(caught.value)
     assert [word for word in ("'full'", "'add'", "'a'", "'auto'") if word not in message] == []

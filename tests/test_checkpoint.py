@@ -8,8 +8,9 @@ from torch import nn
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
-from racecar import Racecar, Unsupported
+from racecar import Unsupported
 from tests.hf_zoo import HF_MODELS
+from tests.losses import classic
 from tests.networks import NETWORKS, images, rows, seeded
 from tests.networks.forms import Checkpointed
 from tests.steps import assert_same, step
@@ -51,9 +52,9 @@ CASES = {
 @pytest.mark.parametrize("settings", [{}, {"fraction": 0.5, "scale": "mean"}, {"mode": "layerwise"}])
 def test_checkpointing_equals_none(name, settings):
     model, x = seeded(CASES[name])()
-    plain = Racecar(copy.deepcopy(model), x, **settings)
+    plain = classic(copy.deepcopy(model), x, **settings)
     model.how = False
-    made, expected = step(Racecar(model, x, **settings), x), step(plain, x)
+    made, expected = step(classic(model, x, **settings), x), step(plain, x)
     assert_same(made._replace(buffers={}), expected._replace(buffers={}))  # torch itself updates the buffers twice
 
 
@@ -62,20 +63,20 @@ def test_buffers_are_as_for_the_checkpointed_model_alone():
     model.how = False
     alone = copy.deepcopy(model)
     alone(x).sum().backward()
-    step(Racecar(model, x), x)
+    step(classic(model, x), x)
     for (name, buffer), expected in zip(model.named_buffers(), alone.buffers(), strict=True):
         torch.testing.assert_close(buffer, expected, msg=lambda text, name=name: f"{name}: {text}")
 
 
 def test_hugging_face():
     model, inputs = HF_MODELS["gpt2"]()
-    plain = Racecar(copy.deepcopy(model).train(), inputs)
+    plain = classic(copy.deepcopy(model).train(), inputs)
     model.train().gradient_checkpointing_enable({"use_reentrant": False})
-    assert_same(step(Racecar(model, inputs), inputs), step(plain, inputs))
+    assert_same(step(classic(model, inputs), inputs), step(plain, inputs))
 
 
 def test_the_whole_racecar_may_be_checkpointed():
-    rr = Racecar(*NETWORKS["vgg_plain"]())
+    rr = classic(*NETWORKS["vgg_plain"]())
     x = NETWORKS["vgg_plain"](seed=1)[1]
     assert_same(step(rr, x, run=lambda x: checkpoint(rr, x, use_reentrant=False)), step(rr, x))
 
@@ -103,7 +104,7 @@ REFUSED = [Checkpointed, Sequence, Nested]
 @pytest.mark.parametrize("kind", REFUSED)
 def test_reentrant_is_refused_at_construction(kind):
     with pytest.raises(Unsupported, match="re-entrant.*wrong gradients.*use_reentrant=False"):
-        Racecar(kind(use_reentrant=True), torch.randn(4, 6))
+        classic(kind(use_reentrant=True), torch.randn(4, 6))
     assert_nothing_is_left()
 
 
@@ -113,7 +114,7 @@ def test_reentrant_is_refused_in_training(kind, mode):
     """It was switched on later, as trainers do."""
     x = torch.randn(4, 6)
     model = kind()
-    rr = Racecar(model, x, mode=mode)
+    rr = classic(model, x, mode=mode)
     rr(x)[1].backward()
     model.use_reentrant = True
     with pytest.raises(Unsupported, match="re-entrant.*wrong gradients.*use_reentrant=False"):

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from racecar import Racecar
 from racecar.lab.networks.vit import ViT
 from tests.by_hand import Net
+from tests.losses import classic
 from tests.networks import NETWORKS, images, rows, seeded, sequence
 from tests.steps import assert_same, step
 
@@ -83,7 +83,7 @@ def test_inductor(name):
 def check_two_steps(build, fraction, backend):
     """Other data must go through the same graph, so that nothing of the first call may have been built into it."""
     model, inputs = build()
-    eager, rr = (Racecar(one, inputs, fraction=fraction) for one in (copy.deepcopy(model), model))
+    eager, rr = (classic(one, inputs, fraction=fraction) for one in (copy.deepcopy(model), model))
     fast = compiled(rr, backend)
     for recompile, data in ((False, inputs), (True, build(seed=1)[1])):
         with torch._dynamo.config.patch(error_on_recompile=recompile):
@@ -94,7 +94,7 @@ def check_two_steps(build, fraction, backend):
 @pytest.mark.parametrize("mode, scale", [("full", "mean"), ("layerwise", "sum"), ("input", "relative")])
 def test_modes_and_scales(mode, scale):
     model, x = NETWORKS["mlp"]()
-    rr = Racecar(model, x, mode=mode, scale=scale, fraction=0.5, input_activation="tanh")
+    rr = classic(model, x, mode=mode, scale=scale, fraction=0.5, input_activation="tanh")
     assert_same(step(rr, x, compiled(rr)), step(rr, x))
 
 
@@ -112,7 +112,7 @@ SCHEDULES = {
 def test_a_schedule_of_the_weight(name):
     """More values than dynamo's limit of compilations: a schedule may change the weight in every step."""
     model, x = OURS["hardswish"]()
-    rr = Racecar(model, x)
+    rr = classic(model, x)
     fast = compiled(rr)
     seen = []
     for weight in SCHEDULES[name]:
@@ -130,7 +130,7 @@ def encoder_layer():
 @pytest.mark.parametrize("build", [NETWORKS["mlp_norm"], seeded(encoder_layer)], ids=["mlp_norm", "encoder_layer"])
 def test_training_and_evaluation_take_turns(build):
     model, x = build()
-    eager, rr = Racecar(copy.deepcopy(model), x), Racecar(model, x)
+    eager, rr = classic(copy.deepcopy(model), x), classic(model, x)
     fast = compiled(rr)
     for training in (True, False):
         for one in (eager, rr):
@@ -147,7 +147,7 @@ def test_training_and_evaluation_take_turns(build):
 def test_batches_of_other_sizes(fraction):
     """The last batch of an epoch is smaller; dynamo then makes the size a symbol."""
     model, x = NETWORKS["bare_weights"]()
-    rr = Racecar(model, x, scale="sum", fraction=fraction)
+    rr = classic(model, x, scale="sum", fraction=fraction)
     fast = compiled(rr)
     for size in (4, 7, 5):
         data = torch.rand(size, *x.shape[1:])
@@ -157,14 +157,14 @@ def test_batches_of_other_sizes(fraction):
 def test_a_copy_compiles():
     """What an average of the weights (EMA) or a sweep does."""
     model, x = NETWORKS["vgg"]()
-    rr = Racecar(model, x)
+    rr = classic(model, x)
     other = copy.deepcopy(rr)
     assert_same(step(other, x, compiled(other)), step(rr, x))
 
 
 def test_terms_and_plan_are_there():
     model, x = NETWORKS["mlp"]()
-    rr = Racecar(model, x)
+    rr = classic(model, x)
     compiled(rr)(x)
     assert list(rr.terms) == ["0", "2", "4"]
     assert not any(term.requires_grad for term in rr.terms.values())
@@ -182,6 +182,6 @@ def test_other_fractions_through_the_same_function():
 
     fast = torch.compile(loss, fullgraph=True, backend="aot_eager")
     for fraction in (0.5, 0.25):
-        rr = Racecar(model, x, fraction=fraction)
+        rr = classic(model, x, fraction=fraction)
         found = [torch.autograd.grad(one(rr, x), list(model.parameters())) for one in (loss, fast)]
         torch.testing.assert_close(*found)

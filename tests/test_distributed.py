@@ -17,7 +17,8 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from racecar import Racecar, Unsupported
+from racecar import Unsupported
+from tests.losses import classic
 from tests.networks import NETWORKS, seeded
 
 RANKS, STEPS = 2, 3
@@ -72,7 +73,7 @@ def whole(tensor):
 def ddp(rank, name, task=True, **settings):
     model, _ = MODELS[name]()
     x = batch(name, rank)
-    rr = Racecar(model, x, **settings)
+    rr = classic(model, x, **settings)
     return train(rr, DistributedDataParallel(rr), x, task)
 
 
@@ -90,7 +91,7 @@ def fsdp(rank, name, task=True, optimizer_first=True, **settings):
     model, x = shard(MODELS[name]()[0]), batch(name, rank)
     model.set_reshard_after_forward(False)
     parameters = list(model.parameters()) if optimizer_first else None
-    rr = Racecar(model, x, **settings)
+    rr = classic(model, x, **settings)
     return train(rr, rr, x, task, parameters)
 
 
@@ -98,7 +99,7 @@ def fsdp_as_it_comes(rank, name):
     """Refused when it is made; the model itself still works."""
     model, x = shard(MODELS[name]()[0]), batch(name, rank)
     with pytest.raises(Unsupported) as refused:
-        Racecar(model, x)
+        classic(model, x)
     model(x).sum().backward()
     return str(refused.value)
 
@@ -106,7 +107,7 @@ def fsdp_as_it_comes(rank, name):
 def fsdp_sharded_later(rank, name):
     """The Racecar was made first: its calls refuse, and work as soon as the remedy is taken."""
     model, x = MODELS[name]()[0], batch(name, rank)
-    rr = Racecar(model, x)
+    rr = classic(model, x)
     shard(model)
     with pytest.raises(Unsupported) as refused:
         rr(x)
@@ -119,14 +120,14 @@ def fsdp_root_reshards(rank, name):
     model, x = MODELS[name]()[0], batch(name, rank)
     fully_shard(model, mesh=init_device_mesh("cpu", (RANKS,)), reshard_after_forward=True)
     with pytest.raises(Unsupported) as refused:
-        Racecar(model, x)
+        classic(model, x)
     return str(refused.value)
 
 
 def fsdp_around(rank, name):
     """The Racecar itself is the one shard: nothing is freed before the way back."""
     model, x = MODELS[name]()[0], batch(name, rank)
-    rr = Racecar(model, x)
+    rr = classic(model, x)
     fully_shard(rr, mesh=init_device_mesh("cpu", (RANKS,)))
     return train(rr, rr, x)
 
@@ -188,7 +189,7 @@ def results(tmp_path_factory):
 def expect(name, joined, task=True, optimizer_first=True, **settings):
     """The same steps in one process: on the joined batch, or with the mean over the ranks' batches."""
     model, x = MODELS[name]()[0], batch(name)
-    rr = Racecar(model, x.chunk(RANKS)[0], **settings)
+    rr = classic(model, x.chunk(RANKS)[0], **settings)
 
     def mean_of_ranks(x):
         outputs, losses = zip(*map(rr, x.chunk(RANKS)), strict=True)

@@ -8,11 +8,11 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.fx_passes.post_grad import remove_noop_ops
 
-from racecar import Racecar
 from racecar.lab.networks.resnet import Bottleneck, ResNet
 from racecar.lab.networks.vgg import vgg
 from racecar.lab.networks.vit import ViT
 from racecar.loss import size, squared_error
+from tests.losses import classic
 
 BATCH = 16
 NETS = {
@@ -67,7 +67,7 @@ def memory(tensors):
 def graphs_of(**settings):
     model, x = vgg((8, "M", 16)).to(memory_format=torch.channels_last), torch.randn(BATCH, 3, 32, 32)
     x, graphs = x.contiguous(memory_format=torch.channels_last), {}
-    rr = Racecar(model, x, **settings)
+    rr = classic(model, x, **settings)
     compiled_as_by_inductor(lambda: rr(x)[1], graphs)().backward()
     return graphs
 
@@ -107,7 +107,7 @@ def test_a_slice_keeps_little(name, fraction):
     the other, and gradients would be wrong."""
     torch.manual_seed(0)
     model, x, y = NETS[name](), torch.randn(BATCH, 3, 32, 32), torch.randint(10, (BATCH,))
-    rr = Racecar(model, x, fraction=fraction)
+    rr = classic(model, x, fraction=fraction)
 
     def plain():
         with torch.autocast("cpu", torch.bfloat16):

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.func import functional_call, grad, stack_module_state, vmap
 
-from racecar import NothingToReverse, Racecar
-from racecar.functional import reverse_loss
+from racecar import NothingToReverse
+from tests.losses import classic, classic_loss
 from tests.networks import NETWORKS
 from tests.steps import assert_same, step
 
@@ -19,7 +19,7 @@ STACKED = "mlp mlp_norm vgg vgg_plain functional bare_weights text language_mode
 def build(name, count=3, **settings):
     """`count` models of one kind with weights and data of their own; without dropout, which vmap draws otherwise."""
     models, data = zip(*(NETWORKS[name](seed) for seed in range(count)), strict=True)
-    return [Racecar(model.train(name != "functional"), data[0], **settings) for model in models], data
+    return [classic(model.train(name != "functional"), data[0], **settings) for model in models], data
 
 
 def loss_of(rr):
@@ -110,13 +110,13 @@ class Pure(torch.nn.Module):
         self.model, self.settings, self.terms = model, settings, {}
 
     def forward(self, *args, **kwargs):
-        return reverse_loss(self.model, args, kwargs, **self.settings)
+        return classic_loss(self.model, args, kwargs, **self.settings)
 
 
 @pytest.mark.parametrize("name", TWINS)
 def test_the_pure_function_is_the_modules_twin(name):
     model, inputs = NETWORKS[name]()
-    rr = Racecar(copy.deepcopy(model), inputs, **TWINS[name])
+    rr = classic(copy.deepcopy(model), inputs, **TWINS[name])
     expected, made = step(rr, inputs), step(Pure(model, **TWINS[name]), inputs)
     for term in rr.terms:
         del expected.values[term]
@@ -127,16 +127,16 @@ def test_the_pure_function_keeps_nothing():
     model, x = NETWORKS["vgg"]()
     keys = set(vars(model))
     for _ in range(2):
-        reverse_loss(model, (x,))
+        classic_loss(model, (x,))
     assert set(vars(model)) == keys
     assert int(model.features[1].num_batches_tracked) == 2
 
 
 def test_the_pure_function_refuses_what_the_module_refuses():
     with pytest.raises(NothingToReverse):
-        reverse_loss(torch.nn.ReLU(), torch.rand(2, 2))
+        classic_loss(torch.nn.ReLU(), torch.rand(2, 2))
     with pytest.raises(ValueError, match="scale"):
-        reverse_loss(*NETWORKS["mlp"](), scale="huge")
+        classic_loss(*NETWORKS["mlp"](), scale="huge")
 
 
 def test_the_pure_function_under_functional_call():
@@ -146,4 +146,4 @@ def test_the_pure_function_under_functional_call():
 
     state = {f"model.{key}": value for key, value in other.state_dict().items()}
     made = functional_call(Pure(model), state, (x,))
-    torch.testing.assert_close(made, Racecar(other, x)(x))
+    torch.testing.assert_close(made, classic(other, x)(x))

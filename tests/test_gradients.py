@@ -5,7 +5,8 @@ import torch
 from torch import nn
 from torch.autograd import gradcheck
 
-from racecar import NotReversible, Racecar
+from racecar import NotReversible
+from tests.losses import classic
 from tests.networks import NETWORKS
 
 CHAINS = [  # one way back
@@ -45,7 +46,7 @@ def family(name):
 def wrap(name, mode="auto", **options):
     """rr and its loss as a function of parameters and inputs."""
     model, args, kwargs = family(name)
-    rr = Racecar(model, kwargs or args, mode=mode, **options)
+    rr = classic(model, kwargs or args, mode=mode, **options)
     names = [key for key, p in rr.named_parameters() if p.requires_grad]
     data = [x for x in args if x.is_floating_point()]
     whole = len(data) == len(args)
@@ -121,7 +122,7 @@ def test_every_element(mode):
         nn.Linear(8, 3), nn.LayerNorm(3), nn.Softplus(), nn.Linear(3, 2),
     ).double()  # fmt: skip
     x = torch.randn(3, 1, 4, 4, dtype=torch.float64, requires_grad=True)
-    rr = Racecar(model, x, mode=mode, scale="sum", input_activation="tanh")
+    rr = classic(model, x, mode=mode, scale="sum", input_activation="tanh")
     names = [name for name, _ in rr.named_parameters()]
     start = [p.detach().clone().requires_grad_() for p in rr.parameters()]
 
@@ -135,7 +136,7 @@ def test_gradient_reaches_both_sides():
     """Through d and d': for a linear layer ∂‖x − Wᵀ(Wx)‖² by hand."""
     torch.manual_seed(0)
     layer, x = nn.Linear(4, 3).double(), torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
-    Racecar(layer, x, scale="sum")(x)[1].backward()
+    classic(layer, x, scale="sum")(x)[1].backward()
     w = layer.weight.detach()
     error = x.detach() @ w.T @ w - x.detach()
     close(layer.weight.grad, 2 * (w @ error.T @ x.detach() + w @ x.detach().T @ error))

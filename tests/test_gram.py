@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from racecar import Racecar, gram
+from racecar import gram
+from tests.losses import classic
 from tests.steps import assert_same, step
 
 
 def both(model, x, **settings):
     """A step with the short cut where it pays, and one without; each with its number of multiplications."""
-    rr, found = Racecar(model, x, **settings), []
+    rr, found = classic(model, x, **settings), []
     for asked in (gram.short_cut, lambda entry: False):
         with pytest.MonkeyPatch.context() as patch, FlopCounterMode(display=False) as counter:
             patch.setattr(gram, "short_cut", asked)
@@ -74,7 +75,7 @@ def test_not_where_something_lies_between(name):
 
 def test_a_rule_of_ones_own_is_asked(monkeypatch):
     """Not passed by."""
-    rr = Racecar(nn.Linear(4, WIDE), torch.randn(50, 4))
+    rr = classic(nn.Linear(4, WIDE), torch.randn(50, 4))
     (entry,) = rr.plan
     assert gram.short_cut(entry)
     monkeypatch.setattr(entry.layer.op, "rule", replace(entry.layer.op.rule, apply=lambda op, y, shape: y))

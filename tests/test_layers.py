@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from racecar import NoRuleWarning, Racecar
+from racecar import NoRuleWarning
 from tests.by_hand import Net, close, rebuild, squares
 from tests.cases import CASES, rows
+from tests.losses import classic
 from tests.networks import NETWORKS, call
 
 
@@ -29,7 +30,7 @@ def test_by_hand(name: str, mode: str):
     wanted = [p for p in net.parameters() if p.requires_grad]
     gradient = torch.autograd.grad(sum(expected.values()), wanted, allow_unused=True, materialize_grads=True)
 
-    rr = Racecar(net, copied(inputs), mode=mode, scale="sum")
+    rr = classic(net, copied(inputs), mode=mode, scale="sum")
     torch.manual_seed(1)  # for dropout
     _, loss = call(rr, copied(inputs))
     assert list(rr.terms) == [entry.name for entry in rr.plan] == list(expected)
@@ -49,7 +50,7 @@ def test_full_is_auto_where_the_way_is_unique(name: str):
     net, inputs, _ = CASES[name]()
     losses = []
     for mode in ("auto", "full"):
-        rr = Racecar(net, copied(inputs), mode=mode)
+        rr = classic(net, copied(inputs), mode=mode)
         torch.manual_seed(1)
         losses.append(call(rr, copied(inputs))[1])
     assert torch.equal(*losses)
@@ -77,7 +78,7 @@ def test_d_is_what_the_next_layer_saw(change: str):
     nn.init.zeros_(net.b.weight)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoRuleWarning)  # for a part that is changed nobody promises a rule
-        rr = Racecar(net, x, mode="layerwise", scale="sum", weight={"b": 1})
+        rr = classic(net, x, mode="layerwise", scale="sum", weight={"b": 1})
     rr(x)
     close(rr.terms["b"], squares(apart(net.a(x))).detach())
 
@@ -85,7 +86,7 @@ def test_d_is_what_the_next_layer_saw(change: str):
 def test_a_layer_that_sees_no_data_is_listed_with_a_reason():
     net = Net(lambda m, x: m.a(x) + m.style(m.code), a=nn.Linear(6, 4), style=nn.Linear(3, 4))
     net.code = nn.Parameter(torch.randn(1, 3))
-    entries = {entry.name: entry for entry in Racecar(net, torch.randn(5, 6)).plan}
+    entries = {entry.name: entry for entry in classic(net, torch.randn(5, 6)).plan}
     assert set(entries) == {"a", "style"}
     assert entries["a"].constrained
     assert not entries["style"].constrained
@@ -123,4 +124,4 @@ NAMES = {
 def test_names(case: str):
     build, expected = NAMES[case]
     model, inputs = build()
-    assert [entry.name for entry in Racecar(model, inputs).plan] == expected
+    assert [entry.name for entry in classic(model, inputs).plan] == expected

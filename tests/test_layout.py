@@ -9,9 +9,9 @@ from torch.func import functional_call, grad, vmap
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from racecar import Racecar
 from racecar.lab.networks.resnet import Bottleneck, ResNet
 from racecar.lab.networks.vgg import vgg
+from tests.losses import classic
 
 NETS = {
     "vgg": lambda: vgg((8, "M", 16, "M"), hidden=()),
@@ -56,7 +56,7 @@ def test_same_loss_and_gradients(name, fraction):
     model, x = NETS[name]().double(), torch.randn(8, 3, 32, 32, dtype=torch.float64)
     found = []
     for layout in (torch.contiguous_format, torch.channels_last):
-        rr = Racecar(copy.deepcopy(model).to(memory_format=layout), x, fraction=fraction)
+        rr = classic(copy.deepcopy(model).to(memory_format=layout), x, fraction=fraction)
         found.append(gradients(rr, x.contiguous(memory_format=layout)))
     torch.testing.assert_close(*found)
 
@@ -68,7 +68,7 @@ def test_the_way_back_keeps_the_layout(name, fraction):
     torch.manual_seed(0)
     model = NETS[name]().to(memory_format=torch.channels_last)
     x = torch.randn(8, 3, 32, 32).contiguous(memory_format=torch.channels_last)
-    rr = Racecar(model, x, fraction=fraction)
+    rr = classic(model, x, fraction=fraction)
     with Layouts() as seen:
         gradients(rr, x)
     assert not seen.found & {"slice_backward", "mse_loss_backward", "add", "convolution", "convolution_backward"}
@@ -82,13 +82,13 @@ def test_slices_of_many_nets():
     nets = [nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 5, 3)) for _ in range(2)]
     nets = [net.to(memory_format=torch.channels_last) for net in nets]
     x = torch.randn(4, 3, 8, 8).contiguous(memory_format=torch.channels_last)
-    rr = Racecar(nets[0], x, fraction=0.5)
+    rr = classic(nets[0], x, fraction=0.5)
     names = [name for name, _ in rr.named_parameters()]
     stacked = {f"model.{name}": torch.stack([dict(net.named_parameters())[name] for net in nets]).detach()
                for name, _ in nets[0].named_parameters()}  # fmt: skip
     found = vmap(grad(lambda p: functional_call(rr, p, (x,))[1]))(stacked)
     for i, net in enumerate(nets):
-        alone = Racecar(net, x, fraction=0.5)
+        alone = classic(net, x, fraction=0.5)
         alone(x)[1].backward()
         for name in names:
             torch.testing.assert_close(found[name][i], dict(alone.named_parameters())[name].grad)

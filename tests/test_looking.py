@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from racecar import Racecar
 from tests.by_hand import Net, close, squares, undo_linear
+from tests.losses import classic
 
 
 def rows(size: int = 5) -> Tensor:
@@ -27,7 +27,7 @@ def residual() -> Net:
 
 
 def test_plan_prints_as_a_table():
-    rr = Racecar(residual(), rows(), weight={"*": 1, "b": 0})
+    rr = classic(residual(), rows(), weight={"*": 1, "b": 0})
     lines = str(rr.plan).splitlines()
     for entry in rr.plan:
         (line,) = [line for line in lines if line.split()[:2] == [entry.name, entry.kind]]
@@ -50,7 +50,7 @@ def normed() -> nn.Sequential:
 @pytest.mark.parametrize("training", [True, False])
 def test_reconstruct_leaves_no_trace(training: bool):
     model, x = normed().train(training), rows(8)
-    rr = Racecar(model, x, fraction=0.25)
+    rr = classic(model, x, fraction=0.25)
     _, loss = rr(x)
     terms = dict(rr.terms)
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
@@ -68,14 +68,14 @@ def test_reconstruct_leaves_no_trace(training: bool):
 
 def test_reconstruct_with_gradient():
     model, x = normed().eval(), rows(8)
-    made = Racecar(model, x).reconstruct(x, grad=True)
+    made = classic(model, x).reconstruct(x, grad=True)
     made[0].square().sum().backward()
     assert model[0].weight.grad.abs().max() > 0
 
 
 def test_reconstruct_is_what_the_terms_compare():
     model, x = chain(), rows()
-    rr = Racecar(model, x, scale="sum", input_activation="relu")
+    rr = classic(model, x, scale="sum", input_activation="relu")
     rr(x)
     made = rr.reconstruct(x)
     assert made[0].min() >= 0
@@ -85,6 +85,6 @@ def test_reconstruct_is_what_the_terms_compare():
 
 def test_reconstruct_takes_keyword_arguments():
     model = Net(lambda m, *, image: m.a(image), a=nn.Linear(4, 3)).double()
-    rr = Racecar(model, {"image": rows()})
+    rr = classic(model, {"image": rows()})
     (made,) = rr.reconstruct(image=rows())
     close(made, undo_linear(model.a, model.a(rows())).detach())

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from racecar import NoRuleWarning, NothingToReverse, NotReversible, Racecar
+from racecar import NoRuleWarning, NothingToReverse, NotReversible
 from tests.by_hand import Net, close, squares, undo_linear
+from tests.losses import classic
 
 REVERSE, FORWARD = "reverse", "forward"
 
@@ -128,7 +129,7 @@ SOURCES: list[tuple[Callable[[], Net], str, dict[str, str]]] = [
 @pytest.mark.parametrize("build, mode, sources", SOURCES)
 def test_sources(build: Callable[[], Net], mode: str, sources: dict[str, str]):
     model = build()
-    rr = Racecar(model, inputs_of(build), mode=mode)
+    rr = classic(model, inputs_of(build), mode=mode)
     assert {entry.name: entry.source for entry in rr.plan} == sources
     constrained = [entry.name for entry in rr.plan if entry.constrained]
     assert constrained == (["a"] if mode == "input" else list(sources))
@@ -142,7 +143,7 @@ def test_sources(build: Callable[[], Net], mode: str, sources: dict[str, str]):
 def test_full_follows_one_way_across_a_fork():
     """A fork alone does not make it refuse: the way back is that of the last layer with a weight."""
     model, x = heads(), rows()
-    rr = Racecar(model, x, mode="full", scale="sum", weight={"*": 1, "d": 0})
+    rr = classic(model, x, mode="full", scale="sum", weight={"*": 1, "d": 0})
     d2 = torch.tanh(model.a(x))
     d3 = torch.tanh(model.b(d2))
     back = torch.tanh(undo_linear(model.c, model.c(d3)))
@@ -152,7 +153,7 @@ def test_full_follows_one_way_across_a_fork():
     close(rr.terms["b"], squares(d2 - back).detach())
     close(rr.terms["a"], squares(x - undo_linear(model.a, back)).detach())
     assert list(rr.terms) == ["a", "b", "c"]
-    both = {entry.name: entry.source for entry in Racecar(model, x, mode="full").plan}
+    both = {entry.name: entry.source for entry in classic(model, x, mode="full").plan}
     assert (both["a"], both["b"], both["d"]) == (REVERSE, REVERSE, FORWARD)
 
 
@@ -172,7 +173,7 @@ PLACES = {
 @pytest.mark.parametrize("build", PLACES, ids=lambda build: build.__name__)
 def test_a_join_is_refused_at_construction(build: Callable[[], Net], mode: str):
     with pytest.raises(NotReversible) as caught:
-        Racecar(build(), inputs_of(build), mode=mode)
+        classic(build(), inputs_of(build), mode=mode)
     message = str(caught.value)
     assert repr(mode) in message
     assert PLACES[build] in message
@@ -185,7 +186,7 @@ def test_a_join_is_refused_at_construction(build: Callable[[], Net], mode: str):
 @pytest.mark.parametrize("mode", ["full", "input"])
 def test_a_join_after_the_last_constrained_layer_is_fine(mode: str):
     model, x = residual(), rows()
-    rr = Racecar(model, x, mode=mode, scale="sum", weight={"*": 1, "head": 0})
+    rr = classic(model, x, mode=mode, scale="sum", weight={"*": 1, "head": 0})
     h = torch.tanh(model.a(x))
     back = torch.tanh(undo_linear(model.c, model.c(torch.tanh(model.b(h)))))
     back = torch.tanh(undo_linear(model.b, back))
@@ -196,7 +197,7 @@ def test_a_join_after_the_last_constrained_layer_is_fine(mode: str):
 
 def test_a_weight_that_moves_the_end_behind_a_join_is_refused_too():
     model, x = residual(), rows()
-    rr = Racecar(model, x, mode="full", weight={"*": 1, "head": 0})
+    rr = classic(model, x, mode="full", weight={"*": 1, "head": 0})
     with pytest.raises(NotReversible, match="add"):
         rr.weight = 1
     assert rr.weight == {"*": 1, "head": 0}
@@ -222,7 +223,7 @@ def by_hand(model: Net, x: Tensor, last: str) -> dict[str, Tensor]:
 @pytest.mark.parametrize("mode", ["auto", "full"])
 def test_a_middle_layer_with_weight_0_is_passed_through(mode: str):
     model, x = chain(), rows()
-    rr = Racecar(model, x, mode=mode, scale="sum", weight={"*": 1, "b": 0})
+    rr = classic(model, x, mode=mode, scale="sum", weight={"*": 1, "b": 0})
     rr(x)
     expected = by_hand(model, x, "c")
     close(rr.terms, {name: expected[name] for name in "ac"})
@@ -237,7 +238,7 @@ def test_trailing_layers_with_weight_0_are_not_passed(mode: str, last: str):
     """In mode "input" too: the way starts at the last layer whose weight is not 0."""
     model, x = chain(), rows()
     weight = {"*": 1, "c": 0} if last == "b" else {"a": 1}
-    rr = Racecar(model, x, mode=mode, scale="sum", weight=weight)
+    rr = classic(model, x, mode=mode, scale="sum", weight=weight)
     rr(x)
     expected = by_hand(model, x, last)
     names = ["a"] if mode == "input" else ["a", "b"][: 1 + (last == "b")]
@@ -251,14 +252,14 @@ def test_trailing_layers_with_weight_0_are_not_passed(mode: str, last: str):
 
 def test_a_trailing_layer_with_weight_0_feels_no_gradient():
     model, x = chain(), rows()
-    Racecar(model, x, weight={"*": 1, "c": 0})(x)[1].backward()
+    classic(model, x, weight={"*": 1, "c": 0})(x)[1].backward()
     assert model.c.weight.grad is None
     assert model.b.weight.grad.abs().max() > 0
 
 
 def test_layerwise_leaves_out_what_has_weight_0():
     model, x = chain(), rows()
-    rr = Racecar(model, x, mode="layerwise", weight={"a": 1, "c": 1})
+    rr = classic(model, x, mode="layerwise", weight={"a": 1, "c": 1})
     rr(x)
     assert list(rr.terms) == ["a", "c"]
     assert [one is None for one in rr.reconstruct(x)] == [False, True, False]
@@ -281,7 +282,7 @@ class Distances(nn.Module):
 def test_no_rule_skips_the_layer_with_a_warning_that_names_it():
     model = nn.Sequential(nn.Linear(4, 6).double(), nn.Tanh(), Distances(6, 5), nn.Tanh(), nn.Linear(5, 3).double())
     with pytest.warns(NoRuleWarning, match=r"'2'.*register"):
-        rr = Racecar(model, rows())
+        rr = classic(model, rows())
     entries = {entry.name: entry for entry in rr.plan}
     assert [entry.constrained for entry in rr.plan] == [True, False, True]
     assert "cdist" in entries["2"].reason
@@ -319,7 +320,7 @@ def test_a_weighted_operation_on_two_tensors_is_listed_with_a_reason(case: str):
     model = build()
     model.b = nn.Linear(6, 3)
     model.double()
-    entries = list(Racecar(model, rows()).plan)
+    entries = list(classic(model, rows()).plan)
     assert [entry.name for entry in entries] == [*names, "b"]
     assert all(entry.constrained or entry.reason for entry in entries)
 
@@ -343,7 +344,7 @@ def test_input_mode_compares_the_input_or_says_why_not(model: Callable[[], nn.Mo
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoRuleWarning)
         try:
-            rr = Racecar(net, x, mode="input")
+            rr = classic(net, x, mode="input")
         except (NotReversible, NothingToReverse):
             return
     _, loss = rr(x)

@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from racecar import Racecar
+from tests.losses import classic
 from tests.networks import NETWORKS, call
 from tests.steps import task
 
@@ -42,7 +42,7 @@ def witness(run):
 def check(model, inputs, **settings):
     """A step sees nothing that a step of the model alone does not see."""
     alone = witness(lambda: task(call(model, inputs)).backward())
-    rr = Racecar(model, inputs, **settings)
+    rr = classic(model, inputs, **settings)
 
     def train():
         output, loss = call(rr, inputs)
@@ -101,7 +101,7 @@ def test_on_the_device(name, how):
     model, inputs = NETWORKS[name]()
     if how != "moved":
         model, inputs = model.cuda(), inputs.cuda()
-    rr = Racecar(model, inputs, fraction=0.5 if how == "slice" else 1.0).cuda()
+    rr = classic(model, inputs, fraction=0.5 if how == "slice" else 1.0).cuda()
     inputs = inputs.cuda()
     for i, wait in enumerate(("default", "error", "error")):  # the first step may still set things up
         torch.cuda.set_sync_debug_mode(wait)

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 from torch.overrides import _get_current_function_mode_stack
 
-from racecar import Racecar
 from tests.by_hand import Net
+from tests.losses import classic
 from tests.networks import NETWORKS, call, rows, seeded, sequence
 from tests.steps import leaves, task
 
@@ -99,7 +99,7 @@ def test_a_call_is_a_call_of_the_model(name, how):
     model, inputs = CASES[name]()
     switch(model, how)
     alone = copy.deepcopy(model)
-    rr = Racecar(model, inputs)
+    rr = classic(model, inputs)
     for grad in GRADS.values():
         results = []
         for run in (alone, rr):
@@ -127,7 +127,7 @@ def test_construction_leaves_everything_as_it_was(name):
     parameters = [(id(p), p._version, p.requires_grad) for p in model.parameters()]
     seed()
     states, hooked = random_states(), hooks(model)
-    rr = Racecar(model, inputs)
+    rr = classic(model, inputs)
     assert random_states() == states
     assert hooks(model) == hooked
     assert [(module.training, tuple(vars(module))) for module in model.modules()] == flags
@@ -151,7 +151,7 @@ def test_gradients_of_what_is_not_constrained(name):
     for weight in (None, 0):
         run = copy.deepcopy(model)
         if weight is not None:
-            wrapped = Racecar(run, x)
+            wrapped = classic(run, x)
             wrapped.weight = weight
         seed()
         output, loss = (run(x), 0) if weight is None else wrapped(x)
@@ -164,7 +164,7 @@ def test_gradients_of_what_is_not_constrained(name):
 
 def test_the_loss_alone_reaches_only_what_it_constrains():
     model, x = NETWORKS["vgg_plain"]()
-    rr = Racecar(model, x, weight={"features.0": 1})
+    rr = classic(model, x, weight={"features.0": 1})
     _, loss = rr(x)
     assert all(p.grad is None for p in model.parameters())
     loss.backward()
@@ -190,7 +190,7 @@ class Fails(nn.Module):
 @pytest.mark.parametrize("when", ["construction", "call"])
 def test_a_model_that_raises(when):
     model, x = Fails(), rows()
-    rr = Racecar(model, x)
+    rr = classic(model, x)
     hooked = hooks(model)
     seed()
     states = random_states()
@@ -200,7 +200,7 @@ def test_a_model_that_raises(when):
             rr(x)
     else:
         with pytest.raises(ValueError, match="KeyError: 'broken'"):
-            Racecar(model, x)
+            classic(model, x)
     assert hooks(model) == hooked
     assert random_states() == states
 
@@ -208,7 +208,7 @@ def test_a_model_that_raises(when):
 @pytest.mark.parametrize("name", ["vgg", "resnet_pad", "attention", "weight_norm", "branching", "gated_fused"])
 def test_copies(name):
     model, x = NETWORKS[name]()
-    rr = Racecar(model.eval(), x, weight={"*": 0.5}, fraction=0.5)
+    rr = classic(model.eval(), x, weight={"*": 0.5}, fraction=0.5)
     expected, loss = rr(x)
     loss.backward()  # what a call leaves behind can be copied as well
     deep = copy.deepcopy(model)
@@ -231,13 +231,13 @@ def test_copies(name):
 @pytest.mark.parametrize("name", ["vgg", "attention"])
 def test_a_saved_state_fits_model_and_racecar(name):
     model, x = NETWORKS[name]()
-    rr = Racecar(model, x)
+    rr = classic(model, x)
     rr(x)
     file = io.BytesIO()
     torch.save(rr.state_dict(), file)
     file.seek(0)
     other = NETWORKS[name](seed=1)[0]
-    Racecar(other, x).load_state_dict(torch.load(file), strict=True)
+    classic(other, x).load_state_dict(torch.load(file), strict=True)
     assert torch.equal(other.eval()(x), model.eval()(x))
 
 
@@ -261,7 +261,7 @@ def test_memory(name, alive):
     model, x = NETWORKS[name]()
     other = -x if x.is_floating_point() else x.flip(1)
     before = alive()
-    rr = Racecar(model, x)
+    rr = classic(model, x)
     assert alive() == before > 2
     for data in (x, other, x):
         rr(data)

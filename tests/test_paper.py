@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from racecar import Racecar
 from tests.by_hand import batch_norm, chain, close, lively, rebuild, squares, undo_conv, up
+from tests.losses import classic
 from tests.networks import NETWORKS
 
 
@@ -16,7 +16,7 @@ def test_linear_layer_is_orthogonality_along_the_data(mode: str, bias: bool):
     """L = ‖(MᵀM − I) D‖²_F with the data in the columns of D; the bias cancels."""
     torch.manual_seed(0)
     layer, data = nn.Linear(7, 4, bias=bias).double(), torch.randn(5, 7, dtype=torch.float64)
-    rr = Racecar(layer, data, mode=mode, scale="sum")
+    rr = classic(layer, data, mode=mode, scale="sum")
     _, loss = rr(data)
     matrix = layer.weight
     expected = squares((matrix.T @ matrix - torch.eye(7, dtype=torch.float64)) @ data.T)
@@ -28,7 +28,7 @@ def test_the_authors_lambda_is_half_ours():
     """Their loss is λ · ½ Σ (d − d')² over the whole batch."""
     layer, data = nn.Linear(4, 2, bias=False).double(), torch.rand(3, 4, dtype=torch.float64) * 255
     matrix = layer.weight
-    _, loss = Racecar(layer, data, scale="sum", weight=1e-5 / 2)(data)
+    _, loss = classic(layer, data, scale="sum", weight=1e-5 / 2)(data)
     close(loss, 1e-5 * 0.5 * squares(data - data @ matrix.T @ matrix))
 
 
@@ -67,7 +67,7 @@ def test_three_layer_example(mode: str, training: bool, activation: str):
 
     # the gradient first: the model's own pass will move the running statistics
     gradient = torch.autograd.grad(expected, wanted, retain_graph=True, allow_unused=True)
-    rr = Racecar(net, x.detach(), mode=mode, scale="sum", weight=WEIGHTS, input_activation=given)
+    rr = classic(net, x.detach(), mode=mode, scale="sum", weight=WEIGHTS, input_activation=given)
     output, loss = rr(x)
 
     close(output, layers[-1].out)
@@ -83,7 +83,7 @@ def test_three_layer_example(mode: str, training: bool, activation: str):
 
 def test_example_moves_the_running_statistics_once():
     (net, x), (alone, _) = NETWORKS["paper_net"](), NETWORKS["paper_net"]()
-    Racecar(net, x)(x)[1].backward()
+    classic(net, x)(x)[1].backward()
     alone(x)
     for (name, ours), (_, theirs) in zip(net.named_buffers(), alone.named_buffers(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=0, msg=name)
@@ -101,7 +101,7 @@ def test_loss_alone_finds_the_dominant_features(rank: int, scale: str):
     spectrum = 0.6 ** torch.arange(8, dtype=torch.float64)
     data = torch.randn(40, 8, dtype=torch.float64) * spectrum @ axes.T
     layer = nn.Linear(8, rank, bias=False).double()
-    rr = Racecar(layer, data, scale=scale)
+    rr = classic(layer, data, scale=scale)
     optimiser = torch.optim.LBFGS(layer.parameters(), max_iter=500, tolerance_grad=1e-10, line_search_fn="strong_wolfe")
 
     def step() -> Tensor:

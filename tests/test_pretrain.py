@@ -20,7 +20,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from racecar import Racecar
 from racecar.looking import looking
 from racecar.passage import Passage
 from racecar.pretrain import greedy, training
@@ -28,6 +27,7 @@ from racecar.pretrain.store import FORMAT
 from racecar.racecar import call_arguments
 from tests.by_hand import Layer, Net, batch_norm, chain, close, lively, rebuild, squares, undo_conv, undo_linear, up
 from tests.hf_zoo import HF_MODELS
+from tests.losses import classic
 from tests.networks import NETWORKS
 
 ROOT = Path(__file__).parents[1]
@@ -303,7 +303,7 @@ def test_only_the_layer_at_work_changes(name: str):
     model, inputs = NETWORKS[name]()
     flags = {key: one.requires_grad for key, one in model.named_parameters()}
     watching = Watching(model, [inputs] * 2)
-    plan = [entry.name for entry in Racecar(copy.deepcopy(model), inputs, mode="layerwise").plan]
+    plan = [entry.name for entry in classic(copy.deepcopy(model), inputs, mode="layerwise").plan]
     done = greedy(model, watching, inputs=lambda batch: batch)
     assert [one.layer for one in done] == plan, "every layer of the plan, from the input up"
     parameters = dict(model.named_parameters())
@@ -396,7 +396,7 @@ def test_losses_go_down(name: str):
     """As the reports say, and as the reverse loss of the whole model says."""
     model, inputs = NETWORKS[name]()
     args, kwargs = call_arguments(inputs)
-    rr = Racecar(model, inputs, mode="layerwise")
+    rr = classic(model, inputs, mode="layerwise")
     before = rr(*args, **kwargs)[1].item()
     done = greedy(model, [inputs], epochs=8, lr=3e-3)
     assert all(one.last < one.first for one in done), done

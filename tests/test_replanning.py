@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from racecar import Racecar
 from tests.by_hand import Net
+from tests.losses import classic
 from tests.networks import NETWORKS, call, rows, seeded, sequence
 from tests.steps import assert_same, step
 
@@ -77,7 +77,7 @@ WEIGHT = {"*": 1, "left*": 0.5, "right*": 2.0}
 
 def expected(model, inputs, **settings):
     """A Racecar that saw nothing else."""
-    return step(Racecar(copy.deepcopy(model), inputs, **settings), inputs)
+    return step(classic(copy.deepcopy(model), inputs, **settings), inputs)
 
 
 @pytest.mark.parametrize("name", BRANCHES)
@@ -85,10 +85,10 @@ def expected(model, inputs, **settings):
 def test_another_branch(name, fraction):
     model, x = BRANCHES[name]()
     weight = WEIGHT if hasattr(model, "right") else 1.0
-    rr = Racecar(copy.deepcopy(model), x, fraction=fraction, weight=weight)
+    rr = classic(copy.deepcopy(model), x, fraction=fraction, weight=weight)
     alone = {sign: expected(model, sign * x, fraction=fraction, weight=weight) for sign in (1, -1)}
     for sign in (1, -1, -1, 1, 1, -1):
-        rr.load_state_dict(Racecar(model, x).state_dict())
+        rr.load_state_dict(classic(model, x).state_dict())
         made = step(rr, sign * x)
         assert_same(made, alone[sign])
         assert [entry.name for entry in rr.plan if entry.constrained] == list(rr.terms)
@@ -99,7 +99,7 @@ def test_another_branch(name, fraction):
 def test_a_way_is_planned_once(name):
     """As soon as both ways are known, a call runs the model once."""
     model, x = BRANCHES[name]()
-    rr = Racecar(model, x)
+    rr = classic(model, x)
     runs = []
     model.register_forward_pre_hook(lambda *_: runs.append(1))
     for sign in (1, -1):
@@ -123,14 +123,14 @@ ARGUMENTS = {
 @pytest.mark.parametrize("fraction", [1.0, 0.5])
 def test_other_arguments(name, fraction):
     model, first = NETWORKS["keyword_inputs"]()
-    rr = Racecar(model, first, fraction=fraction)
+    rr = classic(model, first, fraction=fraction)
     for inputs in (ARGUMENTS[name], first, ARGUMENTS[name]):
         assert_same(step(rr, inputs), expected(model, inputs, fraction=fraction))
 
 
 def test_positional_or_by_name():
     model, (image, table) = NETWORKS["two_inputs"]()
-    rr = Racecar(model, (image, table))
+    rr = classic(model, (image, table))
     _, loss = rr(image, table)
     for args, kwargs in (((image,), {"table": table}), ((), {"table": table, "image": image})):
         torch.testing.assert_close(rr(*args, **kwargs)[1], loss)
@@ -143,7 +143,7 @@ LENGTHS = ["text", "language_model", "scaled_dot_product", "encoder", "attention
 @pytest.mark.parametrize("fraction", [1.0, 0.5])
 def test_other_lengths(name, fraction):
     model, x = NETWORKS[name]()
-    rr = Racecar(model.eval(), x, fraction=fraction)
+    rr = classic(model.eval(), x, fraction=fraction)
     longer = torch.cat([x, x.flip(1)[:, :4]], 1)
     for data in (longer, x[:, :2], torch.cat([longer, longer]), x, longer, x[:1]):
         assert_same(step(rr, data), expected(model, data, fraction=fraction))
@@ -177,7 +177,7 @@ def test_a_random_way(source, in_place):
     torch.manual_seed(0)
     random.seed(0)
     model, x = LayerDrop(DRAW[source], in_place), rows()
-    rr = Racecar(model, x)
+    rr = classic(model, x)
     seen = set()
     for _ in range(16):
         model.drawn.clear()
@@ -188,7 +188,7 @@ def test_a_random_way(source, in_place):
         drawn = model.drawn[0]  # the call itself; the others are for planning
         fixed = copy.deepcopy(model)
         fixed.fixed = drawn
-        other = Racecar(fixed, x)
+        other = classic(fixed, x)
         torch.testing.assert_close((output, loss), other(x))
         assert [f"blocks.{i}" in rr.terms for i in range(3)] == [not left_out for left_out in drawn]
         grads = torch.autograd.grad(other(x)[1], list(fixed.parameters()), allow_unused=True)
@@ -215,7 +215,7 @@ def switched(m, x, other=False):
 
 def test_compile_tells_of_a_way_without_plan():
     torch._dynamo.reset()
-    rr = Racecar(Net(switched, **twins()), rows())
+    rr = classic(Net(switched, **twins()), rows())
     fast = torch.compile(rr, backend="aot_eager", fullgraph=True)
     x = rows()
     fast(x)
@@ -232,7 +232,7 @@ def test_compile_tells_weights_apart():
     """The same functions with another weight are another way: it has another name and another λ."""
     torch._dynamo.reset()
     x = rows()
-    rr = Racecar(Net(switched, **twins()), x, weight=WEIGHT)
+    rr = classic(Net(switched, **twins()), x, weight=WEIGHT)
     fast = torch.compile(rr, backend="aot_eager", fullgraph=True)
     fast(x)
     assert list(rr.terms) == ["first", "left", "last"]
@@ -248,7 +248,7 @@ def test_compile_tells_weights_apart():
 def test_data_dependent_branches_without_fullgraph():
     torch._dynamo.reset()
     model, x = NETWORKS["branching"]()
-    rr = Racecar(model, x)
+    rr = classic(model, x)
     rr(-x)
     fast = torch.compile(rr, backend="aot_eager")
     for data in (x, -x, x):
@@ -258,7 +258,7 @@ def test_data_dependent_branches_without_fullgraph():
 def test_sequence_of_another_length_under_compile():
     torch._dynamo.reset()
     model, x = NETWORKS["scaled_dot_product"]()
-    rr = Racecar(model, x)
+    rr = classic(model, x)
     fast = torch.compile(rr, backend="aot_eager", fullgraph=True)
     for data in (x, sequence(8, 9), sequence(8, 3)):
         torch.testing.assert_close(call(fast, data), call(rr, data), rtol=1e-4, atol=1e-5)

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from racecar import Racecar
 from tests.by_hand import Net, batch_norm, close, lively, squares, undo_conv, undo_linear
+from tests.losses import classic
 from tests.networks import NETWORKS
 
 SCALES = ["relative", "ratio", "mean", "sum"]
@@ -49,7 +49,7 @@ def formula(d: Tensor, back: Tensor, scale: str) -> Tensor:
 def test_formula_and_gradient(scale: str):
     """Gradient flows through d and d'; through the denominator for "ratio" alone."""
     net, x = chain(), rows().requires_grad_()
-    rr = Racecar(net, x.detach(), scale=scale, weight=0.3)
+    rr = classic(net, x.detach(), scale=scale, weight=0.3)
     _, loss = rr(x)
     expected = {name: formula(*pair, scale) for name, pair in pairs(net, x).items()}
     close(rr.terms, {name: term.detach() for name, term in expected.items()})
@@ -63,7 +63,7 @@ def test_gradient_flows_through_d_alone(scale: str):
     """Without a weight above, d' is constant, and d2 still feels the term."""
     net, x = chain(), rows()
     nn.init.zeros_(net[2].weight)
-    _, loss = Racecar(net, x, scale=scale, weight={"2": 1}, mode="layerwise")(x)
+    _, loss = classic(net, x, scale=scale, weight={"2": 1}, mode="layerwise")(x)
     gradient = torch.autograd.grad(loss, net[0].weight)[0]
     d2 = torch.tanh(net[0](x))
     expected = torch.autograd.grad(formula(d2, torch.zeros_like(d2), scale), net[0].weight)[0]
@@ -77,7 +77,7 @@ def test_making_all_smaller_gains_nothing():
     torch.manual_seed(0)
     below, layer, x = nn.Linear(4, 6, bias=False).double(), nn.Linear(6, 5, bias=False).double(), rows()
     for scale, gains in (("ratio", False), ("relative", True)):
-        _, loss = Racecar(nn.Sequential(below, layer), x, weight={"1": 1}, mode="layerwise", scale=scale)(x)
+        _, loss = classic(nn.Sequential(below, layer), x, weight={"1": 1}, mode="layerwise", scale=scale)(x)
         slope = (torch.autograd.grad(loss, below.weight)[0] * below.weight).sum()  # along the weights themselves
         assert (slope > 0.1) if gains else (slope.abs() < 1e-12)
 
@@ -91,7 +91,7 @@ def test_relative_is_0_where_d_is_0(dead: str, scale: str):
         x = torch.zeros_like(x)
     else:
         nn.init.constant_(net[0].bias, -100)
-    rr = Racecar(net, x, scale=scale)
+    rr = classic(net, x, scale=scale)
     _, loss = rr(x)
     assert rr.terms["0" if dead == "input" else "2"] == 0
     assert loss.isfinite()
@@ -103,7 +103,7 @@ def test_relative_is_0_where_d_is_0(dead: str, scale: str):
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_loss_is_a_float32_or_float64_scalar(scale: str, dtype: torch.dtype):
     net, x = chain().to(dtype), rows(64).to(dtype) * 30  # Σ d² is 3e5, beyond float16
-    rr = Racecar(net, x, scale=scale)
+    rr = classic(net, x, scale=scale)
     _, loss = rr(x)
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     assert loss.dtype == wide
@@ -122,7 +122,7 @@ COUNTS = [(8, 0.25, 2), (8, 1.0, 8), (6, 1 / 3, 2), (7, 0.5, 4), (10, 0.99, 10),
 def test_first_samples(size: int, fraction: float, samples: int, scale: str):
     """n = max(1, round(fraction · N)); "sum" × N/n; "relative" has the slice's own denominator."""
     net, x = chain(), rows(size)
-    rr = Racecar(net, rows(5), scale=scale, fraction=fraction)
+    rr = classic(net, rows(5), scale=scale, fraction=fraction)
     output, loss = rr(x)
     assert torch.equal(output, net(x)), "the output is that of the whole batch"
     share = size / samples if scale == "sum" else 1
@@ -142,7 +142,7 @@ def test_batch_norm_sees_the_whole_batch_forward_and_the_slice_backward(samples:
     d2 = torch.tanh(batch_norm(norm, net[0](x)))
     seen = undo_linear(net[3], net[3](d2)[:samples])
     running = [one.clone() for one in (norm.running_mean, norm.running_var)]
-    rr = Racecar(net, x, fraction=samples / 8, scale="mean")
+    rr = classic(net, x, fraction=samples / 8, scale="mean")
     rr(x)
     if samples == 1:
         # the model's own pass may have moved them before the way back
@@ -258,8 +258,8 @@ def test_disjoint_slices_have_the_whole_batch_as_their_mean(name: str, mode: str
     """For nets that treat every sample alone, exactly: 3 slices of 2 of 6. The slice is the batch of those samples."""
     model, x = MODELS[name]()
     for scale in SCALES:
-        whole = Racecar(model, x, mode=mode, scale=scale)
-        slices = Racecar(model, x[:planned], mode=mode, scale=scale, fraction=1 / 3)
+        whole = classic(model, x, mode=mode, scale=scale)
+        slices = classic(model, x[:planned], mode=mode, scale=scale, fraction=1 / 3)
         losses = [slices(x.roll(-2 * i, 0))[1].detach() for i in range(3)]
         share = 3 if scale == "sum" else 1
         close(losses[1], share * whole(x[2:4])[1].detach())
@@ -271,11 +271,11 @@ def test_where_the_batch_is_lost_the_whole_batch_is_seen_and_a_warning_says_so()
     """Samples that are mixed cannot be cut out again."""
     torch.manual_seed(0)
     net = Net(lambda m, x: m.b(torch.tanh(m.a(x)).reshape(-1)), a=nn.Linear(4, 6), b=nn.Linear(36, 5)).double()
-    whole = Racecar(net, rows())
+    whole = classic(net, rows())
     _, expected = whole(rows())
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        _, loss = Racecar(net, rows(), fraction=0.5)(rows())
+        _, loss = classic(net, rows(), fraction=0.5)(rows())
     assert any("fraction" in str(one.message) for one in caught)
     close(loss, expected)
 
@@ -300,7 +300,7 @@ class Forwards(TorchFunctionMode):
 @pytest.mark.parametrize("name", ["vgg", "resnet", "mlp_norm", "mlp_mixer"])
 def test_no_forward_of_its_own(name: str, fraction: float):
     model, x = NETWORKS[name]()
-    rr = Racecar(model, x, fraction=fraction)
+    rr = classic(model, x, fraction=fraction)
     hooked: dict[str, int] = {}
     for part, module in model.named_modules():
         module.register_forward_hook(lambda *_, part=part: hooked.__setitem__(part, hooked.get(part, 0) + 1))
@@ -328,7 +328,7 @@ class Batches(TorchDispatchMode):
 
 def test_the_way_back_works_on_the_slice_alone():
     model, x = NETWORKS["vgg"]()
-    rr = Racecar(model, x, fraction=0.5)
+    rr = classic(model, x, fraction=0.5)
     with Batches() as batches:
         rr(x)
     assert batches.sizes == {2}
@@ -339,7 +339,7 @@ def test_the_way_back_works_on_the_slice_alone():
 def test_it_draws_no_random_number_and_keeps_no_state(name: str, fraction: float):
     """The state afterwards is that of the model alone, with its dropout; two calls give the same."""
     model, x = NETWORKS[name]()
-    rr = Racecar(model, x, fraction=fraction)
+    rr = classic(model, x, fraction=fraction)
     torch.manual_seed(5)
     model(x)
     expected = torch.random.get_rng_state()
@@ -354,5 +354,5 @@ def test_it_draws_no_random_number_and_keeps_no_state(name: str, fraction: float
 def test_conv_slice_by_hand():
     torch.manual_seed(0)
     net, x = nn.Conv2d(3, 5, 3, padding=1).double(), torch.rand(4, 3, 6, 6, dtype=torch.float64)
-    _, loss = Racecar(net, x, scale="sum", fraction=0.25)(x)
+    _, loss = classic(net, x, scale="sum", fraction=0.25)(x)
     close(loss, 4 * squares(x[:1] - undo_conv(net, net(x[:1]))))

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racecar import Every, Racecar, engine
+from racecar import Every, engine
+from tests.losses import classic
 from tests.networks import NETWORKS
 from tests.steps import assert_same, step, task
 from tests.test_no_sync import witness
@@ -26,7 +27,7 @@ def by_hand(weight, k):
 def test_it_is_the_loop_that_one_would_write(name, k):
     weight = WEIGHTS[name]
     model, x = NETWORKS["mlp"]()
-    ours, theirs = (Racecar(one, x, weight=weight, fraction=0.5) for one in (model, copy.deepcopy(model)))
+    ours, theirs = (classic(one, x, weight=weight, fraction=0.5) for one in (model, copy.deepcopy(model)))
     every = Every(ours, k)
     optimisers = [torch.optim.SGD(rr.parameters(), 0.1, momentum=0.9) for rr in (ours, theirs)]
     for i in range(3 * k):
@@ -44,7 +45,7 @@ def test_it_is_the_loop_that_one_would_write(name, k):
 def test_the_mean_weight_over_k_steps(k, start, weight):
     """So the gradient of the loss, which is linear in λ, has the expectation that it has without a schedule."""
     model, x = NETWORKS["mlp"]()
-    rr = Racecar(model, x, weight=weight)
+    rr = classic(model, x, weight=weight)
     every = Every(rr, k)
     every.load_state_dict({"steps": start})
     seen = []
@@ -57,7 +58,7 @@ def test_the_mean_weight_over_k_steps(k, start, weight):
 
 def test_the_gradient_over_k_steps():
     model, x = NETWORKS["vgg"]()
-    rr = Racecar(model.double(), x.double(), weight=0.7)
+    rr = classic(model.double(), x.double(), weight=0.7)
 
     def gradient(steps, begin):
         rr.zero_grad()
@@ -73,7 +74,7 @@ def test_the_gradient_over_k_steps():
 
 def test_one_leaves_all_alone():
     model, x = NETWORKS["mlp"]()
-    rr = Racecar(model, x, weight=0.3)
+    rr = classic(model, x, weight=0.3)
     every, ways = Every(rr, 1), rr._engine.ways
     assert [every.step() for _ in range(3)] == [True] * 3
     assert rr.weight == 0.3
@@ -85,7 +86,7 @@ def test_one_leaves_all_alone():
 
 def test_lambda_can_change():
     model, x = NETWORKS["mlp"]()
-    rr = Racecar(model, x, weight=0.5)
+    rr = classic(model, x, weight=0.5)
     every = Every(rr, 2)
     every.step()
     every.weight = {"*": 2.0}
@@ -104,11 +105,11 @@ def test_lambda_can_change():
 
 def test_a_resumed_training_goes_on_in_step():
     model, x = NETWORKS["mlp"]()
-    first, second = (Every(Racecar(model, x), 3) for _ in range(2))
+    first, second = (Every(classic(model, x), 3) for _ in range(2))
     pattern = [first.step() for _ in range(12)]
     for _ in range(5):
         second.step()
-    third = Every(Racecar(model, x), 3)
+    third = Every(classic(model, x), 3)
     third.load_state_dict(second.state_dict())
     assert [third.step() for _ in range(7)] == pattern[5:]
 
@@ -117,13 +118,13 @@ def test_a_resumed_training_goes_on_in_step():
 def test_bad_k(k):
     model, x = NETWORKS["mlp"]()
     with pytest.raises(ValueError, match="k must be a whole number of at least 1"):
-        Every(Racecar(model, x), k)
+        Every(classic(model, x), k)
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_nothing_is_worked_out_twice_and_nothing_waits(name):
     model, x = NETWORKS["mlp"]()
-    rr = Racecar(model, x, weight=WEIGHTS[name])
+    rr = classic(model, x, weight=WEIGHTS[name])
     every = Every(rr, 2)
     every.step()
     every.step()
@@ -142,7 +143,7 @@ def test_nothing_is_worked_out_twice_and_nothing_waits(name):
 def test_a_way_that_is_found_later():
     """It is planned once, whichever step it is first seen in."""
     model, x = NETWORKS["vgg"]()
-    rr = Racecar(model, x)
+    rr = classic(model, x)
     every = Every(rr, 2)
     every.step()
     rr.eval()
@@ -164,7 +165,7 @@ def fresh():
 @pytest.mark.usefixtures("fresh")
 def test_two_graphs_and_no_third(name):
     model, x = NETWORKS["mlp"]()
-    eager, rr = (Racecar(one, x, weight=WEIGHTS[name], fraction=0.5) for one in (copy.deepcopy(model), model))
+    eager, rr = (classic(one, x, weight=WEIGHTS[name], fraction=0.5) for one in (copy.deepcopy(model), model))
     every, slow = Every(rr, 3), Every(eager, 3)
     fast = torch.compile(rr, backend="aot_eager", fullgraph=True)
     for i in range(20):

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from racecar import Racecar
 from racecar.lab.networks.resnet import Basic, ResNet
+from tests.losses import classic
 
 aten = torch.ops.aten
 N, T = 8, 3
@@ -69,7 +69,7 @@ def test_one_gradient_waits_at_most(name):
     model, x = make(), torch.randn(shape)
     if name == "channels last":
         x = x.contiguous(memory_format=torch.channels_last)
-    output, loss = Racecar(model, x, fraction=0.5)(x)
+    output, loss = classic(model, x, fraction=0.5)(x)
     with Order(rows) as order:
         (output.square().sum() + loss).backward()
     assert order.seen.count("pad") >= 4
@@ -82,9 +82,9 @@ def test_what_the_model_does_not_learn_from_needs_no_turn():
     """An input without gradient, and a model without any."""
     x = torch.randn(4, 6)
     model = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6)).requires_grad_(False)
-    assert not Racecar(model, x, fraction=0.5)(x)[1].requires_grad
+    assert not classic(model, x, fraction=0.5)(x)[1].requires_grad
     given = x.clone().requires_grad_()
-    Racecar(model, x, fraction=0.5)(given)[1].backward()
+    classic(model, x, fraction=0.5)(given)[1].backward()
     assert given.grad is not None
     assert not given.grad[2:].any()
 
@@ -111,5 +111,5 @@ def test_a_slice_keeps_no_whole_tensor_that_the_model_would_let_go(layout):
     model = ResNet(Basic, (2, 2), width=8, classes=5, large=False).to(memory_format=layout)
     x = torch.randn(64, 3, 16, 16).contiguous(memory_format=layout)
     plain = kept_bytes(lambda: model(x))
-    rr = Racecar(model, x, fraction=1 / 64)
+    rr = classic(model, x, fraction=1 / 64)
     assert kept_bytes(lambda: rr(x)) < 1.15 * plain

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from racecar import Racecar
 from tests.by_hand import Net, close, squares, undo_conv, undo_linear
+from tests.losses import classic
 from tests.networks import NETWORKS
 
 
@@ -49,7 +49,7 @@ PATTERNS: list[tuple[Any, dict[str, float]]] = [
 def test_numbers_and_patterns(weight: Any, expected: dict[str, float], late: bool):
     net, x = chain()
     by_hand = terms(net, x)
-    rr = Racecar(net, x, mode="layerwise", scale="sum", weight=1 if late else weight)
+    rr = classic(net, x, mode="layerwise", scale="sum", weight=1 if late else weight)
     if late:
         rr.weight = weight
     assert rr.weight == weight
@@ -75,13 +75,13 @@ SUFFIXES: list[tuple[str, str, list[str]]] = [
 @pytest.mark.parametrize("network, pattern, expected", SUFFIXES)
 def test_patterns_match_with_and_without_suffixes(network: str, pattern: str, expected: list[str]):
     model, inputs = NETWORKS[network]()
-    rr = Racecar(model, inputs, weight={pattern: 1})
+    rr = classic(model, inputs, weight={pattern: 1})
     assert [entry.name for entry in rr.plan if entry.constrained] == expected
 
 
 def test_a_suffix_wins_over_the_name_without_it_if_it_comes_later():
     model, inputs = NETWORKS["reused"]()
-    rr = Racecar(model, inputs, weight={"step": 1, "step#2": 0})
+    rr = classic(model, inputs, weight={"step": 1, "step#2": 0})
     assert [entry.name for entry in rr.plan if entry.constrained] == ["step", "step#3"]
     rr.weight = {"step#2": 0, "step": 1}
     assert [entry.name for entry in rr.plan if entry.constrained] == ["step", "step#2", "step#3"]
@@ -90,14 +90,14 @@ def test_a_suffix_wins_over_the_name_without_it_if_it_comes_later():
 @pytest.mark.parametrize("pattern", ["", "*"])
 def test_a_model_that_is_one_layer(pattern: str):
     x = torch.randn(3, 4)
-    _, loss = Racecar(nn.Linear(4, 3), x, weight={pattern: 1})(x)
+    _, loss = classic(nn.Linear(4, 3), x, weight={pattern: 1})(x)
     assert loss > 0
 
 
 def test_a_pattern_may_name_a_layer_of_another_branch():
     """The layer exists, even if this call does not use it."""
     model, x = NETWORKS["branching"]()
-    rr = Racecar(model, x, weight={"*": 1, "left": 2, "right": 3}, scale="sum", mode="layerwise")
+    rr = classic(model, x, weight={"*": 1, "left": 2, "right": 3}, scale="sum", mode="layerwise")
     for inputs, names in ((x, ["first", "left", "last"]), (-x, ["first", "right", "right#2", "last"])):
         _, loss = rr(inputs)
         assert list(rr.terms) == names
@@ -131,7 +131,7 @@ def test_tensor_over_rows(name: str, scale: str):
     net, x = chain()
     x.requires_grad_()
     w = ROW_WEIGHTS[name]
-    rr = Racecar(net, x.detach(), mode="layerwise", scale=scale, weight={"0": w})
+    rr = classic(net, x.detach(), mode="layerwise", scale=scale, weight={"0": w})
     _, loss = rr(x)
     expected = formula(x, undo_linear(net[0], torch.tanh(net[0](x))), w, scale)
     close(loss, expected)
@@ -153,14 +153,14 @@ def test_tensor_over_pictures(name: str, scale: str):
     torch.manual_seed(0)
     net, x = nn.Conv2d(3, 5, 3, padding=1).double(), torch.rand(4, 3, 6, 6, dtype=torch.float64)
     w = PICTURE_WEIGHTS[name]
-    _, loss = Racecar(net, x, scale=scale, weight={"*": w})(x)
+    _, loss = classic(net, x, scale=scale, weight={"*": w})(x)
     close(loss, formula(x, undo_conv(net, net(x)), w, scale))
 
 
 def test_tensor_and_numbers_together():
     net, x = chain()
     w = torch.tensor([1.0, 0, 0, 2.5])
-    _, loss = Racecar(net, x, mode="layerwise", scale="sum", weight={"*": 0.5, "0": w})(x)
+    _, loss = classic(net, x, mode="layerwise", scale="sum", weight={"*": 0.5, "0": w})(x)
     by_hand = terms(net, x)
     first = formula(x, undo_linear(net[0], torch.tanh(net[0](x))), w, "sum")
     close(loss, first + 0.5 * (by_hand["2"] + by_hand["4"]))
@@ -171,7 +171,7 @@ def test_the_batch_dimension_is_left_out_also_where_it_is_not_the_first():
     torch.manual_seed(0)
     net = Net(lambda m, x: m.b(torch.tanh(m.a(x.transpose(0, 1)))), a=nn.Linear(4, 6), b=nn.Linear(6, 3)).double()
     x, w = torch.randn(5, 7, 4, dtype=torch.float64), torch.arange(7.0)[:, None]
-    _, loss = Racecar(net, x, mode="layerwise", scale="sum", weight={"b": w})(x)
+    _, loss = classic(net, x, mode="layerwise", scale="sum", weight={"b": w})(x)
     d = torch.tanh(net.a(x.transpose(0, 1)))
     back = torch.tanh(undo_linear(net.b, net.b(d)))
     close(loss, (w[:, None] * (d - back) ** 2).sum())
@@ -181,7 +181,7 @@ def test_disentangling():
     """RR¹ on some input dimensions: the whole way back, compared at those inputs alone."""
     net, x = chain()
     w = torch.tensor([1.0, 0, 0, 1.33])
-    rr = Racecar(net, x, mode="input", scale="sum", weight={"*": 1, "0": w})
+    rr = classic(net, x, mode="input", scale="sum", weight={"*": 1, "0": w})
     _, loss = rr(x)
     back = net(x)
     for i in (4, 2, 0):
@@ -217,7 +217,7 @@ def work(function: Any, x: Tensor) -> Counter[str]:
 @pytest.mark.parametrize("zero", [0, 0.0, {"*": 0}, {"*": 1, "features*": 0, "classifier": 0}, {"*": torch.zeros(())}])
 def test_weight_0_is_no_work(zero: Any):
     model, x = NETWORKS["vgg"]()
-    rr = Racecar(model, x)
+    rr = classic(model, x)
     rr(x)
     rr.weight = zero
     extra = work(rr, x) - work(model, x)
@@ -234,7 +234,7 @@ def test_weight_0_is_no_work(zero: Any):
 def test_a_layer_left_out_costs_nothing():
     """Layer by layer, only the one transposed product of the constrained layer is made."""
     net, x = chain()
-    rr = Racecar(net, x, mode="layerwise", weight={"2": 1})
+    rr = classic(net, x, mode="layerwise", weight={"2": 1})
     extra = work(rr, x) - work(net, x)
     assert sum(count for name, count in extra.items() if name.endswith(".mm")) == 1, extra
 
@@ -244,7 +244,7 @@ def test_setting_the_weight_plans_nothing_anew(weight: Any):
     net, x = chain()
     calls: list[int] = []
     net.register_forward_hook(lambda *_: calls.append(1))
-    rr = Racecar(net, x)
+    rr = classic(net, x)
     assert calls == [1], "the example inputs are used once"
     rr.weight = weight
     assert calls == [1]
@@ -254,7 +254,7 @@ def test_setting_the_weight_plans_nothing_anew(weight: Any):
 
 def test_weight_from_0_and_back():
     net, x = chain()
-    rr = Racecar(net, x, weight=0, scale="sum", mode="layerwise")
+    rr = classic(net, x, weight=0, scale="sum", mode="layerwise")
     assert rr(x)[1] == 0
     by_hand = terms(net, x)
     for weight in (0.5, 0.0, 2.0):
@@ -265,7 +265,7 @@ def test_weight_from_0_and_back():
 def test_input_mode_without_the_first_layer_has_nothing_to_compare():
     """A weight of 0 for the one term that is left: the loss is 0, as with any weight 0, no error in mid-training."""
     net, x = chain()
-    rr = Racecar(net, x, mode="input")
+    rr = classic(net, x, mode="input")
     rr.weight = {"*": 1, "0": 0}
     output, loss = rr(x)
     assert loss == 0
@@ -298,12 +298,12 @@ BAD: list[tuple[Any, type[Exception], tuple[str, ...]]] = [
 def refusal(weight: Any, kind: type[Exception], late: bool) -> str:
     """The message with which a weight is refused, at the latest at the first call."""
     net, x = chain()
-    rr = Racecar(net, x)
+    rr = classic(net, x)
 
     def use() -> None:
         if late:
             rr.weight = weight
-        (rr if late else Racecar(net, x, weight=weight))(x)
+        (rr if late else classic(net, x, weight=weight))(x)
 
     with pytest.raises(kind) as caught:
         use()
@@ -337,7 +337,7 @@ def test_tensors_that_do_not_fit_one_sample(case: str, late: bool):
 @pytest.mark.parametrize("weight", [-1, float("nan"), {"fc": 1}])
 def test_a_refused_weight_leaves_the_old_one(weight: Any):
     net, x = chain()
-    rr = Racecar(net, x, weight=0.5)
+    rr = classic(net, x, weight=0.5)
     with pytest.raises(ValueError, match="weight"):
         rr.weight = weight
     assert rr.weight == 0.5

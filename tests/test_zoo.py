@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from racecar import Racecar
 from tests.gpu_zoo import GPU_MODELS
 from tests.hf_zoo import HF_MODELS
+from tests.losses import classic
 from tests.networks import NETWORKS, call
 
 WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -49,7 +49,7 @@ BORROWED = {"tied_autoencoder": {"encoder": 2}}
 
 def check(model: nn.Module, inputs: Any, mode: str, name: str, all_of_them: bool = True) -> None:
     ran = dict(weighted_calls(model, inputs)) | BORROWED.get(name, {})
-    rr = Racecar(model, inputs, mode=mode, weight=0.5)
+    rr = classic(model, inputs, mode=mode, weight=0.5)
     entries = list(rr.plan)
     listed = Counter(entry.name.partition("#")[0] for entry in entries)
     assert {one: listed[one] for one in ran} == ran, "every weighted layer is in the plan, as often as it runs"
@@ -97,14 +97,14 @@ def test_a_slice_is_the_first_sample(name: str):
     model = model.double().eval()
     inputs = {key: x.double() if x.is_floating_point() else x for key, x in inputs.items()}
     first = {key: x[:1] for key, x in inputs.items()}
-    _, slice_loss = Racecar(model, inputs, scale="mean", fraction=1 / 3)(**inputs)
-    _, loss = Racecar(model, first, scale="mean")(**first)
+    _, slice_loss = classic(model, inputs, scale="mean", fraction=1 / 3)(**inputs)
+    _, loss = classic(model, first, scale="mean")(**first)
     torch.testing.assert_close(slice_loss, loss, rtol=1e-8, atol=1e-12)
 
 
 def test_frozen_layers_still_pass_the_gradient_on():
     model, x = NETWORKS["frozen"]()
-    Racecar(model, x)(x)[1].backward()
+    classic(model, x)(x)[1].backward()
     assert model[0].weight.grad is None
     assert model[2].weight.grad.abs().max() > 0
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree
 
-from racecar import loss
+from racecar import loss, weights
 from racecar.capture import Watch
 from racecar.errors import NothingToReverse
 from racecar.guards import check_sharding, fusible, reshard, takes_fused_path
@@ -30,7 +30,7 @@ class Engine:
     def __init__(self, model: nn.Module, settings: Settings) -> None:
         self.model, self.settings = model, settings
         self.fusible = fusible(model)
-        self.off = loss.all_zero(settings.weight)
+        self.off = weights.all_zero(settings.weight)
         self.ways: list[Way] = []
         self.latest: Way | None = None
         self.keep: frozenset[int] = frozenset()
@@ -56,7 +56,9 @@ class Engine:
         if all(layer.problem for layer in plan.layers):
             raise NothingToReverse(f"no layer of {name} has a rule; add one with @racecar.rules.register(...)")
         self.check_patterns(weight)
-        left_out = loss.unmatched(weight, [layer.names for layer in plan.layers])
+        if self.settings.scale == "anchored":
+            loss.anchor(input_tensors(args, kwargs))
+        left_out = weights.unmatched(weight, [layer.names for layer in plan.layers])
         if not self.ways[0].constrained and (left_out or not self.off):
             raise NothingToReverse(
                 f"weight {weight!r} and mode {self.settings.mode!r} leave every layer of {name} that has a rule out"
@@ -78,7 +80,7 @@ class Engine:
     def choice(self, settings: Settings) -> Choice:
         """Other settings, checked, that can be used again and again."""
         self.check_patterns(settings.weight)
-        return Choice(settings, loss.all_zero(settings.weight))
+        return Choice(settings, weights.all_zero(settings.weight))
 
     def use(self, choice: Choice) -> None:
         """From now on these settings. Nothing is worked out twice, and nothing waits for the device."""
@@ -87,7 +89,7 @@ class Engine:
         self.settings, self.off, self.ways = choice.settings, choice.off, list(choice.ways.values())
         self.latest = None if latest is None else choice.ways[latest]
 
-    def check_patterns(self, weight: loss.Weight) -> None:
+    def check_patterns(self, weight: weights.Weight) -> None:
         """Every pattern must match a layer that was seen, or one that another way through the model may use."""
         if not isinstance(weight, Mapping):
             return
@@ -97,7 +99,7 @@ class Engine:
             for name, module in self.model.named_modules()
             if any(p is not None and p.dim() > 1 for p in module._parameters.values())
         ]
-        loss.check_patterns(weight, seen, unseen)
+        weights.check_patterns(weight, seen, unseen)
 
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Tensor, dict[str, Tensor]]:
         """The model's output, its racecar loss and the terms."""
@@ -115,9 +117,9 @@ class Engine:
         way, trace = self.way(trace, args, kwargs, start)
         if not way.constrained:
             return output, no_loss(trace.inputs), {}
-        tape = way.tape([trace.calls[i] for i in trace.links], trace.kept_inputs)
+        tape, yardstick = way.tape([trace.calls[i] for i in trace.links], trace.kept_inputs)
         del trace  # frees the activations that the way back does not need
-        total, terms = way.loss(tape)
+        total, terms = way.loss(tape, yardstick)
         return output, total, terms
 
     def way(

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from racecar.engine import Engine
 from racecar.guards import check_model
-from racecar.loss import Weight
 from racecar.settings import Activation, Settings, activation
+from racecar.weights import Weight
 
 
 def reverse_loss(
@@ -23,13 +23,15 @@ def reverse_loss(
     scale: str = "relative",
     fraction: float = 1.0,
     input_activation: str | Activation | None = None,
+    gradient: str = "both",
+    reduction: str = "mean",
 ) -> tuple[Any, Tensor]:
     """The model's output and its racecar loss. Nothing is kept between calls, so every call plans the model anew.
 
     Args:
         model: any module.
         args, kwargs: what the model is called with; a single tensor may stand for ``(tensor,)``.
-        mode, weight, scale, fraction, input_activation: as for :class:`racecar.Racecar`.
+        mode, weight, scale, fraction, input_activation, gradient, reduction: as for :class:`racecar.Racecar`.
 
     Returns:
         ``(model(*args, **kwargs), loss)``, the loss a float32 (or float64) scalar.
@@ -37,7 +39,8 @@ def reverse_loss(
     check_model(model)
     args = (args,) if isinstance(args, Tensor) else tuple(args)
     kwargs = dict(kwargs or {})
-    engine = Engine(model, Settings(mode, weight, scale, fraction, activation(input_activation)))
+    chosen = activation(input_activation)
+    engine = Engine(model, Settings(mode, weight, scale, fraction, chosen, gradient, reduction))
     engine.start(args, kwargs)
     output, loss, _ = engine.run(args, kwargs)
     return output, loss

@@ -1,11 +1,8 @@
-"""The terms of the racecar loss and their weights λ."""
+"""The terms of the racecar loss: how far d'_m is from d_m, and by what that is divided."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
-from numbers import Real
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,13 +10,17 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from racecar.layout import memory_order
+from racecar.rules.norm import Moments
 
-SCALES = ("relative", "ratio", "mean", "sum")
+SCALES = ("relative", "ratio", "anchored", "mean", "sum")
 RELATIVE = ("relative", "ratio")
 """Σ (d − d')² / Σ d². In "relative" no gradient flows through the denominator, so that a layer can lower the term by
 making d and d' smaller together, until nothing is left of them; in "ratio" it cannot."""
-
-Weight = float | Tensor | Mapping[str, float | Tensor]
+GRADIENTS = ("both", "reverse", "weights")
+"""What the gradient of a term reaches: d and d' (the paper); d' alone, d is a fixed target; or the weights alone, all
+activations of the forward pass are constants."""
+REDUCTIONS = ("mean", "sum")
+"""Over the constrained layers: a λ that means the same for 3 and for 100 of them, or the paper's sum."""
 
 
 def squared_error(d: Tensor, reverse: Tensor, weight: Tensor | None) -> Tensor:
@@ -71,29 +72,82 @@ def along_memory(d: Tensor, *others: Tensor | None) -> tuple[Any, ...]:
 
 
 def size(d: Tensor, weight: Tensor | None, scale: str = "relative") -> Tensor:
-    """√Σ d² over the features with w ≠ 0; a gradient flows through it for scale "ratio" alone."""
+    """√Σ d² over the features with w ≠ 0; a gradient flows through it for scale "ratio" alone, if d has one."""
     d, weight = along_memory(d if scale == "ratio" else d.detach(), weight)
     if weight is not None:
         d = d * (weight != 0)
     return torch.linalg.vector_norm(d, dtype=wide(d))
 
 
-def terms(errors: Sequence[Tensor], sizes: Sequence[Tensor], counts: Sequence[int], scale: str, share: float) -> Tensor:
+def anchor(inputs: Sequence[Tensor]) -> Tensor:
+    """Mean square of the model's inputs, which no weight can change: a float32 (or float64) scalar, for "anchored"."""
+    numbers = [x.detach() for x in inputs if x.is_floating_point()]
+    if not numbers:
+        raise ValueError(
+            "scale 'anchored' divides by the energy of the model's input, and this input holds no floating-point "
+            "numbers; use scale='relative' or scale='mean'"
+        )
+    dtype = max((wide(x) for x in numbers), key=lambda one: torch.finfo(one).bits)
+    squares = [torch.linalg.vector_norm(x, dtype=dtype).square() for x in numbers]
+    return torch.stack(squares).sum() / max(1, sum(x.numel() for x in numbers))
+
+
+def noise_floor(found: Moments | None, count: int) -> Tensor | None:
+    """The largest Σ d² that rounding alone can make behind a norm, where the norm's input does not vary but by
+    rounding, as on a blank batch; 0 where it varies, None without such a norm.
+
+    A norm subtracts the mean. Of values that are all alike it leaves their rounding errors, up to 1/√eps times as
+    large: d is then no more than that, and nothing can be measured by it.
+
+    Args:
+        found: of the norm behind which d_m is.
+        count: number of elements of d_m.
+    """
+    if found is None:
+        return None
+    # Of the input itself, and of sums over it, which lose more.
+    rounding = torch.finfo(found.dtype).eps + 64 * torch.finfo(found.var.dtype).eps
+    energy, spread = found.mean.square().mean(), found.var.mean()
+    blank = spread <= rounding**2 * energy
+    return blank * energy * ((16 * rounding) ** 2 * count / found.eps)
+
+
+def terms(
+    errors: Sequence[Tensor],
+    counts: Sequence[int],
+    scale: str,
+    *,
+    sizes: Sequence[Tensor] = (),
+    floors: Sequence[Tensor | None] = (),
+    share: float = 1.0,
+    energy: Tensor | None = None,
+) -> Tensor:
     """The terms of all layers before λ, as one vector: few small kernels instead of many.
 
     Args:
         errors: Σ w (d − d')² of each layer.
+        counts: number of elements of each d_m, for scales "mean" and "anchored".
         sizes: √Σ d² of each layer, for scales "relative" and "ratio".
-        counts: number of elements of each d_m, for scale "mean".
+        floors: for these, Σ d² of each layer that is rounding noise and counts as 0; None: none is.
         share: N / n, what a sum over n of N samples is multiplied by, for scale "sum".
+        energy: mean square of the input, for scale "anchored".
     """
-    if scale == "mean":
-        return torch.stack([error / count for error, count in zip(errors, counts, strict=True)])
+    if scale in ("mean", "anchored"):
+        vector = torch.stack([error / count for error, count in zip(errors, counts, strict=True)])
+        return vector if energy is None else _divide(vector, energy.to(vector.dtype), energy == 0)
     vector = torch.stack(list(errors))
     if scale == "sum":
         return vector if share == 1 else vector * share
     total = torch.stack(list(sizes)).square()
-    empty = total == 0
+    if all(floor is None for floor in floors):
+        return _divide(vector, total, total == 0)
+    zero = total.new_zeros(())
+    floor = torch.stack([zero if floor is None else floor.to(total.dtype) for floor in floors])
+    return _divide(vector, total, total.detach() <= floor)
+
+
+def _divide(vector: Tensor, total: Tensor, empty: Tensor) -> Tensor:
+    """0 where there is nothing to compare with."""
     # Divide by 1 where nothing is there, then multiply by 0: a NaN in d' is never hidden.
     return vector / torch.where(empty, 1, total) * ~empty
 
@@ -101,84 +155,3 @@ def terms(errors: Sequence[Tensor], sizes: Sequence[Tensor], counts: Sequence[in
 def wide(d: Tensor) -> torch.dtype:
     """The precision in which terms are summed: float32, or float64 for a model in float64."""
     return torch.float64 if d.dtype == torch.float64 else torch.float32
-
-
-def check_weight(weight: Weight) -> None:
-    """Refuse weights that cannot be meant."""
-    if isinstance(weight, Mapping):
-        if not weight:
-            raise ValueError("weight is an empty dict: give at least one pattern, for example {'*': 1.0}")
-        for pattern, one in weight.items():
-            if not isinstance(pattern, str):
-                raise TypeError(f"weight maps layer-name patterns (str) to numbers or tensors, not {pattern!r}")
-            _check_one(one, f"weight[{pattern!r}]")
-    else:
-        _check_one(weight, "weight")
-
-
-def _check_one(weight: float | Tensor, name: str) -> None:
-    if isinstance(weight, Tensor):
-        if not bool(torch.isfinite(weight).all()) or bool((weight < 0).any()):
-            raise ValueError(f"{name} has negative, infinite or NaN elements: a weight is at least 0")
-    elif not isinstance(weight, Real) or isinstance(weight, bool):
-        raise TypeError(f"{name} must be a number or a tensor, not {type(weight).__name__}")
-    elif not math.isfinite(weight) or weight < 0:
-        raise ValueError(f"{name} must be a finite number of at least 0, not {weight}")
-
-
-def layer_weights(weight: Weight, names: Sequence[Sequence[str]]) -> list[float | Tensor]:
-    """λ for each layer: later patterns win, a layer that no pattern matches gets 0.
-
-    Args:
-        weight: as the user gave it.
-        names: for each layer its name, also without the suffixes for reuse and for one of several weights.
-    """
-    if not isinstance(weight, Mapping):
-        return [weight] * len(names)
-    found: list[float | Tensor] = [0.0] * len(names)
-    for pattern, one in weight.items():
-        for i, spellings in enumerate(names):
-            if _matches(pattern, spellings):
-                found[i] = one
-    return found
-
-
-def unmatched(weight: Weight, names: Sequence[Sequence[str]]) -> bool:
-    """Whether some layer is left out because no pattern matches it (not because its weight is 0)."""
-    if not isinstance(weight, Mapping):
-        return False
-    return not all(any(_matches(pattern, spellings) for pattern in weight) for spellings in names)
-
-
-def check_patterns(weight: Weight, names: Sequence[Sequence[str]], unseen: Sequence[Sequence[str]] = ()) -> None:
-    """Refuse a pattern that matches no layer, neither one of ``names`` nor one that was not ``seen`` so far."""
-    for pattern in weight if isinstance(weight, Mapping) else ():
-        if not any(_matches(pattern, spellings) for spellings in (*names, *unseen)):
-            known = ", ".join(repr(spellings[0]) for spellings in names)
-            raise ValueError(f"weight pattern {pattern!r} matches no layer; the layers are: {known}")
-
-
-def _matches(pattern: str, spellings: Sequence[str]) -> bool:
-    return any(fnmatchcase(one, pattern) for one in spellings)
-
-
-def spread(weight: Tensor, shape: torch.Size, batch: int, name: str) -> Tensor:
-    """A tensor weight with the batch dimension put in, so that it broadcasts against d_m; refuses what does not fit."""
-    sample = (*shape[:batch], *shape[batch + 1 :])
-    pairs = zip(reversed(weight.shape), reversed(sample), strict=False)
-    if weight.dim() > len(sample) or any(w not in (1, size) for w, size in pairs):
-        raise ValueError(
-            f"the weight of layer {name!r} has shape {tuple(weight.shape)}, which does not broadcast against one "
-            f"sample of d_m, of shape {sample}"
-        )
-    return weight.reshape((1,) * (len(sample) - weight.dim()) + weight.shape).unsqueeze(batch)
-
-
-def all_zero(weight: Weight) -> bool:
-    """Whether a weight switches the reverse pass off."""
-    return all(map(is_zero, weight.values() if isinstance(weight, Mapping) else (weight,)))
-
-
-def is_zero(weight: float | Tensor) -> bool:
-    """Whether a weight leaves its layer out."""
-    return not bool((weight != 0).any()) if isinstance(weight, Tensor) else weight == 0

@@ -43,6 +43,8 @@ class Layer:
     end: int = -1
     """The operation's output, with a bias that is added by a call of its own."""
     out: int = -1
+    onward: tuple[Op, ...] = ()
+    """From the operation to ``out``, in forward order."""
     bottom: Op | None = None
     """What made the value under d_m, if it is no layer; None is the model's input."""
     below: Layer | None = None
@@ -108,6 +110,7 @@ class Plan:
                 below.above = layer
         for layer in self.layers:
             layer.out = layer.above.d if layer.above is not None else self._ascend(layer)
+            layer.onward = tuple(op for op, _ in reversed(self._chain(layer, layer.out)))
         ordinal = {call: i for i, call in enumerate(trace.links)} | {-1: -1}
         self.values = [Value(ordinal[call], slot) for call, slot in trace.values]
         self.batch_size = batch_size(trace.inputs)
@@ -254,16 +257,21 @@ class Plan:
         layer = self._of_op.get(id(op))
         return layer.name if layer is not None and layer.name else op.kind
 
-    def between(self, layer: Layer, value: int) -> list[Step]:
-        """What must be undone from ``value`` back to a layer's operation.
-
-        Norms, activations and what is scaled after them are not undone: d' already has their range.
-        """
+    def _chain(self, layer: Layer, value: int) -> list[tuple[Op, int]]:
+        """From ``value`` back to a layer's operation: what made it, and which of its outputs it is."""
         chain: list[tuple[Op, int]] = []
         while value != layer.op.outputs[0]:
             op = self.graph.maker[value]
             chain.append((op, op.outputs.index(value)))
             value = op.source
+        return chain
+
+    def between(self, layer: Layer, value: int) -> list[Step]:
+        """What must be undone from ``value`` back to a layer's operation.
+
+        Norms, activations and what is scaled after them are not undone: d' already has their range.
+        """
+        chain = self._chain(layer, value)
         shaped = [i for i, (op, _) in enumerate(chain) if op.role in ("norm", "activation")]
         first = shaped[-1] if shaped else -1  # in forward order the first
         steps = []

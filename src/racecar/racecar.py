@@ -12,10 +12,10 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from racecar.engine import Engine, no_loss
 from racecar.guards import check_model
-from racecar.loss import Weight
 from racecar.planning import input_tensors, untouched, watch_forward
 from racecar.route import Route
 from racecar.settings import Activation, Settings, activation
+from racecar.weights import Weight
 
 
 class Racecar(nn.Module):
@@ -53,10 +53,13 @@ class Racecar(nn.Module):
         scale: str = "relative",
         fraction: float = 1.0,
         input_activation: str | Activation | None = None,
+        gradient: str = "both",
+        reduction: str = "mean",
     ) -> None:
         super().__init__()
         check_model(model)
-        settings = Settings(mode, weight, scale, fraction, activation(input_activation))
+        chosen = activation(input_activation)
+        settings = Settings(mode, weight, scale, fraction, chosen, gradient, reduction)
         self.model = model
         self.terms: dict[str, Tensor] = {}
         """Layer name → detached term of the last call, before λ."""
@@ -90,6 +93,14 @@ class Racecar(nn.Module):
         return self._engine.settings.scale
 
     @property
+    def gradient(self) -> str:
+        return self._engine.settings.gradient
+
+    @property
+    def reduction(self) -> str:
+        return self._engine.settings.reduction
+
+    @property
     def fraction(self) -> float:
         return self._engine.settings.fraction
 
@@ -121,7 +132,8 @@ class Racecar(nn.Module):
 
     def extra_repr(self) -> str:
         s = self._engine.settings
-        return f"mode={s.mode!r}, scale={s.scale!r}, fraction={s.fraction}"
+        chosen = f"mode={s.mode!r}, scale={s.scale!r}, gradient={s.gradient!r}, reduction={s.reduction!r}"
+        return f"{chosen}, fraction={s.fraction}"
 
 
 def call_arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Size, Tensor
 
-from racecar import gram
+from racecar import gram, recompute
 from racecar.batch import Batch
 from racecar.capture import Call, outputs
 from racecar.errors import RuleError
@@ -23,17 +23,35 @@ from racecar.steps import Step, take
 
 
 class Needs:
-    """What the way back through some entries needs of the forward pass."""
+    """What the way back through some entries needs of the forward pass.
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    Args:
+        entries: of a route.
+        gradient: what the gradient of a term reaches, as in :class:`racecar.Racecar`.
+    """
+
+    def __init__(self, entries: Sequence[Entry], gradient: str = "both") -> None:
         ops: dict[int, tuple[Op, str]] = {}
         values: dict[int, None] = {}
         shapes: dict[int, None] = {}
+        starts, again, wholes = set[int](), set[int](), dict[int, None]()
         for entry in entries:
-            assert entry.layer is not None
-            values[entry.layer.d] = None
-            if entry.upper is None:
-                values[entry.layer.out] = None
+            layer = entry.layer
+            assert layer is not None
+            values[layer.d] = None
+            if entry.upper is None and gradient == "weights" and recompute.possible(layer):
+                again.add(layer.index)
+                values[layer.op.source] = None
+                for op in (layer.op, *layer.onward):
+                    ops.setdefault(op.ordinal, (op, entry.name))
+                    shapes[op.outputs[0]] = None
+                    if op.role == "norm":
+                        wholes[op.source] = None
+                    if recompute.is_random(op):
+                        values.update(dict.fromkeys((op.source, op.outputs[0])))
+            elif entry.upper is None:
+                values[layer.out] = None
+                starts.add(layer.out)
             for action, op, _ in entry.steps:
                 ops.setdefault(op.ordinal, (op, entry.name))
                 if action != "redo":
@@ -41,9 +59,19 @@ class Needs:
                 if action == "move":
                     shapes[op.outputs[0]] = None
         self.entries = tuple(reversed(entries))
-        self.starts = frozenset(entry.layer.out for entry in entries if entry.layer and entry.upper is None)
+        self.starts = frozenset(starts)
+        """Values from which a way back starts as they are."""
+        self.again = frozenset(again)
+        """Layers, by index, whose output is computed again, for a way that starts there."""
+        self.live = self.starts | {e.layer.d for e in entries if e.layer and gram.short_cut(e)}
+        self.constant = frozenset(values) if gradient == "weights" else frozenset(values) - self.live
+        """Values through which no gradient flows, unless it flows through all."""
+        if gradient == "both":
+            self.constant = frozenset()
         self.ops = tuple(ops.values())
         self.values = tuple(values)
+        self.wholes = tuple(wholes)
+        """Values that are needed of the whole batch: inputs of norms that are applied again as they were."""
         self.shapes = tuple(dict.fromkeys((*shapes, *values)))
 
 
@@ -58,6 +86,8 @@ class Tape:
     """Samples that the way back sees, from the start of the batch."""
     shapes: dict[int, Size]
     tensors: dict[int, Tensor]
+    wholes: dict[int, Tensor]
+    """Of the whole batch, as constants."""
     operations: dict[int, Operation]
     """With real arguments."""
 
@@ -81,7 +111,10 @@ def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | Non
     tensors: dict[int, Tensor] = {}
     for value in needs.values:
         tensor, where = find.tensor(value), batch.get(value)
-        if where is not None:
+        if value in needs.constant:
+            tensor = tensor.detach()
+            tensor = tensor if where is None else cut(tensor, where, size, samples)
+        elif where is not None:
             if torch.compiler.is_compiling():
                 part = rows.get(value)
                 if part is None and where == Batch(0) and value in needs.starts:
@@ -99,7 +132,8 @@ def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | Non
                 where = batch.get(one.outputs[0])
                 if where is not None:
                     cut_constants(its, find.tensor(one.outputs[0]).shape, where, size, samples)
-    return Tape(size, samples, shapes, tensors, operations)
+    wholes = {value: find.tensor(value).detach() for value in needs.wholes}
+    return Tape(size, samples, shapes, tensors, wholes, operations)
 
 
 class Finder:
@@ -186,7 +220,7 @@ def steps(
     for entry in needs.entries:
         layer = entry.layer
         assert layer is not None
-        y, left = _start(entry, tape, reverse)
+        y, left = _start(entry, needs, tape, reverse)
         for step in left:
             y = _step(step, y, tape, entry)
         if input_activation is not None and layer.reads_input:
@@ -200,7 +234,7 @@ def steps(
         yield layer, y
 
 
-def _start(entry: Entry, tape: Tape, reverse: Mapping[int, Tensor]) -> tuple[Tensor, Sequence[Step]]:
+def _start(entry: Entry, needs: Needs, tape: Tape, reverse: Mapping[int, Tensor]) -> tuple[Tensor, Sequence[Step]]:
     """Where an entry's way back starts, and the steps from there."""
     assert entry.layer is not None
     if entry.upper is not None:
@@ -210,6 +244,8 @@ def _start(entry: Entry, tape: Tape, reverse: Mapping[int, Tensor]) -> tuple[Ten
         y = gram.back(tape.operations[first.op.ordinal], tape.tensors[entry.layer.d])
         if y is not None:
             return y, others
+    if entry.layer.index in needs.again:
+        return recompute.recompute(entry.layer, tape), entry.steps
     return tape.tensors[entry.layer.out], entry.steps
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from racecar.loss import Weight, check_weight
 from racecar.racecar import Racecar
 from racecar.way import Choice
+from racecar.weights import Weight, check_weight
 
 
 class Every:

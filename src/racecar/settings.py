@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from racecar.loss import SCALES, Weight, check_weight
+from racecar.loss import GRADIENTS, REDUCTIONS, SCALES
 from racecar.route import MODES
+from racecar.weights import Weight, check_weight
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -24,15 +25,17 @@ class Settings:
     scale: str = "relative"
     fraction: float = 1.0
     input_activation: Activation | None = None
+    gradient: str = "both"
+    reduction: str = "mean"
     share: str = field(init=False)
     """The fraction as text: torch.compile makes a number that it has seen to differ an input of its graph, and cannot
     cut a slice by that."""
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise ValueError(f"mode must be one of {', '.join(MODES)}, not {self.mode!r}")
-        if self.scale not in SCALES:
-            raise ValueError(f"scale must be one of {', '.join(SCALES)}, not {self.scale!r}")
+        known = {"mode": MODES, "scale": SCALES, "gradient": GRADIENTS, "reduction": REDUCTIONS}
+        for name, values in known.items():
+            if getattr(self, name) not in values:
+                raise ValueError(f"{name} must be one of {', '.join(values)}, not {getattr(self, name)!r}")
         fraction = self.fraction
         if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 < fraction <= 1:
             raise ValueError(f"fraction must be a number in (0, 1], not {fraction!r}")

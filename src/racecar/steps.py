@@ -100,7 +100,7 @@ def take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) -
     if action == "move" and rule.apply is reshape:  # its own arguments may name the whole batch
         return y.reshape(shapes[op.outputs[0]])
     if action == "move" or (action == "redo" and op.role == "affine"):
-        return _first(operation(y), 0)
+        return output(operation(y), 0)
     if action == "lift":
         return y if rule.lift is None else rule.lift(operation, y, shapes[op.source])
     if action == "fold":
@@ -112,9 +112,10 @@ def take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) -
 def _part(operation: Operation, y: Tensor, shape: Size, slot: int) -> Tensor:
     """What a selection left out comes back as zeros: its adjoint."""
     zeros = torch.zeros(shape, dtype=y.dtype, device=y.device)
-    _, pull, *_ = torch.func.vjp(lambda x: _first(operation(x), slot), zeros)
+    _, pull, *_ = torch.func.vjp(lambda x: output(operation(x), slot), zeros)
     return pull(y)[0]
 
 
-def _first(out: Tensor | Sequence[Tensor], slot: int) -> Tensor:
+def output(out: Tensor | Sequence[Tensor], slot: int) -> Tensor:
+    """Output ``slot`` of an operation."""
     return out if isinstance(out, Tensor) else [one for one in out if isinstance(one, Tensor)][slot]

@@ -5,17 +5,30 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from racecar import loss, reverse
+from racecar import loss, reverse, weights
 from racecar.batch import batch_size
 from racecar.capture import Call
 from racecar.frugal import frugally
 from racecar.plan import Plan
 from racecar.route import route
+from racecar.rules.norm import has_batch_statistics, moments
 from racecar.settings import Settings
+from racecar.slicing import cut, cut_shape
+
+
+class Yardstick(NamedTuple):
+    """What errors are measured by, beside d_m itself."""
+
+    energy: Tensor | None
+    """Of the model's input, for scale "anchored"."""
+    floors: list[Tensor | None]
+    """For each constrained layer Σ d² that is rounding noise; None where there is no norm."""
 
 
 class Way:
@@ -23,32 +36,39 @@ class Way:
 
     def __init__(self, plan: Plan, settings: Settings) -> None:
         self.plan, self.settings = plan, settings
-        weights = loss.layer_weights(settings.weight, [layer.names for layer in plan.layers])
+        found = weights.layer_weights(settings.weight, [layer.names for layer in plan.layers])
         # Where the layers are: a copy in every step would wait for the device.
         self.weights = [
             weight.to(layer.parameter.device) if isinstance(weight, Tensor) and layer.parameter is not None else weight
-            for weight, layer in zip(weights, plan.layers, strict=True)
+            for weight, layer in zip(found, plan.layers, strict=True)
         ]
         self.features = [weight if isinstance(weight, Tensor) else None for weight in self.weights]
         """Apart from the numbers, which a compiler would build into its graph."""
-        self.route = route(plan, settings.mode, [not loss.is_zero(weight) for weight in self.weights])
+        self.route = route(plan, settings.mode, [not weights.is_zero(weight) for weight in self.weights])
         self.constrained = [e.layer for e in self.route if e.constrained and e.layer is not None]
-        self.needs = reverse.Needs([entry for entry in self.route if entry.needed])
+        norms = [[op for op in layer.redo if op.role == "norm" and not op.members] for layer in self.constrained]
+        self.norms = [found[-1] if found and settings.scale in loss.RELATIVE else None for found in norms]
+        """For each constrained layer the last norm before its d_m, if it matters."""
+        self.needs = reverse.Needs([entry for entry in self.route if entry.needed], settings.gradient)
         self.needs_all = reverse.Needs([entry for entry in self.route if entry.passed])
-        self.copies = sorted(set(self.needs_all.values) & plan.changed)
+        norm_inputs = [op.source for op in self.norms if op is not None]
+        looked_at = (*self.needs.values, *self.needs.wholes, *self.needs_all.values, *norm_inputs)
+        self.copies = sorted(set(looked_at) & plan.changed)
         """Values that the way back needs and that the model changes in place later."""
         lost = [value for value in (*self.needs.values, *self.needs.shapes) if plan.batch[value] is None]
         self.lost = plan.around(lost[0]) if lost else ""
         """Where the batch dimension cannot be followed, if anywhere."""
-        weights = [self.weights[layer.index] for layer in self.constrained]
-        self.numbers = [1.0 if isinstance(weight, Tensor) else float(weight) for weight in weights]
+        chosen = [self.weights[layer.index] for layer in self.constrained]
+        share = len(chosen) if settings.reduction == "mean" else 1
+        self.numbers = [(1.0 if isinstance(weight, Tensor) else float(weight)) / share for weight in chosen]
         like = self.constrained[0].parameter if self.constrained else None
-        self.lambdas = self._lambdas(torch.zeros((), dtype=torch.float32) if like is None else like)
+        self.move(torch.zeros((), dtype=torch.float32) if like is None else like)
 
-    def _lambdas(self, like: Tensor) -> Tensor:
-        """λ of the constrained layers: a tensor, so that a schedule neither waits for the device nor recompiles."""
-        numbers = torch.tensor(self.numbers, dtype=loss.wide(like), pin_memory=like.is_cuda)
-        return numbers.to(like.device, non_blocking=True)
+    def move(self, like: Tensor) -> None:
+        """Put λ of the constrained layers where the terms are: a tensor, so that a schedule neither waits for the
+        device nor recompiles."""
+        lambdas = torch.tensor(self.numbers, dtype=loss.wide(like), pin_memory=like.is_cuda)
+        self.lambdas = lambdas.to(like.device, non_blocking=True)
 
     def slice_of(self, inputs: Sequence[Tensor]) -> tuple[int, int]:
         """(N, n): the batch and how many of its samples the reverse pass sees."""
@@ -60,13 +80,28 @@ class Way:
             samples = size
         return size, samples
 
-    def tape(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> reverse.Tape:
-        """What a pass left behind, cut to the slice of the batch that the settings ask for."""
-        return reverse.record(self.needs, reverse.Finder(self.plan, calls, inputs), *self.slice_of(inputs))
+    def tape(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> tuple[reverse.Tape, Yardstick]:
+        """What a pass left behind, cut to the slice of the batch that the settings ask for, and what its errors are
+        measured by."""
+        find, (size, samples) = reverse.Finder(self.plan, calls, inputs), self.slice_of(inputs)
+        return reverse.record(self.needs, find, size, samples), self._yardstick(find, size, samples)
 
-    def loss(self, tape: reverse.Tape) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss Σ λ_m · term_m and the terms by layer name."""
-        return self._weigh(self._terms(tape))
+    def _yardstick(self, find: reverse.Finder, size: int, samples: int) -> Yardstick:
+        floors = []
+        for layer, op in zip(self.constrained, self.norms, strict=True):
+            floor = None
+            if op is not None:
+                norm, x, where = op.operation(find.calls), find.tensor(op.source), self.plan.batch[op.source]
+                if where is not None and not has_batch_statistics(norm):
+                    x = cut(x, where, size, samples)
+                count = cut_shape(find.tensor(layer.d).shape, self.plan.batch[layer.d], size, samples).numel()
+                floor = loss.noise_floor(moments(norm, x), count)
+            floors.append(floor)
+        return Yardstick(loss.anchor(find.inputs) if self.settings.scale == "anchored" else None, floors)
+
+    def loss(self, tape: reverse.Tape, yardstick: Yardstick) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss Σ λ_m · term_m (or its mean over the layers) and the terms by layer name."""
+        return self._weigh(self._terms(tape, yardstick))
 
     def compiled_loss(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """The same while torch.compile traces.
@@ -76,18 +111,18 @@ class Way:
         write over the one before it has read the other.
         """
         find, (size, samples) = reverse.Finder(self.plan, calls, inputs), self.slice_of(inputs)
+        yardstick = self._yardstick(find, size, samples)
         if samples == size:
-            return self._weigh(self._terms(reverse.record(self.needs, find, size, size)))
+            return self._weigh(self._terms(reverse.record(self.needs, find, size, size), yardstick))
         rows = find.all_rows(self.needs, size, samples)
-        return self._weigh(frugally(lambda: self._terms(reverse.record(self.needs, find, size, samples, rows))))
+        record = partial(reverse.record, self.needs, find, size, samples, rows)
+        return self._weigh(frugally(lambda: self._terms(record(), yardstick)))
 
     def _weigh(self, terms: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        if not torch.compiler.is_compiling() and self.lambdas.device != terms.device:  # the model has moved
-            self.lambdas = self._lambdas(terms)
         total = (terms * self.lambdas).sum()
         return total, dict(zip((layer.name for layer in self.constrained), terms.detach().unbind(), strict=True))
 
-    def _terms(self, tape: reverse.Tape) -> Tensor:
+    def _terms(self, tape: reverse.Tape, yardstick: Yardstick) -> Tensor:
         """Run the way back: the terms of the constrained layers, as one vector."""
         constrained = set(self.constrained)
         errors, sizes, counts = [], [], []
@@ -96,16 +131,27 @@ class Way:
             if layer not in constrained:
                 continue
             d, features = tape.tensors[layer.d], self.features[layer.index]
+            d = d if self.settings.gradient == "both" else d.detach()
             if features is not None:
                 batch = self.plan.batch[layer.d]
-                features = loss.spread(features, d.shape, batch.dim if batch else 0, layer.name)
+                features = weights.spread(features, d.shape, batch.dim if batch else 0, layer.name)
             errors.append(loss.squared_error(d, rebuilt, features))
             counts.append(d.numel())
             if self.settings.scale in loss.RELATIVE:
                 sizes.append(loss.size(d, features, self.settings.scale))
         for found in (errors, sizes, counts):
-            found.reverse()
-        return loss.terms(errors, sizes, counts, self.settings.scale, tape.size / tape.samples)
+            found.reverse()  # from the first layer to the last
+        if not torch.compiler.is_compiling() and self.lambdas.device != errors[0].device:  # the model has moved
+            self.move(errors[0])
+        return loss.terms(
+            errors,
+            counts,
+            self.settings.scale,
+            sizes=sizes,
+            floors=yardstick.floors,
+            share=tape.size / tape.samples,
+            energy=yardstick.energy,
+        )
 
     def rebuild(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> dict[int, Tensor]:
         """d'_m by layer index, of the whole batch, wherever the way back passes."""

@@ -11,10 +11,11 @@ import torch.nn.functional as F
 from torch import nn
 from torch.overrides import _get_current_function_mode_stack
 
-from racecar import NothingToReverse, Racecar
+from racecar import NothingToReverse
 from racecar.inspect import activations, invertibility, leakage, singular_vectors
 from tests.by_hand import Net, close
 from tests.cases import CASES
+from tests.losses import classic
 from tests.networks import NETWORKS, call
 
 X = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
@@ -171,7 +172,7 @@ def test_ranges(name):
 def test_every_network(name):
     model, inputs = NETWORKS[name]()
     found = activations(model, inputs)
-    plan = Racecar(model.eval(), inputs).plan
+    plan = classic(model.eval(), inputs).plan
     assert names(found) == [*((f"d{i + 1}", e.name) for i, e in enumerate(plan)), (f"d{len(plan) + 1}", "output")]
     for one in found:
         assert not one.tensor.requires_grad
@@ -249,7 +250,7 @@ LOOKS = {
 
 
 def first_layer(model, inputs):
-    return Racecar(copy.deepcopy(model), inputs).plan[0].name
+    return classic(copy.deepcopy(model), inputs).plan[0].name
 
 
 def random_states():

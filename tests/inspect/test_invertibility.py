@@ -10,11 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from racecar import NoRuleWarning, Racecar
+from racecar import NoRuleWarning
 from racecar.inspect.invertibility import invertibility, relative_error
 from racecar.inspect.ssim import ssim
 from tests.by_hand import Net, batch_norm, close, lively, rebuild, undo_conv, undo_linear, up
 from tests.cases import CASES
+from tests.losses import classic
 from tests.networks import NETWORKS, call
 
 
@@ -53,7 +54,7 @@ def test_equals_the_terms_of_the_regulariser(name, statistics):
     found = invertibility(model, inputs, statistics=statistics)
     statistics_of_the_batch(model) if statistics == "batch" else model.eval()
     for mode, got in ((found.mode, "way"), ("layerwise", "layerwise")):
-        rr = Racecar(model, inputs, mode=mode)
+        rr = classic(model, inputs, mode=mode)
         with torch.no_grad():
             call(rr, inputs)
         assert {d.layer: getattr(d, got) for d in found} == pytest.approx(

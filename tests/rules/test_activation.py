@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules import activation
 
-from racecar import Racecar
+from tests.losses import classic
 from tests.rules.common import chain, close, forward, random, rebuild
 
 NOT_ELEMENTWISE = {"GLU", "MultiheadAttention", "Softmax", "Softmax2d", "Softmin", "LogSoftmax"}
@@ -141,7 +141,7 @@ RANDOM = {
 def test_the_way_back_draws_no_random_number(act):
     """After a call the random state is that of the model alone."""
     model, x = chain(nn.Linear(6, 5), act, nn.Linear(5, 4)), random(3, 6)
-    rr, states = Racecar(model, x), []
+    rr, states = classic(model, x), []
     for call in (model, rr):
         torch.manual_seed(0)
         call(x)
@@ -181,7 +181,7 @@ def test_softmax(softmax):
         for mode in ("layerwise", "full"):
             bare, model = chain(layer, *after), chain(layer, *after, softmax)
             close(rebuild(model, x, mode), rebuild(bare, x, mode))
-            close(Racecar(model, x, mode)(x)[1], Racecar(bare, x, mode)(x)[1])
+            close(classic(model, x, mode)(x)[1], classic(bare, x, mode)(x)[1])
 
 
 def test_softmax2d_of_a_segmentation():

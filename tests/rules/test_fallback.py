@@ -7,9 +7,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from racecar import NoRuleWarning, NothingToReverse, Racecar
+from racecar import NoRuleWarning, NothingToReverse
 from racecar.rules import Operation
 from racecar.rules.fallback import adjoint, is_affine
+from tests.losses import classic
 from tests.rules.common import chain, close, orthogonal, random, rebuild, same_product
 
 AFFINE = {
@@ -65,7 +66,7 @@ def test_einsum_is_a_layer():
     einsum = Weight(lambda x, w: torch.einsum("bi,oi->bo", x, w), 4, 6)
     einsum.weight.data = layer.weight.data
     one, two = (
-        Racecar(chain(part, nn.ReLU(), nn.Linear(4, 4)), x, "layerwise", scale="sum") for part in (layer, einsum)
+        classic(chain(part, nn.ReLU(), nn.Linear(4, 4)), x, "layerwise", scale="sum") for part in (layer, einsum)
     )
     one.model[2].load_state_dict(two.model[2].state_dict())
     close(one(x)[1], two(x)[1])
@@ -85,7 +86,7 @@ def test_a_layer_without_a_rule_is_skipped_by_name(dtype):
     kernel = Weight(lambda x, w: torch.hypot(x, w), 4)
     model, x = nn.Sequential(nn.Linear(6, 4), kernel, nn.Linear(4, 4)).to(dtype), torch.randn(3, 6).to(dtype)
     with pytest.warns(NoRuleWarning, match=r"'1'.*hypot.*register"):
-        rr = Racecar(model, x)
+        rr = classic(model, x)
     skipped = next(entry for entry in rr.plan if entry.name == "1")
     assert not skipped.constrained
     assert "hypot" in skipped.reason
@@ -108,7 +109,7 @@ def test_a_weight_between_two_tensors_is_listed():
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoRuleWarning)
-        entries = {entry.name: entry for entry in Racecar(Net(), torch.randn(3, 4)).plan}
+        entries = {entry.name: entry for entry in classic(Net(), torch.randn(3, 4)).plan}
     assert list(entries) == ["first", "pair"]
     assert not entries["pair"].constrained
     assert entries["pair"].reason
@@ -119,13 +120,13 @@ def test_nothing_but_layers_without_a_rule():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoRuleWarning)
         with pytest.raises(NothingToReverse, match="register"):
-            Racecar(model, x)
+            classic(model, x)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_an_unknown_function_ends_the_way_by_name(dtype):
     model, x = nn.Sequential(nn.Linear(6, 8), nn.GLU(), nn.Linear(4, 4)).to(dtype), torch.randn(3, 6).to(dtype)
     with pytest.warns(NoRuleWarning, match=r"glu.*'2'.*register"):
-        rr = Racecar(model, x)
+        rr = classic(model, x)
     assert rr(x)[1].isfinite()
     assert [entry.source for entry in rr.plan] == ["forward", "forward"]

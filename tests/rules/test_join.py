@@ -5,7 +5,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from racecar import NotReversible, Racecar
+from racecar import NotReversible
+from tests.losses import classic
 from tests.rules.common import chain, close, forward, orthogonal, random, rebuild
 
 C = torch.tensor([0.5, -2.0, 3.0, 1.0], dtype=torch.float64)
@@ -61,7 +62,7 @@ def test_zero_wipes_out(zero):
     x = random(3, 4)
     model = chain(orthogonal(4), nn.Tanh(), zero, orthogonal(4))
     assert not rebuild(model, x)[1].any()
-    Racecar(model, x)(x)[1].backward()
+    classic(model, x)(x)[1].backward()
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
 
@@ -98,7 +99,7 @@ def test_parameters_go_back_transposed(f, back):
     part, last, x = Parameter(f), nn.Linear(4, 3), random(5, 4)
     model = chain(part, last)
     close(rebuild(model, x), [back((forward(model, x) - last.bias) @ last.weight, part.p)])
-    assert [entry.name for entry in Racecar(model, x).plan] == ["1"]
+    assert [entry.name for entry in classic(model, x).plan] == ["1"]
 
 
 def test_around_norm_and_activation():
@@ -145,7 +146,7 @@ def test_bare_weights_are_a_linear_layer(mode, scale, spelling):
     bare = chain(
         Bare(layers[0], spelling), nn.ReLU(), Bare(layers[1], spelling), nn.LayerNorm(4), Bare(layers[2], spelling)
     )
-    (_, one), (_, two) = (rr := Racecar(whole, x, mode, scale=scale))(x), (ss := Racecar(bare, x, mode, scale=scale))(x)
+    (_, one), (_, two) = (rr := classic(whole, x, mode, scale=scale))(x), (ss := classic(bare, x, mode, scale=scale))(x)
     close(one, two)
     assert list(rr.terms) == list(ss.terms)
     close(dict(rr.terms), dict(ss.terms))
@@ -187,7 +188,7 @@ def test_a_join_ends_the_way(name):
         close(rebuild(model, x, mode), [inner, back])
     for mode in ("full", "input"):
         with pytest.raises(NotReversible, match="auto.*layerwise"):
-            Racecar(model, x, mode=mode)
-    output, loss = Racecar(model, x)(x)
+            classic(model, x, mode=mode)
+    output, loss = classic(model, x)(x)
     loss.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for n, p in model.named_parameters() if "norm" not in n)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from racecar import Racecar
+from tests.losses import classic
 from tests.rules.common import chain, check_layer, check_rule, close, drawn, random, rebuild
 
 sizes = st.integers(1, 5)
@@ -95,7 +95,7 @@ def test_loss_is_that_of_the_matrix():
     torch.manual_seed(0)
     layer, x = nn.Linear(6, 4).double(), random(5, 6)
     m = torch.autograd.functional.jacobian(layer, x[0])
-    output, loss = Racecar(layer, x, scale="sum")(x)
+    output, loss = classic(layer, x, scale="sum")(x)
     close(loss, ((m.T @ m - torch.eye(6)) @ x.T).square().sum())
     close(rebuild(layer, x)[0], x @ m.T @ m)
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from racecar import Racecar
 from racecar.rules.norm import Normalised
+from tests.losses import classic
 from tests.rules.common import chain, close, drawn, forward, random, rebuild
 
 CONV = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
@@ -113,7 +113,7 @@ def test_planned_in_training_used_in_eval():
     """Which statistics are used is decided in every call."""
     torch.manual_seed(0)
     model, x = chain(nn.Linear(5, 4), shake(nn.BatchNorm1d(4)), nn.Linear(4, 3)), random(6, 5)
-    rr = Racecar(model, x)
+    rr = classic(model, x)
     model.eval()
     y = (model(x) - model[2].bias) @ model[2].weight
     close(rr.reconstruct(x)[1], running(model[1], y))
@@ -245,7 +245,7 @@ def test_norm_of_t5():
     back = norm.weight * ((forward(model, x) - b.bias) @ b.weight)
     close(rebuild(model, x)[1], F.rms_norm(back, (4,), eps=0.1))
     close(rebuild(model, x)[0], (rms(a(x)) - a.bias) @ a.weight)
-    assert [entry.name for entry in Racecar(model, x).plan] == ["0", "2"]
+    assert [entry.name for entry in classic(model, x).plan] == ["0", "2"]
 
 
 @pytest.mark.parametrize("fraction", [1.0, 0.5])
@@ -259,7 +259,7 @@ def test_statistics_change_once_per_step(mode, fraction):
         nn.SyncBatchNorm(4, momentum=None), nn.Linear(4, 2),
     )  # fmt: skip
     plain, x = copy.deepcopy(model), random(4, 2, 6, 6)
-    rr = Racecar(model, x, mode=mode, fraction=fraction)
+    rr = classic(model, x, mode=mode, fraction=fraction)
     for _ in range(3):
         rr(x)
         plain(x)
@@ -284,7 +284,7 @@ def test_statistics_inside_a_function_written_by_hand(norm):
     """Replaying x + bn(x) uses the statistics of the reverse data and changes none."""
     model, x = chain(nn.Linear(5, 4), Residual(norm), nn.Linear(4, 3)), random(6, 5)
     plain = copy.deepcopy(model)
-    rr = Racecar(model, x)
+    rr = classic(model, x)
     rr(x)
     plain(x)
     rr.reconstruct(x)
@@ -303,7 +303,7 @@ def test_single_value_per_channel(norm, kind):
     a, b = nn.Conv2d(2, 4, 3), nn.Linear(4, 3)
     model = chain(a, norm, nn.Tanh(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), b)
     x = random(1 if kind == "batch of one" else 4, 2, 5, 5)
-    rr = Racecar(model, x, mode="layerwise", scale="sum", fraction=1 / len(x))
+    rr = classic(model, x, mode="layerwise", scale="sum", fraction=1 / len(x))
     d2 = forward(model[:3], x)[:1]
     output, _ = rr(x)
     back = torch.tanh(running(norm, ((output[:1] - b.bias) @ b.weight).view(1, 4, 1, 1))).expand(1, 4, 3, 3)

@@ -6,9 +6,10 @@ from torch import nn
 from torch.nn import functional as F
 
 import racecar
-from racecar import NoRuleWarning, Racecar, RuleError
+from racecar import NoRuleWarning, RuleError
 from racecar.rules import Operation, find, register, unregister
 from racecar.rules.registry import OUT_OF_PLACE, ROLES, forms
+from tests.losses import classic
 from tests.rules.common import chain, close, forward, random, rebuild
 
 
@@ -64,9 +65,9 @@ def test_rule_for_a_module_class(rules, cls):
     close(rebuild(model, x)[1], back)
     op, y, shape = seen[-1]
     assert (op.module, op.name, y, shape) == (layer, "2", (5, 3), (5, 4))
-    assert [entry.name for entry in Racecar(model, x).plan] == ["0", "2"]
-    assert all(entry.constrained for entry in Racecar(model, x).plan)
-    Racecar(model, x)(x)[1].backward()
+    assert [entry.name for entry in classic(model, x).plan] == ["0", "2"]
+    assert all(entry.constrained for entry in classic(model, x).plan)
+    classic(model, x)(x)[1].backward()
     assert layer.weight.grad is not None
 
 
@@ -80,7 +81,7 @@ def test_rule_for_a_function(rules):
         return y @ op.get(1, "weight").T
 
     layer, x = Odd().double(), random(5, 4)
-    (entry,) = Racecar(layer, x).plan
+    (entry,) = classic(layer, x).plan
     assert (entry.name, entry.kind, entry.constrained) == ("", "cubic", True)
     close(rebuild(layer, x), [(forward(layer, x) - layer.bias) @ layer.weight.T])
 
@@ -88,7 +89,7 @@ def test_rule_for_a_function(rules):
 def test_without_it_the_layer_is_skipped():
     model, x = nn.Sequential(nn.Linear(4, 4), Odd()), torch.randn(5, 4)
     with pytest.warns(NoRuleWarning, match=r"'1'.*cube.*register"):
-        rr = Racecar(model, x)
+        rr = classic(model, x)
     assert [entry.constrained for entry in rr.plan] == [True, False]
 
 
@@ -134,7 +135,7 @@ def test_a_rule_that_returns_something_else(rules, wrong):
     rules(Odd)(undo_odd)
     model, x = nn.Sequential(nn.Linear(4, 4), Odd()), torch.randn(5, 4)
     with pytest.raises(RuleError, match=r"undo_odd.*'1'.*(\(5, 3\)|None).*\(5, 4\)"):
-        Racecar(model, x)(x)
+        classic(model, x)(x)
 
 
 def test_bad_registrations():

@@ -8,7 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.modules import dropout, padding
 
-from racecar import NotReversible, Racecar
+from racecar import NotReversible
+from tests.losses import classic
 from tests.rules.common import chain, close, drawn, forward, orthogonal, random, rebuild
 
 MOVES = {
@@ -174,7 +175,7 @@ def test_casts_are_passed_over(cast):
     torch.manual_seed(0)
     model, x = nn.Sequential(chain(cast), orthogonal(4).float()), random(3, 4)
     torch.testing.assert_close(rebuild(model, x)[0].double(), cast(x).double(), rtol=1e-4, atol=1e-4)
-    assert Racecar(model, x)(x)[1] < 1e-3
+    assert classic(model, x)(x)[1] < 1e-3
 
 
 def test_norms_in_two_layouts():
@@ -227,7 +228,7 @@ def test_a_part_in_mode_input():
     """The term of layer 1 alone, or a refusal; never another layer's term instead."""
     model, x = chain(orthogonal(4), nn.Tanh(), lambda x: x[:, 0], orthogonal(4)), random(2, 3, 4)
     try:
-        rr = Racecar(model, x, mode="input")
+        rr = classic(model, x, mode="input")
     except NotReversible:
         return
     assert [entry.name for entry in rr.plan if entry.constrained] == ["0"]

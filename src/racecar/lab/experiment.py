@@ -127,6 +127,10 @@ class Paper:
     note: str = ""
 
 
+FIRST_LOSS = {"gradient": "both", "reduction": "sum"}
+"""Of ``Racecar``, in records that do not name them."""
+
+
 class Experiment:
     """One experiment of the paper; subclasses read like its section. Instances hold nothing."""
 
@@ -181,8 +185,8 @@ class Experiment:
         raise NotImplementedError
 
     def reverse(self, config: Any) -> dict[str, Any]:
-        """Arguments of ``Racecar`` but mode: scale, weight (patterns, times the coefficient), input_activation."""
-        return {"scale": "relative", "fraction": config.fraction}
+        """Arguments of ``Racecar`` but mode: scale, weight (patterns, times the coefficient), input_activation …"""
+        return {**FIRST_LOSS, "scale": "relative", "fraction": config.fraction}
 
     def orthogonality(self, config: Any) -> dict[str, Any]:
         """Arguments of ``orthogonality.srip``."""

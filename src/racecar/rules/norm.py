@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -95,9 +95,41 @@ def _dims(x: Tensor) -> list[int]:
 
 def _statistics(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Mean and 1/σ of each channel of x (N, C, …), in float32 at least, with the dimensions of x."""
-    wide = x.dtype if x.dtype == torch.float64 else torch.float32
-    var, mean = torch.var_mean(_cast(x, wide), _dims(x), correction=0, keepdim=True)
+    var, mean = _var_mean(x, _dims(x))
     return mean, torch.rsqrt(var + eps)
+
+
+def _var_mean(x: Tensor, dims: list[int]) -> tuple[Tensor, Tensor]:
+    wide = x.dtype if x.dtype == torch.float64 else torch.float32
+    return torch.var_mean(_cast(x, wide), dims, correction=0, keepdim=True)
+
+
+class Moments(NamedTuple):
+    """What a norm takes out of its input: a variance and a mean for each group of values that it norms together."""
+
+    var: Tensor
+    mean: Tensor
+    eps: float
+    """What the norm adds to the variance."""
+    dtype: torch.dtype
+    """Of the input."""
+
+
+def moments(op: Operation, x: Tensor) -> Moments | None:
+    """Of a norm's input x, whole for a batch norm; None for a norm that subtracts no mean of its input."""
+    dims: list[int]
+    if has_batch_statistics(op):
+        dims, eps = _dims(x), op.get(7, "eps", 1e-5)
+    elif op.func in (F.instance_norm, torch.instance_norm) and op.get(5, "use_input_stats", True):
+        dims, eps = list(range(2, x.dim())), op.get(7, "eps", 1e-5)
+    elif op.func in (F.layer_norm, torch.layer_norm):
+        dims, eps = list(range(x.dim() - len(op.get(1, "normalized_shape")), x.dim())), op.get(4, "eps", 1e-5)
+    elif op.func in (F.group_norm, torch.group_norm):
+        x, eps = x.reshape(x.shape[0], op.get(1, "num_groups"), -1), op.get(4, "eps", 1e-5)
+        dims = [2]
+    else:
+        return None
+    return Moments(*_var_mean(x.detach(), dims), eps, x.dtype)
 
 
 def _affine(rows: Tensor, mean: Tensor, inverse: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from racecar.lab import draws
 from racecar.lab.config import Config
 from racecar.lab.datasets import MNIST, digits
-from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Task, Trained
+from racecar.lab.experiment import FIRST_LOSS, Claim, Experiment, Measured, Paper, Split, Task, Trained
 from racecar.lab.features import first_layer, rebuilt
 from racecar.lab.networks.dense import dense, glorot
 
@@ -89,7 +89,7 @@ class Digits(Experiment):
         return {"Ort": config.beta, "Pre": 100.0, "WD": 1e-4, "Drop": 0.5}.get(variant, config.strength / 2)
 
     def reverse(self, config: Any) -> dict[str, Any]:
-        return {"scale": "sum", "fraction": config.fraction}
+        return {**FIRST_LOSS, "scale": "sum", "fraction": config.fraction}
 
     def orthogonality(self, config: Any) -> dict[str, Any]:
         return {"power": 1, "squared": True}

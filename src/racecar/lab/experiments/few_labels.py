@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from racecar.lab import draws, transfer
 from racecar.lab.datasets import CIFAR10, MNIST, Source, motion
-from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar.lab.experiment import FIRST_LOSS, Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.longer import LongerConfig, with_longer
 from racecar.lab.networks.vgg import vgg
 from racecar.lab.probe import body, choose, features, probe, settle, tune
@@ -221,7 +221,13 @@ class FewLabels(Experiment):
         """λ times the mean of relative errors over the constrained convolutions; pixels are at least 0."""
         names = constrained(config)
         weight = {"*": 0.0, **dict.fromkeys(names, 1 / len(names))}
-        return {"scale": config.scale, "weight": weight, "fraction": config.fraction, "input_activation": "relu"}
+        return {
+            **FIRST_LOSS,
+            "scale": config.scale,
+            "weight": weight,
+            "fraction": config.fraction,
+            "input_activation": "relu",
+        }
 
     def shift(self, config: Any) -> int:
         return (4 if config.task == "cifar" else 2) if config.augment else 0

@@ -15,7 +15,7 @@ from racecar.lab import draws
 from racecar.lab.config import Config
 from racecar.lab.datasets import INFORMATION, DataError, data_folder, sphere
 from racecar.lab.datasets.checksum import differs, digest
-from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar.lab.experiment import FIRST_LOSS, Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.networks.dense import dense, glorot
 from racecar.lab.search import Search
 
@@ -128,7 +128,7 @@ class Information(Experiment):
 
     def reverse(self, config: Any) -> dict[str, Any]:
         """Relative errors: one λ for all layers."""
-        return {"scale": "relative", "fraction": config.fraction}
+        return {**FIRST_LOSS, "scale": "relative", "fraction": config.fraction}
 
     def measure(self, config: Any, trained: Trained) -> Measured:
         task, model = trained.task, trained.model

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from racecar.inspect import ssim
 from racecar.lab.datasets import MNIST, Source, motion
-from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained, accuracy
+from racecar.lab.experiment import FIRST_LOSS, Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained, accuracy
 from racecar.lab.longer import LongerConfig, with_longer
 from racecar.lab.networks.vgg import vgg
 from racecar.lab.search import Search
@@ -166,7 +166,13 @@ class Mnist(Experiment):
     def reverse(self, config: Any) -> dict[str, Any]:
         """Relative errors of the three convolutions; the linear layers are left out, and pixels are never negative."""
         weight = {"features*": 1.0}
-        return {"scale": config.scale, "weight": weight, "fraction": config.fraction, "input_activation": "relu"}
+        return {
+            **FIRST_LOSS,
+            "scale": config.scale,
+            "weight": weight,
+            "fraction": config.fraction,
+            "input_activation": "relu",
+        }
 
     def measure(self, config: Any, trained: Trained) -> Measured:
         """A search does not see the test set."""

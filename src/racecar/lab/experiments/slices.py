@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from racecar.lab import draws
 from racecar.lab.config import Config
 from racecar.lab.datasets import CIFAR10, MNIST, Source, sphere
-from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar.lab.experiment import FIRST_LOSS, Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.information import TRAIN, WIDTHS
 from racecar.lab.networks.dense import dense, glorot
 from racecar.lab.networks.vgg import vgg
@@ -133,7 +133,7 @@ class Slices(Experiment):
 
     def reverse(self, config: Any) -> dict[str, Any]:
         """Relative errors: one λ for all layers, but a classifier on top of convolutions is left out."""
-        return {"scale": "relative", "weight": {"*": 1.0, **self.head}, "fraction": config.fraction}
+        return {**FIRST_LOSS, "scale": "relative", "weight": {"*": 1.0, **self.head}, "fraction": config.fraction}
 
     head: ClassVar[dict[str, float]] = {}
 
@@ -205,7 +205,7 @@ def reverse_loss(model: nn.Module, x: Tensor, weight: Any, training: bool) -> fl
     of the samples x (N, …). Training: batch norm as the loss had it in training, with statistics of the batch; else
     with the running ones. The model is not changed."""
     model = copy.deepcopy(model).train(training)
-    rr = Racecar(model, x[:2], mode="full", weight=weight)
+    rr = Racecar(model, x[:2], mode="full", weight=weight, scale="relative")
     total = torch.zeros((), device=x.device)
     for part in x.split(BATCH):
         rr(part)
