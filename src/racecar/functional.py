@@ -42,5 +42,5 @@ def reverse_loss(
     chosen = activation(input_activation)
     engine = Engine(model, Settings(mode, weight, scale, fraction, chosen, gradient, reduction))
     engine.start(args, kwargs)
-    output, loss, _ = engine.run(args, kwargs)
-    return output, loss
+    output, outcome = engine.run(args, kwargs)
+    return output, outcome.loss

@@ -12,6 +12,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from racecar.engine import Engine, no_loss
 from racecar.guards import check_model
+from racecar.health import Health, Signs, can_look
 from racecar.planning import input_tensors, untouched, watch_forward
 from racecar.route import Route
 from racecar.settings import Activation, Settings, activation
@@ -63,6 +64,8 @@ class Racecar(nn.Module):
         self.model = model
         self.terms: dict[str, Tensor] = {}
         """Layer name → detached term of the last call, before λ."""
+        self._health = Health()
+        self._signs: Signs | None = None
         self._engine = Engine(model, settings)
         self._engine.start(*call_arguments(example_inputs))
 
@@ -72,10 +75,29 @@ class Racecar(nn.Module):
             self.terms = {}
             output = self.model(*args, **kwargs)
             return output, no_loss(input_tensors(args, kwargs))
-        output, total, terms = self._engine.run(args, kwargs)
+        if torch.compiler.is_compiling():
+            output, outcome = self._engine.run(args, kwargs)
+            self.terms, self._signs = outcome.terms, outcome.signs if self.training else None
+            return output, outcome.loss
+        look = self.training and torch.is_grad_enabled() and can_look() and self._health.due()
+        output, outcome = self._engine.run(args, kwargs, look)
         # Inside torch.func the terms are wrappers that die with the transform.
-        self.terms = terms if torch.compiler.is_compiling() or not is_functorch_wrapped_tensor(total) else {}
-        return output, total
+        inside = is_functorch_wrapped_tensor(outcome.loss)
+        self.terms = {} if inside else outcome.terms
+        if look and not inside:
+            self._health.see(outcome.signs, self._engine.settings.weight)
+        return output, outcome.loss
+
+    def train(self, mode: bool = True) -> Racecar:
+        """As of every module. A compiled Racecar, of which Python sees nothing else, looks here whether it lives."""
+        self.look_back()
+        return super().train(mode)
+
+    def look_back(self) -> None:
+        """Whether the last compiled step shows a net that dies."""
+        if self._signs is not None:
+            signs, self._signs = self._signs, None
+            self._health.see(signs, self._engine.settings.weight)
 
     @property
     def plan(self) -> Route:
@@ -112,6 +134,7 @@ class Racecar(nn.Module):
 
     @weight.setter
     def weight(self, weight: Weight) -> None:
+        self.look_back()
         self._engine.set(replace(self._engine.settings, weight=weight))
 
     def reconstruct(self, *args: Any, grad: bool = False, **kwargs: Any) -> list[Tensor | None]:
