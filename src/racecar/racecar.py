@@ -49,12 +49,12 @@ class Racecar(nn.Module):
         self,
         model: nn.Module,
         example_inputs: Tensor | tuple[Any, ...] | Mapping[str, Any],
-        mode: str = "auto",
-        weight: Weight = 1.0,
+        mode: str = "layerwise",
+        weight: Weight = 0.1,
         scale: str = "relative",
         fraction: float = 1.0,
         input_activation: str | Activation | None = None,
-        gradient: str = "both",
+        gradient: str = "reverse",
         reduction: str = "mean",
     ) -> None:
         super().__init__()
