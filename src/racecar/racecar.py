@@ -26,8 +26,9 @@ class Racecar(nn.Module):
         output, loss = rr(x)
         (task_loss(output, y) + loss).backward()
 
-    The reverse pass reuses every weight, transposed, to rebuild the activations d_m; the loss is Σ λ_m · term_m over
-    the layers m. The model is not changed: no parameter, no buffer, no hook.
+    The reverse pass reuses every weight, transposed, to rebuild the activations d_m; the loss is the mean of
+    λ_m · term_m over the layers m. The model is not changed: no parameter, no buffer, no hook. The defaults were chosen
+    from a map of thousands of nets: they killed none that plain training does not kill.
 
     Args:
         model: any module.
@@ -39,22 +40,26 @@ class Racecar(nn.Module):
         weight: λ for all layers, or a dict from layer-name pattern to λ; later patterns win, a layer that no pattern
             matches is left out. A tensor broadcasts against d_m without its batch dimension.
         scale: "relative" (Σ(d−d')² / Σd², the denominator taken as a constant), "ratio" (the same, and the gradient
-            knows of the denominator: for nets without normalisation, which "relative" can drive to 0), "mean" (mean
-            square) or "sum" (the paper's squared norm over the batch).
+            knows of the denominator), "anchored" (mean square error over the mean square of the model's input),
+            "mean" (mean square error) or "sum" (the paper's squared norm over the batch).
         fraction: share of the batch, from its start, that the reverse pass sees.
         input_activation: applied to the rebuilt input, for example "relu" for images that are never negative.
+        gradient: what the gradient of a term reaches: "both" d and d' (the paper; without normalisation this can drive
+            a net to 0), "reverse" (d' alone: d is a fixed target) or "weights" (the weights alone: all activations of
+            the forward pass are constants).
+        reduction: "mean" (over the constrained layers: λ means the same for 3 and for 100) or "sum" (the paper's).
     """
 
     def __init__(
         self,
         model: nn.Module,
         example_inputs: Tensor | tuple[Any, ...] | Mapping[str, Any],
-        mode: str = "auto",
-        weight: Weight = 1.0,
+        mode: str = "layerwise",
+        weight: Weight = 0.1,
         scale: str = "relative",
         fraction: float = 1.0,
         input_activation: str | Activation | None = None,
-        gradient: str = "both",
+        gradient: str = "reverse",
         reduction: str = "mean",
     ) -> None:
         super().__init__()

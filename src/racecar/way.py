@@ -15,10 +15,11 @@ from racecar import loss, reverse, weights
 from racecar.batch import batch_size
 from racecar.capture import Call
 from racecar.frugal import frugally
+from racecar.graph import Op
 from racecar.health import Signs
 from racecar.plan import Plan
 from racecar.route import route
-from racecar.rules.norm import has_batch_statistics, moments
+from racecar.rules.norm import Moments, has_batch_statistics, moments
 from racecar.settings import Settings
 from racecar.slicing import cut, cut_shape
 
@@ -28,8 +29,8 @@ class Yardstick(NamedTuple):
 
     energy: Tensor | None
     """Of the model's input, for scale "anchored"."""
-    floors: list[Tensor | None]
-    """For each constrained layer Σ d² that is rounding noise; None where there is no norm."""
+    floors: Tensor | None
+    """For each constrained layer Σ d² up to which it is rounding noise; None if all are 0."""
 
 
 class Outcome(NamedTuple):
@@ -99,17 +100,16 @@ class Way:
         return reverse.record(self.needs, find, size, samples), self._yardstick(find, size, samples)
 
     def _yardstick(self, find: reverse.Finder, size: int, samples: int) -> Yardstick:
-        floors = []
-        for layer, op in zip(self.constrained, self.norms, strict=True):
-            floor = None
-            if op is not None:
-                norm, x, where = op.operation(find.calls), find.tensor(op.source), self.plan.batch[op.source]
-                if where is not None and not has_batch_statistics(norm):
-                    x = cut(x, where, size, samples)
-                count = cut_shape(find.tensor(layer.d).shape, self.plan.batch[layer.d], size, samples).numel()
-                floor = loss.noise_floor(moments(norm, x), count)
-            floors.append(floor)
-        return Yardstick(loss.anchor(find.inputs) if self.settings.scale == "anchored" else None, floors)
+        energy = loss.anchor(find.inputs) if self.settings.scale == "anchored" else None
+        found = [None if op is None else self._moments(op, find, size, samples) for op in self.norms]
+        shapes = ((find.tensor(layer.d).shape, self.plan.batch[layer.d]) for layer in self.constrained)
+        counts = [cut_shape(shape, where, size, samples).numel() for shape, where in shapes]
+        return Yardstick(energy, loss.noise_floors(found, counts))
+
+    def _moments(self, op: Op, find: reverse.Finder, size: int, samples: int) -> Moments | None:
+        """Of the input of a norm, as far as it counts for the slice."""
+        norm, x, where = op.operation(find.calls), find.tensor(op.source), self.plan.batch[op.source]
+        return moments(norm, x if where is None or has_batch_statistics(norm) else cut(x, where, size, samples))
 
     def loss(self, tape: reverse.Tape, yardstick: Yardstick, look: bool = False) -> Outcome:
         """The loss Σ λ_m · term_m (or its mean over the layers), the terms, and if asked for what lives of the net."""
