@@ -39,13 +39,13 @@ def map_figure(cells: Mapping[Setting, Cell], chosen: Setting | None = None) -> 
     figure, ((left, right),) = new_figure(1, 2, (10.5, 1.6 + 0.24 * len(losses)))
     size = min(LIMIT, max((abs(one) for line in gains for one in line if one == one), default=0.0)) or 1.0
     for axis, values, colours, low, high, form, title in (
-        (left, gains, "BrBG", -size, size, "+.1f", "gain of the probe, 10 labels: points"),
+        (left, gains, "BrBG", -size, size, "+z.1f", "gain of the probe, 10 labels: points"),
         (right, shares, "Reds", 0.0, 100.0, ".0f", "killed, though the plain twin lives: %"),
     ):
         image = axis.imshow(values, cmap=colours, vmin=low, vmax=high, aspect="auto")
         _numbers(axis, values, form, low, high)
         axis.set_xticks(range(len(LAMBDAS)), [f"{place:g}" for place in LAMBDAS], fontsize=7)
-        axis.set_yticks(range(len(losses)), [str(loss) for loss in losses] if axis is left else [], fontsize=7)
+        axis.set_yticks(range(len(losses)), [str(loss) for loss in losses] if axis is left else [], fontsize=6.5)
         axis.set(title=title, xlabel="λ" if axis is right else _label(losses))
         axis.grid(False)
         figure.colorbar(image, ax=axis, extend="both" if axis is left else "neither")

@@ -52,8 +52,8 @@ class Safety(Experiment):
     )
     Config = SafetyConfig
     quick: ClassVar[dict[str, Any]] = {
-        "losses": ("reverse:relative:layerwise",), "lams": (0.1, 0.3), "depths": (3,), "images": 256, "epochs": 2,
-        "batch": 16, "labels": (10,), "draws": 2, "tests": 500,
+        "losses": ("reverse:relative:layerwise",), "lams": (0.1, 0.3), "depths": (3,), "images": 192, "epochs": 2,
+        "batch": 16, "labels": (10,), "draws": 2, "tests": 250,
     }  # fmt: skip
     variants = ("Std", "RR", "lRR", "RR1")
     seeds = 5
