@@ -2,9 +2,9 @@
 
     python -m benchmarks.small_nets [--seeds 5] [--epochs 20] [--set weight=1.0 gradient=both …] [--out results/bench]
 
-scikit-learn's digits (1797 pictures of 8 × 8 pixels; a third is for testing), Adam, no schedule. Both trainings have the
-same first weights and the same batches, so differences of accuracy are paired. A net is dead if it is no better than
-chance + 10 points.
+scikit-learn's digits (1797 pictures of 8 × 8 pixels, 600 of them for testing), Adam, no schedule. Both trainings have
+the same first weights and the same batches, so differences of accuracy are paired. A net is dead if it is no better
+than chance + 10 points.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
 """How Racecar's defaults are chosen from the safety map. The rule was written before any net of it was trained:
 
 1. A net is dead if its loss is not finite, its output is the same for every input, or its accuracy on the source's
-   test pictures is below chance + 10 points. It was *killed* if its plain twin (same start, norm, depth, learning rate
-   and seed) is not dead.
+   test pictures is below chance + 10 points. Plain training *works* in a context (start, norm, depth, learning rate)
+   if none of its nets there is dead, whatever the seed. A dead net was *killed* if plain training works in its context:
+   where that itself is a toss-up, so is every other training.
 2. A setting (gradient, scale, mode, λ) is *safe* if it killed none of its nets and neither did the same loss at the
    next larger λ of the grid (so the largest λ is never safe).
-3. It is *harmless* if in each of the three norms the mean paired difference of source accuracy to the living plain
-   twins is not below −1 point.
-4. Of the safe and harmless settings the one with the largest mean paired gain of the probe (10 labels) over all living
-   twins, all norms pooled with equal weight, is best; settings whose gain is within one standard error (of the paired
-   difference of the best) of it count as equal, and of these the smallest λ wins, then the cheaper gradient in the
-   order reverse, weights, both.
+3. It is *harmless* if in each of the three norms the mean paired difference of source accuracy to the plain twins (same
+   context and seed), where plain training works, is not below −1 point.
+4. Of the safe and harmless settings the one with the largest mean paired gain of the probe (10 labels) over all plain
+   twins where plain training works, all norms pooled with equal weight, is best; settings whose gain is within one
+   standard error (of the paired difference of the best) of it count as equal, and of these the smallest λ wins, then
+   the cheaper gradient in the order reverse, weights, both.
 5. The chosen setting is confirmed on all 54 contexts with fresh seeds (from 100 on, ten of them): if it killed a net
    there, the next setting in the order of rule 4 is taken.
 
@@ -20,7 +21,7 @@ known to be safe, or harmless. Where even the gradient is the same, the larger g
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, variance
@@ -50,7 +51,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Cell:
-    """What became of the nets of a setting whose plain twins live."""
+    """What became of the nets of a setting where plain training works."""
 
     nets: int
     killed: tuple[tuple[Context, int], ...]
@@ -84,12 +85,16 @@ class Verdict:
     """Nets without a plain twin, which say nothing."""
     plain_dead: int
     plain: int
+    working: int
+    """Contexts in which plain training works."""
+    contexts: int
 
 
 def judge(rows: Iterable[Row]) -> Verdict:
     """Apply the rule."""
     rows = list(rows)
     plain = {(row.context, row.seed): row for row in rows if row.setting is None}
+    fatal = {row.context for row in plain.values() if row.dead}
     pairs: dict[bool, dict[Setting, list[tuple[Row, Row]]]] = {False: {}, True: {}}
     alone = 0
     for row in rows:
@@ -97,20 +102,21 @@ def judge(rows: Iterable[Row]) -> Verdict:
         if row.setting is not None and twin is not None:
             pairs[row.seed >= FRESH].setdefault(row.setting, []).append((row, twin))
         alone += row.setting is not None and twin is None
-    cells, fresh = ({setting: _cell(some) for setting, some in one.items()} for one in pairs.values())
+    cells, fresh = ({setting: _cell(some, fatal) for setting, some in one.items()} for one in pairs.values())
     safe = frozenset(setting for setting in cells if _is_safe(setting, cells))
     harmless = frozenset(setting for setting, cell in cells.items() if _is_harmless(cell))
     order = tuple(ranked({setting: cells[setting] for setting in safe & harmless}))
     left = [setting for setting in order if not (setting in fresh and fresh[setting].killed)]
     chosen = left[0] if left else None
     confirmed = chosen is not None and _covers(pairs[True].get(chosen, []))
-    dead = sum(row.dead for row in plain.values())
-    return Verdict(cells, safe, harmless, order, fresh, chosen, confirmed, alone, dead, len(plain))
+    dead, contexts = sum(row.dead for row in plain.values()), {row.context for row in plain.values()}
+    counts = (alone, dead, len(plain), len(contexts - fatal), len(contexts))
+    return Verdict(cells, safe, harmless, order, fresh, chosen, confirmed, *counts)
 
 
-def _cell(pairs: Sequence[tuple[Row, Row]]) -> Cell:
-    """Rows with their twins, those that live."""
-    living = [(row, twin) for row, twin in pairs if not twin.dead]
+def _cell(pairs: Sequence[tuple[Row, Row]], fatal: Set[Context]) -> Cell:
+    """Rows with their twins, but for contexts in which a plain net died."""
+    living = [(row, twin) for row, twin in pairs if row.context not in fatal]
     killed = tuple((row.context, row.seed) for row, _ in living if row.dead)
     source, probe = _differences(living, "source"), _differences(living, "probe")
     gain = fmean(map(fmean, probe.values())) if probe else None

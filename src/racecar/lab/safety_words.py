@@ -58,8 +58,9 @@ def told(runs: Iterable[Run]) -> tuple[list[str], list[Table]]:
     notes = [
         _chosen(verdict),
         f"{words.count(nets, 'net')} with a reverse loss beside {words.count(verdict.plain, 'plain twin')}, "
-        f"{verdict.plain_dead} of which are dead themselves. {len(verdict.safe)} of {len(verdict.cells)} settings are "
-        f"safe, {len(verdict.harmless)} harmless, {len(verdict.order)} both.",
+        f"{verdict.plain_dead} of which are dead themselves: plain training works in {verdict.working} of "
+        f"{verdict.contexts} contexts, and what follows is of those. {len(verdict.safe)} of {len(verdict.cells)} "
+        f"settings are safe, {len(verdict.harmless)} harmless, {len(verdict.order)} both.",
     ]
     refuted = [one for one in verdict.order if one in verdict.fresh and verdict.fresh[one].killed]
     notes += [f"Refuted on fresh seeds: {one}. {_deaths(verdict.fresh[one])}." for one in refuted]
