@@ -8,12 +8,16 @@
    next larger λ of the grid (so the largest λ is never safe).
 3. It is *harmless* if in each of the three norms the mean paired difference of source accuracy to the plain twins (same
    context and seed), where plain training works, is not below −1 point.
-4. Of the safe and harmless settings the one with the largest mean paired gain of the probe (10 labels) over all plain
-   twins where plain training works, all norms pooled with equal weight, is best; settings whose gain is within one
-   standard error (of the paired difference of the best) of it count as equal, and of these the smallest λ wins, then
-   the cheaper gradient in the order reverse, weights, both.
+4. Of the safe and harmless settings whose scale has no unit (relative, ratio, anchored) the one with the largest mean
+   paired gain of the probe (10 labels) over all plain twins where plain training works, all norms pooled with equal
+   weight, is best; settings whose gain is within one standard error (of the paired difference of the best) of it count
+   as equal, and of these the smallest λ wins, then the cheaper gradient in the order reverse, weights, both.
 5. The chosen setting is confirmed on all 54 contexts with fresh seeds (from 100 on, ten of them): if it killed a net
    there, the next setting in the order of rule 4 is taken.
+
+That a default needs a scale without a unit was added after the map had been run, and before its confirmation: λ of
+"mean" and "sum" is another one for pixels up to 1 and up to 255, and the map has one range only. As first written, rule
+4 took reverse · mean · full at λ = 0.01, one of many settings that are equal within the error.
 
 λ are compared on the axis that all losses share. A setting whose neighbour, or one of whose norms, was not run is not
 known to be safe, or harmless. Where even the gradient is the same, the larger gain comes first.
@@ -33,6 +37,8 @@ FRESH = 100
 CONFIRMING = 10
 """Seeds that a confirmation needs in every context."""
 HARM = -0.01
+UNITLESS = ("relative", "ratio", "anchored")
+"""Scales for which λ does not depend on the range of the data."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,7 @@ class Verdict:
     safe: frozenset[Setting]
     harmless: frozenset[Setting]
     order: tuple[Setting, ...]
-    """Safe and harmless settings as rule 4 has them."""
+    """Settings that can be a default, as rule 4 has them."""
     fresh: Mapping[Setting, Cell]
     """The confirmations."""
     chosen: Setting | None
@@ -105,7 +111,8 @@ def judge(rows: Iterable[Row]) -> Verdict:
     cells, fresh = ({setting: _cell(some, fatal) for setting, some in one.items()} for one in pairs.values())
     safe = frozenset(setting for setting in cells if _is_safe(setting, cells))
     harmless = frozenset(setting for setting, cell in cells.items() if _is_harmless(cell))
-    order = tuple(ranked({setting: cells[setting] for setting in safe & harmless}))
+    able = [setting for setting in safe & harmless if setting.loss.scale in UNITLESS]
+    order = tuple(ranked({setting: cells[setting] for setting in able}))
     left = [setting for setting in order if not (setting in fresh and fresh[setting].killed)]
     chosen = left[0] if left else None
     confirmed = chosen is not None and _covers(pairs[True].get(chosen, []))
