@@ -25,8 +25,8 @@ class Racecar(nn.Module):
         output, loss = rr(x)
         (task_loss(output, y) + loss).backward()
 
-    The reverse pass reuses every weight, transposed, to rebuild the activations d_m; the loss is Σ λ_m · term_m over
-    the layers m. The model is not changed: no parameter, no buffer, no hook.
+    The reverse pass reuses every weight, transposed, to rebuild the activations d_m; the loss is the mean of
+    λ_m · term_m over the constrained layers m. The model is not changed: no parameter, no buffer, no hook.
 
     Args:
         model: any module.
@@ -38,10 +38,14 @@ class Racecar(nn.Module):
         weight: λ for all layers, or a dict from layer-name pattern to λ; later patterns win, a layer that no pattern
             matches is left out. A tensor broadcasts against d_m without its batch dimension.
         scale: "relative" (Σ(d−d')² / Σd², the denominator taken as a constant), "ratio" (the same, and the gradient
-            knows of the denominator: for nets without normalisation, which "relative" can drive to 0), "mean" (mean
-            square) or "sum" (the paper's squared norm over the batch).
+            knows of the denominator), "mean" (mean square), "anchored" (the same over the mean square of the input)
+            or "sum" (the paper's squared norm over the batch).
         fraction: share of the batch, from its start, that the reverse pass sees.
         input_activation: applied to the rebuilt input, for example "relu" for images that are never negative.
+        gradient: what it reaches: "both" (d and d', the paper's), "reverse" (d' alone, d is a fixed target) or
+            "weights" (the weights alone, all activations of the forward pass are constants). Together with scale it
+            decides whether a layer gains by making its input smaller.
+        reduction: over the constrained layers, "mean" or "sum" (the paper's).
     """
 
     def __init__(
