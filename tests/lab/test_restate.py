@@ -104,7 +104,7 @@ def test_what_is_shown_as_it_is():
 
 def test_old_and_new_losses_are_judged_apart():
     """The same claims, once for each; the page says which it is, and how λ was converted."""
-    now = INFORMATION.Config(gradient="reverse", reduction="mean", strength=0.1).to_dict()
+    now = INFORMATION.Config(scale="relative", gradient="reverse", reduction="mean", strength=0.1).to_dict()
     records = []
     for seed in range(3):
         records += [old("Std", seed, stage="AB"), old("RR", seed, stage="AB")]
