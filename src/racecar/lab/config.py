@@ -20,9 +20,10 @@ ADDED_TO: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("mnist", "slices", "slices-mnist", "slices-cifar"), FIRST_LOSS),
     "information": {**FIRST_LOSS, "strength": 0.1},
     "few-labels": {**FIRST_LOSS, "reduction": "mean", "strength": 0.1},
+    "safety": {"scale": "relative"},
 }
 """Those of them that not every experiment has, by experiment: the loss before it was a setting."""
-GUIDES = ("grid", "lr_sgd")
+GUIDES = ("grid", "lr_sgd", "design", "losses", "lams", "depths", "starts", "norms", "lrs")
 """Fields that say which runs to make, and nothing about any of them."""
 
 

@@ -70,6 +70,8 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
     """
     shown = runs if experiment is None else [restated(run, experiment) for run in runs]
     groups = gather(shown)
+    if experiment is not None and experiment.tells:
+        return _told(experiment, anchor, runs, groups)
     claims = () if experiment is None else experiment.claims
     paper = () if experiment is None else experiment.paper
     findings = judge(claims, groups, lambda config, variant: _usual(experiment, config, variant))
@@ -99,6 +101,28 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         commands=_commands(runs),
         facts=_facts(runs, groups, experiment),
         notes=[*_notes(name, groups, experiment), *_conversions(runs, experiment)],
+        problem=problem,
+    )
+
+
+def _told(experiment: Experiment, anchor: str, runs: Sequence[Run], groups: Groups) -> Section:
+    """What an experiment of many settings says of itself."""
+    newest = [*groups.runs, *groups.diverged]
+    own, problem = own_pictures(experiment, newest, anchor)
+    notes, tables = experiment.told(newest)
+    return Section(
+        name=experiment.name,
+        anchor=anchor,
+        title=experiment.title,
+        place=experiment.section,
+        summary=experiment.summary,
+        findings=(),
+        tables=tables,
+        more=(),
+        figures=own,
+        commands=_commands(runs),
+        facts=_facts(runs, groups, None),  # its tables name the losses
+        notes=notes,
         problem=problem,
     )
 
