@@ -48,7 +48,7 @@ def by_hand(name, config, seed=0, stage="A", task="A", start=None):
     else:
         kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.optimiser]
         optimiser = kind(model.parameters(), config.lr, weight_decay=decay)
-    rr = Racecar(model, split.x, mode=which.mode, scale="relative") if which.mode else None
+    rr = Racecar(model, split.x, mode=which.mode, weight=1.0, scale="relative") if which.mode else None
     batch = config.batch or len(split)
     steps, losses, average = len(split) // batch, [], []
     for epoch in range(config.epochs):
