@@ -1,9 +1,12 @@
-"""Records in one file, a line for each: thousands of small files are more than a repository wants."""
+"""Records in one file, a line for each: thousands of small files are more than a repository wants.
+
+What all of them have in common stands once, in the first line, as ``{"shared": …}``; every other line has the rest.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +22,14 @@ def lines(folder: Path) -> Iterator[tuple[str, str]]:
     """Where each line of a folder's pack is, and the line; nothing if there is none."""
     path = folder / NAME
     if path.exists():
+        common: dict[str, Any] = {}
         for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            yield f"line {i} of {path}", line
+            if i == 1 and line.startswith('{"shared":'):
+                common = json.loads(line)["shared"]
+            elif common:
+                yield f"line {i} of {path}", json.dumps(_with(json.loads(line), common))
+            else:
+                yield f"line {i} of {path}", line
 
 
 def packed(folder: Path) -> Mapping[str, dict[str, Any]]:
@@ -54,10 +63,43 @@ def pack(folder: Path) -> int:
         raise ValueError(f"there are no records in {folder}: name the folder that racecar run wrote into")
     if singles:
         with write_atomically(folder / NAME) as file:
-            for id in sorted(records):
-                text = json.dumps(records[id], ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            common = _shared(list(records.values()))
+            for one in ({"shared": common}, *(_without(records[id], common) for id in sorted(records))):
+                text = json.dumps(one, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
                 file.write(f"{text}\n".encode())
     for path, content in singles.items():
         if path.read_bytes() == content:  # else somebody changed it meanwhile
             path.unlink()
     return len(singles)
+
+
+def _shared(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What all records have, with the same value; inside of dicts, too."""
+    first, found = records[0], {}
+    for name, value in first.items():
+        others = [record.get(name) for record in records[1:]]
+        if isinstance(value, dict) and all(isinstance(other, dict) for other in others):
+            found[name] = _shared([record[name] for record in records])
+        elif name != "id" and all(name in record for record in records) and all(other == value for other in others):
+            found[name] = value
+    return found
+
+
+def _without(record: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
+    """A record without what is shared."""
+    left = {}
+    for name, value in record.items():
+        if isinstance(value, dict) and isinstance(common.get(name), dict):
+            left[name] = _without(value, common[name])
+        elif name not in common:
+            left[name] = value
+    return left
+
+
+def _with(left: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
+    """A record with what is shared; the order of its parts is lost."""
+    whole = {**common, **left}
+    for name, value in left.items():
+        if isinstance(value, dict) and isinstance(common.get(name), dict):
+            whole[name] = _with(value, common[name])
+    return whole

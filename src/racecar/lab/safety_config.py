@@ -11,6 +11,7 @@ from racecar.lab.safety_design import (
     DEPTHS,
     GRADIENTS,
     LAMBDAS,
+    LAYERS,
     LOSSES,
     LRS,
     MODES,
@@ -22,11 +23,11 @@ from racecar.lab.safety_design import (
 )
 
 DESIGNS = ("cover", "confirm", "one")
-PLAIN = {"mode": "none", "gradient": "none", "scale": "none", "lam": 0.0}
+PLAIN = {"mode": "none", "gradient": "none", "scale": "none", "layers": "all", "lam": 0.0}
 
 GUIDES = ("losses", "lams", "depths", "starts", "norms", "lrs")
 """What a design is made of; no net hangs on it."""
-OWN = ("mode", "gradient", "scale", "lam", "depth", "start", "norm", "lr")
+OWN = ("mode", "gradient", "scale", "layers", "lam", "depth", "start", "norm", "lr")
 """What a design gives each net."""
 
 
@@ -48,6 +49,8 @@ class SafetyConfig(Config):
     mode: str = "layerwise"
     gradient: str = "both"
     scale: str = "relative"
+    layers: str = "all"
+    """Which are constrained: "all", or "body", all but the classifier."""
     lam: float = 0.1
     """The true λ."""
     depth: int = 3
@@ -77,6 +80,7 @@ class SafetyConfig(Config):
             ("mode", ("none", *MODES)),
             ("gradient", ("none", *GRADIENTS)),
             ("scale", ("none", *SCALES)),
+            ("layers", LAYERS),
             ("depth", DEPTHS),
             ("start", STARTS),
             ("norm", NORMS),
@@ -105,10 +109,10 @@ def designed(config: SafetyConfig) -> list[SafetyConfig]:
             raise ValueError(f"{name} with design={config.design}: {why}")
     if one:
         return [config]
-    if config.design == "confirm" and not all(text.count(":") == 3 for text in config.losses or ("",)):
+    if config.design == "confirm" and not all(text.split(":")[-1][:1].isdigit() for text in config.losses or ("",)):
         raise ValueError("design=confirm needs losses with their λ, as losses=reverse:relative:layerwise:0.1")
     places = [place for place in LAMBDAS if place in config.lams]
-    texts = config.losses or [":".join(loss) for loss in LOSSES]
+    texts = config.losses or [":".join(loss) for loss in LOSSES]  # with their layers spelt out
     levels = (config.depths, config.starts, config.norms, config.lrs)
     cells = {
         setting: [

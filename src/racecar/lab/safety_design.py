@@ -10,7 +10,9 @@ GRADIENTS = ("reverse", "weights", "both")
 """What of a term gets a gradient; the cheaper one first."""
 SCALES = ("relative", "ratio", "anchored", "mean", "sum")
 MODES = ("full", "layerwise", "input")
-LAMBDAS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+LAYERS = ("all", "body")
+"""Which are constrained: all, or all but the classifier."""
+LAMBDAS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 SUMMED = 1e4
 """A sum over batch and features is about so many times a mean of it: λ of scale "sum" is divided by this."""
 LRS = (1e-3, 3e-3)
@@ -25,9 +27,10 @@ class Loss(NamedTuple):
     gradient: str
     scale: str
     mode: str
+    layers: str = "all"
 
     def __str__(self) -> str:
-        return " · ".join(self)
+        return " · ".join(self[:3]) + (" · body" if self.layers == "body" else "")
 
 
 class Context(NamedTuple):
@@ -56,7 +59,8 @@ class Setting(NamedTuple):
     @property
     def spelling(self) -> str:
         """As ``--set losses=`` takes it."""
-        return ":".join((*self.loss, f"{self.place:g}"))
+        names = self.loss if self.loss.layers == "body" else self.loss[:3]
+        return ":".join((*names, f"{self.place:g}"))
 
 
 LOSSES = (
@@ -66,6 +70,11 @@ LOSSES = (
         if gradient == "both" or scale != "ratio"  # where d is a constant, "ratio" is "relative"
     ),
     *(Loss(gradient, "relative", "input") for gradient in ("both", "reverse", "weights")),
+    *(
+        Loss(gradient, scale, mode, "body")
+        for gradient, scale, mode in product(GRADIENTS, ("relative", "anchored"), ("full", "layerwise"))
+        if (gradient, scale) != ("both", "anchored")
+    ),
 )
 CONTEXTS = tuple(Context(*one) for one in product(DEPTHS, STARTS, NORMS, LRS))
 
@@ -90,11 +99,12 @@ def covering(setting: Setting) -> Iterator[Context]:
 
 
 def parse_setting(text: str, places: Sequence[float] = LAMBDAS) -> list[Setting]:
-    """The settings that "gradient:scale:mode" names, one for each of ``places``; with ":λ" behind it, the one."""
+    """The settings that "gradient:scale:mode" names, ":body" behind it for all layers but the classifier, one for each
+    of ``places``; with ":λ" behind it, the one."""
     *parts, last = text.split(":")
-    names, lam = (parts, last) if len(parts) == 3 else ([*parts, last], "")
-    if len(names) != 3 or Loss(*names) not in LOSSES:
-        known = ", ".join(":".join(one) for one in LOSSES)
+    names, lam = (parts, last) if last[:1].isdigit() else ([*parts, last], "")
+    if not 3 <= len(names) <= 4 or Loss(*names) not in LOSSES:
+        known = ", ".join(":".join(one[:3] if one.layers == "all" else one) for one in LOSSES)
         raise ValueError(f"losses: {text!r} is none of the map's, with or without :λ behind it: {known}")
     if not lam:
         return [Setting(Loss(*names), place) for place in places]

@@ -44,7 +44,9 @@ def _row(run: Run) -> Row:
     c, metrics = run.record["config"], run.metrics
     setting = None
     if run.coefficient is not None:
-        setting = Setting(Loss(c["gradient"], c["scale"], c["mode"]), place_of(c["scale"], run.coefficient))
+        setting = Setting(
+            Loss(c["gradient"], c["scale"], c["mode"], c["layers"]), place_of(c["scale"], run.coefficient)
+        )
     context = Context(c["depth"], c["start"], c["norm"], c["lr"])
     dead = not run.finished or bool(metrics.get("dead", 1.0))
     return Row(setting, context, run.seed, dead, metrics.get("source_accuracy"), metrics.get("probe_10"))

@@ -91,8 +91,9 @@ class Safety(Experiment):
         return {"Ort": 1e-2, "Pre": 4.0, "WD": 1e-4, "Drop": 0.1}.get(variant, config.lam)
 
     def reverse(self, config: Any) -> dict[str, Any]:
-        """As it comes for a user: all layers, the whole batch; λ times the mean over layers."""
-        return {"scale": config.scale, "gradient": config.gradient, "reduction": "mean"}
+        """As it comes for a user: the whole batch; λ times the mean over layers."""
+        weight = {"*": 1.0, "classifier*": 0.0} if config.layers == "body" else 1.0
+        return {"scale": config.scale, "gradient": config.gradient, "reduction": "mean", "weight": weight}
 
     def measure(self, config: Any, trained: Trained) -> Measured:
         what = config.images, max(config.labels), config.tests, str(trained.device)
