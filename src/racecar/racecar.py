@@ -12,9 +12,11 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from racecar.engine import Engine, no_loss
 from racecar.guards import check_model
+from racecar.places import Reading
 from racecar.planning import input_tensors, untouched, watch_forward
 from racecar.route import Route
 from racecar.settings import Activation, Settings, activation
+from racecar.statistics import ReverseStatistics
 from racecar.weights import Weight
 
 
@@ -26,7 +28,8 @@ class Racecar(nn.Module):
         (task_loss(output, y) + loss).backward()
 
     The reverse pass reuses every weight, transposed, to rebuild the activations d_m; the loss is Σ λ_m · term_m over
-    the layers m. The model is not changed: no parameter, no buffer, no hook.
+    the layers m. The model is not changed: no parameter, no buffer, no hook. Batch norms on the way back use statistics
+    of the reverse data: those of the batch in training, and in evaluation the running ones in ``reverse_statistics``.
 
     Args:
         model: any module.
@@ -63,7 +66,9 @@ class Racecar(nn.Module):
         self.model = model
         self.terms: dict[str, Tensor] = {}
         """Layer name → detached term of the last call, before λ."""
-        self._engine = Engine(model, settings)
+        self.reverse_statistics = ReverseStatistics()
+        """Of what batch norms see on the way back: kept by training calls, used in evaluation; in no state dict."""
+        self._engine = Engine(model, settings, self.reverse_statistics)
         self._engine.start(*call_arguments(example_inputs))
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, Tensor]:
@@ -127,7 +132,8 @@ class Racecar(nn.Module):
         with torch.set_grad_enabled(grad), untouched(self.model):
             _, trace = watch_forward(self.model, args, kwargs, self._engine.keep)
             way, trace = self._engine.way(trace, args, kwargs, whole=True)
-            rebuilt = way.rebuild([trace.calls[i] for i in trace.links], trace.kept_inputs)
+            reading = Reading(self.reverse_statistics)
+            rebuilt = way.rebuild([trace.calls[i] for i in trace.links], trace.kept_inputs, reading)
         return [None if entry.layer is None else rebuilt.get(entry.layer.index) for entry in way.route]
 
     def extra_repr(self) -> str:

@@ -15,11 +15,13 @@ from racecar import loss, reverse, weights
 from racecar.batch import batch_size
 from racecar.capture import Call
 from racecar.frugal import frugally
+from racecar.places import Reading, norms_at
 from racecar.plan import Plan
 from racecar.route import route
 from racecar.rules.norm import has_batch_statistics, moments
 from racecar.settings import Settings
 from racecar.slicing import cut, cut_shape
+from racecar.statistics import Norm, ReverseStatistics
 
 
 class Yardstick(NamedTuple):
@@ -99,11 +101,24 @@ class Way:
             floors.append(floor)
         return Yardstick(loss.anchor(find.inputs) if self.settings.scale == "anchored" else None, floors)
 
-    def loss(self, tape: reverse.Tape, yardstick: Yardstick) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss Σ λ_m · term_m (or its mean over the layers) and the terms by layer name."""
-        return self._weigh(self._terms(tape, yardstick))
+    @property
+    def places(self) -> dict[str, Norm]:
+        """Where the loss applies batch norms again."""
+        return norms_at(self.needs.places, self.plan.norms)
 
-    def compiled_loss(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss(
+        self, tape: reverse.Tape, yardstick: Yardstick, statistics: ReverseStatistics | None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss Σ λ_m · term_m (or its mean over the layers) and the terms by layer name."""
+        reading = None if statistics is None else Reading(statistics)
+        terms = self._terms(tape, yardstick, reading)
+        if statistics is not None and reading is not None:
+            statistics.update(reading.seen)
+        return self._weigh(terms)
+
+    def compiled_loss(
+        self, calls: Sequence[Call | None], inputs: Sequence[Tensor], statistics: ReverseStatistics | None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """The same while torch.compile traces.
 
         A slice is cut off inside what is made again in the backward pass, and so is cut off again. Outside it would be
@@ -112,22 +127,29 @@ class Way:
         """
         find, (size, samples) = reverse.Finder(self.plan, calls, inputs), self.slice_of(inputs)
         yardstick = self._yardstick(find, size, samples)
-        if samples == size:
-            return self._weigh(self._terms(reverse.record(self.needs, find, size, size), yardstick))
-        rows = find.all_rows(self.needs, size, samples)
+        rows = find.all_rows(self.needs, size, samples) if samples < size else None
         record = partial(reverse.record, self.needs, find, size, samples, rows)
-        return self._weigh(frugally(lambda: self._terms(record(), yardstick)))
+
+        def run() -> tuple[Tensor, ...]:  # changes nothing: statistics leave it as results
+            reading = None if statistics is None else Reading(statistics)
+            terms = self._terms(record(), yardstick, reading)
+            return (terms, *(() if statistics is None or reading is None else statistics.after(reading.seen)))
+
+        terms, *made = run() if samples == size else frugally(run)
+        if statistics is not None and made:
+            statistics.use(made)
+        return self._weigh(terms)
 
     def _weigh(self, terms: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         total = (terms * self.lambdas).sum()
         return total, dict(zip((layer.name for layer in self.constrained), terms.detach().unbind(), strict=True))
 
-    def _terms(self, tape: reverse.Tape, yardstick: Yardstick) -> Tensor:
+    def _terms(self, tape: reverse.Tape, yardstick: Yardstick, reading: Reading | None) -> Tensor:
         """Run the way back: the terms of the constrained layers, as one vector."""
         constrained = set(self.constrained)
         errors, sizes, counts = [], [], []
         # Compared as soon as it is made, so that a compiler reads d' once and keeps nothing for later.
-        for layer, rebuilt in reverse.steps(self.needs, tape, self.settings.input_activation):
+        for layer, rebuilt in reverse.steps(self.needs, tape, self.settings.input_activation, reading):
             if layer not in constrained:
                 continue
             d, features = tape.tensors[layer.d], self.features[layer.index]
@@ -153,11 +175,13 @@ class Way:
             energy=yardstick.energy,
         )
 
-    def rebuild(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> dict[int, Tensor]:
+    def rebuild(
+        self, calls: Sequence[Call | None], inputs: Sequence[Tensor], reading: Reading | None = None
+    ) -> dict[int, Tensor]:
         """d'_m by layer index, of the whole batch, wherever the way back passes."""
         size = batch_size(inputs)
         tape = reverse.record(self.needs_all, reverse.Finder(self.plan, calls, inputs), size, size)
-        return reverse.run(self.needs_all, tape, self.settings.input_activation)
+        return reverse.run(self.needs_all, tape, self.settings.input_activation, reading)
 
 
 @dataclass(eq=False)
