@@ -108,6 +108,6 @@ class Reading:
             norm.place = None  # another layer may apply the same norm again
         return out
 
-    def _known(self, key: str) -> Known | None:
-        found = self.statistics.find(self.prefix + key)
-        return self.statistics.find(key) if found is None else found
+    def _known(self, key: str, channels: int) -> Known | None:
+        found = self.statistics.find(self.prefix + key, channels)
+        return self.statistics.find(key, channels) if found is None else found

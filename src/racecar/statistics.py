@@ -119,6 +119,7 @@ class ReverseStatistics(nn.Module):
         super().__init__()
         self.blocks = nn.ModuleList()
         self._places: dict[str, tuple[int, int]] = {}
+        self._sizes: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._places)
@@ -138,17 +139,28 @@ class ReverseStatistics(nn.Module):
 
     def add(self, norms: Mapping[str, Norm]) -> None:
         """Make room for places that are new. What is there stays where it is, for graphs that were recorded."""
-        new = {key: norm for key, norm in norms.items() if key not in self._places}
+        for key, norm in norms.items():
+            self._sizes.setdefault(key, norm.channels)
+        named = {self._name(key, norm.channels): norm for key, norm in norms.items()}
+        new = {key: norm for key, norm in named.items() if key not in self._places}
         for where in dict.fromkeys((norm.device, norm.dtype) for norm in new.values()):
             some = {key: norm for key, norm in new.items() if (norm.device, norm.dtype) == where}
             self._places.update((key, (len(self.blocks), i)) for i, key in enumerate(some))
             self.blocks.append(Block(some))
 
-    def find(self, key: str) -> Known | None:
+    def _name(self, key: str, channels: int) -> str:
+        """Another way through the model may have a norm of other size at the same place."""
+        return key if self._sizes.get(key, channels) == channels else f"{key}x{channels}"
+
+    def _named(self, seen: Mapping[str, Seen]) -> dict[str, Seen]:
+        return {self._name(key, one.mean.numel()): one for key, one in seen.items()}
+
+    def find(self, key: str, channels: int) -> Known | None:
         """Mean, variance and whether there are any yet, of one place."""
-        if key not in self._places:
+        name = self._name(key, channels)
+        if name not in self._places:
             return None
-        at, i = self._places[key]
+        at, i = self._places[name]
         block = self._block(at)
         return (*block.part(i), block.count[i] > 0)
 
@@ -156,6 +168,7 @@ class ReverseStatistics(nn.Module):
         """All statistics once what was seen is taken in, for :meth:`use`; nothing is changed yet."""
         if not seen:
             return []
+        seen = self._named(seen)
         return [tensor for block in self._blocks() for tensor in block.after(seen)]
 
     def use(self, made: Sequence[Tensor]) -> None:
@@ -167,6 +180,7 @@ class ReverseStatistics(nn.Module):
         """Take in what a call has seen; not what is a wrapper of torch.func, unless the statistics are, too."""
         if not seen:
             return
+        seen = self._named(seen)
         first = next(iter(seen.values()))
         for block in self._blocks():
             if is_functorch_wrapped_tensor(first.mean) != is_functorch_wrapped_tensor(block.mean):
@@ -203,10 +217,28 @@ class ReverseStatistics(nn.Module):
                     f"these reverse statistics do not fit: {name!r} has shape {tuple(exported[name].shape)}, "
                     f"not {tuple(old.shape)}"
                 )
-        for key, (at, i) in self._places.items():
-            block = self._block(at)
-            for old, name in zip((*block.part(i), block.count[i]), ("mean", "var", "count"), strict=True):
-                old.copy_(exported[f"{key}.{name}"])
+        self._copy(exported)
+
+    def take(self, other: ReverseStatistics) -> None:
+        """Those of another, which has no places but ours; what it has not, is forgotten."""
+        self.reset()
+        self._copy(other.export())
+
+    def _copy(self, exported: Mapping[str, Tensor]) -> None:
+        for key in self._places:
+            if f"{key}.mean" in exported:
+                at, i = self._places[key]
+                block = self._block(at)
+                for old, name in zip((*block.part(i), block.count[i]), ("mean", "var", "count"), strict=True):
+                    old.copy_(exported[f"{key}.{name}"])
+
+    @classmethod
+    def restore(cls, exported: Mapping[str, Tensor]) -> ReverseStatistics:
+        """Statistics of a calibration, as :meth:`export` gave them."""
+        made, means = cls(), {name[:-5]: mean for name, mean in exported.items() if name.endswith(".mean")}
+        made.add({key: Norm(len(mean), 0.0, mean.device, mean.dtype) for key, mean in means.items()})
+        made.load(exported)
+        return made
 
     def _blocks(self) -> Iterable[Block]:
         return self.blocks  # type: ignore[return-value]

@@ -32,18 +32,18 @@ class Place:
     """One place where the way back applies a batch norm again.
 
     Args:
-        known: finds running mean and variance of the reverse data there, and whether there are any yet; None: the
-            norm's own are used.
+        known: given the number of channels, finds running statistics of the reverse data there; None: the norm's own
+            are used.
         gather: whether the norm uses and leaves the statistics of what it is given in evaluation, too.
     """
 
-    def __init__(self, known: Callable[[], Known | None], gather: bool = False) -> None:
+    def __init__(self, known: Callable[[int], Known | None], gather: bool = False) -> None:
         self.known, self.gather = known, gather
         self.seen: Seen | None = None
 
     def running(self, mean: Tensor, var: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Those of the reverse data, once there are some; else the norm's own."""
-        known = self.known()
+        known = self.known(mean.shape[0])
         if known is None or var is None:
             return mean, var
         own_mean, own_var, there = known
