@@ -117,7 +117,7 @@ def invertibility(
         except ValueError as error:
             if "more than 1 value per channel" not in str(error):
                 raise
-            remedy = "give more samples, or statistics=calibrate(model, batches)"
+            remedy = "give more samples, statistics=calibrate(model, batches), or statistics='running'"
             raise ValueError(f"batch norm needs more than one value per channel: {remedy}") from error
         return _measure(passage, finish, range)
 
