@@ -12,9 +12,11 @@ from torch.nn import functional as F
 
 from racecar import Racecar, functional
 from racecar.inspect import activations, calibrate, invertibility, leakage, singular_vectors
+from racecar.lab.networks.vgg import vgg
 from racecar.statistics import ReverseStatistics
 from tests.by_hand import Net, close, lively, undo_linear
 from tests.losses import classic
+from tests.test_frugal import compiled_as_by_inductor, count
 
 KINDS = {"0.1": {}, "0.6": {"momentum": 0.6}, "None": {"momentum": None}, "plain": {"affine": False}}
 
@@ -392,3 +394,16 @@ def test_saved_with_safetensors(tmp_path):
     other.reverse_statistics.load(load_file(tmp_path / "reverse.safetensors"))
     close(other.reverse_statistics.export(), rr.reverse_statistics.export())
     torch.save(rr.reverse_statistics.export(), io.BytesIO())
+
+
+@pytest.mark.parametrize("fraction", [1.0, 1 / 8])
+def test_a_compiler_sums_nothing_for_them(fraction):
+    """The statistics that a norm is applied by are the ones that are kept; the backward pass has nothing to do."""
+    x, found = torch.randn(8, 3, 16, 16), []
+    for keep in (True, False):
+        rr, graphs = classic(vgg((8, "M", 8, "M"), size=16), x, fraction=fraction), {}
+        if not keep:
+            rr._engine.statistics = None
+        compiled_as_by_inductor(lambda rr=rr: rr(x)[1], graphs)().backward()
+        found.append([count(graphs[name], f"aten.{kind}") for name in graphs for kind in ("var_mean", "sum", "mean.")])
+    assert found[0] == found[1]

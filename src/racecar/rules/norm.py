@@ -87,7 +87,8 @@ def normalise_batch(
 def _leaving(place: Place, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, count: int) -> Tensor:
     """Batch norm of x by its own statistics, which are left in the place."""
     if torch.compiler.is_compiling():  # which finds these statistics only once
-        place.seen = Seen(*_statistics(x.detach(), eps), eps, count)
+        with torch.no_grad():  # a detached x would be another one to the compiler
+            place.seen = Seen(*_statistics(x, eps), eps, count)
         return Normalised.apply(x, weight, bias, eps)
     # What torch.batch_norm calls; it throws the statistics away.
     made = torch._batch_norm_impl_index(
