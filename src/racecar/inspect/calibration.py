@@ -45,7 +45,7 @@ def calibrate(
             passage = Passage(plain(model), args, kwargs)
             passage.gather(ways(passage), found)
             if isinstance(model, Racecar):
-                _gather(model, args, kwargs, own)
+                gather(model, args, kwargs, own)
             count += 1
     if count == 0:
         raise ValueError("there are no batches to calibrate with")
@@ -55,8 +55,8 @@ def calibrate(
 
 
 @torch.no_grad()
-def _gather(rr: Racecar, args: tuple[Any, ...], kwargs: Mapping[str, Any], statistics: ReverseStatistics) -> None:
-    """The statistics of a Racecar's own way back."""
+def gather(rr: Racecar, args: tuple[Any, ...], kwargs: Mapping[str, Any], statistics: ReverseStatistics) -> None:
+    """Take the statistics of a Racecar's own way back on a batch into ``statistics``, and make room for them in it."""
     reading = Reading(statistics, gather=True)
     with untouched(rr.model):
         _, trace = watch_forward(rr.model, args, kwargs, rr._engine.keep)
