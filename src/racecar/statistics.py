@@ -65,9 +65,9 @@ class Block(nn.Module):
         new = [seen[key] for key in self.keys if key in seen]
         found = dict(zip((key for key in self.keys if key in seen), unbiased(new), strict=True))
         for i, key in enumerate(self.keys):
-            mean, var = self.part(i)
-            means.append(seen[key].mean.reshape(-1) if key in seen else mean)
-            variances.append(found[key].reshape(-1) if key in seen else var)
+            mean, var = (seen[key].mean.flatten(), found[key].flatten()) if key in seen else self.part(i)
+            means.append(mean)
+            variances.append(var)
         count = self.count + self._steps(seen)
         factor = torch.maximum(self.momentum, count.clamp(min=1).to(self.momentum.dtype).reciprocal())[self.owner]
         dtype = self.mean.dtype

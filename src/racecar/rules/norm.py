@@ -94,7 +94,7 @@ def _leaving(place: Place, x: Tensor, weight: Tensor | None, bias: Tensor | None
     made = torch._batch_norm_impl_index(
         x, weight, bias, None, None, True, 0.0, eps, torch.backends.cudnn.enabled
     )  # fmt: skip
-    place.seen = Seen(made[1].detach(), made[2].detach(), eps, count)
+    place.seen = Seen(made[1], made[2], eps, count)
     return made[0]
 
 
