@@ -3,7 +3,15 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from racecar.errors import MissingExtra, NoRuleWarning, NothingToReverse, NotReversible, RuleError, Unsupported
+from racecar.errors import (
+    DeadLayerWarning,
+    MissingExtra,
+    NoRuleWarning,
+    NothingToReverse,
+    NotReversible,
+    RuleError,
+    Unsupported,
+)
 
 if TYPE_CHECKING:
     from racecar import functional, orthogonality, rules
@@ -12,6 +20,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "DeadLayerWarning",
     "Every",
     "MissingExtra",
     "NoRuleWarning",

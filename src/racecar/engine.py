@@ -19,7 +19,7 @@ from racecar.planning import RandomState, dry_plan, input_tensors, untouched, wa
 from racecar.settings import Settings
 from racecar.statistics import ReverseStatistics
 from racecar.trace import Trace
-from racecar.way import Choice, Way, slice_of
+from racecar.way import Choice, Outcome, Way, slice_of
 
 MAX_WAYS = 64
 """Ways through one model that are remembered; the oldest goes first."""
@@ -114,8 +114,8 @@ class Engine:
         ]
         weights.check_patterns(weight, seen, unseen)
 
-    def run(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Tensor, dict[str, Tensor]]:
-        """The model's output, its racecar loss and the terms."""
+    def run(self, args: Sequence[Any], kwargs: Mapping[str, Any], look: bool = False) -> tuple[Any, Outcome]:
+        """The model's output, and its racecar loss with the terms and, if asked for, what shows whether it lives."""
         if torch.compiler.is_compiling():
             return self._run_compiled(args, kwargs)
         # A way that was never seen may have to be watched again, from the same random state.
@@ -129,11 +129,10 @@ class Engine:
             output, trace = watch_forward(self.model, args, kwargs, self.keep)
         way, trace = self.way(trace, args, kwargs, start)
         if not way.constrained:
-            return output, no_loss(trace.inputs), {}
+            return output, Outcome(no_loss(trace.inputs), {}, None)
         tape, yardstick = way.tape([trace.calls[i] for i in trace.links], trace.kept_inputs)
         del trace  # frees the activations that the way back does not need
-        total, terms = way.loss(tape, yardstick, self.statistics)
-        return output, total, terms
+        return output, way.loss(tape, yardstick, self.statistics, look)
 
     def way(
         self,
@@ -165,7 +164,7 @@ class Engine:
         self.keep |= positions
         return way, trace
 
-    def _run_compiled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Tensor, dict[str, Tensor]]:
+    def _run_compiled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Outcome]:
         """The same while torch.compile traces: positions differ, so calls are matched in order."""
         inputs = input_tensors(args, kwargs)
         funcs: list[Any] = []
@@ -190,9 +189,8 @@ class Engine:
                         "sizes that it will be called with"
                     )
                 if not way.constrained:
-                    return output, no_loss(inputs), {}
-                total, terms = way.compiled_loss(calls, kept, self.statistics)
-                return output, total, terms
+                    return output, Outcome(no_loss(inputs), {}, None)
+                return output, way.compiled_loss(calls, kept, self.statistics)
         raise RuntimeError(
             "torch.compile meets a way through the model that has no plan yet, which breaks the graph: call the "
             "uncompiled Racecar once with such inputs, so that it is planned, and then compile"

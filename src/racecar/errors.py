@@ -23,5 +23,9 @@ class NoRuleWarning(UserWarning):
     """An operation has no rule, so a layer is skipped or the way back starts again after it."""
 
 
+class DeadLayerWarning(UserWarning):
+    """A constrained layer shows nothing for several steps: its activation is 0, or its term is 0 or not finite."""
+
+
 class MissingExtra(ImportError):
     """An optional package is not installed; the message names the extra that brings it."""

@@ -18,12 +18,12 @@ def reverse_loss(
     args: Sequence[Any] | Tensor = (),
     kwargs: Mapping[str, Any] | None = None,
     *,
-    mode: str = "auto",
-    weight: Weight = 1.0,
+    mode: str = "layerwise",
+    weight: Weight = 0.1,
     scale: str = "relative",
     fraction: float = 1.0,
     input_activation: str | Activation | None = None,
-    gradient: str = "both",
+    gradient: str = "reverse",
     reduction: str = "mean",
 ) -> tuple[Any, Tensor]:
     """The model's output and its racecar loss. Nothing is kept between calls, so every call plans the model anew.
@@ -42,5 +42,5 @@ def reverse_loss(
     chosen = activation(input_activation)
     engine = Engine(model, Settings(mode, weight, scale, fraction, chosen, gradient, reduction))
     engine.start(args, kwargs)
-    output, loss, _ = engine.run(args, kwargs)
-    return output, loss
+    output, outcome = engine.run(args, kwargs)
+    return output, outcome.loss

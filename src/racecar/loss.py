@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -92,24 +93,44 @@ def anchor(inputs: Sequence[Tensor]) -> Tensor:
     return torch.stack(squares).sum() / max(1, sum(x.numel() for x in numbers))
 
 
-def noise_floor(found: Moments | None, count: int) -> Tensor | None:
-    """The largest Σ d² that rounding alone can make behind a norm, where the norm's input does not vary but by
-    rounding, as on a blank batch; 0 where it varies, None without such a norm.
+def noise_floors(found: Sequence[Moments | None], counts: Sequence[int]) -> Tensor | None:
+    """For each layer the largest Σ d² that rounding alone can make behind a norm, where the norm's input does not vary
+    but by rounding, as on a blank batch; 0 where it varies, or without a norm. A vector, or None if all are 0.
 
     A norm subtracts the mean. Of values that are all alike it leaves their rounding errors, up to 1/√eps times as
     large: d is then no more than that, and nothing can be measured by it.
 
     Args:
-        found: of the norm behind which d_m is.
-        count: number of elements of d_m.
+        found: of the norm behind which each d_m is.
+        counts: number of elements of each d_m.
     """
-    if found is None:
+    known = [one for one in found if one is not None]
+    if not known:
         return None
+    like = known[0].var
+    groups = min(16, *(one.var.numel() for one in known))  # a blank batch is blank in all of them
+    none = Moments(like.new_zeros(groups), like.new_zeros(groups), 1.0, like.dtype)
+    each = [one or none for one in found]
+    var = torch.stack([one.var.reshape(-1)[:groups] for one in each])
+    mean = torch.stack([one.mean.reshape(-1)[:groups] for one in each])
     # Of the input itself, and of sums over it, which lose more.
-    rounding = torch.finfo(found.dtype).eps + 64 * torch.finfo(found.var.dtype).eps
-    energy, spread = found.mean.square().mean(), found.var.mean()
-    blank = spread <= rounding**2 * energy
-    return blank * energy * ((16 * rounding) ** 2 * count / found.eps)
+    rounding = [torch.finfo(one.dtype).eps + 64 * torch.finfo(var.dtype).eps for one in each]
+    limits = [(16 * some) ** 2 * count / one.eps for some, count, one in zip(rounding, counts, each, strict=True)]
+    energy = mean.square().mean(1)
+    blank = var.mean(1) <= energy * _vector([some**2 for some in rounding], var)
+    return torch.where(blank, energy * _vector(limits, var), 0)
+
+
+def _vector(numbers: Sequence[float], like: Tensor) -> Tensor:
+    """Numbers that are the same in every step, as a tensor: no step waits until they are on the device."""
+    if torch.compiler.is_compiling():
+        return torch.stack([like.new_full((), one) for one in numbers])
+    return _kept(tuple(numbers), like.dtype, like.device)
+
+
+@lru_cache(maxsize=256)
+def _kept(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.tensor(numbers, dtype=dtype, pin_memory=device.type == "cuda").to(device, non_blocking=True)
 
 
 def terms(
@@ -118,7 +139,7 @@ def terms(
     scale: str,
     *,
     sizes: Sequence[Tensor] = (),
-    floors: Sequence[Tensor | None] = (),
+    floors: Tensor | None = None,
     share: float = 1.0,
     energy: Tensor | None = None,
 ) -> Tensor:
@@ -128,7 +149,7 @@ def terms(
         errors: Σ w (d − d')² of each layer.
         counts: number of elements of each d_m, for scales "mean" and "anchored".
         sizes: √Σ d² of each layer, for scales "relative" and "ratio".
-        floors: for these, Σ d² of each layer that is rounding noise and counts as 0; None: none is.
+        floors: for these, Σ d² of each layer up to which it is rounding noise and counts as 0; None: 0.
         share: N / n, what a sum over n of N samples is multiplied by, for scale "sum".
         energy: mean square of the input, for scale "anchored".
     """
@@ -139,11 +160,7 @@ def terms(
     if scale == "sum":
         return vector if share == 1 else vector * share
     total = torch.stack(list(sizes)).square()
-    if all(floor is None for floor in floors):
-        return _divide(vector, total, total == 0)
-    zero = total.new_zeros(())
-    floor = torch.stack([zero if floor is None else floor.to(total.dtype) for floor in floors])
-    return _divide(vector, total, total.detach() <= floor)
+    return _divide(vector, total, total.detach() <= (0 if floors is None else floors))
 
 
 def _divide(vector: Tensor, total: Tensor, empty: Tensor) -> Tensor:

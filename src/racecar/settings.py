@@ -20,12 +20,12 @@ Activation = Callable[[Tensor], Tensor]
 class Settings:
     """How a model is reversed; see :class:`racecar.Racecar`."""
 
-    mode: str = "auto"
-    weight: Weight = 1.0
+    mode: str = "layerwise"
+    weight: Weight = 0.1
     scale: str = "relative"
     fraction: float = 1.0
     input_activation: Activation | None = None
-    gradient: str = "both"
+    gradient: str = "reverse"
     reduction: str = "mean"
     share: str = field(init=False)
     """The fraction as text: torch.compile makes a number that it has seen to differ an input of its graph, and cannot

@@ -15,10 +15,12 @@ from racecar import loss, reverse, weights
 from racecar.batch import batch_size
 from racecar.capture import Call
 from racecar.frugal import frugally
+from racecar.graph import Op
+from racecar.health import Signs
 from racecar.places import Reading, norms_at
 from racecar.plan import Plan
 from racecar.route import route
-from racecar.rules.norm import has_batch_statistics, moments
+from racecar.rules.norm import Moments, has_batch_statistics, moments
 from racecar.settings import Settings
 from racecar.slicing import cut, cut_shape
 from racecar.statistics import Norm, ReverseStatistics
@@ -29,8 +31,18 @@ class Yardstick(NamedTuple):
 
     energy: Tensor | None
     """Of the model's input, for scale "anchored"."""
-    floors: list[Tensor | None]
-    """For each constrained layer Σ d² that is rounding noise; None where there is no norm."""
+    floors: Tensor | None
+    """For each constrained layer Σ d² up to which it is rounding noise; None if all are 0."""
+
+
+class Outcome(NamedTuple):
+    """Of one pass."""
+
+    loss: Tensor
+    terms: dict[str, Tensor]
+    """Layer name → detached term, before λ."""
+    signs: Signs | None
+    """What was looked at."""
 
 
 class Way:
@@ -62,6 +74,7 @@ class Way:
         """Where the batch dimension cannot be followed, if anywhere."""
         chosen = [self.weights[layer.index] for layer in self.constrained]
         share = len(chosen) if settings.reduction == "mean" else 1
+        self.names = tuple(layer.name for layer in self.constrained)
         self.numbers = [(1.0 if isinstance(weight, Tensor) else float(weight)) / share for weight in chosen]
         like = self.constrained[0].parameter if self.constrained else None
         self.move(torch.zeros((), dtype=torch.float32) if like is None else like)
@@ -89,17 +102,16 @@ class Way:
         return reverse.record(self.needs, find, size, samples), self._yardstick(find, size, samples)
 
     def _yardstick(self, find: reverse.Finder, size: int, samples: int) -> Yardstick:
-        floors = []
-        for layer, op in zip(self.constrained, self.norms, strict=True):
-            floor = None
-            if op is not None:
-                norm, x, where = op.operation(find.calls), find.tensor(op.source), self.plan.batch[op.source]
-                if where is not None and not has_batch_statistics(norm):
-                    x = cut(x, where, size, samples)
-                count = cut_shape(find.tensor(layer.d).shape, self.plan.batch[layer.d], size, samples).numel()
-                floor = loss.noise_floor(moments(norm, x), count)
-            floors.append(floor)
-        return Yardstick(loss.anchor(find.inputs) if self.settings.scale == "anchored" else None, floors)
+        energy = loss.anchor(find.inputs) if self.settings.scale == "anchored" else None
+        found = [None if op is None else self._moments(op, find, size, samples) for op in self.norms]
+        shapes = ((find.tensor(layer.d).shape, self.plan.batch[layer.d]) for layer in self.constrained)
+        counts = [cut_shape(shape, where, size, samples).numel() for shape, where in shapes]
+        return Yardstick(energy, loss.noise_floors(found, counts))
+
+    def _moments(self, op: Op, find: reverse.Finder, size: int, samples: int) -> Moments | None:
+        """Of the input of a norm, as far as it counts for the slice."""
+        norm, x, where = op.operation(find.calls), find.tensor(op.source), self.plan.batch[op.source]
+        return moments(norm, x if where is None or has_batch_statistics(norm) else cut(x, where, size, samples))
 
     @property
     def places(self) -> dict[str, Norm]:
@@ -107,18 +119,22 @@ class Way:
         return norms_at(self.needs.places, self.plan.norms)
 
     def loss(
-        self, tape: reverse.Tape, yardstick: Yardstick, statistics: ReverseStatistics | None
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The loss Σ λ_m · term_m (or its mean over the layers) and the terms by layer name."""
+        self,
+        tape: reverse.Tape,
+        yardstick: Yardstick,
+        statistics: ReverseStatistics | None = None,
+        look: bool = False,
+    ) -> Outcome:
+        """The loss Σ λ_m · term_m (or its mean over the layers), the terms, and if asked for what lives of the net."""
         reading = None if statistics is None else Reading(statistics)
-        terms = self._terms(tape, yardstick, reading)
+        terms, sizes = self._terms(tape, yardstick, look, reading)
         if statistics is not None and reading is not None:
             statistics.update(reading.seen)
-        return self._weigh(terms)
+        return self._weigh(terms, sizes, look=look)
 
     def compiled_loss(
-        self, calls: Sequence[Call | None], inputs: Sequence[Tensor], statistics: ReverseStatistics | None
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+        self, calls: Sequence[Call | None], inputs: Sequence[Tensor], statistics: ReverseStatistics | None = None
+    ) -> Outcome:
         """The same while torch.compile traces.
 
         A slice is cut off inside what is made again in the backward pass, and so is cut off again. Outside it would be
@@ -130,23 +146,32 @@ class Way:
         rows = find.all_rows(self.needs, size, samples) if samples < size else None
         record = partial(reverse.record, self.needs, find, size, samples, rows)
 
-        def run() -> tuple[Tensor, ...]:  # changes nothing: statistics leave it as results
+        def run() -> tuple[Tensor | None, ...]:  # changes nothing: statistics leave it as results
             reading = None if statistics is None else Reading(statistics)
-            terms = self._terms(record(), yardstick, reading)
-            return (terms, *(() if statistics is None or reading is None else statistics.after(reading.seen)))
+            found = self._terms(record(), yardstick, True, reading)
+            return (*found, *(() if statistics is None or reading is None else statistics.after(reading.seen)))
 
-        terms, *made = run() if samples == size else frugally(run)
+        terms, sizes, *made = run() if samples == size else frugally(run)
         if statistics is not None and made:
-            statistics.use(made)
-        return self._weigh(terms)
+            statistics.use([one for one in made if one is not None])
+        assert terms is not None
+        return self._weigh(terms, sizes, look=True)
 
-    def _weigh(self, terms: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        total = (terms * self.lambdas).sum()
-        return total, dict(zip((layer.name for layer in self.constrained), terms.detach().unbind(), strict=True))
+    def _weigh(self, terms: Tensor, sizes: Tensor | None, look: bool) -> Outcome:
+        total, seen = (terms * self.lambdas).sum(), terms.detach()
+        signs = None
+        if look:
+            dead = (seen == 0) | ~seen.isfinite()
+            signs = Signs(self.names, dead if sizes is None else dead | (sizes.detach() == 0))
+        return Outcome(total, dict(zip(self.names, seen.unbind(), strict=True)), signs)
 
-    def _terms(self, tape: reverse.Tape, yardstick: Yardstick, reading: Reading | None) -> Tensor:
-        """Run the way back: the terms of the constrained layers, as one vector."""
-        constrained = set(self.constrained)
+    def _terms(
+        self, tape: reverse.Tape, yardstick: Yardstick, look: bool, reading: Reading | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Run the way back: the terms of the constrained layers, as one vector; and √Σ d² of each, if they have to be
+        looked at, and the term does not tell: one that is relative to it is 0 with it."""
+        constrained, scale = set(self.constrained), self.settings.scale
+        relative = scale in loss.RELATIVE
         errors, sizes, counts = [], [], []
         # Compared as soon as it is made, so that a compiler reads d' once and keeps nothing for later.
         for layer, rebuilt in reverse.steps(self.needs, tape, self.settings.input_activation, reading):
@@ -159,21 +184,22 @@ class Way:
                 features = weights.spread(features, d.shape, batch.dim if batch else 0, layer.name)
             errors.append(loss.squared_error(d, rebuilt, features))
             counts.append(d.numel())
-            if self.settings.scale in loss.RELATIVE:
-                sizes.append(loss.size(d, features, self.settings.scale))
+            if relative or look:
+                sizes.append(loss.size(d, features, scale))
         for found in (errors, sizes, counts):
             found.reverse()  # from the first layer to the last
         if not torch.compiler.is_compiling() and self.lambdas.device != errors[0].device:  # the model has moved
             self.move(errors[0])
-        return loss.terms(
+        terms = loss.terms(
             errors,
             counts,
-            self.settings.scale,
+            scale,
             sizes=sizes,
             floors=yardstick.floors,
             share=tape.size / tape.samples,
             energy=yardstick.energy,
         )
+        return terms, torch.stack(sizes) if look and not relative else None
 
     def rebuild(
         self, calls: Sequence[Call | None], inputs: Sequence[Tensor], reading: Reading | None = None

@@ -487,7 +487,6 @@ REFUSED = [
     ((*PEAKS, "--device", "gpu"), "gpu"),
     ((*PEAKS, "--engine", "vmap", "--compile"), "--compile"),
     ((*PEAKS, "--engine", "vmap", "--tensorboard"), "--tensorboard"),
-    ((*PEAKS, "--engine", "vmap", "--workers", "2"), "--workers 2"),
     ((*PEAKS, "--address", "auto"), "--engine ray"),
     ((*PEAKS, "--engine", "ray", "--device", "cuda:1"), "use --device cuda"),
     (("search", *INFORMATION, "--set", "valid=0"), "valid"),

@@ -8,6 +8,7 @@ import torch
 
 from racecar.lab import captured
 from racecar.lab.captured import WARM, Captured
+from racecar.lab.engines import vmap
 from racecar.lab.results import Store
 from racecar.lab.train import Trainer
 from racecar.lab.variants import regularise, variant
@@ -29,8 +30,13 @@ def replayed(monkeypatch):
 
     def record(step):
         recorded.append(step)
-        result = torch.zeros(2)
-        return lambda: result.copy_(step()), result
+        result = torch.zeros(())
+
+        def replay():
+            found = step()
+            result.resize_as_(found).copy_(found)
+
+        return replay, result
 
     monkeypatch.setattr(captured, "record", record)
     monkeypatch.setattr(captured, "aside", lambda step: step())
@@ -104,6 +110,49 @@ def test_results_are_not_overwritten(replayed):
     seen = [step(i % 2, torch.tensor([1.0, i]), None) for i in range(12)]
     assert [one.tolist() for one in seen] == [[1.0 + i, float(i)] for i in range(12)]
     assert len(replayed) == 2
+
+
+BATCHED = {name: setting for name, setting in SETTINGS.items() if name != "average"} | {
+    "batch norm": {"norm": True, "optimiser": "sgd"}
+}
+"""What the vmap engine does."""
+
+
+@pytest.mark.parametrize("setting", BATCHED)
+def test_many_nets_at_once(setting, replayed, tmp_path, monkeypatch):
+    """The vmap engine's steps, replayed and not."""
+
+    class Replayed(vmap.Batched):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.captured = Captured(self._whole)
+
+    given = {"epochs": 12, "batch": 20, "finetune": 0, **BATCHED[setting]}
+    jobs = make(["Std", "RR"], [0, 1], coefficients={"RR": (0.1, 0.5)}, **given)
+    jobs += make(["RR"], [0], **{**given, "lr": 3e-3})
+    assert run(jobs, tmp_path / "plain", "vmap") == []
+    monkeypatch.setattr(vmap, "Batched", Replayed)
+    assert run(jobs, tmp_path / "replayed", "vmap") == []
+    assert len(replayed) == (3 if "every" in given else 2), "once for each batch and kind of step"
+    wanted, found = (results(tmp_path / name) for name in ("plain", "replayed"))
+    assert len(found) == 7
+    for id, one in wanted.items():
+        torch.testing.assert_close(found[id]["weights"], one["weights"], rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("setting", BATCHED)
+def test_many_nets_on_a_gpu(setting, tmp_path):
+    given = {"epochs": 12, "batch": 20, "finetune": 8, **BATCHED[setting]}
+    jobs = make(["Std", "Ort", "RR", "lRR"], [0, 1], **given)
+    for graphs in (False, True):
+        assert run(jobs, tmp_path / str(graphs), "vmap", device="cuda", graphs=graphs) == []
+    plain, replayed = (results(tmp_path / str(graphs)) for graphs in (False, True))
+    assert plain.keys() == replayed.keys()
+    for name, one in plain.items():
+        for curve in ("train_loss", "regulariser"):
+            assert replayed[name]["curves"][curve] == pytest.approx(one["curves"][curve], rel=1e-2, abs=1e-4)
 
 
 @pytest.mark.gpu

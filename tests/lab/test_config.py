@@ -26,6 +26,19 @@ CHOICES = {
     "scale": ("relative", "ratio"),
     "labels": ((2,), (2, 10), (5, 50, 250)),
     "depth": (3, 6, 9, 30),
+    "SafetyConfig.depth": (3, 6, 12),
+    "SafetyConfig.norm": ("none", "batch", "group"),
+    "SafetyConfig.scale": ("relative", "ratio", "anchored", "mean", "sum"),
+    "design": ("cover", "confirm", "one"),
+    "losses": ((), ("both:mean:full",), ("both:mean:full:0.1", "weights:sum:layerwise")),
+    "lams": ((0.1,), (0.01, 10.0)),
+    "depths": ((3,), (6, 12)),
+    "starts": (("he",), ("torch", "orthogonal")),
+    "norms": (("none",), ("batch", "group")),
+    "lrs": ((1e-3,), (1e-3, 3e-3)),
+    "mode": ("full", "layerwise", "input"),
+    "gradient": ("both", "reverse", "weights"),
+    "start": ("torch", "he", "orthogonal"),
 }
 UNIT = {"ema": (0, 0.99), "valid": (0, 0.99), "fraction": (0.01, 1), "share": (0.01, 1), "cost": (1, 1e6)}
 HELD = ("base", "information", "mnist", "few-labels")

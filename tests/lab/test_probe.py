@@ -10,7 +10,7 @@ from torch import nn
 from racecar.lab.draws import generator
 from racecar.lab.experiment import Split
 from racecar.lab.networks.vgg import vgg
-from racecar.lab.probe import body, choose, features, logistic, probe, settle, tune
+from racecar.lab.probe import body, choose, features, logistic, probe, ridge, settle, tune
 
 
 def blobs(count, width=6, classes=3, seed=0, spread=1.0):
@@ -151,3 +151,38 @@ def test_settle():
     torch.testing.assert_close(model[1].running_var, model[0](x).var(0).detach())
     assert model[1].momentum == 0.1
     assert not model.training
+
+
+@pytest.mark.parametrize("width", [6, 40])
+@pytest.mark.parametrize("l2", [1e-3, 1.0])
+def test_ridge(width, l2):
+    """Against the normal equations in NumPy, in the primal, one set after the other."""
+    sets, test = [blobs(21, width, seed=i, spread=2.0) for i in range(3)], blobs(500, width, seed=9, spread=2.0)
+    train = Split(torch.stack([one.x for one in sets]), torch.stack([one.y for one in sets]))
+    wanted = []
+    for one in sets:
+        x, centre = one.x.double().numpy(), one.x.double().numpy().mean(0)
+        scale = np.sqrt(((x - centre) ** 2).sum(1).mean())
+        x, target = (x - centre) / scale, np.eye(3)[one.y.numpy()]
+        w = np.linalg.solve(x.T @ x / 21 + l2 * np.eye(width), x.T @ (target - target.mean(0)) / 21)
+        guess = (test.x.double().numpy() - centre) / scale @ w + target.mean(0)
+        wanted.append((guess.argmax(1) == test.y.numpy()).mean())
+    found = ridge(train, test, 3, l2)
+    assert found.tolist() == pytest.approx(wanted)
+    moved = Split(5 + 100 * train.x, train.y), Split(5 + 100 * test.x, test.y)
+    assert ridge(*moved, 3, l2).tolist() == pytest.approx(wanted, abs=0.005)
+    assert min(wanted) > 0.4
+
+
+def test_ridge_of_what_is_no_feature():
+    """Constant features guess some class; those that are not finite have no accuracy, and leave the others theirs."""
+    test = blobs(30)
+    train = Split(
+        torch.stack([blobs(12).x, torch.zeros(12, 6), torch.full((12, 6), torch.inf)]), blobs(12).y.expand(3, 12)
+    )
+    found = ridge(train, test, 3, 0.1)
+    assert found[0] > 0.5
+    assert found[1] == pytest.approx(1 / 3)
+    assert found[2].isnan()
+    with pytest.raises(ValueError, match="l2 must be greater than 0"):
+        ridge(train, test, 3, 0.0)

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from racecar.lab import results
 from racecar.lab.experiments import experiment
 from racecar.lab.jobs import make_jobs
-from racecar.lab.results import NEEDED, Run, Store, identity, read_record
+from racecar.lab.record import NEEDED, read_record
+from racecar.lab.results import Run, Store, identity
 from racecar.lab.train import Options
 from racecar.lab.work import Maker, do
 from tests.lab.report.records import record

@@ -47,6 +47,7 @@ CHAINS = {
     "here, sgd": ("here", "Ort", [0], {"optimiser": "sgd", "schedule": "cosine", "clip": 0.5}),
     "here, every second step": ("here", "RR", [0], {"every": 2}),
     "vmap, every second step": ("vmap", "RR", [0, 1], {"every": 2, "finetune": 0}),
+    "vmap, batch norm": ("vmap", "RR", [0, 1], {"norm": True, "finetune": 0}),
     "vmap": ("vmap", "Ort", [0, 1], {"valid": 0.2, "schedule": "cosine", "finetune": 0}),
 }
 

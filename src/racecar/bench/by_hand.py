@@ -1,12 +1,12 @@
 """The reverse pass written by hand, net by net: what ours is timed against.
 
 Each function takes (model, x, fraction) and returns (output, loss), the loss being that of
-``Racecar(model, x, fraction=fraction)``: mode "auto", scale "relative", λ = 1 on every layer.
+``Racecar(model, x, fraction=fraction)``: λ times the mean of the relative errors of all layers, d a fixed target.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,11 @@ from torch.nn import functional as F
 from racecar.lab.networks.resnet import Basic, Bottleneck, ResNet
 from racecar.lab.networks.vgg import VGG
 from racecar.lab.networks.vit import Block, ViT
+from racecar.settings import Settings
+
+DEFAULT = Settings()
+LAYERWISE = DEFAULT.mode == "layerwise"
+"""Every layer from its own output; else from what the layer above rebuilt, wherever the way back is unique."""
 
 Step = Callable[[nn.Module, Tensor, float], tuple[Tensor, Tensor]]
 
@@ -32,12 +37,18 @@ def samples(x: Tensor, fraction: float) -> int:
 
 
 def relative(d: Tensor, back: Tensor) -> Tensor:
-    """Σ(d − d')² / Σd², in float32 at least; d and d' of the same shape."""
+    """Σ(d − d')² / Σd², in float32 at least; d and d' of the same shape, d a fixed target."""
     wide = torch.promote_types(d.dtype, torch.float32)
-    d, back = d.to(wide), back.to(wide)
+    d, back = d.detach().to(wide), back.to(wide)
     # The compiler fuses the first form; eager PyTorch has one kernel for the second.
     error = (d - back).square().sum() if torch.compiler.is_compiling() else F.mse_loss(back, d, reduction="sum")
-    return error / torch.linalg.vector_norm(d.detach()).square()
+    return error / torch.linalg.vector_norm(d).square()
+
+
+def weighed(terms: Sequence[Tensor]) -> Tensor:
+    """λ times the mean."""
+    assert isinstance(DEFAULT.weight, float)
+    return DEFAULT.weight * torch.stack(list(terms)).mean()
 
 
 def norm_again(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
@@ -76,13 +87,14 @@ def mlp(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
         ds.append(h[:n])
     output = linears[-1](h)
 
-    back, loss = output[:n], x.new_zeros(())
+    ds.append(output[:n])
+    back, terms = output[:n], []
     for m in range(len(linears) - 1, -1, -1):
-        back = linear_back(linears[m], back)
+        back = linear_back(linears[m], ds[m + 1] if LAYERWISE else back)
         if m:
             back = F.relu(back)
-        loss = loss + relative(ds[m], back)
-    return output, loss
+        terms.append(relative(ds[m], back))
+    return output, weighed(terms)
 
 
 def vgg(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
@@ -111,17 +123,20 @@ def vgg(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
         elif isinstance(part, nn.ReLU):
             ds.append(h[:n])
 
-    back, loss = h[:n], x.new_zeros((), dtype=torch.promote_types(h.dtype, torch.float32))
+    ds.append(h[:n])
+    back, terms = h[:n], []
     for linear in reversed(linears[1:]):
-        back = F.relu(linear_back(linear, back))
-        loss = loss + relative(ds.pop(), back)
-    back = linear_back(linears[0], back).view(n, *pooled.shape[1:])
+        own = ds.pop()
+        back = F.relu(linear_back(linear, own if LAYERWISE else back))
+        terms.append(relative(ds[-1], back))
+    own = ds.pop()
+    back = linear_back(linears[0], own if LAYERWISE else back).view(n, *pooled.shape[1:])
     for conv, norm in zip(reversed(convs), reversed(norms), strict=True):
         d = ds.pop()
         back = enlarge(F.relu(back if norm is None else norm_again(norm, back)), d)
-        loss = loss + relative(d, back)
-        back = conv_back(conv, back, back.shape[2])
-    return h, loss + relative(x[:n], back)
+        terms.append(relative(d, back))
+        back = conv_back(conv, d if LAYERWISE else back, back.shape[2])
+    return h, weighed([*terms, relative(x[:n], back)])
 
 
 def resnet(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
@@ -130,20 +145,22 @@ def resnet(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor
     n = samples(x, fraction)
     h = model.relu(model.bn1(model.conv1(x)))
     d = h[:n]
-    loss = relative(x[:n], conv_back(model.conv1, d, x.shape[2]))
+    terms = [relative(x[:n], conv_back(model.conv1, d, x.shape[2]))]
     first: nn.BatchNorm2d | None = model.bn1  # what lies between the stem and the first block is no sum
     if model.maxpool is not None:
         h = model.maxpool(h)
     for block in model.blocks():
-        h, term = residual(block, h, d, first)
-        loss = loss + term
+        h, found = residual(block, h, d, first)
+        terms += found
         d, first = h[:n], None
     output = model.fc(model.avgpool(h).flatten(1))
     back = F.relu(linear_back(model.fc, output[:n]))[:, :, None, None].expand_as(d)
-    return output, loss + relative(d, back)
+    return output, weighed([*terms, relative(d, back)])
 
 
-def residual(block: Basic | Bottleneck, x: Tensor, d: Tensor, norm: nn.BatchNorm2d | None) -> tuple[Tensor, Tensor]:
+def residual(
+    block: Basic | Bottleneck, x: Tensor, d: Tensor, norm: nn.BatchNorm2d | None
+) -> tuple[Tensor, list[Tensor]]:
     """A block's output and its terms.
 
     Args:
@@ -168,19 +185,20 @@ def residual(block: Basic | Bottleneck, x: Tensor, d: Tensor, norm: nn.BatchNorm
         inner.append(h[:n])
     h = pairs[-1][1](pairs[-1][0](h))
 
-    back, loss = h[:n], torch.zeros((), device=x.device)
+    back, terms = h[:n], []
     for i in range(len(pairs) - 1, 0, -1):
         back = conv_back(pairs[i][0], back, inner[i - 1].shape[2])
         back = F.relu(norm_again(pairs[i - 1][1], back))
-        loss = loss + relative(inner[i - 1], back)
-    loss = loss + into_d(pairs[0][0], back)
+        terms.append(relative(inner[i - 1], back))
+        back = inner[i - 1] if LAYERWISE else back
+    terms.append(into_d(pairs[0][0], back))
     shortcut = x
     if block.downsample is not None:
         shortcut = block.downsample(x)
         projection = block.downsample[0]
         assert isinstance(projection, nn.Conv2d)
-        loss = loss + into_d(projection, shortcut[:n])
-    return F.relu(h + shortcut), loss
+        terms.append(into_d(projection, shortcut[:n]))
+    return F.relu(h + shortcut), terms
 
 
 def vit(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
@@ -190,17 +208,17 @@ def vit(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
     h = model.embed(x)
     grid = (x.shape[2] // patch.stride[0], x.shape[3] // patch.stride[1])
     tokens = (h[:n] - model.pos_embed)[:, 1:].transpose(1, 2).unflatten(2, grid)
-    loss = relative(x[:n], conv_back(patch, tokens, x.shape[2]))
+    terms = [relative(x[:n], conv_back(patch, tokens, x.shape[2]))]
     for block in model.blocks:
         assert isinstance(block, Block)
-        h, term = transformer(block, h, n)
-        loss = loss + term
+        h, found = transformer(block, h, n)
+        terms += found
     d = model.norm(h[:, 0])
     output = model.head(d)
-    return output, loss + relative(d[:n], model.norm(linear_back(model.head, output[:n])))
+    return output, weighed([*terms, relative(d[:n], model.norm(linear_back(model.head, output[:n])))])
 
 
-def transformer(block: Block, h: Tensor, n: int) -> tuple[Tensor, Tensor]:
+def transformer(block: Block, h: Tensor, n: int) -> tuple[Tensor, list[Tensor]]:
     """A block's output and its terms on the first n samples. h: (N, tokens, width)."""
     attention, mlp = block.attn, block.mlp
     d1 = block.norm1(h)
@@ -211,11 +229,12 @@ def transformer(block: Block, h: Tensor, n: int) -> tuple[Tensor, Tensor]:
     d3 = block.norm2(h)
     d4 = mlp.act(mlp.fc1(d3))
     out = mlp.fc2(d4)
-    loss = relative(d1[:n], block.norm1(linear_back(attention.qkv, qkv[:n])))
-    loss = loss + relative(d2[:n], linear_back(attention.proj, mixed[:n]))
+    terms = [relative(d1[:n], block.norm1(linear_back(attention.qkv, qkv[:n])))]
+    terms.append(relative(d2[:n], linear_back(attention.proj, mixed[:n])))
     back = mlp.act(linear_back(mlp.fc2, out[:n]))
-    loss = loss + relative(d4[:n], back)
-    return h + out, loss + relative(d3[:n], block.norm2(linear_back(mlp.fc1, back)))
+    terms.append(relative(d4[:n], back))
+    terms.append(relative(d3[:n], block.norm2(linear_back(mlp.fc1, d4[:n] if LAYERWISE else back))))
+    return h + out, terms
 
 
 STEPS: dict[type[nn.Module], Step] = {VGG: vgg, ResNet: resnet, ViT: vit}

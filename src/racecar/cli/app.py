@@ -17,6 +17,7 @@ from racecar.cli.data import data
 from racecar.cli.explain import explain
 from racecar.cli.inspect import inspect
 from racecar.cli.lab_report import report
+from racecar.cli.pack import pack
 from racecar.cli.run import list_experiments, run_experiment
 from racecar.cli.search import search
 from racecar.cli.sweep import sweep
@@ -29,6 +30,7 @@ app.command("run", epilog="Example: racecar run peaks --seeds 5 --set lr=1e-4 --
 app.command(epilog="Example: racecar sweep information --over weight=1e-3,1e-2,1e-1 --engine vmap")(sweep)
 app.command(epilog="Example: racecar search information --engine vmap --set optimiser=sgd")(search)
 app.command(epilog="Example: racecar report out/peaks --open")(report)
+app.command(epilog="Example: racecar pack out/safety")(pack)
 app.command(epilog="Example: racecar bench --models resnet50,vit --fractions 1,1/8 --out bench.json")(bench)
 app.add_typer(data, name="data")
 

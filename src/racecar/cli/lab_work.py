@@ -106,12 +106,15 @@ def _check_device(device: str, engine: str) -> None:
 
 
 def summary(jobs: Sequence[Job], store: Store) -> str:
-    """Mean ± sd of every metric over the seeds."""
+    """Mean ± sd of every metric over the seeds; or what an experiment of many settings says of itself."""
     from statistics import mean, stdev
 
     from racecar.lab.config import changed
     from racecar.table import table
 
+    if jobs and jobs[0].experiment.tells:
+        notes, _ = jobs[0].experiment.told(list(store.runs()))
+        return "\n".join(notes)
     groups: dict[tuple[str, ...], list[Any]] = {}
     metrics: dict[str, None] = {}
     for job in jobs:

@@ -17,7 +17,7 @@ ADDED: dict[str, Any] = {"every": 1, "scale": "relative"}
 """Fields younger than published records, with what holds for a record that lacks them."""
 ONLY: dict[str, tuple[str, ...]] = {"scale": ("mnist", "few-labels")}
 """Those of them that not every experiment has, and which do."""
-GUIDES = ("grid", "lr_sgd")
+GUIDES = ("grid", "lr_sgd", "design", "losses", "lams", "depths", "starts", "norms", "lrs")
 """Fields that say which runs to make, and nothing about any of them."""
 
 

@@ -16,6 +16,7 @@ from racecar.lab.config import Config
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from racecar.lab.report.table import Table
     from racecar.lab.results import Run
     from racecar.lab.search import Search
 
@@ -152,6 +153,13 @@ class Experiment:
     """How often ``look`` is called during a training."""
     steady: ClassVar[bool] = False
     """Every step does the same, whatever the data: it may be recorded once and then repeated."""
+    stackable: ClassVar[tuple[str, ...]] = ()
+    """Fields of the configuration that change the first weights or the coefficient, and nothing else: nets that differ
+    in them alone can be trained as one batched net."""
+    keeps_weights: ClassVar[bool] = True
+    """Whether the weights of finished stages are kept; only where no stage starts from another's can they be left."""
+    tells: ClassVar[bool] = False
+    """Whether ``told`` and ``figures``, given all runs, are its page: for designs with too many settings for tables."""
 
     def configs(self, config: Any, folder: Path | None) -> Sequence[Any]:
         """The configurations that a run goes through, for example one for each network."""
@@ -208,8 +216,12 @@ class Experiment:
         return Measured({"test_accuracy": accuracy(trained.model, trained.task.test)})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        """Figures by title, from the records of finished stages."""
+        """Figures by title, from the records of finished stages; if it ``tells``, of diverged ones, too."""
         return {}
+
+    def told(self, runs: Sequence[Run]) -> tuple[Sequence[str], Sequence[Table]]:
+        """What came out, in sentences and short tables, from the records of all stages."""
+        raise NotImplementedError
 
 
 @torch.no_grad()

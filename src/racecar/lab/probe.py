@@ -140,3 +140,34 @@ def settle(model: nn.Module, x: Tensor) -> nn.Module:
     for module, momentum in zip(norms, momenta, strict=True):
         module.momentum = momentum
     return model.eval()
+
+
+@torch.no_grad()
+def ridge(train: Split, test: Split, classes: int, l2: float) -> Tensor:
+    """Test accuracies (B,) of ridge regression on one-hot labels, for B sets of labelled features at once.
+
+    A probe for thousands of nets: one linear system instead of hundreds of steps. Minimises the mean squared error +
+    l2 · Σ w² on features moved and scaled as in ``probe``, solved in the dual, whose size is the number of samples; the
+    bias, the mean of the labels, is free. NaN where features are not finite.
+
+    Args:
+        train: features (B, N, D), labels (B, N).
+        test: features (M, D), labels (M,), for all sets.
+        classes: their number K.
+        l2: greater than 0.
+    """
+    if not l2 > 0:
+        raise ValueError(f"l2 must be greater than 0, not {l2!r}: without it there is no single solution")
+    mean = train.x.double().mean(1, keepdim=True)
+    x = train.x.double() - mean
+    scale = x.square().sum(2).mean(1).sqrt()[:, None, None]
+    x = x / torch.where(scale > 0, scale, 1)
+    target = F.one_hot(train.y, classes).double()
+    bias = target.mean(1, keepdim=True)
+    gram = x @ x.mT + l2 * x.shape[1] * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+    dual, _ = torch.linalg.solve_ex(gram, target - bias)
+    weight = x.mT @ dual / torch.where(scale > 0, scale, 1)
+    guess = (test.x.double() - mean) @ weight + bias
+    right = (guess.argmax(2) == test.y).double().mean(1)
+    finite = train.x.isfinite().flatten(1).all(1) & test.x.isfinite().all()
+    return torch.where(finite, right, torch.nan)

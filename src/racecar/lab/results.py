@@ -15,9 +15,8 @@ from torch import Tensor
 from racecar.extras import need
 from racecar.files import remove, write_atomically, write_json
 from racecar.lab.config import ADDED, GUIDES, ONLY
-
-FORMAT = 1
-NEEDED = ("id", "experiment", "variant", "coefficient", "seed", "stage", "config", "metrics", "status", "cost", "made")
+from racecar.lab.packed import packed
+from racecar.lab.record import FORMAT, read_record
 
 
 def identity(what: Mapping[str, Any]) -> str:
@@ -93,7 +92,7 @@ def how(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Store:
-    """A folder of records, weights and arrays."""
+    """A folder of records, weights and arrays. Records are files of their own, or lines of a pack (see ``packed``)."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
@@ -102,10 +101,12 @@ class Store:
         return self.folder / kind / f"{id}{suffix}"
 
     def has(self, id: str) -> bool:
-        return self._path("records", id, ".json").exists()
+        return self._path("records", id, ".json").exists() or id in packed(self.folder)
 
     def get(self, id: str) -> Run:
         path = self._path("records", id, ".json")
+        if not path.exists() and id in packed(self.folder):
+            return Run(packed(self.folder)[id], self)
         record = read_record(path)
         if record["id"] != id:
             raise ValueError(f"{path} is the record of {record['id']}; delete it to train that stage again")
@@ -169,25 +170,8 @@ class Store:
             raise ValueError(f"{path} is damaged ({error}): {remedy}") from None
 
     def runs(self) -> Iterator[Run]:
-        """All records, in the order of their names."""
-        for path in sorted((self.folder / "records").glob("*.json")):
-            yield Run(read_record(path), self)
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """One record, checked."""
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(
-            f"{path} is no record that can be read ({error}); delete it to train that stage again"
-        ) from None
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
-        raise ValueError(
-            f"{path} is no record of format {FORMAT}, but of another version of racecar or none; "
-            "delete it to train that stage again"
-        )
-    missing = [name for name in NEEDED if name not in record]
-    if missing:
-        raise ValueError(f"{path} lacks {', '.join(missing)}; delete it to train that stage again")
-    return record
+        """All records, in the order of their names; of one that is both packed and a file of its own, the file."""
+        singles = {path.stem: path for path in (self.folder / "records").glob("*.json")}
+        pack = packed(self.folder)
+        for id in sorted(singles.keys() | pack.keys()):
+            yield Run(read_record(singles[id]) if id in singles else pack[id], self)

@@ -63,12 +63,10 @@ def check(plan: Plan, engine: str) -> None:
     for refuse, message in (
         (vmap and plan.compile, "--compile: the vmap engine does not compile; use --engine here"),
         (vmap and plan.tensorboard, "--tensorboard: the vmap engine does not write it; use --engine here"),
-        (vmap and plan.workers > 1, f"{workers}: the vmap engine is one process; leave it out"),
         (
             plan.graphs and not plan.device.startswith("cuda"),
             "--cuda-graphs goes with --device cuda: add it, or leave --cuda-graphs out",
         ),
-        (vmap and plan.graphs, "--cuda-graphs: the vmap engine does not record; use --engine here"),
         (torchrun and plan.graphs and not plan.compile, "--cuda-graphs: under torchrun it goes with --compile alone"),
         (plan.address and not ray, "--address is that of a Ray cluster; add --engine ray"),
         (ray and numbered, f"--device {plan.device}: Ray chooses the GPU; use --device cuda"),

@@ -23,7 +23,7 @@ from racecar.lab.experiment import Measured, Stage, Task, Trained
 from racecar.lab.jobs import Job
 from racecar.lab.results import Store
 from racecar.lab.train import Options, Outcome, Trainer
-from racecar.lab.variants import Regularised, regularise, variant
+from racecar.lab.variants import Regularised, Variant, regularise, variant
 
 DEAD = "dead: the output is the same for every input"
 PROBED = 256
@@ -110,22 +110,37 @@ def lost(job: Job, stage: Stage, store: Store) -> str:
 
 
 def prepare(job: Job, stage: Stage, task: Task, store: Store, device: str, fresh: bool = True) -> Regularised:
-    """The network of a stage with its first weights, and its regulariser.
+    """The network of a stage with its first weights, and its regulariser; arguments as in ``begin``."""
+    return constrain(job, stage, task, begin(job, stage, task, store, device, fresh))
+
+
+def begin(job: Job, stage: Stage, task: Task, store: Store, device: str, fresh: bool = True) -> nn.Module:
+    """The network of a stage with its first weights.
 
     Args:
         fresh: False where a checkpoint brings the weights, so that they need no pretraining.
     """
-    which = variant(job.variant) if stage.regularised else variant("Std")
     torch.manual_seed(draws.seed_of("network", job.experiment.name, job.seed))
     model = _network(job, stage).to(device)
     parent = job.parent(stage)
     if parent is not None:
         model.load_state_dict(store.weights(parent))
-    elif which.kind == "pretrain" and fresh:
+    elif _variant(job, stage).kind == "pretrain" and fresh:
         _pretrain(job, model, task, store.pretraining(job.ids[stage.name]))
+    return model
+
+
+def constrain(job: Job, stage: Stage, task: Task, model: nn.Module) -> Regularised:
+    """A network with the regulariser of a stage, on the device that it is on."""
+    device = next(model.parameters()).device
     example = task.train.x[: min(len(task.train), max(2, job.config.batch or 64))].to(device)
+    which = _variant(job, stage)
     options = job.experiment.reverse(job.config), job.experiment.orthogonality(job.config)
     return regularise(model, which, example, *options, every=job.config.every)
+
+
+def _variant(job: Job, stage: Stage) -> Variant:
+    return variant(job.variant) if stage.regularised else variant("Std")
 
 
 def _network(job: Job, stage: Stage) -> nn.Module:
@@ -235,7 +250,8 @@ def write(
         "note": "; ".join(filter(None, notes)),
         "made": maker.to_dict(device),
     }
-    store.write(record, model.state_dict() if model is not None else {}, measured.arrays if measured else {})
+    weights = model.state_dict() if model is not None and job.experiment.keeps_weights else {}
+    store.write(record, weights, measured.arrays if measured else {})
 
 
 def _numbers(value: Any) -> Any:

@@ -1,9 +1,9 @@
-"""E nets as one batched net: every parameter has a first dimension E."""
+"""E nets as one batched net: every parameter and every buffer has a first dimension E."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,11 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
 from racecar.lab import augment, checkpoint, draws
+from racecar.lab.captured import Captured
 from racecar.lab.curves import POINTS, short
 from racecar.lab.experiment import Stage, Task, accuracy
 from racecar.lab.jobs import Job
-from racecar.lab.optimiser import fading, make_optimiser, set_step_size, step_size
+from racecar.lab.optimiser import fading, load_optimiser, make_optimiser, set_step_size, step_size
 from racecar.lab.recording import record
 from racecar.lab.train import Outcome
 from racecar.lab.variants import Regularised
@@ -23,22 +24,40 @@ from racecar.lab.work import decay, strength
 
 
 class Batched:
-    """E nets as one: every parameter has a first dimension E."""
+    """E nets as one: every parameter and every buffer has a first dimension E.
+
+    Args:
+        members: jobs, and what they train on; of one seed it is the same.
+        module: the first net with its regulariser, on the device; the others go through it, and it is overwritten.
+        states: the first weights and buffers of all nets.
+        stage: of all jobs.
+        graphs: on a GPU: replay a step as a CUDA graph.
+    """
 
     def __init__(
-        self, members: Sequence[tuple[Job, Task]], modules: Sequence[Regularised], stage: Stage, device: torch.device
+        self,
+        members: Sequence[tuple[Job, Task]],
+        module: Regularised,
+        states: Sequence[Mapping[str, Tensor]],
+        stage: Stage,
+        device: torch.device,
+        graphs: bool = False,
     ) -> None:
         jobs = [job for job, _ in members]
         self.jobs, self.stage, self.device = jobs, stage, device
         self.config, self.experiment = jobs[0].config, jobs[0].experiment
-        self.module, self.models = modules[0], [module.model for module in modules]
-        self.tasks = [task.to(device) for _, task in members]
+        self.module = module
+        moved = {job.seed: task.to(device) for job, task in {job.seed: (job, task) for job, task in members}.values()}
+        self.tasks, self.seeds = [moved[job.seed] for job in jobs], list(moved)
+        self.which = torch.tensor([self.seeds.index(job.seed) for job in jobs], device=device)
+        """Of every net, the place of its seed among the seeds."""
         self.shift, self.flip = self.experiment.shift(self.config), self.experiment.flips(self.config)
         self.fade = self.experiment.fades(self.config)
-        self.x = torch.stack([task.train.x for task in self.tasks])
-        self.y = torch.stack([task.train.y for task in self.tasks])
-        named = [dict(model.named_parameters()) for model in self.models]
-        self.parameters = {name: torch.stack([one[name].detach() for one in named]) for name in named[0]}
+        self.x = torch.stack([task.train.x for task in moved.values()])
+        self.y = torch.stack([task.train.y for task in moved.values()])
+        stacked = {name: torch.stack([one[name].detach() for one in states]).to(device) for name in states[0]}
+        self.parameters = {name: stacked[name] for name, _ in module.model.named_parameters()}
+        self.buffers = {name: stacked[name] for name, _ in module.model.named_buffers()}
         self.coefficients = torch.tensor([strength(job, stage) for job in jobs], device=device)
         self.epochs = stage.epochs or self.config.epochs
         self.per_epoch = draws.steps_per_epoch(self.x.shape[1], self.config.batch)
@@ -56,6 +75,7 @@ class Batched:
             max(1, self.total // self.experiment.looks) if self.experiment.looks and stage.regularised else 0
         )
         self._recorded: dict[bool, Callable[..., Any]] = {}
+        self.captured = Captured(self._whole) if graphs and device.type == "cuda" else None
 
     def _parts(self) -> list[tuple[int, list[Tensor]]]:
         """Nets of one step size and weight decay stand together: where they start, and views of their parameters."""
@@ -66,30 +86,52 @@ class Batched:
             for start, end in zip(starts, [*starts[1:], len(keys)], strict=True)
         ]
 
-    def losses(self, parameters: dict[str, Tensor], x: Tensor, y: Tensor, coefficient: Tensor, noise: Tensor) -> Any:
-        """Of one net: what is minimised, and its two parts."""
-        given = {f"{self.module.where}{name}": value for name, value in parameters.items()}
+    def losses(
+        self,
+        parameters: dict[str, Tensor],
+        buffers: dict[str, Tensor],
+        x: Tensor,
+        y: Tensor,
+        coefficient: Tensor,
+        noise: Tensor,
+    ) -> Any:
+        """Of one net: what is minimised, its two parts, and the buffers afterwards."""
+        buffers = {name: one.clone() for name, one in buffers.items()}  # the net changes them in place
+        given = {f"{self.module.where}{name}": value for name, value in (parameters | buffers).items()}
         output, regulariser = functional_call(self.module, given, (x, noise if self.module.noise else None))
         task = self.experiment.loss(output, y)
-        return task + coefficient * regulariser, (task, regulariser)
+        return task + coefficient * regulariser, (torch.stack((task, regulariser)).detach(), buffers)
 
-    def gradients(self, *args: Any) -> Any:
-        """Gradients and losses of all nets, by operations that were recorded once, with the regulariser on and with it
-        off: no Python per layer."""
-        on = self.module.begin(self.step)
+    def gradients(self, on: bool, *args: Any) -> Any:
+        """Gradients and losses of all nets. Where no CUDA graph repeats them, by operations that were recorded once,
+        with the regulariser on and with it off: no Python per layer."""
         if on not in self._recorded:
             self.module.train()
-            self._recorded[on] = record(vmap(grad_and_value(self.losses, has_aux=True)), *args)
+            function = vmap(grad_and_value(self.losses, has_aux=True))
+            if self.captured is not None:
+                return function(*args)
+            self._recorded[on] = record(function, *args)
         return self._recorded[on](*args)
 
-    def warm_up(self) -> None:
-        """Record the step, without training."""
-        order, noise, moves = self._epoch(0)
-        self.gradients(self.parameters, *self._batch(order[:, 0], moves[:, 0]), self.coefficients, noise[:, 0])
+    def _whole(self, chosen: Tensor, noise: Tensor, moves: Tensor, numbers: Any) -> Tensor:
+        """A step of all nets, in which nothing but numbers changes from time to time; returns the losses (E, 2)."""
+        x, y = self._batch(chosen, moves)
+        strengths = self.coefficients * numbers[-1]
+        args = self.parameters, self.buffers, x, y, strengths, noise
+        gradients, (_, (losses, buffers)) = self.gradients(self._on, *args)
+        for name, buffer in self.buffers.items():
+            buffer.copy_(buffers[name])
+        self._update(gradients, numbers)
+        return losses
+
+    def _step(self, *given: Any) -> Tensor:
+        """One step; whether the regulariser is on in it hangs on its number."""
+        self._on = self.module.begin(self.step)
+        return self._whole(*given) if self.captured is None else self.captured(self._on, *given)
 
     def _batch(self, chosen: Tensor, moves: Tensor) -> tuple[Tensor, Tensor]:
         """Samples and labels (E, batch, …)."""
-        rows = torch.arange(len(self.jobs), device=self.device).unsqueeze(1)
+        rows = self.which.unsqueeze(1)
         x, y = self.x[rows, chosen], self.y[rows, chosen]
         if self.shift:
             x = augment.move(x.flatten(0, 1), moves.flatten(0, 1), self.shift).view_as(x)
@@ -105,13 +147,11 @@ class Batched:
             epoch, within = divmod(self.step, self.per_epoch)
             if epoch != prepared:
                 order, noise, moves = self._epoch(epoch)
+                numbers = self._numbers(epoch)
                 prepared = epoch
             if self.look_every and self.step % self.look_every == 0:
                 self._look()
-            x, y = self._batch(order[:, within], moves[:, within])
-            gradients, (_, parts) = self.gradients(self.parameters, x, y, self._strengths(), noise[:, within])
-            self._update(gradients)
-            self.sums += torch.stack(parts).detach()
+            self.sums += self._step(order[:, within], noise[:, within], moves[:, within], numbers[within]).t()
             self.count += 1
             self.step += 1
             if self.step % self.per_epoch == 0 and ((epoch + 1) % every == 0 or epoch + 1 == self.epochs):
@@ -126,34 +166,42 @@ class Batched:
             self.finite &= tensor.isfinite().flatten(1).all(1).cpu()
         if self.look_every:
             self._look()
+        self.captured = None  # its recordings hold memory, and it holds this batch
 
     def _epoch(self, epoch: int) -> tuple[Tensor, Tensor, Tensor]:
         """Indices (E, steps, batch), random numbers (E, steps, count) and moves of pictures (E, steps, batch, 3): each
         net's own, as if it were alone."""
         name, samples, batch = self.stage.name, self.x.shape[1], self.config.batch
-        order = torch.stack([draws.order(samples, batch, job.seed, name, epoch) for job in self.jobs])
+        order = torch.stack([draws.order(samples, batch, seed, name, epoch) for seed in self.seeds])
         count = max(1, self.module.noise)
-        noise = torch.stack([draws.noise(count, self.per_epoch, job.seed, name, epoch) for job in self.jobs])
+        noise = torch.stack([draws.noise(count, self.per_epoch, seed, name, epoch) for seed in self.seeds])
         moves = order[..., :0]
         if self.shift:
             shape = order.shape[1:]
-            drawn = [augment.moves(self.shift, shape, job.seed, name, epoch, self.flip) for job in self.jobs]
-            moves = torch.stack(drawn)
-        return order.to(self.device), noise.to(self.device), moves.to(self.device)
+            moves = torch.stack([augment.moves(self.shift, shape, s, name, epoch, self.flip) for s in self.seeds])
+        return tuple(one.to(self.device)[self.which] for one in (order, noise, moves))  # type: ignore[return-value]
 
-    def _strengths(self) -> Tensor:
-        """The coefficients (E,) in this step."""
-        return self.coefficients * fading(self.step, self.total) if self.fade else self.coefficients
+    def _numbers(self, epoch: int) -> Any:
+        """Of every step of an epoch the step size of each part, and what coefficients are multiplied by; on the device
+        where a graph reads them there."""
+        numbers = [
+            [
+                *(step_size(self.jobs[start].config, step, self.total) for start, _ in self.parts),
+                fading(step, self.total) if self.fade else 1.0,
+            ]
+            for step in range(epoch * self.per_epoch, (epoch + 1) * self.per_epoch)
+        ]
+        return numbers if self.captured is None else torch.tensor(numbers, device=self.device)
 
-    def _update(self, gradients: dict[str, Tensor]) -> None:
+    def _update(self, gradients: dict[str, Tensor], numbers: Any) -> None:
         if self.config.clip:  # each net by its own norm
             square = sum(g.flatten(1).square().sum(1) for g in gradients.values())
             factor = (self.config.clip / (torch.as_tensor(square).sqrt() + 1e-6)).clamp(max=1.0)
             gradients = {n: g * factor.view(-1, *(1,) * (g.dim() - 1)) for n, g in gradients.items()}
-        for (start, tensors), optimiser in zip(self.parts, self.optimisers, strict=True):
+        for i, ((start, tensors), optimiser) in enumerate(zip(self.parts, self.optimisers, strict=True)):
             for tensor, gradient in zip(tensors, gradients.values(), strict=True):
                 tensor.grad = gradient[start : start + len(tensor)]
-            set_step_size(optimiser, step_size(self.jobs[start].config, self.step, self.total))
+            set_step_size(optimiser, numbers[i])
             optimiser.step()
 
     def _point(self) -> None:
@@ -178,11 +226,11 @@ class Batched:
         self.history.append(seen)
 
     def unstack(self, i: int) -> nn.Module:
-        """Net i by itself."""
-        model = self.models[i]
+        """Net i by itself, until the next one takes its place."""
+        model = self.module.model
         with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                parameter.copy_(self.parameters[name][i])
+            for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+                tensor.copy_((self.parameters | self.buffers)[name][i])
         return model
 
     def outcome(self, i: int) -> Outcome:
@@ -206,6 +254,7 @@ class Batched:
             "step": self.step,
             "seconds": self.seconds,
             "parameters": self.parameters,
+            "buffers": self.buffers,
             "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
             "points": self.points,
             "sums": self.sums,
@@ -218,10 +267,11 @@ class Batched:
 
     def load(self, path: Path) -> None:
         with checkpoint.reading(path) as state, torch.no_grad():
-            for name, parameter in self.parameters.items():
-                parameter.copy_(state["parameters"][name])
+            for mine, kept in ((self.parameters, state["parameters"]), (self.buffers, state["buffers"])):
+                for name, tensor in mine.items():
+                    tensor.copy_(kept[name])
             for optimiser, kept in zip(self.optimisers, state["optimisers"], strict=True):
-                optimiser.load_state_dict(kept)
+                load_optimiser(optimiser, kept)
             self.points, self.sums = state["points"], state["sums"].to(self.device)
             self.step, self.seconds, self.count = state["step"], state["seconds"], state["count"]
             self.finite, self.history, self.valid = state["finite"], state["history"], state["valid"]

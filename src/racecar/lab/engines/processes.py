@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 
-IMPORTED = ["racecar.lab.engines.here", "racecar.lab.experiments", "torch._dynamo"]
+IMPORTED = ["racecar.lab.engines.vmap", "racecar.lab.experiments", "torch._dynamo"]
 """By the process that workers are forked from; the first optimiser of a process would import the last one."""
 
 
@@ -22,9 +22,10 @@ def warm_up(engine: str, device: str, workers: int) -> None:
     """Start what workers are forked from, if there will be some on a CPU: to be called by a command before it imports
     torch itself. It is the one such process that Python has, so it is no library's business to start it."""
     global _warm
-    alone = (workers or cores()) == 1 or "WORLD_SIZE" in os.environ  # as under torchrun
+    several = {"here": workers or cores(), "vmap": workers}.get(engine, 0) > 1
+    alone = not several or "WORLD_SIZE" in os.environ  # as under torchrun
     forks = "forkserver" in multiprocessing.get_all_start_methods()
-    if engine == "here" and device == "cpu" and forks and not alone:
+    if device == "cpu" and forks and not alone:
         multiprocessing.set_forkserver_preload(IMPORTED)
         with deaf(), _same_path():
             forkserver.ensure_running()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -15,44 +16,60 @@ from racecar.lab.checkpoint import reading
 from racecar.lab.curves import Diverged
 from racecar.lab.engines.base import Failure, Plan, Progress, failure
 from racecar.lab.engines.batched import Batched
+from racecar.lab.engines.here import size
+from racecar.lab.engines.pool import share_out
 from racecar.lab.experiment import Stage, Task
 from racecar.lab.jobs import Job
 from racecar.lab.results import Store, identity
-from racecar.lab.variants import Regularised, variant
-from racecar.lab.work import decay, finish, lost, prepare, write
+from racecar.lab.variants import variant
+from racecar.lab.work import begin, constrain, decay, finish, lost, write
 
 AT_ONCE = 256
 """Nets in one batch."""
 
 
 def run(jobs: Sequence[Job], plan: Plan, progress: Progress) -> list[Failure]:
-    """Do all jobs, those of one variant and configuration together."""
+    """Do all jobs, those of one variant and configuration together; several workers do whole groups, largest first."""
+    parts = [part for part in _parts(jobs) if any(job.unfinished(Store(plan.folder)) for job in part)]
+    if min(plan.workers, len(parts)) <= 1:
+        return [failed for part in parts for failed in _attempt(part, plan, progress)]
+    parts.sort(key=lambda part: len(part) * size(part[0]), reverse=True)
+    return share_out(parts, _attempt, _label, min(plan.workers, len(parts)), plan, progress)
+
+
+def _parts(jobs: Sequence[Job]) -> list[list[Job]]:
+    """Groups of jobs that can be one batched net."""
     groups: dict[str, list[Job]] = {}
     for job in jobs:
-        alike = {**job.config.to_dict(), "lr": 0}  # nets may differ in their step size
+        free = ("lr", *job.experiment.stackable)  # in what its nets may differ
+        alike = {name: value for name, value in job.config.to_dict().items() if name not in free}
         key = identity({"experiment": job.experiment.name, "variant": job.variant, "config": alike})
         groups.setdefault(key, []).append(job)
-    failures: list[Failure] = []
     for group in groups.values():
         group.sort(key=lambda job: (job.config.lr, decay(job, job.stages[0])))
-        for start in range(0, len(group), AT_ONCE):
-            part = group[start : start + AT_ONCE]
-            failed: dict[Job, Failure] = {}
-            try:
-                _do(part, plan, progress, failed)
-            except Exception as error:
-                label = f"{part[0].experiment.name} {part[0].variant}, {len(part)} nets"
-                failures.append(failure(label, error))
-            failures += failed.values()
-    return failures
+    return [group[i : i + AT_ONCE] for group in groups.values() for i in range(0, len(group), AT_ONCE)]
+
+
+def _label(jobs: Sequence[Job]) -> str:
+    return f"{jobs[0].experiment.name} {jobs[0].variant}, {len(jobs)} nets"
+
+
+def _attempt(jobs: Sequence[Job], plan: Plan, progress: Progress) -> list[Failure]:
+    failed: dict[Job, Failure] = {}
+    try:
+        _do(jobs, plan, progress, failed)
+    except Exception as error:
+        return [failure(_label(jobs), error), *failed.values()]
+    return list(failed.values())
 
 
 def _check(job: Job) -> None:
     config, network = job.config, job.experiment.network(job.config)
     drops = (isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0 for module in network.modules())
+    norms = (isinstance(one, nn.modules.batchnorm._BatchNorm) and one.momentum is None for one in network.modules())
     refused = {
         "dropout": variant(job.variant).kind == "dropout" or any(drops),
-        "batch norm (or any buffers)": any(True for _ in network.buffers()),
+        "batch norm without momentum": any(norms),
         f"precision={config.precision}": config.precision != "float32",
         "ema": bool(config.ema),
     }
@@ -64,11 +81,9 @@ def _check(job: Job) -> None:
 def _do(jobs: Sequence[Job], plan: Plan, progress: Progress, failed: dict[Job, Failure]) -> None:
     """Stage by stage; a job that fails goes no further. First comes the batch that was begun, if there is one: all of
     it, although some of its nets may be in the store already, so that it goes on bit for bit."""
-    store = Store(plan.folder)
-    if not any(job.unfinished(store) for job in jobs):
-        return
+    store, seeds = Store(plan.folder), {job.seed: job for job in jobs}
     _check(jobs[0])
-    data = cache(lambda job: job.experiment.data(job.config, job.seed, job.folder))
+    data = cache(lambda seed: seeds[seed].experiment.data(seeds[seed].config, seed, seeds[seed].folder))
     for stage in jobs[0].stages:
         path = store.checkpoint(f"vmap-{identity({'ids': [job.ids[stage.name] for job in jobs]})}")
         if not plan.resume:
@@ -87,20 +102,21 @@ def _stage(
     jobs: Sequence[Job],
     stage: Stage,
     path: Path,
-    data: Callable[[Job], Mapping[str, Task]],
+    data: Callable[[int], Mapping[str, Task]],
     plan: Plan,
     progress: Progress,
     failed: dict[Job, Failure],
 ) -> None:
     began, store = time.perf_counter(), Store(plan.folder)
     members: list[tuple[Job, Task]] = []
-    modules: list[Regularised] = []
+    models: list[nn.Module] = []
     for job in jobs:
         try:
             if note := lost(job, stage, store):
                 raise Diverged(note)
-            task = data(job)[stage.task]
-            modules.append(prepare(job, stage, task, store, plan.device, fresh=not path.exists()))
+            task = data(job.seed)[stage.task]
+            where = plan.device if variant(job.variant).kind == "pretrain" else "cpu"  # they are moved all at once
+            models.append(begin(job, stage, task, store, where, fresh=not path.exists()))
             members.append((job, task))
         except FloatingPointError as error:
             write(job, stage, store, plan.maker, plan.device, note=str(error))
@@ -108,17 +124,19 @@ def _stage(
             failed[job] = failure(job.label, error)
     if not members:
         return
-    batch = Batched(members, modules, stage, torch.device(plan.device))
+    states, device = [model.state_dict() for model in models], torch.device(plan.device)
+    module = constrain(members[0][0], stage, members[0][1], copy.deepcopy(models[0]).to(device))
+    batch = Batched(members, module, states, stage, device, plan.graphs)
     label = f"{members[0][0].experiment.name} {members[0][0].variant} × {len(members)}"
     batch.run(path, plan.interval, lambda done, total, note: progress(label, stage.name, done, total, note))
     wall = (time.perf_counter() - began) / len(members)
-    for i, (job, task) in enumerate(members):
+    for i, (job, _) in enumerate(members):
         if store.has(job.ids[stage.name]):
             continue
         try:
             if bool(batch.finite[i]):
                 model, outcome, since = batch.unstack(i), batch.outcome(i), time.perf_counter() - wall
-                finish(job, stage, task.to(plan.device), model, outcome, store, plan.maker, plan.device, since)
+                finish(job, stage, batch.tasks[i], model, outcome, store, plan.maker, plan.device, since)
             else:
                 write(job, stage, store, plan.maker, plan.device, note="the loss was not finite any more")
         except Exception as error:

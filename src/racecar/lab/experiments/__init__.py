@@ -10,10 +10,11 @@ from racecar.lab.experiments.few_labels import FewLabels
 from racecar.lab.experiments.information import Information
 from racecar.lab.experiments.mnist import Mnist
 from racecar.lab.experiments.peaks import Peaks
+from racecar.lab.experiments.safety import Safety
 from racecar.lab.experiments.slices import Slices, SlicesCifar, SlicesMnist
 
 PAPER = (Digits(), Peaks(), Information(), Mnist())
-OURS = (Slices(), SlicesMnist(), SlicesCifar(), FewLabels())
+OURS = (Slices(), SlicesMnist(), SlicesCifar(), FewLabels(), Safety())
 EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*PAPER, *OURS)}
 """By name: those of the paper in its order, then our own."""
 

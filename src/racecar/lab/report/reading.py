@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from racecar.lab.results import Run, Store, read_record
+from racecar.lab import packed
+from racecar.lab.record import parse_record, read_record
+from racecar.lab.results import Run, Store
 
 SHOWN = 5
 """Folders that a message names."""
@@ -21,19 +24,24 @@ def read_runs(folder: Path) -> tuple[list[Run], list[str]]:
     """
     if not folder.is_dir():
         raise ValueError(f"{folder} is no folder: name the one that racecar run wrote into")
-    paths = sorted((folder / "records").glob("*.json"))
-    if not paths:
+    singles = {path.stem: path for path in sorted((folder / "records").glob("*.json"))}
+    sources: list[tuple[str, Callable[[], dict[str, Any]]]] = [
+        *((str(path), partial(read_record, path)) for path in singles.values()),
+        *((where, partial(parse_record, line, where)) for where, line in packed.lines(folder)),
+    ]
+    if not sources:
         raise ValueError(_advice(folder))
     store, runs, problems = Store(folder), [], []
-    for path in paths:
+    for i, (where, read) in enumerate(sources):
         try:
-            record = read_record(path)
+            record = read()
             check(record)
         except ValueError as error:
             text = str(error)
-            problems.append(text if str(path) in text else f"{path} {text}; delete it to train that stage again")
+            problems.append(text if where in text else f"{where} {text}; delete it to train that stage again")
         else:
-            runs.append(Run(record, store))
+            if i < len(singles) or record["id"] not in singles:  # a file of its own is newer than the pack
+                runs.append(Run(record, store))
     if not runs:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise ValueError(f"no record can be read: {problems[0]}{more}")
@@ -42,7 +50,8 @@ def read_runs(folder: Path) -> tuple[list[Run], list[str]]:
 
 def _advice(folder: Path) -> str:
     """What to do about a folder without records."""
-    inside = sorted({path.parent.parent for path in folder.glob("*/records/*.json")})
+    found = {path.parent.parent for path in folder.glob("*/records/*.json")}
+    inside = sorted(found | {path.parent for path in folder.glob(f"*/{packed.NAME}")})
     if inside:
         names = ", ".join(one.name for one in inside[:SHOWN])
         more = f" and {len(inside) - SHOWN} more" if inside[SHOWN:] else ""

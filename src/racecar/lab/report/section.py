@@ -68,6 +68,8 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         experiment: what it claims; None if nobody knows it, then nothing is claimed.
     """
     groups = gather(runs)
+    if experiment is not None and experiment.tells:
+        return _told(experiment, anchor, runs, groups)
     claims = () if experiment is None else experiment.claims
     paper = () if experiment is None else experiment.paper
     findings = judge(claims, groups, lambda config, variant: _usual(experiment, config, variant))
@@ -97,6 +99,28 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         commands=_commands(runs),
         facts=_facts(runs, groups),
         notes=_notes(name, groups, experiment),
+        problem=problem,
+    )
+
+
+def _told(experiment: Experiment, anchor: str, runs: Sequence[Run], groups: Groups) -> Section:
+    """What an experiment of many settings says of itself."""
+    newest = [*groups.runs, *groups.diverged]
+    own, problem = own_pictures(experiment, newest, anchor)
+    notes, tables = experiment.told(newest)
+    return Section(
+        name=experiment.name,
+        anchor=anchor,
+        title=experiment.title,
+        place=experiment.section,
+        summary=experiment.summary,
+        findings=(),
+        tables=tables,
+        more=(),
+        figures=own,
+        commands=_commands(runs),
+        facts=_facts(runs, groups),
+        notes=notes,
         problem=problem,
     )
 

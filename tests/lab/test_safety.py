@@ -1,0 +1,355 @@
+"""The safety map, in small: its jobs, its data and nets, what it measures, and its page from made-up records."""
+
+import json
+import random
+import struct
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from racecar import Racecar
+from racecar.cli.app import run as command
+from racecar.lab import safety_config
+from racecar.lab.datasets import MNIST, DataError
+from racecar.lab.engines import vmap
+from racecar.lab.experiments import experiment
+from racecar.lab.experiments import safety as module
+from racecar.lab.experiments.safety import Safety, silent
+from racecar.lab.jobs import make_jobs
+from racecar.lab.packed import pack
+from racecar.lab.report import write_report
+from racecar.lab.results import Run, Store
+from racecar.lab.safety_design import CONTEXTS, LAMBDAS, LOSSES, Loss, Setting, covering
+from racecar.lab.safety_figures import all_figures, map_figure
+from racecar.lab.safety_rule import judge
+from racecar.lab.safety_words import rows_of, told
+from racecar.lab.work import is_dead
+from tests.lab.report.records import record
+from tests.lab.tiny import results, run
+
+SAFETY = experiment("safety")
+SMALL = {"images": 40, "epochs": 1, "batch": 20, "labels": (2, 3), "draws": 2, "tests": 20}
+ONE = SAFETY.Config(design="one", **SMALL)
+
+
+@pytest.fixture
+def pictures(tmp_path, monkeypatch):
+    """Two hundred pictures to train on and a hundred to test on; the folder that they are in."""
+    rng, raw, counts = np.random.default_rng(0), tmp_path / "MNIST" / "raw", {"train": 200, "test": 100}
+    raw.mkdir(parents=True)
+    for name, count in (("train", 200), ("t10k", 100)):
+        pixels, labels = rng.integers(0, 256, count * 784, np.uint8), np.arange(count, dtype=np.uint8) % 10
+        (raw / f"{name}-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, count, 28, 28) + pixels.tobytes())
+        (raw / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, count) + labels.tobytes())
+    monkeypatch.setattr(Safety, "source", replace(MNIST, counts=counts))
+    return tmp_path
+
+
+# Jobs
+
+
+def test_the_whole_map():
+    jobs = make_jobs(SAFETY, SAFETY.Config(), SAFETY.variants, range(5), None)
+    assert len(jobs) == 5 * (54 + 29 * 7 * 9)
+    assert len({id for job in jobs for id in job.ids.values()}) == len(jobs)
+    assert Counter(job.variant for job in jobs if job.seed == 0) == {"Std": 54, "RR": 819, "lRR": 819, "RR1": 189}
+    plain = [job.config for job in jobs if job.variant == "Std" and job.seed == 0]
+    assert [(c.depth, c.start, c.norm, c.lr) for c in plain] == list(CONTEXTS)
+    some = Setting(Loss("weights", "sum", "full"), 0.3)
+    mine = [job for job in jobs if job.seed == 1 and job.coefficient == some.lam]
+    found = {(c.depth, c.start, c.norm, c.lr) for c in (job.config for job in mine)}
+    assert {(job.config.gradient, job.config.scale, job.config.mode) for job in mine} == {tuple(some.loss)} | {
+        ("both", "sum", "full"), ("both", "sum", "layerwise"), ("reverse", "sum", "full"),
+        ("reverse", "sum", "layerwise"), ("weights", "sum", "layerwise"),
+    }  # fmt: skip
+    assert found >= set(covering(some))
+    assert some.lam == pytest.approx(3e-5)
+    parts = Counter(len(part) for part in vmap._parts(jobs))
+    assert parts == {35: 29 * 9, 30: 9}  # seven λ, or six starts and step sizes; five seeds
+
+
+def test_a_confirmation():
+    config = SAFETY.Config(design="confirm", losses=("reverse:relative:layerwise:0.1", "both:sum:full:1"))
+    jobs = make_jobs(SAFETY, config, SAFETY.variants, range(100, 102), None)
+    assert Counter(job.variant for job in jobs) == {"Std": 108, "lRR": 108, "RR": 108}
+    assert {job.coefficient for job in jobs} == {None, 0.1, 1e-4}
+    whole = make_jobs(SAFETY, SAFETY.Config(), SAFETY.variants, range(100, 102), None)
+    ids = {job.ids["A"] for job in whole}
+    assert sum(job.ids["A"] in ids for job in jobs) == 108 + 2 * 2 * 9  # a net has the same name in either design
+
+
+def test_some_of_it():
+    config = SAFETY.Config(losses=("both:mean:full",), lams=(0.1, 1.0), depths=(3,), norms=("none", "batch"))
+    jobs = make_jobs(SAFETY, config, SAFETY.variants, [0], None)
+    assert Counter(job.variant for job in jobs)["RR"] == 2 * 2  # a start for each norm
+    assert {(job.config.depth, job.config.norm) for job in jobs} == {(3, "none"), (3, "batch")}
+
+
+@pytest.mark.parametrize(
+    "config, message",
+    [
+        ({"depth": 6}, "depth with design=cover: the design gives each net its own; add design=one"),
+        ({"design": "one", "lams": (0.1,)}, "lams with design=one: that is for a design"),
+        ({"design": "confirm"}, "design=confirm needs losses with their λ"),
+        ({"design": "confirm", "losses": ("both:mean:full",)}, "design=confirm needs losses with their λ"),
+        ({"losses": ("both:mean",)}, "is none of the map's"),
+    ],
+)
+def test_designs_that_cannot_be(config, message):
+    with pytest.raises(ValueError, match=message):
+        safety_config.designed(SAFETY.Config(**config))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"design": "x"}, {"mode": "none"}, {"depth": 9}, {"norm": "layer"}, {"lams": (0.2,)}, {"lams": ()},
+        {"labels": ()}, {"lam": -1.0}, {"images": 0}, {"start": "zero"}, {"lrs": (1.0,)},
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_be(config):
+    with pytest.raises(ValueError, match=next(iter(config))):
+        SAFETY.Config(**config)
+
+
+# Data and nets
+
+
+def test_data(pictures):
+    tasks = SAFETY.data(ONE, 0, pictures)
+    assert tasks["A"].train.x.shape == (40, 1, 14, 14)
+    assert tasks["A"].train.y.unique().tolist() == tasks["B"].test.y.unique().tolist() == list(range(5))
+    assert SAFETY.data(ONE, 0, pictures)["A"].train.x is tasks["A"].train.x  # read once
+    assert not torch.equal(SAFETY.data(ONE, 1, pictures)["A"].train.x, tasks["A"].train.x)
+    x, y = Safety.source.load(pictures, "test")
+    wanted = nn.functional.avg_pool2d(x[y >= 5][:20].float() / 255, 2)
+    torch.testing.assert_close(tasks["B"].test.x, wanted)
+
+
+def test_data_that_are_missing(tmp_path):
+    with pytest.raises(DataError, match="mnist is not in"):
+        SAFETY.data(ONE, 0, tmp_path)
+
+
+@pytest.mark.parametrize("context", [one for one in CONTEXTS if one.lr == 1e-3 and one.depth > 3], ids=str)
+def test_nets(context):
+    torch.manual_seed(0)
+    net = SAFETY.network(replace(ONE, **context._asdict()))
+    convs = [one for one in net.modules() if isinstance(one, nn.Conv2d)]
+    assert len(convs) == context.depth
+    assert [one.out_channels for one in convs] == [w for w in (16, 32, 32) for _ in range(context.depth // 3)]
+    assert net(torch.rand(2, 1, 14, 14)).shape == (2, 5)
+    kind = {"none": type(None), "batch": nn.BatchNorm2d, "group": nn.GroupNorm}[context.norm]
+    assert sum(isinstance(one, kind) for one in net.modules()) == (0 if context.norm == "none" else context.depth)
+    last = convs[-1].weight.detach().flatten(1)
+    if context.start == "orthogonal":
+        torch.testing.assert_close(last @ last.t(), 2 * torch.eye(32), rtol=1e-4, atol=1e-4)
+    else:
+        std = (2 / 288) ** 0.5 if context.start == "he" else (1 / 3 / 288) ** 0.5
+        assert float(last.std()) == pytest.approx(std, rel=0.1)
+    assert (float(convs[0].bias.detach().abs().max()) == 0) is (context.start != "torch")
+
+
+def test_every_layer_is_constrained():
+    net, given = SAFETY.network(ONE), SAFETY.reverse(ONE)
+    rr = Racecar(net, torch.rand(4, 1, 14, 14), mode="full", **given)
+    rr(torch.rand(4, 1, 14, 14))
+    assert {name.split(".")[0] for name in rr.terms} == {"features", "classifier"}
+    assert len(rr.terms) == 4
+    assert (rr.gradient, rr.reduction, rr.fraction) == ("both", "mean", 1.0)
+
+
+# Trained
+
+
+def one_of(loss, norm, **more):
+    return replace(ONE, **loss._asdict(), norm=norm, **more)
+
+
+def made(pictures, configs, seeds=(0,)):
+    return [job for one in configs for job in make_jobs(SAFETY, one, SAFETY.variants, seeds, pictures)]
+
+
+CHECKED = (
+    Loss("both", "ratio", "layerwise"),
+    Loss("reverse", "anchored", "full"),
+    Loss("weights", "mean", "layerwise"),
+)
+
+
+@pytest.mark.parametrize("loss", CHECKED, ids=str)
+def test_the_engines_agree(loss, pictures, tmp_path):
+    """Starts, λ and step sizes as one batch of nets, and each by itself."""
+    norm = {"both": "batch", "reverse": "none", "weights": "group"}[loss.gradient]
+    given = [("he", 0.1, 1e-3), ("orthogonal", 1.0, 1e-3), ("torch", 1.0, 3e-3)]
+    jobs = made(pictures, [one_of(loss, norm, start=start, lam=lam, lr=lr) for start, lam, lr in given], (0, 1))
+    assert len(vmap._parts(jobs)) == 1
+    for engine in ("here", "vmap"):
+        assert run(jobs, tmp_path / engine, engine) == []
+        assert not (tmp_path / engine / "weights").exists()
+    here, other = ({run.id: run for run in Store(tmp_path / engine).runs()} for engine in ("here", "vmap"))
+    assert here.keys() == other.keys()
+    for id, one in here.items():
+        for name, curve in one.record["curves"].items():
+            assert other[id].record["curves"][name] == pytest.approx(curve, rel=1e-3), name
+        assert set(one.metrics) == {"source_accuracy", "dead", "silent", "probe_2", "probe_3"}
+        assert other[id].metrics["probe_3"] == pytest.approx(one.metrics["probe_3"], abs=0.101)
+        assert len(json.dumps(one.record, separators=(",", ":"))) < 1900
+
+
+def test_what_is_measured(pictures, tmp_path):
+    """By hand, on a net whose first block is dead and one that says always the same."""
+    net = SAFETY.network(ONE).eval()
+    x = torch.rand(8, 1, 14, 14)
+    with torch.no_grad():
+        net.features[0].weight.zero_()
+        net.features[0].bias.copy_(-torch.ones(16))
+    with torch.no_grad():
+        second = net.features[:5](x)
+        third = net.features[:8](x)
+    wanted = 16 * 14 * 14 + int((second == 0).all(0).sum()) + int((third == 0).all(0).sum())
+    assert silent(net, x) == wanted
+    assert is_dead(net, x)
+    trained = module.Trained(SAFETY.stages(ONE)[0], net, SAFETY.data(ONE, 0, pictures)["A"], 0, "lRR",
+                             torch.device("cpu"), pictures)  # fmt: skip
+    found = SAFETY.measure(ONE, trained).metrics
+    assert found["dead"] == 1.0
+    assert found["probe_2"] == pytest.approx(0.2)  # constant features: always the same class
+
+
+def test_quick_through_the_command_line(pictures, tmp_path, capsys):
+    arguments = ["run", "safety", "--quick", "--seeds", "1", "--data", str(pictures), "--out", str(tmp_path / "out")]
+    small = ["images=40", "epochs=1", "labels=10", "tests=20", "lams=0.1"]
+    assert command([*arguments, "--workers", "1", *(part for one in small for part in ("--set", one))]) == 0
+    assert "plain twins" in capsys.readouterr().out
+    assert {one["variant"] for one in plain_results(tmp_path / "out")} == {"Std", "lRR"}
+    assert command(["report", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out" / "report.html").stat().st_size < 300_000
+
+
+def plain_results(folder):
+    return [run.record for run in Store(folder).runs()]
+
+
+def test_missing_data_are_missed_once(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    arguments = ["run", "safety", "--quick", "--data", str(tmp_path / "empty"), "--out", str(tmp_path / "out")]
+    assert command(arguments) == 2
+    assert "racecar: mnist is not in" in capsys.readouterr().err
+
+
+# The page
+
+
+PLANTED = Setting(Loss("reverse", "anchored", "layerwise"), 0.3)
+
+
+def map_records(seeds=range(5), best=PLANTED, made_up=LOSSES):
+    """A made-up map: λ = 10 kills nets without norm, one loss kills all from λ = 1 on, one setting is best."""
+    rng, found = random.Random(0), []
+    usual = SAFETY.Config(design="one").to_dict()
+    noise = {seed: rng.gauss(0, 0.02) for seed in seeds}
+
+    def one(context, seed, setting=None):
+        killed = setting is not None and (
+            (setting.place == 10 and context.norm == "none")
+            or (setting.loss == Loss("both", "relative", "layerwise") and setting.place >= 1)
+        )
+        probe = 0.7 + noise[seed] + rng.gauss(0, 0.01) + (0.05 if setting == best else 0)
+        metrics = {"source_accuracy": 0.21 if killed else 0.97, "dead": float(killed), "silent": 3.0}
+        config = {**usual, **context._asdict(), **safety_config.PLAIN}
+        if setting is not None:
+            config |= {**setting.loss._asdict(), "lam": setting.lam}
+        lost = killed and seed == 0
+        return record(
+            "Std" if setting is None else {"full": "RR", "layerwise": "lRR", "input": "RR1"}[setting.loss.mode], seed,
+            {} if lost else metrics | {"probe_10": 0.2 if killed else probe, "probe_50": 0.8},
+            experiment="safety", coefficient=None if setting is None else setting.lam, config=config,
+            status="diverged" if lost else "finished", made={"finished": "2026-11-17T07:00:00Z"},
+        )  # fmt: skip
+
+    found += [one(context, seed) for context in CONTEXTS for seed in seeds]
+    for setting in (Setting(loss, place) for loss in made_up for place in LAMBDAS):
+        found += [one(context, seed, setting) for context in covering(setting) for seed in seeds]
+    return found
+
+
+def test_the_page_of_a_whole_map(tmp_path):
+    records = map_records()
+    assert len(records) == 9405
+    with open(tmp_path / "records.jsonl", "w") as file:
+        file.writelines(json.dumps(one, separators=(",", ":")) + "\n" for one in records)
+    report = write_report(tmp_path, {"safety": SAFETY})
+    assert not report.problems
+    text = report.markdown.read_text()
+    assert report.html.stat().st_size < 300_000
+    assert len(text.encode()) < 10_000
+    assert "Chosen: reverse · anchored · layerwise, λ = 0.3; the probe gains +5" in text
+    assert (
+        "not confirmed yet: racecar run safety --set design=confirm --set losses=reverse:anchored:layerwise:0.3" in text
+    )
+    assert "both · relative · layerwise | 0.1 |" in text  # safe up to there
+    assert "45 of 45 nets killed" in text
+    assert len(list((tmp_path / "figures").iterdir())) == 1
+
+
+def test_words():
+    runs = [Run(one) for one in map_records(range(2), made_up=LOSSES[:3])]
+    notes, (best, losses) = told(runs)
+    assert notes[0].startswith("Chosen")
+    assert "378 nets with a reverse loss beside 108 plain twins, 0 of which are dead" in notes[1]
+    assert len(losses.rows) == 3
+    assert len(best.rows) == 8
+    other = [Run({**run.record, "config": {**run.record["config"], "images": 9}}) for run in runs[:5]]
+    assert "5 nets trained or measured in another way than most left out." in told([*runs, *other])[0]
+    assert "54 nets" not in notes[1]
+    assert told([])[0][0] == "No setting is both safe and harmless: nothing is chosen."
+    alone = [run for run in runs if run.variant != "Std"]
+    assert any("378 nets without a plain twin left out" in one for one in told(alone)[0])
+
+
+def test_rows():
+    (row,) = rows_of([Run(map_records(range(1), made_up=LOSSES[:1])[-1])]).rows
+    assert row.setting == Setting(LOSSES[0], 10.0)
+    assert row.context in CONTEXTS
+    lost = [one for one in rows_of(map(Run, map_records(range(1)))).rows if one.source is None]
+    assert lost
+    assert all(one.dead for one in lost)
+
+
+def test_the_figure():
+    runs = [Run(one) for one in map_records(range(2))]
+    ((title, figure),) = all_figures(runs).items()
+    assert "the frame: what the rule chooses" in title
+    left, right, *bars = figure.axes
+    assert len(bars) == 2
+    assert len(left.get_yticklabels()) == 29
+    assert [one.get_text() for one in left.get_xticklabels()] == ["0.01", "0.03", "0.1", "0.3", "1", "3", "10"]
+    assert len(left.texts) == len(right.texts) == 29 * 7
+    chosen = judge(rows_of(runs).rows).chosen
+    (frame,) = left.patches
+    assert frame.get_xy() == (LAMBDAS.index(chosen.place) - 0.5, LOSSES.index(chosen.loss) - 0.5)
+    assert right.images[0].get_array()[0, 6] == pytest.approx(100 / 3)
+    assert all_figures([]) == {}
+
+
+def test_a_figure_of_little():
+    runs = [Run(one) for one in map_records(range(1), made_up=LOSSES[:1]) if one["coefficient"] in (None, 0.1)]
+    cells = judge(rows_of(runs).rows).cells
+    figure = map_figure(cells)
+    assert len(figure.axes[0].texts) == 1
+    assert not figure.axes[0].patches
+
+
+def test_packed_map(tmp_path):
+    """Records of the map can be packed, and jobs find them."""
+    job, *_ = make_jobs(SAFETY, ONE, ("lRR",), [0], None)
+    written = {**record("lRR", 0, {"dead": 0.0}, experiment="safety", coefficient=0.1, config=ONE.to_dict())}
+    Store(tmp_path).write({**written, "id": job.ids["A"]}, {}, {})
+    pack(tmp_path)
+    assert job.unfinished(Store(tmp_path)) == []
+    assert results(tmp_path / "none") == {}
