@@ -19,11 +19,15 @@ from matplotlib.figure import Figure
 
 from racecar.files import write_text
 from racecar.inspect.style import look, new_figure, save, styled
-from racecar.lab.experiments.few_labels import USUAL
+from racecar.lab.config import added
+from racecar.lab.experiments import few_labels
 from racecar.lab.report import words
 from racecar.lab.report.statistics import Estimate, estimate, gains
 from racecar.lab.results import Run, Store
 
+LOSS = {name: added("few-labels")[name] for name in ("scale", "gradient", "reduction")}
+"""Of the records that the page is made from."""
+USUAL: dict[str, Any] = {**few_labels.USUAL, **LOSS}
 LABELS = (2, 10, 50, 250)
 WAYS = {"probe": "linear probe", "tune": "fine-tuned"}
 TASKS = {"digits": "MNIST digits 0–4 → 5–9", "blur": "MNIST → blurred MNIST", "cifar": "CIFAR-10, five classes → five"}

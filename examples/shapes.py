@@ -21,6 +21,8 @@ from torch.nn import functional as F
 
 from racecar import Racecar
 
+LAMBDA = 0.1
+"""Of the mean over the three convolutions."""
 CLASSES = ("circle", "square", "cross")
 
 
@@ -91,7 +93,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("out/shapes"))
     options = parser.parse_args()
     print("Training without and with the reverse pass:")
-    runs = {"Std": train(0.0, options.steps), "RR": train(0.03, options.steps)}
+    runs = {"Std": train(0.0, options.steps), "RR": train(LAMBDA, options.steps)}
     print(f"\n{runs['RR'][0].plan}\n")
 
     x, _ = pictures(8, torch.Generator().manual_seed(7))

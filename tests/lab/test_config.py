@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from racecar.lab.config import Config, changed, override, parse
 from racecar.lab.experiments import EXPERIMENTS
+from racecar.loss import GRADIENTS, REDUCTIONS, SCALES
 
 CONFIGS = {"base": Config, **{name: one.Config for name, one in EXPERIMENTS.items()}}
 CHOICES = {
@@ -23,7 +24,9 @@ CHOICES = {
     "task": ("digits", "blur", "cifar"),
     "FewLabelsConfig.norm": ("none", "batch", "group"),
     "layers": ("all", "early", "late"),
-    "scale": ("relative", "ratio"),
+    "scale": SCALES,
+    "gradient": GRADIENTS,
+    "reduction": REDUCTIONS,
     "labels": ((2,), (2, 10), (5, 50, 250)),
     "depth": (3, 6, 9, 30),
     "SafetyConfig.depth": (3, 6, 12),
@@ -37,12 +40,13 @@ CHOICES = {
     "norms": (("none",), ("batch", "group")),
     "lrs": ((1e-3,), (1e-3, 3e-3)),
     "mode": ("full", "layerwise", "input"),
-    "gradient": ("both", "reverse", "weights"),
     "start": ("torch", "he", "orthogonal"),
 }
 UNIT = {"ema": (0, 0.99), "valid": (0, 0.99), "fraction": (0.01, 1), "share": (0.01, 1), "cost": (1, 1e6)}
 HELD = ("base", "information", "mnist", "few-labels")
 """Those that can hold samples out."""
+LOSSES = ("information", "mnist", "slices", "slices-mnist", "slices-cifar", "few-labels")
+"""Those whose loss can be chosen."""
 EVERY = [
     pytest.param(config, f.name, id=f"{name}-{f.name}")
     for name, config in CONFIGS.items()
@@ -167,6 +171,7 @@ def test_values_that_make_no_sense(config, text):
         ("information", "source=mat"),
         ("information", "finetune=0"),  # "0 epochs" must not become "as many as the first phase has"
         ("information", "finetune=-3"),
+        *((name, text) for name in LOSSES for text in ("scale=big", "gradient=d", "reduction=max", "strength=-1")),
         ("peaks", "nets=two,three"),
         ("peaks", "nets="),
         ("peaks", "nets=two,two"),

@@ -11,6 +11,7 @@ from torch import nn
 
 from racecar import Racecar
 from racecar.lab import augment, draws
+from racecar.lab.config import FIRST_LOSS
 from racecar.lab.datasets import CIFAR10, MNIST, DataError, motion
 from racecar.lab.experiment import Split, accuracy
 from racecar.lab.experiments import experiment
@@ -143,10 +144,11 @@ def test_bad_settings(change, message):
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("depth", [3, 6])
 def test_networks(norm, depth):
-    """The layers that are constrained are convolutions of the net; λ is for the mean of their terms."""
+    """The layers that are constrained are convolutions of the net; λ is for the mean of their terms, as it was when
+    their weights made it one."""
     kinds = {"none": set(), "batch": {nn.BatchNorm2d}, "group": {nn.GroupNorm}}[norm]
     for task, layers in (*(("digits", one) for one in LAYERS), ("cifar", "all")):
-        config = FEW.Config(norm=norm, depth=depth, task=task, layers=layers)
+        config = FEW.Config(norm=norm, depth=depth, task=task, layers=layers, reduction="mean")
         model = FEW.network(config)
         convolutions = [name for name, part in model.named_modules() if isinstance(part, nn.Conv2d)]
         assert len(convolutions) == depth
@@ -160,6 +162,9 @@ def test_networks(norm, depth):
     assert [entry.name for entry in rr.plan if entry.constrained] == convolutions
     _, loss = rr(x)
     torch.testing.assert_close(loss, torch.stack(list(rr.terms.values())).mean())
+    weight = {"*": 0.0, **dict.fromkeys(convolutions, 1 / depth)}
+    before = Racecar(model, x, mode="full", **{**FEW.reverse(config), "weight": weight, "reduction": "sum"})
+    assert torch.equal(before(x)[1], loss)
 
 
 def test_first_weights_are_the_same_for_every_norm():
@@ -250,7 +255,10 @@ def test_claims():
     assert len({claim.text for claim in FEW.claims}) == len(FEW.claims)
     for claim in FEW.claims:
         assert set(claim.where) <= names
-        assert all(usual[name] == value for name, value in claim.where.items() if name not in ("task", "norm"))
+        where = {name: value for name, value in claim.where.items() if name not in ("task", "norm")}
+        losses = {name: where.pop(name) for name in ("scale", "gradient")}
+        assert all(usual[name] == value for name, value in where.items())
+        assert all({usual[name], FIRST_LOSS[name]} == values for name, values in losses.items())
         assert {"task", "norm"} <= set(claim.where)
         kind, labels = claim.metric.split("_")
         assert kind in ("probe", "tune")

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from racecar.lab.experiment import Stage
 from racecar.lab.experiments import EXPERIMENTS, OURS, experiment
 from racecar.lab.jobs import make_jobs, tune
+from racecar.lab.loss_config import LOSS
 from racecar.lab.results import Run, Store
 from racecar.lab.variants import VARIANTS
+from racecar.loss import GRADIENTS, REDUCTIONS, SCALES
 from tests.lab.report.records import record
 from tests.lab.tiny import ROOT
 
@@ -33,7 +35,9 @@ VALUES = {
     "augment": st.booleans(),
     "decay": st.booleans(),
     "layers": st.sampled_from(("all", "early", "late")),
-    "scale": st.sampled_from(("relative", "ratio")),
+    "scale": st.sampled_from(SCALES),
+    "gradient": st.sampled_from(GRADIENTS),
+    "reduction": st.sampled_from(REDUCTIONS),
     "labels": st.sampled_from(((2,), (2, 10), (5, 50, 250))),
     "depth": st.sampled_from((3, 6, 9)),
     "share": st.floats(0.01, 1),
@@ -111,12 +115,23 @@ def test_published_results_keep_their_names():
 
 def test_a_field_that_came_later():
     """At its default it is as if it were not there; a record without it has the default."""
-    assert "every" not in QUICK["peaks"].to_name()
-    assert replace(QUICK["peaks"], every=2).to_name()["every"] == 2
+    assert "every" not in QUICK["peaks"].to_name("peaks")
+    assert replace(QUICK["peaks"], every=2).to_name("peaks")["every"] == 2
     assert Run({"config": {"lr": 1.0}}).config == {"lr": 1.0, "every": 1}
     assert Run({"config": {"lr": 1.0, "every": 3}}).config["every"] == 3
-    for name, known in (("mnist", True), ("peaks", False)):  # peaks has no such field
-        assert ("scale" in Run({"experiment": name, "config": {}}).config) == known == hasattr(QUICK[name], "scale")
+    for name in EXPERIMENTS:
+        later = Run({"experiment": name, "config": {}}).config
+        assert set(later) >= {"every", *({} if name in ("digits", "peaks", "safety") else LOSS)}
+        assert all(hasattr(QUICK[name], field) for field in later)
+
+
+def test_the_loss_of_old_records():
+    """They do not name it; few-labels had the mean over its layers from the beginning."""
+    for name in EXPERIMENTS.keys() - {"digits", "peaks", "safety"}:
+        found = Run({"experiment": name, "config": {"strength": 0.03}}).config
+        assert [found[field] for field in LOSS] == ["relative", "both", "mean" if name == "few-labels" else "sum"]
+        assert found["strength"] == 0.03
+    assert Run({"experiment": "information", "config": {"gradient": "reverse"}}).config["gradient"] == "reverse"
 
 
 def test_experiments_and_versions_count(monkeypatch):
@@ -249,7 +264,7 @@ def test_stages_and_what_is_there(tmp_path):
     assert [stage.name for stage in std.unfinished(store)] == ["A", "AB", "B"]
     assert rr.unfinished(store) == list(rr.stages)
     assert std.label == "information Std seed 3"
-    assert rr.label == "information RR 0.1 seed 3"
+    assert rr.label == f"information RR {QUICK['information'].strength:g} seed 3"
 
 
 def test_unknown_variant():

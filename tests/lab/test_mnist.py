@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from racecar import Racecar
+from racecar.lab.config import FIRST_LOSS
 from racecar.lab.datasets import MNIST, DataError, motion
 from racecar.lab.experiment import Trained, accuracy
 from racecar.lab.experiments import experiment
@@ -193,7 +194,7 @@ def test_the_way_back_by_hand(pictures):
             grown = F.interpolate(back, scale_factor=2)
             back = F.pad(grown, (0, target.shape[-1] - grown.shape[-1], 0, target.shape[-2] - grown.shape[-2]))
         terms.append(float((back - target).square().sum() / target.square().sum()))
-    seen, loss = run_back(model, x, {**ONE.reverse(SHORT), "fraction": 1.0})
+    seen, loss = run_back(model, x, {**ONE.reverse(SHORT), "scale": "relative", "fraction": 1.0})
     torch.testing.assert_close(seen, back, rtol=1e-4, atol=1e-6)
     assert loss == pytest.approx(sum(terms) / 3, rel=1e-4)
 
@@ -203,12 +204,13 @@ def test_measuring_changes_nothing(pictures):
     model, task = network(norm=True), ONE.data(SHORT, 0, pictures)["A"]
     before = {name: value.clone() for name, value in model.state_dict().items()}
     trained = Trained(ONE.stages(SHORT)[0], model, task, 0, "RR", torch.device("cpu"))
-    found = ONE.measure(SHORT, trained)
+    found = ONE.measure(replace(SHORT, scale="mean"), trained)  # relative, whatever the net was trained with
     assert not model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert found.metrics["test_accuracy"] == accuracy(model, task.test)
-    whole = run_back(model, task.test.x, {**ONE.reverse(SHORT), "fraction": 1.0})[1]
-    assert found.metrics["reverse_loss"] == whole != run_back(model, task.test.x, ONE.reverse(SHORT))[1]
+    relative = {**ONE.reverse(SHORT), "scale": "relative"}
+    whole = run_back(model, task.test.x, {**relative, "fraction": 1.0})[1]
+    assert found.metrics["reverse_loss"] == whole != run_back(model, task.test.x, relative)[1]
     shown, rebuilt = found.arrays["d1"], found.arrays["rebuilt"]
     assert torch.equal(shown, task.test.x[:10])  # the first of each digit
     rr = Racecar(model.train(), task.test.x, mode="full", **ONE.reverse(SHORT))
@@ -254,7 +256,7 @@ def test_names_of_settings():
 
 def test_the_way_back_is_learned(pictures, tmp_path):
     """The point of it, in small: RR's picture is far nearer to the input than Std's."""
-    config = replace(SHORT, share=0.4, epochs=10, lr=3e-3, cost=1.0, fraction=1.0, strength=0.1)
+    config = replace(SHORT, **FIRST_LOSS, share=0.4, epochs=10, lr=3e-3, cost=1.0, fraction=1.0, strength=0.1)
     found = {}
     for job in make_jobs(ONE, config, ["Std", "RR"], [0], pictures):
         assert run([replace(job, stages=job.stages[:1])], tmp_path / "out") == []

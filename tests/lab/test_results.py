@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from racecar.lab import results
+from racecar.lab.config import added
 from racecar.lab.experiments import experiment
 from racecar.lab.jobs import make_jobs
 from racecar.lab.record import NEEDED, read_record
@@ -287,10 +288,10 @@ def test_needed_fields_are_in_every_record(measured):
 
 def test_what_says_which_runs_to_make(store):
     """Runs of one grid and of another are the same runs: nothing tells them apart, and nothing is noted."""
-    config = {"lr": 0.02, "grid": False, "lr_sgd": 0.05, "every": 1}
+    config = {"lr": 0.02, "grid": False, "lr_sgd": 0.05, **added("slices")}
     store.write({**record("RR", 0, {}), "experiment": "slices", "config": config}, {}, {})
     (run,) = store.runs()
-    assert run.config == {"lr": 0.02, "every": 1}
+    assert run.config == {"lr": 0.02, **added("slices")}
     store.ask(run.id, {**config, "lr_sgd": 0.02}, {}, "racecar run slices")
     assert "also" not in store.get(run.id).record
     store.ask(run.id, {**config, "lr": 0.01}, {}, "racecar run slices --set lr=0.01")

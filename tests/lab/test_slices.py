@@ -160,7 +160,7 @@ def test_the_reverse_loss_with_batch_norm(pictures):
     assert metrics["test_accuracy"] == accuracy(model, task.test)
     assert not model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-    rr = Racecar(copy.deepcopy(model), task.test.x, mode="full", weight=one.reverse(config)["weight"])
+    rr = Racecar(copy.deepcopy(model), task.test.x, mode="full", weight=one.reverse(config)["weight"], scale="relative")
     for name, training in (("reverse_loss_running", False), ("reverse_loss", True)):  # the second changes statistics
         with torch.no_grad():
             rr.train(training)(task.test.x)

@@ -1,6 +1,7 @@
 """One stage against a loop written out by hand, and what else a training can be told."""
 
 import math
+from statistics import mean
 
 import pytest
 import torch
@@ -8,13 +9,15 @@ from torch import nn
 from torch.nn import functional as F
 
 from racecar import Racecar
+from racecar.cli.app import run as command
 from racecar.lab import draws, train
 from racecar.lab.experiment import Split, Task, accuracy
+from racecar.lab.experiments import EXPERIMENTS
 from racecar.lab.report.section import section
-from racecar.lab.results import Store
+from racecar.lab.results import Run, Store
 from racecar.lab.train import Options, Trainer
 from racecar.lab.variants import regularise, variant
-from racecar.lab.work import DEAD
+from racecar.lab.work import DEAD, dead_layers
 from racecar.orthogonality import srip
 from tests.lab.tiny import WIDTHS, Tiny, TinyConfig, make, plain, results, run
 
@@ -45,7 +48,7 @@ def by_hand(name, config, seed=0, stage="A", task="A", start=None):
     else:
         kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.optimiser]
         optimiser = kind(model.parameters(), config.lr, weight_decay=decay)
-    rr = Racecar(model, split.x, mode=which.mode, scale="relative") if which.mode else None
+    rr = Racecar(model, split.x, mode=which.mode, weight=1.0, scale="relative") if which.mode else None
     batch = config.batch or len(split)
     steps, losses, average = len(split) // batch, [], []
     for epoch in range(config.epochs):
@@ -271,7 +274,7 @@ def test_tensorboard_has_a_scalar_for_every_term(tmp_path):
         if tag != "epoch":
             assert [event.value for event in events.Scalars(tag)] == pytest.approx(values)
     assert [event.step for event in events.Scalars("terms/3")] == [1, 2, 3]
-    last = sum(events.Scalars(f"terms/{layer}")[2].value for layer in (1, 3, 5))  # of the last step
+    last = mean(events.Scalars(f"terms/{layer}")[2].value for layer in (1, 3, 5))  # of the last step
     assert last == pytest.approx(trained(tmp_path)["curves"]["regulariser"][-1], rel=0.5)
 
 
@@ -355,7 +358,9 @@ def test_the_record_says_how_it_was_made(tmp_path):
 def test_a_dead_net_is_told_of(tmp_path, monkeypatch):
     """Its loss is finite, and it has learned nothing: the record says so, and the page."""
     assert run(make(["Std"], [0]), tmp_path / "alive") == []
-    assert all(one["note"] == "" for one in results(tmp_path / "alive").values())
+    for one in results(tmp_path / "alive").values():
+        assert one["note"] == ""
+        assert one.get("dead") == ([] if one["stage"] == "A" else None)  # looked for where the regulariser was on
 
     def network(self, config, dropout=0.0):
         model = real(self, config, dropout)
@@ -369,5 +374,51 @@ def test_a_dead_net_is_told_of(tmp_path, monkeypatch):
     assert run(make(["Std"], [0]), tmp_path / "dead") == []
     found = results(tmp_path / "dead").values()
     assert {(one["status"], one["note"]) for one in found} == {("finished", DEAD)}
+    assert [one["dead"] for one in found if one["stage"] == "A"] == [[]]  # a bias is left: no layer sees zeros alone
     page = section("tiny", "tiny", list(Store(tmp_path / "dead").runs()), Tiny())
     assert sum(note == f"Finished, but: Std, A: {DEAD} (seed 0)." for note in page.notes) == 1
+
+
+def test_layers_that_see_nothing():
+    """All that comes after a layer of zeros, without biases; the net stays as it is."""
+    model = nn.Sequential(*(nn.Linear(4, 4, bias=False) if i % 2 == 0 else nn.ReLU() for i in range(5)))
+    x = torch.rand(8, 4)
+    with torch.no_grad():
+        model[0].weight.fill_(0.5)
+        model[2].weight.fill_(-1.0)
+    assert dead_layers(model, x) == ["4", "output"]
+    with torch.no_grad():
+        model[2].weight.copy_(torch.eye(4))
+    assert dead_layers(model, x) == []
+    assert model.training
+    model[0].weight.data.zero_()
+    assert dead_layers(model, x) == ["2", "4", "output"]
+
+
+def test_dead_nets_are_counted(tmp_path, monkeypatch, capsys):
+    """On the page and in the command's closing table."""
+    real = Tiny.network
+
+    def network(self, config, dropout=0.0):
+        model = real(self, config, dropout)
+        for parameter in model.parameters():
+            parameter.requires_grad_(parameter is next(model.parameters()))
+        nn.init.zeros_(model[3].weight)
+        nn.init.zeros_(model[3].bias)
+        return model
+
+    monkeypatch.setitem(EXPERIMENTS, "tiny", Tiny())
+    monkeypatch.setattr(Tiny, "network", network)
+    arguments = ["run", "tiny", "--variants", "Std", "--seeds", "2", "--workers", "1", "--set", "finetune=0"]
+    assert command([*arguments, "--out", str(tmp_path)]) == 0
+    assert "2 (2 dead)" in capsys.readouterr().out
+    runs = list(Store(tmp_path).runs())
+    assert [one.record["dead"] for one in runs] == [["5"]] * 2
+    (results_table, *_) = section("tiny", "tiny", runs, Tiny()).tables
+    assert {row[-1].note for row in results_table.rows} == {"2 of 2 dead"}
+    for one in runs:
+        one.record["note"] = ""
+    assert all(one.dead for one in runs)
+    assert not any(Run({**one.record, "dead": []}).dead for one in runs)
+    old = Run({name: value for name, value in runs[0].record.items() if name != "dead"})
+    assert not old.dead  # it says nothing of its layers

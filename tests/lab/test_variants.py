@@ -14,7 +14,7 @@ from racecar.lab.train import Options
 from racecar.lab.variants import VARIANTS, regularise, variant
 from racecar.lab.work import Maker, do, prepare
 
-REVERSE = {"scale": "relative"}
+REVERSE = {"scale": "relative", "gradient": "both", "reduction": "sum"}
 INFORMATION = experiment("information")
 
 
@@ -61,7 +61,7 @@ def by_hand(model, x, mode, scale):
 def test_reverse_losses(name, mode, scale):
     model = small()
     x = torch.randn(7, 6, dtype=torch.float64)
-    module = regularise(model, variant(name), x, {"scale": scale}, {})
+    module = regularise(model, variant(name), x, {**REVERSE, "scale": scale}, {})
     output, loss = module(x)
     assert output.equal(model(x))
     assert float(loss.detach()) == pytest.approx(by_hand(model, x, mode, scale), rel=1e-10)

@@ -106,10 +106,12 @@ def _check_device(device: str, engine: str) -> None:
 
 
 def summary(jobs: Sequence[Job], store: Store) -> str:
-    """Mean ± sd of every metric over the seeds; or what an experiment of many settings says of itself."""
+    """Mean ± sd of every metric over the seeds, the coefficient as pages print it; or what an experiment of many
+    settings says of itself."""
     from statistics import mean, stdev
 
     from racecar.lab.config import changed
+    from racecar.lab.restate import times
     from racecar.table import table
 
     if jobs and jobs[0].experiment.tells:
@@ -122,7 +124,8 @@ def summary(jobs: Sequence[Job], store: Store) -> str:
             if store.has(job.ids[stage.name]):
                 run = store.get(job.ids[stage.name])
                 setting = ", ".join(f"{key}={value}" for key, value in changed(job.base).items())
-                strength = "" if job.coefficient is None else f"{job.coefficient:g}"
+                factor = times(job.experiment, job.config, job.variant)
+                strength = "" if job.coefficient is None else f"{factor * job.coefficient:g}"
                 groups.setdefault((setting, stage.name, job.variant, strength), []).append(run)
                 metrics.update(dict.fromkeys(run.metrics))
     rows = []
@@ -132,8 +135,7 @@ def summary(jobs: Sequence[Job], store: Store) -> str:
             values = [run.metrics[metric] for run in runs if run.finished and metric in run.metrics]
             spread = f" ± {stdev(values):.3f}" if len(values) > 1 else ""
             cells.append(f"{mean(values):.3f}{spread}" if values else "-")
-        lost = sum(not run.finished for run in runs)
-        rows.append(
-            [setting, stage_name, which, strength, f"{len(runs)}" + (f" ({lost} diverged)" if lost else ""), *cells]
-        )
+        counts = {"diverged": sum(not run.finished for run in runs), "dead": sum(run.dead for run in runs)}
+        lost = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        rows.append([setting, stage_name, which, strength, f"{len(runs)}" + (f" ({lost})" if lost else ""), *cells])
     return table(["settings", "stage", "variant", "coefficient", "runs", *metrics], rows)

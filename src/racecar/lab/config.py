@@ -13,10 +13,16 @@ from typing import Any, TypeVar
 PRECISIONS = ("float32", "bfloat16", "float16")
 OPTIMISERS = ("adam", "adamw", "sgd")
 SCHEDULES = ("constant", "cosine")
-ADDED: dict[str, Any] = {"every": 1, "scale": "relative"}
+ADDED: dict[str, Any] = {"every": 1}
 """Fields younger than published records, with what holds for a record that lacks them."""
-ONLY: dict[str, tuple[str, ...]] = {"scale": ("mnist", "few-labels")}
-"""Those of them that not every experiment has, and which do."""
+FIRST_LOSS: dict[str, Any] = {"scale": "relative", "gradient": "both", "reduction": "sum"}
+ADDED_TO: dict[str, dict[str, Any]] = {
+    **dict.fromkeys(("mnist", "slices", "slices-mnist", "slices-cifar"), FIRST_LOSS),
+    "information": {**FIRST_LOSS, "strength": 0.1},
+    "few-labels": {**FIRST_LOSS, "reduction": "mean", "strength": 0.1},
+    "safety": {"scale": "relative"},
+}
+"""Those of them that not every experiment has, by experiment: the loss before it was a setting."""
 GUIDES = ("grid", "lr_sgd", "design", "losses", "lams", "depths", "starts", "norms", "lrs")
 """Fields that say which runs to make, and nothing about any of them."""
 
@@ -76,9 +82,15 @@ class Config:
         """Every field, ready for JSON."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
-    def to_name(self) -> dict[str, Any]:
-        """What names a result: every field, but for young ones at their default, so that old names stay."""
-        return {name: value for name, value in self.to_dict().items() if name not in ADDED or value != ADDED[name]}
+    def to_name(self, experiment: str) -> dict[str, Any]:
+        """What names a result: every field, but for young ones at their first value, so that old names stay."""
+        young = added(experiment)
+        return {name: value for name, value in self.to_dict().items() if name not in young or value != young[name]}
+
+
+def added(experiment: str) -> dict[str, Any]:
+    """Fields of an experiment that are younger than its records, with what holds for a record that lacks them."""
+    return {**ADDED, **ADDED_TO.get(experiment, {})}
 
 
 C = TypeVar("C", bound=Config)

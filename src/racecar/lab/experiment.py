@@ -102,7 +102,7 @@ class Claim:
     than: str
     higher: bool = True
     where: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the configuration that must match."""
+    """Fields of the configuration that must match; a frozenset holds values that all do."""
     minimum_seeds: int = 3
     margin: float | None = None
     """Given: the two do not differ by more than this, in either direction."""
@@ -125,10 +125,6 @@ class Paper:
     spread: float | None = None
     where: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
-
-
-FIRST_LOSS = {"gradient": "both", "reduction": "sum"}
-"""Of ``Racecar``, in records that do not name them."""
 
 
 class Experiment:
@@ -185,8 +181,12 @@ class Experiment:
         raise NotImplementedError
 
     def reverse(self, config: Any) -> dict[str, Any]:
-        """Arguments of ``Racecar`` but mode: scale, weight (patterns, times the coefficient), input_activation …"""
-        return {**FIRST_LOSS, "scale": "relative", "fraction": config.fraction}
+        """Arguments of ``Racecar`` but mode: the loss, weight (patterns, times the coefficient), input_activation …"""
+        return {"fraction": config.fraction}
+
+    def layers(self, config: Any) -> int:
+        """How many layers the full way back compares: a loss that is their sum is so many times their mean."""
+        raise NotImplementedError
 
     def orthogonality(self, config: Any) -> dict[str, Any]:
         """Arguments of ``orthogonality.srip``."""

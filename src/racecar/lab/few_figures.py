@@ -32,7 +32,7 @@ LIMIT = 10.0
 """Points at which the colours of a map end, or one net that collapsed would hide all other differences."""
 MANY = 4
 """Settings of which pairs of variants have a figure of their own."""
-OURS = ("fraction", "every", "layers", "decay", "scale")
+OURS = ("fraction", "every", "layers", "decay", "scale", "gradient", "reduction", "strength")
 """Settings that say nothing to Std: RR with any of them stands beside the same Std."""
 
 

@@ -108,7 +108,7 @@ def _ids(
         what: dict[str, Any] = {
             "experiment": experiment.name,
             "version": experiment.version,
-            "config": config.to_name(),
+            "config": config.to_name(experiment.name),
             "variant": name,
             "coefficient": coefficient,
             "seed": seed,

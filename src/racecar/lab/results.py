@@ -14,9 +14,12 @@ from torch import Tensor
 
 from racecar.extras import need
 from racecar.files import remove, write_atomically, write_json
-from racecar.lab.config import ADDED, GUIDES, ONLY
+from racecar.lab.config import GUIDES, added
 from racecar.lab.packed import packed
 from racecar.lab.record import FORMAT, read_record
+
+DEAD = "dead: the output is the same for every input"
+"""Noted of a finished net."""
 
 
 def identity(what: Mapping[str, Any]) -> str:
@@ -56,8 +59,7 @@ class Run:
     @property
     def config(self) -> dict[str, Any]:
         """How it was made, with what holds for fields that came after the record."""
-        given, mine = how(self.record["config"]), self.record.get("experiment")
-        later = {name: value for name, value in ADDED.items() if mine in ONLY.get(name, (mine,))}
+        given, later = how(self.record["config"]), added(str(self.record.get("experiment")))
         return {**given, **{name: value for name, value in later.items() if name not in given}}
 
     @property
@@ -72,6 +74,12 @@ class Run:
     @property
     def finished(self) -> bool:
         return bool(self.record["status"] == "finished")
+
+    @property
+    def dead(self) -> bool:
+        """Whether the output hangs on nothing any more, or a layer sees nothing but zeros, as far as the record says:
+        older ones say nothing of the layers."""
+        return DEAD in str(self.record.get("note") or "") or bool(self.record.get("dead"))
 
     @property
     def everywhere(self) -> list[Run]:

@@ -85,7 +85,7 @@ class _Reverse(Regularised):
 
     def __init__(self, model: nn.Module, example: Tensor, mode: str, options: Mapping[str, Any], every: int) -> None:
         nn.Module.__init__(self)  # the model is in here once: functional_call gets lost in modules that are shared
-        self.rr = Racecar(model, example, mode=mode, **options)
+        self.rr = Racecar(model, example, mode=mode, **{"weight": 1.0, **options})  # λ is the coefficient
         self.every = Every(self.rr, every)
         # Gradients are averaged over processes, each of which sums over its own part of the batch.
         self.share = distributed.world() if self.rr.scale == "sum" else 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -17,17 +17,17 @@ from torch import Tensor, nn
 
 import racecar
 from racecar import pretrain
+from racecar.inspect import activations
 from racecar.lab import distributed, draws
 from racecar.lab.curves import Diverged
 from racecar.lab.experiment import Measured, Stage, Task, Trained
 from racecar.lab.jobs import Job
-from racecar.lab.results import Store
+from racecar.lab.results import DEAD, Store
 from racecar.lab.train import Options, Outcome, Trainer
 from racecar.lab.variants import Regularised, Variant, regularise, variant
 
-DEAD = "dead: the output is the same for every input"
 PROBED = 256
-"""Training samples on which that is looked at."""
+"""Training samples on which is looked whether a net is dead."""
 
 
 @dataclass(frozen=True)
@@ -202,8 +202,9 @@ def finish(
         "steps": outcome.steps,
         "peak_memory": outcome.peak_memory,
     }
-    note = DEAD if is_dead(model, task.train.x[:PROBED]) else ""
-    write(job, stage, store, maker, device, measured, outcome.curves, cost, model, note)
+    seen = task.train.x[:PROBED]
+    note, dead = DEAD if is_dead(model, seen) else "", dead_layers(model, seen) if stage.regularised else None
+    write(job, stage, store, maker, device, measured, outcome.curves, cost, model, note, dead)
 
 
 @torch.no_grad()
@@ -213,6 +214,13 @@ def is_dead(model: nn.Module, x: Tensor) -> bool:
     if not isinstance(output, Tensor) or len(output) < 2:
         return False
     return bool((output - output[:1]).abs().max() <= 1e-6 * output.abs().max())
+
+
+def dead_layers(model: nn.Module, x: Tensor) -> list[str]:
+    """Layers whose d_m is 0 for all samples x (N, …): the way back compares nothing with nothing there."""
+    seen = activations(model, x)
+    alive = torch.stack([one.tensor.any() for one in seen]).tolist()
+    return [one.layer for one, lives in zip(seen, alive, strict=True) if not lives]
 
 
 def write(
@@ -226,8 +234,10 @@ def write(
     cost: Mapping[str, Any] | None = None,
     model: nn.Module | None = None,
     note: str = "",
+    dead: Sequence[str] | None = None,
 ) -> None:
-    """One record; without measurements, of a stage that diverged."""
+    """One record; without measurements, of a stage that diverged. Where nobody looked for dead layers, it says nothing
+    of them."""
     lost = [name for name, value in measured.metrics.items() if not math.isfinite(value)] if measured else []
     notes = [note, f"not finite: {', '.join(lost)}" if lost else ""]
     record = {
@@ -248,6 +258,7 @@ def write(
         "cost": cost or {},
         "status": "finished" if measured else "diverged",
         "note": "; ".join(filter(None, notes)),
+        **({} if dead is None else {"dead": list(dead)}),
         "made": maker.to_dict(device),
     }
     weights = model.state_dict() if model is not None and job.experiment.keeps_weights else {}

@@ -12,13 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from racecar.lab import draws, transfer
+from racecar.lab.config import FIRST_LOSS
 from racecar.lab.datasets import CIFAR10, MNIST, Source, motion
-from racecar.lab.experiment import FIRST_LOSS, Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.longer import LongerConfig, with_longer
+from racecar.lab.loss_config import LossConfig
 from racecar.lab.networks.vgg import vgg
 from racecar.lab.probe import body, choose, features, probe, settle, tune
 from racecar.lab.search import Search
-from racecar.loss import RELATIVE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,13 +47,19 @@ SLICE = 1 / 8
 """Of each batch, that the reverse pass sees."""
 USUAL = {
     "task": "digits", "norm": "none", "images": 4000, "epochs": 4, "depth": 3, "layers": "all", "decay": False,
-    "augment": False, "fraction": SLICE, "longer": False, "scale": "relative",
+    "augment": False, "fraction": SLICE, "longer": False,
 }  # fmt: skip
 """What the claims are about; other settings are shown on the map, and nothing is claimed of them."""
+JUDGED = {
+    name: frozenset({first, getattr(LossConfig, name)})
+    for name, first in FIRST_LOSS.items()
+    if name in ("scale", "gradient")
+}
+"""So is every loss that has been the usual one, each by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class FewLabelsConfig(LongerConfig):
+class FewLabelsConfig(LongerConfig, LossConfig):
     """As it stands, this is the first try that the claims come from, with more seeds and a slice for the exact pass."""
 
     task: str = "digits"
@@ -66,8 +73,6 @@ class FewLabelsConfig(LongerConfig):
     """Convolutions: 3, 6, 9 …, in three blocks."""
     layers: str = "all"
     """Which convolutions are constrained: "all", "early" (the first block) or "late" (the last)."""
-    scale: str = "relative"
-    """Of the reverse loss: "relative", or "ratio", which gives no gain to nets that make all smaller."""
     decay: bool = False
     """The coefficient falls to 0 over the training, in a straight line."""
     epochs: int = 4
@@ -97,7 +102,6 @@ class FewLabelsConfig(LongerConfig):
             ("task", tuple(TASKS)),
             ("norm", NORMS),
             ("layers", LAYERS),
-            ("scale", RELATIVE),
         ):
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
@@ -119,7 +123,7 @@ def _claim(
     against: Mapping[str, Any] | None = None,
     **where: Any,
 ) -> Claim:
-    where = {**USUAL, **where}
+    where = {**USUAL, **JUDGED, **where}
     return Claim(text, metric, "A", "RR", than, where=where, minimum_seeds=SEEDS, margin=margin, against=against or {})
 
 
@@ -215,19 +219,19 @@ class FewLabels(Experiment):
         return (Stage("A", epochs=config.long_epochs, variants=("Std",)) if config.longer else Stage("A"),)
 
     def coefficient(self, config: Any, variant: str) -> float:
-        return {"Ort": 1e-2, "Pre": 4.0, "WD": 1e-4, "Drop": 0.1}.get(variant, 0.1)
+        return {"Ort": 1e-2, "Pre": 4.0, "WD": 1e-4, "Drop": 0.1}.get(variant, config.strength)
 
     def reverse(self, config: Any) -> dict[str, Any]:
-        """λ times the mean of relative errors over the constrained convolutions; pixels are at least 0."""
-        names = constrained(config)
-        weight = {"*": 0.0, **dict.fromkeys(names, 1 / len(names))}
+        """Errors of the constrained convolutions; pixels are at least 0."""
         return {
-            **FIRST_LOSS,
-            "scale": config.scale,
-            "weight": weight,
+            **config.loss,
+            "weight": {"*": 0.0, **dict.fromkeys(constrained(config), 1.0)},
             "fraction": config.fraction,
             "input_activation": "relu",
         }
+
+    def layers(self, config: Any) -> int:
+        return len(constrained(config))
 
     def shift(self, config: Any) -> int:
         return (4 if config.task == "cifar" else 2) if config.augment else 0

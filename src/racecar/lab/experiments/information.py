@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from racecar.inspect import activations, invertibility, plane
 from racecar.lab import draws
-from racecar.lab.config import Config
 from racecar.lab.datasets import INFORMATION, DataError, data_folder, sphere
 from racecar.lab.datasets.checksum import differs, digest
-from racecar.lab.experiment import FIRST_LOSS, Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar.lab.loss_config import LossConfig
 from racecar.lab.networks.dense import dense, glorot
 from racecar.lab.search import Search
 
@@ -32,7 +32,7 @@ SOURCES = ("sphere", "var_u")
 
 
 @dataclass(frozen=True, kw_only=True)
-class InformationConfig(Config):
+class InformationConfig(LossConfig):
     epochs: int = 400
     finetune: int = 200
     """Epochs of the stages without regulariser."""
@@ -124,11 +124,14 @@ class Information(Experiment):
         )
 
     def coefficient(self, config: Any, variant: str) -> float:
-        return {"Ort": 1e-2, "Pre": 20.0, "WD": 1e-4, "Drop": 0.1}.get(variant, 0.1)
+        return {"Ort": 1e-2, "Pre": 20.0, "WD": 1e-4, "Drop": 0.1}.get(variant, config.strength)
 
     def reverse(self, config: Any) -> dict[str, Any]:
-        """Relative errors: one λ for all layers."""
-        return {**FIRST_LOSS, "scale": "relative", "fraction": config.fraction}
+        """One λ for all layers."""
+        return {**config.loss, "fraction": config.fraction}
+
+    def layers(self, config: Any) -> int:
+        return len(WIDTHS) - 1
 
     def measure(self, config: Any, trained: Trained) -> Measured:
         task, model = trained.task, trained.model

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from racecar.lab.config import Config
 from racecar.lab.datasets import peaks
-from racecar.lab.experiment import FIRST_LOSS, Claim, Experiment, Measured, Paper, Split, Task, Trained, accuracy
+from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Task, Trained, accuracy
 from racecar.lab.features import class_means, first_layer, rebuilt
+from racecar.lab.loss_config import PAPER
 from racecar.lab.networks.dense import dense, glorot
 
 if TYPE_CHECKING:
@@ -85,7 +86,11 @@ class Peaks(Experiment):
         return {"Ort": config.beta, "Pre": 500.0, "WD": 1e-4, "Drop": 0.5}.get(variant, config.strength / 2)
 
     def reverse(self, config: Any) -> dict[str, Any]:
-        return {**FIRST_LOSS, "scale": "sum", "fraction": config.fraction}
+        """The paper's own loss."""
+        return {**PAPER, "fraction": config.fraction}
+
+    def layers(self, config: Any) -> int:
+        return 2 if config.nets == ("two",) else 1
 
     def orthogonality(self, config: Any) -> dict[str, Any]:
         return {"power": 1, "squared": True}

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from racecar.lab import draws
-from racecar.lab.config import Config
 from racecar.lab.datasets import CIFAR10, MNIST, Source, sphere
-from racecar.lab.experiment import FIRST_LOSS, Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.information import TRAIN, WIDTHS
 from racecar.lab.features import deployed_loss
+from racecar.lab.loss_config import LossConfig
 from racecar.lab.networks.dense import dense, glorot
 from racecar.lab.networks.vgg import vgg
 from racecar.racecar import Racecar
@@ -32,7 +32,7 @@ BATCH = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlicesConfig(Config):
+class SlicesConfig(LossConfig):
     """Fixed before the runs, by short ones on seeds from 100 on."""
 
     epochs: int = 400
@@ -41,14 +41,12 @@ class SlicesConfig(Config):
     """Of adam."""
     lr_sgd: float = 3e-2
     schedule: str = "cosine"
-    strength: float = 0.03
-    """λ of every layer, of relative errors."""
     grid: bool = True
     """Go through all slices and both optimisers; else only what fraction, every, optimiser and lr say."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.refuse_negative("strength", "lr_sgd")
+        self.refuse_negative("lr_sgd")
         if self.valid:
             raise ValueError(f"valid must be 0, not {self.valid!r}: this experiment has no search")
 
@@ -133,8 +131,11 @@ class Slices(Experiment):
         return {"Ort": 1e-2, "Pre": 20.0, "WD": 1e-4, "Drop": 0.1}.get(variant, config.strength)
 
     def reverse(self, config: Any) -> dict[str, Any]:
-        """Relative errors: one λ for all layers, but a classifier on top of convolutions is left out."""
-        return {**FIRST_LOSS, "scale": "relative", "weight": {"*": 1.0, **self.head}, "fraction": config.fraction}
+        """One λ for all layers, but a classifier on top of convolutions is left out."""
+        return {**config.loss, "weight": {"*": 1.0, **self.head}, "fraction": config.fraction}
+
+    def layers(self, config: Any) -> int:
+        return len(WIDTHS) - 1
 
     head: ClassVar[dict[str, float]] = {}
 
@@ -145,7 +146,7 @@ class Slices(Experiment):
         metrics = {"reverse_loss": reverse_loss(model, test.x, weight, True), "test_accuracy": accuracy(model, test)}
         if any(True for _ in model.buffers()):
             metrics["reverse_loss_running"] = reverse_loss(model, test.x, weight, False)
-            options = {**self.reverse(config), "fraction": 1.0}
+            options = {**self.reverse(config), "scale": "relative", "fraction": 1.0}
             metrics["reverse_loss_eval"] = deployed_loss(
                 model, trained.task.train.x[: 4 * BATCH], test.x, options, BATCH
             )
@@ -183,6 +184,9 @@ class SlicesMnist(_Pictures):
                 module.reset_parameters()
         return model
 
+    def layers(self, config: Any) -> int:
+        return 3
+
 
 class SlicesCifar(_Pictures):
     name = "slices-cifar"
@@ -199,6 +203,9 @@ class SlicesCifar(_Pictures):
 
     def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
         return vgg()
+
+    def layers(self, config: Any) -> int:
+        return 13
 
     def shift(self, config: Any) -> int:
         return 4

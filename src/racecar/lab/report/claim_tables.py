@@ -86,8 +86,12 @@ def _gain(found: Finding) -> list[Cell]:
 
 
 def _pairs(found: Finding) -> Cell:
-    lost = {seed for group in (found.better, found.than) if group is not None for seed in group.diverged}
-    note = f"{words.count(len(lost), 'seed')} diverged" if lost else ""
+    sides = [group for group in (found.better, found.than) if group is not None]
+    lost = {
+        "diverged": {seed for one in sides for seed in one.diverged},
+        "dead": {s for one in sides for s in one.dead},
+    }
+    note = ", ".join(f"{words.count(len(some), 'seed')} {what}" for what, some in lost.items() if some)
     return Cell(str(found.pairs), found.pairs, "number", note)
 
 

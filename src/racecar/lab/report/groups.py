@@ -36,6 +36,17 @@ class Group:
         return len(self.runs) + len(self.diverged)
 
     @property
+    def dead(self) -> list[int]:
+        """Seeds whose net ended well by its loss, and is dead."""
+        return [seed for seed, run in self.runs.items() if run.dead]
+
+    @property
+    def lost(self) -> str:
+        """As "1 of 5 diverged, 2 of 5 dead"; empty if all is well."""
+        counts = {"diverged": len(self.diverged), "dead": len(self.dead)}
+        return ", ".join(f"{count} of {self.total} {what}" for what, count in counts.items() if count)
+
+    @property
     def regularised(self) -> bool:
         """Whether the regulariser was on in this stage."""
         return any(run.record.get("regularised") for run in self.runs.values())
@@ -46,9 +57,10 @@ class Group:
         return {seed: float(value) for seed, value in found.items() if value is not None}
 
     def matches(self, where: Mapping[str, Any]) -> bool:
-        """Whether the configuration has these values."""
+        """Whether the configuration has these values, or one of those in a frozenset."""
         have = self.config
-        return all(name in have and plain(have[name]) == plain(value) for name, value in where.items())
+        sets = {name: one if isinstance(one, frozenset) else {plain(one)} for name, one in where.items()}
+        return all(name in have and plain(have[name]) in some for name, some in sets.items())
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,14 @@ HOW = {
         claim holds if the corrected 95 % interval of the difference lies inside the margin on both sides, which is two
         one-sided t-tests; it holds in part if the mean alone lies inside. A seed that diverged under one setting alone
         makes it not hold.""",
+    "coefficient": """
+        What a variant's regulariser is multiplied by. Of RR, lRR and RR1 it is λ, times the mean of the reconstruction
+        errors over the constrained layers, so that it means the same for 3 and for 100 of them; of the paper's own loss
+        (scale sum, reduction sum) it is the paper's λ, times their sum.""",
+    "dead": """
+        A net whose loss is finite and whose output is the same for every input, or that has a layer which sees nothing
+        but zeros. It is in all means and pairs, and counted beside them. Records from before this was looked at count
+        by their output alone.""",
     "diverged": """
         A training whose loss was not finite any more. It is left out of means and pairs and counted beside them: a mean
         over the survivors may flatter a variant that diverges.""",

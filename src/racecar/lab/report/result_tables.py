@@ -148,8 +148,7 @@ def _paper(printed: Paper | None) -> Cell:
 
 
 def _runs(group: Group, n: int) -> Cell:
-    note = f"{len(group.diverged)} of {group.total} diverged" if group.diverged else ""
-    return Cell(str(n), n, "number", note)
+    return Cell(str(n), n, "number", group.lost)
 
 
 def _places(group: Group) -> list[tuple[str, str]]:

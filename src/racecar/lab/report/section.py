@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from racecar.lab.experiment import Experiment
@@ -17,6 +17,7 @@ from racecar.lab.report.pictures import Picture
 from racecar.lab.report.result_tables import cost_table, inner_tables, printed_value, results_table
 from racecar.lab.report.statistics import VERDICTS, overall
 from racecar.lab.report.table import Table
+from racecar.lab.restate import config_of, loss_of, restated, times
 from racecar.lab.results import Run
 
 
@@ -67,7 +68,8 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         runs: all of the experiment, diverged ones too.
         experiment: what it claims; None if nobody knows it, then nothing is claimed.
     """
-    groups = gather(runs)
+    shown = runs if experiment is None else [restated(run, experiment) for run in runs]
+    groups = gather(shown)
     if experiment is not None and experiment.tells:
         return _told(experiment, anchor, runs, groups)
     claims = () if experiment is None else experiment.claims
@@ -97,8 +99,8 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         more=[*([results_table("All that was measured besides", groups, rest)] if rest else []), *inner_tables(groups)],
         figures=[*own, *draw(common_figures(groups, main, printed, findings), anchor)],
         commands=_commands(runs),
-        facts=_facts(runs, groups),
-        notes=_notes(name, groups, experiment),
+        facts=_facts(runs, groups, experiment),
+        notes=[*_notes(name, groups, experiment), *_conversions(runs, experiment)],
         problem=problem,
     )
 
@@ -119,7 +121,7 @@ def _told(experiment: Experiment, anchor: str, runs: Sequence[Run], groups: Grou
         more=(),
         figures=own,
         commands=_commands(runs),
-        facts=_facts(runs, groups),
+        facts=_facts(runs, groups, None),  # its tables name the losses
         notes=notes,
         problem=problem,
     )
@@ -129,13 +131,10 @@ def _usual(experiment: Experiment | None, config: Mapping[str, Any], variant: st
     """The coefficient that an experiment gives a variant; None if its records come from another version of it."""
     if experiment is None:
         return None
-    known = {one.name for one in fields(experiment.Config)}
-    values: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in config.items() if name in known
-    }
+    found = config_of(experiment, config)
     try:
-        return experiment.coefficient(experiment.Config(**values), variant)
-    except (TypeError, ValueError, KeyError, NotImplementedError):
+        return None if found is None else experiment.coefficient(found, variant)
+    except (KeyError, NotImplementedError):
         return None
 
 
@@ -149,7 +148,7 @@ def _commands(runs: Sequence[Run]) -> list[str]:
     return list(dict.fromkeys(filter(None, [*(_made(run, "command") for run in runs), *also])))
 
 
-def _facts(runs: Sequence[Run], groups: Groups) -> dict[str, str]:
+def _facts(runs: Sequence[Run], groups: Groups, experiment: Experiment | None) -> dict[str, str]:
     """How the records were made: versions, machines, settings."""
 
     def all_of(name: str) -> str:
@@ -163,9 +162,34 @@ def _facts(runs: Sequence[Run], groups: Groups) -> dict[str, str]:
         "time": words.seconds(seconds) if seconds else "",
         "finished": " to ".join(dict.fromkeys((times[0], times[-1]))) if times else "",
         **{name: all_of(name) for name in ("device", "engine", "racecar", "commit", "torch", "python")},
+        "reverse loss": "; ".join(_losses(groups, experiment)),
         "settings": label(tuple(groups.common.items())),
     }
     return {name: text for name, text in facts.items() if text}
+
+
+def _losses(groups: Groups, experiment: Experiment | None) -> list[str]:
+    """Every loss that there is on the page."""
+    configs = [] if experiment is None else [config_of(experiment, group.config) for group in groups.groups]
+    return list(
+        dict.fromkeys(loss_of(experiment, one) for one in configs if experiment is not None and one is not None)
+    )
+
+
+def _conversions(runs: Sequence[Run], experiment: Experiment | None) -> list[str]:
+    """How λ was converted, where it was."""
+    found: dict[str, None] = {}
+    for run in runs if experiment is not None else ():
+        assert experiment is not None
+        config = config_of(experiment, run.config)
+        if config is not None and (factor := times(experiment, config, run.variant)) > 1:
+            found[f"{run.variant} × {factor}"] = None
+    if not found:
+        return []
+    return [
+        "λ here is that of the mean over the constrained layers. These records hold the coefficient of their sum; it "
+        f"was multiplied by the number of layers, which is the same loss: {', '.join(sorted(found))}."
+    ]
 
 
 def _notes(name: str, groups: Groups, experiment: Experiment | None) -> list[str]:
