@@ -89,6 +89,7 @@ def test_another_branch(name, fraction):
     alone = {sign: expected(model, sign * x, fraction=fraction, weight=weight) for sign in (1, -1)}
     for sign in (1, -1, -1, 1, 1, -1):
         rr.load_state_dict(classic(model, x).state_dict())
+        rr.reverse_statistics.reset()
         made = step(rr, sign * x)
         assert_same(made, alone[sign])
         assert [entry.name for entry in rr.plan if entry.constrained] == list(rr.terms)

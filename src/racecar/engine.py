@@ -17,6 +17,7 @@ from racecar.guards import check_sharding, fusible, reshard, takes_fused_path
 from racecar.plan import Plan
 from racecar.planning import RandomState, dry_plan, input_tensors, untouched, warn_about, watch_forward
 from racecar.settings import Settings
+from racecar.statistics import ReverseStatistics
 from racecar.trace import Trace
 from racecar.way import Choice, Outcome, Way, slice_of
 
@@ -25,10 +26,15 @@ MAX_WAYS = 64
 
 
 class Engine:
-    """A model with the ways that it was seen to take."""
+    """A model with the ways that it was seen to take.
 
-    def __init__(self, model: nn.Module, settings: Settings) -> None:
-        self.model, self.settings = model, settings
+    Args:
+        model, settings: what is reversed, and how.
+        statistics: of the reverse data, kept by training calls and used in evaluation; None: there are none.
+    """
+
+    def __init__(self, model: nn.Module, settings: Settings, statistics: ReverseStatistics | None = None) -> None:
+        self.model, self.settings, self.statistics = model, settings, statistics
         self.fusible = fusible(model)
         self.off = weights.all_zero(settings.weight)
         self.ways: list[Way] = []
@@ -66,11 +72,18 @@ class Engine:
 
     def add(self, plan: Plan) -> Way:
         """Remember a plan, and say what it has to leave out."""
-        way = Way(plan, self.settings)
+        way = self.work_out(plan, self.settings)
         self.ways = [*self.ways[-MAX_WAYS + 1 :], way]
         self.latest = way
         self.keep |= frozenset(plan.position(value) for value in way.copies)
         warn_about(plan)
+        return way
+
+    def work_out(self, plan: Plan, settings: Settings) -> Way:
+        """A plan with settings, and room for the statistics of its batch norms."""
+        way = Way(plan, settings)
+        if self.statistics is not None:
+            self.statistics.add(way.places)
         return way
 
     def set(self, settings: Settings) -> None:
@@ -85,7 +98,7 @@ class Engine:
     def use(self, choice: Choice) -> None:
         """From now on these settings. Nothing is worked out twice, and nothing waits for the device."""
         latest = None if self.latest is None else self.latest.plan
-        choice.ways = {w.plan: choice.ways.get(w.plan) or Way(w.plan, choice.settings) for w in self.ways}
+        choice.ways = {w.plan: choice.ways.get(w.plan) or self.work_out(w.plan, choice.settings) for w in self.ways}
         self.settings, self.off, self.ways = choice.settings, choice.off, list(choice.ways.values())
         self.latest = None if latest is None else choice.ways[latest]
 
@@ -119,7 +132,7 @@ class Engine:
             return output, Outcome(no_loss(trace.inputs), {}, None)
         tape, yardstick = way.tape([trace.calls[i] for i in trace.links], trace.kept_inputs)
         del trace  # frees the activations that the way back does not need
-        return output, way.loss(tape, yardstick, look)
+        return output, way.loss(tape, yardstick, self.statistics, look)
 
     def way(
         self,
@@ -177,7 +190,7 @@ class Engine:
                     )
                 if not way.constrained:
                     return output, Outcome(no_loss(inputs), {}, None)
-                return output, way.compiled_loss(calls, kept)
+                return output, way.compiled_loss(calls, kept, self.statistics)
         raise RuntimeError(
             "torch.compile meets a way through the model that has no plan yet, which breaks the graph: call the "
             "uncompiled Racecar once with such inputs, so that it is planned, and then compile"

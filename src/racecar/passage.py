@@ -13,11 +13,14 @@ from racecar import reverse
 from racecar.batch import batch_size
 from racecar.engine import Engine
 from racecar.guards import check_model
+from racecar.places import Reading, norms_at
 from racecar.plan import Layer
 from racecar.planning import input_tensors, untouched, watch_forward
-from racecar.route import Route, route
+from racecar.route import Entry, Route, route
+from racecar.rules.norm import Seen
 from racecar.rules.registry import Operation
 from racecar.settings import Activation, Settings
+from racecar.statistics import ReverseStatistics
 
 
 class Passage:
@@ -26,10 +29,18 @@ class Passage:
     Args:
         model: any model that has a plan.
         args, kwargs: the arguments of the call.
+        statistics: of the reverse data, which batch norms in evaluation use on the way back; None: their own.
     """
 
-    def __init__(self, model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None = None,
+        statistics: ReverseStatistics | None = None,
+    ) -> None:
         check_model(model)
+        self.statistics = statistics
         kwargs = kwargs or {}
         engine = Engine(model, Settings(mode="layerwise"))
         if batch_size(input_tensors(args, kwargs)) == 0:
@@ -67,7 +78,35 @@ class Passage:
     @torch.no_grad()
     def rebuild(self, way: Route, input_activation: Activation | None = None) -> dict[int, Tensor]:
         """d'_m by layer index, wherever the way back passes."""
-        needs = reverse.Needs([entry for entry in way if entry.passed])
+        reading = None if self.statistics is None else Reading(self.statistics, prefix=title(way))
+        return self._run(reverse.Needs(_passed(way)), input_activation, reading)
+
+    @torch.no_grad()
+    def gather(self, ways: Sequence[Route], statistics: ReverseStatistics) -> None:
+        """Run ways back by the statistics of this pass's own reverse data, and take these into ``statistics``: every
+        way has its own, and all passes count alike."""
+        seen: dict[str, Seen] = {}
+        for way in ways:
+            needs, reading = reverse.Needs(_passed(way)), Reading(statistics, gather=True, prefix=title(way))
+            norms = norms_at(needs.places, self.plan.norms)
+            statistics.add({reading.prefix + key: norm._replace(momentum=0.0) for key, norm in norms.items()})
+            self._run(needs, None, reading)
+            seen |= reading.seen
+        statistics.update(seen)
+
+    def _run(
+        self, needs: reverse.Needs, input_activation: Activation | None, reading: Reading | None
+    ) -> dict[int, Tensor]:
         size = batch_size(self.inputs)
         tape = reverse.record(needs, self._finder, size, size)
-        return reverse.run(needs, tape, input_activation)
+        return reverse.run(needs, tape, input_activation, reading)
+
+
+def _passed(way: Route) -> list[Entry]:
+    return [entry for entry in way if entry.passed]
+
+
+def title(way: Route) -> str:
+    """A way back in words, before the keys of its statistics."""
+    passed = _passed(way)
+    return f"{way.mode} from {passed[-1].name}/" if passed else ""

@@ -21,6 +21,7 @@ from racecar.batch import batch_dims, batch_size
 from racecar.capture import ModuleWatch
 from racecar.graph import PASSABLE, Graph, Op
 from racecar.matching import Matcher
+from racecar.places import batch_norms
 from racecar.rules.activation import SOFTMAX
 from racecar.steps import Step, into_d
 from racecar.trace import Trace, Value
@@ -118,6 +119,8 @@ class Plan:
         self.match = Matcher(self, trace)
         self.changed = trace.changed_later()
         """Values that are changed in place after they were made."""
+        self.norms = batch_norms(self.graph, modules)
+        """The batch norms by their ordinal."""
         self.changes_input = any(self.values[value].call < 0 for value in self.changed)
         makers = [self.graph.maker[value] for value in sorted(self.changed) if value in self.graph.maker]
         self.changing = tuple({id(op.called): op.called for op in makers if op.called is not None}.values())

@@ -13,9 +13,11 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from racecar.engine import Engine, no_loss
 from racecar.guards import check_model
 from racecar.health import Health, Signs, can_look
+from racecar.places import Reading
 from racecar.planning import input_tensors, untouched, watch_forward
 from racecar.route import Route
 from racecar.settings import Activation, Settings, activation
+from racecar.statistics import ReverseStatistics
 from racecar.weights import Weight
 
 
@@ -28,7 +30,9 @@ class Racecar(nn.Module):
 
     The reverse pass reuses every weight, transposed, to rebuild the activations d_m; the loss is the mean of
     λ_m · term_m over the layers m. The model is not changed: no parameter, no buffer, no hook. The defaults were chosen
-    from a map of thousands of nets: they killed none that plain training does not kill.
+    from a map of thousands of nets: they killed none that plain training does not kill. Batch norms on the way back use
+    statistics of the reverse data: of the batch in training, and in evaluation the running ones in
+    ``reverse_statistics``.
 
     Args:
         model: any module.
@@ -69,9 +73,11 @@ class Racecar(nn.Module):
         self.model = model
         self.terms: dict[str, Tensor] = {}
         """Layer name → detached term of the last call, before λ."""
+        self.reverse_statistics = ReverseStatistics()
+        """Of what batch norms see on the way back: kept by training calls, used in evaluation; in no state dict."""
         self._health = Health()
         self._signs: Signs | None = None
-        self._engine = Engine(model, settings)
+        self._engine = Engine(model, settings, self.reverse_statistics)
         self._engine.start(*call_arguments(example_inputs))
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, Tensor]:
@@ -155,7 +161,8 @@ class Racecar(nn.Module):
         with torch.set_grad_enabled(grad), untouched(self.model):
             _, trace = watch_forward(self.model, args, kwargs, self._engine.keep)
             way, trace = self._engine.way(trace, args, kwargs, whole=True)
-            rebuilt = way.rebuild([trace.calls[i] for i in trace.links], trace.kept_inputs)
+            reading = Reading(self.reverse_statistics)
+            rebuilt = way.rebuild([trace.calls[i] for i in trace.links], trace.kept_inputs, reading)
         return [None if entry.layer is None else rebuilt.get(entry.layer.index) for entry in way.route]
 
     def extra_repr(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from racecar.batch import Batch
 from racecar.capture import Call, outputs
 from racecar.errors import RuleError
 from racecar.graph import Op
+from racecar.places import Reading, places
 from racecar.plan import Layer, Plan
 from racecar.route import Entry
 from racecar.rules.norm import first_rows, has_batch_statistics
@@ -73,6 +75,8 @@ class Needs:
         self.wholes = tuple(wholes)
         """Values that are needed of the whole batch: inputs of norms that are applied again as they were."""
         self.shapes = tuple(dict.fromkeys((*shapes, *values)))
+        self.places = places(entries)
+        """Where batch norms are applied again."""
 
 
 @dataclass
@@ -207,22 +211,28 @@ def _at(call: Call, path: Sequence[int | str]) -> Tensor:
     return holder
 
 
-def run(needs: Needs, tape: Tape, input_activation: Callable[[Tensor], Tensor] | None) -> dict[int, Tensor]:
+def run(
+    needs: Needs, tape: Tape, input_activation: Callable[[Tensor], Tensor] | None, reading: Reading | None = None
+) -> dict[int, Tensor]:
     """d'_m by layer index, for every layer that was asked for."""
-    return {layer.index: y for layer, y in steps(needs, tape, input_activation)}
+    return {layer.index: y for layer, y in steps(needs, tape, input_activation, reading)}
 
 
 def steps(
-    needs: Needs, tape: Tape, input_activation: Callable[[Tensor], Tensor] | None
+    needs: Needs, tape: Tape, input_activation: Callable[[Tensor], Tensor] | None, reading: Reading | None = None
 ) -> Iterator[tuple[Layer, Tensor]]:
-    """Every layer that was asked for, last first, with its d'_m."""
+    """Every layer that was asked for, last first, with its d'_m. ``reading``: of the statistics of batch norms."""
     reverse: dict[int, Tensor] = {}
     for entry in needs.entries:
         layer = entry.layer
         assert layer is not None
         y, left = _start(entry, needs, tape, reverse)
         for step in left:
-            y = _step(step, y, tape, entry)
+            here = needs.places.get((layer.index, step.op.ordinal)) if step.action == "redo" else None
+            if reading is not None and here is not None:
+                y = reading.step(here, tape.operations[step.op.ordinal], partial(_step, step, y, tape, entry))
+            else:
+                y = _step(step, y, tape, entry)
         if input_activation is not None and layer.reads_input:
             y = input_activation(y)
         shape = tape.shapes[layer.d]

@@ -17,11 +17,13 @@ from racecar.capture import Call
 from racecar.frugal import frugally
 from racecar.graph import Op
 from racecar.health import Signs
+from racecar.places import Reading, norms_at
 from racecar.plan import Plan
 from racecar.route import route
 from racecar.rules.norm import Moments, has_batch_statistics, moments
 from racecar.settings import Settings
 from racecar.slicing import cut, cut_shape
+from racecar.statistics import Norm, ReverseStatistics
 
 
 class Yardstick(NamedTuple):
@@ -111,11 +113,28 @@ class Way:
         norm, x, where = op.operation(find.calls), find.tensor(op.source), self.plan.batch[op.source]
         return moments(norm, x if where is None or has_batch_statistics(norm) else cut(x, where, size, samples))
 
-    def loss(self, tape: reverse.Tape, yardstick: Yardstick, look: bool = False) -> Outcome:
-        """The loss Σ λ_m · term_m (or its mean over the layers), the terms, and if asked for what lives of the net."""
-        return self._weigh(*self._terms(tape, yardstick, look), look=look)
+    @property
+    def places(self) -> dict[str, Norm]:
+        """Where the loss applies batch norms again."""
+        return norms_at(self.needs.places, self.plan.norms)
 
-    def compiled_loss(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> Outcome:
+    def loss(
+        self,
+        tape: reverse.Tape,
+        yardstick: Yardstick,
+        statistics: ReverseStatistics | None = None,
+        look: bool = False,
+    ) -> Outcome:
+        """The loss Σ λ_m · term_m (or its mean over the layers), the terms, and if asked for what lives of the net."""
+        reading = None if statistics is None else Reading(statistics)
+        terms, sizes = self._terms(tape, yardstick, look, reading)
+        if statistics is not None and reading is not None:
+            statistics.update(reading.seen)
+        return self._weigh(terms, sizes, look=look)
+
+    def compiled_loss(
+        self, calls: Sequence[Call | None], inputs: Sequence[Tensor], statistics: ReverseStatistics | None = None
+    ) -> Outcome:
         """The same while torch.compile traces.
 
         A slice is cut off inside what is made again in the backward pass, and so is cut off again. Outside it would be
@@ -124,11 +143,19 @@ class Way:
         """
         find, (size, samples) = reverse.Finder(self.plan, calls, inputs), self.slice_of(inputs)
         yardstick = self._yardstick(find, size, samples)
-        if samples == size:
-            return self._weigh(*self._terms(reverse.record(self.needs, find, size, size), yardstick, True), look=True)
-        rows = find.all_rows(self.needs, size, samples)
+        rows = find.all_rows(self.needs, size, samples) if samples < size else None
         record = partial(reverse.record, self.needs, find, size, samples, rows)
-        return self._weigh(*frugally(lambda: self._terms(record(), yardstick, True)), look=True)
+
+        def run() -> tuple[Tensor | None, ...]:  # changes nothing: statistics leave it as results
+            reading = None if statistics is None else Reading(statistics)
+            found = self._terms(record(), yardstick, True, reading)
+            return (*found, *(() if statistics is None or reading is None else statistics.after(reading.seen)))
+
+        terms, sizes, *made = run() if samples == size else frugally(run)
+        if statistics is not None and made:
+            statistics.use([one for one in made if one is not None])
+        assert terms is not None
+        return self._weigh(terms, sizes, look=True)
 
     def _weigh(self, terms: Tensor, sizes: Tensor | None, look: bool) -> Outcome:
         total, seen = (terms * self.lambdas).sum(), terms.detach()
@@ -138,14 +165,16 @@ class Way:
             signs = Signs(self.names, dead if sizes is None else dead | (sizes.detach() == 0))
         return Outcome(total, dict(zip(self.names, seen.unbind(), strict=True)), signs)
 
-    def _terms(self, tape: reverse.Tape, yardstick: Yardstick, look: bool) -> tuple[Tensor, Tensor | None]:
+    def _terms(
+        self, tape: reverse.Tape, yardstick: Yardstick, look: bool, reading: Reading | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """Run the way back: the terms of the constrained layers, as one vector; and √Σ d² of each, if they have to be
         looked at, and the term does not tell: one that is relative to it is 0 with it."""
         constrained, scale = set(self.constrained), self.settings.scale
         relative = scale in loss.RELATIVE
         errors, sizes, counts = [], [], []
         # Compared as soon as it is made, so that a compiler reads d' once and keeps nothing for later.
-        for layer, rebuilt in reverse.steps(self.needs, tape, self.settings.input_activation):
+        for layer, rebuilt in reverse.steps(self.needs, tape, self.settings.input_activation, reading):
             if layer not in constrained:
                 continue
             d, features = tape.tensors[layer.d], self.features[layer.index]
@@ -172,11 +201,13 @@ class Way:
         )
         return terms, torch.stack(sizes) if look and not relative else None
 
-    def rebuild(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> dict[int, Tensor]:
+    def rebuild(
+        self, calls: Sequence[Call | None], inputs: Sequence[Tensor], reading: Reading | None = None
+    ) -> dict[int, Tensor]:
         """d'_m by layer index, of the whole batch, wherever the way back passes."""
         size = batch_size(inputs)
         tape = reverse.record(self.needs_all, reverse.Finder(self.plan, calls, inputs), size, size)
-        return reverse.run(self.needs_all, tape, self.settings.input_activation)
+        return reverse.run(self.needs_all, tape, self.settings.input_activation, reading)
 
 
 @dataclass(eq=False)

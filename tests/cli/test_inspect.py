@@ -14,7 +14,7 @@ from racecar.cli.findings import Section, write_report
 from racecar.cli.inputs import Input
 from racecar.cli.subject import prepare
 from racecar.cli.targets import Target
-from racecar.inspect import invertibility
+from racecar.inspect import calibrate, invertibility
 
 
 @pytest.fixture
@@ -82,13 +82,19 @@ def test_pictures_with_classes(cli, pictures, undrawn):
 def test_the_way_back_is_measured_on_the_samples(cli, tmp_path, undrawn):
     x = torch.rand(6, 3, 16, 16)
     np.save(tmp_path / "x.npy", x.numpy())
-    for statistics in ("batch", "running"):
-        arguments = ["--data", "x.npy", "--out", statistics, "--statistics", statistics, "--k", 2]
+    for statistics in ("batch", "running", "calibrated"):
+        chosen = [] if statistics == "calibrated" else ["--statistics", statistics]
+        arguments = ["--data", "x.npy", "--out", statistics, *chosen, "--k", 2]
         assert cli("inspect", "nets:wide", "--input", "1,3,16,16", *arguments).status == 0
         import nets
 
         torch.manual_seed(0)
-        truth = invertibility(nets.wide(), x, statistics=statistics)
+        model = nets.wide()
+        known = calibrate(model, [x]) if statistics == "calibrated" else statistics
+        truth = invertibility(model, x, statistics=known)
+        page = Path(statistics, "report.md").read_text()
+        assert page.count("Batch norm has ") == 1
+        assert ("calibrated on these samples" in page) == (statistics == "calibrated")
         errors = [
             one["way"] for one in json.loads(Path(statistics, "report.json").read_text())["invertibility"]["layers"]
         ]
@@ -143,7 +149,7 @@ def test_as_many_samples_as_the_memory_holds(tmp_path, side, limit, count):
         (["--data", "nowhere"], "there is no folder or file nowhere"),
         (["--out", "nets.py"], "--out nets.py: nets.py is not a folder"),
         (["--out", "nets.py/deeper"], "nets.py is not a folder"),
-        (["--statistics", "all"], "--statistics must be one of batch, running"),
+        (["--statistics", "all"], "--statistics must be one of calibrated, batch, running"),
         (["--input", "1,3,9,9"], "does not accept"),
         (["--input", "1,3"], "does not accept"),
         (["--k", "0"], "--k"),

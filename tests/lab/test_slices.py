@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from racecar import Racecar
-from racecar.inspect import invertibility
+from racecar.inspect import calibrate, invertibility
 from racecar.lab import augment
 from racecar.lab.datasets import CIFAR10, MNIST, DataError
 from racecar.lab.experiment import Trained, accuracy
@@ -106,7 +106,7 @@ def test_pictures(name, pictures, tmp_path):
     jobs = make_jobs(one, config, ["RR"], [0], pictures)
     assert run(jobs, tmp_path / "out") == []
     (found,) = results(tmp_path / "out").values()
-    running = {"reverse_loss_running"} if name == "slices-cifar" else set()
+    running = {"reverse_loss_running", "reverse_loss_eval"} if name == "slices-cifar" else set()
     assert set(found["metrics"]) == {"reverse_loss", "test_accuracy"} | running
     task = one.data(config, 0, pictures)["A"]
     assert (len(task.train), len(task.test)) == (20, 10)
@@ -167,6 +167,10 @@ def test_the_reverse_loss_with_batch_norm(pictures):
         wanted = float(torch.stack(list(rr.terms.values())).mean())
         assert metrics[name] == pytest.approx(wanted, rel=0.01)
     assert metrics["reverse_loss"] != pytest.approx(metrics["reverse_loss_running"])
+    rr = Racecar(copy.deepcopy(model), task.test.x, mode="full", weight=one.reverse(config)["weight"])
+    calibrate(rr, [task.train.x])
+    rr.eval()(task.test.x)
+    assert metrics["reverse_loss_eval"] == pytest.approx(float(torch.stack(list(rr.terms.values())).mean()), rel=1e-4)
 
 
 # Flips and shifts

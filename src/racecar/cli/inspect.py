@@ -36,7 +36,13 @@ Lpips = Annotated[
     Path | None, typer.Option("--lpips", metavar="FILE", help="Weights of LPIPS, to compare pictures by it, too.")
 ]
 Statistics = Annotated[
-    str, typer.Option("--statistics", metavar="WHICH", help="What batch norm uses on the way back: batch or running.")
+    str,
+    typer.Option(
+        "--statistics",
+        metavar="WHICH",
+        help="What batch norm uses: calibrated (its running ones, and on the way back those that the reverse data of "
+        "these samples have), batch (of the samples, both ways) or running (of forward data, both ways).",
+    ),
 ]
 
 Activation = Annotated[
@@ -55,17 +61,16 @@ def inspect(
     k: Count = 16,
     limit: Limit = None,
     lpips: Lpips = None,
-    statistics: Statistics = "batch",
+    statistics: Statistics = "calibrated",
     input_activation: Activation = None,
     seed: options.Seed = 0,
 ) -> None:
     """Write tables and figures of what a network learned: singular vectors, the way back, information plane."""
     from racecar.cli.findings import Section, check_out, write_report
-    from racecar.cli.looks import Choices, looks
+    from racecar.cli.looks import STATISTICS, Choices, looks
     from racecar.cli.subject import prepare
     from racecar.cli.targets import open_target
     from racecar.inspect import Lpips
-    from racecar.looking import STATISTICS
     from racecar.progress import bar
     from racecar.settings import activation
 

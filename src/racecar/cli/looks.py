@@ -10,12 +10,14 @@ from functools import partial
 from math import prod, sqrt
 
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from racecar import inspect
 from racecar.cli.findings import Section
 from racecar.cli.subject import Subject
 from racecar.inspect import Lpips, SingularVectors, figures
 from racecar.inspect.matrices import weight_of
+from racecar.statistics import ReverseStatistics
 
 ALL = 512
 """Of a layer with up to so many singular vectors all are computed, of a larger one the first k."""
@@ -25,12 +27,23 @@ SWEPT = 12
 """Up to so many layers can be told apart in a figure over the number of bins."""
 
 
+STATISTICS = {
+    "calibrated": "Batch norm has its running statistics, and on the way back those of the reverse data, calibrated on "
+    "these samples.",
+    "batch": "Batch norm has the statistics of these samples, both ways.",
+    "running": "Batch norm has its running statistics both ways; those are of forward data, and can be far off on the "
+    "way back.",
+}
+"""What batch norm may use, and how the page says so."""
+
+
 @dataclass(frozen=True)
 class Choices:
     """What the user chose about the looks."""
 
     k: int
     statistics: str
+    """A key of ``STATISTICS``."""
     input_activation: str | None
     lpips: Lpips | None
 
@@ -105,8 +118,11 @@ def first_layer(subject: Subject, choices: Choices) -> list[Section]:
 
 def way_back(subject: Subject, choices: Choices) -> list[Section]:
     """What comes back when the network runs backwards, and how much of the input that gives away."""
+    statistics: str | ReverseStatistics = choices.statistics
+    if statistics == "calibrated":
+        statistics = inspect.calibrate(subject.model, [subject.inputs], inputs=lambda given: given)
     back = inspect.invertibility(
-        subject.model, subject.inputs, statistics=choices.statistics, input_activation=choices.input_activation
+        subject.model, subject.inputs, statistics=statistics, input_activation=choices.input_activation
     )
     leaks = inspect.leakage(subject.model, back)
     shown = back
@@ -118,6 +134,8 @@ def way_back(subject: Subject, choices: Choices) -> list[Section]:
     if shown.pictures and shown.rebuilt:
         drawn["rebuilt"] = figures.rebuilt_figure(shown)
     words = "Relative error Σ(d − d')² / Σd² of the way back into every d_m; 0 is perfect, 1 no better than zeros."
+    if any(isinstance(module, _BatchNorm) for module in subject.model.modules()):
+        words += f" {STATISTICS[choices.statistics]}"
     leak_figures = {"leakage": figures.leakage_figure(leaks)} if leaks.leaks else {}
     return [
         Section("invertibility", "The way back", words, str(back), back.to_dict(), drawn),

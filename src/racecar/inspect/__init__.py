@@ -1,10 +1,12 @@
 """Look into a network, trained with racecar or not.
 
-Everything here takes any model that Racecar can plan, looks at it in evaluation mode and changes nothing in it.
+Everything here takes any model that Racecar can plan, or a Racecar, looks at it in evaluation mode and changes nothing
+in it, but for :func:`calibrate`, which gives a Racecar its statistics.
 Figures are in :mod:`racecar.inspect.figures`, which needs matplotlib.
 """
 
 from racecar.inspect.activations import Activation, activations
+from racecar.inspect.calibration import calibrate
 from racecar.inspect.information_plane import (
     InformationPlane,
     SaturationWarning,
@@ -30,6 +32,7 @@ __all__ = [
     "SingularVectors",
     "activations",
     "bin_sweep",
+    "calibrate",
     "information_plane",
     "invertibility",
     "leakage",

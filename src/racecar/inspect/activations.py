@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from racecar.graph import PASSABLE
-from racecar.looking import looking
+from racecar.looking import looking, plain
 from racecar.passage import Passage
 from racecar.plan import Layer
 from racecar.racecar import call_arguments
@@ -50,13 +50,14 @@ def activations(
     """The activations of one forward pass in evaluation mode, which leaves no trace in the model.
 
     Args:
-        model: any model that Racecar can plan.
+        model: any model that Racecar can plan, or a Racecar.
         inputs: as for ``Racecar``: a tensor, a tuple of arguments or a dict of keyword arguments.
         layers: names ("d3") or layer-name patterns; all of them if None.
 
     Returns:
         d_m in the order in which the layers run, then the output of the last layer.
     """
+    model = plain(model)
     with looking(model):
         passage = Passage(model, *call_arguments(inputs))
     found = [_activation(passage, f"d{layer.index + 1}", layer.name, layer.d) for layer in passage.layers]

@@ -11,12 +11,13 @@ from torch import Tensor, nn
 
 from racecar.errors import NotReversible
 from racecar.inspect.ssim import psnr, ssim
-from racecar.looking import looking
+from racecar.looking import looking, which
 from racecar.passage import Passage
 from racecar.plan import Layer
 from racecar.racecar import call_arguments
 from racecar.route import Route
 from racecar.settings import Activation, activation
+from racecar.statistics import ReverseStatistics
 from racecar.table import table
 
 WINDOW = 11
@@ -88,17 +89,20 @@ def invertibility(
     model: nn.Module,
     inputs: Tensor | tuple[Any, ...] | Mapping[str, Any],
     *,
-    statistics: str = "batch",
+    statistics: str | ReverseStatistics | None = None,
     input_activation: Any = None,
     range: float | None = None,
 ) -> Invertibility:
     """Run a model backwards on some inputs and measure what comes back.
 
     Args:
-        model: any model that Racecar can plan; nothing in it is changed.
+        model: any model that Racecar can plan, or a Racecar; nothing in it is changed.
         inputs: as for ``Racecar``: a tensor (N, …), a tuple of arguments or a dict of keyword arguments.
-        statistics: what batch norm uses: those of the "batch", as the reverse pass does in training, or the "running"
-            ones, which can be far off on the way back.
+        statistics: what batch norm uses: those of the "batch", as the reverse pass does in training; the model's own
+            "running" ones, which can be far off on the way back; or its running ones in the forward pass and reverse
+            statistics on the way back, which hold for a single sample, too: of :func:`calibrate`, or "reverse" for
+            those of a Racecar, which are of its own way and serve for all. None: "reverse" for a Racecar that has some,
+            else "batch".
         input_activation: applied to the rebuilt input, as for ``Racecar``.
         range: of the pixels, for PSNR and SSIM; largest minus smallest value of the inputs if None.
 
@@ -106,15 +110,22 @@ def invertibility(
         For every layer the relative error of the way back and of the layer alone, and of the input rebuilt from there.
     """
     finish = activation(input_activation)
-    with looking(model, statistics):  # the way back, too: some rules ask a module whether it trains
+    model, forward, known = which(model, statistics)
+    with looking(model, forward):  # the way back, too: some rules ask a module whether it trains
         try:
-            passage = Passage(model, *call_arguments(inputs))
+            passage = Passage(model, *call_arguments(inputs), known)
         except ValueError as error:
             if "more than 1 value per channel" not in str(error):
                 raise
-            remedy = "give more samples, or statistics='running'"
+            remedy = "give more samples, statistics=calibrate(model, batches), or statistics='running'"
             raise ValueError(f"batch norm needs more than one value per channel: {remedy}") from error
         return _measure(passage, finish, range)
+
+
+def ways(passage: Passage) -> list[Route]:
+    """Every way back that is measured: the longest one, layer by layer, and to the input from each depth."""
+    inputs = [_way_to_input(passage, layer) for layer in passage.layers]
+    return [_longest(passage), passage.route("layerwise"), *(way for way in inputs if not isinstance(way, str))]
 
 
 def _measure(passage: Passage, finish: Activation | None, range: float | None) -> Invertibility:
@@ -154,20 +165,29 @@ def _longest(passage: Passage) -> Route:
 
 def _input_from(passage: Passage, layer: Layer, finish: Activation | None) -> tuple[Tensor | None, str]:
     """The first d rebuilt from d_(m+1), or why it cannot be."""
+    way = _way_to_input(passage, layer)
+    if isinstance(way, str):
+        return None, way
+    rebuilt = passage.rebuild(way, finish)
+    return rebuilt[min(rebuilt)], ""
+
+
+def _way_to_input(passage: Passage, layer: Layer) -> Route | str:
+    """The way from d_(m+1) to the first d, or why there is none."""
     if layer.problem:
-        return None, layer.problem
+        return layer.problem
     try:
         way = passage.route("input", layer)
     except NotReversible:
-        return None, "no unique way to the input: a join lies between"
+        return "no unique way to the input: a join lies between"
     end = layer
     while (below := end.below or end.beyond) is not None:
         end = below
         if end.problem:
-            return None, f"no way to the input: {end.problem} in layer {end.name!r}"
+            return f"no way to the input: {end.problem} in layer {end.name!r}"
     if end.d != passage.layers[0].d:
-        return None, "the way back ends above the first layer"
-    return passage.rebuild(way, finish)[end.index], ""
+        return "the way back ends above the first layer"
+    return way
 
 
 def relative_error(d: Tensor, reverse: Tensor | None) -> float | None:

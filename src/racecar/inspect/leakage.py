@@ -113,7 +113,7 @@ def leakage(
     an activation and the weights can run the same reverse pass.
 
     Args:
-        model: any model that Racecar can plan.
+        model: any model that Racecar can plan, or a Racecar.
         inputs: as for :func:`invertibility`, or its result on the same model.
         options: of :func:`invertibility`.
 

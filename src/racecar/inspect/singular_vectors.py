@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from racecar.inspect.krylov import top_singular
 from racecar.inspect.matrices import Seen, Weight, operator_of, weight_of
-from racecar.looking import looking
+from racecar.looking import looking, plain
 from racecar.passage import Passage
 from racecar.racecar import call_arguments
 
@@ -90,7 +90,7 @@ def singular_vectors(
     need not be the largest: with ``data`` they can be sorted by how much of it they carry.
 
     Args:
-        model: any module; nothing in it is changed.
+        model: any module, or a Racecar; nothing in it is changed.
         layer: qualified name of the layer ("" for a model that is one layer; "attn.in_proj_weight" for one of several
             weights).
         k: how many; all if None.
@@ -109,7 +109,7 @@ def singular_vectors(
         raise ValueError(f"order must be one of {', '.join(ORDERS)}, not {order!r}")
     if order == "data" and data is None:
         raise ValueError("order='data' needs data: inputs of the model")
-    seen = None
+    model, seen = plain(model), None
     with looking(model):  # a weight that is computed may change buffers in training
         weight = weight_of(model, layer)
         if data is not None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from racecar.inspect import Lpips, principal_angles, similarity, singular_vectors
+from racecar.inspect.calibration import gather
 from racecar.lab.datasets import data_folder
 from racecar.lab.experiment import Measured
 from racecar.looking import looking
 from racecar.passage import Passage
+from racecar.racecar import Racecar
+from racecar.statistics import ReverseStatistics
 
 BEST = 2
 """Both sets have two dominant features."""
@@ -73,6 +79,22 @@ def rebuilt(model: nn.Module, x: Tensor) -> Tensor:
     with looking(model, "batch"):
         passage = Passage(model, (x,))
     return passage.rebuild(passage.route("full"))[0].reshape(x.shape)
+
+
+@torch.no_grad()
+def deployed_loss(model: nn.Module, seen: Tensor, x: Tensor, options: Mapping[str, Any], batch: int = 1000) -> float:
+    """The relative reverse loss of a net with batch norm as it is used in the end: in evaluation, with statistics that
+    the reverse data of samples ``seen`` in training have. The mean over its layers and samples x (N, …); the model is
+    not changed."""
+    rr, statistics = Racecar(copy.deepcopy(model).eval(), x[:2], mode="full", **options), ReverseStatistics()
+    for part in seen.split(batch):
+        gather(rr, (part,), {}, statistics)
+    rr.reverse_statistics.take(statistics)
+    total = torch.zeros((), device=x.device)
+    for part in x.split(batch):
+        rr(part)
+        total += torch.stack(list(rr.terms.values())).mean() * len(part)
+    return float(total) / len(x)
 
 
 def class_means(x: Tensor, y: Tensor) -> Tensor:

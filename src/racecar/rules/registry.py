@@ -52,9 +52,10 @@ class Operation:
         module: the module that owns the weight, if any.
         name: the layer's name, or the function's.
         trainable: whether a parameter takes part.
+        place: for a batch norm on the way back, where statistics of the reverse data are found and left.
     """
 
-    __slots__ = ("args", "at", "func", "inplace_at", "kwargs", "members", "module", "name", "trainable")
+    __slots__ = ("args", "at", "func", "inplace_at", "kwargs", "members", "module", "name", "place", "trainable")
 
     def __init__(
         self,
@@ -70,6 +71,7 @@ class Operation:
         self.func, self.args, self.kwargs, self.at = func, args, kwargs, at
         self.name, self.module, self.trainable, self.inplace_at = name, module, trainable, inplace_at
         self.members: list[Operation] = []
+        self.place: Any = None
 
     def get(self, position: int, name: str, default: Any = None) -> Any:
         """The argument that a caller may have given by position or by name."""

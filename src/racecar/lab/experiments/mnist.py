@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from racecar.inspect import ssim
 from racecar.lab.datasets import MNIST, Source, motion
 from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained, accuracy
+from racecar.lab.features import deployed_loss
 from racecar.lab.longer import LongerConfig, with_longer
 from racecar.lab.loss_config import LossConfig
 from racecar.lab.networks.vgg import vgg
@@ -175,6 +176,9 @@ class Mnist(Experiment):
         split, name = (task.test, "test") if task.valid is None else (task.valid, "valid")
         back, terms = run_back(model, split.x, {**self.reverse(config), "scale": "relative", "fraction": 1.0})
         metrics = {f"{name}_accuracy": accuracy(model, split), "reverse_loss": terms, **likeness(split.x, back)}
+        if config.norm:
+            options = {**self.reverse(config), "scale": "relative", "fraction": 1.0}
+            metrics["reverse_loss_eval"] = deployed_loss(model, task.train.x[: 4 * BATCH], split.x, options, BATCH)
         if trained.stage.name != "A" or task.valid is not None:
             return Measured(metrics)
         shown = [int((task.test.y == digit).nonzero()[0]) for digit in task.test.y.unique()]

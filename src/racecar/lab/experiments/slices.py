@@ -16,6 +16,7 @@ from racecar.lab import draws
 from racecar.lab.datasets import CIFAR10, MNIST, Source, sphere
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.information import TRAIN, WIDTHS
+from racecar.lab.features import deployed_loss
 from racecar.lab.loss_config import LossConfig
 from racecar.lab.networks.dense import dense, glorot
 from racecar.lab.networks.vgg import vgg
@@ -139,12 +140,16 @@ class Slices(Experiment):
     head: ClassVar[dict[str, float]] = {}
 
     def measure(self, config: Any, trained: Trained) -> Measured:
-        """Claimed of is the reverse loss as it is trained; with running statistics it says how far the net that is used
-        in the end can be reversed."""
+        """Claimed of is the reverse loss as it is trained; with running statistics, those of forward data or (eval) of
+        the reverse data, it says how far the net that is used in the end can be reversed."""
         model, test, weight = trained.model, trained.task.test, self.reverse(config)["weight"]
         metrics = {"reverse_loss": reverse_loss(model, test.x, weight, True), "test_accuracy": accuracy(model, test)}
         if any(True for _ in model.buffers()):
             metrics["reverse_loss_running"] = reverse_loss(model, test.x, weight, False)
+            options = {**self.reverse(config), "scale": "relative", "fraction": 1.0}
+            metrics["reverse_loss_eval"] = deployed_loss(
+                model, trained.task.train.x[: 4 * BATCH], test.x, options, BATCH
+            )
         return Measured(metrics)
 
 

@@ -1,0 +1,68 @@
+"""Statistics of the reverse data for a network that never kept any, so that single inputs can be run backwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree
+
+from racecar.inspect.invertibility import ways
+from racecar.looking import looking, plain
+from racecar.passage import Passage
+from racecar.places import Reading, norms_at
+from racecar.planning import untouched, watch_forward
+from racecar.racecar import Racecar, call_arguments
+from racecar.statistics import ReverseStatistics
+
+
+def calibrate(
+    model: nn.Module, batches: Iterable[Any], inputs: Callable[[Any], Any] | None = None
+) -> ReverseStatistics:
+    """Find what batch norms see on the way back, in evaluation, over some batches.
+
+        found = calibrate(model, loader)
+        invertibility(model, picture, statistics=found)  # (1, …): one sample is enough
+
+    Args:
+        model: any model that Racecar can plan; nothing in it is changed. A Racecar also keeps those of its own way, in
+            the place of what it had, and uses them in ``reconstruct`` and its loss in evaluation.
+        batches: of a loader; all of them count alike. Of a tuple or list, as (x, y), the first is the input.
+        inputs: makes the model's input, as for ``Racecar``, from a batch, where it is not as above.
+
+    Returns:
+        Statistics for ``invertibility`` and ``leakage``: of every way back that they run.
+    """
+    found, own, count = ReverseStatistics(), ReverseStatistics(), 0
+    parameter = next(model.parameters(), None)
+    device = None if parameter is None else parameter.device
+    with looking(plain(model)):
+        for batch in batches:
+            given = inputs(batch) if inputs is not None else batch[0] if isinstance(batch, (tuple, list)) else batch
+            args, kwargs = call_arguments(_pytree.tree_map_only(Tensor, lambda x: x.to(device), given))
+            passage = Passage(plain(model), args, kwargs)
+            passage.gather(ways(passage), found)
+            if isinstance(model, Racecar):
+                gather(model, args, kwargs, own)
+            count += 1
+    if count == 0:
+        raise ValueError("there are no batches to calibrate with")
+    if isinstance(model, Racecar):
+        model.reverse_statistics.take(own)
+    return found
+
+
+@torch.no_grad()
+def gather(rr: Racecar, args: tuple[Any, ...], kwargs: Mapping[str, Any], statistics: ReverseStatistics) -> None:
+    """Take the statistics of a Racecar's own way back on a batch into ``statistics``, and make room for them in it."""
+    reading = Reading(statistics, gather=True)
+    with untouched(rr.model):
+        _, trace = watch_forward(rr.model, args, kwargs, rr._engine.keep)
+        way, trace = rr._engine.way(trace, args, kwargs, whole=True)
+        norms = norms_at(way.needs_all.places, way.plan.norms)
+        rr.reverse_statistics.add(norms)
+        statistics.add({key: norm._replace(momentum=0.0) for key, norm in norms.items()})
+        way.rebuild([trace.calls[i] for i in trace.links], trace.kept_inputs, reading)
+    statistics.update(reading.seen)
