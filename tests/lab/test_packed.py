@@ -38,9 +38,12 @@ def test_packed_records_are_the_same(folder, capsys):
     assert capsys.readouterr().out == f"6 records packed into {folder / NAME}\n"
     assert held(folder) == before == {one["id"]: one for one in RECORDS}
     assert not list((folder / "records").iterdir())
-    lines = (folder / NAME).read_text().splitlines()
+    shared, *lines = (folder / NAME).read_text().splitlines()
     assert [json.loads(line)["id"] for line in lines] == sorted(before)
     assert ": " not in lines[0].replace("racecar run", "")
+    common = json.loads(shared)["shared"]
+    assert all(common["made"].items() <= one["made"].items() for one in RECORDS)  # what all have stands there, once
+    assert not any(common["made"].keys() & json.loads(line)["made"].keys() for line in lines)
     assert not Store(folder).has("0" * 16)
     with pytest.raises(ValueError, match="0000000000000000.json is no record that can be read"):
         Store(folder).get("0" * 16)

@@ -26,10 +26,8 @@ def lines(folder: Path) -> Iterator[tuple[str, str]]:
         for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if i == 1 and line.startswith('{"shared":'):
                 common = json.loads(line)["shared"]
-            elif common:
-                yield f"line {i} of {path}", json.dumps(_with(json.loads(line), common))
             else:
-                yield f"line {i} of {path}", line
+                yield f"line {i} of {path}", _whole(line, common)
 
 
 def packed(folder: Path) -> Mapping[str, dict[str, Any]]:
@@ -94,6 +92,14 @@ def _without(record: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, 
         elif name not in common:
             left[name] = value
     return left
+
+
+def _whole(line: str, common: Mapping[str, Any]) -> str:
+    """A line with what is shared; as it is where it cannot be read, which its reader will say."""
+    try:
+        return json.dumps(_with(json.loads(line), common)) if common else line
+    except (ValueError, AttributeError):
+        return line
 
 
 def _with(left: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:

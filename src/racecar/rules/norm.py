@@ -190,7 +190,8 @@ def moments(op: Operation, x: Tensor) -> Moments | None:
         dims = [2]
     else:
         return None
-    return Moments(*_var_mean(x.detach(), dims), eps, x.dtype)
+    with torch.no_grad():  # a detached x would be another one for a compiler, which has these moments already
+        return Moments(*_var_mean(x, dims), eps, x.dtype)
 
 
 def _affine(rows: Tensor, mean: Tensor, inverse: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
