@@ -19,7 +19,7 @@ def reverse_loss(
     kwargs: Mapping[str, Any] | None = None,
     *,
     mode: str = "layerwise",
-    weight: Weight = 0.1,
+    weight: Weight = 0.001,
     scale: str = "relative",
     fraction: float = 1.0,
     input_activation: str | Activation | None = None,

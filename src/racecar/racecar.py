@@ -59,7 +59,7 @@ class Racecar(nn.Module):
         model: nn.Module,
         example_inputs: Tensor | tuple[Any, ...] | Mapping[str, Any],
         mode: str = "layerwise",
-        weight: Weight = 0.1,
+        weight: Weight = 0.001,
         scale: str = "relative",
         fraction: float = 1.0,
         input_activation: str | Activation | None = None,

@@ -63,6 +63,8 @@ class Needs:
         self.entries = tuple(reversed(entries))
         self.starts = frozenset(starts)
         """Values from which a way back starts as they are."""
+        self.own = self.starts - {entry.layer.d for entry in entries if entry.layer is not None}
+        """Those of which nobody keeps the whole: a slice of them has memory of its own."""
         self.again = frozenset(again)
         """Layers, by index, whose output is computed again, for a way that starts there."""
         self.live = self.starts | {e.layer.d for e in entries if e.layer and gram.short_cut(e)}
@@ -125,7 +127,7 @@ def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | Non
                     part = find.normed_rows(value, size, samples)
                 tensor = cut(tensor, where, size, samples) if part is None else FirstRows.apply(tensor, part)
             else:
-                tensor = part_of(tensor, where, size, samples, own=value in needs.starts)
+                tensor = part_of(tensor, where, size, samples, own=value in needs.own)
         tensors[value] = tensor
     operations: dict[int, Operation] = {}
     for op, name in needs.ops:
@@ -178,7 +180,7 @@ class Finder:
         would keep the whole values. Not of those that a batch norm's input, which is kept, gives again."""
         found = {}
         for value in needs.values:
-            if value in needs.starts and self.plan.batch[value] == Batch(0):
+            if value in needs.own and self.plan.batch[value] == Batch(0):
                 used = self.plan.graph.users.get(value, ())  # a view of it, as of a qkv, keeps it whole anyway
                 if any(op.role != "shape" for op in used) and self._norm(value) is None:
                     tensor = self.tensor(value).detach()

@@ -21,7 +21,7 @@ class Settings:
     """How a model is reversed; see :class:`racecar.Racecar`."""
 
     mode: str = "layerwise"
-    weight: Weight = 0.1
+    weight: Weight = 0.001
     scale: str = "relative"
     fraction: float = 1.0
     input_activation: Activation | None = None

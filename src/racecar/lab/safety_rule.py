@@ -8,16 +8,19 @@
    next larger λ of the grid (so the largest λ is never safe).
 3. It is *harmless* if in each of the three norms the mean paired difference of source accuracy to the plain twins (same
    context and seed), where plain training works, is not below −1 point.
-4. Of the safe and harmless settings whose scale has no unit (relative, ratio, anchored) the one with the largest mean
-   paired gain of the probe (10 labels) over all plain twins where plain training works, all norms pooled with equal
-   weight, is best; settings whose gain is within one standard error (of the paired difference of the best) of it count
-   as equal, and of these the smallest λ wins, then the cheaper gradient in the order reverse, weights, both.
+4. Of the safe and harmless settings whose scale has no unit (relative, ratio, anchored) and that constrain all layers,
+   the one with the largest mean paired gain of the probe (10 labels) over all plain twins where plain training works,
+   all norms pooled with equal weight, is best; settings whose gain is within one standard error (of the paired
+   difference of the best) of it count as equal, and of these the smallest λ wins, then the cheaper gradient in the
+   order reverse, weights, both.
 5. The chosen setting is confirmed on all 54 contexts with fresh seeds (from 100 on, ten of them): if it killed a net
    there, the next setting in the order of rule 4 is taken.
 
 That a default needs a scale without a unit was added after the map had been run, and before its confirmation: λ of
 "mean" and "sum" is another one for pixels up to 1 and up to 255, and the map has one range only. As first written, rule
-4 took reverse · mean · full at λ = 0.01, one of many settings that are equal within the error.
+4 took reverse · mean · full at the smallest λ, one of many settings that are equal within the error. Losses that leave
+the classifier out ("body") were added then, too, to see whether it does the harm; they stand beside, as a number for
+``weight`` is λ of all layers.
 
 λ are compared on the axis that all losses share. A setting whose neighbour, or one of whose norms, was not run is not
 known to be safe, or harmless. Where even the gradient is the same, the larger gain comes first.
@@ -111,7 +114,7 @@ def judge(rows: Iterable[Row]) -> Verdict:
     cells, fresh = ({setting: _cell(some, fatal) for setting, some in one.items()} for one in pairs.values())
     safe = frozenset(setting for setting in cells if _is_safe(setting, cells))
     harmless = frozenset(setting for setting, cell in cells.items() if _is_harmless(cell))
-    able = [setting for setting in safe & harmless if setting.loss.scale in UNITLESS]
+    able = [one for one in safe & harmless if one.loss.scale in UNITLESS and one.loss.layers == "all"]
     order = tuple(ranked({setting: cells[setting] for setting in able}))
     left = [setting for setting in order if not (setting in fresh and fresh[setting].killed)]
     chosen = left[0] if left else None
