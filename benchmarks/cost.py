@@ -29,7 +29,7 @@ STEPS = {
     "SRIP as published": "srip as published",
 }
 SLICES = ("1/8", "1/16")
-MARK = re.compile(r"(<!-- (cost|parts|first) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARK = re.compile(r"(<!-- (cost|default|parts|first) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Steps = Mapping[str, Mapping[str, Any]]
 """By name, what was measured of a step."""
@@ -50,7 +50,8 @@ def read(folder: Path) -> dict[str, Steps]:
 
 
 def table(found: Mapping[str, Steps]) -> str:
-    """Ratios to the plain step, of memory too; and ours over the step by hand, the worst of exact, 1/8 and 1/16."""
+    """Ratios to the plain step, of memory too; and ours over the step by hand, the worst of exact, 1/8 and 1/16. Columns
+    without a number are left out."""
     head = ["", "plain, ms", *STEPS, "memory at 1/8, 1/16", "÷ by hand, at most"]
     lines = [head, ["---", *["---:"] * (len(head) - 1)]]
     for name, steps in found.items():
@@ -59,7 +60,8 @@ def table(found: Mapping[str, Steps]) -> str:
         by_hand = [one["over_by_hand"] for one in steps.values() if one.get("over_by_hand") is not None]
         worst = f"{max(by_hand):.2f} of {len(by_hand)}" if by_hand else "–"
         lines.append([NETS[name], f"{steps['plain']['median_ms']:.1f}", *times, memory, worst])
-    return _markdown(lines)
+    told = [i for i, column in enumerate(zip(*lines[2:], strict=True)) if set(column) != {"–"}]
+    return _markdown([[line[i] for i in told] for line in lines])
 
 
 def parts(found: Mapping[str, Steps]) -> str:
@@ -107,7 +109,12 @@ def _of(steps: Steps, step: str, what: str) -> str:
 def page(text: str, folder: Path) -> str:
     """The page with its tables filled in."""
     found = read(folder)
-    made = {"cost": table(found), "parts": parts(found), "first": first(folder)}
+    made = {
+        "cost": table(found),
+        "default": table(read(folder / "default")),
+        "parts": parts(found),
+        "first": first(folder),
+    }
     return MARK.sub(lambda mark: f"{mark[1]}\n{made[mark[2]]}\n\n{mark[3]}", text)
 
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 def test_the_page_is_up_to_date():
     """Else: python -m benchmarks.cost"""
     text = (ROOT / "docs" / "bench.md").read_text()
-    assert all(text.count(f"<!-- {name} -->") == 1 for name in ("cost", "parts", "first"))
+    assert all(text.count(f"<!-- {name} -->") == 1 for name in ("cost", "default", "parts", "first"))
     assert page(text, ROOT / "results" / "bench") == text
 
 

@@ -95,7 +95,7 @@ class Stacked(Tiny):
     """The scale of the reverse pass does not count here, so that nets that differ in it are one batch."""
 
     stackable = ("scales",)
-    keeps_weights = False
+    light = True
 
 
 def test_vmap_stacks_what_an_experiment_says(tmp_path, monkeypatch):

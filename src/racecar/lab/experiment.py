@@ -152,8 +152,9 @@ class Experiment:
     stackable: ClassVar[tuple[str, ...]] = ()
     """Fields of the configuration that change the first weights or the coefficient, and nothing else: nets that differ
     in them alone can be trained as one batched net."""
-    keeps_weights: ClassVar[bool] = True
-    """Whether the weights of finished stages are kept; only where no stage starts from another's can they be left."""
+    light: ClassVar[bool] = False
+    """Records hold what was measured, and neither weights nor curves: for thousands of nets. Only where no stage starts
+    from another's weights."""
     tells: ClassVar[bool] = False
     """Whether ``told`` and ``figures``, given all runs, are its page: for designs with too many settings for tables."""
 

@@ -85,10 +85,11 @@ def _shared(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _without(record: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
     """A record without what is shared."""
-    left = {}
+    left: dict[str, Any] = {}
     for name, value in record.items():
         if isinstance(value, dict) and isinstance(common.get(name), dict):
-            left[name] = _without(value, common[name])
+            rest = _without(value, common[name])
+            left |= {name: rest} if rest else {}
         elif name not in common:
             left[name] = value
     return left

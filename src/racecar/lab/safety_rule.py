@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, variance
 
-from racecar.lab.safety_design import CONTEXTS, GRADIENTS, LAMBDAS, NORMS, Context, Loss, Setting
+from racecar.lab.safety_design import CONTEXTS, DEPTHS, GRADIENTS, LAMBDAS, NORMS, Context, Loss, Setting
 
 FRESH = 100
 """Seeds from here on confirm; those below choose."""
@@ -71,6 +71,10 @@ class Cell:
     """Of the probe; None: none was measured."""
     error: float
     """Standard error of it."""
+    gains: Mapping[str, tuple[float, float]]
+    """Norm → the same of its nets: gain and standard error."""
+    plain_gains: Mapping[int, tuple[float, float]]
+    """Depth → the same of nets without a norm."""
 
     @property
     def share(self) -> float:
@@ -128,11 +132,20 @@ def _cell(pairs: Sequence[tuple[Row, Row]], fatal: Set[Context]) -> Cell:
     """Rows with their twins, but for contexts in which a plain net died."""
     living = [(row, twin) for row, twin in pairs if row.context not in fatal]
     killed = tuple((row.context, row.seed) for row, _ in living if row.dead)
-    source, probe = _differences(living, "source"), _differences(living, "probe")
-    gain = fmean(map(fmean, probe.values())) if probe else None
-    spread = sum(variance(some) / len(some) for some in probe.values() if len(some) > 1)
-    error = sqrt(spread) / len(probe) if probe else 0.0
-    return Cell(len(living), killed, {norm: fmean(some) for norm, some in source.items()}, gain, error)
+    source = _differences(living, "source")
+    gains = {norm: _mean(some) for norm, some in _differences(living, "probe").items()}
+    bare = {
+        depth: [(a, b) for a, b in living if a.context.norm == "none" and a.context.depth == depth] for depth in DEPTHS
+    }
+    deep = {depth: _mean(found["none"]) for depth, some in bare.items() if (found := _differences(some, "probe"))}
+    gain = fmean(mean for mean, _ in gains.values()) if gains else None
+    error = sqrt(sum(one**2 for _, one in gains.values())) / len(gains) if gains else 0.0
+    return Cell(len(living), killed, {norm: fmean(some) for norm, some in source.items()}, gain, error, gains, deep)
+
+
+def _mean(values: Sequence[float]) -> tuple[float, float]:
+    """With its standard error."""
+    return fmean(values), sqrt(variance(values) / len(values)) if len(values) > 1 else 0.0
 
 
 def _differences(pairs: Sequence[tuple[Row, Row]], name: str) -> dict[str, list[float]]:

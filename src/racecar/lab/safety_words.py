@@ -12,7 +12,7 @@ from racecar.lab.report.table import Cell as Entry
 from racecar.lab.report.table import Column, Table, number_cell, word_cell
 from racecar.lab.results import Run
 from racecar.lab.safety_config import GUIDES, OWN
-from racecar.lab.safety_design import LOSSES, SUMMED, Context, Loss, Setting, place_of
+from racecar.lab.safety_design import DEPTHS, LOSSES, NORMS, SUMMED, Context, Loss, Setting, place_of
 from racecar.lab.safety_rule import CONFIRMING, FRESH, Cell, Row, Verdict, by_loss, judge
 
 BEST = 8
@@ -73,6 +73,7 @@ def told(runs: Iterable[Run]) -> tuple[list[str], list[Table]]:
     if any(one.loss.scale == "sum" for one in verdict.cells):
         notes.append(f"For scale sum, the λ of figure and tables is {SUMMED:,.0f} times the true one.")
     tables = [_best(verdict), _losses(verdict)] if verdict.cells else []
+    tables += [fresh_table(verdict)] if verdict.fresh else []
     return notes, tables
 
 
@@ -123,6 +124,32 @@ def _best(verdict: Verdict) -> Table:
             number_cell(cell.nets, str),
         ])  # fmt: skip
     return Table.of("Safe and harmless, in the order of the rule", columns, rows)
+
+
+def fresh_table(verdict: Verdict) -> Table:
+    """What was run in all contexts on fresh seeds: deaths, and by norm what the probe and the source gain."""
+    columns = [
+        Column("setting"), Column("λ", "number"), Column("killed", "number"), Column("of nets", "number"),
+        *(Column(f"probe, no norm, depth {depth}", "number") for depth in DEPTHS),
+        *(Column(f"{what}, {norm}", "number") for what in ("probe", "source") for norm in NORMS),
+    ]  # fmt: skip
+    rows = []
+    for one in sorted(verdict.fresh, key=lambda one: (LOSSES.index(one.loss), one.place)):
+        cell = verdict.fresh[one]
+        rows.append([
+            Entry(str(one.loss)), number_cell(one.place, lambda v: f"{v:g}"),
+            number_cell(len(cell.killed), str), number_cell(cell.nets, str),
+            *(_with_error(cell.plain_gains.get(depth)) for depth in DEPTHS),
+            *(_with_error(cell.gains.get(norm)) for norm in NORMS),
+            *(number_cell(cell.source.get(norm), _points) for norm in NORMS),
+        ])  # fmt: skip
+    return Table.of("All contexts, ten fresh seeds: points more than plain training (± standard error)", columns, rows)
+
+
+def _with_error(found: tuple[float, float] | None) -> Entry:
+    return (
+        Entry(words.NONE) if found is None else Entry(f"{_points(found[0])} ± {100 * found[1]:.1f}", found[0], "number")
+    )
 
 
 def _losses(verdict: Verdict) -> Table:

@@ -19,7 +19,7 @@ import racecar
 from racecar import pretrain
 from racecar.inspect import activations
 from racecar.lab import distributed, draws
-from racecar.lab.curves import Diverged
+from racecar.lab.curves import Diverged, short
 from racecar.lab.experiment import Measured, Stage, Task, Trained
 from racecar.lab.jobs import Job
 from racecar.lab.results import DEAD, Store
@@ -197,8 +197,8 @@ def finish(
     trained = Trained(stage, model, task, job.seed, job.variant, torch.device(device), job.folder, outcome.history)
     measured = job.experiment.measure(job.config, trained)
     cost = {
-        "wall_s": time.perf_counter() - began,
-        "step_s": outcome.step_s,
+        "wall_s": short(time.perf_counter() - began),
+        "step_s": short(outcome.step_s),
         "steps": outcome.steps,
         "peak_memory": outcome.peak_memory,
     }
@@ -253,7 +253,7 @@ def write(
         "config": job.base.to_dict(),
         "tuned": dict(job.tuned),
         "metrics": _numbers(measured.metrics) if measured else {},
-        "curves": curves or {},
+        "curves": {} if curves is None or job.experiment.light else curves,
         "tables": _numbers(measured.tables) if measured else {},
         "cost": cost or {},
         "status": "finished" if measured else "diverged",
@@ -261,7 +261,7 @@ def write(
         **({} if dead is None else {"dead": list(dead)}),
         "made": maker.to_dict(device),
     }
-    weights = model.state_dict() if model is not None and job.experiment.keeps_weights else {}
+    weights = model.state_dict() if model is not None and not job.experiment.light else {}
     store.write(record, weights, measured.arrays if measured else {})
 
 

@@ -58,7 +58,7 @@ class Safety(Experiment):
     variants = ("Std", "RR", "lRR", "RR1")
     seeds = 5
     stackable = ("start", "lam")
-    keeps_weights = False
+    light = True
     tells = True
     source: ClassVar[Source] = MNIST
 

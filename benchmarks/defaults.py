@@ -1,0 +1,93 @@
+"""What docs/loss.md says of the defaults: the outcome of the safety map's rule, its figure, and a user's small nets.
+
+    python -m benchmarks.defaults [--results results] [--page docs/loss.md] [--figure docs/images/safety]
+
+Between its marks the page holds what this prints: nothing there is typed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from racecar.files import write_text
+from racecar.inspect.style import save
+from racecar.lab.report.table import Table
+from racecar.lab.results import Run, Store
+from racecar.lab.safety_figures import map_figure
+from racecar.lab.safety_rule import Verdict, judge
+from racecar.lab.safety_words import fresh_table, rows_of, told
+
+MARK = re.compile(r"(?P<mark><!-- (?P<what>rule|fresh|small nets) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
+DEAD = 0.2
+"""Accuracy below which one of ten digits' nets is dead."""
+
+
+def runs(folder: Path) -> list[Run]:
+    return list(Store(folder / "safety").runs())
+
+
+def verdict(folder: Path) -> Verdict:
+    """Of the published map."""
+    return judge(rows_of(runs(folder)).rows)
+
+
+def outcome(folder: Path) -> str:
+    """The first words of the map's page, as a list."""
+    notes, _ = told(runs(folder))
+    return "\n".join(f"- {note}" for note in notes[:2])
+
+
+def small_nets(record: dict[str, Any]) -> str:
+    """A user's nets under ``Racecar(model, x)`` as it comes, beside plain training."""
+    head = ["net", "learning rate", "plain, %", "racecar, %", "difference, paired, points", "dead: plain", "racecar"]
+    lines = [head, ["---", *["---:"] * (len(head) - 1)]]
+    for one in record["nets"]:
+        pairs = list(zip(one["plain"], one["racecar"], strict=True))
+        gains = [100 * (ours - plain) for plain, ours in pairs]
+        dead = [sum(value < DEAD for value in one[name]) for name in ("plain", "racecar")]
+        lines.append([
+            one["net"], f"{one['lr']:g}", *(f"{100 * mean(one[name]):.1f}" for name in ("plain", "racecar")),
+            f"{mean(gains):+.1f} ± {stdev(gains):.1f}".replace("-", "−"), *map(str, dead),
+        ])  # fmt: skip
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def markdown(table: Table) -> str:
+    head = "| " + " | ".join(column.title for column in table.columns) + " |"
+    rule = "|" + "|".join("---:" if column.kind == "number" else "---" for column in table.columns) + "|"
+    return "\n".join([head, rule, *("| " + " | ".join(cell.text for cell in row) + " |" for row in table.rows)])
+
+
+def page(text: str, folder: Path) -> str:
+    """The page with its marks filled in."""
+
+    def fill(mark: re.Match[str]) -> str:
+        if mark["what"] == "rule":
+            made = outcome(folder)
+        elif mark["what"] == "fresh":
+            made = markdown(fresh_table(verdict(folder)))
+        else:
+            made = small_nets(json.loads((folder / "bench" / "small-nets.json").read_text()))
+        return f"{mark['mark']}\n{made}\n\n{mark['end']}"
+
+    return MARK.sub(fill, text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument("--page", type=Path, default=Path("docs/loss.md"))
+    parser.add_argument("--figure", type=Path, default=Path("docs/images/safety"))
+    asked = parser.parse_args()
+    write_text(asked.page, page(asked.page.read_text(), asked.results))
+    found = verdict(asked.results)
+    save(map_figure(found.cells, found.chosen), asked.figure)
+
+
+if __name__ == "__main__":
+    main()

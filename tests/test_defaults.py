@@ -1,0 +1,71 @@
+"""The defaults are what the rule chose from the published map, and one place has them."""
+
+import inspect
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from benchmarks import defaults
+from racecar import Racecar
+from racecar.functional import reverse_loss
+from racecar.settings import Settings
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results"
+verdict = cache(defaults.verdict)
+
+
+@pytest.mark.parametrize("made", [Racecar.__init__, reverse_loss])
+def test_one_set_of_defaults(made):
+    default = Settings()
+    names = ("mode", "weight", "scale", "fraction", "input_activation", "gradient", "reduction")
+    parameters = inspect.signature(made).parameters
+    assert {name: parameters[name].default for name in names} == {name: getattr(default, name) for name in names}
+
+
+def test_the_default_is_what_the_rule_chose():
+    """From every net that was trained, and confirmed on fresh seeds without a death."""
+    found, default = verdict(RESULTS), Settings()
+    assert found.chosen is not None
+    assert found.chosen.loss == (default.gradient, default.scale, default.mode, "all")
+    assert found.chosen.lam == default.weight
+    assert default.reduction == "mean"
+    assert found.confirmed
+    assert not found.cells[found.chosen].killed
+    assert not found.fresh[found.chosen].killed
+
+
+def test_the_map_is_large_enough():
+    """Gradient × scale × mode × λ over three decades × two learning rates × depth × start × norm, five seeds."""
+    found = verdict(RESULTS)
+    losses = {one.loss for one in found.cells if one.loss.layers == "all"}
+    assert {loss.gradient for loss in losses} == {"both", "reverse", "weights"}
+    assert {loss.scale for loss in losses} == {"sum", "mean", "relative", "ratio", "anchored"}
+    assert {loss.mode for loss in losses} == {"full", "layerwise", "input"}
+    places = {one.place for one in found.cells}
+    assert max(places) / min(places) == pytest.approx(1000)
+    assert found.contexts == 54
+    assert found.plain >= 54 * 5
+
+
+def test_a_users_small_nets():
+    """None is dead, and none is worse but by noise: three standard errors of the paired difference."""
+    record = json.loads((RESULTS / "bench" / "small-nets.json").read_text())
+    assert record["settings"] == {}
+    nets = {one["net"] for one in record["nets"]}
+    assert len(nets) >= 7
+    for one in record["nets"]:
+        gains = [b - a for a, b in zip(one["plain"], one["racecar"], strict=True)]
+        mean = sum(gains) / len(gains)
+        error = (sum((gain - mean) ** 2 for gain in gains) / (len(gains) - 1) / len(gains)) ** 0.5
+        assert min(one["racecar"]) >= defaults.DEAD, one["net"]
+        assert mean >= -max(3 * error, 0.005), one["net"]
+
+
+def test_the_page_is_up_to_date():
+    """Else: python -m benchmarks.defaults"""
+    text = (ROOT / "docs" / "loss.md").read_text()
+    assert text.count("<!-- end -->") == 3
+    assert defaults.page(text, RESULTS) == text
