@@ -49,9 +49,9 @@ def read(folder: Path) -> dict[str, Steps]:
     return {name: steps for name, steps in found.items() if steps}
 
 
-def table(found: Mapping[str, Steps]) -> str:
-    """Ratios to the plain step, of memory too; and ours over the step by hand, the worst of exact, 1/8 and 1/16. Columns
-    without a number are left out."""
+def table(found: Mapping[str, Steps], whole: bool = True) -> str:
+    """Ratios to the plain step, of memory too; and ours over the step by hand, the worst of exact, 1/8 and 1/16. Unless
+    whole, columns without a number are left out."""
     head = ["", "plain, ms", *STEPS, "memory at 1/8, 1/16", "÷ by hand, at most"]
     lines = [head, ["---", *["---:"] * (len(head) - 1)]]
     for name, steps in found.items():
@@ -60,7 +60,7 @@ def table(found: Mapping[str, Steps]) -> str:
         by_hand = [one["over_by_hand"] for one in steps.values() if one.get("over_by_hand") is not None]
         worst = f"{max(by_hand):.2f} of {len(by_hand)}" if by_hand else "–"
         lines.append([NETS[name], f"{steps['plain']['median_ms']:.1f}", *times, memory, worst])
-    told = [i for i, column in enumerate(zip(*lines[2:], strict=True)) if set(column) != {"–"}]
+    told = [i for i, column in enumerate(zip(*lines[2:], strict=True)) if whole or set(column) != {"–"}]
     return _markdown([[line[i] for i in told] for line in lines])
 
 
@@ -109,12 +109,8 @@ def _of(steps: Steps, step: str, what: str) -> str:
 def page(text: str, folder: Path) -> str:
     """The page with its tables filled in."""
     found = read(folder)
-    made = {
-        "cost": table(found),
-        "default": table(read(folder / "default")),
-        "parts": parts(found),
-        "first": first(folder),
-    }
+    made = {"cost": table(found), "parts": parts(found), "first": first(folder)}
+    made["default"] = table(read(folder / "default"), whole=False)
     return MARK.sub(lambda mark: f"{mark[1]}\n{made[mark[2]]}\n\n{mark[3]}", text)
 
 
