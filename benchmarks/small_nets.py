@@ -1,6 +1,6 @@
 """A user's small nets, trained plainly and with ``Racecar(model, x)`` as it comes: does any die, is any worse?
 
-    python -m benchmarks.small_nets [--seeds 5] [--epochs 20] [--set weight=1.0 gradient=both …] [--out results/bench]
+    python -m benchmarks.small_nets [--seeds 5] [--epochs 12] [--set weight=1.0 gradient=both …] [--out results/bench]
 
 scikit-learn's digits (1797 pictures of 8 × 8 pixels, 600 of them for testing), Adam, no schedule. Both trainings have
 the same first weights and the same batches, so differences of accuracy are paired. A net is dead if it is no better
@@ -10,6 +10,7 @@ than chance + 10 points.
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -37,10 +38,10 @@ def convolutions(depth: int, norm: bool = False) -> nn.Module:
     parts: list[nn.Module] = []
     width = 1
     for i in range(depth):
-        parts += [nn.Conv2d(width, 32, 3, padding=1), *([nn.BatchNorm2d(32)] if norm else []), nn.ReLU()]
+        parts += [nn.Conv2d(width, 16, 3, padding=1), *([nn.BatchNorm2d(16)] if norm else []), nn.ReLU()]
         parts += [nn.MaxPool2d(2)] if (i + 1) % (depth // 3) == 0 else []
-        width = 32
-    return nn.Sequential(*parts, nn.Flatten(), nn.Linear(32, 10))
+        width = 16
+    return nn.Sequential(*parts, nn.Flatten(), nn.Linear(16, 10))
 
 
 def dense(depth: int) -> nn.Module:
@@ -70,9 +71,9 @@ class Residual(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem = nn.Conv2d(1, 32, 3, padding=1)
-        self.blocks = nn.ModuleList(nn.ModuleList(nn.Conv2d(32, 32, 3, padding=1) for _ in range(2)) for _ in range(3))
-        self.head = nn.Linear(32, 10)
+        self.stem = nn.Conv2d(1, 16, 3, padding=1)
+        self.blocks = nn.ModuleList(nn.ModuleList(nn.Conv2d(16, 16, 3, padding=1) for _ in range(2)) for _ in range(3))
+        self.head = nn.Linear(16, 10)
 
     def forward(self, x: Tensor) -> Tensor:
         h = F.relu(self.stem(x))
@@ -125,7 +126,7 @@ def chosen(assignments: list[str]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--nets", nargs="+", default=list(NETS), choices=list(NETS), metavar="NET")
     parser.add_argument("--set", nargs="+", default=[], dest="settings", metavar="NAME=VALUE", help="for Racecar")
     parser.add_argument("--workers", type=int, default=2)
@@ -136,7 +137,11 @@ def main() -> None:
     seeds = range(options.seeds)
     jobs = [(*cell, seed, options.epochs, how) for cell in cells for how in (None, settings) for seed in seeds]
     with ProcessPoolExecutor(options.workers) as pool:
-        found = dict(zip(map(repr, jobs), pool.map(accuracy, jobs), strict=True))
+        found = {}
+        for i, (job, value) in enumerate(zip(jobs, pool.map(accuracy, jobs), strict=True), 1):
+            found[repr(job)] = value
+            print(f"\r{i} of {len(jobs)} nets", end="", file=sys.stderr, flush=True)
+    print(file=sys.stderr)
     rows, kept = [], []
     for net, lr in cells:
         plain, ours = (

@@ -55,7 +55,8 @@ def train(weight: float, steps: int, seed: int = 0) -> tuple[Racecar, float]:
     torch.manual_seed(seed)
     model, generator = network(), torch.Generator().manual_seed(seed)
     x, y = pictures(64, generator)
-    rr = Racecar(model, x, weight={"*": weight, "10": 0}, input_activation="relu")
+    # All the way back, and more of it than by default: the whole point is to look at what comes out.
+    rr = Racecar(model, x, mode="full", weight={"*": weight, "10": 0}, input_activation="relu")
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
     for step in range(steps):
         x, y = pictures(64, generator)
