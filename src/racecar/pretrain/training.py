@@ -77,7 +77,15 @@ def greedy(
         raise ValueError("the loader has no batch")
     with looking(model, "batch"), torch.enable_grad():
         chosen = Chosen(model, prepare(example), layers)
-        rr = Racecar(model, prepare(example), mode="layerwise", scale=scale, fraction=fraction)
+        rr = Racecar(
+            model,
+            prepare(example),
+            mode="layerwise",
+            scale=scale,
+            fraction=fraction,
+            gradient="both",
+            reduction="sum",
+        )
         settings = {"epochs": epochs, "lr": lr, "scale": scale, "fraction": fraction}
         store = Store(checkpoint, model, settings, loader, chosen.layers)
         done = store.load()
