@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from racecar.lab.safety_design import CONTEXTS, LAMBDAS, LOSSES, Context, Loss, Setting, covering
-from racecar.lab.safety_rule import Row, judge, ranked
+from racecar.lab.safety_design import CONTEXTS, LAMBDAS, LOSSES, NORMS, Context, Loss, Setting, covering
+from racecar.lab.safety_rule import UNITLESS, Row, judge, ranked
 
 A = Loss("both", "relative", "layerwise")
-B = Loss("weights", "mean", "full")
+B = Loss("weights", "anchored", "full")
 C = Loss("reverse", "anchored", "layerwise")
+ABLE = [one for one in LOSSES if one.scale in UNITLESS]
+BARRED = [one for one in LOSSES if one.scale not in UNITLESS]
 
 
 def plain(seeds=range(5), contexts=CONTEXTS, dead=()):
@@ -50,7 +52,7 @@ def kill(rows, setting, which=0):
     rows[i] = replace(rows[i], dead=True, source=0.2, probe=0.2)
 
 
-@given(seed=st.integers(0, 10**6), place=st.sampled_from(LAMBDAS[:-1]), loss=st.sampled_from(LOSSES))
+@given(seed=st.integers(0, 10**6), place=st.sampled_from(LAMBDAS[:-1]), loss=st.sampled_from(ABLE))
 @settings(max_examples=25, deadline=None)
 def test_a_planted_best_is_found(seed, place, loss):
     other = A if loss != A else B
@@ -65,21 +67,61 @@ def test_a_planted_best_is_found(seed, place, loss):
 @given(seed=st.integers(0, 10**6), which=st.integers(0, 44))
 @settings(max_examples=15, deadline=None)
 def test_a_killer_one_step_above_makes_it_unsafe(seed, which):
-    rows = world({(A, 1.0): 0.05, (B, 0.1): 0.03}, 0.005, seed)
-    kill(rows, Setting(A, 3.0), which)
+    rows = world({(A, 0.1): 0.05, (B, 0.01): 0.03}, 0.005, seed)
+    kill(rows, Setting(A, 0.3), which)
     verdict = judge(rows)
-    assert verdict.chosen == Setting(B, 0.1)
-    assert not verdict.safe & {Setting(A, 1.0), Setting(A, 3.0), Setting(A, 10.0)}
-    assert {Setting(A, 0.3), Setting(B, 1.0)} <= verdict.safe
-    assert verdict.cells[Setting(A, 3.0)].share == 1 / 45
-    assert Setting(A, 1.0) in verdict.harmless
+    assert verdict.chosen == Setting(B, 0.01)
+    assert not verdict.safe & {Setting(A, 0.1), Setting(A, 0.3), Setting(A, 1.0)}
+    assert {Setting(A, 0.03), Setting(B, 0.1)} <= verdict.safe
+    assert verdict.cells[Setting(A, 0.3)].share == 1 / 45
+    assert Setting(A, 0.1) in verdict.harmless
 
 
 def test_the_largest_and_the_last_that_was_run_are_never_safe():
-    rows = plain() + nets(Setting(A, 10.0), 0.1) + nets(Setting(B, 0.1), 0.1)
+    rows = plain() + nets(Setting(A, 1.0), 0.1) + nets(Setting(B, 0.1), 0.1)
     verdict = judge(rows)
+    assert len(verdict.harmless) == 2
     assert not verdict.safe
     assert verdict.chosen is None
+
+
+# Scales with a unit
+
+
+def test_which_scales_have_a_unit():
+    assert {one.scale for one in BARRED} == {"mean", "sum"}
+    assert {one.scale for one in ABLE} == set(UNITLESS) == {"relative", "ratio", "anchored"}
+
+
+@given(seed=st.integers(0, 10**6), place=st.sampled_from(LAMBDAS[:-1]), loss=st.sampled_from(BARRED))
+@settings(max_examples=15, deadline=None)
+def test_a_scale_with_a_unit_is_not_chosen(seed, place, loss):
+    """However much it gains, and although it is safe and harmless."""
+    rows = world({(loss, place): 0.05, (A, 0.1): 0.02}, 0.005, seed)
+    verdict = judge(rows)
+    assert Setting(loss, place) in verdict.safe & verdict.harmless
+    assert max(verdict.cells, key=lambda one: verdict.cells[one].gain) == Setting(loss, place)
+    assert ranked(verdict.cells)[0] == Setting(loss, place)
+    assert verdict.chosen == verdict.order[0] == Setting(A, 0.1)
+    assert {one.loss for one in verdict.order} == {A}
+    assert len(verdict.order) == len(LAMBDAS) - 1
+
+
+@pytest.mark.parametrize("loss", [Loss("reverse", "mean", "full"), Loss("both", "sum", "layerwise")], ids=str)
+def test_a_scale_with_a_unit_is_not_even_taken_alone(loss):
+    """Nor if it is confirmed, or if what could be chosen is refuted."""
+    barred = world({(loss, 0.1): 0.05}) + confirmation(Setting(loss, 0.1))
+    verdict = judge(barred)
+    assert verdict.fresh[Setting(loss, 0.1)].nets == 540
+    assert (verdict.chosen, verdict.order, verdict.confirmed) == (None, (), False)
+    rows = barred + nets(Setting(A, 0.1), 0.02) + nets(Setting(A, 0.3))
+    assert judge(rows).order == (Setting(A, 0.1),)
+    rows += nets(Setting(A, 0.1), seeds=[100], contexts=CONTEXTS)
+    kill(rows, Setting(A, 0.1), -1)
+    assert judge(rows).chosen is None
+
+
+# Harm
 
 
 @pytest.mark.parametrize("norm", ["none", "batch", "group"])
@@ -105,6 +147,50 @@ def test_dead_twins_say_nothing():
     assert verdict.cells[verdict.chosen].nets == 40
     assert verdict.cells[verdict.chosen].killed == ()
     assert (verdict.plain_dead, verdict.plain) == (5, 270)
+    assert (verdict.working, verdict.contexts) == (53, 54)
+
+
+@pytest.mark.parametrize("died", [0, 3, 104])
+def test_a_context_in_which_a_plain_net_died_says_nothing(died):
+    """Whatever its seed, even a fresh one: none of the nets there was killed, nor does it count for harm and gain."""
+    best = Setting(A, 0.1)
+    victim = next(iter(covering(best)))
+    rows = world({(A, 0.1): 0.05, (B, 0.1): 0.02}) + confirmation(best)
+    for i, row in enumerate(rows):
+        if row.context == victim and row.setting is not None:
+            rows[i] = replace(row, dead=row.seed in (1, 101), source=0.5, probe=0.1)
+    before = judge(rows)
+    assert before.cells[best].killed == ((victim, 1),)
+    assert before.fresh[best].killed == ((victim, 101),)
+    assert best not in before.safe | before.harmless
+    assert before.cells[best].gain < 0
+    assert (before.working, before.contexts, before.plain_dead) == (54, 54, 0)
+
+    for i, row in enumerate(rows):
+        if row.context == victim and row.setting is None and row.seed == died:
+            rows[i] = replace(row, dead=True, source=0.2)  # its probe would still count
+    verdict, without = judge(rows), judge(row for row in rows if row.context != victim)
+    assert (verdict.cells, verdict.fresh) == (without.cells, without.fresh)
+    assert {one: cell.nets for one, cell in verdict.cells.items()} == {
+        one: 40 if victim in covering(one) else 45 for one in verdict.cells
+    }
+    assert verdict.fresh[best].nets == 530
+    assert not any(cell.killed for cell in (*verdict.cells.values(), *verdict.fresh.values()))
+    assert verdict.cells[best].gain == pytest.approx(0.05)
+    assert verdict.cells[best].source == pytest.approx(dict.fromkeys(NORMS, 0.0))
+    assert (verdict.chosen, verdict.confirmed) == (best, True)  # it was run there, too
+    assert (verdict.working, verdict.contexts, verdict.plain_dead, verdict.alone) == (53, 54, 1, 0)
+
+
+def test_a_norm_in_which_plain_training_never_works():
+    """Nothing is known to be harmless there."""
+    dead = [one for one in CONTEXTS if one.norm == "none"]
+    verdict = judge(plain([0], dead=dead) + [row for row in world({(A, 0.1): 0.05}) if row.setting or row.seed])
+    assert (verdict.working, verdict.plain_dead) == (36, 18)
+    assert verdict.cells[Setting(A, 0.1)].nets == 30
+    assert Setting(A, 0.1) in verdict.safe
+    assert not verdict.harmless
+    assert verdict.chosen is None
 
 
 def test_a_diverged_net_is_killed():
@@ -163,7 +249,7 @@ def spread(setting, gain, error):
         ({Setting(A, 0.3): 0.05, Setting(B, 0.3): 0.046, Setting(C, 0.3): 0.0455}, Setting(C, 0.3)),  # cheaper
         ({Setting(A, 0.3): 0.05, Setting(B, 0.3): 0.046}, Setting(B, 0.3)),
         ({Setting(A, 0.3): 0.05, Setting(C, 0.3): 0.046, Setting(B, 0.1): 0.046}, Setting(B, 0.1)),  # λ before gradient
-        ({Setting(C, 0.3): 0.05, Setting(Loss("reverse", "sum", "full"), 0.3): 0.046}, Setting(C, 0.3)),  # larger gain
+        ({Setting(C, 0.3): 0.05, Setting(C._replace(layers="body"), 0.3): 0.046}, Setting(C, 0.3)),  # larger gain
     ],
 )  # fmt: skip
 def test_ties(gains, first):
@@ -220,4 +306,5 @@ def test_refuted_then_the_next():
 def test_nothing_at_all():
     verdict = judge([])
     assert (verdict.chosen, verdict.order, verdict.plain) == (None, (), 0)
+    assert (verdict.working, verdict.contexts) == (0, 0)
     assert judge([Row(Setting(A, 0.1), Context(3, "he", "none", 1e-3), 0, False)]).alone == 1

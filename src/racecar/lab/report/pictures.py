@@ -16,7 +16,7 @@ from racecar.inspect.style import SETTINGS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LARGEST = 250_000
+LARGEST = 300_000
 """Characters of SVG; a larger figure becomes a PNG."""
 _DOTS = 160
 
