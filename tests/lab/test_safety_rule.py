@@ -15,8 +15,9 @@ from racecar.lab.safety_rule import UNITLESS, Row, judge, ranked
 A = Loss("both", "relative", "layerwise")
 B = Loss("weights", "anchored", "full")
 C = Loss("reverse", "anchored", "layerwise")
-ABLE = [one for one in LOSSES if one.scale in UNITLESS]
-BARRED = [one for one in LOSSES if one.scale not in UNITLESS]
+ABLE = [one for one in LOSSES if one.scale in UNITLESS and one.layers == "all"]
+BARRED = [one for one in LOSSES if one not in ABLE]
+"""A scale with a unit, or not all layers."""
 
 
 def plain(seeds=range(5), contexts=CONTEXTS, dead=()):
@@ -88,14 +89,15 @@ def test_the_largest_and_the_last_that_was_run_are_never_safe():
 # Scales with a unit
 
 
-def test_which_scales_have_a_unit():
-    assert {one.scale for one in BARRED} == {"mean", "sum"}
+def test_which_losses_can_be_a_default():
     assert {one.scale for one in ABLE} == set(UNITLESS) == {"relative", "ratio", "anchored"}
+    assert {one.scale for one in BARRED if one.layers == "all"} == {"mean", "sum"}
+    assert {one.layers for one in BARRED if one.scale in UNITLESS} == {"body"}
 
 
 @given(seed=st.integers(0, 10**6), place=st.sampled_from(LAMBDAS[:-1]), loss=st.sampled_from(BARRED))
 @settings(max_examples=15, deadline=None)
-def test_a_scale_with_a_unit_is_not_chosen(seed, place, loss):
+def test_a_scale_with_a_unit_or_a_part_of_the_layers_is_not_chosen(seed, place, loss):
     """However much it gains, and although it is safe and harmless."""
     rows = world({(loss, place): 0.05, (A, 0.1): 0.02}, 0.005, seed)
     verdict = judge(rows)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from os import PathLike
 from typing import Any
@@ -19,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree
 
+from racecar.errors import DeadLayerWarning
 from racecar.guards import check_model
 from racecar.looking import looking
 from racecar.pretrain.layers import Chosen
@@ -75,7 +77,8 @@ def greedy(
     example = next(iter(loader), None)
     if example is None:
         raise ValueError("the loader has no batch")
-    with looking(model, "batch"), torch.enable_grad():
+    with looking(model, "batch"), torch.enable_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeadLayerWarning)  # a loss that is not finite ends it, and says so itself
         chosen = Chosen(model, prepare(example), layers)
         rr = Racecar(
             model,
