@@ -20,8 +20,8 @@ That a default needs a scale without a unit was added after the map had been run
 "mean" and "sum" is another one for pixels up to 1 and up to 255, and the map has one range only. As first written, rule
 4 took reverse · mean · full at the smallest λ, one of many settings that are equal within the error. Losses that leave
 the classifier out ("body") were added then, too, to see whether it does the harm. They were barred after they had been
-run, as a number for ``weight`` is λ of all layers: with them the rule takes reverse · relative · full · body at the same
-λ, equal within the error.
+run, as a number for ``weight`` is λ of all layers: with them the rule takes reverse · relative · full · body at the
+same λ, equal within the error.
 
 λ are compared on the axis that all losses share. A setting whose neighbour, or one of whose norms, was not run is not
 known to be safe, or harmless. Where even the gradient is the same, the larger gain comes first.
