@@ -85,6 +85,25 @@ def test_small_values_count_behind_a_norm(name: str, factor: float):
         torch.testing.assert_close(rr.terms[key], expected.detach(), rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("channels", [1, 2, 16, 17])
+def test_few_channels_compiled(channels: int):
+    """Where the noise floor looked at all channels of a batch norm, Triton could not compile its kernel."""
+    torch.manual_seed(0)
+    parts: list[nn.Module] = []
+    for before in (3, channels, channels):
+        parts += [nn.Conv2d(before, channels, 3, padding=1, bias=False), nn.BatchNorm2d(channels), nn.ReLU()]
+    net = nn.Sequential(*parts, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, 5))
+    net, x = net.cuda().to(memory_format=torch.channels_last), torch.randn(512, 3, 32, 32, device="cuda")
+    rr = Racecar(net, x, fraction=1 / 8)
+    with torch.autocast("cuda", torch.bfloat16):
+        _, loss = torch.compile(rr, fullgraph=True)(x.to(memory_format=torch.channels_last))
+        _, eager = rr(x.to(memory_format=torch.channels_last))
+    loss.backward()
+    torch.testing.assert_close(loss, eager, rtol=0.02, atol=0)
+
+
 # --- anchored in the input ----------------------------------------------------------------------------------------
 
 

@@ -224,6 +224,6 @@ def now_and_then(step: timing.Call, plain: timing.Call, every: int) -> timing.Ca
 
 
 def describe(error: BaseException) -> str:
-    """An error in one line of moderate length."""
+    """An error in one line of moderate length: how it begins, and how it ends, where compilers say what it was."""
     line = " ".join(f"{type(error).__name__}: {error}".split())
-    return line if len(line) <= 300 else line[:298] + " …"
+    return line if len(line) <= 300 else f"{line[:118]} … {line[-180:]}"
