@@ -107,20 +107,24 @@ def noise_floors(found: Sequence[Moments | None], counts: Sequence[int]) -> Tens
     known = [one for one in found if one is not None]
     if not known:
         return None
-    like = known[0].var
-    # A blank batch is blank in all groups, so that some tell. Never all of them: a kernel that finds the moments and
-    # also writes them all here does not compile (torch 2.11, 16 channels).
-    groups = max(1, min(16, *(one.var.numel() // 2 for one in known)))
-    none = Moments(like.new_zeros(groups), like.new_zeros(groups), 1.0, like.dtype)
+    like = known[0].mean
+    # A blank batch is blank in all groups: some tell, and a compiler copies fewer.
+    groups = max(1, min(16, *(one.mean.numel() // 2 for one in known)))
+    none = Moments(like.new_zeros(groups), like.new_ones(groups), 1.0, like.dtype)
     each = [one or none for one in found]
-    var = torch.stack([one.var.reshape(-1)[:groups] for one in each])
     mean = torch.stack([one.mean.reshape(-1)[:groups] for one in each])
+    inverse = torch.stack([one.inverse.reshape(-1)[:groups] for one in each])
+    accuracy = torch.finfo(like.dtype).eps
     # Of the input itself, and of sums over it, which lose more.
-    rounding = [torch.finfo(one.dtype).eps + 64 * torch.finfo(var.dtype).eps for one in each]
+    rounding = [torch.finfo(one.dtype).eps + 64 * accuracy for one in each]
     limits = [(16 * some) ** 2 * count / one.eps for some, count, one in zip(rounding, counts, each, strict=True)]
     energy = mean.square().mean(1)
-    blank = var.mean(1) <= energy * _vector([some**2 for some in rounding], var)
-    return torch.where(blank, energy * _vector(limits, var), 0)
+    most = energy * _vector([some**2 for some in rounding], like)
+    # σ² as far as 1/σ tells it: beside eps a smaller one is lost.
+    blank = inverse.square().reciprocal().mean(1) <= most + _vector(
+        [one.eps * (1 + 4 * accuracy) for one in each], like
+    )
+    return torch.where(blank, energy * _vector(limits, like), 0)
 
 
 def _vector(numbers: Sequence[float], like: Tensor) -> Tensor:

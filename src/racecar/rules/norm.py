@@ -154,24 +154,22 @@ def _dims(x: Tensor) -> list[int]:
     return [0, *range(2, x.dim())]
 
 
-def _statistics(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Mean and 1/σ of each channel of x (N, C, …), in float32 at least, with the dimensions of x."""
-    var, mean = _var_mean(x, _dims(x))
+def _statistics(x: Tensor, eps: float, dims: list[int] | None = None) -> tuple[Tensor, Tensor]:
+    """Mean and 1/σ of x over some dimensions, in float32 at least, with the dimensions of x; unless said otherwise of
+    each channel of x (N, C, …)."""
+    wide = x.dtype if x.dtype == torch.float64 else torch.float32
+    var, mean = torch.var_mean(_cast(x, wide), _dims(x) if dims is None else dims, correction=0, keepdim=True)
     return mean, torch.rsqrt(var + eps)
 
 
-def _var_mean(x: Tensor, dims: list[int]) -> tuple[Tensor, Tensor]:
-    wide = x.dtype if x.dtype == torch.float64 else torch.float32
-    return torch.var_mean(_cast(x, wide), dims, correction=0, keepdim=True)
-
-
 class Moments(NamedTuple):
-    """What a norm takes out of its input: a variance and a mean for each group of values that it norms together."""
+    """What a norm takes out of its input, for each group of values that it norms together."""
 
-    var: Tensor
     mean: Tensor
+    inverse: Tensor
+    """1/σ, with eps added to σ²: what a compiled norm keeps anyway. A kernel that also wrote σ² down did not compile
+    (torch 2.11, Triton's pass TritonGPURemoveLayoutConversions)."""
     eps: float
-    """What the norm adds to the variance."""
     dtype: torch.dtype
     """Of the input."""
 
@@ -191,7 +189,7 @@ def moments(op: Operation, x: Tensor) -> Moments | None:
     else:
         return None
     with torch.no_grad():  # a detached x would be another one for a compiler, which has these moments already
-        return Moments(*_var_mean(x, dims), eps, x.dtype)
+        return Moments(*_statistics(x, eps, dims), eps, x.dtype)
 
 
 def _affine(rows: Tensor, mean: Tensor, inverse: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
