@@ -82,7 +82,11 @@ _OBJECTS = ("config", "tuned", "metrics", "cost", "made", "tables", "curves", "s
 
 
 def _no_number(record: Mapping[str, Any]) -> str:
-    """The first of its numbers that is none."""
+    """The first of its numbers that is none; null stands for one that was not finite, but not in a setting."""
+    for tuned in (record.get("tuned", {}), *(one["tuned"] for one in record.get("also", []))):
+        for name, value in tuned.items():
+            if value is None or not _is_number(value):
+                return f"has no finite number for tuned {name}: {value!r}"
     numbers = {
         "coefficient": record["coefficient"],
         **{f"{part} {name}": value for part in ("metrics", "cost") for name, value in record[part].items()},

@@ -41,6 +41,14 @@ def _way(run: Run) -> tuple[object, ...]:
 
 
 def _row(run: Run) -> Row:
+    """Names the record of which it can make none."""
+    try:
+        return _row_of(run)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"record {run.id} has a bad setting ({type(error).__name__}: {error}); delete it") from None
+
+
+def _row_of(run: Run) -> Row:
     c, metrics = run.record["config"], run.metrics
     setting = None
     if run.coefficient is not None:

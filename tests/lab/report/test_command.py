@@ -124,6 +124,8 @@ BROKEN = [
     ({"made": "yesterday"}, "made"),
     ({"config": 3}, "config"),
     ({"tuned": [1]}, "tuned"),
+    ({"tuned": {"lr": None}}, "tuned lr"),
+    ({"also": [{"config": {}, "tuned": {"lr": "fast"}}]}, "tuned lr: 'fast'"),
     ({"also": {}}, "also"),
     ({"also": [1]}, "also"),
     ({"also": [{"config": {}}]}, "also"),
