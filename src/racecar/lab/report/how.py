@@ -10,8 +10,7 @@ HOW = {
     "p, Holm": """
         Two-sided paired t-test. An experiment makes several claims, so the p-values and intervals of all that it claims
         of one configuration are corrected together by Holm's step-down method; claims that were not run are counted,
-        too. Another configuration, as a short try left in the folder, is corrected by itself and changes nothing of
-        it. Fields that claims name belong to one configuration: its runs go through their values.""",
+        too. Each configuration is corrected by itself; fields that claims name do not tell them apart.""",
     "verdict": """
         By a rule that was fixed before the runs. Holds: the corrected 95 % interval of the gain lies above 0. Holds in
         part: the gain is positive, but the interval includes 0. Does not hold: the gain is not positive. Too few runs:
