@@ -128,6 +128,7 @@ BROKEN = {
     "no text": b"\xff\xfe\x00\x80",
     "a list": b"[]",
     "a number": b"3",
+    "too deep": b"[" * 100_000,
     "null": b"null",
     "foreign": b'{"name": "package", "version": "1.0"}',
     "older": json.dumps({**record(), "format": 0}).encode(),

@@ -12,6 +12,8 @@ FORMAT = 1
 NEEDED = ("id", "experiment", "variant", "coefficient", "seed", "stage", "config", "metrics", "status", "cost", "made")
 PURPOSES = ("", "quick", "search")
 """What a result is made for: evidence, to see that it works, to choose settings. Only the first is judged."""
+_WORDS = ("id", "experiment", "variant", "stage", "status")
+_OBJECTS = ("config", "tuned", "metrics", "cost", "made", "tables", "curves", "sha256")
 _REMEDY = "delete it to train that stage again"
 
 
@@ -41,7 +43,7 @@ def parse_record(text: str | bytes, where: str) -> dict[str, Any]:
     """
     try:
         record = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(_unreadable(where, error)) from None
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise ValueError(
@@ -57,15 +59,14 @@ def parse_record(text: str | bytes, where: str) -> dict[str, Any]:
 
 def wrong(record: Mapping[str, Any]) -> str:
     """The first field that is not what its readers need it to be, as "has no word for stage: 3"; empty if all are."""
-    words = {name: record[name] for name in ("id", "experiment", "variant", "stage", "status")}
-    objects = {name: record.get(name, {}) for name in _OBJECTS}
     also = record.get("also", [])
     if not isinstance(also, list) or not all(isinstance(one, Mapping) for one in also):
         return f"has no settings for also: {also!r}"
-    for one in also:
-        objects |= {f"also {name}": one.get(name) for name in ("config", "tuned")}
+    words = [(name, record[name]) for name in _WORDS]
+    objects = [(name, record.get(name, {})) for name in _OBJECTS]
+    objects += [(f"also {name}", one.get(name)) for one in also for name in ("config", "tuned")]
     for what, values, kind in (("word", words, str), ("object", objects, Mapping)):
-        for name, value in values.items():
+        for name, value in values:
             if not isinstance(value, kind):
                 return f"has no {what} for {name}: {value!r}"
     if not isinstance(record["seed"], int) or isinstance(record["seed"], bool):
@@ -76,9 +77,6 @@ def wrong(record: Mapping[str, Any]) -> str:
         if one.get("purpose", "") not in PURPOSES:
             return f"has an unknown purpose: {one['purpose']!r}"
     return _no_number(record)
-
-
-_OBJECTS = ("config", "tuned", "metrics", "cost", "made", "tables", "curves", "sha256")
 
 
 def _no_number(record: Mapping[str, Any]) -> str:

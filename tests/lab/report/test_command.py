@@ -129,6 +129,7 @@ BROKEN = [
     ({"also": {}}, "also"),
     ({"also": [1]}, "also"),
     ({"also": [{"config": {}}]}, "also"),
+    ({"also": [{"config": {}}, {"config": {}, "tuned": {}}]}, "also tuned"),
 ]
 
 
