@@ -11,7 +11,7 @@ BIN    := $(VENV)/bin
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
 
-demo: $(VENV)/.installed-lab ## the peak experiment in short: what Std, Ort and RR learn, as a page
+demo: $(VENV)/.installed-lab ## the peak experiment, quick (no evidence): what Std, Ort and RR learn, as a page
 	$(BIN)/racecar run peaks --quick --seeds 1 --out out/demo
 	$(BIN)/racecar report out/demo
 

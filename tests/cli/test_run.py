@@ -18,7 +18,7 @@ from racecar.lab.results import Store
 from racecar.lab.search import Search
 
 PEAKS = ("run", "peaks", "--quick", "--set", "epochs=2", "--set", "nets=linear", "--workers", "1", "--out", "out")
-INFORMATION = ("information", "--quick", "--set", "epochs=1", "--set", "finetune=1", "--workers", "1", "--out", "out")
+INFORMATION = ("information", "--set", "epochs=1", "--set", "finetune=1", "--workers", "1", "--out", "out")
 ONE = ("--variants", "Std", "--seeds", "1")
 
 
@@ -227,15 +227,40 @@ def test_interrupted(cli, monkeypatch):
     assert (result.status, result.out, result.err) == (130, "", "racecar: interrupted; what was finished is in out\n")
 
 
-def test_a_broken_record_is_named(ran, cli):
+@pytest.mark.parametrize("engine", ["here", "vmap"])
+@pytest.mark.parametrize("bad, words", [("{", "is no record"), ({"metrics": 3}, "has no object for metrics: 3")])
+def test_a_broken_record_is_named_and_the_other_jobs_are_done(ran, cli, engine, bad, words):
     path = next(path for path in sorted((Store("out").folder / "records").iterdir()))
-    path.write_text("{")
-    result = cli(*PEAKS, "--variants", "Std,RR", "--seeds", "2")
+    good = json.loads(path.read_text())
+    path.write_text(bad if isinstance(bad, str) else json.dumps(good | bad))
+    result = cli(*PEAKS, "--variants", "Std,RR", "--seeds", "3", "--engine", engine)
     assert result.status == 2
-    assert f"racecar: {path} is no record that can be read" in result.err
-    assert "delete it to train that stage again" in result.err
+    first, second, last = result.err.splitlines()
+    assert first == "4 of 6 stages are there already"
+    job, problem = f"racecar: peaks {good['variant']}.* seed {good['seed']} failed", f"ValueError: {path} {words}"
+    assert re.fullmatch(f"{job}: {problem}.*; delete it to train that stage again", second)
+    assert last == "racecar: 1 of 6 jobs failed; what was finished is in out"
+    assert {row["variant"]: row["runs"] for row in rows(result.out)} == {"Std": "3", "RR": "3"} | {good["variant"]: "2"}
     path.unlink()
     assert cli(*PEAKS, "--variants", "Std,RR", "--seeds", "2").out == ran.out
+
+
+WHERE = [
+    (("run", *PEAKS[1:-2]), "peaks-quick", "quick"),
+    (("run", "peaks", *PEAKS[3:-2]), "peaks", ""),
+    (("sweep", *PEAKS[1:-2], "--over", "beta=0.2"), "peaks-quick", "quick"),
+    (("search", *INFORMATION[:-2]), "information-search", "search"),
+    (("search", *INFORMATION[:-2], "--quick"), "information-search-quick", "search"),
+]
+
+
+@pytest.mark.parametrize("arguments, name, purpose", WHERE, ids=[f"{a[0]} {name}" for a, name, _ in WHERE])
+def test_what_is_no_evidence_goes_elsewhere(cli, search, arguments, name, purpose, tmp_path):
+    result = cli(*arguments, "--variants", "Std", *(() if arguments[0] == "search" else ("--seeds", "1")))
+    assert (result.status, result.err) == (0, "")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [name]
+    assert {one["purpose"] for one in records(tmp_path / "out" / name)} == {purpose}
+    assert ("no evidence" in result.out) == (purpose == "quick")
 
 
 # Every experiment, and its page
@@ -248,8 +273,8 @@ def test_digits_without_any_data(cli):
     assert {one["config"]["shipped"] for one in records("out")} == {True}
     report = cli("report", "out")
     assert (report.status, report.err) == (0, "")
-    page = Store("out").folder / "report.html"
-    assert experiment("digits").title in page.read_text()
+    page = (Store("out").folder / "report.md").read_text()
+    assert f"## {experiment('digits').title} (quick runs: no evidence)" in page
 
 
 def test_peaks_and_its_page(cli):
@@ -379,7 +404,7 @@ def test_search_and_tuned(cli, search):
 def test_what_a_search_chose_may_be_what_is_usual(cli, tuned, first, tmp_path):
     """Then nothing is trained twice, and the page shows the runs as both."""
     content = json.loads((tmp_path / "tuned.json").read_text())
-    usual = experiment("information").Config(**experiment("information").quick)
+    usual = experiment("information").Config()
     weight = experiment("information").coefficient(usual, "RR")
     content["variants"] = {"RR": {"lr": usual.lr, "coefficient": weight}, "Std": {"lr": 0.5}}
     (tmp_path / "tuned.json").write_text(json.dumps(content))

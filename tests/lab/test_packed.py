@@ -126,15 +126,53 @@ def test_ask(folder):
     assert [one.config["lr"] for one in store.get(id).everywhere] == [1e-4, 1.0]
 
 
-def test_a_broken_line_is_named(folder):
+BROKEN = {
+    "truncated": lambda line: line[:-9],
+    "no text": lambda line: line[:-9] + b"\xff" + line[-9:],
+    "a bad field": lambda line: json.dumps({**json.loads(line), "metrics": 3}).encode(),
+    "no id": lambda line: b'{"seed": 1}',
+    "no object": lambda line: b"3",
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_broken_line_is_named_and_the_others_are_not_lost(folder, how):
     pack(folder)
-    lines = (folder / NAME).read_text().splitlines()
-    (folder / NAME).write_text("\n".join([*lines[:2], lines[2][:-9], *lines[3:]]))
-    with pytest.raises(ValueError, match=rf"line 3 of .*{NAME} is no record that can be read"):
-        Store(folder).has("0")
+    lines = (folder / NAME).read_bytes().splitlines()
+    (folder / NAME).write_bytes(b"\n".join([*lines[:2], BROKEN[how](lines[2]), *lines[3:]]))
+    store, ids = Store(folder), sorted(one["id"] for one in RECORDS)
+    where = f"line 3 of {folder / NAME}"
+    with pytest.raises(ValueError, match=where if how != "no id" and how != "no object" else f"{ids[1]}.json"):
+        store.get(ids[1])
+    assert [store.get(id).id for id in ids if id != ids[1]] == [ids[0], *ids[2:]]
     runs, (problem,) = read_runs(folder)
-    assert len(runs) == 5
-    assert f"line 3 of {folder / NAME}" in problem
+    assert sorted(run.id for run in runs) == [ids[0], *ids[2:]]
+    assert where in problem
+    before = (folder / NAME).read_bytes()
+    for read in (store.runs, lambda: pack(folder)):
+        with pytest.raises(ValueError, match=where):
+            read()
+    assert (folder / NAME).read_bytes() == before
+
+
+def test_a_broken_first_line(folder):
+    """Then every record lacks what they share; a record beside the pack is read all the same."""
+    pack(folder)
+    content = (folder / NAME).read_bytes()
+    (folder / NAME).write_bytes(content.replace(b'{"shared":', b'{"shared":[', 1))
+    write(folder, [record(seed=9)])
+    runs, problems = read_runs(folder)
+    assert [run.seed for run in runs] == [9]
+    assert len(problems) == 7
+    assert all(f"line {i} of {folder / NAME}" in " ".join(problems) for i in range(1, 8))
+
+
+def test_lines_end_where_lines_end(tmp_path):
+    """Not at what else Unicode calls a line break."""
+    folder = write(tmp_path, [record(note="a\u2028b\x85c\x0bd"), record(seed=1)])
+    before = held(folder)
+    pack(folder)
+    assert held(folder) == before
 
 
 def test_nothing_to_pack(tmp_path):

@@ -1,5 +1,6 @@
 """The results store: whole or not there, safe to read, and what is broken is named with what to do."""
 
+import hashlib
 import io
 import json
 import os
@@ -42,7 +43,11 @@ def test_what_was_written_is_read(store):
     assert files(store.folder) == [f"arrays/{id}.safetensors", f"records/{id}.json", f"weights/{id}.safetensors"]
     assert store.has(id)
     run = store.get(id)
-    assert run.record == {"format": 1, **one}
+    sums = {
+        kind: hashlib.sha256((store.folder / kind / f"{id}.safetensors").read_bytes()).hexdigest()
+        for kind in ("weights", "arrays")
+    }
+    assert run.record == {"format": 1, **one, "sha256": sums}
     assert (run.id, run.variant, run.coefficient, run.seed, run.stage) == (id, "RR", 5e-7, 3, "A")
     assert (run.metrics, run.finished, run.tables) == ({"test_accuracy": 0.5}, True, {})
     for found, kept in ((store.weights(id), WEIGHTS), (run.arrays, ARRAYS)):
@@ -123,11 +128,13 @@ BROKEN = {
     "no text": b"\xff\xfe\x00\x80",
     "a list": b"[]",
     "a number": b"3",
+    "too deep": b"[" * 100_000,
     "null": b"null",
     "foreign": b'{"name": "package", "version": "1.0"}',
     "older": json.dumps({**record(), "format": 0}).encode(),
     "newer": json.dumps({**record(), "format": 2}).encode(),
     "pickled": pickle.dumps(record()),
+    "a bad field": json.dumps({**record(), "metrics": {"test_accuracy": "high"}}).encode(),
     **{f"without {name}": json.dumps({k: v for k, v in record().items() if k != name}).encode() for name in NEEDED},
 }
 
@@ -183,6 +190,38 @@ def test_broken_tensors_are_named_with_the_remedy(store, kind, how, tmp_path, mo
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)
     assert not (tmp_path / "unpickled").exists()
+
+
+def flip(path, at):
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("at", [-1, -10])
+def test_a_flipped_byte_is_not_used(store, at):
+    """It is still a file of tensors, but not the one that was written."""
+    one = record()
+    store.write(one, WEIGHTS, ARRAYS)
+    for kind, read in (("weights", lambda: store.weights(one["id"])), ("arrays", lambda: store.get(one["id"]).arrays)):
+        path = store.folder / kind / f"{one['id']}.safetensors"
+        flip(path, at)
+        with pytest.raises(ValueError, match=f"SHA-256.*delete records/{one['id']}.json") as error:
+            read()
+        assert str(path) in str(error.value)
+        flip(path, at)
+        assert read()
+
+
+def test_records_from_before_checksums(store):
+    """They load as they did."""
+    store.write(one := record(), WEIGHTS, ARRAYS)
+    path = store.folder / "records" / f"{one['id']}.json"
+    path.write_text(json.dumps({"format": 1, **one}))
+    for kind in ("weights", "arrays"):
+        flip(store.folder / kind / f"{one['id']}.safetensors", -1)
+    assert store.weights(one["id"]).keys() == WEIGHTS.keys()
+    assert store.get(one["id"]).arrays.keys() == ARRAYS.keys()
 
 
 def test_missing_weights_are_named_with_the_remedy(store):

@@ -295,7 +295,10 @@ def test_quick_through_the_command_line(pictures, tmp_path, capsys):
     arguments = ["run", "safety", "--quick", "--seeds", "1", "--data", str(pictures), "--out", str(tmp_path / "out")]
     small = ["images=40", "epochs=1", "labels=10", "tests=20", "lams=0.1"]
     assert command([*arguments, "--workers", "1", *(part for one in small for part in ("--set", one))]) == 0
-    assert "plain twins" in capsys.readouterr().out
+    first, *said = capsys.readouterr().out.splitlines()
+    assert first == "a quick run: no evidence, and nothing of it is judged"
+    assert "plain twins" in said[0]
+    assert not any("hosen" in line for line in said)
     assert {one["variant"] for one in plain_results(tmp_path / "out")} == {"Std", "lRR"}
     assert command(["report", str(tmp_path / "out")]) == 0
     assert (tmp_path / "out" / "report.html").stat().st_size < 300_000
@@ -398,6 +401,13 @@ def test_the_page_does_not_grow_with_the_seeds(tmp_path, monkeypatch):
     assert "45 of 45 nets killed" in pages[1].markdown.read_text()
     for one, other in ((pages[0].html, pages[1].html), (pages[0].markdown, pages[1].markdown)):
         assert other.stat().st_size == pytest.approx(one.stat().st_size, rel=0.01)
+
+
+def test_a_setting_that_is_none_is_named():
+    bad = map_records(range(1), made_up=LOSSES[:1])[-1]
+    del bad["config"]["depth"]
+    with pytest.raises(ValueError, match=f"record {bad['id']} has a bad setting \\(KeyError: 'depth'\\)"):
+        SAFETY.told([Run(bad)])
 
 
 def test_words():

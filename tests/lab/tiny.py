@@ -160,10 +160,11 @@ def run(jobs: Sequence[Job], folder: Path, engine: str = "here", **plan: Any) ->
 
 
 def results(folder: Path) -> dict[str, dict[str, Any]]:
-    """Id → all that must not hang on how it came about: the record but its cost and maker, weights, arrays."""
+    """Id → all that must not hang on how it came about: the record but its cost and maker; weights and arrays
+    themselves, not their checksums, which hang on rounding."""
     store, found = Store(folder), {}
     for one in store.runs():
-        record = {name: value for name, value in one.record.items() if name not in ("cost", "made")}
+        record = {name: value for name, value in one.record.items() if name not in ("cost", "made", "sha256")}
         record["steps"] = one.record["cost"].get("steps", 0)
         found[one.id] = {**record, "weights": store.weights(one.id) if one.finished else {}, "arrays": one.arrays}
     return found

@@ -22,10 +22,16 @@ Data = Annotated[
     ),
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIR", file_okay=False, help="Results folder; out/NAME without it.")
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        file_okay=False,
+        help="Results folder. Without it out/NAME; of a search out/NAME-search; of a quick one, -quick behind it.",
+    ),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on from checkpoints of unfinished stages.")]
-Quick = Annotated[bool, typer.Option("--quick", help="A short form, to see that it works.")]
+Quick = Annotated[bool, typer.Option("--quick", help="A short form, to see that it works: no evidence.")]
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Change a setting; repeatable.")]
 Coefficient = Annotated[
     list[str] | None,

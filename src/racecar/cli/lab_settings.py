@@ -18,6 +18,11 @@ def config_of(one: Experiment, quick: bool, settings: Sequence[str] | None) -> C
     return override(one.Config(**(one.quick if quick else {})), settings or [])
 
 
+def folder_of(out: Path | None, name: str, *marks: str) -> Path:
+    """Where results go: what is no evidence goes elsewhere than what is, unless the user says where."""
+    return out or Path("out") / "-".join(filter(None, (name, *marks)))
+
+
 def variants_of(one: Experiment, text: str) -> list[str]:
     """From "Std,RR"; the experiment's own if the text is empty."""
     from racecar.lab.variants import variant

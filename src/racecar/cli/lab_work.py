@@ -85,6 +85,8 @@ def _do(jobs: Sequence[Job], folder: Path, how: How, quiet: bool) -> None:
     failures = runner.run(jobs, plan, how.engine)
     if distributed.first():
         if not quiet:
+            if jobs and jobs[0].purpose:
+                print(f"a {jobs[0].purpose} run: no evidence, and nothing of it is judged")
             print(summary(jobs, store))
             print(f"results: {folder}   page: racecar report {folder}")
         for failure in failures:
@@ -114,15 +116,16 @@ def summary(jobs: Sequence[Job], store: Store) -> str:
     from racecar.lab.restate import times
     from racecar.table import table
 
+    found, _ = store.read()  # what cannot be read is the failure of its job
     if jobs and jobs[0].experiment.tells:
-        notes, _ = jobs[0].experiment.told(list(store.runs()))
+        notes, _ = jobs[0].experiment.told([one for run in found if (one := run.made_for(jobs[0].purpose))])
         return "\n".join(notes)
+    known = {run.id: run for run in found}
     groups: dict[tuple[str, ...], list[Any]] = {}
     metrics: dict[str, None] = {}
     for job in jobs:
         for stage in job.stages:
-            if store.has(job.ids[stage.name]):
-                run = store.get(job.ids[stage.name])
+            if (run := known.get(job.ids[stage.name])) is not None:
                 setting = ", ".join(f"{key}={value}" for key, value in changed(job.base).items())
                 factor = times(job.experiment, job.config, job.variant)
                 strength = "" if job.coefficient is None else f"{factor * job.coefficient:g}"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from racecar.cli import lab_options as options
 from racecar.cli.console import command
-from racecar.cli.lab_settings import config_of, sets, variants_of
+from racecar.cli.lab_settings import config_of, folder_of, sets, variants_of
 from racecar.cli.lab_work import How, do, speaks
 from racecar.lab.engines.processes import warm_up
 
@@ -45,7 +43,7 @@ def search(
     config = replace(config, valid=config.valid or one.search.valid)
     what = replace(one.search, seeds=seeds or one.search.seeds)
     jobs = trials(one, what, config, variants_of(one, variants), data)
-    folder = out or Path("out") / f"{name}-search"
+    folder = folder_of(out, name, "search", "quick" if quick else "")
     do(jobs, folder, How(engine, device, workers, address, graphs=graphs), quiet=True)
     if not speaks():
         return

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from racecar.cli import lab_options as options
-from racecar.cli.lab_settings import config_of, tuned_of, variants_of
+from racecar.cli.lab_settings import config_of, folder_of, tuned_of, variants_of
 from racecar.cli.lab_work import How, do
 from racecar.lab.engines.processes import warm_up
 
@@ -46,14 +44,16 @@ def sweep(
         range(first, first + (seeds or one.seeds)),
         tuned_of(tuned, one, config, chosen, [*(settings or []), over]),
     )
+    purpose = "quick" if quick else ""
     if field in ("weight", "coefficient"):
         numbers = tuple(parse(value, float, field) for value in values)
         given = {which: numbers for which in chosen if variant(which).kind in ("reverse", "orthogonality", "decay")}
         if not given:
             raise ValueError(f"--over {over!r}: none of {', '.join(chosen)} has a weight")
-        jobs = make_jobs(one, config, chosen, some, data, given, found)
+        jobs = make_jobs(one, config, chosen, some, data, given, found, purpose)
     else:
         jobs = []
         for value in values:
-            jobs += make_jobs(one, override(config, [f"{field}={value}"]), chosen, some, data, tuned=found)
-    do(jobs, out or Path("out") / name, How(engine, device, workers, address, resume, compile_step, every))
+            changed = override(config, [f"{field}={value}"])
+            jobs += make_jobs(one, changed, chosen, some, data, tuned=found, purpose=purpose)
+    do(jobs, folder_of(out, name, purpose), How(engine, device, workers, address, resume, compile_step, every))

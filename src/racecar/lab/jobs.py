@@ -31,6 +31,8 @@ class Job:
     stages: tuple[Stage, ...]
     ids: Mapping[str, str]
     """Stage name → id of its result."""
+    purpose: str = ""
+    """What its results are made for, of ``record.PURPOSES``; their ids do not hang on it."""
 
     @property
     def config(self) -> Config:
@@ -62,12 +64,14 @@ def make_jobs(
     folder: Path | None,
     coefficients: Mapping[str, Sequence[float]] | None = None,
     tuned: Mapping[str, Mapping[str, Any]] | None = None,
+    purpose: str = "",
 ) -> list[Job]:
     """Every combination.
 
     Args:
         coefficients: variant → its coefficients; a variant without an entry has the experiment's own.
         tuned: variant → settings (and "coefficient") that a search chose for it.
+        purpose: what the results are made for: evidence if empty, "quick" or "search".
     """
     jobs = []
     seeds = list(dict.fromkeys(seeds))
@@ -89,7 +93,7 @@ def make_jobs(
                     raise ValueError(f"the coefficient of {name} must be at least 0, not {coefficient!r}")
                 for seed in seeds:
                     ids = _ids(experiment, config, name, coefficient, seed, stages, data)
-                    jobs.append(Job(experiment, one, own, name, coefficient, seed, folder, stages, ids))
+                    jobs.append(Job(experiment, one, own, name, coefficient, seed, folder, stages, ids, purpose))
     return jobs
 
 

@@ -6,6 +6,7 @@ What all of them have in common stands once, in the first line, as ``{"shared": 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,24 +15,15 @@ from racecar.files import write_atomically
 from racecar.lab.record import parse_record, read_record
 
 NAME = "records.jsonl"
-_known: dict[Path, tuple[tuple[int, int], dict[str, dict[str, Any]]]] = {}
+Packed = Mapping[str, dict[str, Any] | str]
+"""Records by id, or what is wrong with them; one without an id that can be read stands under its place in the file."""
+_ID = re.compile(rb'"id":\s*"([^"\\]+)"')
+_known: dict[Path, tuple[tuple[int, int], Packed]] = {}
 """Path → time and size of the file that was read last, and what was in it."""
 
 
-def lines(folder: Path) -> Iterator[tuple[str, str]]:
-    """Where each line of a folder's pack is, and the line; nothing if there is none."""
-    path = folder / NAME
-    if path.exists():
-        common: dict[str, Any] = {}
-        for i, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            if i == 1 and line.startswith('{"shared":'):
-                common = json.loads(line)["shared"]
-            else:
-                yield f"line {i} of {path}", _whole(line, common)
-
-
-def packed(folder: Path) -> Mapping[str, dict[str, Any]]:
-    """The records of a folder's pack by id; read again when the file changes."""
+def packed(folder: Path) -> Packed:
+    """What a folder's pack holds; read again when the file changes."""
     path = (folder / NAME).absolute()
     try:
         stat = path.stat()
@@ -39,9 +31,22 @@ def packed(folder: Path) -> Mapping[str, dict[str, Any]]:
         return {}
     stamp = stat.st_mtime_ns, stat.st_size
     if path not in _known or _known[path][0] != stamp:
-        records = (parse_record(line, where) for where, line in lines(folder))
-        _known[path] = stamp, {str(one["id"]): one for one in records}
+        _known[path] = stamp, dict(_read(folder / NAME))
     return _known[path][1]
+
+
+def _read(path: Path) -> Iterator[tuple[str, dict[str, Any] | str]]:
+    common: dict[str, Any] = {}
+    for i, line in enumerate(path.read_bytes().split(b"\n"), 1):
+        if i == 1 and (shared := _shared_line(line)) is not None:
+            common = shared
+        elif line.strip():
+            where, found = f"line {i} of {path}", _ID.search(line)
+            try:
+                record = parse_record(_whole(line, common), where)
+                yield record["id"], record
+            except ValueError as error:
+                yield found[1].decode(errors="replace") if found else where, str(error)
 
 
 def pack(folder: Path) -> int:
@@ -51,12 +56,13 @@ def pack(folder: Path) -> int:
     packing again is all it takes. Of a record in both, the single one is the newer.
     """
     singles = {path: path.read_bytes() for path in sorted((folder / "records").glob("*.json"))}
-    records = dict(packed(folder))
+    records = {}
+    for id, one in packed(folder).items():
+        if isinstance(one, str):
+            raise ValueError(one)
+        records[id] = one
     for path in singles:
-        record = read_record(path)
-        if record["id"] != path.stem:
-            raise ValueError(f"{path} is the record of {record['id']}; delete it to train that stage again")
-        records[path.stem] = record
+        records[path.stem] = read_record(path)
     if not records:
         raise ValueError(f"there are no records in {folder}: name the folder that racecar run wrote into")
     if singles:
@@ -95,11 +101,20 @@ def _without(record: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, 
     return left
 
 
-def _whole(line: str, common: Mapping[str, Any]) -> str:
+def _shared_line(line: bytes) -> dict[str, Any] | None:
+    """What a first line says that all records share; None if it is no such line."""
+    try:
+        shared = json.loads(line)["shared"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return shared if isinstance(shared, dict) else None
+
+
+def _whole(line: bytes, common: Mapping[str, Any]) -> str | bytes:
     """A line with what is shared; as it is where it cannot be read, which its reader will say."""
     try:
         return json.dumps(_with(json.loads(line), common)) if common else line
-    except (ValueError, AttributeError):
+    except (ValueError, TypeError, AttributeError):
         return line
 
 

@@ -1,25 +1,41 @@
-"""One record as it lies in a file, checked."""
+"""One record as it lies in a file, checked: whatever is wrong with it, the message names the file and the remedy."""
 
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 FORMAT = 1
 NEEDED = ("id", "experiment", "variant", "coefficient", "seed", "stage", "config", "metrics", "status", "cost", "made")
+PURPOSES = ("", "quick", "search")
+"""What a result is made for: evidence, to see that it works, to choose settings. Only the first is judged."""
+_WORDS = ("id", "experiment", "variant", "stage", "status")
+_OBJECTS = ("config", "tuned", "metrics", "cost", "made", "tables", "curves", "sha256")
+_REMEDY = "delete it to train that stage again"
+
+
+def purpose_of(command: str) -> str:
+    """What a command makes results for."""
+    words = command.split()
+    return "search" if words[1:2] == ["search"] else "quick" if "--quick" in words else ""
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """One record, from a file of its own."""
+    """One record, from a file of its own, which has its id for a name."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise ValueError(_unreadable(str(path), error)) from None
-    return parse_record(text, str(path))
+    record = parse_record(text, str(path))
+    if record["id"] != path.stem:
+        raise ValueError(f"{path} is the record of {record['id']}; {_REMEDY}")
+    return record
 
 
-def parse_record(text: str, where: str) -> dict[str, Any]:
+def parse_record(text: str | bytes, where: str) -> dict[str, Any]:
     """One record, from its text.
 
     Args:
@@ -27,18 +43,66 @@ def parse_record(text: str, where: str) -> dict[str, Any]:
     """
     try:
         record = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(_unreadable(where, error)) from None
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise ValueError(
-            f"{where} is no record of format {FORMAT}, but of another version of racecar or none; "
-            "delete it to train that stage again"
+            f"{where} is no record of format {FORMAT}, but of another version of racecar or none; {_REMEDY}"
         )
     missing = [name for name in NEEDED if name not in record]
     if missing:
-        raise ValueError(f"{where} lacks {', '.join(missing)}; delete it to train that stage again")
+        raise ValueError(f"{where} lacks {', '.join(missing)}; {_REMEDY}")
+    if problem := wrong(record):
+        raise ValueError(f"{where} {problem}; {_REMEDY}")
     return record
 
 
+def wrong(record: Mapping[str, Any]) -> str:
+    """The first field that is not what its readers need it to be, as "has no word for stage: 3"; empty if all are."""
+    also = record.get("also", [])
+    if not isinstance(also, list) or not all(isinstance(one, Mapping) for one in also):
+        return f"has no settings for also: {also!r}"
+    words = [(name, record[name]) for name in _WORDS]
+    objects = [(name, record.get(name, {})) for name in _OBJECTS]
+    objects += [(f"also {name}", one.get(name)) for one in also for name in ("config", "tuned")]
+    for what, values, kind in (("word", words, str), ("object", objects, Mapping)):
+        for name, value in values:
+            if not isinstance(value, kind):
+                return f"has no {what} for {name}: {value!r}"
+    if not isinstance(record["seed"], int) or isinstance(record["seed"], bool):
+        return f"has no whole number for seed: {record['seed']!r}"
+    if not isinstance(record.get("parent"), str | None):
+        return f"has no word for parent: {record['parent']!r}"
+    for one in (record, *also):
+        if one.get("purpose", "") not in PURPOSES:
+            return f"has an unknown purpose: {one['purpose']!r}"
+    return _no_number(record)
+
+
+def _no_number(record: Mapping[str, Any]) -> str:
+    """The first of its numbers that is none; null stands for one that was not finite, but not in a setting."""
+    for tuned in (record.get("tuned", {}), *(one["tuned"] for one in record.get("also", []))):
+        for name, value in tuned.items():
+            if value is None or not _is_number(value):
+                return f"has no finite number for tuned {name}: {value!r}"
+    numbers = {
+        "coefficient": record["coefficient"],
+        **{f"{part} {name}": value for part in ("metrics", "cost") for name, value in record[part].items()},
+    }
+    for name, values in record.get("curves", {}).items():
+        if not isinstance(values, list):
+            return f"has no list for curve {name}: {values!r}"
+        numbers |= {f"curve {name}": value for value in values if not _is_number(value)}
+    for name, value in numbers.items():
+        if not _is_number(value):
+            return f"has no finite number for {name}: {value!r}"
+    return ""
+
+
+def _is_number(value: Any) -> bool:
+    """A finite one, or null."""
+    return value is None or (isinstance(value, (int, float)) and abs(value) <= sys.float_info.max)
+
+
 def _unreadable(where: str, error: Exception) -> str:
-    return f"{where} is no record that can be read ({error}); delete it to train that stage again"
+    return f"{where} is no record that can be read ({error}); {_REMEDY}"

@@ -52,7 +52,7 @@ def restated(run: Run, experiment: Experiment) -> Run:
 
 def _restated(record: dict[str, Any], experiment: Experiment) -> dict[str, Any]:
     given = Run(record).config
-    config = None if "reduction" not in given else config_of(experiment, given)
+    config = config_of(experiment, given) if {"reduction", "strength"} <= given.keys() else None
     if config is None or (factor := times(experiment, config, "RR")) == 1:
         return record
     # The setting is the same for all variants, or they could not be held against each other.

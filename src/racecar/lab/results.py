@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,10 +16,12 @@ from racecar.extras import need
 from racecar.files import remove, write_atomically, write_json
 from racecar.lab.config import GUIDES, added
 from racecar.lab.packed import packed
-from racecar.lab.record import FORMAT, read_record
+from racecar.lab.record import FORMAT, purpose_of, read_record
 
 DEAD = "dead: the output is the same for every input"
 """Noted of a finished net."""
+ASKED = ("config", "tuned", "command", "purpose")
+"""How a result was asked for."""
 
 
 def identity(what: Mapping[str, Any]) -> str:
@@ -82,16 +84,32 @@ class Run:
         return DEAD in str(self.record.get("note") or "") or bool(self.record.get("dead"))
 
     @property
+    def purpose(self) -> str:
+        """What it was made for, of ``PURPOSES``; a record from before they were noted is known by its command."""
+        command = str(self.record.get("command") or self.record["made"].get("command"))
+        return str(self.record.get("purpose", purpose_of(command)))
+
+    @property
     def everywhere(self) -> list[Run]:
         """This run under every setting that it was asked for: a search may choose what is usual anyway, and then one
         result stands for both."""
         others = [Run({**self.record, **one}, self.store) for one in self.record.get("also") or ()]
         return [self, *others]
 
+    def made_for(self, purpose: str) -> Run | None:
+        """This run under those settings alone that it was asked for to some purpose; None if there is none."""
+        found = [run.record for run in self.everywhere if run.purpose == purpose]
+        if not found or not self.record.get("also"):
+            return self if found else None
+        first, *more = found
+        made = {**first["made"], "command": first.get("command", first["made"].get("command"))}
+        also = [{name: one[name] for name in ASKED if name in one} for one in more]
+        return Run({**first, "made": made, "also": also}, self.store)
+
     @cached_property
     def arrays(self) -> dict[str, Tensor]:
         """Small tensors for figures; empty if there are none."""
-        return {} if self.store is None else self.store.arrays(self.id)
+        return {} if self.store is None else self.store.arrays(self)
 
 
 def how(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,12 +131,11 @@ class Store:
 
     def get(self, id: str) -> Run:
         path = self._path("records", id, ".json")
-        if not path.exists() and id in packed(self.folder):
-            return Run(packed(self.folder)[id], self)
-        record = read_record(path)
-        if record["id"] != id:
-            raise ValueError(f"{path} is the record of {record['id']}; delete it to train that stage again")
-        return Run(record, self)
+        if not path.exists() and (record := packed(self.folder).get(id)) is not None:
+            if isinstance(record, str):
+                raise ValueError(record)
+            return Run(record, self)
+        return Run(read_record(path), self)
 
     def checkpoint(self, id: str) -> Path:
         """Where an unfinished stage keeps its state."""
@@ -138,48 +155,79 @@ class Store:
         return [self._path("records", id, ".json"), self._path("weights", id, ".safetensors")]
 
     def write(self, record: Mapping[str, Any], weights: Mapping[str, Tensor], arrays: Mapping[str, Tensor]) -> None:
-        """Keep a finished stage. The record comes last: what has one is whole."""
+        """Keep a finished stage. The record comes last, with the checksums of the others: what has one is whole."""
         id = str(record["id"])
-        for kind, tensors in (("weights", weights), ("arrays", arrays)):
-            if tensors:
-                self._save(self._path(kind, id, ".safetensors"), tensors)
-        write_json(self._path("records", id, ".json"), {"format": FORMAT, **record})
+        files = {"weights": weights, "arrays": arrays}
+        sums = {kind: self._save(kind, id, tensors) for kind, tensors in files.items() if tensors}
+        whole = {"format": FORMAT, **record, **({"sha256": sums} if sums else {})}
+        write_json(self._path("records", id, ".json"), whole)
         self.forget(id)
 
-    def ask(self, id: str, config: Mapping[str, Any], tuned: Mapping[str, Any], command: str) -> None:
+    def ask(
+        self, id: str, config: Mapping[str, Any], tuned: Mapping[str, Any], command: str, purpose: str = ""
+    ) -> None:
         """Note in the record of a finished stage that it is also the result of this setting, unless it says so."""
-        run, asked = self.get(id), {"config": how(config), "tuned": tuned}
-        known = [{"config": one.config, "tuned": one.record.get("tuned") or {}} for one in run.everywhere]
-        if identity(asked) not in map(identity, known):
-            also = [*(run.record.get("also") or ()), {"config": config, "tuned": tuned, "command": command}]
+        run = self.get(id)
+        known = [(one.config, one.record.get("tuned") or {}, one.purpose) for one in run.everywhere]
+        if _same((how(config), tuned, purpose)) not in map(_same, known):
+            asked = dict(zip(ASKED, (config, tuned, command, purpose), strict=True))
+            also = [*(run.record.get("also") or ()), asked]
             write_json(self._path("records", id, ".json"), {**run.record, "also": also})
 
-    def _save(self, path: Path, tensors: Mapping[str, Tensor]) -> None:
+    def _save(self, kind: str, id: str, tensors: Mapping[str, Tensor]) -> str:
+        """Returns the SHA-256 of the file."""
         save = need("safetensors.torch", "lab").save
-        with write_atomically(path) as file:
-            file.write(save({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}))
+        content = save({name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()})
+        with write_atomically(self._path(kind, id, ".safetensors")) as file:
+            file.write(content)
+        return hashlib.sha256(content).hexdigest()
 
     def weights(self, id: str) -> dict[str, Tensor]:
         path = self._path("weights", id, ".safetensors")
         if not path.exists():
             raise ValueError(f"{path} is missing: delete records/{id}.json to train that stage again")
-        return self._load(path)
+        return self._load("weights", self.get(id))
 
-    def arrays(self, id: str) -> dict[str, Tensor]:
-        path = self._path("arrays", id, ".safetensors")
-        return self._load(path) if path.exists() else {}
+    def arrays(self, run: Run) -> dict[str, Tensor]:
+        """Empty if there are none."""
+        return self._load("arrays", run) if self._path("arrays", run.id, ".safetensors").exists() else {}
 
-    def _load(self, path: Path) -> dict[str, Tensor]:
-        load = need("safetensors.torch", "lab").load_file
+    def _load(self, kind: str, run: Run) -> dict[str, Tensor]:
+        """Tensors, if they are those that were written: older records do not say."""
+        path = self._path(kind, run.id, ".safetensors")
+        content, written = path.read_bytes(), (run.record.get("sha256") or {}).get(kind)
+        remedy = f"delete records/{run.id}.json to train that stage again"
+        if written is not None and hashlib.sha256(content).hexdigest() != written:
+            raise ValueError(f"{path} is not what was written, its SHA-256 is not the one in its record: {remedy}")
         try:
-            return dict(load(path))
+            return dict(need("safetensors.torch", "lab").load(content))
         except need("safetensors", "lab").SafetensorError as error:
-            remedy = f"delete records/{path.stem}.json to train that stage again"
             raise ValueError(f"{path} is damaged ({error}): {remedy}") from None
 
-    def runs(self) -> Iterator[Run]:
-        """All records, in the order of their names; of one that is both packed and a file of its own, the file."""
+    def read(self) -> tuple[list[Run], list[str]]:
+        """All runs whose records can be read, in the order of their names, and a line for each one that cannot; of one
+        that is both packed and a file of its own, the file."""
         singles = {path.stem: path for path in (self.folder / "records").glob("*.json")}
-        pack = packed(self.folder)
+        pack, runs, problems = packed(self.folder), [], []
         for id in sorted(singles.keys() | pack.keys()):
-            yield Run(read_record(singles[id]) if id in singles else pack[id], self)
+            try:
+                record = read_record(singles[id]) if id in singles else pack[id]
+            except ValueError as error:
+                record = str(error)
+            if isinstance(record, str):
+                problems.append(record)
+            else:
+                runs.append(Run(record, self))
+        return runs, problems
+
+    def runs(self) -> list[Run]:
+        """The same, where all can be read."""
+        runs, problems = self.read()
+        if problems:
+            raise ValueError(problems[0])
+        return runs
+
+
+def _same(asked: tuple[Mapping[str, Any], Mapping[str, Any], str]) -> str:
+    """The same name for the same configuration, settings from a search and purpose."""
+    return identity(dict(zip(("config", "tuned", "purpose"), asked, strict=True)))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from racecar.lab import distributed
-from racecar.lab.engines.base import Failure, Plan, Progress
+from racecar.lab.engines.base import Failure, Plan, Progress, failure
 from racecar.lab.jobs import Job
 from racecar.lab.results import Store
 
@@ -31,12 +31,26 @@ def run(jobs: Sequence[Job], plan: Plan, engine: str = "here", show: bool | None
     """
     check(plan, engine)
     store = Store(plan.folder)
+    broken = {job: failed for job in jobs if (failed := _ask(job, store, plan.maker.command))}
+    jobs = [job for job in jobs if job not in broken]
+    return [*broken.values(), *_run(jobs, store, plan, engine, show)]
+
+
+def _ask(job: Job, store: Store, command: str) -> Failure | None:
+    """Note in what the store holds of a job that it is asked for; if that cannot be read, this job fails, no other."""
+    try:
+        for id in job.ids.values():
+            if store.has(id) and distributed.first():
+                store.ask(id, job.base.to_dict(), job.tuned, command, job.purpose)
+            elif store.has(id):
+                store.get(id)
+    except ValueError as error:
+        return failure(job.label, error)
+    return None
+
+
+def _run(jobs: Sequence[Job], store: Store, plan: Plan, engine: str, show: bool | None) -> list[Failure]:
     todo = [job for job in jobs if job.unfinished(store)]
-    if distributed.first():
-        for job in jobs:
-            for id in job.ids.values():
-                if store.has(id):
-                    store.ask(id, job.base.to_dict(), job.tuned, plan.maker.command)
     if not todo:
         return []
     show = sys.stderr.isatty() if show is None else show

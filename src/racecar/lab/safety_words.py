@@ -41,6 +41,14 @@ def _way(run: Run) -> tuple[object, ...]:
 
 
 def _row(run: Run) -> Row:
+    """Names the record of which it can make none."""
+    try:
+        return _row_of(run)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"record {run.id} has a bad setting ({type(error).__name__}: {error}); delete it") from None
+
+
+def _row_of(run: Run) -> Row:
     c, metrics = run.record["config"], run.metrics
     setting = None
     if run.coefficient is not None:
@@ -53,12 +61,14 @@ def _row(run: Run) -> Row:
 
 
 def told(runs: Iterable[Run]) -> tuple[list[str], list[Table]]:
-    """The outcome of the rule, what comes next, and where nets died."""
+    """The outcome of the rule, what comes next, and where nets died. Of runs that are no evidence, the last alone."""
+    runs = list(runs)
+    judged = not any(run.purpose for run in runs)
     rows, left_out = rows_of(runs)
     verdict = judge(rows)
     nets = sum(row.setting is not None for row in rows)
     notes = [
-        _chosen(verdict),
+        *([_chosen(verdict)] if judged else []),
         f"{words.count(nets, 'net')} with a reverse loss beside {words.count(verdict.plain, 'plain twin')}, "
         f"{verdict.plain_dead} of which are dead themselves: plain training works in {verdict.working} of "
         f"{verdict.contexts} contexts, and what follows is of those. {len(verdict.safe)} of {len(verdict.cells)} "
@@ -72,7 +82,7 @@ def told(runs: Iterable[Run]) -> tuple[list[str], list[Table]]:
         notes.append(f"{words.count(left_out, 'net')} trained or measured in another way than most left out.")
     if any(one.loss.scale == "sum" for one in verdict.cells):
         notes.append(f"For scale sum, the λ of figure and tables is {SUMMED:,.0f} times the true one.")
-    tables = [_best(verdict), _losses(verdict)] if verdict.cells else []
+    tables = [*([_best(verdict)] if judged else []), _losses(verdict)] if verdict.cells else []
     tables += [fresh_table(verdict)] if verdict.fresh else []
     return notes, tables
 

@@ -54,7 +54,7 @@ def trials(experiment: Experiment, search: Search, config: Config, variants: Seq
     seeds = range(search.first_seed, search.first_seed + search.seeds)
     for name in variants:
         for candidate in search.candidates(name, config.optimiser):
-            jobs += make_jobs(experiment, config, [name], seeds, folder, tuned={name: candidate})
+            jobs += make_jobs(experiment, config, [name], seeds, folder, tuned={name: candidate}, purpose="search")
     return jobs
 
 

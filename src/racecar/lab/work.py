@@ -250,6 +250,7 @@ def write(
         "stage": stage.name,
         "task": stage.task,
         "regularised": stage.regularised,
+        "purpose": job.purpose,
         "config": job.base.to_dict(),
         "tuned": dict(job.tuned),
         "metrics": _numbers(measured.metrics) if measured else {},

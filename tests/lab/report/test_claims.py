@@ -4,9 +4,9 @@ import pytest
 from scipy import stats
 
 from racecar.lab.experiment import Claim
-from racecar.lab.report.claims import judge
+from racecar.lab.report.claims import Family, judge
 from racecar.lab.report.groups import gather, label
-from racecar.lab.report.statistics import HOLDS, IN_PART, NOT, TOO_FEW
+from racecar.lab.report.statistics import HOLDS, IN_PART, NOT, NOT_RUN, TOO_FEW
 from tests.lab.report.records import record, runs
 
 STD = [0.50, 0.52, 0.48, 0.55, 0.51]
@@ -51,7 +51,7 @@ def test_too_few():
     asked = judge([claim(minimum_seeds=6)], made(Std=STD, RR=RR))[0]
     assert asked.verdict == TOO_FEW
     none = judge([claim()], made(Std=STD))[0]
-    assert (none.verdict, none.pairs, none.interval) == (TOO_FEW, 0, None)
+    assert (none.verdict, none.pairs, none.interval) == (NOT_RUN, 0, None)
     lone = judge([claim()], made(Std=STD, RR=RR[:1]))[0]
     assert (lone.verdict, lone.pairs, lone.p) == (TOO_FEW, 1, None)
 
@@ -125,7 +125,65 @@ def test_every_setting_is_a_test_of_its_own():
     ]  # fmt: skip
     assert len(judge([claim(where={"net": "two"})], groups)) == 2
     (nowhere,) = judge([claim(where={"net": "three"})], groups)
-    assert nowhere.verdict == TOO_FEW
+    assert nowhere.verdict == NOT_RUN
+
+
+def told(findings):
+    return [(found.claim.text, found.verdict, found.p_holm, found.interval) for found in findings]
+
+
+@pytest.mark.parametrize("variants", [("Std", "RR", "Ort"), ("Std", "RR"), ("Std",)])
+@pytest.mark.parametrize("field", ["epochs", "lr"])
+def test_a_short_try_changes_no_verdict(variants, field):
+    """Whatever lies in the folder besides: a configuration's claims are corrected among themselves, all of them."""
+    claims = [claim(), claim("Ort"), claim("RR", "Ort")]
+    values = {"Std": STD, "RR": RR, "Ort": ORT}
+    alone = judge(claims, made(**values))
+    assert sorted(found.p_holm / found.p for found in alone)[-1] == pytest.approx(3)
+    short = {"epochs": 10, "lr": 1e-4, field: 3}
+    tries = [
+        record(name, seed, {"m": -value}, config=short) for name in variants for seed, value in enumerate(values[name])
+    ]
+    for more in (tries, tries[:4]):
+        usual, other = [], []
+        for found in judge(claims, made(more, **values)):
+            (other if dict(found.setting)[field] == 3 else usual).append(found)
+        assert told(usual) == told(alone)
+        assert [found.claim.text for found in other] in ([], [one.text for one in claims])
+
+
+def test_what_a_search_chose_is_a_configuration_of_its_own():
+    claims = [claim(), claim("Ort")]
+    values = {"Std": STD, "RR": RR, "Ort": ORT}
+    tuned = [
+        record(name, seed, {"m": value}, tuned={"lr": 0.5})
+        for name, some in values.items()
+        for seed, value in enumerate(some)
+    ]
+    found = judge(claims, made(tuned, **values))
+    assert told(found[:2]) == told(found[2:]) == told(judge(claims, made(**values)))
+    assert [str(one.family) for one in found] == ["", "", "settings from a search", "settings from a search"]
+
+
+def test_what_claims_name_is_one_configuration():
+    """And so is what hangs on it alone, here the learning rate on the net: four tests, corrected together."""
+    claims = [claim(where={"net": net}) for net in ("one", "two")] + [claim("Ort", where={"net": "one"})]
+
+    def some(net, **more):
+        return [
+            record(name, seed, {"m": value}, config={"net": net, **more})
+            for name, values in (("Std", STD), ("RR", RR)) for seed, value in enumerate(values)
+        ]  # fmt: skip
+
+    found = judge(claims, gather(runs([*some("one", lr=1), *some("two", lr=2)])))
+    assert [one.verdict for one in found] == [HOLDS, HOLDS, NOT_RUN]
+    assert [one.p_holm for one in found[:2]] == pytest.approx([3 * found[0].p] * 2)
+    assert {one.family for one in found} == {Family()}
+    apart = judge(claims, gather(runs([*some("one", lr=1), *some("one", lr=2), *some("two", lr=2)])))
+    assert [(str(one.family), one.verdict) for one in apart] == [
+        ("lr = 1", HOLDS), ("lr = 1", NOT_RUN), ("lr = 1", NOT_RUN),
+        ("lr = 2", HOLDS), ("lr = 2", HOLDS), ("lr = 2", NOT_RUN),
+    ]  # fmt: skip
 
 
 def test_spreads():
@@ -221,7 +279,7 @@ def test_what_diverges_on_one_side_is_not_the_same():
 
 def test_too_few_for_the_same():
     assert judge([same()], slices(whole=EXACT, eighth=NEAR[:2]))[0].verdict == TOO_FEW
-    assert judge([same()], slices(whole=EXACT))[0].verdict == TOO_FEW
+    assert judge([same()], slices(whole=EXACT))[0].verdict == NOT_RUN
 
 
 def test_all_else_is_the_same_on_both_sides():
@@ -240,4 +298,4 @@ def test_stages_that_differ():
     assert found.p == pytest.approx(stats.ttest_rel(RR, STD).pvalue)
     assert (found.better.stage, found.than.stage) == ("AB", "B")
     (missing,) = judge([Claim("", "m", "AB", "RR", "Std")], groups)
-    assert missing.verdict == TOO_FEW
+    assert missing.verdict == NOT_RUN

@@ -107,7 +107,7 @@ def test_for_those_who_listen(page):
 def test_what_is_said(page):
     text = " ".join(" ".join(page.text).split())
     for words in (
-        "Peaks: what a layer looks for", "Sec. 3.1", "RR finds the peaks", "too few runs", "1 of 5 diverged",
+        "Peaks: what a layer looks for", "Sec. 3.1", "RR finds the peaks", "not run", "1 of 5 diverged",
         "racecar run peaks --seeds 5", "0.217 ± 0.022", "2.13.0", "CPU x86_64", "the loss was not finite in epoch 12",
         "1.50 ×", "No experiment is known by the name", *HOW.values(),
     ):  # fmt: skip

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from racecar.lab.experiment import Claim
-from racecar.lab.report.groups import Group, Groups, Setting
+from racecar.lab.report.groups import Group, Groups, Setting, label
 from racecar.lab.report.statistics import (
     NOT,
+    NOT_RUN,
     TOO_FEW,
     Corrected,
     Estimate,
@@ -26,11 +27,25 @@ Usual = Callable[[Mapping[str, Any], str], float | None]
 """The coefficient that an experiment gives a variant under a configuration; None if it has none."""
 
 
+@dataclass(frozen=True)
+class Family:
+    """What one configuration claims: these tests are corrected together, and no others with them."""
+
+    setting: Setting = ()
+    """What tells the configuration from others."""
+    tuned: bool = False
+    """Whether its settings are from a search."""
+
+    def __str__(self) -> str:
+        return "; ".join(filter(None, (label(self.setting), "settings from a search" if self.tuned else "")))
+
+
 @dataclass(frozen=True, eq=False)
 class Finding:
     """A claim, held against the runs of one setting."""
 
     claim: Claim
+    family: Family = Family()
     setting: Setting = ()
     better: Group | None = None
     than: Group | None = None
@@ -41,7 +56,7 @@ class Finding:
     p_holm: float | None = None
     interval: tuple[float, float] | None = None
     """Of the mean gain, corrected by Holm's method."""
-    verdict: str = TOO_FEW
+    verdict: str = NOT_RUN
 
     @property
     def pairs(self) -> int:
@@ -66,18 +81,46 @@ class Finding:
 
 
 def judge(claims: Sequence[Claim], groups: Groups, usual: Usual = lambda config, variant: None) -> list[Finding]:
-    """Test every claim in every setting that has runs of both sides; Holm's correction is over all these tests.
+    """Test every claim in every setting that has runs of both sides, configuration by configuration.
+
+    Holm's correction is over all claims of a configuration, those that were not run among them; what else lies in the
+    folder makes no verdict stricter.
 
     Where a variant was run with several coefficients, the claim is about the one that a search chose, or else about the
     usual one; if that is not among them, every coefficient is tested. Runs with settings from a search are held against
     such runs alone.
     """
-    tests = [finding for claim in claims for finding in _tests(claim, groups, usual)]
+    telling = _telling(groups, {field for claim in claims for field in (*claim.where, *claim.against)})
+    found = [finding for claim in claims for finding in _tests(claim, telling, groups, usual)]
+    return [
+        decided
+        for family in dict.fromkeys(finding.family for finding in found) or (Family(),)
+        for decided in _judge(claims, family, [finding for finding in found if finding.family == family])
+    ]
+
+
+def _telling(groups: Groups, named: Collection[str]) -> set[str]:
+    """Fields that tell configurations apart. Those that claims name do not, nor those that hang on them alone, as a
+    learning rate may on the optimiser: one configuration goes through their values."""
+    values: dict[tuple[Setting, str], set[Any]] = {}
+    for group in groups.groups:
+        design = _only(group.setting, named)
+        for name, value in group.setting:
+            values.setdefault((design, name), set()).add(value)
+    return {name for (_, name), some in values.items() if len(some) > 1}
+
+
+def _judge(claims: Sequence[Claim], family: Family, found: Sequence[Finding]) -> list[Finding]:
+    """The tests of one configuration, corrected; a claim without one was not run in it."""
+    tests = []
+    for claim in claims:
+        own = [finding for finding in found if finding.claim is claim]
+        tests += own or [Finding(claim, family, family.setting)]
     corrected = holm([finding.p for finding in tests])
     return [_decide(finding, right) for finding, right in zip(tests, corrected, strict=True)]
 
 
-def _tests(claim: Claim, groups: Groups, usual: Usual) -> list[Finding]:
+def _tests(claim: Claim, telling: Collection[str], groups: Groups, usual: Usual) -> list[Finding]:
     found = []
     sides = (
         (claim.better, claim.stage, claim.where),
@@ -96,16 +139,20 @@ def _tests(claim: Claim, groups: Groups, usual: Usual) -> list[Finding]:
             for name, stage, where in sides
         ]
         found += [
-            _test(claim, setting, better, than)
+            _test(claim, Family(_only(setting, telling), bool(better.tuned)), setting, better, than)
             for better in pair[0]
             for than in pair[1]
             if bool(better.tuned) is bool(than.tuned)
         ]
-    return found or [Finding(claim)]
+    return found
 
 
-def _without(setting: Setting, names: Mapping[str, Any]) -> Setting:
+def _without(setting: Setting, names: Collection[str]) -> Setting:
     return tuple((name, value) for name, value in setting if name not in names)
+
+
+def _only(setting: Setting, names: Collection[str]) -> Setting:
+    return tuple((name, value) for name, value in setting if name in names)
 
 
 def _chosen(groups: list[Group], usual: Usual) -> list[Group]:
@@ -122,13 +169,13 @@ def _wanted(group: Group, usual: Usual) -> float | None:
     return dict(group.tuned).get("coefficient") if group.tuned else usual(group.config, group.variant)
 
 
-def _test(claim: Claim, setting: Setting, better: Group, than: Group) -> Finding:
+def _test(claim: Claim, family: Family, setting: Setting, better: Group, than: Group) -> Finding:
     one, other = better.values(claim.metric), than.values(claim.metric)
     gain = estimate(shares(one, other) if claim.relative else gains(one, other, claim.higher))
     if gain is None:
-        return Finding(claim, setting, better, than)
+        return Finding(claim, family, setting, better, than, verdict=TOO_FEW)
     p = gain.p if claim.margin is None else gain.p_within(claim.margin)
-    return Finding(claim, setting, better, than, gain, p)
+    return Finding(claim, family, setting, better, than, gain, p, verdict=TOO_FEW)
 
 
 def _decide(finding: Finding, corrected: Corrected) -> Finding:

@@ -8,14 +8,18 @@ HOW = {
         The difference between two variants with the same seed, averaged over the seeds that both have. It counts as
         positive in the claimed direction, also where lower is better.""",
     "p, Holm": """
-        Two-sided paired t-test. An experiment makes several claims, some of them in several settings, so the p-values
-        and intervals of all these tests are corrected together by Holm's step-down method; claims with too few runs are
-        counted, too.""",
+        Two-sided paired t-test. An experiment makes several claims, so the p-values and intervals of all that it claims
+        of one configuration are corrected together by Holm's step-down method; claims that were not run are counted,
+        too. Each configuration is corrected by itself; fields that claims name do not tell them apart.""",
     "verdict": """
         By a rule that was fixed before the runs. Holds: the corrected 95 % interval of the gain lies above 0. Holds in
         part: the gain is positive, but the interval includes 0. Does not hold: the gain is not positive. Too few runs:
-        fewer than three pairs, or than the claim asks for. An experiment holds if all its claims do; it does not hold
-        if every claim that could be judged does not; otherwise it holds in part.""",
+        fewer than three pairs, or than the claim asks for. Not run: one side has no runs. A configuration holds if all
+        its claims do, and so far if all that could be judged do; it does not hold if none of these does; otherwise it
+        holds in part.""",
+    "no evidence": """
+        Runs made with --quick, to see that it works, and those of racecar search, which chooses settings, are marked
+        and have sections of their own. Nothing is judged by them.""",
     "same effect": """
         Some claims say that two settings do not differ by more than a margin, which was stated before the runs. Such a
         claim holds if the corrected 95 % interval of the difference lies inside the margin on both sides, which is two

@@ -17,10 +17,10 @@ from racecar.inspect.style import look
 from racecar.lab.report import words
 from racecar.lab.report.how import HOW
 from racecar.lab.report.section import Section, tally
-from racecar.lab.report.statistics import HOLDS, IN_PART, NOT, TOO_FEW
+from racecar.lab.report.statistics import HOLDS, IN_PART, NOT, NOT_RUN, SO_FAR, TOO_FEW
 from racecar.lab.report.table import Table
 
-_SIGNS = {HOLDS: "✓", IN_PART: "◐", NOT: "✗", TOO_FEW: "…"}
+_SIGNS = {HOLDS: "✓", SO_FAR: "◔", IN_PART: "◐", NOT: "✗", TOO_FEW: "…", NOT_RUN: "–"}
 _SHAPES = {"o": "●", "s": "■", "P": "✚", "^": "▲", "v": "▼", "D": "◆"}
 
 
@@ -42,9 +42,11 @@ class Page:
 
     @property
     def tally(self) -> str:
-        """How many experiments and claims, and what became of them."""
+        """How many experiments and claims, what became of them, and what is no evidence."""
         findings = [found for one in self.sections for found in one.findings]
-        return words.count(len(self.sections), "experiment") + (f", {tally(findings)}" if findings else "")
+        counted = words.count(len({one.name for one in self.sections}), "experiment")
+        marks = dict.fromkeys(one.mark for one in self.sections if one.mark)
+        return "; ".join([counted + (f", {tally(findings)}" if findings else ""), *marks])
 
 
 def to_html(page: Page) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from racecar.lab.experiment import Experiment
 from racecar.lab.report import words
 from racecar.lab.report.claim_tables import claims_table
-from racecar.lab.report.claims import Finding, judge
+from racecar.lab.report.claims import Family, Finding, judge
 from racecar.lab.report.gallery import common_figures, draw, own_pictures
 from racecar.lab.report.groups import Groups, gather, label
 from racecar.lab.report.pictures import Picture
@@ -19,6 +19,9 @@ from racecar.lab.report.statistics import VERDICTS, overall
 from racecar.lab.report.table import Table
 from racecar.lab.restate import config_of, loss_of, restated, times
 from racecar.lab.results import Run
+
+MARKS = {"": "", "quick": "quick runs: no evidence", "search": "runs of a search: no evidence"}
+"""Purpose → what is said of runs that are no evidence."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +34,8 @@ class Section:
     place: str
     """In the paper."""
     summary: str
+    mark: str
+    """What its runs are if they are no evidence; empty if they are."""
     findings: Sequence[Finding]
     tables: Sequence[Table]
     more: Sequence[Table]
@@ -48,8 +53,12 @@ class Section:
         return overall([found.verdict for found in self.findings]) if self.findings else ""
 
     @property
-    def tally(self) -> str:
-        return tally(self.findings)
+    def outcomes(self) -> list[tuple[str, str, str]]:
+        """Of each configuration: what tells it from the others, its verdict, and how many claims became what."""
+        families: dict[Family, list[Finding]] = {}
+        for found in self.findings:
+            families.setdefault(found.family, []).append(found)
+        return [(str(one), overall([found.verdict for found in some]), tally(some)) for one, some in families.items()]
 
 
 def tally(findings: Sequence[Finding]) -> str:
@@ -59,7 +68,7 @@ def tally(findings: Sequence[Finding]) -> str:
     return f"{words.count(len(findings), 'claim')}: {said}"
 
 
-def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment | None) -> Section:
+def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment | None, purpose: str = "") -> Section:
     """Judge and draw the runs of an experiment.
 
     Args:
@@ -67,17 +76,20 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         anchor: unlike that of every other section.
         runs: all of the experiment, diverged ones too.
         experiment: what it claims; None if nobody knows it, then nothing is claimed.
+        purpose: what the runs were made for; nothing is judged by those that are no evidence.
     """
     shown = runs if experiment is None else [restated(run, experiment) for run in runs]
     groups = gather(shown)
     if experiment is not None and experiment.tells:
-        return _told(experiment, anchor, runs, groups)
+        return _told(experiment, anchor, runs, groups, purpose)
     claims = () if experiment is None else experiment.claims
     paper = () if experiment is None else experiment.paper
+    named = {one.metric for one in claims} | {one.metric for one in paper}
+    if purpose:
+        claims = paper = ()
     findings = judge(claims, groups, lambda config, variant: _usual(experiment, config, variant))
     seen = dict.fromkeys((run.stage, metric) for run in groups.runs for metric in run.metrics)
     measured = [one for metric in dict.fromkeys(metric for _, metric in seen) for one in seen if one[1] == metric]
-    named = {one.metric for one in claims} | {one.metric for one in paper}
     main = [(stage, metric) for stage, metric in measured if metric in named] or measured
     rest = [one for one in measured if one not in main]
     printed = {
@@ -94,6 +106,7 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         title=name if experiment is None else experiment.title,
         place="" if experiment is None else experiment.section,
         summary="" if experiment is None else experiment.summary,
+        mark=MARKS[purpose],
         findings=findings,
         tables=[claims_table(findings), *tables] if findings else tables,
         more=[*([results_table("All that was measured besides", groups, rest)] if rest else []), *inner_tables(groups)],
@@ -105,7 +118,7 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
     )
 
 
-def _told(experiment: Experiment, anchor: str, runs: Sequence[Run], groups: Groups) -> Section:
+def _told(experiment: Experiment, anchor: str, runs: Sequence[Run], groups: Groups, purpose: str) -> Section:
     """What an experiment of many settings says of itself."""
     newest = [*groups.runs, *groups.diverged]
     own, problem = own_pictures(experiment, newest, anchor)
@@ -116,6 +129,7 @@ def _told(experiment: Experiment, anchor: str, runs: Sequence[Run], groups: Grou
         title=experiment.title,
         place=experiment.section,
         summary=experiment.summary,
+        mark=MARKS[purpose],
         findings=(),
         tables=tables,
         more=(),

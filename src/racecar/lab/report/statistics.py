@@ -13,8 +13,11 @@ ALPHA = 0.05
 FEWEST = 3
 """Pairs that a verdict needs."""
 
-HOLDS, IN_PART, NOT, TOO_FEW = "holds", "holds in part", "does not hold", "too few runs"
-VERDICTS = (HOLDS, IN_PART, NOT, TOO_FEW)
+HOLDS, IN_PART, NOT = "holds", "holds in part", "does not hold"
+TOO_FEW, NOT_RUN = "too few runs", "not run"
+SO_FAR = "holds so far"
+"""Of several claims: those that were judged hold, and others were not judged."""
+VERDICTS = (HOLDS, SO_FAR, IN_PART, NOT, TOO_FEW, NOT_RUN)
 
 
 @dataclass(frozen=True)
@@ -133,12 +136,12 @@ def equivalence(n: int, mean: float, interval: tuple[float, float], margin: floa
 
 
 def overall(verdicts: Sequence[str]) -> str:
-    """One word for several claims: "holds" and "does not hold" speak for all of them (of the latter: all judged)."""
-    judged = [one for one in verdicts if one != TOO_FEW]
+    """One word for several claims: what was not judged is neither for nor against those that were."""
+    judged = [one for one in verdicts if one not in (TOO_FEW, NOT_RUN)]
     if not judged:
-        return TOO_FEW
-    if all(one == HOLDS for one in verdicts):
-        return HOLDS
+        return TOO_FEW if TOO_FEW in verdicts else NOT_RUN
+    if all(one == HOLDS for one in judged):
+        return HOLDS if len(judged) == len(verdicts) else SO_FAR
     return NOT if all(one == NOT for one in judged) else IN_PART
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from racecar.files import write_atomically, write_text
 from racecar.lab.experiment import Experiment
+from racecar.lab.record import PURPOSES
 from racecar.lab.report.claim_tables import overview
 from racecar.lab.report.page import Page, figure_name, to_html, to_markdown
 from racecar.lab.report.reading import read_runs
@@ -54,15 +55,18 @@ def write_report(folder: Path, experiments: Mapping[str, Experiment], made: date
 
 
 def build(runs: Sequence[Run], experiments: Mapping[str, Experiment], problems: Sequence[str], made: datetime) -> Page:
-    """The page of some runs; known experiments first, in their order."""
-    by_name: dict[str, list[Run]] = {name: [] for name in experiments}
+    """The page of some runs; known experiments first, in their order. Runs that are no evidence have their own
+    sections, so that they change nothing in those of the others."""
+    kinds: dict[tuple[str, str], list[Run]] = {(name, purpose): [] for name in experiments for purpose in PURPOSES}
     for run in runs:
-        by_name.setdefault(str(run.record["experiment"]), []).append(run)
+        for purpose in PURPOSES:
+            if (one := run.made_for(purpose)) is not None:
+                kinds.setdefault((str(run.record["experiment"]), purpose), []).append(one)
     sections: list[Section] = []
-    for name, members in by_name.items():
+    for (name, purpose), members in kinds.items():
         if members:
-            anchor = _anchor(name, [one.anchor for one in sections])
-            sections.append(section(name, anchor, members, experiments.get(name)))
+            anchor = _anchor(f"{name} {purpose}", [one.anchor for one in sections])
+            sections.append(section(name, anchor, members, experiments.get(name), purpose))
     claims = [(one.anchor, one.name, found) for one in sections for found in one.findings]
     failed = [one.problem for one in sections if one.problem]
     return Page(TITLE, made, overview(claims) if claims else None, sections, [*problems, *failed])

@@ -1,0 +1,116 @@
+"""What is no evidence is marked on every page, and changes nothing of what is."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+import pytest
+
+from racecar.lab.config import added
+from racecar.lab.report import section as module
+from racecar.lab.report.page import to_html, to_markdown
+from racecar.lab.report.write import build
+from racecar.lab.results import Run, Store
+from tests.lab.report.records import Peaks, peaks_records, record, runs
+
+WHEN = datetime(2026, 11, 17, tzinfo=UTC)
+MARKS = {"quick": "quick runs: no evidence", "search": "runs of a search: no evidence"}
+COMMANDS = {"quick": "racecar run peaks --quick", "search": "racecar search peaks --seeds 2"}
+
+
+@pytest.fixture(autouse=True)
+def no_figures(monkeypatch):
+    """They are looked at elsewhere, and take most of the time."""
+    monkeypatch.setattr(module, "common_figures", lambda *_: {})
+    monkeypatch.setattr(module, "own_pictures", lambda *_: ([], ""))
+
+
+def page(records):
+    return build(runs(records), {"peaks": Peaks()}, [], WHEN)
+
+
+def tries(purpose, noted):
+    """Runs that would change every verdict, of a setting of their own; older ones are known by their command alone."""
+    more = {"purpose": purpose} if noted else {}
+    config = {"net": "linear", "epochs": 3, "lr": 1e-4, "sizes": [784, 128, 2], "valid": 0.1}
+    return [
+        record(variant, seed, {"cosine_1": value + seed / 100, "lpips": value}, config=config, coefficient=coefficient,
+               made={"command": COMMANDS[purpose]}, **more)
+        for variant, coefficient, value in (("Std", None, 0.9), ("RR", 5e-7, 0.1))
+        for seed in range(1000, 1003)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["noted", "older"])
+@pytest.mark.parametrize("purposes", [("quick",), ("search",), ("quick", "search")], ids=" ".join)
+def test_the_rest_of_the_page_is_as_without_it(purposes, noted):
+    real = peaks_records(3)
+    alone = page(real)
+    mixed = page([*real, *(one for purpose in purposes for one in tries(purpose, noted))])
+    assert len(alone.overview.rows) >= 5
+    assert mixed.overview == alone.overview
+    first, *others = mixed.sections
+    assert asdict(first) == asdict(alone.sections[0])
+    assert [one.mark for one in others] == [MARKS[purpose] for purpose in purposes]
+    assert [one.facts["stages"] for one in others] == ["6"] * len(others)
+    assert len({one.anchor for one in mixed.sections}) == 1 + len(others)
+
+
+@pytest.mark.parametrize("purpose", MARKS)
+def test_it_is_marked_and_not_judged(purpose):
+    made = page(tries(purpose, noted=True))
+    (one,) = made.sections
+    assert (one.findings, one.verdict, one.outcomes, made.overview) == ([], "", [], None)
+    assert [table.caption for table in one.tables] == ["Results", "Cost"]  # and not beside the paper's
+    html, markdown = to_html(made), to_markdown(made, "figures")
+    body = html.partition("<body>")[2].partition('id="how"')[0]
+    assert body.count(MARKS[purpose]) == 3  # in the head of the page, the list of its parts, and at the part itself
+    assert 'class="badge holds' not in body
+    assert f"## {Peaks.title} ({MARKS[purpose]})\n" in markdown
+    assert f"1 experiment; {MARKS[purpose]}." in markdown
+    evidence = page(peaks_records(3))
+    assert not any(mark in to_html(evidence) + to_markdown(evidence, "figures") for mark in MARKS.values())
+
+
+def test_a_run_that_was_asked_for_twice(tmp_path):
+    """First to see that it works, then as evidence: it is trained once, and stands on the page as both."""
+    store, how = Store(tmp_path), {"purpose": "quick", "made": {"command": COMMANDS["quick"]}}
+    one = record("RR", 0, {"m": 1.0}, config={"lr": 1e-4, **added("peaks")}, **how)
+    store.write(one, {}, {})
+    for _ in range(2):
+        store.ask(one["id"], one["config"], {}, COMMANDS["quick"], "quick")
+        store.ask(one["id"], one["config"], {}, "racecar run peaks", "")
+    (run,) = store.runs()
+    assert [each["purpose"] for each in run.record["also"]] == [""]
+    evidence, quick = page([run.record]).sections
+    assert (evidence.mark, quick.mark) == ("", MARKS["quick"])
+    assert (evidence.commands, quick.commands) == (["racecar run peaks"], [COMMANDS["quick"]])
+    assert run.made_for("search") is None
+
+
+def test_a_short_try_has_a_verdict_of_its_own():
+    """A configuration that was run as a real one is evidence, and judged by itself."""
+    real = peaks_records(5)
+    alone, config = page(real).sections[0], {"net": "linear", "epochs": 3, "lr": 1e-4, "sizes": [784, 128, 2]}
+    short = [
+        record(variant, seed, {"cosine_1": value + seed / 100}, config=config, coefficient=coefficient)
+        for variant, coefficient, value in (("Std", None, 0.9), ("RR", 5e-7, 0.1))
+        for seed in range(5)
+    ]
+    (one,) = page([*real, *short]).sections
+    outcomes = {label: (verdict, tally) for label, verdict, tally in one.outcomes}
+    assert list(outcomes) == ["epochs = 3", "epochs = 5000"]
+    assert [outcomes["epochs = 5000"]] == [each[1:] for each in alone.outcomes]
+    assert outcomes["epochs = 3"] == ("does not hold", "5 claims: 1 × does not hold, 1 × too few runs, 3 × not run")
+    text = " ".join(to_html(page([*real, *short])).split())
+    assert "epochs = 3: 5 claims: 1 × does not hold, 1 × too few runs" in text
+
+
+@pytest.mark.parametrize(
+    "command, expected",
+    [
+        ("racecar run peaks --quick --seeds 1", "quick"), ("racecar search information --quick", "search"),
+        ("racecar sweep peaks --over lr=1,2", ""), ("racecar run search", ""), ("", ""), (None, ""),
+    ],
+)  # fmt: skip
+def test_older_records_are_known_by_their_command(command, expected):
+    assert Run(record(made={"command": command})).purpose == expected
