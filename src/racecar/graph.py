@@ -221,8 +221,8 @@ def _role(op: Op, trace: Trace, call: Call) -> str:
     made = trace.tensor(op.outputs[0]) if op.outputs else None
     if made is None or not made.is_floating_point():
         return "unknown"
-    if role == "pass" and not trace.tensor(op.source).is_floating_point():  # a one-hot code or a mask becomes a number
-        return "source"
+    if role in ("pass", "shape", "select") and not trace.tensor(op.source).is_floating_point():
+        return "source"  # a one-hot code or a mask becomes a number, or an index picks from a table
     if len(op.inputs) > 1:  # x * x, cat([x, x])
         return "join"
     path = op.inputs[0][0]

@@ -37,6 +37,8 @@ def cut_constants(operation: Operation, shape: Size, where: Batch, size: int, sa
             dim = where.dim - len(shape) + one.dim()  # constants are aligned at their last dimension
             if dim >= 0 and one.shape[dim] == shape[where.dim]:
                 return cut(one, where._replace(dim=dim), size, samples)
+        elif type(one) in (tuple, list):  # what is put together
+            return type(one)(fit(part) for part in one)
         return one
 
     operation.args = tuple(fit(one) for one in operation.args)

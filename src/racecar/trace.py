@@ -37,7 +37,9 @@ def rooted(calls: Sequence[Call]) -> list[bool]:
     return flags
 
 
-_TURNING = frozenset(forms("transpose permute movedim moveaxis swapaxes swapdims squeeze unsqueeze flatten select"))
+_TURNING = frozenset(
+    forms("transpose permute movedim moveaxis swapaxes swapdims squeeze unsqueeze flatten select index_select")
+)
 """Functions whose arguments say where the batch goes."""
 
 NOT_DATA = frozenset(
