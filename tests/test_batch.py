@@ -1,4 +1,4 @@
-"""Where the samples are: followed through lookups, constants and norms, and given up, with the reason, where it is lost.
+"""Where the samples are: followed through lookups, constants and norms; where they are lost, a warning says so.
 
 The truth: a slice of a batch is the batch of those samples, for nets that treat every sample alone.
 """
