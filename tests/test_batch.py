@@ -85,6 +85,24 @@ def test_constant_matrices_leave_the_samples_where_they_are():
     close(classic(net, x, fraction=1 / 3)(x)[1], classic(net, x)(x[:2])[1])
 
 
+PRODUCTS: dict[str, Callable[[Any, Tensor], Tensor]] = {
+    "a weight with as many rows as there are samples": lambda m, x: torch.einsum("nc,cd->nd", x, m.weight),
+    "a constant matrix of that size": lambda m, x: torch.einsum("nc,cd->nd", x, m.matrix),
+    "a matrix for every sample": lambda m, x: torch.bmm(x[:, None], (m.weight * m.each)[: len(x)])[:, 0],
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_only_what_is_there_for_every_sample_is_cut(name: str):
+    torch.manual_seed(0)
+    net = Net(lambda m, x: m.b(torch.tanh(PRODUCTS[name](m, torch.tanh(m.a(x))))), a=nn.Linear(N, N), b=nn.Linear(N, 3))
+    net.weight = nn.Parameter(torch.randn(N, N))
+    net.register_buffer("matrix", torch.randn(N, N))
+    net.register_buffer("each", torch.randn(N, 1, 1))
+    net, x = net.double(), torch.randn(N, N, dtype=torch.float64)
+    close(classic(net, x, fraction=1 / 3)(x)[1], classic(net, x)(x[:2])[1])
+
+
 # --- norms on the way back ----------------------------------------------------------------------------------------
 
 

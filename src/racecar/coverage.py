@@ -64,7 +64,8 @@ def coverage(
     graph: Graph, model: nn.Module, modules: ModuleWatch | None, layers: Sequence[Op], names: Collection[str]
 ) -> Coverage:
     """Of the layers of a graph, given as their operations and their names."""
-    weights = {id(weight): name for name, weight in model.named_parameters() if weight.dim() > 1}
+    own = {name: weight for name, weight in model.named_parameters() if weight.dim() > 1}
+    weights = {id(weight): name for name, weight in own.items()}
     origins = _origins(graph.trace, model, weights)
     of_layer = tuple(_used(graph, op, origins, weights) for op in layers)
     constants = _constants(graph.trace, Weights(graph.trace, model, modules), origins, names)
@@ -74,10 +75,10 @@ def coverage(
         for weight in module.parameters():
             reasons.setdefault(weights.get(id(weight), ""), _ELSEWHERE)
     return Coverage(
-        {weights[id(weight)]: weight.numel() for weight in model.parameters() if id(weight) in weights},
+        {name: weight.numel() for name, weight in own.items()},
         of_layer,
         tuple(constant for _, constant in constants),
-        tuple(Uncovered(name, reasons.get(name, _NEVER)) for name in weights.values() if name not in known),
+        tuple(Uncovered(name, reasons.get(name, _NEVER)) for name in own if name not in known),
     )
 
 

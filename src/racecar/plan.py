@@ -24,6 +24,7 @@ from racecar.graph import PASSABLE, Graph, Op
 from racecar.matching import Matcher
 from racecar.places import batch_norms
 from racecar.rules.activation import SOFTMAX
+from racecar.slicing import per_sample
 from racecar.steps import Step, into_d
 from racecar.trace import Trace, Value
 
@@ -117,6 +118,8 @@ class Plan:
         self.values = [Value(ordinal[call], slot) for call, slot in trace.values]
         self.batch_size = batch_size(trace.inputs)
         self.batch = batch_dims(self.graph, self.batch_size)
+        self.per_sample = per_sample(self.graph, self.batch, self.batch_size)
+        """Operations without a rule of their own, by ordinal, whose constants are cut with the samples."""
         self.match = Matcher(self, trace)
         self.changed = trace.changed_later()
         """Values that are changed in place after they were made."""
