@@ -103,6 +103,29 @@ def test_only_what_is_there_for_every_sample_is_cut(name: str):
     close(classic(net, x, fraction=1 / 3)(x)[1], classic(net, x)(x[:2])[1])
 
 
+FORMS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "type_as": lambda place, x: place.type_as(x),
+    "to": lambda place, x: place.to(x),
+    "expand_as": lambda place, x: place.expand_as(x),
+    "view_as": lambda place, x: place.view_as(x[0]),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_constant_in_the_form_of_the_data_is_a_constant(name: str):
+    """``x + place.type_as(x)`` is no join, as ``x + place`` is none: the whole way back goes through."""
+
+    def loss(form: Callable[[Tensor, Tensor], Tensor], x: Tensor, **settings: Any) -> Tensor:
+        torch.manual_seed(0)
+        net = Net(lambda m, x: m.b(torch.tanh(m.a(x) + form(m.place, x))), a=nn.Linear(C, C), b=nn.Linear(C, 3))
+        net.register_buffer("place", torch.randn(3, C))
+        return classic(net.double(), x, mode="full", **settings)(x)[1].detach()
+
+    x = torch.randn(N, 3, C, dtype=torch.float64)
+    for settings in ({}, {"fraction": 1 / 3}):
+        close(loss(FORMS[name], x, **settings), loss(lambda place, x: place, x, **settings))
+
+
 # --- norms on the way back ----------------------------------------------------------------------------------------
 
 

@@ -19,9 +19,6 @@ from racecar.trace import Trace
 PASSABLE = ("norm", "activation", "shape", "resample", "affine", "pass")
 """Roles that the way back goes through between two layers."""
 
-_FORM_OF_SECOND = frozenset(forms("expand_as", "view_as", "reshape_as", "type_as", "to", "resize_as"))
-"""Functions that take only the form of their second tensor."""
-
 
 @dataclass(eq=False)
 class Op:
@@ -164,8 +161,6 @@ def build(trace: Trace, model: nn.Module, modules: ModuleWatch | None = None) ->
 
 def _classify(trace: Trace, i: int, ordinal: int, weights: Weights) -> Op:
     call, links = trace.calls[i], trace.links[i]
-    if call.func in _FORM_OF_SECOND:
-        links = links[:1]
     at = tuple(path for path, _ in links)
     args, kwargs = without_data(call, at)
     rule = find(call.func)

@@ -48,6 +48,9 @@ NOT_DATA = frozenset(
 )
 """Functions that take only the form of a tensor, not its values."""
 
+_FORM_OF_SECOND = frozenset(forms("expand_as", "view_as", "reshape_as", "type_as", "to", "resize_as"))
+"""Functions that take only the form of their second tensor."""
+
 
 @dataclass(eq=False)
 class Trace:
@@ -96,7 +99,7 @@ class Trace:
                 number = known.get(id(tensor))
                 if number is None and tensor._base is not None:
                     number = _alias(tensor, known, views)
-                if number is not None:
+                if number is not None and (path == (0,) or call.func not in _FORM_OF_SECOND):
                     found.append((path, number))
             if not found or call.func in NOT_DATA:
                 continue
