@@ -97,8 +97,10 @@ def take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) -
     if action == "part":
         return _part(operation, y, shapes[op.source], slot)
     assert rule is not None
-    if action == "move" and rule.apply in (reshape, expand):  # its own arguments may name the whole batch
-        return y.reshape(shapes[op.outputs[0]]) if rule.apply is reshape else y.expand(shapes[op.outputs[0]])
+    if action == "move" and rule.apply is reshape:  # its own arguments may name the whole batch
+        return y.reshape(shapes[op.outputs[0]])
+    if action == "move" and rule.apply is expand:
+        return y.expand(shapes[op.outputs[0]])
     if action == "move" or (action == "redo" and op.role == "affine"):
         return output(operation(y), 0)
     if action == "lift":
