@@ -91,6 +91,14 @@ def t5():
     return model, {"input_ids": tokens(), "decoder_input_ids": tokens(6)}
 
 
+def mixtral(experts: str = "eager"):
+    """Experts by index: no rule knows them yet. ``experts``: how transformers computes them."""
+    sizes = {"vocab_size": 40, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "num_local_experts": 4}
+    settings = {"use_cache": False, "experts_implementation": experts}
+    return make("Mixtral", "ForCausalLM", **sizes, **heads, **settings), {"input_ids": tokens()}
+
+
 _BUILDERS = (resnet, vit, convnext, swin, mobilenet_v2, efficientnet, regnet, bert, gpt2, t5)
 
 HF_MODELS: dict[str, Callable[..., tuple[nn.Module, dict[str, Any]]]] = {

@@ -2,7 +2,7 @@
 
 A slice of the batch must cut every tensor of the way back alike, also where the model has moved the batch
 (``(T, N, C)``) or merged it with tokens or windows (``(N·T, C)``, ``(T·N, C)``). Rearrangements are followed by
-sending the sample number of every element through them.
+sending the sample number of every element through them: nothing that looks at values, such as an index into a table.
 """
 
 from __future__ import annotations
@@ -52,11 +52,34 @@ def _follow(graph: Graph, op: Op, found: dict[int, Batch | None], size: int) -> 
     value, batch = known[0]
     x = trace.tensor(value)
     outs: Sequence[Batch | None]
-    if op.role in ("shape", "select") and op.module is None and not op.kind.endswith("(vjp)"):
+    if _rearranges(op):
         outs = _send_numbers(graph, op, x, batch, size)
     else:
-        outs = [_same(op, trace.tensor(out).shape, x.shape, batch) for out in op.outputs]
+        shift = _shift(graph, op) if op.role == "source" and op.module is None else 0
+        outs = [_same(op, trace.tensor(out).shape, x.shape, batch, shift) for out in op.outputs]
     found.update(zip(op.outputs, outs, strict=True))
+
+
+def _rearranges(op: Op) -> bool:
+    """Whether an operation moves values about and looks at none of them, so that it takes invented ones."""
+    if op.role not in ("shape", "select") or op.module is not None or op.kind.endswith("(vjp)"):
+        return False
+    return op.rule is None or op.rule.role != "layer"  # which is a product with a constant
+
+
+def _shift(graph: Graph, op: Op) -> int | None:
+    """By how many dimensions what an index picks from a table has the samples later than the index; None: unknown."""
+    (path, value), call = op.inputs[0], graph.call(op.ordinal)
+    if op.func is Tensor.__getitem__:
+        if graph.trace.tensor(value).dtype == torch.bool:
+            return None
+        at = int(path[1]) if len(path) > 1 else 0
+        others = [part for i, part in enumerate(call.args[1]) if i != at] if len(path) > 1 else []
+        return at if all(part is None or isinstance(part, slice) for part in others) else None
+    if op.kind == "index_select":
+        return op.bind(call).get(1, "dim") % graph.trace.tensor(op.outputs[0]).dim()
+    kept = op.rule is not None and op.rule.role in ("source", "pass")
+    return 0 if kept or op.kind in ("gather", "take", "take_along_dim") else None
 
 
 def _numbers(length: int, outer: int, size: int, like: Tensor) -> Tensor:
@@ -74,7 +97,8 @@ def _send_numbers(graph: Graph, op: Op, x: Tensor, batch: Batch, size: int) -> S
     operation.args = _blank(operation.args)
     out = operation(coded)
     made = [out] if isinstance(out, Tensor) else [one for one in out if isinstance(one, Tensor)]
-    return [_find(one, size) for one in made]
+    # Where topk found its values is numbered along with them.
+    return [_find(one if one.is_floating_point() else made[0], size) for one in made]
 
 
 def _blank(args: Any) -> Any:
@@ -100,10 +124,12 @@ def _find(coded: Tensor, size: int) -> Batch | None:
     return None
 
 
-def _same(op: Op, new: torch.Size, old: torch.Size, batch: Batch) -> Batch | None:
-    """Operations that keep dimensions where they are, but for reductions, which drop some."""
+def _same(op: Op, new: torch.Size, old: torch.Size, batch: Batch, shift: int | None = 0) -> Batch | None:
+    """Operations that keep dimensions where they are, but for reductions, which drop some, and lookups."""
     dim = batch.dim
     if op.rule is not None and op.rule.lift is not None and len(new) < len(old):
         gone = reduced_dims(op.args, op.kwargs, len(old))
         return None if dim in gone else Batch(dim - sum(d < dim for d in gone), batch.outer)
-    return batch if dim < len(new) and new[dim] == old[dim] else None
+    if shift is None or dim + shift >= len(new) or new[dim + shift] != old[dim]:
+        return None
+    return Batch(dim + shift, batch.outer)

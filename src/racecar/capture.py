@@ -6,6 +6,7 @@ it, with its real arguments. It stays plain, so that ``torch.compile`` can trace
 
 from __future__ import annotations
 
+import threading
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -153,6 +154,9 @@ class ModuleWatch:
         self.members = set(model.modules())
         self.ruled = {module for module in self.members if find(type(module)) is not None}
         self.spans: list[Span] = []
+        self.elsewhere: set[nn.Module] = set()
+        """Modules that ran in another thread, where no call is seen."""
+        self._thread = threading.get_ident()
         self._open: list[tuple[nn.Module, int]] = []
         self.callers: list[nn.Module | None] = []
 
@@ -177,13 +181,15 @@ class ModuleWatch:
         self.callers += [inner] * (len(self.watch.calls) - len(self.callers))
 
     def _enter(self, module: nn.Module, args: Any) -> None:
-        if module in self.members:
+        if module in self.members and threading.get_ident() != self._thread:
+            self.elsewhere.add(module)
+        elif module in self.members:
             refuse_reentrant()
             self._fill()
             self._open.append((module, len(self.watch.calls)))
 
     def _leave(self, module: nn.Module, args: Any, out: Any) -> None:
-        if self._open and self._open[-1][0] is module:
+        if self._open and self._open[-1][0] is module and threading.get_ident() == self._thread:
             self._fill()
             _, start = self._open.pop()
             if module not in self.ruled:

@@ -57,7 +57,8 @@ class Engine:
         plan, name, weight = dry_plan(self.model, args, kwargs), type(self.model).__name__, self.settings.weight
         reshard(self.model)
         if not plan.layers:
-            raise NothingToReverse(f"{name} has no weighted layer (linear, convolution, …) that sees its input")
+            why = "".join(f"; {one.name}: {one.reason}" for one in plan.coverage.uncovered[:3])
+            raise NothingToReverse(f"{name} has no weighted layer (linear, convolution, …) that sees its input{why}")
         self.add(plan)
         if all(layer.problem for layer in plan.layers):
             raise NothingToReverse(f"no layer of {name} has a rule; add one with @racecar.rules.register(...)")

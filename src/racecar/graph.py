@@ -19,9 +19,6 @@ from racecar.trace import Trace
 PASSABLE = ("norm", "activation", "shape", "resample", "affine", "pass")
 """Roles that the way back goes through between two layers."""
 
-_FORM_OF_SECOND = frozenset(forms("expand_as", "view_as", "reshape_as", "type_as", "to", "resize_as"))
-"""Functions that take only the form of their second tensor."""
-
 
 @dataclass(eq=False)
 class Op:
@@ -124,8 +121,6 @@ class Graph:
 
     trace: Trace
     ops: list[Op]
-    constants: list[tuple[Owner, str]]
-    """Owner and kind of weighted operations that see no data."""
 
     def __post_init__(self) -> None:
         self.positions = list(self.trace.links)
@@ -154,27 +149,18 @@ def build(trace: Trace, model: nn.Module, modules: ModuleWatch | None = None) ->
     """Classify every call that uses data."""
     weights = Weights(trace, model, modules)
     ops = []
-    constants = []
     for ordinal, i in enumerate(trace.links):
         ops.append(_classify(trace, i, ordinal, weights))
         for old, new in trace.spills.get(i, ()):
             inputs = (((0,), old), ((1,), ops[-1].outputs[0]))
             ops.append(Op(ordinal, "join", f"{ops[-1].kind} of a part", None, None, (), {}, inputs, (new,)))
-    for i, call in enumerate(trace.calls):
-        rule = find(call.func)
-        if i not in trace.links and rule is not None and rule.role == "layer":
-            owner = weights.of_constant(i)
-            if owner is not None:
-                constants.append((owner, rule.kind))
     if modules is not None:
         ops = _gather_modules(trace, ops, modules)
-    return Graph(trace, ops, constants)
+    return Graph(trace, ops)
 
 
 def _classify(trace: Trace, i: int, ordinal: int, weights: Weights) -> Op:
     call, links = trace.calls[i], trace.links[i]
-    if call.func in _FORM_OF_SECOND:
-        links = links[:1]
     at = tuple(path for path, _ in links)
     args, kwargs = without_data(call, at)
     rule = find(call.func)
@@ -187,7 +173,7 @@ def _classify(trace: Trace, i: int, ordinal: int, weights: Weights) -> Op:
         links, trace.made[i], owner, inplace_at=INPLACE_POSITION.get(func), called=call.func,
     )  # fmt: skip
     op.role = _role(op, trace, call)
-    if op.role == "join" or (op.role == "skipped" and len({v for _, v in links}) > 1):
+    if op.role == "join" or (op.role == "skipped" and len(links) > 1):
         op.kind = label(call.func)
     if op.role == "affine (vjp)":
         op.role = "shape" if owner is None else "layer"
@@ -213,16 +199,17 @@ _PLAIN = (int, float, str, type(None))
 def _role(op: Op, trace: Trace, call: Call) -> str:
     rule, values = op.rule, {v for _, v in op.inputs}
     role = rule.role if rule else "unknown"
+    if len(op.inputs) > 1 and op.owner is not None and (role == "layer" or call.func in _SEVERAL_TENSORS):
+        return "skipped"
     if len(values) > 1:
-        weighted = role == "layer" or call.func in _SEVERAL_TENSORS
-        return "skipped" if weighted and op.owner is not None else "join"
+        return "join"
     if role == "source":
         return role
     made = trace.tensor(op.outputs[0]) if op.outputs else None
     if made is None or not made.is_floating_point():
         return "unknown"
-    if role == "pass" and not trace.tensor(op.source).is_floating_point():  # a one-hot code or a mask becomes a number
-        return "source"
+    if role in ("pass", "shape", "select") and not trace.tensor(op.source).is_floating_point():
+        return "source"  # a one-hot code or a mask becomes a number, or an index picks from a table
     if len(op.inputs) > 1:  # x * x, cat([x, x])
         return "join"
     path = op.inputs[0][0]
@@ -251,7 +238,8 @@ def _role(op: Op, trace: Trace, call: Call) -> str:
 _FIRST = ((0,), ("input",))
 _INPUT_FIRST = frozenset((F.linear, *(getattr(F, f"conv{t}{d}d") for t in ("", "_transpose") for d in (1, 2, 3))))
 _SEVERAL_TENSORS = frozenset(
-    forms("bilinear rnn_tanh_cell rnn_relu_cell lstm_cell gru_cell lstm gru rnn_tanh rnn_relu baddbmm")
+    forms("bilinear rnn_tanh_cell rnn_relu_cell lstm_cell gru_cell lstm gru rnn_tanh rnn_relu baddbmm einsum")
+    + forms("grouped_mm _grouped_mm")
 )
 """Weighted operations on more than one tensor of data: no rule can give all of them back."""
 _POINTWISE = Rule("activation", "pointwise", lambda op, x: op(x))

@@ -19,10 +19,12 @@ from torch import Tensor, nn
 from racecar import cones, graph
 from racecar.batch import batch_dims, batch_size
 from racecar.capture import ModuleWatch
+from racecar.coverage import coverage
 from racecar.graph import PASSABLE, Graph, Op
 from racecar.matching import Matcher
 from racecar.places import batch_norms
 from racecar.rules.activation import SOFTMAX
+from racecar.slicing import per_sample
 from racecar.steps import Step, into_d
 from racecar.trace import Trace, Value
 
@@ -94,7 +96,7 @@ class Plan:
         for i, layer in enumerate(self.layers):
             layer.index = i
             if layer.op.role == "skipped":
-                several = " of several tensors" if len({v for _, v in layer.op.inputs}) > 1 else ""
+                several = " of several tensors" if len(layer.op.inputs) > 1 else ""
                 layer.problem = f"no rule for {layer.op.kind}{several}"
         self._name()
         self._of_op = {id(layer.op): layer for layer in self.layers}
@@ -116,6 +118,8 @@ class Plan:
         self.values = [Value(ordinal[call], slot) for call, slot in trace.values]
         self.batch_size = batch_size(trace.inputs)
         self.batch = batch_dims(self.graph, self.batch_size)
+        self.per_sample = per_sample(self.graph, self.batch, self.batch_size)
+        """Operations without a rule of their own, by ordinal, whose constants are cut with the samples."""
         self.match = Matcher(self, trace)
         self.changed = trace.changed_later()
         """Values that are changed in place after they were made."""
@@ -125,15 +129,10 @@ class Plan:
         makers = [self.graph.maker[value] for value in sorted(self.changed) if value in self.graph.maker]
         self.changing = tuple({id(op.called): op.called for op in makers if op.called is not None}.values())
         """The functions that made them."""
-        self.graph.forget()
-
-    @property
-    def constants(self) -> list[tuple[str, str]]:
-        """(name, kind) of weighted operations whose input does not depend on the model's."""
         names = {layer.name for layer in self.layers}
-        return [
-            (owner.name, kind) for owner, kind in self.graph.constants if not owner.derived and owner.name not in names
-        ]
+        self.coverage = coverage(self.graph, model, modules, [layer.op for layer in self.layers], names)
+        """Which weights the layers use, and why no layer uses the others."""
+        self.graph.forget()
 
     def position(self, value: int) -> int:
         """The call that made a value, or −1 − i for input i."""

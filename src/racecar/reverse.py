@@ -132,7 +132,7 @@ def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | Non
     operations: dict[int, Operation] = {}
     for op, name in needs.ops:
         operations[op.ordinal] = operation = op.operation(find.calls, name)
-        if samples < size and (op.role in ("affine", "activation", "norm") or op.kind.endswith("(vjp)")):
+        if samples < size and (op.role in _WITH_CONSTANTS or op.kind == "cat" or op.ordinal in plan.per_sample):
             pairs = zip(op.members, operation.members, strict=True) if op.members else ((op, operation),)
             for one, its in pairs:
                 where = batch.get(one.outputs[0])
@@ -140,6 +140,9 @@ def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | Non
                     cut_constants(its, find.tensor(one.outputs[0]).shape, where, size, samples)
     wholes = {value: find.tensor(value).detach() for value in needs.wholes}
     return Tape(size, samples, shapes, tensors, wholes, operations)
+
+
+_WITH_CONSTANTS = ("affine", "activation", "norm")
 
 
 class Finder:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from racecar.coverage import Uncovered
 from racecar.errors import NotReversible
 from racecar.graph import Op
 from racecar.plan import Layer, Plan
 from racecar.steps import Step
 from racecar.table import table
 
+HEAD = ("layer", "kind", "constrained", "from", "note")
 MODES = ("auto", "full", "layerwise", "input")
 
 
@@ -51,14 +53,36 @@ class Route:
     def __getitem__(self, i: int) -> Entry:
         return self.entries[i]
 
-    def __str__(self) -> str:
-        head = ("layer", "kind", "constrained", "from", "note")
-        rows = [
+    @property
+    def uncovered(self) -> tuple[Uncovered, ...]:
+        """Parameters of two or more dimensions that no entry uses, each with its name and the reason."""
+        return self.plan.coverage.uncovered
+
+    @property
+    def covered(self) -> float | None:
+        """The share of the parameters of two or more dimensions that the way back uses; None if there are none."""
+        return self.plan.coverage.share(e.layer.index for e in self.entries if e.needed and e.layer is not None)
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The table's rows, under ``HEAD``: one for each entry, then one for each parameter that none uses."""
+        layers = [
             (e.name or "(model)", e.kind, "yes" if e.constrained else "no", e.source if e.passed else "-", e.reason)
             for e in self.entries
         ]
-        count = sum(e.constrained for e in self.entries)
-        return f"{table(head, rows)}\n{count} of {len(self.entries)} layers constrained, mode {self.mode}"
+        return [*layers, *((name, "parameter", "no", "-", reason) for name, reason in self.uncovered)]
+
+    @property
+    def summary(self) -> str:
+        """The table's last line."""
+        line = f"{sum(e.constrained for e in self)} of {len(self)} layers constrained, mode {self.mode}"
+        if (covered := self.covered) is None:
+            return line
+        percent = 100 if covered == 1 else min(round(100 * covered, 1), 99.9)
+        return f"covers {percent:g} % of the parameters of two or more dimensions; {line}"
+
+    def __str__(self) -> str:
+        return f"{table(HEAD, self.rows)}\n{self.summary}"
 
 
 Starts = dict[int, Layer | None]
@@ -85,10 +109,7 @@ def route(plan: Plan, mode: str, active: Sequence[bool]) -> Route:
                 starts[layer.index] = None if above is None or above.problem else above
     needed = _needed(plan, starts, active)
     entries = [_entry(plan, mode, layer, starts, active, needed) for layer in plan.layers]
-    entries += [
-        Entry(name, kind, False, "forward", "its input does not depend on the model's input")
-        for name, kind in plan.constants
-    ]
+    entries += [Entry(one.name, one.kind, False, "forward", one.reason) for one in plan.coverage.constants]
     return Route(plan, mode, tuple(entries))
 
 

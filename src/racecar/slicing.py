@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ from torch import Size, Tensor
 from torch.nn import functional as F
 
 from racecar.batch import Batch
+from racecar.graph import Graph
 from racecar.rules.registry import Operation
 
 
@@ -37,10 +39,32 @@ def cut_constants(operation: Operation, shape: Size, where: Batch, size: int, sa
             dim = where.dim - len(shape) + one.dim()  # constants are aligned at their last dimension
             if dim >= 0 and one.shape[dim] == shape[where.dim]:
                 return cut(one, where._replace(dim=dim), size, samples)
+        elif type(one) in (tuple, list):  # what is put together
+            return type(one)(fit(part) for part in one)
         return one
 
     operation.args = tuple(fit(one) for one in operation.args)
     operation.kwargs = {name: fit(one) for name, one in operation.kwargs.items()}
+
+
+def per_sample(graph: Graph, batch: Mapping[int, Batch | None], size: int) -> frozenset[int]:
+    """Operations without a rule, by ordinal, whose constants have to be cut: the others work on one sample as they are.
+
+    A weight may have as many rows as there are samples by chance.
+    """
+    found = set()
+    for op in graph.ops:
+        before, after = (batch.get(op.source), batch.get(op.outputs[0])) if op.kind.endswith("(vjp)") else (None, None)
+        if before is None or after is None:
+            continue
+        one = cut(torch.zeros_like(graph.trace.tensor(op.source)), before, size, 1)
+        try:
+            shape = op.bind(graph.call(op.ordinal))(one).shape
+        except (RuntimeError, ValueError, IndexError):
+            shape = None
+        if shape != cut_shape(graph.trace.tensor(op.outputs[0]).shape, after, size, 1):
+            found.add(op.ordinal)
+    return frozenset(found)
 
 
 def part_of(whole: Tensor, where: Batch, size: int, samples: int, own: bool) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Size, Tensor
 from racecar.graph import Graph, Op
 from racecar.rules.conv import fold_padding
 from racecar.rules.registry import Operation
-from racecar.rules.shape import reshape
+from racecar.rules.shape import expand, reshape
 
 
 class Step(NamedTuple):
@@ -99,6 +99,8 @@ def take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) -
     assert rule is not None
     if action == "move" and rule.apply is reshape:  # its own arguments may name the whole batch
         return y.reshape(shapes[op.outputs[0]])
+    if action == "move" and rule.apply is expand:
+        return y.expand(shapes[op.outputs[0]])
     if action == "move" or (action == "redo" and op.role == "affine"):
         return output(operation(y), 0)
     if action == "lift":

@@ -37,7 +37,9 @@ def rooted(calls: Sequence[Call]) -> list[bool]:
     return flags
 
 
-_TURNING = frozenset(forms("transpose permute movedim moveaxis swapaxes swapdims squeeze unsqueeze flatten select"))
+_TURNING = frozenset(
+    forms("transpose permute movedim moveaxis swapaxes swapdims squeeze unsqueeze flatten select index_select")
+)
 """Functions whose arguments say where the batch goes."""
 
 NOT_DATA = frozenset(
@@ -45,6 +47,9 @@ NOT_DATA = frozenset(
     + forms("new_zeros", "new_ones", "new_empty", "new_full", "new_tensor")
 )
 """Functions that take only the form of a tensor, not its values."""
+
+_FORM_OF_SECOND = frozenset(forms("expand_as", "view_as", "reshape_as", "type_as", "to", "resize_as"))
+"""Functions that take only the form of their second tensor."""
 
 
 @dataclass(eq=False)
@@ -94,7 +99,7 @@ class Trace:
                 number = known.get(id(tensor))
                 if number is None and tensor._base is not None:
                     number = _alias(tensor, known, views)
-                if number is not None:
+                if number is not None and (path == (0,) or call.func not in _FORM_OF_SECOND):
                     found.append((path, number))
             if not found or call.func in NOT_DATA:
                 continue

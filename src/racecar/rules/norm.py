@@ -242,10 +242,14 @@ def instance_norm(op: Operation, x: Tensor) -> Tensor:
     )
 
 
-@register(
-    *forms("layer_norm", "group_norm", "rms_norm", "local_response_norm", "normalize"),
-    role="norm",
-)
+@register(*forms("group_norm"), role="norm")
+def group_norm(op: Operation, x: Tensor) -> Tensor:
+    """x (N, C, …); a single value per group becomes the shift, which F.group_norm refuses for one sample."""
+    weight, bias, eps = op.get(2, "weight"), op.get(3, "bias"), op.get(4, "eps", 1e-5)
+    return torch.group_norm(x, op.get(1, "num_groups"), weight, bias, eps, torch.backends.cudnn.enabled)
+
+
+@register(*forms("layer_norm", "rms_norm", "local_response_norm", "normalize"), role="norm")
 def own_statistics(op: Operation, x: Tensor) -> Tensor:
     """Norms that look at one sample at a time: simply applied again."""
     return op(x)
