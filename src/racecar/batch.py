@@ -70,7 +70,7 @@ def _follow(graph: Graph, op: Op, found: dict[int, Batch | None], size: int) -> 
         places = _send_numbers(graph, op, x, batch, size)
         outs = [
             None if place is None else place._replace(by=_by(graph, op, out, place, x, batch))
-            for out, place in zip(op.outputs, places, strict=True)
+            for out, place in zip(op.outputs, places[op.slot :], strict=False)
         ]
     else:
         outs = [_same(op, trace.tensor(out).shape, x.shape, batch) for out in op.outputs]

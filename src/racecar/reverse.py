@@ -54,7 +54,7 @@ class Needs:
             elif entry.upper is None:
                 values[layer.out] = None
                 starts.add(layer.out)
-            for action, op, _ in entry.steps:
+            for action, op in entry.steps:
                 ops.setdefault(op.ordinal, (op, entry.name))
                 if action != "redo":
                     shapes[op.source] = None

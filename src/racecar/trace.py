@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from racecar.capture import Call, outputs, tensors, version
 from racecar.rules.registry import Path, forms
+from racecar.rules.shape import PARTS
 
 
 class Value(NamedTuple):
@@ -110,6 +111,8 @@ class Trace:
                     self.spills.setdefault(i, []).append((old, new))
                     self._spilled[new] = other
                     signature.append(("spill", old))
+            if call.func in PARTS:
+                signature.append(outs[0].numel() == self._made(found[0][1]).numel())
             if call.func is Tensor.__getitem__:
                 signature.append(_form(call.args[1]))
             elif call.func in _TURNING:
