@@ -154,3 +154,11 @@ def test_equal_activations_have_equal_losses(mode: str):
         terms[name] = rr.terms
     for one in terms.values():
         close(one, terms["relu"])
+
+
+def test_a_slice_of_a_part_compiles():
+    torch._dynamo.reset()
+    parts, x = net()
+    model = Net(lambda m, x: m.b(torch.tanh(m.a(x).chunk(2, 1)[0])), **parts)
+    rr = classic(model, x, fraction=0.5)
+    close(torch.compile(rr, backend="aot_eager", fullgraph=True)(x)[1], rr(x)[1])

@@ -114,10 +114,10 @@ def take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) -
 
 
 def _part(operation: Operation, y: Tensor, shape: Size, slot: int) -> Tensor:
-    """What a selection left out comes back as zeros: its adjoint."""
-    zeros = torch.zeros(shape, dtype=y.dtype, device=y.device)
-    _, pull, *_ = torch.func.vjp(lambda x: output(operation(x), slot), zeros)
-    return pull(y)[0]
+    """What a selection left out comes back as zeros: its adjoint. (A vjp cannot be compiled with a slice.)"""
+    places = torch.arange(shape.numel(), device=y.device).view(shape)
+    kept = output(operation(places), slot).reshape(-1)
+    return y.new_zeros(shape.numel()).index_add(0, kept, y.reshape(-1)).view(shape)
 
 
 def output(out: Tensor | Sequence[Tensor], slot: int) -> Tensor:
