@@ -1,12 +1,10 @@
-"""The model is as if we were not there: outputs, buffers, random numbers, hooks, gradients, copies, memory."""
+"""The model is as if we were not there: outputs, buffers, random numbers, hooks, gradients, copies."""
 
 import contextlib
 import copy
-import gc
 import io
 import pickle
 import random
-import weakref
 from collections import OrderedDict
 
 import numpy
@@ -239,38 +237,3 @@ def test_a_saved_state_fits_model_and_racecar(name):
     other = NETWORKS[name](seed=1)[0]
     classic(other, x).load_state_dict(torch.load(file), strict=True)
     assert torch.equal(other.eval()(x), model.eval()(x))
-
-
-@pytest.fixture
-def alive():
-    """Counts the tensors of two and more dimensions that were made since the test began and are still there."""
-    gc.collect()
-    gc.freeze()  # what is there already is not looked at again, which makes counting quick
-
-    def count():
-        gc.collect()
-        return sum(issubclass(type(one), torch.Tensor) and one.dim() > 1 for one in gc.get_objects())
-
-    yield count
-    gc.unfreeze()
-
-
-@pytest.mark.parametrize("name", ["vgg", "resnet_pad", "encoder", "weight_norm", "text", "functional", "branching"])
-def test_memory(name, alive):
-    """A Racecar holds no activation, only numbers; without it, nothing is left."""
-    model, x = NETWORKS[name]()
-    other = -x if x.is_floating_point() else x.flip(1)
-    before = alive()
-    rr = classic(model, x)
-    assert alive() == before > 2
-    for data in (x, other, x):
-        rr(data)
-        assert alive() == before
-    rr.reconstruct(x)
-    assert alive() == before
-    gone = [weakref.ref(one) for one in (rr, rr.plan, *rr.modules())]
-    del rr, model
-    assert alive() == 2  # the data
-    assert [ref() for ref in gone] == [None] * len(gone)
-    left = {type(one) for one in gc.get_objects() if str(type(one).__module__).startswith("racecar")}
-    assert not left

@@ -137,17 +137,44 @@ def test_positional_or_by_name():
         torch.testing.assert_close(rr(*args, **kwargs)[1], loss)
 
 
-LENGTHS = ["text", "language_model", "scaled_dot_product", "encoder", "attention", "gated_fused"]
+def rows_of_steps(m, x):
+    """(N, T, C) → (T·N, C): a sample's rows stand T apart."""
+    return m.last(torch.tanh(m.first(x.transpose(0, 1).reshape(-1, 5)))).view(x.shape[1], len(x), -1)
 
 
+LENGTHS = {
+    "rows of steps": seeded(lambda: (Net(rows_of_steps, **linears(first=(5, 8), last=(8, 3))), sequence(5))),
+    **{name: NETWORKS[name] for name in ("text", "language_model", "scaled_dot_product", "encoder", "attention")},
+    "gated_fused": NETWORKS["gated_fused"],
+}
+
+
+@pytest.mark.parametrize("fraction, planned", [(1.0, 5), (0.5, 5), (0.5, 1)])
 @pytest.mark.parametrize("name", LENGTHS)
-@pytest.mark.parametrize("fraction", [1.0, 0.5])
-def test_other_lengths(name, fraction):
-    model, x = NETWORKS[name]()
-    rr = classic(model.eval(), x, fraction=fraction)
+def test_other_lengths(name, fraction, planned):
+    """One plan for all of them: every call runs the model once."""
+    model, x = LENGTHS[name]()
+    rr = classic(model.eval(), x[:, :planned], fraction=fraction)
     longer = torch.cat([x, x.flip(1)[:, :4]], 1)
-    for data in (longer, x[:, :2], torch.cat([longer, longer]), x, longer, x[:1]):
-        assert_same(step(rr, data), expected(model, data, fraction=fraction))
+    runs = []
+    for data in (longer, x[:, :2], torch.cat([longer, longer]), x, x[:1]):
+        with model.register_forward_pre_hook(lambda *_: runs.append(1)):
+            made = step(rr, data)
+        assert_same(made, expected(model, data, fraction=fraction))
+    assert len(runs) == 5
+
+
+def test_many_ways(monkeypatch):
+    """The oldest are forgotten, and one warning says what that costs."""
+    monkeypatch.setattr("racecar.engine.MAX_WAYS", 2)
+    model = Net(lambda m, x, times: [x := m.a(x) for _ in range(times)][-1], a=nn.Linear(6, 6))
+    rr = classic(model, (rows(), 1))
+    rr(rows(), 2)
+    with pytest.warns(UserWarning, match="2 ways through Net.*forgotten.*another forward pass"):
+        rr(rows(), 3)
+    for times in (1, 2, 3):
+        rr(rows(), times)
+        assert len(rr.plan) == len(rr.terms) == times
 
 
 class LayerDrop(nn.Module):
@@ -256,10 +283,11 @@ def test_data_dependent_branches_without_fullgraph():
         torch.testing.assert_close(fast(data), rr(data))
 
 
-def test_sequence_of_another_length_under_compile():
+@pytest.mark.parametrize("name, width, fraction", [("scaled_dot_product", 8, 1.0), ("rows of steps", 5, 0.5)])
+def test_sequence_of_another_length_under_compile(name, width, fraction):
     torch._dynamo.reset()
-    model, x = NETWORKS["scaled_dot_product"]()
-    rr = classic(model, x)
+    model, x = LENGTHS[name]()
+    rr = classic(model, x, fraction=fraction)
     fast = torch.compile(rr, backend="aot_eager", fullgraph=True)
-    for data in (x, sequence(8, 9), sequence(8, 3)):
+    for data in (x, sequence(width, 9), sequence(width, 3)):
         torch.testing.assert_close(call(fast, data), call(rr, data), rtol=1e-4, atol=1e-5)

@@ -3,18 +3,25 @@
 A slice of the batch must cut every tensor of the way back alike, also where the model has moved the batch
 (``(T, N, C)``) or merged it with tokens or windows (``(N·T, C)``, ``(T·N, C)``). Rearrangements are followed by
 sending the sample number of every element through them: nothing that looks at values, such as an index into a table.
+
+Where the batch was merged, its place depends on the other sizes. A reshape keeps the order of the elements, and so how
+many of them vary more slowly than the sample: from that the place follows for sequences of any length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from racecar.graph import Graph, Op
 from racecar.rules.pool import reduced_dims
+from racecar.rules.shape import reshape
+
+if TYPE_CHECKING:
+    from racecar.plan import Plan
 
 
 class Batch(NamedTuple):
@@ -22,6 +29,13 @@ class Batch(NamedTuple):
 
     dim: int
     outer: int = 1
+    """As in the pass that was planned."""
+    by: int | None = None
+    """The value, made by a reshape, that has the same ``outer`` in every pass; None: it is 1 in every pass."""
+
+
+FIXED = -1
+"""Instead of such a value: ``outer`` is known for the sizes of the planned pass alone."""
 
 
 def batch_size(inputs: Sequence[Tensor]) -> int:
@@ -53,7 +67,11 @@ def _follow(graph: Graph, op: Op, found: dict[int, Batch | None], size: int) -> 
     x = trace.tensor(value)
     outs: Sequence[Batch | None]
     if _rearranges(op):
-        outs = _send_numbers(graph, op, x, batch, size)
+        places = _send_numbers(graph, op, x, batch, size)
+        outs = [
+            None if place is None else place._replace(by=_by(graph, op, out, place, x, batch))
+            for out, place in zip(op.outputs, places[op.slot :], strict=False)
+        ]
     else:
         shift = _shift(graph, op) if op.role == "source" and op.module is None else 0
         outs = [_same(op, trace.tensor(out).shape, x.shape, batch, shift) for out in op.outputs]
@@ -80,6 +98,27 @@ def _shift(graph: Graph, op: Op) -> int | None:
         return op.bind(call).get(1, "dim") % graph.trace.tensor(op.outputs[0]).dim()
     kept = op.rule is not None and op.rule.role in ("source", "pass")
     return 0 if kept or op.kind in ("gather", "take", "take_along_dim") else None
+
+
+def _by(graph: Graph, op: Op, out: int, place: Batch, x: Tensor, batch: Batch) -> int | None:
+    """What says how many elements of an output vary more slowly than the sample."""
+    if op.rule is not None and op.rule.apply is reshape:
+        return None if batch == Batch(0) else FIXED if batch.by == FIXED else out
+    same = place.outer == batch.outer and graph.trace.tensor(out).shape[place.dim] == x.shape[batch.dim]
+    return batch.by if same or (batch.by is None and place.outer == 1) else FIXED
+
+
+def place_in(plan: Plan, value: int, shape: Callable[[int], torch.Size]) -> Batch | None:
+    """Where the samples run in a value of a pass, whose values have the shapes that ``shape`` finds."""
+    place = plan.batch.get(value)
+    if place is None or place.by in (None, FIXED):
+        return place
+    source, made = plan.graph.maker[place.by].source, plan.batch[place.by]
+    before = place_in(plan, source, shape)
+    assert before is not None
+    assert made is not None
+    slower = shape(source)[: before.dim].numel() * before.outer
+    return Batch(place.dim, slower // shape(place.by)[: made.dim].numel())
 
 
 def _numbers(length: int, outer: int, size: int, like: Tensor) -> Tensor:
@@ -129,7 +168,7 @@ def _same(op: Op, new: torch.Size, old: torch.Size, batch: Batch, shift: int | N
     dim = batch.dim
     if op.rule is not None and op.rule.lift is not None and len(new) < len(old):
         gone = reduced_dims(op.args, op.kwargs, len(old))
-        return None if dim in gone else Batch(dim - sum(d < dim for d in gone), batch.outer)
+        return None if dim in gone else batch._replace(dim=dim - sum(d < dim for d in gone))
     if shift is None or dim + shift >= len(new) or new[dim + shift] != old[dim]:
         return None
-    return Batch(dim + shift, batch.outer)
+    return batch._replace(dim=dim + shift)

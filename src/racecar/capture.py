@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree
 from torch.utils.checkpoint import checkpoint
 
 from racecar.guards import refuse_reentrant
@@ -194,5 +195,5 @@ class ModuleWatch:
             _, start = self._open.pop()
             if module not in self.ruled:
                 return
-            made = tuple(t for _, t in tensors((out,), {}))
+            made = tuple(one for one in _pytree.tree_leaves(out) if isinstance(one, Tensor))
             self.spans.append(Span(module, start, len(self.watch.calls), made))

@@ -15,7 +15,9 @@ _REDUCTIONS = frozenset(forms("mean", "sum", "var", "std", "amax", "amin", "norm
 _BINARY = frozenset(
     forms("add", "sub", "subtract", "rsub", "mul", "multiply", "div", "divide", "true_divide", "pow", "maximum")
     + forms("minimum", "where", "addcmul", "addcdiv", "lerp", "hypot", "__pow__", "__rpow__", "__add__", "__mul__")
-    + forms("__sub__", "__truediv__", "__rsub__", "__radd__", "__rmul__", "gt", "ge", "lt", "le")
+    + forms("__sub__", "__truediv__", "__rsub__", "__radd__", "__rmul__", "masked_fill", "gt", "ge", "lt", "le", "eq")
+    + forms("ne", "logical_not", "logical_and", "logical_or", "bitwise_not", "bitwise_and", "bitwise_or", "__invert__")
+    + forms("__and__", "__or__", "isnan", "isinf", "isfinite")
 )
 
 
@@ -45,6 +47,8 @@ def _pure(op: Op) -> bool:
         return op.func in _BINARY
     if op.role == "unknown":
         return op.func in _BINARY
+    if op.role == "source":  # a mask becomes numbers
+        return op.rule is not None and op.rule.role == "pass"
     return op.role in ("activation", "norm", "affine", "pass")
 
 

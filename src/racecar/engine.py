@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,8 +22,8 @@ from racecar.statistics import ReverseStatistics
 from racecar.trace import Trace
 from racecar.way import Choice, Outcome, Way, slice_of
 
-MAX_WAYS = 64
-"""Ways through one model that are remembered; the oldest goes first."""
+MAX_WAYS = 256
+"""Ways through one model that are remembered, of about 0.1 MB each; the oldest goes first."""
 
 
 class Engine:
@@ -39,6 +40,8 @@ class Engine:
         self.off = weights.all_zero(settings.weight)
         self.ways: list[Way] = []
         self.latest: Way | None = None
+        self.forgets = False
+        """Whether there were more ways than are remembered."""
         self.keep: frozenset[int] = frozenset()
         """Calls of the next pass, as far as we can tell, whose output is changed in place later."""
 
@@ -74,6 +77,13 @@ class Engine:
     def add(self, plan: Plan) -> Way:
         """Remember a plan, and say what it has to leave out."""
         way = self.work_out(plan, self.settings)
+        if len(self.ways) == MAX_WAYS and not self.forgets:
+            self.forgets = True
+            message = (
+                f"{MAX_WAYS} ways through {type(self.model).__name__} were planned, and there are more: the oldest are "
+                "forgotten from now on, and a step that takes a new one costs another forward pass"
+            )
+            warnings.warn(message, UserWarning, stacklevel=4)
         self.ways = [*self.ways[-MAX_WAYS + 1 :], way]
         self.latest = way
         self.keep |= frozenset(plan.position(value) for value in way.copies)

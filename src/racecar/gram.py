@@ -18,7 +18,7 @@ def short_cut(entry: Entry) -> bool:
     layer = entry.layer
     if layer is None or entry.upper is not None or layer.d != layer.op.source or layer.out != layer.op.outputs[0]:
         return False
-    action, op, _ = entry.steps[0]
+    action, op = entry.steps[0]
     return action == "undo" and op is layer.op and op.rule is not None and op.rule.apply is linear.linear
 
 

@@ -9,11 +9,12 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from racecar import parts
 from racecar.capture import Call, ModuleWatch
 from racecar.owners import Owner, Weights
 from racecar.rules import fallback, find
 from racecar.rules.registry import INPLACE_POSITION, OUT_OF_PLACE, SPELT_OUT, Operation, Path, Rule, forms, label
-from racecar.rules.shape import is_crop
+from racecar.rules.shape import PARTS
 from racecar.trace import Trace
 
 PASSABLE = ("norm", "activation", "shape", "resample", "affine", "pass")
@@ -45,6 +46,8 @@ class Op:
     """The function as the model called it, maybe in place."""
     members: tuple[Op, ...] = ()
     """For several calls taken as one: they are made again one by one."""
+    slot: int = 0
+    """Which of the function's results it gives, of one that makes several parts."""
 
     @property
     def source(self) -> int:
@@ -154,9 +157,7 @@ def build(trace: Trace, model: nn.Module, modules: ModuleWatch | None = None) ->
         for old, new in trace.spills.get(i, ()):
             inputs = (((0,), old), ((1,), ops[-1].outputs[0]))
             ops.append(Op(ordinal, "join", f"{ops[-1].kind} of a part", None, None, (), {}, inputs, (new,)))
-    if modules is not None:
-        ops = _gather_modules(trace, ops, modules)
-    return Graph(trace, ops)
+    return Graph(trace, parts.apart(ops))
 
 
 def _classify(trace: Trace, i: int, ordinal: int, weights: Weights) -> Op:
@@ -217,8 +218,8 @@ def _role(op: Op, trace: Trace, call: Call) -> str:
         if call.func in _INPUT_FIRST and path not in _FIRST:
             return "unknown"
         return role if op.owner is not None else "shape"
-    if call.func is Tensor.__getitem__ and not is_crop(call.args[1]):
-        return "select"
+    if role == "select" or call.func in PARTS or op.kind == "pad":
+        return parts.role(op, call, trace.tensor(op.source), made)
     if op.kind == "div" and path not in _FIRST:  # c / x
         op.rule = _POINTWISE
         return "activation"
@@ -243,47 +244,3 @@ _SEVERAL_TENSORS = frozenset(
 )
 """Weighted operations on more than one tensor of data: no rule can give all of them back."""
 _POINTWISE = Rule("activation", "pointwise", lambda op, x: op(x))
-
-
-def _gather_modules(trace: Trace, ops: list[Op], modules: ModuleWatch) -> list[Op]:
-    """Take the calls of a module whose class has a rule as one operation."""
-    gathered: dict[int, Op] = {}
-    calls = list(trace.links)
-    for span in modules.spans:  # inner spans come first, outer ones replace them
-        rule = find(type(span.module))
-        if rule is None:
-            continue
-        inside = [op for op in ops if span.start <= calls[op.ordinal] < span.end]
-        if not inside:
-            continue
-        made = {value for op in inside for value in op.outputs}
-        entering = tuple(dict.fromkeys(v for op in inside for _, v in op.inputs if v not in made))
-        ids = {id(t) for t in span.outputs}
-        leaving = tuple(v for v in sorted(made) if id(trace.tensor(v)) in ids)
-        if not leaving:
-            continue
-        name = next((n for n, m in modules.model.named_modules() if m is span.module), "")
-        weight = next(span.module.named_parameters(), None)
-        owner = None
-        if weight is not None:
-            path, _, attribute = weight[0].rpartition(".")
-            owner = Owner(name, span.module, "weight", span.module.get_submodule(path), attribute, derived=True)
-        role = rule.role if len(entering) == 1 else "join"
-        if role == "layer" and owner is None:
-            role = "shape"
-        op = Op(
-            inside[-1].ordinal, role, rule.kind, rule, type(span.module), (None,), {},
-            tuple(((i,), v) for i, v in enumerate(entering)), leaving[-1:], owner, span.module,
-        )  # fmt: skip
-        for one in inside:
-            gathered[one.ordinal] = op
-    if not gathered:
-        return ops
-    kept: list[Op] = []
-    for op in ops:
-        whole = gathered.get(op.ordinal)
-        if whole is None:
-            kept.append(op)
-        elif whole not in kept:
-            kept.append(whole)
-    return kept

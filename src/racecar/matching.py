@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from racecar.batch import FIXED
 from racecar.capture import Call, tensors
 from racecar.trace import Trace, rooted
 
@@ -29,7 +30,7 @@ class Matcher:
 
     def __init__(self, plan: Plan, trace: Trace) -> None:
         self.layers, self.signature, self.batch_size = plan.layers, trace.signature, plan.batch_size
-        self._inner = any(batch is not None and batch.outer > 1 for batch in plan.batch.values())
+        self._fixed = any(batch is not None and batch.by == FIXED for batch in plan.batch.values())
         self._features = [x.shape[1:] for x in trace.inputs]
         # What torch.compile shows is compared call by call: functions, their ordinals, a number for each function.
         self._length = len(plan.ordinals)
@@ -61,11 +62,11 @@ class Matcher:
     def can_slice(self, inputs: Sequence[Tensor]) -> bool:
         """Whether what the plan knows of the batch holds for these inputs.
 
-        A single sample shows nothing, and where the batch is an inner index (T·N rows) the other sizes must be equal.
+        A single sample shows nothing; and where a place hangs on other sizes, nobody knows how, these must be equal.
         """
         if self.batch_size == 1:
             return False
-        return not self._inner or [x.shape[1:] for x in inputs] == self._features
+        return not self._fixed or [x.shape[1:] for x in inputs] == self._features
 
     def align(self, calls: Sequence[Call]) -> list[Call | None] | None:
         """Match the calls that torch.compile shows with the plan's; None if they are another way.

@@ -16,16 +16,17 @@ from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
-from racecar import cones, graph
+from racecar import cones, gathered, graph
 from racecar.batch import batch_dims, batch_size
 from racecar.capture import ModuleWatch
 from racecar.coverage import coverage
 from racecar.graph import PASSABLE, Graph, Op
 from racecar.matching import Matcher
+from racecar.parts import passable
 from racecar.places import batch_norms
 from racecar.rules.activation import SOFTMAX
 from racecar.slicing import per_sample
-from racecar.steps import Step, into_d
+from racecar.steps import Step, into_d, undo
 from racecar.trace import Trace, Value
 
 
@@ -90,6 +91,8 @@ class Plan:
 
     def __init__(self, model: nn.Module, trace: Trace, modules: ModuleWatch | None = None) -> None:
         self.graph: Graph = graph.build(trace, model, modules)
+        if modules is not None:
+            gathered.gather(self.graph, modules)
         cones.gather(self.graph)
         self.ordinals = self.graph.positions
         self.layers = [Layer("", op) for op in self.graph.ops if op.role in ("layer", "skipped")]
@@ -113,7 +116,7 @@ class Plan:
                 below.above = layer
         for layer in self.layers:
             layer.out = layer.above.d if layer.above is not None else self._ascend(layer)
-            layer.onward = tuple(op for op, _ in reversed(self._chain(layer, layer.out)))
+            layer.onward = tuple(reversed(self._chain(layer, layer.out)))
         ordinal = {call: i for i, call in enumerate(trace.links)} | {-1: -1}
         self.values = [Value(ordinal[call], slot) for call, slot in trace.values]
         self.batch_size = batch_size(trace.inputs)
@@ -183,7 +186,7 @@ class Plan:
 
     def _descend(self, layer: Layer) -> None:
         """Walk back from the operation to the layer below, or to what starts the way."""
-        value, chain = layer.op.source, list[Op]()
+        value, chain, shaped = layer.op.source, list[Op](), False
         while True:
             users = self.graph.users[value]
             if len(users) > 1 and layer.forked is None:
@@ -192,7 +195,8 @@ class Plan:
                 layer.below = self._ends[value]
                 break
             op = self.graph.maker.get(value)
-            if op is None or op.role not in PASSABLE:
+            shaped = shaped or (bool(chain) and chain[-1].role in ("norm", "activation"))
+            if op is None or not (op.role in PASSABLE or (passable(op) and (shaped or self._of_input(op)))):
                 layer.bottom = op
                 layer.beyond = self._beyond(op)
                 break
@@ -210,11 +214,22 @@ class Plan:
             start = next(i for i, op in enumerate(forward) if op.role in ("norm", "activation"))
             layer.redo = [op for op in forward[start:] if op.role != "pass"]
 
+    def _of_input(self, op: Op) -> bool:
+        """Whether a selection was made from the model's input itself."""
+        made: Op | None = op
+        while made is not None:
+            if made.role in ("norm", "activation") or not (made.role in PASSABLE or passable(made)):
+                return False
+            if made.source in self._ends:
+                return False
+            made = self.graph.maker.get(made.source)
+        return True
+
     def _beyond(self, op: Op | None) -> Layer | None:
         """The layer that a selection of parts was made from."""
-        if op is None or op.role != "select":
+        if op is None or not passable(op):
             return None
-        while op is not None and (op.role in PASSABLE or op.role == "select"):
+        while op is not None and (op.role in PASSABLE or passable(op)):
             value = op.source
             if value in self._ends:
                 return self._ends[value]
@@ -224,12 +239,14 @@ class Plan:
     def _ascend(self, layer: Layer) -> int:
         """Walk forward to the last norm or activation before a join, a fork, another layer or the end."""
         out = value = layer.end
-        while (op := self._next(value)) is not None and op.role in PASSABLE:
+        cut: int | None = None
+        while (op := self._next(value)) is not None and (op.role in PASSABLE or passable(op)):
             last = op.kind in SOFTMAX and value not in self._leads_on
+            cut = value if op.role == "select" and cut is None else cut
             value = op.outputs[0]
             if op.role in ("norm", "activation") and not last:
-                out = value
-        layer.stop = self._why_stop(value)
+                out, cut = value, None
+        layer.stop = self._why_stop(value if cut is None else cut)
         return out
 
     def _why_stop(self, value: int) -> str:
@@ -259,13 +276,12 @@ class Plan:
         layer = self._of_op.get(id(op))
         return layer.name if layer is not None and layer.name else op.kind
 
-    def _chain(self, layer: Layer, value: int) -> list[tuple[Op, int]]:
-        """From ``value`` back to a layer's operation: what made it, and which of its outputs it is."""
-        chain: list[tuple[Op, int]] = []
+    def _chain(self, layer: Layer, value: int) -> list[Op]:
+        """From ``value`` back to a layer's operation: what made it."""
+        chain: list[Op] = []
         while value != layer.op.outputs[0]:
-            op = self.graph.maker[value]
-            chain.append((op, op.outputs.index(value)))
-            value = op.source
+            chain.append(self.graph.maker[value])
+            value = chain[-1].source
         return chain
 
     def between(self, layer: Layer, value: int) -> list[Step]:
@@ -274,12 +290,10 @@ class Plan:
         Norms, activations and what is scaled after them are not undone: d' already has their range.
         """
         chain = self._chain(layer, value)
-        shaped = [i for i, (op, _) in enumerate(chain) if op.role in ("norm", "activation")]
+        shaped = [i for i, op in enumerate(chain) if op.role in ("norm", "activation")]
         first = shaped[-1] if shaped else -1  # in forward order the first
-        steps = []
-        for i, (op, slot) in enumerate(chain):
-            if op.role == "select":
-                steps.append(Step("part", op, slot))
-            elif op.role in ("shape", "resample") or (op.role == "affine" and i > first):
-                steps.append(Step("undo", op))
-        return steps
+        return [
+            undo(op)
+            for i, op in enumerate(chain)
+            if op.role in ("shape", "select", "resample") or (op.role == "affine" and i > first)
+        ]

@@ -47,7 +47,7 @@ def recompute(layer: Layer, tape: Tape) -> Tensor:
 def _again(op: Op, y: Tensor, operation: Operation, tape: Tape) -> Tensor:
     if is_random(op):
         return _as_drawn(op, y, tape.tensors)
-    if op.role in ("shape", "resample", "affine"):
+    if op.role in ("shape", "select", "resample", "affine"):
         return take(Step("move", op), y, operation, tape.shapes)
     if op.role == "norm" and not op.members and has_batch_statistics(operation):
         return first_rows(operation, tape.wholes[op.source], y)

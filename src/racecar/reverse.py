@@ -11,7 +11,7 @@ import torch
 from torch import Size, Tensor
 
 from racecar import gram, recompute
-from racecar.batch import Batch
+from racecar.batch import Batch, place_in
 from racecar.capture import Call, outputs
 from racecar.errors import RuleError
 from racecar.graph import Op
@@ -54,7 +54,7 @@ class Needs:
             elif entry.upper is None:
                 values[layer.out] = None
                 starts.add(layer.out)
-            for action, op, _ in entry.steps:
+            for action, op in entry.steps:
                 ops.setdefault(op.ordinal, (op, entry.name))
                 if action != "redo":
                     shapes[op.source] = None
@@ -111,12 +111,15 @@ def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | Non
         size, samples: as in a tape.
         rows: those that were found before.
     """
-    rows, plan = rows or {}, find.plan
-    batch = plan.batch if samples < size else {}
-    shapes = {value: cut_shape(find.tensor(value).shape, batch.get(value), size, samples) for value in needs.shapes}
+    rows = rows or {}
+
+    def batch(value: int) -> Batch | None:
+        return find.batch(value) if samples < size else None
+
+    shapes = {value: cut_shape(find.tensor(value).shape, batch(value), size, samples) for value in needs.shapes}
     tensors: dict[int, Tensor] = {}
     for value in needs.values:
-        tensor, where = find.tensor(value), batch.get(value)
+        tensor, where = find.tensor(value), batch(value)
         if value in needs.constant:
             tensor = tensor.detach()
             tensor = tensor if where is None else cut(tensor, where, size, samples)
@@ -132,10 +135,10 @@ def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | Non
     operations: dict[int, Operation] = {}
     for op, name in needs.ops:
         operations[op.ordinal] = operation = op.operation(find.calls, name)
-        if samples < size and (op.role in _WITH_CONSTANTS or op.kind == "cat" or op.ordinal in plan.per_sample):
+        if samples < size and (op.role in _WITH_CONSTANTS or op.kind == "cat" or op.ordinal in find.plan.per_sample):
             pairs = zip(op.members, operation.members, strict=True) if op.members else ((op, operation),)
             for one, its in pairs:
-                where = batch.get(one.outputs[0])
+                where = batch(one.outputs[0])
                 if where is not None:
                     cut_constants(its, find.tensor(one.outputs[0]).shape, where, size, samples)
     wholes = {value: find.tensor(value).detach() for value in needs.wholes}
@@ -178,12 +181,16 @@ class Finder:
             raise RuntimeError(f"torch.compile hides the tensor between {self.plan.around(value)}; use it uncompiled")
         return tensor
 
+    def batch(self, value: int) -> Batch | None:
+        """Where the samples run in a value; None where that is lost."""
+        return place_in(self.plan, value, lambda one: self.tensor(one).shape)
+
     def all_rows(self, needs: Needs, size: int, samples: int) -> Rows:
         """The first samples of values where a way back starts, in memory of their own: for views of them a compiler
         would keep the whole values. Not of those that a batch norm's input, which is kept, gives again."""
         found = {}
         for value in needs.values:
-            if value in needs.own and self.plan.batch[value] == Batch(0):
+            if value in needs.own and self.batch(value) == Batch(0):
                 used = self.plan.graph.users.get(value, ())  # a view of it, as of a qkv, keeps it whole anyway
                 if any(op.role != "shape" for op in used) and self._norm(value) is None:
                     tensor = self.tensor(value).detach()

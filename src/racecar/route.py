@@ -153,7 +153,8 @@ def _join_before(plan: Plan, layer: Layer) -> Op | None:
         if op is None or id(op) in seen:
             continue
         seen.add(id(op))
-        if len({v for _, v in op.inputs}) > 1 and not op.members and (found is None or op.ordinal < found.ordinal):
+        joins = not op.members and (op.role == "join" or len({v for _, v in op.inputs}) > 1)
+        if joins and (found is None or op.ordinal < found.ordinal):
             found = op
         if op.role != "source":
             waiting += [v for _, v in op.inputs]

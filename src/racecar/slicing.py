@@ -16,7 +16,7 @@ from racecar.rules.registry import Operation
 
 def cut(tensor: Tensor, batch: Batch, size: int, samples: int) -> Tensor:
     """The first ``samples`` of ``size`` samples."""
-    dim, outer = batch
+    dim, outer = batch.dim, batch.outer
     if outer == 1:
         return tensor.narrow(dim, 0, tensor.shape[dim] // size * samples)
     parts = tensor.unflatten(dim, (outer, size, -1))

@@ -17,14 +17,18 @@ from racecar.rules.shape import expand, reshape
 class Step(NamedTuple):
     """One step of the way back.
 
-    ``action`` is "undo" (an operation), "fold" (a convolution's own padding), "part" (output ``slot`` of an operation
-    that keeps only parts), "lift" (bring dropped dimensions back with size 1), "redo" (apply a norm or activation
+    ``action`` is "undo" (an operation), "fold" (a convolution's own padding), "part" (an operation that keeps a part
+    and has no rule of its own), "lift" (bring dropped dimensions back with size 1), "redo" (apply a norm or activation
     again) or "move" (apply a change of layout or resolution again).
     """
 
     action: str
     op: Op
-    slot: int = 0
+
+
+def undo(op: Op) -> Step:
+    """The step that takes an operation back."""
+    return Step("part" if op.rule is None or op.rule.apply is None else "undo", op)
 
 
 def into_d(graph: Graph, op: Op, approach: Sequence[Op], redo: Sequence[Op], own_padding: Op | None) -> list[Step]:
@@ -33,18 +37,18 @@ def into_d(graph: Graph, op: Op, approach: Sequence[Op], redo: Sequence[Op], own
     Norms and activations are applied again before up-sampling, in the layout in which the forward pass applied them;
     after it where they fit one size only (a layer norm over a whole map).
     """
-    undo = [Step("fold" if one is own_padding else "undo", one) for one in approach if one.role != "pass"]
-    first = next((i for i, step in enumerate(undo) if step.op.role == "resample"), len(undo))
+    back = [Step("fold", one) if one is own_padding else undo(one) for one in approach if one.role != "pass"]
+    first = next((i for i, step in enumerate(back) if step.op.role == "resample"), len(back))
     again = _again(redo, with_size=False)
-    if any(step.op.role != "resample" and step.op.kind not in _KEEP_LAYOUT for step in undo[first:]):
-        first = len(undo)
+    if any(step.op.role != "resample" and step.op.kind not in _KEEP_LAYOUT for step in back[first:]):
+        first = len(back)
     if any(step.action == "move" for step in again):
-        first = len(undo)
-    early = [*undo[:first], *([Step("lift", undo[first].op)] if first < len(undo) and again else []), *again]
-    resized = first < len(undo) or any(one.role == "resample" for one in redo)
-    if again and resized and not _fits(graph, again, undo[first].op if first < len(undo) else None, redo):
-        return [Step("undo", op), *undo, *_again(redo, with_size=True)]
-    return [Step("undo", op), *early, *undo[first:]]
+        first = len(back)
+    early = [*back[:first], *([Step("lift", back[first].op)] if first < len(back) and again else []), *again]
+    resized = first < len(back) or any(one.role == "resample" for one in redo)
+    if again and resized and not _fits(graph, again, back[first].op if first < len(back) else None, redo):
+        return [Step("undo", op), *back, *_again(redo, with_size=True)]
+    return [Step("undo", op), *early, *back[first:]]
 
 
 _KEEP_LAYOUT = ("pad", "narrow", "flip", "roll")
@@ -53,11 +57,11 @@ _KEEP_LAYOUT = ("pad", "narrow", "flip", "roll")
 def _again(ops: Sequence[Op], with_size: bool) -> list[Step]:
     """Apply norms and activations again, going back to their layout (and size) and forth where that matters."""
     fussy = next((i for i, op in enumerate(ops) if _fussy(op)), len(ops))
-    later = [i for i, op in enumerate(ops) if i > fussy and op.role in ("shape", "resample")]
-    shapes = [i for i in later if ops[i].role == "shape"]
+    later = [i for i, op in enumerate(ops) if i > fussy and op.role in ("shape", "select", "resample")]
+    shapes = [i for i in later if ops[i].role != "resample"]
     # A change of resolution can be left out, unless the layout changed before it.
     moves = later if with_size else [i for i in later if shapes and i >= shapes[0]]
-    steps = [Step("undo", ops[i]) for i in reversed(moves)]
+    steps = [undo(ops[i]) for i in reversed(moves)]
     for i, op in enumerate(ops):
         if op.role in ("norm", "activation", "affine"):
             steps.append(Step("redo", op))
@@ -92,17 +96,17 @@ def _fits(graph: Graph, again: Sequence[Step], pooling: Op | None, redo: Sequenc
 
 def take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) -> Tensor:
     """One step, on real arguments."""
-    action, op, slot = step
+    action, op = step
     rule = op.rule
     if action == "part":
-        return _part(operation, y, shapes[op.source], slot)
+        return _part(operation, y, shapes[op.source], op.slot)
     assert rule is not None
     if action == "move" and rule.apply is reshape:  # its own arguments may name the whole batch
         return y.reshape(shapes[op.outputs[0]])
     if action == "move" and rule.apply is expand:
         return y.expand(shapes[op.outputs[0]])
     if action == "move" or (action == "redo" and op.role == "affine"):
-        return output(operation(y), 0)
+        return output(operation(y), op.slot)
     if action == "lift":
         return y if rule.lift is None else rule.lift(operation, y, shapes[op.source])
     if action == "fold":
@@ -112,10 +116,10 @@ def take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) -
 
 
 def _part(operation: Operation, y: Tensor, shape: Size, slot: int) -> Tensor:
-    """What a selection left out comes back as zeros: its adjoint."""
-    zeros = torch.zeros(shape, dtype=y.dtype, device=y.device)
-    _, pull, *_ = torch.func.vjp(lambda x: output(operation(x), slot), zeros)
-    return pull(y)[0]
+    """What a selection left out comes back as zeros: its adjoint. (A vjp cannot be compiled with a slice.)"""
+    places = torch.arange(shape.numel(), device=y.device).view(shape)
+    kept = output(operation(places), slot).reshape(-1)
+    return y.new_zeros(shape.numel()).index_add(0, kept, y.reshape(-1)).view(shape)
 
 
 def output(out: Tensor | Sequence[Tensor], slot: int) -> Tensor:

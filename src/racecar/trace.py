@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from racecar.capture import Call, outputs, tensors, version
 from racecar.rules.registry import Path, forms
+from racecar.rules.shape import PARTS
 
 
 class Value(NamedTuple):
@@ -115,6 +116,8 @@ class Trace:
                     self.spills.setdefault(i, []).append((old, new))
                     self._spilled[new] = other
                     signature.append(("spill", old))
+            if call.func in PARTS:
+                signature.append(outs[0].numel() == self._made(found[0][1]).numel())
             if call.func is Tensor.__getitem__:
                 signature.append(_form(call.args[1]))
             elif call.func in _TURNING:
@@ -162,21 +165,22 @@ class Trace:
             self._made_by = {
                 id(out): i for i, one in enumerate(self.calls) if i not in self.links for out in outputs(one)
             }
-        made_by = self._made_by
         data = {path for path, _ in self.links.get(call, ())}
         seen: set[int] = set()
+        # No inner function that calls itself: it is a cycle, which holds all activations until garbage is collected.
+        waiting = [tensor for path, tensor in self._arguments(call) if path not in data][::-1]
+        while waiting:
+            tensor = waiting.pop()
+            if id(tensor) in seen:
+                continue
+            seen.add(id(tensor))
+            if id(tensor) in known:
+                yield tensor
+            elif id(tensor) in self._made_by:
+                waiting += [one for _, one in self._arguments(self._made_by[id(tensor)])][::-1]
 
-        def walk(at: int, data: set[Path]) -> Iterator[Tensor]:
-            for path, tensor in tensors(self.calls[at].args, self.calls[at].kwargs):
-                if path in data or id(tensor) in seen:
-                    continue
-                seen.add(id(tensor))
-                if id(tensor) in known:
-                    yield tensor
-                elif id(tensor) in made_by:
-                    yield from walk(made_by[id(tensor)], set())
-
-        return walk(call, data)
+    def _arguments(self, call: int) -> Iterator[tuple[Path, Tensor]]:
+        return tensors(self.calls[call].args, self.calls[call].kwargs)
 
     def position(self, value: int) -> int:
         """The call that made a value, or −1 − i for input i."""

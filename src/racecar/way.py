@@ -104,13 +104,13 @@ class Way:
     def _yardstick(self, find: reverse.Finder, size: int, samples: int) -> Yardstick:
         energy = loss.anchor(find.inputs) if self.settings.scale == "anchored" else None
         found = [None if op is None else self._moments(op, find, size, samples) for op in self.norms]
-        shapes = ((find.tensor(layer.d).shape, self.plan.batch[layer.d]) for layer in self.constrained)
+        shapes = ((find.tensor(layer.d).shape, find.batch(layer.d)) for layer in self.constrained)
         counts = [cut_shape(shape, where, size, samples).numel() for shape, where in shapes]
         return Yardstick(energy, loss.noise_floors(found, counts))
 
     def _moments(self, op: Op, find: reverse.Finder, size: int, samples: int) -> Moments | None:
         """Of the input of a norm, as far as it counts for the slice."""
-        norm, x, where = op.operation(find.calls), find.tensor(op.source), self.plan.batch[op.source]
+        norm, x, where = op.operation(find.calls), find.tensor(op.source), find.batch(op.source)
         return moments(norm, x if where is None or has_batch_statistics(norm) else cut(x, where, size, samples))
 
     @property

@@ -9,6 +9,7 @@ import racecar
 from racecar import NoRuleWarning, RuleError
 from racecar.rules import Operation, find, register, unregister
 from racecar.rules.registry import OUT_OF_PLACE, ROLES, forms
+from tests.by_hand import Net
 from tests.losses import classic
 from tests.rules.common import chain, close, forward, random, rebuild
 
@@ -69,6 +70,63 @@ def test_rule_for_a_module_class(rules, cls):
     assert all(entry.constrained for entry in classic(model, x).plan)
     classic(model, x)(x)[1].backward()
     assert layer.weight.grad is not None
+
+
+class Named(nn.LSTM):
+    """Its outputs in a dict."""
+
+    def forward(self, x):
+        out, (state, cell) = super().forward(x)
+        return {"out": out, "states": (state, cell)}
+
+
+USES = {
+    "the output": (lambda out, state, cell: out, ["out"]),
+    "its last step": (lambda out, state, cell: torch.tanh(out[:, -1]), ["out"]),
+    "the state": (lambda out, state, cell: state[0], ["state"]),
+    "the cell": (lambda out, state, cell: torch.tanh(cell[0]), ["cell"]),
+    "output and state": (lambda out, state, cell: torch.cat([out, state.transpose(0, 1)], 1), ["out"]),
+    "nothing": (lambda out, state, cell: (out, state, cell), ["out"]),
+}
+
+
+@pytest.mark.parametrize("cls", [nn.LSTM, Named])
+@pytest.mark.parametrize("use", USES)
+def test_rule_for_a_module_with_several_outputs(rules, cls, use):
+    """It gets the output that the model goes on with; of several, and if it goes on with none, the first."""
+    seen = []
+
+    @rules(nn.LSTM)
+    def undo(op, y, shape):
+        seen.append(y)
+        return y.new_zeros(shape)
+
+    go_on, names = USES[use]
+
+    def run(m, x):
+        made = m.lstm(x)
+        out, (state, cell) = made if isinstance(made, tuple) else made.values()
+        return {"out": out, "state": state, "cell": cell}
+
+    def forward(m, x):
+        left = go_on(**run(m, x))
+        return left if isinstance(left, tuple) else m.last(left)
+
+    model = Net(forward, lstm=cls(4, 6, batch_first=True), last=nn.Linear(6, 3)).double()
+    x = random(6, 5, 4)
+    rr = classic(model, x, mode="auto")
+    rr(x)
+    assert list(rr.terms) == ["lstm", "last"][: 1 + (use != "nothing")]
+    rr = classic(model, x, mode="layerwise", weight={"lstm": 1})
+    seen.clear()
+    rr(x)
+    made = run(model, x)
+    expected = {name: made[name] for name in names}
+    if use == "its last step":  # d is what tanh gave, with zeros for the steps before
+        expected = {"out": torch.cat([torch.zeros(6, 4, 6).double(), torch.tanh(made["out"][:, -1:])], 1)}
+    elif use == "the cell":
+        expected = {"cell": torch.tanh(made["cell"])}
+    close(seen, list(expected.values()))
 
 
 def test_rule_for_a_function(rules):

@@ -11,7 +11,7 @@ A rule has a role, which says where in a layer the operation belongs:
 | affine | adds or multiplies a constant or parameter | ``(op, y, shape) -> x'`` |
 | pass | changes nothing that matters (dropout, casts) | none |
 | source | starts a way: an embedding's output is the first d | none |
-| select | keeps only a part: the part is a new d | none |
+| select | leaves elements out: straight before a layer the part is its d | as of shape, or none: zeros come back |
 """
 
 from __future__ import annotations

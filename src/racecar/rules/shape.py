@@ -18,8 +18,12 @@ _PASS = (
 
 register_plain("pass", *forms(_PASS))
 register_plain("source", F.embedding, F.embedding_bag)
-register_plain("select", *forms("select", "index_select", "chunk", "split", "unbind", "tensor_split", "unsafe_chunk"))
-register_plain("select", *forms("split_with_sizes", "gather", "take", "masked_select", "take_along_dim", "topk"))
+_PARTS = forms("select chunk split unbind tensor_split unsafe_chunk unsafe_split split_with_sizes hsplit vsplit dsplit")
+register_plain("select", *_PARTS)
+register_plain("select", *forms("index_select", "gather", "take", "masked_select", "take_along_dim", "topk"))
+
+PARTS = frozenset((*_PARTS, *forms("narrow"), Tensor.__getitem__))
+"""Functions that give every element at most once, and so may leave out none."""
 
 
 @register(
@@ -175,7 +179,7 @@ def is_crop(index: Any) -> bool:
 
 @register(Tensor.__getitem__, role="shape", kind="crop")
 def crop(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """Slices of step 1: what was cut off comes back as zeros. (Other indices select; a plan stops there.)"""
+    """Slices of step 1: what was cut off comes back as zeros."""
     parts = list(_index(op))
     if Ellipsis in parts:
         at = parts.index(Ellipsis)
