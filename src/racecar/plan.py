@@ -21,6 +21,7 @@ from racecar.batch import batch_dims, batch_size
 from racecar.capture import ModuleWatch
 from racecar.graph import PASSABLE, Graph, Op
 from racecar.matching import Matcher
+from racecar.names import MODEL, shown
 from racecar.places import batch_norms
 from racecar.rules.activation import SOFTMAX
 from racecar.steps import Step, into_d
@@ -62,6 +63,9 @@ class Layer:
     stop: str = ""
     """What ends the layer's output, if there is no layer above."""
 
+    def __repr__(self) -> str:
+        return f"Layer({shown(self.name)!r}, {self.kind})"
+
     @property
     def kind(self) -> str:
         return self.op.kind
@@ -70,7 +74,8 @@ class Layer:
     def names(self) -> tuple[str, ...]:
         """Its name, and without the suffixes for later uses and for one of several weights."""
         owner = self.op.owner
-        return (self.name, self.name.partition("#")[0], owner.name if owner else self.name)
+        spellings = (self.name, self.name.partition("#")[0], owner.name if owner else self.name)
+        return spellings if all(spellings) else (*spellings, MODEL)
 
     @property
     def parameter(self) -> Tensor | None:

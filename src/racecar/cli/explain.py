@@ -45,11 +45,11 @@ def explain(
 def show(plan: Route) -> None:
     """The plan as a table for a terminal."""
     from racecar.cli.console import print_table
+    from racecar.names import shown
 
     lines = str(plan).splitlines()
     rows = [
-        (e.name or "(model)", e.kind, "yes" if e.constrained else "no", e.source if e.passed else "-", e.reason)
-        for e in plan
+        (shown(e.name), e.kind, "yes" if e.constrained else "no", e.source if e.passed else "-", e.reason) for e in plan
     ]
     print_table(lines[0].split(), rows, lines[-1])
 

@@ -13,6 +13,7 @@ from torch import nn
 from racecar.cli.inputs import Example, arguments, draw, with_batch
 from racecar.cli.pictures import Samples, load_samples
 from racecar.cli.targets import Target
+from racecar.names import shown
 from racecar.plan import Layer
 from racecar.racecar import Racecar
 from racecar.route import Route
@@ -69,7 +70,7 @@ def chosen(plan: Route, patterns: str) -> tuple[str, ...]:
     wanted = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
     for pattern in wanted:
         if not any(_matches(layer, [pattern]) for layer in layers):
-            known = ", ".join(layer.name for layer in layers)
+            known = ", ".join(shown(layer.name) for layer in layers)
             raise ValueError(f"--layers: {pattern!r} matches no layer; the layers are: {known}")
     found = [layer for layer in layers if _matches(layer, wanted)] if wanted else layers[:1]
     return tuple(dict.fromkeys(layer.name.partition("#")[0] for layer in found))  # "#2": the same weight again
