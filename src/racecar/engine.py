@@ -14,9 +14,10 @@ from torch.utils import _pytree
 from racecar import loss, weights
 from racecar.capture import Watch
 from racecar.errors import NothingToReverse
-from racecar.guards import check_sharding, fusible, reshard, takes_fused_path
+from racecar.guards import check_model, check_sharding, fusible, reshard, takes_fused_path
 from racecar.plan import Plan
 from racecar.planning import RandomState, batch_tensors, dry_plan, input_tensors, untouched, warn_about, watch_forward
+from racecar.route import Route
 from racecar.settings import Settings
 from racecar.statistics import ReverseStatistics
 from racecar.trace import Trace
@@ -232,6 +233,14 @@ class Engine:
             "torch.compile meets a way through the model that has no plan yet, which breaks the graph: call the "
             "uncompiled Racecar once with such inputs, so that it is planned, and then compile"
         )
+
+
+def plan_of(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], settings: Settings) -> Route:
+    """How every layer of a model would be reversed; of a frozen one, too."""
+    check_model(model)
+    engine = Engine(model, settings)
+    engine.start(args, kwargs, train=False)
+    return engine.ways[0].route
 
 
 def capturing() -> bool:

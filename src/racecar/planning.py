@@ -6,7 +6,7 @@ import random
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -86,12 +86,19 @@ def untouched(model: nn.Module, start: RandomState | None = None) -> Iterator[No
         now.restore()
 
 
+def uncompiled() -> AbstractContextManager[Any]:
+    """Functions of a model that are compiled run as they were written: the compiler cannot trace what watches them."""
+    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and to import it takes seconds
+        return nullcontext()
+    return torch.compiler.set_stance("force_eager")
+
+
 def dry_plan(
     model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], start: RandomState | None = None
 ) -> Plan:
     """Plan a model by one forward pass that leaves no trace: no gradient, no buffer, no random number."""
     watch = Watch()
-    with torch.inference_mode(False), torch.no_grad(), untouched(model, start):
+    with torch.inference_mode(False), torch.no_grad(), untouched(model, start), uncompiled():
         args, kwargs = _pytree.tree_map_only(Tensor, torch.clone, (tuple(args), dict(kwargs)))
         inputs = batch_tensors(args, kwargs)
         versions = [version(x) for x in inputs]

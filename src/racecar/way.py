@@ -101,12 +101,16 @@ class Way:
     def slice_of(self, inputs: Sequence[Tensor]) -> tuple[int, int]:
         """(N, n): the batch and how many of its samples the reverse pass sees."""
         size, samples = slice_of(inputs, self.settings.share)
-        if samples < size and self.lost:
-            if not torch.compiler.is_compiling():
-                message = f"fraction is ignored: the batch dimension cannot be followed through {self.lost}"
-                warnings.warn(message, UserWarning, stacklevel=5)
-            samples = size
-        return size, samples
+        lost = samples < size and bool(self.lost)
+        if not torch.compiler.is_compiling():
+            if lost:
+                self._ignored(f"the batch dimension cannot be followed through {self.lost}")
+            elif size == 1 and self.settings.fraction < 1 and any(x.shape[:1].numel() > 1 for x in inputs):
+                self._ignored("the model's first argument, of one sample, is taken for the batch: give the batch first")
+        return size, size if lost else samples
+
+    def _ignored(self, why: str) -> None:
+        warnings.warn(f"fraction is ignored: {why}", UserWarning, stacklevel=6)
 
     def tape(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> tuple[reverse.Tape, Yardstick]:
         """What a pass left behind, cut to the slice of the batch that the settings ask for, and what its errors are

@@ -13,10 +13,12 @@ from torch import nn
 from racecar.cli.inputs import Example, arguments, draw, with_batch
 from racecar.cli.pictures import Samples, load_samples
 from racecar.cli.targets import Target
+from racecar.engine import plan_of
 from racecar.names import shown
 from racecar.plan import Layer
-from racecar.racecar import Racecar
+from racecar.racecar import call_arguments
 from racecar.route import Route
+from racecar.settings import Settings
 
 NOISE = 16
 """Samples of noise, where there are no data."""
@@ -60,7 +62,7 @@ def prepare(target: Target, data: Path | None, limit: int | None, patterns: str,
         samples = load_samples(data, target.inputs[0], limit, target.dtype)
         tensors = [samples.inputs]
     inputs = arguments(target.inputs, tensors)
-    plan = Racecar(target.model, inputs).plan
+    plan = plan_of(target.model, *call_arguments(inputs), Settings())
     return Subject(target.model, inputs, samples, plan, chosen(plan, patterns))
 
 
