@@ -49,6 +49,7 @@ _SETITEM, _UNFLATTEN = Tensor.__setitem__, Tensor.unflatten
 _RESHAPING = frozenset(
     getattr(Tensor, f"{name}_") for name in ["t", "transpose", "swapaxes", "swapdims", "squeeze", "unsqueeze"]
 )
+"""Methods that change the shape of a tensor in place."""
 
 
 class Watch(TorchFunctionMode):

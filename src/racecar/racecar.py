@@ -32,7 +32,8 @@ class Racecar(nn.Module):
     λ_m · term_m over the layers m. The model is not changed: no parameter, no buffer, no hook. The defaults were chosen
     from a map of thousands of nets: they killed none that plain training does not kill. Batch norms on the way back use
     statistics of the reverse data: of the batch in training, and in evaluation the running ones in
-    ``reverse_statistics``.
+    ``reverse_statistics``. Layers whose weight is frozen (``requires_grad`` is False) are left out, in every call anew.
+    All settings but ``input_activation`` can be set later; ``model`` can be replaced, and is planned in the next call.
 
     Args:
         model: any module.
