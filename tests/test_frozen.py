@@ -163,7 +163,6 @@ def test_compiled():
     torch._dynamo.reset()
     rr = Racecar(chain(0), X)
     fast = torch.compile(rr, backend="eager", fullgraph=True)
-    torch.testing.assert_close(fast(X), Racecar(chain(0), X)(X))
     rr.model.requires_grad_(True)
     with pytest.raises(RuntimeError, match="frozen or unfrozen.*call the uncompiled Racecar once"):
         fast(X)
