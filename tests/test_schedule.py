@@ -1,6 +1,7 @@
 """Every: the reverse pass on every k-th step, with k times the weight."""
 
 import copy
+import pickle
 from unittest.mock import patch
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from racecar import Every, engine
 from tests.losses import classic
 from tests.networks import NETWORKS
-from tests.steps import assert_same, step, task
+from tests.steps import Step, assert_same, step, task
 from tests.test_no_sync import witness
 
 MASK = torch.tensor([1.0, 0, 0, 1, 0, 0])
@@ -30,30 +31,31 @@ def test_it_is_the_loop_that_one_would_write(name, k):
     ours, theirs = (classic(one, x, weight=weight, fraction=0.5) for one in (model, copy.deepcopy(model)))
     every = Every(ours, k)
     optimisers = [torch.optim.SGD(rr.parameters(), 0.1, momentum=0.9) for rr in (ours, theirs)]
+    last = {}
     for i in range(3 * k):
         assert every.step() == (i % k == 0)
         theirs.weight = by_hand(weight, k) if i % k == 0 else 0
         data = x + 0.1 * i
-        assert_same(step(ours, data), step(theirs, data), rtol=0, atol=0)
-        assert str(ours.plan) == str(theirs.plan)
-        assert bool(ours.terms) == (i % k == 0)
+        left, (values, *others) = step(ours, data), step(theirs, data)
+        last = values if i % k == 0 else last | values  # the terms are those of the last step that had any
+        assert_same(left, Step(last, *others), rtol=0, atol=0)
         for optimiser in optimisers:
             optimiser.step()
 
 
-@given(k=st.integers(1, 9), start=st.integers(0, 20), weight=st.floats(0, 10))
-def test_the_mean_weight_over_k_steps(k, start, weight):
+@given(k=st.integers(1, 9), start=st.integers(0, 20), weight=st.floats(0.01, 10))
+def test_the_mean_loss_over_k_steps(k, start, weight):
     """So the gradient of the loss, which is linear in λ, has the expectation that it has without a schedule."""
-    model, x = NETWORKS["mlp"]()
-    rr = classic(model, x, weight=weight)
+    rr, x = small(weight)
+    _, alone = rr(x)
     every = Every(rr, k)
     every.load_state_dict({"steps": start})
-    seen = []
+    losses = []
     for _ in range(k):
         every.step()
-        seen.append(rr.weight)
-    assert sum(seen) / k == pytest.approx(weight)
-    assert sum(one != 0 for one in seen) == (weight != 0)
+        losses.append(rr(x)[1].item())
+    assert sum(losses) / k == pytest.approx(alone.item(), rel=1e-5)
+    assert sum(loss != 0 for loss in losses) == 1
 
 
 def test_the_gradient_over_k_steps():
@@ -84,23 +86,69 @@ def test_one_leaves_all_alone():
     assert rr.weight == every.weight == 0.4
 
 
-def test_lambda_can_change():
+def small(weight=0.5, **settings):
     model, x = NETWORKS["mlp"]()
-    rr = classic(model, x, weight=0.5)
+    return classic(model, x, weight=weight, **settings), x
+
+
+@pytest.mark.parametrize("place", ["rr", "every"])
+@pytest.mark.parametrize("begun", [0, 1, 2, 3])
+def test_lambda_can_be_set_in_any_step(place, begun):
+    """It is λ, at once and for all steps to come; the schedule multiplies it."""
+    rr, x = small()
+    every = Every(rr, 3)
+    for _ in range(begun):
+        every.step()
+    (rr if place == "rr" else every).weight = {"*": 2.0, "2": 0}
+    expected = classic(rr.model, x, weight={"*": 6.0, "2": 0})(x)[1]
+    for _ in range(6):
+        on = every.step()
+        assert rr.weight == every.weight == {"*": 2.0, "2": 0}
+        torch.testing.assert_close(rr(x)[1], expected if on else torch.tensor(0.0))
+
+
+@pytest.mark.parametrize(
+    "weight, kind, words", [({"nothing": 1.0}, ValueError, "matches no layer"), ("much", TypeError, "number")]
+)
+def test_a_bad_lambda_changes_nothing(weight, kind, words):
+    rr, _ = small({"*": 2.0})
     every = Every(rr, 2)
     every.step()
-    every.weight = {"*": 2.0}
-    assert rr.weight == 1.0  # this step was begun
-    assert every.weight == {"*": 2.0}
+    with pytest.raises(kind, match=words):
+        every.weight = weight
+    assert rr.weight == every.weight == {"*": 2.0}
+
+
+def test_a_step_without_the_reverse_pass_shows_the_same():
+    rr, x = small(mode="full")
+    every = Every(rr, 3)
     every.step()
-    assert rr.weight == 0
-    every.step()
-    assert rr.weight == {"*": 4.0}
-    with pytest.raises(ValueError, match="matches no layer"):
-        every.weight = {"nothing": 1.0}
-    with pytest.raises(TypeError, match="number or a tensor"):
-        every.weight = "much"
-    assert every.weight == {"*": 2.0}
+    rr(x)
+    plan, terms, rebuilt = str(rr.plan), dict(rr.terms), rr.reconstruct(x)
+    assert len(terms) == 3
+    for _ in range(2):
+        assert not every.step()
+        assert rr(x)[1] == 0
+        assert str(rr.plan) == plan
+        assert rr.terms == terms
+        torch.testing.assert_close(rr.reconstruct(x), rebuilt, rtol=0, atol=0)
+
+
+COPIES = {"pickled": lambda rr: pickle.loads(pickle.dumps(rr)), "copied": copy.deepcopy}
+
+
+@pytest.mark.parametrize("name", COPIES)
+@pytest.mark.parametrize("begun", [1, 2])
+def test_a_copy_keeps_lambda_and_has_no_schedule(name, begun):
+    rr, x = small(0.5)
+    _, loss = rr(x)
+    every = Every(rr, 3)
+    for _ in range(begun):
+        every.step()
+    other = COPIES[name](rr)
+    assert other.weight == 0.5
+    torch.testing.assert_close(other(x)[1], loss)
+    torch.testing.assert_close(rr(x)[1], 3 * loss if begun == 1 else torch.tensor(0.0))  # its own goes on
 
 
 def test_a_resumed_training_goes_on_in_step():

@@ -166,6 +166,8 @@ def _find(coded: Tensor, size: int) -> Batch | None:
 def _same(op: Op, new: torch.Size, old: torch.Size, batch: Batch, shift: int | None = 0) -> Batch | None:
     """Operations that keep dimensions where they are, but for reductions, which drop some, and lookups."""
     dim = batch.dim
+    if op.func is None and len(op.inputs) == 1:  # written into a part of a constant
+        return None
     if op.rule is not None and op.rule.lift is not None and len(new) < len(old):
         gone = reduced_dims(op.args, op.kwargs, len(old))
         return None if dim in gone else batch._replace(dim=dim - sum(d < dim for d in gone))

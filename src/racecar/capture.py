@@ -48,6 +48,11 @@ _CHECKPOINT_OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debu
 # Looked up once: torch.compile cannot compare what it has to look up itself.
 _SETITEM, _UNFLATTEN = Tensor.__setitem__, Tensor.unflatten
 
+_RESHAPING = frozenset(
+    getattr(Tensor, f"{name}_") for name in ["t", "transpose", "swapaxes", "swapdims", "squeeze", "unsqueeze"]
+)
+"""Methods that change the shape of a tensor in place."""
+
 
 class Watch(TorchFunctionMode):
     """Records the calls of a forward pass; changes nothing about it.
@@ -77,6 +82,8 @@ class Watch(TorchFunctionMode):
                 return args[0](*args[1:], **{k: v for k, v in kwargs.items() if k not in _CHECKPOINT_OPTIONS})
         if func is _UNFLATTEN:  # a Python method that torch.compile cannot call from here
             func = torch.unflatten
+        if self.eager and func in _RESHAPING:
+            self._keep_form(args[0])
         if self.eager and self.grad and not torch.is_grad_enabled():
             refuse_reentrant()
         out = func(*args, **kwargs)
@@ -90,6 +97,12 @@ class Watch(TorchFunctionMode):
             if self.eager:
                 self.versions.append(version(out if isinstance(out, Tensor) else outputs(self.calls[-1])[0]))
         return out
+
+    def _keep_form(self, tensor: Any) -> None:
+        """Before a tensor's shape is changed in place: remember the one that its maker gave it."""
+        for i, call in enumerate(self.calls):
+            if call.out is tensor and call.kept is tensor:
+                self.calls[i] = call._replace(kept=tensor.view_as(tensor))
 
 
 def _is_noise(func: Any, args: Any) -> bool:
@@ -135,6 +148,26 @@ def outputs(call: Call) -> tuple[Tensor, ...]:
     if isinstance(call.out, Tensor):
         return (call.out,)
     return tuple(one for one in call.out if isinstance(one, Tensor))
+
+
+def without_data(call: Call, at: tuple[Path, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A call's arguments with ``None`` in place of the data, so that holding them holds no activation."""
+    args, kwargs = call.args, call.kwargs
+    for path in at:
+        if isinstance(path[0], str):
+            kwargs = {**kwargs, path[0]: _hollow(kwargs[path[0]], path[1:])}
+        else:
+            i = path[0]
+            args = (*args[:i], _hollow(args[i], path[1:]), *args[i + 1 :])
+    return args, kwargs
+
+
+def _hollow(value: Any, path: Path) -> Any:
+    if not path:
+        return None
+    copy = list(value)
+    copy[int(path[0])] = _hollow(copy[int(path[0])], path[1:])
+    return copy
 
 
 @dataclass(eq=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,13 +15,14 @@ from torch.utils import _pytree
 from racecar import loss, weights
 from racecar.capture import Watch
 from racecar.errors import NothingToReverse
-from racecar.guards import check_sharding, fusible, reshard, takes_fused_path
+from racecar.guards import check_model, check_sharding, fusible, reshard, takes_fused_path
 from racecar.plan import Plan
-from racecar.planning import RandomState, dry_plan, input_tensors, untouched, warn_about, watch_forward
+from racecar.planning import RandomState, batch_tensors, dry_plan, input_tensors, untouched, warn_about, watch_forward
+from racecar.route import Route
 from racecar.settings import Settings
 from racecar.statistics import ReverseStatistics
 from racecar.trace import Trace
-from racecar.way import Choice, Outcome, Way, slice_of
+from racecar.way import Outcome, Way, slice_of
 
 MAX_WAYS = 256
 """Ways through one model that are remembered, of about 0.1 MB each; the oldest goes first."""
@@ -38,6 +40,9 @@ class Engine:
         self.model, self.settings, self.statistics = model, settings, statistics
         self.fusible = fusible(model)
         self.off = weights.all_zero(settings.weight)
+        """Whether λ is 0 for all layers."""
+        self.resting = False
+        """Whether a schedule leaves this step out."""
         self.ways: list[Way] = []
         self.latest: Way | None = None
         self.forgets = False
@@ -49,34 +54,38 @@ class Engine:
         other = Engine.__new__(Engine)
         memo[id(self)] = other
         other.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        other.schedule(1, True)  # that belongs to the one that was copied
         return other
 
     def __getstate__(self) -> dict[str, Any]:
         # A plan holds functions that do not survive in a file: a pickled Racecar plans anew in its first call.
-        return {**self.__dict__, "ways": [], "latest": None, "keep": frozenset()}
+        fresh: dict[str, Any] = {"ways": [], "latest": None, "keep": frozenset(), "resting": False}
+        return {**self.__dict__, **fresh, "settings": replace(self.settings, times=1)}
 
-    def start(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Plan a model for the first time; refuse one that has nothing to reverse."""
-        plan, name, weight = dry_plan(self.model, args, kwargs), type(self.model).__name__, self.settings.weight
+    def start(self, args: Sequence[Any], kwargs: Mapping[str, Any], train: bool = True) -> None:
+        """Plan a model for the first time; refuse one that has nothing to reverse.
+
+        Args:
+            args, kwargs: of a call.
+            train: whether it is to be trained: one whose layers are all frozen is refused, too.
+        """
+        plan = dry_plan(self.model, args, kwargs)
         reshard(self.model)
-        if not plan.layers:
-            why = "".join(f"; {one.name}: {one.reason}" for one in plan.coverage.uncovered[:3])
-            raise NothingToReverse(f"{name} has no weighted layer (linear, convolution, …) that sees its input{why}")
-        self.add(plan)
-        if all(layer.problem for layer in plan.layers):
-            raise NothingToReverse(f"no layer of {name} has a rule; add one with @racecar.rules.register(...)")
-        self.check_patterns(weight)
+        way = self.add(plan)
+        if train and not self.off and not way.constrained and any(way.frozen):
+            raise NothingToReverse(
+                f"every layer of {type(self.model).__name__} that could be constrained is frozen (requires_grad is "
+                "False): the loss would train nothing; unfreeze a layer, or look into the model with racecar.inspect"
+            )
         if self.settings.scale == "anchored":
             loss.anchor(input_tensors(args, kwargs))
-        left_out = weights.unmatched(weight, [layer.names for layer in plan.layers])
-        if not self.ways[0].constrained and (left_out or not self.off):
-            raise NothingToReverse(
-                f"weight {weight!r} and mode {self.settings.mode!r} leave every layer of {name} that has a rule out"
-            )
 
     def add(self, plan: Plan) -> Way:
-        """Remember a plan, and say what it has to leave out."""
+        """Remember a plan, and say what it has to leave out; the first one must have something to reverse."""
         way = self.work_out(plan, self.settings)
+        warn_about(plan)
+        if not self.ways:
+            self._check(way)
         if len(self.ways) == MAX_WAYS and not self.forgets:
             self.forgets = True
             message = (
@@ -87,37 +96,52 @@ class Engine:
         self.ways = [*self.ways[-MAX_WAYS + 1 :], way]
         self.latest = way
         self.keep |= frozenset(plan.position(value) for value in way.copies)
-        warn_about(plan)
         return way
 
-    def work_out(self, plan: Plan, settings: Settings) -> Way:
+    def work_out(self, plan: Plan, settings: Settings, frozen: Sequence[bool] | None = None) -> Way:
         """A plan with settings, and room for the statistics of its batch norms."""
-        way = Way(plan, settings)
+        way = Way(plan, settings, frozen)
         if self.statistics is not None:
             self.statistics.add(way.places)
         return way
 
     def set(self, settings: Settings) -> None:
-        """Other settings for the same plans."""
-        self.use(self.choice(settings))
-
-    def choice(self, settings: Settings) -> Choice:
-        """Other settings, checked, that can be used again and again."""
-        self.check_patterns(settings.weight)
-        return Choice(settings, weights.all_zero(settings.weight))
-
-    def use(self, choice: Choice) -> None:
-        """From now on these settings. Nothing is worked out twice, and nothing waits for the device."""
+        """Other settings for the same plans: all are worked out before anything changes."""
+        self.check_patterns(settings.weight, self.ways)
+        ways = [self.work_out(way.plan, settings, way.frozen_now()) for way in self.ways]
+        if ways and settings.mode != self.settings.mode:
+            self._check(ways[0])
         latest = None if self.latest is None else self.latest.plan
-        choice.ways = {w.plan: choice.ways.get(w.plan) or self.work_out(w.plan, choice.settings) for w in self.ways}
-        self.settings, self.off, self.ways = choice.settings, choice.off, list(choice.ways.values())
-        self.latest = None if latest is None else choice.ways[latest]
+        self.settings, self.off, self.ways = settings, weights.all_zero(settings.weight), ways
+        self.latest = next((way for way in ways if way.plan is latest), None)
 
-    def check_patterns(self, weight: weights.Weight) -> None:
+    def schedule(self, times: int, on: bool) -> None:
+        """In this step with so many times the weight, or not at all."""
+        self.resting = not on
+        if self.settings.times != times:
+            self.set(replace(self.settings, times=times))
+
+    def _check(self, way: Way) -> None:
+        """Refuse a model that has nothing to reverse, or nothing that the settings choose."""
+        layers, settings, name = way.plan.layers, way.settings, type(self.model).__name__
+        if not layers:
+            why = "".join(f"; {one.name}: {one.reason}" for one in way.plan.coverage.uncovered[:3])
+            raise NothingToReverse(f"{name} has no weighted layer (linear, convolution, …) that sees its input{why}")
+        if all(layer.problem for layer in layers):
+            raise NothingToReverse(f"no layer of {name} has a rule; add one with @racecar.rules.register(...)")
+        self.check_patterns(settings.weight, [way])
+        left_out = weights.unmatched(settings.weight, [layer.names for layer in layers])
+        off = weights.all_zero(settings.weight)
+        if not way.constrained and not any(way.frozen) and (left_out or not off):
+            raise NothingToReverse(
+                f"weight {settings.weight!r} and mode {settings.mode!r} leave every layer of {name} that has a rule out"
+            )
+
+    def check_patterns(self, weight: weights.Weight, ways: Sequence[Way]) -> None:
         """Every pattern must match a layer that was seen, or one that another way through the model may use."""
         if not isinstance(weight, Mapping):
             return
-        seen = [names for way in self.ways for names in (layer.names for layer in way.plan.layers)]
+        seen = [names for way in ways for names in (layer.names for layer in way.plan.layers)]
         unseen = [
             (name,)
             for name, module in self.model.named_modules()
@@ -162,6 +186,8 @@ class Engine:
             plan = dry_plan(self.model, args, kwargs, start)
             # A way that is random differs in the dry pass: plan what was seen, without rules for whole modules.
             way = self.add(plan if plan.match.fits(trace, sliced) else Plan(self.model, trace))
+        elif (flags := way.frozen_now()) != way.frozen:
+            way = self._refreeze(way, flags)
         self.latest = way
         positions = frozenset(trace.position(value) for value in way.copies)
         if not positions <= trace.keep:  # these values are gone by now: watch the same way again, leaving no trace
@@ -175,9 +201,16 @@ class Engine:
         self.keep |= positions
         return way, trace
 
+    def _refreeze(self, way: Way, flags: tuple[bool, ...]) -> Way:
+        """The same way with other layers frozen; kept, as a training may go back and forth in every step."""
+        new = way.siblings.get(flags) or self.work_out(way.plan, self.settings, flags)
+        way.siblings[flags], new.siblings = new, way.siblings
+        self.ways = [new if one is way else one for one in self.ways]
+        return new
+
     def _run_compiled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Outcome]:
         """The same while torch.compile traces: positions differ, so calls are matched in order."""
-        inputs = input_tensors(args, kwargs)
+        inputs = batch_tensors(args, kwargs)
         funcs: list[Any] = []
         for way in self.ways:
             funcs += way.plan.changing
@@ -193,6 +226,11 @@ class Engine:
         for way in self.ways:
             calls = way.plan.match.align(watch.calls)
             if calls is not None:
+                if way.frozen_now() != way.frozen:
+                    raise RuntimeError(
+                        "layers were frozen or unfrozen (requires_grad) since they were planned: call the uncompiled "
+                        "Racecar once, so that it is planned anew"
+                    )
                 size, samples = slice_of(inputs, self.settings.share)
                 if samples < size and not way.plan.match.can_slice(inputs):
                     raise RuntimeError(
@@ -206,6 +244,14 @@ class Engine:
             "torch.compile meets a way through the model that has no plan yet, which breaks the graph: call the "
             "uncompiled Racecar once with such inputs, so that it is planned, and then compile"
         )
+
+
+def plan_of(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], settings: Settings) -> Route:
+    """How every layer of a model would be reversed; of a frozen one, too."""
+    check_model(model)
+    engine = Engine(model, settings)
+    engine.start(args, kwargs, train=False)
+    return engine.ways[0].route
 
 
 def capturing() -> bool:

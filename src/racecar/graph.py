@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from racecar import parts
-from racecar.capture import Call, ModuleWatch
+from racecar.capture import Call, ModuleWatch, without_data
 from racecar.owners import Owner, Weights
 from racecar.rules import fallback, find
 from racecar.rules.registry import INPLACE_POSITION, OUT_OF_PLACE, SPELT_OUT, Operation, Path, Rule, forms, label
@@ -98,26 +98,6 @@ class _Replay(Operation):
         return made[self.op.outputs[0]]
 
 
-def without_data(call: Call, at: tuple[Path, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A call's arguments with ``None`` in place of the data, so that holding them holds no activation."""
-    args, kwargs = call.args, call.kwargs
-    for path in at:
-        if isinstance(path[0], str):
-            kwargs = {**kwargs, path[0]: _hollow(kwargs[path[0]], path[1:])}
-        else:
-            i = path[0]
-            args = (*args[:i], _hollow(args[i], path[1:]), *args[i + 1 :])
-    return args, kwargs
-
-
-def _hollow(value: Any, path: Path) -> Any:
-    if not path:
-        return None
-    copy = list(value)
-    copy[int(path[0])] = _hollow(copy[int(path[0])], path[1:])
-    return copy
-
-
 @dataclass(eq=False)
 class Graph:
     """The operations on data of one forward pass."""
@@ -155,13 +135,15 @@ def build(trace: Trace, model: nn.Module, modules: ModuleWatch | None = None) ->
     for ordinal, i in enumerate(trace.links):
         ops.append(_classify(trace, i, ordinal, weights))
         for old, new in trace.spills.get(i, ()):
-            inputs = (((0,), old), ((1,), ops[-1].outputs[0]))
+            inputs = (*([] if old is None else [((0,), old)]), ((1,), ops[-1].outputs[0]))
             ops.append(Op(ordinal, "join", f"{ops[-1].kind} of a part", None, None, (), {}, inputs, (new,)))
     return Graph(trace, parts.apart(ops))
 
 
 def _classify(trace: Trace, i: int, ordinal: int, weights: Weights) -> Op:
     call, links = trace.calls[i], trace.links[i]
+    if call.func is Tensor.copy_:  # what it is copied into is overwritten
+        links = links[-1:]
     at = tuple(path for path, _ in links)
     args, kwargs = without_data(call, at)
     rule = find(call.func)
@@ -218,6 +200,8 @@ def _role(op: Op, trace: Trace, call: Call) -> str:
         if call.func in _INPUT_FIRST and path not in _FIRST:
             return "unknown"
         return role if op.owner is not None else "shape"
+    if call.func is Tensor.copy_ and path in _FIRST:
+        return "unknown"
     if role == "select" or call.func in PARTS or op.kind == "pad":
         return parts.role(op, call, trace.tensor(op.source), made)
     if op.kind == "div" and path not in _FIRST:  # c / x

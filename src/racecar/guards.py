@@ -40,6 +40,10 @@ def _problem(module: nn.Module) -> str:
         )
     if isinstance(module, torch.jit.ScriptModule):
         return "is a TorchScript module, whose operations cannot be seen; pass the Python module"
+    if hasattr(module, "_orig_mod") or module._compiled_call_impl is not None:
+        return (
+            "is compiled, which hides its operations; wrap the plain model and compile the Racecar: torch.compile(rr)"
+        )
     if ".quantized" in type(module).__module__ or hasattr(module, "_packed_params"):
         return "is quantised, and a quantised weight cannot be trained; pass the float model"
     if any(isinstance(parameter, UninitializedParameter) for parameter in module._parameters.values()):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from racecar.errors import DeadLayerWarning
+from racecar.names import shown
 from racecar.weights import Weight, layer_weights
 
 EVERY = 4
@@ -59,9 +60,11 @@ class Health:
         if not long or self.warned:
             return
         self.warned = True
-        values = layer_weights(weight, [(name, name.partition("#")[0], name.rpartition(".")[0]) for name in long])
+        owners = [name.rpartition(".")[0] for name in long]
+        spellings = [(one, one.partition("#")[0], own, shown(own)) for one, own in zip(long, owners, strict=True)]
+        values = layer_weights(weight, spellings)
         numbers = [float(one.max()) if isinstance(one, Tensor) else one for one in values]
-        which = [f"{name!r} (λ = {one:g})" for name, one in zip(long, numbers, strict=True)]
+        which = [f"{shown(name)!r} (λ = {one:g})" for name, one in zip(long, numbers, strict=True)]
         more = f" and {len(which) - 3} more layers" if len(which) > 3 else ""
         warnings.warn(
             f"the reverse pass finds nothing in {', '.join(which[:3])}{more}: for several steps in a row the "

@@ -32,7 +32,7 @@ def squared_error(d: Tensor, reverse: Tensor, weight: Tensor | None) -> Tensor:
         reverse: d'_m of the same shape.
         weight: None, or a tensor that broadcasts against d_m without its batch dimension.
     """
-    dtype = wide(d)
+    dtype = torch.promote_types(wide(d), wide(reverse))  # a float64 head behind layers in float32
     if weight is not None or torch.compiler.is_compiling():
         # Compiled, the difference is not rounded before it is squared; but it, and the gradient of both sides, is kept
         # in the precision of the activations.
@@ -136,7 +136,8 @@ def _vector(numbers: Sequence[float], like: Tensor) -> Tensor:
 
 @lru_cache(maxsize=256)
 def _kept(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.tensor(numbers, dtype=dtype, pin_memory=device.type == "cuda").to(device, non_blocking=True)
+    with torch.inference_mode(False):  # kept for training, too
+        return torch.tensor(numbers, dtype=dtype, pin_memory=device.type == "cuda").to(device, non_blocking=True)
 
 
 def terms(

@@ -23,6 +23,8 @@ class Owner:
     parameter: str
     derived: bool = False
     """The weight is computed from the parameter (a parametrisation, a slice of it)."""
+    also: tuple[Owner, ...] = ()
+    """Of the other parameters that such a weight is computed from."""
 
 
 class Weights:
@@ -46,13 +48,15 @@ class Weights:
         """The owner of the first parameter that a call's arguments are or were made of."""
         caller = self.modules.caller(i) if self.modules else None
         direct = {id(tensor) for _, tensor in tensors(self.trace.calls[i].args, self.trace.calls[i].kwargs)}
+        found: list[Owner] = []
         for tensor in self.trace.roots(i, self.owners):
             owners = self.owners[id(tensor)]
             mine = [owner for owner in owners if owner.module is caller]
             apart = [owner for owner in owners if not isinstance(owner.module, nn.Embedding)]
-            owner = (mine or apart or owners)[0]
-            return owner if id(tensor) in direct else replace(owner, derived=True)
-        return None
+            found.append((mine or apart or owners)[0])
+            if len(found) == 1 and id(tensor) in direct:
+                return found[0]
+        return replace(found[0], derived=True, also=tuple(found[1:])) if found else None
 
 
 def _owner(name: str, module: nn.Module, attribute: str, model: nn.Module) -> Owner:

@@ -15,7 +15,7 @@ from racecar.engine import Engine
 from racecar.guards import check_model
 from racecar.places import Reading, norms_at
 from racecar.plan import Layer
-from racecar.planning import input_tensors, untouched, watch_forward
+from racecar.planning import untouched, watch_forward
 from racecar.route import Entry, Route, route
 from racecar.rules.norm import Seen
 from racecar.rules.registry import Operation
@@ -43,9 +43,7 @@ class Passage:
         self.statistics = statistics
         kwargs = kwargs or {}
         engine = Engine(model, Settings(mode="layerwise"))
-        if batch_size(input_tensors(args, kwargs)) == 0:
-            raise ValueError("the inputs hold no samples: their batch is empty")
-        engine.start(args, kwargs)
+        engine.start(args, kwargs, train=False)
         plan = engine.ways[0].plan
         engine.keep |= frozenset(plan.position(value) for value in plan.changed)  # all that may be looked at
         with torch.no_grad(), untouched(model):

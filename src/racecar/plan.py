@@ -22,6 +22,7 @@ from racecar.capture import ModuleWatch
 from racecar.coverage import coverage
 from racecar.graph import PASSABLE, Graph, Op
 from racecar.matching import Matcher
+from racecar.names import MODEL, shown
 from racecar.parts import passable
 from racecar.places import batch_norms
 from racecar.rules.activation import SOFTMAX
@@ -65,6 +66,9 @@ class Layer:
     stop: str = ""
     """What ends the layer's output, if there is no layer above."""
 
+    def __repr__(self) -> str:
+        return f"Layer({shown(self.name)!r}, {self.kind})"
+
     @property
     def kind(self) -> str:
         return self.op.kind
@@ -73,7 +77,8 @@ class Layer:
     def names(self) -> tuple[str, ...]:
         """Its name, and without the suffixes for later uses and for one of several weights."""
         owner = self.op.owner
-        return (self.name, self.name.partition("#")[0], owner.name if owner else self.name)
+        spellings = (self.name, self.name.partition("#")[0], owner.name if owner else self.name)
+        return spellings if all(spellings) else (*spellings, MODEL)
 
     @property
     def parameter(self) -> Tensor | None:

@@ -6,15 +6,17 @@ import random
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree
 
+from racecar.batch import batch_size
 from racecar.capture import ModuleWatch, Watch, version
 from racecar.errors import NoRuleWarning, Unsupported
+from racecar.names import shown
 from racecar.plan import Plan
 from racecar.trace import Trace
 
@@ -24,11 +26,19 @@ def input_tensors(args: Any, kwargs: Any) -> list[Tensor]:
     return [leaf for leaf in _pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
 
 
+def batch_tensors(args: Any, kwargs: Any) -> list[Tensor]:
+    """The same; refuses a batch that holds no sample."""
+    inputs = input_tensors(args, kwargs)
+    if batch_size(inputs) == 0:
+        raise ValueError("the inputs hold no samples: their batch is empty")
+    return inputs
+
+
 def watch_forward(
     model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], keep: frozenset[int] = frozenset()
 ) -> tuple[Any, Trace]:
     """Run the model and watch it. ``keep``: calls (or inputs, as −1 − i) whose tensor is needed as it was made."""
-    inputs = input_tensors(args, kwargs)
+    inputs = batch_tensors(args, kwargs)
     kept_inputs = [x.clone() if -1 - i in keep else x for i, x in enumerate(inputs)]
     versions = [version(x) for x in inputs]
     watch = Watch(keep)
@@ -76,14 +86,21 @@ def untouched(model: nn.Module, start: RandomState | None = None) -> Iterator[No
         now.restore()
 
 
+def uncompiled() -> AbstractContextManager[Any]:
+    """Functions of a model that are compiled run as they were written: the compiler cannot trace what watches them."""
+    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and to import it takes seconds
+        return nullcontext()
+    return torch.compiler.set_stance("force_eager")
+
+
 def dry_plan(
     model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], start: RandomState | None = None
 ) -> Plan:
     """Plan a model by one forward pass that leaves no trace: no gradient, no buffer, no random number."""
     watch = Watch()
-    with torch.inference_mode(False), torch.no_grad(), untouched(model, start):
+    with torch.inference_mode(False), torch.no_grad(), untouched(model, start), uncompiled():
         args, kwargs = _pytree.tree_map_only(Tensor, torch.clone, (tuple(args), dict(kwargs)))
-        inputs = input_tensors(args, kwargs)
+        inputs = batch_tensors(args, kwargs)
         versions = [version(x) for x in inputs]
         with warnings.catch_warnings():
             # Re-entrant checkpointing warns about the missing gradient before we can refuse it.
@@ -104,11 +121,12 @@ def dry_plan(
 def warn_about(plan: Plan) -> None:
     """Name what has no rule, and how to add one."""
     for layer in plan.layers:
+        name = shown(layer.name)
         if layer.problem:
-            message = f"layer {layer.name!r} is skipped: {layer.problem}; add one with @racecar.rules.register(...)"
+            message = f"layer {name!r} is skipped: {layer.problem}; add one with @racecar.rules.register(...)"
         elif layer.bottom is not None and layer.bottom.role == "unknown" and layer.bottom.rule is None:
             message = (
-                f"no rule for {layer.bottom.kind!r}: the way back from layer {layer.name!r} ends there; add one with "
+                f"no rule for {layer.bottom.kind!r}: the way back from layer {name!r} ends there; add one with "
                 "@racecar.rules.register(..., role='shape') or role='activation'"
             )
         else:

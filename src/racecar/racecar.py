@@ -32,7 +32,8 @@ class Racecar(nn.Module):
     λ_m · term_m over the layers m. The model is not changed: no parameter, no buffer, no hook. The defaults were chosen
     from a map of thousands of nets: they killed none that plain training does not kill. Batch norms on the way back use
     statistics of the reverse data: of the batch in training, and in evaluation the running ones in
-    ``reverse_statistics``.
+    ``reverse_statistics``. Layers whose weight is frozen (``requires_grad`` is False) are left out, in every call anew.
+    All settings but ``input_activation`` can be set later; ``model`` can be replaced, and is planned in the next call.
 
     Args:
         model: any module.
@@ -77,13 +78,14 @@ class Racecar(nn.Module):
         """Of what batch norms see on the way back: kept by training calls, used in evaluation; in no state dict."""
         self._health = Health()
         self._signs: Signs | None = None
-        self._engine = Engine(model, settings, self.reverse_statistics)
-        self._engine.start(*call_arguments(example_inputs))
+        self._made = Engine(model, settings, self.reverse_statistics)
+        self._made.start(*call_arguments(example_inputs))
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, Tensor]:
         """``(model(*args, **kwargs), loss)``; the loss is a float32 (or float64) scalar."""
-        if self._engine.off:
-            self.terms = {}
+        if self._engine.off or self._engine.resting:
+            if self._engine.off:
+                self.terms = {}
             output = self.model(*args, **kwargs)
             return output, no_loss(input_tensors(args, kwargs))
         if torch.compiler.is_compiling():
@@ -98,6 +100,20 @@ class Racecar(nn.Module):
         if look and not inside:
             self._health.see(outcome.signs, self._engine.settings.weight)
         return output, outcome.loss
+
+    @property
+    def _engine(self) -> Engine:
+        """That of the model as it is now: one that was put in the place of another is planned in its first call."""
+        made, model = self._made, self.model
+        if made.model is not model:
+            if torch.compiler.is_compiling():
+                raise RuntimeError("the model was replaced: call the uncompiled Racecar once, so that it is planned")
+            check_model(model)
+            self.terms, self.reverse_statistics = {}, ReverseStatistics()
+            self._health, self._signs = Health(), None
+            self._made = Engine(model, made.settings, self.reverse_statistics)
+            self._made.resting = made.resting
+        return self._made
 
     def train(self, mode: bool = True) -> Racecar:
         """As of every module. A compiled Racecar, of which Python sees nothing else, looks here whether it lives."""
@@ -114,39 +130,65 @@ class Racecar(nn.Module):
     def plan(self) -> Route:
         """How every layer is reversed: iterable, and printable as a table. Of the way that the model took last."""
         if self._engine.latest is None:
-            raise RuntimeError("a copied Racecar plans anew in its first call: call it once")
+            raise RuntimeError(
+                "a Racecar that was copied, or whose model was replaced, is planned in its next call: call it once"
+            )
         return self._engine.latest.route
 
     @property
     def mode(self) -> str:
+        """This and all below may be set at any time, without planning anew."""
         return self._engine.settings.mode
+
+    @mode.setter
+    def mode(self, mode: str) -> None:
+        self._set(mode=mode)
 
     @property
     def scale(self) -> str:
         return self._engine.settings.scale
 
+    @scale.setter
+    def scale(self, scale: str) -> None:
+        self._set(scale=scale)
+
     @property
     def gradient(self) -> str:
         return self._engine.settings.gradient
+
+    @gradient.setter
+    def gradient(self, gradient: str) -> None:
+        self._set(gradient=gradient)
 
     @property
     def reduction(self) -> str:
         return self._engine.settings.reduction
 
+    @reduction.setter
+    def reduction(self, reduction: str) -> None:
+        self._set(reduction=reduction)
+
     @property
     def fraction(self) -> float:
         return self._engine.settings.fraction
 
+    @fraction.setter
+    def fraction(self, fraction: float) -> None:
+        self._set(fraction=fraction)
+
     @property
     def weight(self) -> Weight:
-        """λ; may be set at any time, without planning anew. At 0 the reverse pass is skipped."""
+        """λ. At 0 the reverse pass is skipped."""
         weight = self._engine.settings.weight
         return dict(weight) if isinstance(weight, Mapping) else weight
 
     @weight.setter
     def weight(self, weight: Weight) -> None:
+        self._set(weight=weight)
+
+    def _set(self, **changed: Any) -> None:
         self.look_back()
-        self._engine.set(replace(self._engine.settings, weight=weight))
+        self._engine.set(replace(self._engine.settings, **changed))
 
     def reconstruct(self, *args: Any, grad: bool = False, **kwargs: Any) -> list[Tensor | None]:
         """What the reverse pass rebuilds: d'_m for every entry of the plan, None where it does not pass; [0] the input.

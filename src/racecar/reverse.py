@@ -15,6 +15,7 @@ from racecar.batch import Batch, place_in
 from racecar.capture import Call, outputs
 from racecar.errors import RuleError
 from racecar.graph import Op
+from racecar.names import shown
 from racecar.places import Reading, places
 from racecar.plan import Layer, Plan
 from racecar.route import Entry
@@ -250,7 +251,7 @@ def steps(
         shape = tape.shapes[layer.d]
         if y.shape != shape:
             raise RuleError(
-                f"the way back through layer {layer.name!r} gave shape {tuple(y.shape)}, d_m has {tuple(shape)}"
+                f"the way back through layer {shown(layer.name)!r} gave shape {tuple(y.shape)}, d_m has {tuple(shape)}"
             )
         reverse[layer.index] = y
         yield layer, y
@@ -279,7 +280,7 @@ def _step(step: Step, y: Tensor, tape: Tape, entry: Entry) -> Tensor:
             rule = step.op.rule.apply if step.op.rule is not None else None
             got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
             raise RuleError(
-                f"rule {getattr(rule, '__name__', rule)!r} for {step.op.kind} in layer {entry.name!r} returned {got}, "
-                f"but the operation's input has shape {tuple(shape)}"
+                f"rule {getattr(rule, '__name__', rule)!r} for {step.op.kind} in layer {shown(entry.name)!r} returned "
+                f"{got}, but the operation's input has shape {tuple(shape)}"
             )
     return x

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from racecar.coverage import Uncovered
 from racecar.errors import NotReversible
 from racecar.graph import Op
+from racecar.names import shown
 from racecar.plan import Layer, Plan
 from racecar.steps import Step
 from racecar.table import table
@@ -26,17 +27,17 @@ class Entry:
     source: str
     """"reverse": from d'(m+1), the layer above on the way back. "forward": from the forward output d(m+1)."""
     reason: str
-    layer: Layer | None = None
-    upper: Layer | None = None
+    layer: Layer | None = field(default=None, repr=False)
+    upper: Layer | None = field(default=None, repr=False)
     """The layer whose d' it starts from, if its source is "reverse"."""
-    steps: tuple[Step, ...] = ()
-    passed: bool = False
+    steps: tuple[Step, ...] = field(default=(), repr=False)
+    passed: bool = field(default=False, repr=False)
     """Whether the way back goes through it."""
-    needed: bool = False
+    needed: bool = field(default=False, repr=False)
     """Whether a constrained layer hangs on it."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Route:
     """The plan of a model as a reverse pass will run it; iterable, and printable as a table."""
 
@@ -67,7 +68,7 @@ class Route:
     def rows(self) -> list[tuple[str, ...]]:
         """The table's rows, under ``HEAD``: one for each entry, then one for each parameter that none uses."""
         layers = [
-            (e.name or "(model)", e.kind, "yes" if e.constrained else "no", e.source if e.passed else "-", e.reason)
+            (shown(e.name), e.kind, "yes" if e.constrained else "no", e.source if e.passed else "-", e.reason)
             for e in self.entries
         ]
         return [*layers, *((name, "parameter", "no", "-", reason) for name, reason in self.uncovered)]
@@ -84,13 +85,20 @@ class Route:
     def __str__(self) -> str:
         return f"{table(HEAD, self.rows)}\n{self.summary}"
 
+    __repr__ = __str__
+
 
 Starts = dict[int, Layer | None]
 """Layer index → the layer above whose d' its step back starts from; None: its own forward output."""
 
 
-def route(plan: Plan, mode: str, active: Sequence[bool]) -> Route:
-    """The way back for layers whose weight is not 0 (``active``, one flag per layer of the plan)."""
+def route(plan: Plan, mode: str, active: Sequence[bool], frozen: Sequence[bool] = ()) -> Route:
+    """The way back for the layers that are compared.
+
+    Args:
+        active: one flag per layer of the plan, whether its λ is not 0 and it is not left out as frozen.
+        frozen: one flag per layer, for the table; empty: none is.
+    """
     active = [flag and not layer.problem for flag, layer in zip(active, plan.layers, strict=True)]
     starts: Starts
     if mode == "layerwise":
@@ -108,7 +116,8 @@ def route(plan: Plan, mode: str, active: Sequence[bool]) -> Route:
             if not layer.problem:
                 starts[layer.index] = None if above is None or above.problem else above
     needed = _needed(plan, starts, active)
-    entries = [_entry(plan, mode, layer, starts, active, needed) for layer in plan.layers]
+    left_out = ["frozen" if i < len(frozen) and frozen[i] else "weight 0" for i in range(len(plan.layers))]
+    entries = [_entry(plan, mode, layer, starts, active, needed, left_out[layer.index]) for layer in plan.layers]
     entries += [Entry(one.name, one.kind, False, "forward", one.reason) for one in plan.coverage.constants]
     return Route(plan, mode, tuple(entries))
 
@@ -133,7 +142,7 @@ def _whole_way(plan: Plan, mode: str, active: Sequence[bool]) -> list[Layer]:
     if join is not None:
         raise NotReversible(
             f"mode {mode!r} needs one way back from output to input, but {plan.place(join)} joins several tensors "
-            f"before layer {last.name!r}; use mode='auto' or mode='layerwise'"
+            f"before layer {shown(last.name)!r}; use mode='auto' or mode='layerwise'"
         )
     way: list[Layer] = []
     layer: Layer | None = last
@@ -171,15 +180,17 @@ def _needed(plan: Plan, starts: Starts, active: Sequence[bool]) -> set[int]:
     return needed
 
 
-def _entry(plan: Plan, mode: str, layer: Layer, starts: Starts, active: Sequence[bool], needed: set[int]) -> Entry:
+def _entry(
+    plan: Plan, mode: str, layer: Layer, starts: Starts, active: Sequence[bool], needed: set[int], left_out: str
+) -> Entry:
     i = layer.index
     if i not in starts:
-        reason = layer.problem or ("mode input" if mode == "input" else "weight 0")
+        reason = layer.problem or ("mode input" if mode == "input" else left_out)
         return Entry(layer.name, layer.kind, False, "forward", reason, layer)
     upper = starts[i]
     reason = ""
     if not active[i]:
-        reason = ("only the input is compared" if mode == "input" else "weight 0") + ", passed through"
+        reason = ("only the input is compared" if mode == "input" else left_out) + ", passed through"
     elif upper is None and mode != "layerwise":
         reason = layer.stop or "the last layer with a weight"
     source = "forward" if upper is None else "reverse"

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from racecar.racecar import Racecar
-from racecar.way import Choice
-from racecar.weights import Weight, check_weight
+from racecar.weights import Weight
 
 
 class Every:
@@ -20,10 +18,12 @@ class Every:
             output, loss = rr(x)
 
     Over k steps the gradient has the expectation that it has without; a step without the reverse pass costs what the
-    model alone costs. A compiled Racecar has two graphs then, and makes no third.
+    model alone costs. ``rr.weight`` stays λ, and may be set at any time; in the steps without, ``rr.plan``,
+    ``rr.terms`` (of the last step with it) and ``rr.reconstruct`` stay what they were. A compiled Racecar has two
+    graphs then, and makes no third. A copy of ``rr``, or one from a file, has no schedule until it is given one.
 
     Args:
-        rr: its weight is λ from now on, and is set by every step.
+        rr: what is switched.
         k: 1 leaves all as it is.
     """
 
@@ -33,30 +33,23 @@ class Every:
         self.rr, self.k = rr, k
         self.steps = 0
         """Begun so far."""
-        self._weight = rr.weight
-        self._on, self._off = self._choice(times(self._weight, k)), self._choice(0.0)
 
     def step(self) -> bool:
         """Before each training step, the first one included; whether the reverse pass is on in it."""
         self.rr.look_back()
         on = self.steps % self.k == 0
         self.steps += 1
-        if self.k > 1:
-            self.rr._engine.use(self._on if on else self._off)
+        self.rr._engine.schedule(self.k, on)
         return on
 
     @property
     def weight(self) -> Weight:
-        """λ, before it is multiplied by k; what is set here holds from the next step on."""
-        return self.rr.weight if self.k == 1 else self._weight
+        """λ, before it is multiplied by k: that of ``rr``."""
+        return self.rr.weight
 
     @weight.setter
     def weight(self, weight: Weight) -> None:
-        if self.k == 1:
-            self.rr.weight = weight
-            return
-        check_weight(weight)
-        self._on, self._weight = self._choice(times(weight, self.k)), weight
+        self.rr.weight = weight
 
     def state_dict(self) -> dict[str, Any]:
         """For a checkpoint: how many steps were begun."""
@@ -65,14 +58,3 @@ class Every:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on in step with a training that was interrupted."""
         self.steps = int(state["steps"])
-
-    def _choice(self, weight: Weight) -> Choice:
-        engine = self.rr._engine
-        return engine.choice(replace(engine.settings, weight=weight))
-
-
-def times(weight: Weight, k: int) -> Weight:
-    """A weight of any form, k times."""
-    if isinstance(weight, Mapping):
-        return {pattern: k * one for pattern, one in weight.items()}
-    return k * weight

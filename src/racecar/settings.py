@@ -27,6 +27,8 @@ class Settings:
     input_activation: Activation | None = None
     gradient: str = "reverse"
     reduction: str = "mean"
+    times: int = 1
+    """What the weight is multiplied by: k where the reverse pass runs in every k-th step."""
     share: str = field(init=False)
     """The fraction as text: torch.compile makes a number that it has seen to differ an input of its graph, and cannot
     cut a slice by that."""

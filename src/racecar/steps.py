@@ -112,7 +112,18 @@ def take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) -
     if action == "fold":
         return fold_padding(operation, y, shapes[op.source])
     assert rule.apply is not None
+    if op.role == "norm":
+        y = _in_double(y, operation)
     return rule.apply(operation, y) if action == "redo" else rule.apply(operation, y, shapes[op.source])
+
+
+def _in_double(y: Tensor, operation: Operation) -> Tensor:
+    """What a norm is given, as precise as its parameters where one of them is in float64: torch's norms take data in
+    half precision with parameters in float32, but no other mixture."""
+    for one in (*operation.args, *operation.kwargs.values()):
+        if isinstance(one, Tensor) and one.dtype != y.dtype and torch.float64 in (one.dtype, y.dtype):
+            return y.to(one.dtype)
+    return y
 
 
 def _part(operation: Operation, y: Tensor, shape: Size, slot: int) -> Tensor:

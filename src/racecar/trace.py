@@ -73,8 +73,8 @@ class Trace:
     """call → (place, value) of its data arguments; calls without data are not in it."""
     made: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """call → the values that it made."""
-    spills: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    """call → (old, new) values of tensors that it changed through a view of them."""
+    spills: dict[int, list[tuple[int | None, int]]] = field(default_factory=dict)
+    """call → (old, new) values of tensors that it changed through a view of them; old is None for a constant."""
     signature: tuple[Any, ...] = ()
     """Equal for two passes that took the same way through the model."""
 
@@ -91,9 +91,15 @@ class Trace:
             self.values.append(value)
             return len(self.values) - 1
 
+        def spill(i: int, outs: Sequence[Tensor], tensor: Tensor, old: int | None) -> None:
+            new = name(tensor, Value(i, len(outs) + len(self.spills.get(i, ()))))
+            self.spills.setdefault(i, []).append((old, new))
+            self._spilled[new] = tensor
+            signature.append(("spill", old))
+
+        signature: list[Any] = []
         for slot, tensor in enumerate(self.inputs):
             name(tensor, Value(-1, slot))
-        signature: list[Any] = []
         for i, call in enumerate(self.calls):
             found = []
             for path, tensor in tensors(call.args, call.kwargs):
@@ -107,15 +113,16 @@ class Trace:
             self.links[i] = tuple(found)
             outs = outputs(call)
             in_place = [tensor for tensor in outs if id(tensor) in known]
+            into = [tensor for tensor in outs if id(tensor) not in known and tensor._base is not None]
+            into = [tensor for tensor in into if any(tensor is one for _, one in tensors(call.args, call.kwargs))]
             self.made[i] = tuple(name(tensor, Value(i, slot)) for slot, tensor in enumerate(outs))
             signature.append((call.func, *found))
             for tensor in in_place:
                 for other in self._sharing(tensor, i, known, views):
-                    old = known[id(other)]
-                    new = name(other, Value(i, len(outs) + len(self.spills.get(i, ()))))
-                    self.spills.setdefault(i, []).append((old, new))
-                    self._spilled[new] = other
-                    signature.append(("spill", old))
+                    spill(i, outs, other, known[id(other)])
+            for tensor in into:  # data is written into a constant, through a view of it
+                for other in self._family(tensor, i):
+                    spill(i, outs, other, known.get(id(other)))
             if call.func in PARTS:
                 signature.append(outs[0].numel() == self._made(found[0][1]).numel())
             if call.func is Tensor.__getitem__:
@@ -137,6 +144,11 @@ class Trace:
             return []
         later = {id(one) for call in self.calls[i + 1 :] for _, one in tensors(call.args, call.kwargs)}
         return [one for number, one in family.items() if number in known and number in later]
+
+    def _family(self, view: Tensor, i: int) -> list[Tensor]:
+        """Tensors that share memory with a view of a constant and are used after call ``i``."""
+        later = {id(one): one for call in self.calls[i + 1 :] for _, one in tensors(call.args, call.kwargs)}
+        return [one for one in later.values() if one is not view and (one is view._base or one._base is view._base)]
 
     def changed_later(self) -> set[int]:
         """Values whose tensor was changed in place after it was made."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from torch import Tensor
 from racecar import loss, reverse, weights
 from racecar.batch import batch_size
 from racecar.capture import Call
+from racecar.frozen import behind, frozen
 from racecar.frugal import frugally
 from racecar.graph import Op
 from racecar.health import Signs
@@ -48,17 +48,25 @@ class Outcome(NamedTuple):
 class Way:
     """A plan with the user's settings worked in, so that a step has nothing left to decide."""
 
-    def __init__(self, plan: Plan, settings: Settings) -> None:
+    def __init__(self, plan: Plan, settings: Settings, flags: Sequence[bool] | None = None) -> None:
         self.plan, self.settings = plan, settings
         found = weights.layer_weights(settings.weight, [layer.names for layer in plan.layers])
-        # Where the layers are: a copy in every step would wait for the device.
         self.weights = [
-            weight.to(layer.parameter.device) if isinstance(weight, Tensor) and layer.parameter is not None else weight
+            weights.placed(settings.times * weight if settings.times > 1 else weight, layer.parameter)
             for weight, layer in zip(found, plan.layers, strict=True)
         ]
         self.features = [weight if isinstance(weight, Tensor) else None for weight in self.weights]
         """Apart from the numbers, which a compiler would build into its graph."""
-        self.route = route(plan, settings.mode, [not weights.is_zero(weight) for weight in self.weights])
+        self._behind = [behind(layer) for layer in plan.layers]
+        self.frozen = frozen(self._behind, [False] * len(plan.layers)) if flags is None else tuple(flags)
+        """For each layer, whether it was frozen when this was worked out."""
+        self.siblings = {self.frozen: self}
+        """The same with other layers frozen."""
+        # The one term of mode "input" trains all layers that the way back passes.
+        whole = settings.mode == "input" and not all(self.frozen)
+        numbers = zip(self.weights, self.frozen, strict=True)
+        active = [not weights.is_zero(weight) and (whole or not flag) for weight, flag in numbers]
+        self.route = route(plan, settings.mode, active, self.frozen)
         self.constrained = [e.layer for e in self.route if e.constrained and e.layer is not None]
         norms = [[op for op in layer.redo if op.role == "norm" and not op.members] for layer in self.constrained]
         self.norms = [found[-1] if found and settings.scale in loss.RELATIVE else None for found in norms]
@@ -82,18 +90,27 @@ class Way:
     def move(self, like: Tensor) -> None:
         """Put λ of the constrained layers where the terms are: a tensor, so that a schedule neither waits for the
         device nor recompiles."""
-        lambdas = torch.tensor(self.numbers, dtype=loss.wide(like), pin_memory=like.is_cuda)
-        self.lambdas = lambdas.to(like.device, non_blocking=True)
+        with torch.inference_mode(False):  # wherever they are made, they are used in training
+            lambdas = torch.tensor(self.numbers, dtype=loss.wide(like), pin_memory=like.is_cuda)
+            self.lambdas = lambdas.to(like.device, non_blocking=True)
+
+    def frozen_now(self) -> tuple[bool, ...]:
+        """For each layer, whether it is frozen: other layers may be than when this was worked out."""
+        return frozen(self._behind, self.frozen)
 
     def slice_of(self, inputs: Sequence[Tensor]) -> tuple[int, int]:
         """(N, n): the batch and how many of its samples the reverse pass sees."""
         size, samples = slice_of(inputs, self.settings.share)
-        if samples < size and self.lost:
-            if not torch.compiler.is_compiling():
-                message = f"fraction is ignored: the batch dimension cannot be followed through {self.lost}"
-                warnings.warn(message, UserWarning, stacklevel=5)
-            samples = size
-        return size, samples
+        lost = samples < size and bool(self.lost)
+        if not torch.compiler.is_compiling():
+            if lost:
+                self._ignored(f"the batch dimension cannot be followed through {self.lost}")
+            elif size == 1 and self.settings.fraction < 1 and any(x.shape[:1].numel() > 1 for x in inputs):
+                self._ignored("the model's first argument, of one sample, is taken for the batch: give the batch first")
+        return size, size if lost else samples
+
+    def _ignored(self, why: str) -> None:
+        warnings.warn(f"fraction is ignored: {why}", UserWarning, stacklevel=6)
 
     def tape(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> tuple[reverse.Tape, Yardstick]:
         """What a pass left behind, cut to the slice of the batch that the settings ask for, and what its errors are
@@ -208,16 +225,6 @@ class Way:
         size = batch_size(inputs)
         tape = reverse.record(self.needs_all, reverse.Finder(self.plan, calls, inputs), size, size)
         return reverse.run(self.needs_all, tape, self.settings.input_activation, reading)
-
-
-@dataclass(eq=False)
-class Choice:
-    """Settings with the ways that were worked out for them, so that a schedule comes back to them at no cost."""
-
-    settings: Settings
-    off: bool
-    """Whether the reverse pass is skipped."""
-    ways: dict[Plan, Way] = field(default_factory=dict)
 
 
 def slice_of(inputs: Sequence[Tensor], share: str) -> tuple[int, int]:

@@ -10,6 +10,8 @@ from numbers import Real
 import torch
 from torch import Tensor
 
+from racecar.names import shown
+
 Weight = float | Tensor | Mapping[str, float | Tensor]
 
 
@@ -53,6 +55,15 @@ def layer_weights(weight: Weight, names: Sequence[Sequence[str]]) -> list[float 
     return found
 
 
+def placed(weight: float | Tensor, like: Tensor | None) -> float | Tensor:
+    """A weight where its layer is, and as a tensor that training may use: no step then waits for the device."""
+    if not isinstance(weight, Tensor):
+        return weight
+    with torch.inference_mode(False):
+        weight = weight.clone() if weight.is_inference() else weight
+        return weight if like is None else weight.to(like.device)
+
+
 def unmatched(weight: Weight, names: Sequence[Sequence[str]]) -> bool:
     """Whether some layer is left out because no pattern matches it (not because its weight is 0)."""
     if not isinstance(weight, Mapping):
@@ -64,7 +75,7 @@ def check_patterns(weight: Weight, names: Sequence[Sequence[str]], unseen: Seque
     """Refuse a pattern that matches no layer, neither one of ``names`` nor one that was not ``seen`` so far."""
     for pattern in weight if isinstance(weight, Mapping) else ():
         if not any(_matches(pattern, spellings) for spellings in (*names, *unseen)):
-            known = ", ".join(repr(spellings[0]) for spellings in names)
+            known = ", ".join(repr(shown(spellings[0])) for spellings in names)
             raise ValueError(f"weight pattern {pattern!r} matches no layer; the layers are: {known}")
 
 
@@ -78,8 +89,8 @@ def spread(weight: Tensor, shape: torch.Size, batch: int, name: str) -> Tensor:
     pairs = zip(reversed(weight.shape), reversed(sample), strict=False)
     if weight.dim() > len(sample) or any(w not in (1, size) for w, size in pairs):
         raise ValueError(
-            f"the weight of layer {name!r} has shape {tuple(weight.shape)}, which does not broadcast against one "
-            f"sample of d_m, of shape {sample}"
+            f"the weight of layer {shown(name)!r} has shape {tuple(weight.shape)}, which does not broadcast against "
+            f"one sample of d_m, of shape {sample}"
         )
     return weight.reshape((1,) * (len(sample) - weight.dim()) + weight.shape).unsqueeze(batch)
 

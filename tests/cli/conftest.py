@@ -30,6 +30,9 @@ def deep():
     from tests.networks import ResNet
     return ResNet(50, width=8)
 
+def stiff():
+    return flat().requires_grad_(False)
+
 def flat():
     return nn.Sequential(nn.Linear(64, 9), nn.Tanh(), nn.Linear(9, 3))
 

@@ -30,6 +30,13 @@ def test_prints_the_plan_of_the_same_model(cli):
     assert result.err == ""
 
 
+def test_a_frozen_model_can_be_looked_at(cli):
+    result = cli("explain", "nets:stiff", "--input", "2,64")
+    assert result.status == 0
+    assert result.out.count("frozen") == 2
+    assert "0 of 2 layers constrained" in result.out
+
+
 def test_mode_and_lambda_reach_the_plan(cli):
     result = cli("explain", "nets:conv", "--input", "2,3,8,8", "--mode", "full", "--lambda", "0.1", "--lambda", "4=0")
     assert re.search(r"^4 +linear +no +- +weight 0$", result.out, re.M)

@@ -29,12 +29,13 @@ def explain(
 ) -> None:
     """Print the plan: how the reverse pass treats every layer, and why. The model is planned in evaluation mode."""
     from racecar.cli.targets import open_target
-    from racecar.racecar import Racecar
+    from racecar.engine import plan_of
+    from racecar.racecar import call_arguments
     from racecar.settings import Settings
 
     chosen = Settings(mode, read_weight(lambdas or []))  # refuses bad choices before the model is built
     opened = open_target(target, shape, weights, seed)
-    plan = Racecar(opened.model, opened.example(seed), chosen.mode, chosen.weight).plan
+    plan = plan_of(opened.model, *call_arguments(opened.example(seed)), chosen)
     print(opened)
     if sys.stdout.isatty():
         show(plan)

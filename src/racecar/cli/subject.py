@@ -13,9 +13,12 @@ from torch import nn
 from racecar.cli.inputs import Example, arguments, draw, with_batch
 from racecar.cli.pictures import Samples, load_samples
 from racecar.cli.targets import Target
+from racecar.engine import plan_of
+from racecar.names import shown
 from racecar.plan import Layer
-from racecar.racecar import Racecar
+from racecar.racecar import call_arguments
 from racecar.route import Route
+from racecar.settings import Settings
 
 NOISE = 16
 """Samples of noise, where there are no data."""
@@ -59,7 +62,7 @@ def prepare(target: Target, data: Path | None, limit: int | None, patterns: str,
         samples = load_samples(data, target.inputs[0], limit, target.dtype)
         tensors = [samples.inputs]
     inputs = arguments(target.inputs, tensors)
-    plan = Racecar(target.model, inputs).plan
+    plan = plan_of(target.model, *call_arguments(inputs), Settings())
     return Subject(target.model, inputs, samples, plan, chosen(plan, patterns))
 
 
@@ -69,7 +72,7 @@ def chosen(plan: Route, patterns: str) -> tuple[str, ...]:
     wanted = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
     for pattern in wanted:
         if not any(_matches(layer, [pattern]) for layer in layers):
-            known = ", ".join(layer.name for layer in layers)
+            known = ", ".join(shown(layer.name) for layer in layers)
             raise ValueError(f"--layers: {pattern!r} matches no layer; the layers are: {known}")
     found = [layer for layer in layers if _matches(layer, wanted)] if wanted else layers[:1]
     return tuple(dict.fromkeys(layer.name.partition("#")[0] for layer in found))  # "#2": the same weight again

@@ -23,6 +23,7 @@ from racecar.inspect.mutual_information import (
     noise_bounds,
     row_codes,
 )
+from racecar.names import shown
 from racecar.planning import input_tensors
 from racecar.racecar import call_arguments
 
@@ -288,7 +289,7 @@ def _binning(
 
 def _cells(row: PlaneRow) -> list[str]:
     bins = f"{row.bins} {row.binning} [{row.range[0]:.3g}, {row.range[1]:.3g}]"
-    cells = [row.name, row.layer or "(model)", row.kind, bins, str(row.codes), f"{row.i_xd:.3f}", f"{row.i_dy:.3f}"]
+    cells = [row.name, shown(row.layer), row.kind, bins, str(row.codes), f"{row.i_xd:.3f}", f"{row.i_dy:.3f}"]
     if row.bounds:
         pairs = (row.bounds.i_xd, row.bounds.i_dy, row.bounds.i_dy_kde)
         cells += [f"{row.bounds.sigma:.3g}", *(f"{low:.3f} … {high:.3f}" for low, high in pairs)]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from racecar.errors import NotReversible
 from racecar.inspect.ssim import psnr, ssim
 from racecar.looking import looking, which
+from racecar.names import shown
 from racecar.passage import Passage
 from racecar.plan import Layer
 from racecar.racecar import call_arguments
@@ -71,7 +72,7 @@ class Invertibility:
     def __str__(self) -> str:
         head = ["", "layer", "kind", self.mode, "layer-wise", "input from here", "note"]
         rows = [
-            [d.name, d.layer or "(model)", d.kind, number(d.way), number(d.layerwise), number(d.input), d.note]
+            [d.name, shown(d.layer), d.kind, number(d.way), number(d.layerwise), number(d.input), d.note]
             for d in self.depths
         ]
         if self.pictures:
@@ -184,7 +185,7 @@ def _way_to_input(passage: Passage, layer: Layer) -> Route | str:
     while (below := end.below or end.beyond) is not None:
         end = below
         if end.problem:
-            return f"no way to the input: {end.problem} in layer {end.name!r}"
+            return f"no way to the input: {end.problem} in layer {shown(end.name)!r}"
     if end.d != passage.layers[0].d:
         return "the way back ends above the first layer"
     return way

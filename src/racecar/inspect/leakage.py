@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from racecar.inspect.invertibility import Invertibility, finite, invertibility, is_pictures, number, picture_scores
+from racecar.names import shown
 from racecar.table import table
 
 READINGS = (
@@ -79,7 +80,7 @@ class Leakage:
         rows = [
             [
                 leak.name,
-                leak.layer or "(model)",
+                shown(leak.layer),
                 f"{leak.explained:.1%}" if leak.explained > -10 else "below -999%",
                 f"{leak.adjusted:.1%}",
                 number(leak.psnr),

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from racecar.graph import Op
+from racecar.names import MODEL, shown
 from racecar.passage import Passage
 from racecar.plan import Layer
 from racecar.rules.shape import reshape
@@ -32,7 +33,7 @@ class Weight:
 
 def weight_of(model: nn.Module, layer: str) -> Weight:
     """The weight of the layer with this qualified name, which may end in the name of one of several weights."""
-    layer = layer.partition("#")[0]  # later uses of a layer have the same weight
+    layer = "" if layer == MODEL else layer.partition("#")[0]  # later uses of a layer have the same weight
     modules = dict(model.named_modules(remove_duplicate=False))
     holder, _, attribute = layer.rpartition(".")
     if layer in modules:
@@ -42,12 +43,14 @@ def weight_of(model: nn.Module, layer: str) -> Weight:
     elif holder in modules and isinstance(getattr(modules[holder], attribute, None), Tensor):
         module = modules[holder]
     else:
-        raise ValueError(f"no layer {layer!r}; the layers are: {_known(modules)}")
+        raise ValueError(f"no layer {shown(layer)!r}; the layers are: {_known(modules)}")
     weight = getattr(module, attribute, None)
     if not isinstance(weight, Tensor) or weight.dim() < 2:
-        raise ValueError(f"{type(module).__name__} {layer!r} has no weight matrix; layers with one: {_known(modules)}")
+        raise ValueError(
+            f"{type(module).__name__} {shown(layer)!r} has no weight matrix; layers with one: {_known(modules)}"
+        )
     if not bool(weight.isfinite().all()):
-        raise ValueError(f"the weight of layer {layer!r} has values that are not finite")
+        raise ValueError(f"the weight of layer {shown(layer)!r} has values that are not finite")
     kernel = weight.detach().to("cpu", torch.float64)
     shape: tuple[int, ...]
     if isinstance(module, _ConvTransposeNd):  # (in, out/groups, k…): what it sees are in/groups channels at a place
@@ -65,7 +68,7 @@ def _known(modules: dict[str, nn.Module]) -> str:
     for name, module in modules.items():
         weight = getattr(module, "weight", None)
         if isinstance(weight, Tensor) and weight.dim() > 1 and not isinstance(module, nn.Embedding):
-            names.append(name or "''")
+            names.append(shown(name))
     return ", ".join(names) or "none"
 
 
@@ -81,19 +84,20 @@ def operator_of(weight: Weight, size: tuple[int, ...]) -> tuple[Map, Map, int]:
     module = weight.module
     if not isinstance(module, (nn.Linear, _ConvNd)) and type(module).__name__ != "Conv1D":
         raise ValueError(
-            f"operator=True is for linear layers and convolutions; {weight.name!r} belongs to a {type(module).__name__}"
+            f"operator=True is for linear layers and convolutions; {shown(weight.name)!r} belongs to a "
+            f"{type(module).__name__}"
         )
     made_by_hooks = {id(one): one.detach() for one in vars(module).values() if isinstance(one, Tensor)}
     module = deepcopy(module, made_by_hooks).double().requires_grad_(False).eval()
     device = next(module.parameters()).device
     if isinstance(module, _ConvNd) and (len(size) != module.weight.dim() - 1 or min(size) < 1):
         wanted = f"channels first, then {module.weight.dim() - 2} sizes above 0"
-        raise ValueError(f"layer {weight.name!r} does not take inputs of size {size}: it needs {wanted}")
+        raise ValueError(f"layer {shown(weight.name)!r} does not take inputs of size {size}: it needs {wanted}")
     zero = torch.zeros((1, *size), dtype=torch.float64, device=device)
     try:
         offset = module(zero)
     except RuntimeError as error:
-        raise ValueError(f"layer {weight.name!r} does not take inputs of size {size}: {error}") from error
+        raise ValueError(f"layer {shown(weight.name)!r} does not take inputs of size {size}: {error}") from error
     made = offset.shape[1:]
 
     def on_maps(x: Tensor) -> Tensor:
@@ -117,8 +121,8 @@ class Seen:
         found = next((layer for layer in passage.layers if layer.name == name), None)
         found = found or next((layer for layer in passage.layers if name in (*layer.names, _full(layer))), None)
         if found is None:
-            known = ", ".join(layer.name for layer in passage.layers)
-            raise ValueError(f"no layer {name!r} runs on these inputs; the layers that do are: {known}")
+            known = ", ".join(shown(layer.name) for layer in passage.layers)
+            raise ValueError(f"no layer {shown(name)!r} runs on these inputs; the layers that do are: {known}")
         self.layer: Layer = found
         self.operation = passage.operation(found)
         self.x = passage.value(found.op.source)

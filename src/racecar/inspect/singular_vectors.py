@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from racecar.inspect.krylov import top_singular
 from racecar.inspect.matrices import Seen, Weight, operator_of, weight_of
 from racecar.looking import looking, plain
+from racecar.names import shown
 from racecar.passage import Passage
 from racecar.racecar import call_arguments
 
@@ -54,7 +55,7 @@ class SingularVectors:
         return len(self.values)
 
     def __str__(self) -> str:
-        head = f"{len(self)} right singular vectors of {self.layer or '(model)'}, shape {self.shape}, by {self.order}"
+        head = f"{len(self)} right singular vectors of {shown(self.layer)}, shape {self.shape}, by {self.order}"
         shares = [None] * len(self) if self.carried is None else self.carried.tolist()
         rows = [
             f"{i + 1:5}  {value:10.4g}" + ("" if share is None else f"  {share:8.2%}")
@@ -166,8 +167,8 @@ def _of_operator(weight: Weight, size: tuple[int, ...], k: int | None, order: st
         return top_singular(apply, adjoint, _start(n, k), k)
     if n > DENSE:
         raise ValueError(
-            f"the operator of layer {weight.name!r} on inputs of size {size} has {n} singular vectors, too many to "
-            "compute them all: give k (with order='value') or a smaller size"
+            f"the operator of layer {shown(weight.name)!r} on inputs of size {size} has {n} singular vectors, too many "
+            "to compute them all: give k (with order='value') or a smaller size"
         )
     matrix = torch.cat([apply(part) for part in torch.eye(n, dtype=torch.float64).split(256)]).mT
     return _of_matrix(matrix, None, order)
@@ -184,7 +185,9 @@ def _size(weight: Weight, seen: Seen | None, size: tuple[int, ...] | None) -> tu
     if size is not None:
         return tuple(size)
     if seen is None:
-        raise ValueError(f"operator=True needs the input size of layer {weight.name!r}: give size=(C, H, W) or data")
+        raise ValueError(
+            f"operator=True needs the input size of layer {shown(weight.name)!r}: give size=(C, H, W) or data"
+        )
     return tuple(seen.whole.shape[1:])
 
 
@@ -193,12 +196,14 @@ def _picture(weight: Weight, seen: Seen | None, size: tuple[int, ...] | None) ->
     n = weight.matrix.shape[1]
     if len(weight.shape) > 1:
         if size is not None:
-            raise ValueError(f"size is for linear layers and operators; the kernel of {weight.name!r} has its own")
+            raise ValueError(
+                f"size is for linear layers and operators; the kernel of {shown(weight.name)!r} has its own"
+            )
         return weight.shape
     if size is not None:
         if torch.Size(size).numel() != n:
             raise ValueError(
-                f"size {tuple(size)} has {torch.Size(size).numel()} elements, layer {weight.name!r} sees {n}"
+                f"size {tuple(size)} has {torch.Size(size).numel()} elements, layer {shown(weight.name)!r} sees {n}"
             )
         return tuple(size) if len(size) != 2 else (1, *size)
     picture = seen.picture if seen is not None else None

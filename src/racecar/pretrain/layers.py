@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from racecar.capture import tensors
+from racecar.names import shown
 from racecar.passage import Passage
 from racecar.plan import Layer
 from racecar.racecar import call_arguments
@@ -24,7 +25,7 @@ class Chosen:
         patterns = [patterns] if isinstance(patterns, str) else patterns
         self.layers: dict[str, list[str]] = {}
         taken: set[str] = set()
-        known = ", ".join(repr(layer.name) for layer in passage.layers)
+        known = ", ".join(repr(shown(layer.name)) for layer in passage.layers)
         for pattern in patterns or ():
             if not any(fnmatchcase(n, pattern) for layer in passage.layers for n in layer.names):
                 raise ValueError(f"layers pattern {pattern!r} matches nothing; the layers are: {known}")

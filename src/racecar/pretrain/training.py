@@ -23,6 +23,7 @@ from torch.utils import _pytree
 from racecar.errors import DeadLayerWarning
 from racecar.guards import check_model
 from racecar.looking import looking
+from racecar.names import shown
 from racecar.pretrain.layers import Chosen
 from racecar.pretrain.store import Pretrained, Store
 from racecar.progress import bar
@@ -106,7 +107,7 @@ def greedy(
                     parameter.requires_grad_(True)
                 rr.weight = {re.sub(r"([*?[])", r"[\1]", name): 1.0}  # the name itself, no pattern
                 step = optimiser(parameters) if optimiser is not None else torch.optim.Adam(parameters, lr)
-                title = f"pretraining {name or 'the model'} ({i + 1} of {len(chosen.layers)})"
+                title = f"pretraining {shown(name)} ({i + 1} of {len(chosen.layers)})"
                 done.append(_train(rr, name, loader, prepare, step, epochs, title, progress))
                 store.save(done)
         finally:
@@ -161,7 +162,7 @@ def _finite(loss: Tensor, name: str, step: int) -> float:
 
 
 def _diverged(name: str, value: float, step: int) -> FloatingPointError:
-    return FloatingPointError(f"pretraining of layer {name!r} diverged: loss {value:g} in step {step}; lower lr")
+    return FloatingPointError(f"pretraining of layer {shown(name)!r} diverged: loss {value:g} in step {step}; lower lr")
 
 
 class _Inputs:

@@ -180,6 +180,24 @@ def forms(*names: str) -> tuple[Hashable, ...]:
     return tuple(found.values())
 
 
+_FLAGS = ("requires_grad_", "share_memory_")
+"""In-place by name, but they change no number."""
+
+
+def _of_a_copy(func: Any) -> Any:
+    """An in-place method as a function that leaves its argument alone."""
+
+    def made(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return func(x.clone(), *args, **kwargs)
+
+    return made
+
+
+def _copied(to: Tensor, x: Tensor, non_blocking: bool = False) -> Tensor:
+    """What ``to.copy_(x)`` makes of ``to``."""
+    return x.to(to).expand_as(to)
+
+
 def _out_of_place() -> dict[Any, Any]:
     table: dict[Any, Any] = {}
     for space in (torch, F, Tensor, torch._C._nn):
@@ -187,6 +205,11 @@ def _out_of_place() -> dict[Any, Any]:
             twin = name[:-1]
             if name.endswith("_") and not name.startswith("_") and callable(getattr(space, twin, None)):
                 table[getattr(space, name)] = getattr(space, twin)
+    for name in dir(Tensor):  # those without a twin, such as fill_diagonal_: made from a copy
+        func = getattr(Tensor, name)
+        if name.endswith("_") and not name.startswith("_") and callable(func) and name not in _FLAGS:
+            table.setdefault(func, _of_a_copy(func))
+    table[Tensor.copy_] = _copied
     for name in ("add", "sub", "mul", "truediv"):
         table[getattr(Tensor, f"__i{name}__")] = getattr(Tensor, f"__{name}__")
     return table

@@ -122,7 +122,7 @@ def narrow(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return _fill(y, {dim: int(op.get(2, "start")) % shape[dim]}, shape)
 
 
-@register(*forms("expand", "expand_as", "broadcast_to"), role="shape")
+@register(*forms("expand", "expand_as", "broadcast_to"), Tensor.copy_, role="shape")
 def expand(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Copies are averaged."""
     return unbroadcast(y, shape)
