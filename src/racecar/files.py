@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import secrets
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from glob import escape
@@ -14,6 +16,17 @@ from typing import IO, Any
 
 _NUMBERS = re.compile(r"\[\n[-+.\deE,\s]+\]")
 """Lists of numbers, which stand on one line. They begin with a line break, which no string in JSON holds."""
+
+
+class DiskFull(OSError):
+    """No space is left for a file."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"the disk is full: no space left for {self.path}; make some, and run the same command again"
 
 
 @contextmanager
@@ -28,10 +41,49 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
+    except BaseException as error:
+        with suppress(OSError):
             os.unlink(name)
-        raise
+        if isinstance(error, RuntimeError) and isinstance(error.__context__, OSError):  # as torch.save has it
+            error = error.__context__
+        if isinstance(error, OSError):
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise DiskFull(str(path)) from None
+            error.filename = error.filename or str(path)
+        raise error
+
+
+def check_folder(folder: Path, option: str) -> None:
+    """Refuse a folder that cannot be written into, before the work and not after it: by writing into it.
+
+    Args:
+        folder: made if it is missing, as the work will.
+        option: what the user gave it by.
+    """
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
+    if not there.is_dir():
+        raise ValueError(f"{option} {folder}: {there} is not a folder")
+    probe = folder / f"check-{secrets.token_hex(8)}"
+    try:
+        with write_atomically(probe) as file:
+            file.write(b"racecar" * 1000)
+        probe.unlink()
+    except OSError as error:
+        for one in missing:
+            with suppress(OSError):
+                one.rmdir()
+        reason = error.strerror or str(error)
+        raise ValueError(f"{option} {folder} cannot be written: {reason}") from error
+
+
+@contextmanager
+def spared(what: str) -> Iterator[None]:
+    """For a file that saves time later, no more: where it cannot be written, that is said, and the work goes on."""
+    try:
+        yield
+    except OSError as error:
+        warnings.warn(f"{what} was not written, and the work goes on: {error}", stacklevel=3)
 
 
 def remove(path: Path) -> None:
