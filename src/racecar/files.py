@@ -26,7 +26,7 @@ class DiskFull(OSError):
         self.path = path
 
     def __str__(self) -> str:
-        return f"the disk is full: no space left for {self.path}; make some, and run the same command again"
+        return f"No space left for {self.path}: the disk is full; make room, and run the same command again"
 
 
 @contextmanager
@@ -54,27 +54,38 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def check_folder(folder: Path, option: str) -> None:
-    """Refuse a folder that cannot be written into, before the work and not after it: by writing into it.
+    """Refuse a folder that cannot be written into, before the work and not after it: by writing into it. It leaves
+    nothing behind, neither a file nor the folder.
 
     Args:
-        folder: made if it is missing, as the work will.
+        folder: the folder; it may be missing yet.
         option: what the user gave it by.
     """
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
     if not there.is_dir():
         raise ValueError(f"{option} {folder}: {there} is not a folder")
-    probe = folder / f"check-{secrets.token_hex(8)}"
     try:
-        with write_atomically(probe) as file:
-            file.write(b"racecar" * 1000)
-        probe.unlink()
+        _try(folder)
     except OSError as error:
+        raise ValueError(f"{option} {folder} cannot be written: {error.strerror or error}") from error
+    finally:
         for one in missing:
             with suppress(OSError):
                 one.rmdir()
-        reason = error.strerror or str(error)
-        raise ValueError(f"{option} {folder} cannot be written: {reason}") from error
+
+
+def _try(folder: Path) -> None:
+    """Write a file, and remove it."""
+    path = folder / f"check-{secrets.token_hex(8)}"
+    for attempt in range(5):
+        try:
+            with write_atomically(path) as file:
+                file.write(b"racecar" * 1000)
+            return path.unlink()
+        except FileNotFoundError:  # another command that checks the same folder may have just removed it again
+            if attempt == 4:
+                raise
 
 
 @contextmanager

@@ -21,7 +21,7 @@ IMPORT = 2.0
 AGAIN = "run the same command again"
 
 advice = AGAIN
-"""How to go on, as the command that runs would have it said."""
+"""How to go on, as the command that runs would have it said; empty: nothing is said."""
 at_end: list[Callable[[], None]] = []
 """What is left to do when the command is over, in order or not."""
 _heard = 0
@@ -52,7 +52,7 @@ def heard() -> bool:
 def tell() -> int:
     """Say in one line what happened and how to go on; the exit status."""
     which = signal.Signals(_heard or signal.SIGINT)
-    if os.environ.get("RANK", "0") == "0":  # of the processes that torchrun started, one speaks
+    if advice and os.environ.get("RANK", "0") == "0":  # of the processes that torchrun started, one speaks
         print(f"racecar: {WORDS[which]}; {advice}", file=sys.stderr, flush=True)
     return 128 + which
 

@@ -39,11 +39,14 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """What typer raises for wrong options and arguments; it has no public name there."""
 USER_ERRORS = (ValueError, TypeError, ImportError, OSError, UsageError)
 
+LONG = {"run", "sweep", "search", "bench", "inspect", "fetch"}
+"""Commands that take so long that one wants to know how to go on where they are interrupted."""
+
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit status. What is not a user error is raised."""
     debug = "--debug" in arguments  # anywhere, because it is added to a command that just failed
-    console.given, interrupts.advice = tuple(arguments), interrupts.AGAIN
+    console.given, interrupts.advice = tuple(arguments), interrupts.AGAIN if LONG.intersection(arguments) else ""
     try:
         with warnings_as_notes():
             command = get_command(app)

@@ -44,14 +44,16 @@ def write_report(out: Path, title: str, facts: Mapping[str, Any], sections: Sequ
     """
     from racecar.inspect.style import save
 
-    out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".racecar-", dir=out) as made:
+    place = out if out.is_dir() else out.parent  # on the same disk, and where it was seen that one can write
+    place.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".racecar-", dir=place) as made:
         folder = Path(made)
         write_text(folder / "report.md", _page(title, facts, sections))
         write_json(folder / "report.json", _plain({**facts, **{one.name: one.record for one in sections}}))
         for one in sections:
             for name, figure in one.figures.items():
                 save(figure, folder / name)
+        out.mkdir(exist_ok=True)
         names = sorted(file.name for file in folder.iterdir())
         for name in names:
             os.replace(folder / name, out / name)
