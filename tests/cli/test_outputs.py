@@ -72,9 +72,9 @@ def test_the_table_of_a_benchmark_is_printed_all_the_same(cli, monkeypatch, tmp_
 
 
 def test_torch_does_not_hide_a_full_disk(tmp_path):
-    with open("/dev/full", "wb", buffering=0) as disk, pytest.raises(DiskFull, match="No space left for .*state.pt"):
-        with write_atomically(tmp_path / "state.pt"):
-            torch.save({"state": torch.zeros(1000)}, disk)
+    refused = pytest.raises(DiskFull, match="No space left for .*state.pt")
+    with open("/dev/full", "wb", buffering=0) as disk, refused, write_atomically(tmp_path / "state.pt"):
+        torch.save({"state": torch.zeros(1000)}, disk)
     assert not list(tmp_path.iterdir())
 
 
