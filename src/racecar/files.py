@@ -36,21 +36,31 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     path.parent.mkdir(parents=True, exist_ok=True)
     name = path.with_name(f"{_unfinished(path)}{secrets.token_hex(8)}.tmp")
     try:
-        with open(name, "xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException as error:
+        with naming(path):
+            with open(name, "xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, path)
+    except BaseException:
         with suppress(OSError):
             os.unlink(name)
-        if isinstance(error, RuntimeError) and isinstance(error.__context__, OSError):  # as torch.save has it
-            error = error.__context__
-        if isinstance(error, OSError):
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise DiskFull(str(path)) from None
-            error.filename = error.filename or str(path)
-        raise error
+        raise
+
+
+@contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """What goes wrong with a file says with which."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        found = error.__context__ if isinstance(error, RuntimeError) else error  # torch.save hides it there
+        if not isinstance(found, OSError):
+            raise
+        if found.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull(str(path)) from error
+        found.filename = found.filename or str(path)
+        raise found from None
 
 
 def check_folder(folder: Path, option: str) -> None:

@@ -34,6 +34,8 @@ _over = False
 
 def listen() -> None:
     """From now on, for the rest of this process: to be called by a command, not by a library."""
+    if not hasattr(signal, "pthread_kill"):
+        return
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     threading.Thread(target=_watch, args=(reader,), daemon=True).start()

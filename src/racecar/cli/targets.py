@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib.machinery import ModuleSpec, PathFinder
@@ -85,9 +86,9 @@ def open_target(name: str, shape: str = "", weights: Path | None = None, seed: i
 
 def _python(module_name: str, attribute: str, seed: int) -> Opened:
     """``package.module:callable``; what the callable returns, or the module that stands there."""
-    _look_here(module_name.partition(".")[0])
     target = f"{module_name}:{attribute}"
-    found: Any = _imported(module_name, f"unknown target {target!r}: there is no module {module_name!r}")
+    with _looking_here(module_name.partition(".")[0]):
+        found: Any = _imported(module_name, f"unknown target {target!r}: there is no module {module_name!r}")
     for part in attribute.split("."):
         if not hasattr(found, part):
             raise ValueError(f"unknown target {target!r}: {module_name} has no {attribute!r}")
@@ -111,13 +112,18 @@ class _Here:
         return PathFinder.find_spec(name, [self.folder]) if name == self.package else None
 
 
-def _look_here(package: str) -> None:
-    """Let the package that the user names come from the current folder first. What it imports itself is looked for
-    there last, so that a file that happens to lie there takes the place of nothing."""
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.append(here)
-        sys.meta_path.insert(0, _Here(package, here))
+@contextmanager
+def _looking_here(package: str) -> Iterator[None]:
+    """The package that the user names comes from the current folder first. What it imports itself is looked for there
+    last, so that a file that happens to lie there takes the place of nothing."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    finder = _Here(package, os.getcwd())
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
 
 
 def _timm(name: str, seed: int) -> Opened:
