@@ -16,8 +16,8 @@ from typing import Any
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 PATIENCE = 10.0
 """Seconds from a signal to the end of the command, in order or not."""
-IMPORT = 2.0
-"""Seconds that an import may take to its end; there is nothing yet that could be left in disorder."""
+ANSWER = 3.0
+"""Seconds until the main thread must have taken notice, which an import or a library that is busy puts off."""
 AGAIN = "run the same command again"
 
 advice = AGAIN
@@ -82,7 +82,7 @@ def _hear(signum: int, frame: FrameType | None) -> None:
 
 
 def _importing(frame: FrameType | None) -> bool:
-    """Modules that are cut off while they begin swallow it, or say something else."""
+    """Modules that are cut off while they begin may swallow it, or call it something else."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             return True
@@ -104,7 +104,7 @@ def _watch(reader: int) -> None:
     while (signum := os.read(reader, 1)[0]) not in WORDS:
         pass
     began = time.monotonic()
-    while time.monotonic() - began < (PATIENCE if _raised or _deferred else IMPORT):
+    while time.monotonic() - began < (PATIENCE if _raised or _deferred else ANSWER):
         time.sleep(0.05)
         if not _raised:
             signal.pthread_kill(threading.main_thread().ident or 0, signum)

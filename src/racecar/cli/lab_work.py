@@ -73,9 +73,7 @@ def do(jobs: Sequence[Job], folder: Path, how: How, quiet: bool = False) -> None
         if job.unfinished(store):
             if speaks():
                 store.check()
-            job.experiment.data(
-                job.config, job.seed, job.folder
-            )  # missed once where they are missing, not by every job
+            job.experiment.data(job.config, job.seed, job.folder)  # where they are missing, that is said once
             break
     there = sum(len(job.stages) - len(job.unfinished(store)) for job in jobs)
     if there and distributed.first():
