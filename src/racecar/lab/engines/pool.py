@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -106,15 +107,22 @@ class _Crew:
 
 
 def _collect(names: Sequence[str], futures: Sequence[Future[list[Failure]]]) -> list[Failure]:
-    failures = []
+    failures, why = [], ""
     for name, future in zip(names, futures, strict=True):
         try:
             failures += future.result()
         except BrokenProcessPool as error:
-            how = fork_server_lost()
-            what = f"{LOST} {how}" if how else "a worker process was killed"
-            failures.append(Failure(name, f"{what}; {AGAIN} to go on", repr(error)))
+            why = why or _why()
+            failures.append(Failure(name, f"{why}; {AGAIN} to go on", repr(error)))
     return failures
+
+
+def _why() -> str:
+    """What became of the workers. What they are forked from may be heard to end before it can be asked how."""
+    until = time.monotonic() + 0.5
+    while not (how := fork_server_lost()) and time.monotonic() < until:
+        time.sleep(0.05)
+    return f"{LOST} {how}" if how else "a worker process was killed"
 
 
 _messages: Any = None
