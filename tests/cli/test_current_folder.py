@@ -75,11 +75,11 @@ def test_nor_by_ray_which_can_be_terminated(hostile, tmp_path):
     pytest.importorskip("ray")
     (tmp_path / "racecar").write_text("from racecar.cli import main\nif __name__ == '__main__':\n    main()\n")
     words = "run peaks --quick --set epochs=100000 --set nets=linear --variants Std --seeds 1 --workers 1 --engine ray"
-    given = [sys.executable, str(tmp_path / "racecar"), *words.split(), "--checkpoint-every", "0"]
+    given = [sys.executable, str(tmp_path / "racecar"), *words.split(), "--checkpoint-every", "0", "--out", "out"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", STEPS: str(tmp_path)}
     one = subprocess.Popen(given, cwd=hostile, env=environment, stderr=subprocess.PIPE, text=True)
     try:
-        assert wait_for(lambda: list(hostile.glob("out/peaks/checkpoints/*.pt")), 120)
+        assert wait_for(lambda: list(hostile.glob("out/checkpoints/*.pt")), 120)
         one.terminate()
         said = one.communicate(timeout=20)[1]
         assert wait_for(lambda: not started(tmp_path), 20)
@@ -87,8 +87,8 @@ def test_nor_by_ray_which_can_be_terminated(hostile, tmp_path):
         for pid in started(tmp_path):
             os.kill(pid, signal.SIGKILL)
         one.wait()
-    again = f"racecar {words} --checkpoint-every 0 --resume"
-    assert said.splitlines()[-1] == f"racecar: terminated; what was finished is in out/peaks; to go on: {again}"
+    again = f"racecar {words} --checkpoint-every 0 --out out --resume"
+    assert said.splitlines()[-1] == f"racecar: terminated; what was finished is in out; to go on: {again}"
     assert one.returncode == 128 + signal.SIGTERM
     assert "Traceback" not in said
     assert not (tmp_path / "run").exists(), (tmp_path / "run").read_text()
