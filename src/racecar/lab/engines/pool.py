@@ -78,7 +78,7 @@ class _Crew:
         for piece in pieces:
             try:
                 self._futures.append(self._pool.submit(_work, work, piece, plan))
-            except (EOFError, OSError, BrokenProcessPool) as error:
+            except (EOFError, OSError, RuntimeError) as error:  # RuntimeError: it is broken, or shut down meanwhile
                 failed: Future[list[Failure]] = Future()
                 failed.set_exception(BrokenProcessPool(repr(error)))
                 self._futures.append(failed)
