@@ -1,5 +1,15 @@
 """Racecar training: networks whose features generalise, and that people can look into."""
 
+import sys
+
+if (
+    sys.argv[:1] == ["-m"]  # while Python looks for the module that it is to run
+    and sys.orig_argv[-len(sys.argv)].endswith("racecar.cli")
+    and not sys.flags.safe_path
+    and __file__.replace("\\", "/") != f"{sys.path[0]}/racecar/__init__.py".replace("\\", "/")
+):
+    del sys.path[0]  # the current folder: the command imports nothing from it, unless it lies there itself
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -5,11 +5,24 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
+from contextlib import suppress
+from multiprocessing.connection import Connection
 
 
 def end_with_parent() -> None:
     """From now on: nobody waits for the work of an orphan."""
     threading.Thread(target=_wait, daemon=True).start()
+
+
+def end_with(leash: Connection) -> None:
+    """From now on, when nobody holds the other end any more: as ``end_with_parent``, or sooner if it is let go."""
+    threading.Thread(target=_hold, args=(leash,), daemon=True).start()
+
+
+def _hold(leash: Connection) -> None:
+    with suppress(EOFError, OSError):
+        leash.recv()
+    os._exit(1)
 
 
 def _wait() -> None:

@@ -224,7 +224,9 @@ def test_interrupted(cli, monkeypatch):
 
     monkeypatch.setattr(type(experiment("peaks")), "measure", interrupt)
     result = cli(*PEAKS, *ONE)
-    assert (result.status, result.out, result.err) == (130, "", "racecar: interrupted; what was finished is in out\n")
+    again = f"racecar {' '.join((*PEAKS, *ONE))} --resume"
+    line = f"racecar: interrupted; what was finished is in out; to go on: {again}\n"
+    assert (result.status, result.out, result.err) == (130, "", line)
 
 
 @pytest.mark.parametrize("engine", ["here", "vmap"])

@@ -196,3 +196,18 @@ def test_hugging_face_without_transformers(saved, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ImportError, match="needs transformers: pip install transformers"):
         open_target(f"hf:{saved / 'bert'}")
+
+
+def test_the_package_that_is_named_comes_from_the_current_folder(tmp_path, monkeypatch):
+    """Even if another one has its name; but what it imports comes from there last."""
+    monkeypatch.delitem(sys.modules, "this", raising=False)
+    (tmp_path / "this.py").write_text(
+        "import antigravity_of_ours, colorsys\nfrom nets import flat\nhue = colorsys.hsv_to_rgb"
+    )
+    (tmp_path / "antigravity_of_ours.py").touch()
+    (tmp_path / "colorsys.py").touch()
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    before = list(sys.meta_path)
+    assert open_target("this:flat", "1,64").inputs == (Input((1, 64)),)
+    assert sys.modules.pop("this").__file__ == str(tmp_path / "this.py")
+    assert sys.meta_path == before

@@ -3,7 +3,9 @@
 import os
 from pathlib import Path
 
-from racecar.lab.engines.mirror import Mirror
+import pytest
+
+from racecar.lab.engines.mirror import Changes, Mirror
 
 
 def test_what_happens_in_a_folder_is_repeated(tmp_path, monkeypatch):
@@ -27,3 +29,17 @@ def test_what_happens_in_a_folder_is_repeated(tmp_path, monkeypatch):
     assert order == [there / "records/b.json", there / "checkpoints/b.pt"]
     found = {str(path.relative_to(there)) for path in there.rglob("*") if path.is_file()}
     assert found == {"records/a.json", "records/b.json", "weights/a.safetensors"}
+
+
+def test_a_full_disk_costs_a_checkpoint_not_the_run(tmp_path, monkeypatch):
+    place = os.replace
+
+    def replace(source, target):
+        if "checkpoints" in str(target):
+            raise OSError(28, "No space left on device")
+        place(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    with pytest.warns(UserWarning, match="a checkpoint was not written, and the work goes on: No space left"):
+        Changes({"checkpoints/a.pt": b"a", "records/b.json": b"b"}).repeat(tmp_path)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["b.json"]

@@ -1,9 +1,16 @@
 """Where workers come from."""
 
+import multiprocessing
+import os
+import signal
+import threading
+import time
+
 import pytest
 
 from racecar.lab.engines import processes
-from tests.lab.tiny import STEPS, Slow, make, run
+from racecar.lab.engines.pool import _drain
+from tests.lab.tiny import STEPS, Slow, make, run, wait_for
 
 
 @pytest.mark.parametrize(
@@ -42,3 +49,46 @@ def test_the_path_is_left_alone(monkeypatch):
     with processes._same_path():
         assert "PYTHONPATH" in processes.os.environ
     assert "PYTHONPATH" not in processes.os.environ
+
+
+def kill_server():
+    pid = processes._server()
+    os.kill(pid, signal.SIGKILL)
+    return wait_for(processes.fork_server_lost)
+
+
+@pytest.mark.timeout(60)
+def test_a_fork_server_that_is_gone_is_reported(tmp_path, monkeypatch):
+    """Before there is a worker, and while they work, who then end although nobody can wait for them any more."""
+    monkeypatch.setattr(processes, "_warm", False)
+    processes.warm_up("here", "cpu", 2)
+    monkeypatch.setenv(STEPS, str(tmp_path / "steps"))
+    jobs = make(["Std"], [0, 1], Slow(), epochs=900, finetune=0)
+
+    def at_work():
+        assert wait_for((tmp_path / "steps").exists)
+        kill_server()
+
+    killer = threading.Thread(target=at_work)
+    killer.start()
+    failures = run(jobs, tmp_path / "out", workers=2)
+    killer.join()
+    gone = "the process that workers are forked from was killed by signal 9"
+    assert {failure.message for failure in failures} == {f"{gone}; run the same command again to go on"}
+    assert len(failures) == 2
+    steps = (tmp_path / "steps").stat().st_size
+    time.sleep(0.3)
+    assert (tmp_path / "steps").stat().st_size == steps
+    with pytest.raises(ChildProcessError, match=f"{gone}; run the same command again, or with --workers 1"):
+        run(jobs, tmp_path / "out", workers=2)
+
+
+def test_a_warning_of_a_worker_is_one_of_its_parent():
+    theirs, mine = multiprocessing.Pipe()
+    seen = []
+    mine.send(("a checkpoint was not written",))
+    mine.send(("job", "A", 1, 2, "note"))
+    mine.close()
+    with pytest.warns(UserWarning, match="a checkpoint was not written"):
+        _drain(theirs, lambda *message: seen.append(message))
+    assert seen == [("job", "A", 1, 2, "note")]

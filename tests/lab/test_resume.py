@@ -2,12 +2,15 @@
 
 import multiprocessing
 import os
+import random
+import shlex
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.lab.tiny import ROOT, command, heard, living, make, mortal, plain, results, run, wait_for
+from tests.lab.tiny import ROOT, catches, command, heard, living, make, mortal, plain, results, run, wait_for
 
 READY = ["tests.lab.tiny", "torch._dynamo", "safetensors.torch", "racecar.lab.engines.vmap"]
 A, AA = 9, 3
@@ -171,25 +174,38 @@ def test_nobody_works_on_when_the_command_is_gone(at_work, tmp_path):
     assert all(path.stat().st_mtime_ns == then for path, then in begun.items())
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.4, 1.0])
-def test_interrupted_while_workers_start(seconds, processes, tmp_path):
-    """Ctrl-C reaches them all, also in the middle of an import; one of them speaks, in one line."""
-    said = tmp_path / "said"
-    given = ("run", "slow", "--out", str(tmp_path / "out"), "--variants", "RR", "--seeds", "3", "--workers", "2")
+HOW = ({"--engine": "here", "--workers": "2"},) * 3 + ({"--engine": "here", "--workers": "1"}, {"--engine": "vmap"})
+
+
+def interrupt(number, processes, folder):
+    """A command that would take minutes is sent SIGINT or SIGTERM, alone or with all its workers as a terminal does it,
+    at any moment. Returns what came of it, and what should have."""
+    signum, alone = (signal.SIGINT, signal.SIGTERM)[number % 2], number // 2 % 2 == 0
+    out, said = folder / f"out-{number}", folder / f"said-{number}"
+    how = [word for option in HOW[number // 4].items() for word in option]
+    given = ("run", "slow", "--out", str(out), "--variants", "RR", "--seeds", "3", "--set", "epochs=900", *how)
     one = processes.Process(target=heard, args=(said, *given))
     one.start()
     try:
-        assert wait_for(lambda: living(parent=one.pid, session=one.pid))  # from which workers will be forked
-        time.sleep(seconds)
-        for pid in living(session=one.pid) - {one.pid}:
-            os.kill(pid, signal.SIGINT)
-        time.sleep(0.3)  # the command hears of it last, so that it cannot end them before they speak
-        os.kill(one.pid, signal.SIGINT)
-        one.join(20)
-        assert wait_for(lambda: not living(session=one.pid), 5.0)
+        assert wait_for(lambda: catches(one.pid, signal.SIGTERM))
+        time.sleep(random.Random(number).uniform(0, 4))
+        (os.kill if alone else os.killpg)(one.pid, signum)
+        one.join(15)
+        left = not wait_for(lambda: not living(session=one.pid), 5.0)
     finally:
         for pid in living(session=one.pid):
             os.kill(pid, signal.SIGKILL)
         one.join()
-    line = f"racecar: interrupted; what was finished is in {tmp_path / 'out'}\n"
-    assert (one.exitcode, said.read_text()) == (130, line)
+    begun = f"what was finished is in {out}; to go on: {shlex.join(['racecar', *given])} --resume"
+    text = said.read_text().replace(begun, "run the same command again")
+    word = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}[signum]
+    wanted = (128 + signum, f"racecar: {word}; run the same command again\n", False)
+    return (one.exitcode, text, left), wanted
+
+
+@pytest.mark.timeout(300)
+def test_interrupted_at_any_moment(processes, tmp_path):
+    """Twenty times: it ends soon, in one line, with the status that shells know, and nobody works on."""
+    with ThreadPoolExecutor(2) as two:
+        found = dict(enumerate(two.map(lambda number: interrupt(number, processes, tmp_path), range(20))))
+    assert {number: got for number, (got, _) in found.items()} == {number: due for number, (_, due) in found.items()}

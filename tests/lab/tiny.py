@@ -235,6 +235,14 @@ def living(parent: int | None = None, session: int | None = None) -> set[int]:
     return found
 
 
+def catches(pid: int, signum: int) -> bool:
+    """Whether a process has a handler for a signal."""
+    with suppress(OSError):
+        caught = (Path("/proc") / str(pid) / "status").read_text().partition("SigCgt:")[2].split()[0]
+        return bool(int(caught, 16) >> (signum - 1) & 1)
+    return False
+
+
 def wait_for(what: Callable[[], Any], seconds: float = 30.0) -> Any:
     end = time.monotonic() + seconds
     while not (found := what()) and time.monotonic() < end:

@@ -19,10 +19,13 @@ from racecar.bench.steps import PLAIN, Kind
 from racecar.bench.subject import About, Circumstances
 from racecar.bench.timing import Burst
 from racecar.bench.work import Say, Work, describe
+from racecar.interrupts import deaf
 from racecar.orphans import end_with_parent
 
 PATIENCE = 120.0
 """Seconds that a process waits for memory which others, that compile beside it, hold for the moment."""
+END = 3.0
+"""Seconds that a killed process is waited for."""
 
 
 class Remote:
@@ -47,7 +50,8 @@ class Remote:
         self._connection, theirs = context.Pipe()
         arguments = (theirs, torch.get_num_threads(), threads, *self._task)
         self._process = context.Process(target=_serve, args=arguments, daemon=True)
-        self._process.start()
+        with deaf():  # or it could be started and nobody know of it
+            self._process.start()
         theirs.close()
         return self._connection
 
@@ -96,7 +100,7 @@ class Remote:
         """End the process, whatever it does."""
         if self._process is not None:
             self._process.kill()
-            self._process.join()
+            self._process.join(END)
 
 
 def _serve(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
+from racecar import interrupts
 from racecar.errors import MissingExtra
 from racecar.extras import need
 
@@ -11,17 +13,28 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """The command ``racecar``; leaves by SystemExit: 0, 2 for what the user can mend, 130 when interrupted."""
+    """The command ``racecar``; leaves by SystemExit: 0, 2 for what the user can mend, 130 when interrupted, 143 when
+    terminated."""
+    os.environ["PYTHONSAFEPATH"] = "1"  # no Python that is started from here imports from the current folder
+    interrupts.listen()
+    try:
+        status = _run()
+    except (KeyboardInterrupt, Exception) as error:  # before there is a command, or at the very end of it
+        if not (isinstance(error, KeyboardInterrupt) or interrupts.heard()):  # libraries may call it something else
+            raise
+        status = interrupts.tell()
+    finally:
+        interrupts.end()
+    raise SystemExit(status)
+
+
+def _run() -> int:
     try:
         need("typer", "inspect")
         need("rich", "inspect")
     except MissingExtra as error:
         print(f"racecar: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
-    try:
-        from racecar.cli.app import run
+        return 2
+    from racecar.cli.app import run
 
-        status = run(sys.argv[1:])
-    except KeyboardInterrupt:  # before there is a command, or at the very end of it
-        status = 130
-    raise SystemExit(status)
+    return run(sys.argv[1:])

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
+from racecar import interrupts
 from racecar.cli import console
 from racecar.cli.bench import bench
 from racecar.cli.console import one_line, warnings_as_notes
@@ -38,17 +39,22 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """What typer raises for wrong options and arguments; it has no public name there."""
 USER_ERRORS = (ValueError, TypeError, ImportError, OSError, UsageError)
 
+LONG = {"run", "sweep", "search", "bench", "inspect", "fetch"}
+"""Commands that take so long that one wants to know how to go on where they are interrupted."""
+
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit status. What is not a user error is raised."""
     debug = "--debug" in arguments  # anywhere, because it is added to a command that just failed
-    console.given = tuple(arguments)
+    console.given, interrupts.advice = tuple(arguments), interrupts.AGAIN if LONG.intersection(arguments) else ""
     try:
         with warnings_as_notes():
             command = get_command(app)
             status = command.main([a for a in arguments if a != "--debug"], "racecar", standalone_mode=False)
-        return status or 0
+        return interrupts.tell() if status == 130 else status or 0  # which is what typer makes of an interrupt
     except USER_ERRORS as error:
+        if interrupts.heard():  # what it was doing says it in its own way
+            return interrupts.tell()
         if debug:
             traceback.print_exception(error)
         message = error.format_message() if hasattr(error, "format_message") else str(error)
@@ -58,7 +64,7 @@ def run(arguments: Sequence[str]) -> int:
         print(f"racecar: {one_line(message) or type(error).__name__}", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, typer.Abort):
-        return 130
+        return interrupts.tell()
 
 
 def _version(asked: bool) -> None:

@@ -96,11 +96,14 @@ def bench(
     from racecar.bench import growth, parts, record, table
     from racecar.bench.run import Records, run
     from racecar.bench.steps import kinds
-    from racecar.files import write_json
+    from racecar.files import check_folder, spared, write_json
 
     if show is not None:
         print(_markdown(record.read(show)))
         return
+    for path, option in ((out, "--out"), (figure, "--figure")):
+        if path is not None:
+            check_folder(path.parent, option)
     grow, values = _growth(depth, width, batches)
     if figure is not None and not grow:
         raise ValueError("--figure draws growth: give --depth, --width or --batches as well")
@@ -121,7 +124,8 @@ def bench(
 
     def keep(found: Records) -> None:
         if out is not None and not all(model.get("error") for model in found):
-            write_json(out, whole(found))
+            with spared("the record so far"):
+                write_json(out, whole(found))
 
     side_by_side = jobs or (max(1, (os.cpu_count() or 1) * 3 // 4) if how.cuda and how.compile else 1)
     found = run(names, open_model, how, chosen, rounds, side_by_side, keep)

@@ -30,15 +30,6 @@ class Section:
     """File name without its ending → figure of matplotlib."""
 
 
-def check_out(out: Path) -> None:
-    """Refuse a folder that cannot be written, before the work and not after it."""
-    there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
-    if not there.is_dir():
-        raise ValueError(f"--out {out}: {there} is not a folder")
-    if not os.access(there, os.W_OK):
-        raise ValueError(f"--out {out}: the folder {there} cannot be written")
-
-
 def write_report(out: Path, title: str, facts: Mapping[str, Any], sections: Sequence[Section]) -> list[Path]:
     """Write report.md, report.json and every figure as SVG and PNG; nothing appears before all is made.
 
@@ -53,8 +44,9 @@ def write_report(out: Path, title: str, facts: Mapping[str, Any], sections: Sequ
     """
     from racecar.inspect.style import save
 
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as made:
+    place = out if out.is_dir() else out.parent  # on the same disk, and where it was seen that one can write
+    place.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".racecar-", dir=place) as made:
         folder = Path(made)
         write_text(folder / "report.md", _page(title, facts, sections))
         write_json(folder / "report.json", _plain({**facts, **{one.name: one.record for one in sections}}))

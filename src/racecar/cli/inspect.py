@@ -66,18 +66,19 @@ def inspect(
     seed: options.Seed = 0,
 ) -> None:
     """Write tables and figures of what a network learned: singular vectors, the way back, information plane."""
-    from racecar.cli.findings import Section, check_out, write_report
+    from racecar.cli.findings import Section, write_report
     from racecar.cli.looks import STATISTICS, Choices, looks
     from racecar.cli.subject import prepare
     from racecar.cli.targets import open_target
+    from racecar.files import check_folder
     from racecar.inspect import Lpips
     from racecar.progress import bar
     from racecar.settings import activation
 
-    check_out(out)
     if statistics not in STATISTICS:
         raise ValueError(f"--statistics must be one of {', '.join(STATISTICS)}, not {statistics!r}")
     activation(input_activation)  # refuses an unknown one before anything is done
+    check_folder(out, "--out")
     choices = Choices(k, statistics, input_activation, Lpips.load(lpips) if lpips else None)
     opened = open_target(target, shape, weights, seed)
     subject = prepare(opened, data, limit, layers, seed)

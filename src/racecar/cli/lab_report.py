@@ -19,9 +19,12 @@ def report(folder: Folder, open_page: Open = False) -> None:
     """
     import webbrowser
 
+    from racecar.files import check_folder
     from racecar.lab.experiments import EXPERIMENTS
     from racecar.lab.report import write_report
 
+    if folder.exists():
+        check_folder(folder, "the folder")
     written = write_report(folder, EXPERIMENTS)
     print(written.html)
     print(written.markdown)

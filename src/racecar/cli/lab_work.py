@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from racecar import interrupts
 from racecar.cli.console import command
 
 if TYPE_CHECKING:
@@ -62,22 +63,17 @@ def speaks() -> bool:
 
 def do(jobs: Sequence[Job], folder: Path, how: How, quiet: bool = False) -> None:
     """Do the jobs, and say what came of them."""
-    try:
-        _do(jobs, folder, how, quiet)
-    except KeyboardInterrupt:
-        if speaks():
-            print(f"racecar: interrupted; what was finished is in {folder}", file=sys.stderr)
-        raise
-
-
-def _do(jobs: Sequence[Job], folder: Path, how: How, quiet: bool) -> None:
     from racecar.lab import distributed, runner
     from racecar.lab.results import Store
 
+    again = command() if how.resume else f"{command()} --resume"
+    interrupts.advice = f"what was finished is in {folder}; to go on: {again}"
     plan, store = how.plan(folder), Store(folder)
     for job in jobs:
-        if job.unfinished(store):  # data that are missing are missed once, not by every job
-            job.experiment.data(job.config, job.seed, job.folder)
+        if job.unfinished(store):
+            if speaks():
+                store.check()
+            job.experiment.data(job.config, job.seed, job.folder)  # where they are missing, that is said once
             break
     there = sum(len(job.stages) - len(job.unfinished(store)) for job in jobs)
     if there and distributed.first():

@@ -16,7 +16,10 @@ def pack(folder: Folder) -> None:
 
     Example: racecar pack out/safety
     """
+    from racecar.files import check_folder
     from racecar.lab.packed import NAME
     from racecar.lab.packed import pack as pack_records
 
+    if folder.exists():
+        check_folder(folder, "the folder")
     print(f"{pack_records(folder)} records packed into {folder / NAME}")

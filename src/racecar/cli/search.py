@@ -27,7 +27,7 @@ def search(
     warm_up(engine, device, workers)
     from dataclasses import replace
 
-    from racecar.files import write_json
+    from racecar.files import check_folder, write_json
     from racecar.lab.experiments import experiment
     from racecar.lab.results import Store
     from racecar.lab.search import best, trials
@@ -44,6 +44,8 @@ def search(
     what = replace(one.search, seeds=seeds or one.search.seeds)
     jobs = trials(one, what, config, variants_of(one, variants), data)
     folder = folder_of(out, name, "search", "quick" if quick else "")
+    if speaks():
+        check_folder(folder, "--out")
     do(jobs, folder, How(engine, device, workers, address, graphs=graphs), quiet=True)
     if not speaks():
         return

@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib.machinery import ModuleSpec, PathFinder
 from inspect import signature
 from pathlib import Path
 from types import ModuleType
@@ -84,10 +86,9 @@ def open_target(name: str, shape: str = "", weights: Path | None = None, seed: i
 
 def _python(module_name: str, attribute: str, seed: int) -> Opened:
     """``package.module:callable``; what the callable returns, or the module that stands there."""
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
     target = f"{module_name}:{attribute}"
-    found: Any = _imported(module_name, f"unknown target {target!r}: there is no module {module_name!r}")
+    with _looking_here(module_name.partition(".")[0]):
+        found: Any = _imported(module_name, f"unknown target {target!r}: there is no module {module_name!r}")
     for part in attribute.split("."):
         if not hasattr(found, part):
             raise ValueError(f"unknown target {target!r}: {module_name} has no {attribute!r}")
@@ -99,6 +100,30 @@ def _python(module_name: str, attribute: str, seed: int) -> Opened:
     if not isinstance(found, nn.Module):
         raise TypeError(f"{target} returned {type(found).__name__}: it must return a torch.nn.Module")
     return found, like(getattr(found, "example_input_array", None))
+
+
+class _Here:
+    """Finds one package, or module, in one folder."""
+
+    def __init__(self, package: str, folder: str) -> None:
+        self.package, self.folder = package, folder
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, [self.folder]) if name == self.package else None
+
+
+@contextmanager
+def _looking_here(package: str) -> Iterator[None]:
+    """The package that the user names comes from the current folder first. What it imports itself is looked for there
+    last, so that a file that happens to lie there takes the place of nothing."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+    finder = _Here(package, os.getcwd())
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
 
 
 def _timm(name: str, seed: int) -> Opened:

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from racecar.files import write_atomically
+from racecar.files import spared, write_atomically
 
 
 def write(path: Path, state: Mapping[str, Any]) -> None:
-    """Put a state into a file."""
-    with write_atomically(path) as file:
+    """Put a state into a file; where that fails, it is said, and training goes on."""
+    with spared("a checkpoint"), write_atomically(path) as file:
         torch.save(state, file)
 
 

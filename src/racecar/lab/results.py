@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from racecar.extras import need
-from racecar.files import remove, write_atomically, write_json
+from racecar.files import check_folder, remove, write_atomically, write_json
 from racecar.lab.config import GUIDES, added
 from racecar.lab.packed import packed
 from racecar.lab.record import FORMAT, purpose_of, read_record
@@ -149,6 +149,13 @@ class Store:
         """Remove what an unfinished stage left behind."""
         for path in (self.checkpoint(id), self.pretraining(id)):
             remove(path)
+
+    def check(self) -> None:
+        """Refuse a folder that cannot be written into, before anything is trained for it."""
+        check_folder(self.folder, "--out")
+        for kind in ("records", "weights", "arrays", "checkpoints"):
+            if (self.folder / kind).exists():
+                check_folder(self.folder / kind, "--out")
 
     def files(self, id: str) -> list[Path]:
         """The record of a finished stage, and what those after it need."""

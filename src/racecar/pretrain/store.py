@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from racecar.files import write_atomically
+from racecar.files import spared, write_atomically
 
 FORMAT = 1
 
@@ -82,7 +82,7 @@ class Store:
             "python": [*map(_plain, random.getstate())],
             "generator": None if self.generator is None else self.generator.get_state(),
         }
-        with write_atomically(self.path) as file:
+        with spared("a pretraining checkpoint"), write_atomically(self.path) as file:
             torch.save(held, file)
 
 

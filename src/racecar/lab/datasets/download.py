@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
+from racecar.files import check_folder, naming
 from racecar.lab.datasets.base import DataError, words
 from racecar.lab.datasets.checksum import differs
 from racecar.progress import bar
@@ -40,6 +41,7 @@ def download(urls: Sequence[str], target: Path, size: int | None = None, checksu
         size: in bytes, if it is known.
         checksum: as in :class:`~racecar.lab.datasets.base.File`, if it is known.
     """
+    check_folder(target.parent, "the data folder")
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     failures = []
@@ -101,11 +103,13 @@ def _receive(url: str, part: Path, size: int | None, show: Show) -> None:
             with open(part, "ab" if start else "wb") as file:
                 show(start)
                 while chunk := answer.read(CHUNK):
-                    file.write(chunk)
+                    with naming(part):
+                        file.write(chunk)
                     start += len(chunk)
                     show(start)
-                file.flush()
-                os.fsync(file.fileno())
+                with naming(part):
+                    file.flush()
+                    os.fsync(file.fileno())
             if end is not None and start < end:
                 raise _Passing(f"the connection ended after {start} of {end} bytes")
     except HTTPError as error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from racecar.interrupts import heard
 from racecar.lab import distributed
 from racecar.lab.jobs import Job
 from racecar.lab.results import Store
@@ -53,6 +54,8 @@ class Failure:
 
 def failure(job: str, error: BaseException) -> Failure:
     """To be called where the error was caught."""
+    if heard():  # what was interrupted may have called it something else
+        raise KeyboardInterrupt from error
     message = f"{type(error).__name__}: {error}".splitlines()[0]
     return Failure(job, message, "".join(traceback.format_exception(error)))
 

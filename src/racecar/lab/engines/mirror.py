@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from racecar.files import remove, write_atomically
+from racecar.files import remove, spared, write_atomically
 
 KINDS = ("checkpoints", "records", "weights", "arrays", "tensorboard")
 """A stage that ends writes its weights and arrays, then its record, and removes its checkpoint. Looked at in the
@@ -27,7 +27,8 @@ class Changes:
     def repeat(self, folder: Path) -> None:
         """In another folder, such that it is whole at every moment: records come after all else, then files go."""
         for name in sorted(self.files, key=lambda name: name.startswith("records")):
-            with write_atomically(folder / name) as file:
+            dispensable = name.startswith("checkpoints")
+            with spared("a checkpoint") if dispensable else nullcontext(), write_atomically(folder / name) as file:
                 file.write(self.files[name])
         for name in self.gone:
             remove(folder / name)

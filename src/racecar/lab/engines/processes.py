@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 
+from racecar.interrupts import at_end, deaf
+
 IMPORTED = ["racecar.lab.engines.vmap", "racecar.lab.experiments", "torch._dynamo"]
 """By the process that workers are forked from; the first optimiser of a process would import the last one."""
 
@@ -29,12 +31,40 @@ def warm_up(engine: str, device: str, workers: int) -> None:
         multiprocessing.set_forkserver_preload(IMPORTED)
         with deaf(), _same_path():
             forkserver.ensure_running()
+        at_end.append(end_fork_server)  # by itself it would not end before it has imported all
         _warm = True
+
+
+def _server() -> int | None:
+    """The process that workers are forked from; Python has no public name for it."""
+    pid: int | None = vars(forkserver)["_forkserver"]._forkserver_pid
+    return pid
+
+
+def end_fork_server() -> None:
+    """Whatever it does; workers start anew from now on."""
+    global _warm
+    if _warm and (pid := _server()) is not None and not fork_server_lost():
+        os.kill(pid, signal.SIGKILL)
+    _warm = False
 
 
 def context(device: str) -> BaseContext:
     """Workers for a CPU are forked from what ``warm_up`` started; CUDA's, and all where it did not, start anew."""
     return multiprocessing.get_context("forkserver" if _warm and device == "cpu" else "spawn")
+
+
+def fork_server_lost() -> str:
+    """How what ``warm_up`` started has ended; empty while it lives, or where there is none."""
+    if not _warm or (pid := _server()) is None:
+        return ""
+    try:
+        found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return "ended"
+    if found is None:
+        return ""
+    return f"{'ended with status' if found.si_code == os.CLD_EXITED else 'was killed by signal'} {found.si_status}"
 
 
 def cores() -> int:
@@ -43,24 +73,11 @@ def cores() -> int:
 
 
 @contextmanager
-def deaf() -> Iterator[None]:
-    """Processes that are started meanwhile never hear of Ctrl-C, not even while they import: their parent decides. It
-    hears of it afterwards itself."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
 def _same_path() -> Iterator[None]:
-    """A process that is started meanwhile imports from where this one does, not another racecar."""
+    """A process that is started meanwhile imports from where this one does, not another racecar, and not from the
+    current folder unless this one does."""
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    os.environ["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry and os.pathsep not in entry)
     try:
         yield
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import sys
 import tempfile
 import threading
 from collections import Counter, deque
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from racecar.extras import need
+from racecar.interrupts import deaf
 from racecar.lab.engines.base import Failure, Plan, Progress, do_job, failure
 from racecar.lab.engines.mirror import Changes, Mirror
 from racecar.lab.jobs import Job
@@ -36,7 +38,11 @@ def run(jobs: Sequence[Job], plan: Plan, progress: Progress) -> list[Failure]:
     if mine:
         address = plan.address or os.environ.get("RAY_ADDRESS") or "local"
         cores = {"num_cpus": plan.workers} if plan.workers and address == "local" else {}
-        ray.init(address=address, log_to_driver=False, include_dashboard=False, configure_logging=False, **cores)
+        job = ray.job_config.JobConfig()
+        job._client_job = os.getcwd() not in sys.path  # or workers would look for modules in the current folder first
+        quiet = {"log_to_driver": False, "include_dashboard": False, "configure_logging": False}
+        with deaf():  # it takes SIGTERM for itself, and half a cluster is hard to end
+            ray.init(address=address, job_config=job, **quiet, **cores)
     try:
         return _drive(ray, jobs, plan, progress)
     finally:
