@@ -11,7 +11,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Experiment, as `racec
 Variants = Annotated[
     str, typer.Option("--variants", metavar="A,B", help="Some of Std, Ort, Pre, RR, lRR, RR1, WD, Drop.")
 ]
-Seeds = Annotated[int, typer.Option("--seeds", metavar="N", min=0, help="How many; 0: as the experiment says.")]
+Seeds = Annotated[int, typer.Option("--seeds", metavar="N", min=0, help="How many; 0: as the experiment says, fewer if quick.")]
 First = Annotated[int, typer.Option("--first-seed", metavar="K", min=0, help="Seeds K, K + 1, …")]
 Engine = Annotated[str, typer.Option("--engine", metavar="WHICH", help="here, vmap or ray.")]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, …")]

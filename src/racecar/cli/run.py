@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from racecar.cli import lab_options as options
-from racecar.cli.lab_settings import coefficients_of, config_of, tuned_of, variants_of
+from racecar.cli.lab_settings import coefficients_of, config_of, seeds_of, tuned_of, variants_of
 from racecar.cli.lab_work import How, do
 from racecar.lab.engines.processes import warm_up
 
@@ -48,6 +48,6 @@ def run_experiment(
     one = experiment(name)
     config, chosen = config_of(one, quick, settings), variants_of(one, variants)
     given, found = coefficients_of(coefficient, chosen), tuned_of(tuned, one, config, chosen, settings or [])
-    jobs = make_jobs(one, config, chosen, range(first, first + (seeds or one.seeds)), data, given, found)
+    jobs = make_jobs(one, config, chosen, seeds_of(one, quick, seeds, first), data, given, found)
     how = How(engine, device, workers, address, resume, compile_step, every, tensorboard, graphs)
     do(jobs, out or Path("out") / name, how)

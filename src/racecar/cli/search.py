@@ -6,7 +6,7 @@ from pathlib import Path
 
 from racecar.cli import lab_options as options
 from racecar.cli.console import command
-from racecar.cli.lab_settings import config_of, sets, variants_of
+from racecar.cli.lab_settings import config_of, seeds_of, sets, variants_of
 from racecar.cli.lab_work import How, do, speaks
 from racecar.lab.engines.processes import warm_up
 
@@ -43,7 +43,7 @@ def search(
     if sets(settings or [], "valid") and not config.valid:
         raise ValueError("--set valid=0: the search needs training data that it holds out")
     config = replace(config, valid=config.valid or one.search.valid)
-    what = replace(one.search, seeds=seeds or one.search.seeds)
+    what = replace(one.search, seeds=len(seeds_of(one, quick, seeds or one.search.seeds, 0)))
     jobs = trials(one, what, config, variants_of(one, variants), data)
     folder = out or Path("out") / f"{name}-search"
     do(jobs, folder, How(engine, device, workers, address, graphs=graphs), quiet=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from racecar.cli import lab_options as options
-from racecar.cli.lab_settings import config_of, tuned_of, variants_of
+from racecar.cli.lab_settings import config_of, seeds_of, tuned_of, variants_of
 from racecar.cli.lab_work import How, do
 from racecar.lab.engines.processes import warm_up
 
@@ -33,7 +33,7 @@ def sweep(
     warm_up(engine, device, workers)
     from racecar.lab.config import override, parse
     from racecar.lab.experiments import experiment
-    from racecar.lab.jobs import make_jobs
+    from racecar.lab.jobs import make_jobs, refuse_too_many
     from racecar.lab.variants import variant
 
     one = experiment(name)
@@ -43,7 +43,7 @@ def sweep(
     if not equals or not values:
         raise ValueError(f"--over {over!r}: write FIELD=a,b,c, for example weight=1e-3,1e-2,1e-1")
     some, found = (
-        range(first, first + (seeds or one.seeds)),
+        seeds_of(one, quick, seeds, first),
         tuned_of(tuned, one, config, chosen, [*(settings or []), over]),
     )
     if field in ("weight", "coefficient"):
@@ -56,4 +56,5 @@ def sweep(
         jobs = []
         for value in values:
             jobs += make_jobs(one, override(config, [f"{field}={value}"]), chosen, some, data, tuned=found)
+            refuse_too_many(jobs)
     do(jobs, out or Path("out") / name, How(engine, device, workers, address, resume, compile_step, every))

@@ -9,7 +9,7 @@ from typing import Any
 
 from racecar.lab.config import Config
 from racecar.lab.experiment import Experiment
-from racecar.lab.jobs import Job, make_jobs
+from racecar.lab.jobs import Job, make_jobs, refuse_too_many
 from racecar.lab.results import Store
 from racecar.lab.variants import variant
 
@@ -55,6 +55,7 @@ def trials(experiment: Experiment, search: Search, config: Config, variants: Seq
     for name in variants:
         for candidate in search.candidates(name, config.optimiser):
             jobs += make_jobs(experiment, config, [name], seeds, folder, tuned={name: candidate})
+            refuse_too_many(jobs)
     return jobs
 
 
