@@ -1,8 +1,8 @@
 """What there is to do, and the names of results: another name for whatever changes a result, and for nothing else."""
 
 import re
-from itertools import count
 from dataclasses import fields, replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np

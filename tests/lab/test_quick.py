@@ -1,12 +1,14 @@
 """The short form of every experiment: a minute on two cores, reckoned from what its trainings multiply."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from racecar.lab.datasets import Source
 from racecar.lab.draws import steps_per_epoch
-from racecar.lab.experiments import EXPERIMENTS
+from racecar.lab.experiments import EXPERIMENTS, mnist, safety
 from racecar.lab.jobs import make_jobs
 from racecar.lab.variants import variant
 
@@ -55,3 +57,24 @@ def test_a_minute_on_two_cores(name):
         key = (job.variant, str(job.config))
         taken.setdefault(key, seconds(job))
     assert sum(taken[job.variant, str(job.config)] for job in jobs) / 2 < 45
+
+
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_data_that_it_needs(name, quick, monkeypatch):
+    """What it opens is what it says."""
+    one, opened, load = EXPERIMENTS[name], set(), Source.load
+
+    def spy(self, folder, split):
+        opened.add(self.name)
+        return load(self, folder, split)
+
+    monkeypatch.setattr(Source, "load", spy)
+    (config, *_) = one.configs(one.Config(**one.quick), None)
+    config = replace(
+        config, **({} if quick else {name: getattr(one.Config, name) for name in ("shipped",) if hasattr(config, name)})
+    )
+    for cached in (safety._tasks, mnist.pictures):
+        cached.cache_clear()
+    one.data(config, 0, None)
+    assert opened == set(one.needs(config))

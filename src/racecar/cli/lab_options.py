@@ -11,7 +11,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Experiment, as `racec
 Variants = Annotated[
     str, typer.Option("--variants", metavar="A,B", help="Some of Std, Ort, Pre, RR, lRR, RR1, WD, Drop.")
 ]
-Seeds = Annotated[int, typer.Option("--seeds", metavar="N", min=0, help="How many; 0: as the experiment says, fewer if quick.")]
+Seeds = Annotated[int, typer.Option("--seeds", metavar="N", min=0, help="How many; 0: as the experiment says.")]
 First = Annotated[int, typer.Option("--first-seed", metavar="K", min=0, help="Seeds K, K + 1, …")]
 Engine = Annotated[str, typer.Option("--engine", metavar="WHICH", help="here, vmap or ray.")]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, …")]
@@ -23,6 +23,10 @@ Data = Annotated[
 ]
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", file_okay=False, help="Results folder; out/NAME without it.")
+]
+SearchOut = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", file_okay=False, help="Results folder; out/NAME-search without it."),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on from checkpoints of unfinished stages.")]
 Quick = Annotated[bool, typer.Option("--quick", help="A short form, to see that it works.")]

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from racecar.cli import lab_options as options
+from racecar.cli.console import show
 from racecar.cli.lab_settings import coefficients_of, config_of, seeds_of, tuned_of, variants_of
 from racecar.cli.lab_work import How, do
 from racecar.lab.engines.processes import warm_up
 
+if TYPE_CHECKING:
+    from racecar.lab.experiment import Experiment
+
 
 def list_experiments() -> None:
-    """List the experiments."""
+    """List the experiments, and the data that each one needs."""
     from racecar.lab.experiments import EXPERIMENTS
-    from racecar.table import table
 
-    rows = [[one.name, one.title, one.section, ",".join(one.variants), str(one.seeds)] for one in EXPERIMENTS.values()]
-    print(table(["name", "what", "paper", "variants", "seeds"], rows))
+    rows = [
+        (one.name, one.title, one.section, _needs(one), ",".join(one.variants), str(one.seeds))
+        for one in EXPERIMENTS.values()
+    ]
+    last = "Data sets: `racecar data list` says whether they are here, `racecar data fetch NAME` gets one."
+    show(("name", "what", "paper", "data", "variants", "seeds"), rows, last)
+
+
+def _needs(one: Experiment) -> str:
+    """Data sets, and those of the short form where they are others."""
+    usual, quick = (", ".join(one.needs(one.Config(**how))) or "none" for how in ({}, one.quick))
+    return usual if usual == quick else f"{usual} (quick: {quick})"
 
 
 def run_experiment(

@@ -18,7 +18,7 @@ def search(
     engine: options.Engine = "here",
     device: options.Device = "cpu",
     data: options.Data = None,
-    out: options.Out = None,
+    out: options.SearchOut = None,
     quick: options.Quick = False,
     settings: options.Set = None,
     workers: options.Workers = 0,
@@ -65,4 +65,6 @@ def search(
     for which, found in chosen.items():
         coefficient = f", coefficient {found['coefficient']:g}" if "coefficient" in found else ""
         print(f"{which}: lr {found['lr']:.3g}{coefficient}, {what.metric} {found['score']:.4f}")
+        if found["edge"]:
+            print(f"  {' and '.join(found['edge'])}: a better one may lie beyond")
     print(folder / "tuned.json")

@@ -167,6 +167,10 @@ class Experiment:
         """Says which data a result hangs on, where they are not made from the seed."""
         return "made from the seed"
 
+    def needs(self, config: Any) -> tuple[str, ...]:
+        """Names of the data sets that must be in the data folder."""
+        return ()
+
     def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """Tasks by name; the same for the same seed."""
         raise NotImplementedError

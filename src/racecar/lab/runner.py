@@ -53,6 +53,17 @@ def run(jobs: Sequence[Job], plan: Plan, engine: str = "here", show: bool | None
         return here.run(todo, plan, progress)
 
 
+def begun(jobs: Sequence[Job], plan: Plan, engine: str) -> list[Path]:
+    """Checkpoints of stages that are not finished: what a run goes on from, if it resumes."""
+    store = Store(plan.folder)
+    if engine == "vmap":
+        from racecar.lab.engines import vmap
+
+        return [path for path in vmap.checkpoints(jobs, store) if path.exists()]
+    ids = [job.ids[stage.name] for job in jobs for stage in job.unfinished(store)]
+    return [path for id in ids for path in (store.checkpoint(id), store.pretraining(id)) if path.exists()]
+
+
 def check(plan: Plan, engine: str) -> None:
     """Refuse what an engine, or torchrun, would silently forget."""
     if engine not in ENGINES:

@@ -59,6 +59,17 @@ def trials(experiment: Experiment, search: Search, config: Config, variants: Seq
     return jobs
 
 
+def _edge(found: Mapping[str, Any]) -> list[str]:
+    """What of a choice is the smallest or the largest that was tried, so that the best may lie beyond it."""
+    said = []
+    for name in ("lr", "coefficient"):
+        tried = sorted({one[name] for one in found["tried"] if one[name] is not None})
+        for end, where in ((tried[:1], "smallest"), (tried[-1:], "largest")):
+            if len(tried) > 1 and found[name] in end:
+                said.append(f"{name} {found[name]:.3g} is the {where} that was tried")
+    return said
+
+
 def best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, dict[str, Any]]:
     """Variant → the settings with the best mean; those with a run that diverged or has no score are out."""
     scores: dict[str, dict[tuple[float, float | None], list[float | None]]] = {}
@@ -81,4 +92,5 @@ def best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, dict[st
         chosen[name] = {"lr": lr, "score": mean(whole[lr, coefficient]), "tried": table}
         if coefficient is not None:
             chosen[name]["coefficient"] = coefficient
+        chosen[name]["edge"] = _edge(chosen[name])
     return chosen

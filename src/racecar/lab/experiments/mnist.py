@@ -89,7 +89,8 @@ class Mnist(Experiment):
         "AB; only RR's way back rebuilds the picture."
     )
     Config = MnistConfig
-    quick: ClassVar[dict[str, Any]] = {"epochs": 2, "finetune": 1, "batch": 50, "share": 1 / 120, "cost": 1.0}
+    quick: ClassVar[dict[str, Any]] = {"epochs": 2, "finetune": 1, "batch": 50, "share": 1 / 60, "cost": 1.0}
+    quick_seeds = 1
     variants = ("Std", "Ort", "Pre", "RR", "lRR", "RR1", "WD")
     search = Search(
         lrs={"adam": (3e-4, 1e-3, 3e-3), "sgd": (1e-2, 3e-2, 1e-1)},
@@ -122,6 +123,9 @@ class Mnist(Experiment):
 
     def fingerprint(self, config: Any, folder: Path | None) -> str:
         return self.source.title
+
+    def needs(self, config: Any) -> tuple[str, ...]:
+        return (self.source.name,)
 
     def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A: MNIST; B: the same pictures, blurred. The seed changes nothing."""

@@ -182,6 +182,9 @@ class _Pictures(Slices):
     def fingerprint(self, config: Any, folder: Path | None) -> str:
         return self.source.title
 
+    def needs(self, config: Any) -> tuple[str, ...]:
+        return (self.source.name,)
+
     def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
         splits = []
         for name in ("train", "test"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from racecar.files import write_atomically, write_text
 from racecar.lab.experiment import Experiment
 from racecar.lab.report.claim_tables import overview
 from racecar.lab.report.page import Page, figure_name, to_html, to_markdown
-from racecar.lab.report.reading import read_runs
+from racecar.lab.report.reading import inside, read_runs
 from racecar.lab.report.section import Section, section
 from racecar.lab.results import Run
 
@@ -31,18 +31,27 @@ class Report:
 
 
 def write_report(folder: Path, experiments: Mapping[str, Experiment], made: datetime | None = None) -> Report:
-    """Write report.html and report.md, and the figures of the latter, into a folder of records.
+    """Write report.html and report.md, and the figures of the latter, into a folder of records, or into one of such
+    folders: then it is one page, and runs of different folders are not mixed.
 
     Args:
-        folder: as ``racecar run --out`` names it.
+        folder: as ``racecar run --out`` names it, or the one above.
         experiments: by name; they say what is claimed, and draw figures of their own.
         made: the date on the page; now, if None.
 
     Raises:
         ValueError: there is no record that can be read.
     """
-    runs, problems = read_runs(folder)
-    page = build(runs, experiments, problems, made or datetime.now(UTC))
+    parts, problems = {}, []
+    for each in inside(folder) or [folder]:
+        try:
+            parts["" if each == folder else each.name], some = read_runs(each)
+            problems += some
+        except ValueError as error:  # the other folders are not lost
+            problems.append(str(error))
+    if not parts:
+        raise ValueError(problems[0])
+    page = build(parts, experiments, problems, made or datetime.now(UTC))
     for one in page.sections:
         for i, figure in enumerate(one.figures, 1):
             with write_atomically(folder / FIGURES / figure_name(one, i)) as file:
@@ -53,16 +62,21 @@ def write_report(folder: Path, experiments: Mapping[str, Experiment], made: date
     return report
 
 
-def build(runs: Sequence[Run], experiments: Mapping[str, Experiment], problems: Sequence[str], made: datetime) -> Page:
-    """The page of some runs; known experiments first, in their order."""
-    by_name: dict[str, list[Run]] = {name: [] for name in experiments}
-    for run in runs:
-        by_name.setdefault(str(run.record["experiment"]), []).append(run)
+def build(
+    parts: Mapping[str, Sequence[Run]], experiments: Mapping[str, Experiment], problems: Sequence[str], made: datetime
+) -> Page:
+    """The page of the runs of some folders, each by itself; known experiments first, in their order."""
     sections: list[Section] = []
-    for name, members in by_name.items():
-        if members:
-            anchor = _anchor(name, [one.anchor for one in sections])
-            sections.append(section(name, anchor, members, experiments.get(name)))
+    for folder, runs in parts.items():
+        by_name: dict[str, list[Run]] = {name: [] for name in experiments}
+        for run in runs:
+            by_name.setdefault(str(run.record["experiment"]), []).append(run)
+        for name, members in by_name.items():
+            if members:
+                anchor = _anchor(folder or name, [one.anchor for one in sections])
+                made_of = section(name, anchor, members, experiments.get(name))
+                where = f" ({folder})" if folder not in ("", name) else ""
+                sections.append(replace(made_of, name=f"{name}{where}", title=f"{made_of.title}{where}"))
     claims = [(one.anchor, one.name, found) for one in sections for found in one.findings]
     failed = [one.problem for one in sections if one.problem]
     return Page(TITLE, made, overview(claims) if claims else None, sections, [*problems, *failed])
