@@ -1,4 +1,4 @@
-"""A progress bar for people who watch a terminal, and for nobody else."""
+"""A progress bar for people who watch a terminal; elsewhere a line now and then, of what takes long."""
 
 import importlib.util
 import io
@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from racecar import MissingExtra
-from racecar.progress import bar
+from racecar.progress import INTERVAL, bar
 
 
 class Terminal(io.StringIO):
@@ -44,7 +44,7 @@ def work(title: str = "training", total: int | None = 3, show: bool | None = Non
 
 
 @pytest.mark.parametrize("show", [False, None])
-def test_silent_where_nobody_watches(capsys: pytest.CaptureFixture, show: bool | None):
+def test_short_work_is_silent_where_nobody_watches(capsys: pytest.CaptureFixture, show: bool | None):
     work(show=show)
     assert capsys.readouterr() == ("", "")
 
@@ -80,7 +80,7 @@ def test_silent_without_stderr(monkeypatch: pytest.MonkeyPatch):
     work()
 
 
-def test_a_terminal_without_rich_is_silent(monkeypatch: pytest.MonkeyPatch):
+def test_short_work_is_silent_without_rich(monkeypatch: pytest.MonkeyPatch):
     screen, find = terminal(monkeypatch), importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "rich" else find(name, *more))
     work()
@@ -140,3 +140,33 @@ def test_bars_follow_each_other(monkeypatch: pytest.MonkeyPatch):
     work(title="second")
     seen = plain(screen.getvalue())
     assert 0 <= seen.find("first") < seen.find("second")
+
+
+# --- where there is no terminal -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, to be set."""
+    now = [100.0]
+    monkeypatch.setattr("racecar.progress.time.monotonic", lambda: now[0])
+    return now
+
+
+def test_a_line_every_few_seconds(clock: list[float], capsys: pytest.CaptureFixture):
+    with bar("training", 400) as advance:
+        for i in range(400):
+            clock[0] += 0.125
+            advance(1, f"note {i + 1}")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 400 * 0.125 / INTERVAL
+    for line in lines:
+        done, note = re.fullmatch(r"training: (\d+) of 400 note (\d+)", line).groups()
+        assert done == note
+
+
+def test_an_end_that_is_not_known(clock: list[float], capsys: pytest.CaptureFixture):
+    with bar("planning", None) as advance:
+        clock[0] += INTERVAL
+        advance(7, "jobs")
+    assert capsys.readouterr().err == "planning: 7 jobs\n"

@@ -56,8 +56,10 @@ def check(model: nn.Module, inputs: Any, mode: str, name: str, all_of_them: bool
     assert [entry.name for entry in entries if not entry.constrained and not entry.reason] == []
     assert len({entry.name for entry in entries}) == len(entries)
     constrained = [entry.name for entry in entries if entry.constrained]
+    frozen = {entry.name for entry in entries if entry.reason.startswith("frozen")}
+    assert all(not matrices(owner(model, one)) for one in frozen)
     if all_of_them:
-        assert set(constrained) >= set(ran)
+        assert set(constrained) | frozen >= set(ran)
 
     _, loss = call(rr, inputs)
     assert loss.isfinite()

@@ -1,6 +1,7 @@
 """racecar data list | check | fetch: tables, statuses, and what is said when something is wrong."""
 
 import gzip
+import shlex
 import struct
 from dataclasses import replace
 
@@ -57,6 +58,19 @@ def test_check_looks_at_what_is_here(cli, folder):
     assert (result.status, result.err) == (0, "")
     assert row(result.out, "mnist")[1].strip() == "good"
     assert row(result.out, "cifar10")[1].strip() == "not here"
+
+
+@pytest.mark.parametrize("names", [(), ("mnist",)])
+def test_check_of_a_folder_that_is_not_there(refused, tmp_path, names):
+    line = refused("data", "check", *names, "--data", tmp_path / "nowhere")
+    assert f"there is no data folder {tmp_path / 'nowhere'}" in line
+
+
+def test_what_to_type_is_quoted(cli, folder):
+    spaced = folder.rename(folder.parent / "my data")
+    (spaced / "MNIST/raw/t10k-labels-idx1-ubyte.gz").unlink()
+    command = cli("data", "check", "mnist", "--data", spaced).err.partition("missing: ")[2]
+    assert shlex.split(command) == ["racecar", "data", "fetch", "mnist", "--data", str(spaced)]
 
 
 def test_check_names_what_is_wrong(cli, folder):

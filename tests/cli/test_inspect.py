@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
+import racecar
 from racecar.cli.findings import Section, write_report
 from racecar.cli.inputs import Input
 from racecar.cli.subject import prepare
@@ -58,8 +60,18 @@ def test_pictures_with_classes(cli, pictures, undrawn):
     assert result.status == 0
     assert result.err == ""
     out = Path("out/here")
-    assert sorted(result.out.split()) == sorted(map(str, out.iterdir()))
     page, record = check_files(out)
+    files = sorted(map(str, out.iterdir()))
+    (*findings,) = (line for line in result.out.splitlines() if line not in files)
+    assert len(findings) + len(files) == len(result.out.splitlines())
+    assert findings[0] == "Plan: 2 of 2 layers can be constrained."
+    error = record["invertibility"]["layers"][-1]["input"]
+    assert findings[1] == f"The way back: The input comes back through 4 with a relative error of {error:.3g}."
+    assert findings[2].startswith("What the layers give away: From d3, the output of 4, the reverse pass gives back ")
+    assert record["command"].startswith("racecar inspect nets:wide --input 1,3,16,16 --data ")
+    assert (record["racecar"], record["torch"]) == (racecar.__version__, torch.__version__)
+    assert abs(datetime.now(UTC) - datetime.fromisoformat(record["made"])).total_seconds() < 600
+    assert record["weights"] == "as nets:wide makes them, with seed 0"
     assert "12 pictures of 3 classes" in page
     assert set(record) > {"plan", "operator", "similarity", "invertibility", "leakage", "information_plane"}
     import nets
@@ -117,9 +129,9 @@ def test_noise_says_that_it_is_noise(cli, undrawn):
     assert "noise, 16 samples: what is seen of noise says little" in page
     assert "Left out: it needs labels" in page
     assert not Path("out/rebuilt.png").exists()
-    first = Path("out/report.json").read_bytes()
     assert cli("inspect", "nets:flat", "--input", "1,64", "--out", "out", "--k", 2).status == 0
-    assert Path("out/report.json").read_bytes() == first
+    again = json.loads(Path("out/report.json").read_text())
+    assert {**again, "made": record["made"]} == record
 
 
 def test_tokens_and_several_inputs(cli, undrawn):
@@ -185,6 +197,23 @@ def test_a_broken_end_leaves_nothing_behind(cli, monkeypatch, tmp_path):
     result = cli("inspect", "nets:flat", "--input", "1,64", "--out", "out", "--k", 2)
     assert (result.status, result.err) == (2, "racecar: no space left\n")
     assert {file.name for file in tmp_path.iterdir()} <= {"nets.py", "__pycache__"}
+
+
+def test_the_weights_file_is_named(cli, undrawn, tmp_path):
+    torch.save(torch.nn.Sequential(torch.nn.Linear(64, 9), torch.nn.Tanh(), torch.nn.Linear(9, 3)).state_dict(), "w.pt")
+    assert cli("inspect", "nets:flat", "--input", "1,64", "--out", "out", "--k", 2, "--weights", "w.pt").status == 0
+    page, record = check_files(Path("out"))
+    assert record["weights"] == "w.pt"
+    assert "- weights: w.pt\n" in page
+
+
+def test_out_of_memory_says_where(refused, monkeypatch):
+    def full(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("racecar.inspect.invertibility", full)
+    line = refused("inspect", "nets:flat", "--input", "1,64", "--out", "out", "--k", 2)
+    assert line == "racecar: out of memory at way back: try a smaller --limit or --input\n"
 
 
 def test_what_cannot_be_looked_at_is_left_out_and_said(cli, monkeypatch, undrawn):

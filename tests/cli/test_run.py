@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 from dataclasses import replace
+from pathlib import Path
 from statistics import mean, stdev
 
 import numpy as np
@@ -33,18 +34,17 @@ def records(folder):
 
 
 def rows(text):
-    """The table that a command ends with: head → cell, of each line."""
+    """The table that a command ends with: head → cell, of each line. It may come in parts, side by side on paper."""
     lines = text.splitlines()
-    rule = next(i for i, line in enumerate(lines) if line and set(line) <= set("- "))
-    starts = [m.start() for m in re.finditer("-+", lines[rule])]
-    ends = [*starts[1:], None]
-
-    def cells(line):
-        return [line[a:b].strip() for a, b in zip(starts, ends, strict=True)]
-
-    head = cells(lines[rule - 1])
-    body = [cells(line) for line in lines[rule + 1 :] if not line.startswith("results: ")]
-    return [dict(zip(head, line, strict=True)) for line in body]
+    whole = []
+    for rule in (i for i, line in enumerate(lines) if line and set(line) <= set("- ")):
+        starts = [m.start() for m in re.finditer("-+", lines[rule])]
+        cuts = list(zip(starts, [*starts[1:], None], strict=True))
+        end = next((i for i in range(rule, len(lines)) if not lines[i] or lines[i].startswith("Data sets: ")), None)
+        head, *body = [[line[a:b].strip() for a, b in cuts] for line in (lines[rule - 1], *lines[rule + 1 : end])]
+        part = [dict(zip(head, cells, strict=True)) for cells in body]
+        whole = [one | more for one, more in zip(whole, part, strict=True)] if whole else part
+    return whole
 
 
 # Help
@@ -80,6 +80,8 @@ def test_list(cli):
         assert found[name]["what"] == one.title
         assert found[name]["variants"].split(",") == list(one.variants)
         assert found[name]["seeds"] == str(one.seeds)
+        assert found[name]["data"].partition(" (")[0] == (", ".join(one.needs(one.Config())) or "none")
+    assert found["digits"]["data"] == "mnist (quick: none)"
 
 
 # Run
@@ -108,6 +110,72 @@ def test_run(ran, cli):
         for metric in ("test_accuracy", "cosine_1", "cosine_2", "carried", "ssim"):
             values = [one[metric] for one in some]
             assert row[metric] == f"{mean(values):.3f} ± {stdev(values):.3f}"
+
+
+def test_the_table_fits_and_explains_itself(ran, cli):
+    lines = ran.out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert "coefficient: λ for RR." in lines
+    assert "stage: A, trained from fresh weights." in lines
+    assert any(line.startswith("Mean ± standard deviation") for line in lines)
+    assert [line for line in lines if line.startswith("verdict: ")] == [
+        "verdict: too few runs; 6 claims: 6 × too few runs"
+    ]
+    swept = cli(
+        "sweep",
+        *PEAKS[1:],
+        "--over",
+        "lr=1e-4,1e-3",
+        "--set",
+        "precision=bfloat16",
+        "--variants",
+        "Std",
+        "--seeds",
+        "1",
+        "--set",
+        "strength=0.000000123456789",
+        "--set",
+        "momentum=0.123456789",
+    )
+    assert max(map(len, swept.out.splitlines())) <= 100
+
+
+def test_the_verdict_is_that_of_the_page(ran, cli):
+    assert cli("report", "out").status == 0
+    (said,) = re.findall("^verdict: (.*); (.*)$", ran.out, re.MULTILINE)
+    page = (Store("out").folder / "report.md").read_text()
+    assert all(part in page for part in said)
+
+
+def test_a_checkpoint_that_is_not_used_is_named(cli, monkeypatch):
+    def interrupt(self, config, trained):
+        raise KeyboardInterrupt
+
+    arguments = [*PEAKS, *ONE, "--checkpoint-every", "0"]
+    with monkeypatch.context() as patch:
+        patch.setattr(type(experiment("peaks")), "measure", interrupt)
+        assert cli(*arguments).status == 130
+    (path,) = (Store("out").folder / "checkpoints").iterdir()
+    assert cli(*arguments, "--resume", "--set", "lr=1").err == ""
+    result = cli(*arguments)
+    assert result.err == f"note: begun before, and started anew for want of --resume: {path}\n"
+    assert cli(*arguments).err == "1 of 1 stages are there already\n"
+
+
+def test_commands_can_be_pasted(cli):
+    result = cli(*PEAKS[:-1], "my out", *ONE)
+    command = result.out.splitlines()[-1].partition("page: ")[2]
+    assert shlex.split(command) == ["racecar", "report", "my out"]
+
+
+def test_out_of_memory(cli, monkeypatch):
+    def fails(self, config, trained):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(type(experiment("peaks")), "measure", fails)
+    result = cli(*PEAKS, *ONE)
+    assert result.status == 2
+    assert "peaks Std seed 0 failed: out of memory in stage A: try --workers 1" in result.err.splitlines()[0]
 
 
 def test_what_is_there_is_skipped(ran, cli, tmp_path):
@@ -432,6 +500,14 @@ def test_what_a_search_chose_may_be_what_is_usual(cli, tuned, first, tmp_path):
     assert page.count("racecar run information") >= 2
 
 
+def test_search_help_names_its_folder(cli, search):
+    """The one that it writes to."""
+    said = re.search(r"(out/\S+) without it", " ".join(cli("search", "--help").out.split()))[1]
+    arguments = [one for one in INFORMATION if one not in ("--out", "out")]
+    assert cli("search", *arguments, "--variants", "RR").status == 0
+    assert Path(said.replace("NAME", "information"), "tuned.json").exists()
+
+
 def test_search_says_which_task_it_was(cli, search, tmp_path):
     write_task(tmp_path / "mine.mat")
     assert cli("search", *INFORMATION, "--variants", "RR", "--data", tmp_path / "mine.mat").status == 0
@@ -519,6 +595,9 @@ REFUSED = [
     (("search", *INFORMATION, "--set", "valid=0"), "valid"),
     ((*PEAKS, "--seeds", "-1"), "seeds"),
     ((*PEAKS, "--seeds", "many"), "--seeds"),
+    ((*PEAKS, "--seeds", "99999999999999999999"), "--seeds 99999999999999999999: at most 100,000 at once"),
+    (("sweep", *PEAKS[1:], "--over", "lr=1,2", "--seeds", "100001"), "at most 100,000"),
+    (("search", *INFORMATION, "--variants", "RR", "--seeds", "99999999999999"), "at most 100,000"),
     ((*PEAKS, "--workers", "-1"), "workers"),
     ((*PEAKS, "--data", "nowhere"), "nowhere"),
     ((*PEAKS, "--tuned", "nowhere.json"), "nowhere.json"),

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import fields, replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from racecar.lab import jobs
 from racecar.lab.experiment import Stage
 from racecar.lab.experiments import EXPERIMENTS, OURS, experiment
 from racecar.lab.jobs import make_jobs, tune
@@ -270,3 +272,17 @@ def test_stages_and_what_is_there(tmp_path):
 def test_unknown_variant():
     with pytest.raises(ValueError, match="no variant 'rr'; the variants are: Std, Ort, Pre, RR, lRR, RR1, WD, Drop"):
         make_jobs(experiment("peaks"), LINEAR, ["rr"], [0], Path())
+
+
+def test_more_than_anybody_can_mean(monkeypatch):
+    """Refused before they are all there: of these seeds there is no end."""
+    monkeypatch.setattr(jobs, "MOST", 50)
+    assert len(make_jobs(experiment("peaks"), QUICK["peaks"], ["Std"], range(50), None)) == 50
+    with pytest.raises(ValueError, match="more than 50 trainings at once"):
+        make_jobs(experiment("peaks"), QUICK["peaks"], ["Std"], count(), None)
+
+
+def test_planning_is_shown(monkeypatch, capsys):
+    monkeypatch.setattr("racecar.progress.INTERVAL", 0)
+    make_jobs(experiment("peaks"), QUICK["peaks"], ["Std"], range(3), None)
+    assert capsys.readouterr().err.splitlines() == [f"planning: {i} jobs" for i in (1, 2, 3)]

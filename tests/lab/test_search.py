@@ -7,6 +7,7 @@ from statistics import mean
 
 import pytest
 
+from racecar.lab import search
 from racecar.lab.experiments import experiment
 from racecar.lab.jobs import make_jobs
 from racecar.lab.results import Store
@@ -152,3 +153,16 @@ def test_all_diverged(tmp_path, jobs):
     store = store_of(tmp_path, jobs, lambda job, name: 1.0, lambda job, name: job.variant == "RR")
     with pytest.raises(ValueError, match="every setting of RR that was tried diverged"):
         best(jobs, store, SMALL)
+
+
+@pytest.mark.parametrize("lr", [0.1, 0.2, 0.3])
+@pytest.mark.parametrize("coefficient", [None, 1.0, 2.0, 3.0])
+def test_the_edge_of_the_grid(lr, coefficient):
+    """Said of each number by itself, and of none that has tried ones on both sides."""
+    values = [None] if coefficient is None else [1.0, 2.0, 3.0]
+    tried = [{"lr": a, "coefficient": b, "score": 0.5} for a in (0.1, 0.2, 0.3) for b in values]
+    found = {"lr": lr, "tried": tried} | ({} if coefficient is None else {"coefficient": coefficient})
+    said = " ".join(search._edge(found))
+    ends = {0.1: "lr 0.1 is the smallest", 0.3: "lr 0.3 is the largest", 1.0: "coefficient 1 is the smallest"}
+    ends[3.0] = "coefficient 3 is the largest"
+    assert {end for end in ends.values() if end in said} == {ends[one] for one in (lr, coefficient) if one in ends}

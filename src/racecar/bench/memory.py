@@ -10,6 +10,7 @@ from typing import TypeVar
 import torch
 
 from racecar.bench.timing import Call
+from racecar.full import is_full
 
 T = TypeVar("T")
 
@@ -65,13 +66,3 @@ def patiently(work: Callable[[], T], clear: Call, patience: float) -> T:
         clear()
         torch.cuda.empty_cache()
         time.sleep(1)
-
-
-def is_full(error: BaseException | None) -> bool:
-    """Whether a device that had no memory left is behind an error: torch, CUDA and cuBLAS each say it in their way."""
-    if error is None:
-        return False
-    told = ("CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "OutOfMemoryError")
-    return (
-        isinstance(error, torch.OutOfMemoryError) or any(one in str(error) for one in told) or is_full(error.__cause__)
-    )

@@ -59,3 +59,13 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], last: str) -
     console = Console()
     console.print(table)
     console.print(Text(last))
+
+
+def show(head: Sequence[str], rows: Sequence[Sequence[str]], last: str) -> None:
+    """A table, folded on a terminal and plain elsewhere."""
+    from racecar.table import table
+
+    if sys.stdout.isatty():
+        print_table(head, rows, last)
+    else:
+        print(f"{table(head, rows)}\n{last}")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from racecar.cli.console import show
 
 Folder = Annotated[
     Path | None,
@@ -37,7 +38,7 @@ def list_data(folder: Folder = None) -> None:
         (one.name, one.title, one.licence, _size(one.size), "yes" if one.downloads else "no", one.here(where))
         for one in SOURCES.values()
     ]
-    _show(("name", "what", "licence", "size", "can be fetched", "here"), rows, f"Data folder: {where}")
+    show(("name", "what", "licence", "size", "can be fetched", "here"), rows, f"Data folder: {where}")
 
 
 @data.command("check", epilog="Example: racecar data check mnist cifar10")
@@ -48,6 +49,10 @@ def check_data(names: SomeNames = None, folder: Folder = None) -> None:
 
     where = data_folder(folder)
     chosen = [source(name) for name in names or SOURCES]
+    if not where.is_dir():
+        raise ValueError(
+            f"there is no data folder {where}: name one by --data or RACECAR_DATA, or racecar data fetch NAME"
+        )
     rows: list[tuple[str, str, str]] = []
     problems: list[str] = []
     with bar("check", len(chosen)) as advance:
@@ -60,7 +65,7 @@ def check_data(names: SomeNames = None, folder: Folder = None) -> None:
             else:
                 rows.append((one.name, "not here", ""))
             advance(1, one.name)
-    _show(("name", "state", "notes"), rows, f"Data folder: {where}")
+    show(("name", "state", "notes"), rows, f"Data folder: {where}")
     for problem in problems:
         _complain(problem)
     if problems:
@@ -89,16 +94,6 @@ def _complain(problem: str) -> None:
     from racecar.cli.console import one_line
 
     print(f"racecar: {one_line(problem)}", file=sys.stderr)
-
-
-def _show(head: Sequence[str], rows: Sequence[Sequence[str]], last: str) -> None:
-    from racecar.cli.console import print_table
-    from racecar.table import table
-
-    if sys.stdout.isatty():
-        print_table(head, rows, last)
-    else:
-        print(f"{table(head, rows)}\n{last}")
 
 
 def _size(size: int | None) -> str:

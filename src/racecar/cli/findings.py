@@ -28,6 +28,8 @@ class Section:
     """What goes into the JSON file."""
     figures: Mapping[str, Any] = field(default_factory=dict)
     """File name without its ending → figure of matplotlib."""
+    finding: str = ""
+    """What came out, in a sentence for the screen."""
 
 
 def write_report(out: Path, title: str, facts: Mapping[str, Any], sections: Sequence[Section]) -> list[Path]:
@@ -63,7 +65,7 @@ def write_report(out: Path, title: str, facts: Mapping[str, Any], sections: Sequ
 def _page(title: str, facts: Mapping[str, Any], sections: Sequence[Section]) -> str:
     parts = [f"# {title}", "\n".join(f"- {name}: {value}" for name, value in facts.items())]
     for one in sections:
-        parts += [f"## {one.title}", one.words, f"```text\n{one.table}\n```" if one.table else ""]
+        parts += [f"## {one.title}", one.finding, one.words, f"```text\n{one.table}\n```" if one.table else ""]
         parts += [f"![{one.title}]({name}.png)" for name in one.figures]
     return "\n\n".join(filter(None, parts)) + "\n"
 

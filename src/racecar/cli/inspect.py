@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from racecar.cli import options
-from racecar.cli.console import note
+from racecar.cli.console import command, note
 
 Data = Annotated[
     Path | None,
@@ -66,11 +66,17 @@ def inspect(
     seed: options.Seed = 0,
 ) -> None:
     """Write tables and figures of what a network learned: singular vectors, the way back, information plane."""
+    from datetime import UTC, datetime
+
+    import torch
+
+    import racecar
     from racecar.cli.findings import Section, write_report
     from racecar.cli.looks import STATISTICS, Choices, looks
     from racecar.cli.subject import prepare
     from racecar.cli.targets import open_target
     from racecar.files import check_folder
+    from racecar.full import is_full
     from racecar.inspect import Lpips
     from racecar.progress import bar
     from racecar.settings import activation
@@ -82,16 +88,33 @@ def inspect(
     choices = Choices(k, statistics, input_activation, Lpips.load(lpips) if lpips else None)
     opened = open_target(target, shape, weights, seed)
     subject = prepare(opened, data, limit, layers, seed)
-    facts = {"model": str(opened), "samples": subject.samples.source, "statistics": statistics, "seed": seed}
+    facts = {
+        "model": str(opened),
+        "weights": str(weights) if weights else f"as {target} makes them, with seed {seed}",
+        "samples": subject.samples.source,
+        "statistics": statistics,
+        "seed": seed,
+        "command": command(),
+        "racecar": racecar.__version__,
+        "torch": torch.__version__,
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
     tasks, sections = looks(subject, choices), []
     with bar("inspect", len(tasks)) as advance:
         for title, take in tasks.items():
             advance(0, title)
             try:
                 sections += take()
+            except (MemoryError, RuntimeError) as error:
+                if not is_full(error):
+                    raise
+                raise ValueError(f"out of memory at {title}: try a smaller --limit or --input") from error
             except ValueError as error:  # this network does not allow it, for example with infinite activations
                 note(f"{title}: left out, {error}")
                 sections.append(Section(title.replace(" ", "_"), title.capitalize(), f"Left out: {error}."))
             advance(1, title)
+    for section in sections:
+        if section.finding:
+            print(f"{section.title}: {section.finding}")
     for file in write_report(out, f"A look into {target}", facts, sections):
         print(file)

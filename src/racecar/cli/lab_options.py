@@ -27,7 +27,16 @@ Out = Annotated[
         "--out",
         metavar="DIR",
         file_okay=False,
-        help="Results folder. Without it out/NAME; of a search out/NAME-search; of a quick one, -quick behind it.",
+        help="Results folder; out/NAME without it, and out/NAME-quick for a quick run.",
+    ),
+]
+SearchOut = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        file_okay=False,
+        help="Results folder; out/NAME-search without it, and out/NAME-search-quick for a quick one.",
     ),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Go on from checkpoints of unfinished stages.")]

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder that racecar run wrote into, by --out.")]
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="Folder that racecar run wrote into, or one of such folders.")
+]
 Open = Annotated[bool, typer.Option("--open", help="Show the page in a browser.")]
 
 

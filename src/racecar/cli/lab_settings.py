@@ -31,6 +31,15 @@ def variants_of(one: Experiment, text: str) -> list[str]:
     return [variant(name).name for name in names]
 
 
+def seeds_of(one: Experiment, quick: bool, count: int, first: int) -> range:
+    """Those that the user asks for, or as many as the experiment says."""
+    from racecar.lab.jobs import MOST
+
+    if count > MOST:
+        raise ValueError(f"--seeds {count}: at most {MOST:,} at once; more of them by --first-seed, in another run")
+    return range(first, first + (count or (one.quick_seeds if quick else one.seeds)))
+
+
 def sets(settings: Sequence[str], field: str) -> bool:
     """Whether the user gives a field."""
     return any(text.partition("=")[0].strip() == field for text in settings)

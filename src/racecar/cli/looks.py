@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from racecar import inspect
 from racecar.cli.findings import Section
 from racecar.cli.subject import Subject
-from racecar.inspect import Lpips, SingularVectors, figures
+from racecar.inspect import Invertibility, Lpips, SingularVectors, figures
 from racecar.inspect.matrices import weight_of
 from racecar.statistics import ReverseStatistics
 
@@ -66,7 +66,9 @@ def plan(subject: Subject) -> list[Section]:
     """How the reverse pass treats every layer."""
     fields = ("name", "kind", "constrained", "source", "reason")
     record = [{name: getattr(entry, name) for name in fields} for entry in subject.plan]
-    return [Section("plan", "Plan", table=str(subject.plan), record=record)]
+    count = sum(entry.constrained for entry in subject.plan)
+    finding = f"{count} of {len(record)} layers can be constrained."
+    return [Section("plan", "Plan", table=str(subject.plan), record=record, finding=finding)]
 
 
 def singular_vectors(subject: Subject, layer: str, choices: Choices) -> list[Section]:
@@ -138,9 +140,18 @@ def way_back(subject: Subject, choices: Choices) -> list[Section]:
         words += f" {STATISTICS[choices.statistics]}"
     leak_figures = {"leakage": figures.leakage_figure(leaks)} if leaks.leaks else {}
     return [
-        Section("invertibility", "The way back", words, str(back), back.to_dict(), drawn),
-        Section("leakage", "What the layers give away", "", str(leaks), leaks.to_dict(), leak_figures),
+        Section("invertibility", "The way back", words, str(back), back.to_dict(), drawn, _came_back(back)),
+        Section("leakage", "What the layers give away", "", str(leaks), leaks.to_dict(), leak_figures, leaks.reading),
     ]
+
+
+def _came_back(back: Invertibility) -> str:
+    """How well the input comes back from the deepest place from which the way is unique."""
+    known = [depth for depth in back if depth.input is not None]
+    if not known:
+        return "There is no unique way back to the input."
+    last = known[-1]
+    return f"The input comes back through {last.layer or 'the model'} with a relative error of {last.input:.3g}."
 
 
 def information_plane(subject: Subject) -> list[Section]:

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from racecar.cli import lab_options as options
-from racecar.cli.lab_settings import coefficients_of, config_of, folder_of, tuned_of, variants_of
+from racecar.cli.console import show
+from racecar.cli.lab_settings import coefficients_of, config_of, folder_of, seeds_of, tuned_of, variants_of
 from racecar.cli.lab_work import How, do
 from racecar.lab.engines.processes import warm_up
 
+if TYPE_CHECKING:
+    from racecar.lab.experiment import Experiment
+
 
 def list_experiments() -> None:
-    """List the experiments."""
+    """List the experiments, and the data that each one needs."""
     from racecar.lab.experiments import EXPERIMENTS
-    from racecar.table import table
 
-    rows = [[one.name, one.title, one.section, ",".join(one.variants), str(one.seeds)] for one in EXPERIMENTS.values()]
-    print(table(["name", "what", "paper", "variants", "seeds"], rows))
+    rows = [
+        (one.name, one.title, one.section, _needs(one), ",".join(one.variants), str(one.seeds))
+        for one in EXPERIMENTS.values()
+    ]
+    last = "Data sets: `racecar data list` says whether they are here, `racecar data fetch NAME` gets one."
+    show(("name", "what", "paper", "data", "variants", "seeds"), rows, last)
+
+
+def _needs(one: Experiment) -> str:
+    """Data sets, and those of the short form where they are others."""
+    usual, quick = (", ".join(one.needs(one.Config(**how))) or "none" for how in ({}, one.quick))
+    return usual if usual == quick else f"{usual} (quick: {quick})"
 
 
 def run_experiment(
@@ -46,7 +61,7 @@ def run_experiment(
     one = experiment(name)
     config, chosen = config_of(one, quick, settings), variants_of(one, variants)
     given, found = coefficients_of(coefficient, chosen), tuned_of(tuned, one, config, chosen, settings or [])
-    some, purpose = range(first, first + (seeds or one.seeds)), "quick" if quick else ""
+    some, purpose = seeds_of(one, quick, seeds, first), "quick" if quick else ""
     jobs = make_jobs(one, config, chosen, some, data, given, found, purpose)
     how = How(engine, device, workers, address, resume, compile_step, every, tensorboard, graphs)
     do(jobs, folder_of(out, name, purpose), how)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from racecar.cli import lab_options as options
 from racecar.cli.console import command
-from racecar.cli.lab_settings import config_of, folder_of, sets, variants_of
+from racecar.cli.lab_settings import config_of, folder_of, seeds_of, sets, variants_of
 from racecar.cli.lab_work import How, do, speaks
 from racecar.lab.engines.processes import warm_up
 
@@ -16,7 +16,7 @@ def search(
     engine: options.Engine = "here",
     device: options.Device = "cpu",
     data: options.Data = None,
-    out: options.Out = None,
+    out: options.SearchOut = None,
     quick: options.Quick = False,
     settings: options.Set = None,
     workers: options.Workers = 0,
@@ -41,7 +41,7 @@ def search(
     if sets(settings or [], "valid") and not config.valid:
         raise ValueError("--set valid=0: the search needs training data that it holds out")
     config = replace(config, valid=config.valid or one.search.valid)
-    what = replace(one.search, seeds=seeds or one.search.seeds)
+    what = replace(one.search, seeds=len(seeds_of(one, quick, seeds or one.search.seeds, 0)))
     jobs = trials(one, what, config, variants_of(one, variants), data)
     folder = folder_of(out, name, "search", "quick" if quick else "")
     if speaks():
@@ -65,4 +65,6 @@ def search(
     for which, found in chosen.items():
         coefficient = f", coefficient {found['coefficient']:g}" if "coefficient" in found else ""
         print(f"{which}: lr {found['lr']:.3g}{coefficient}, {what.metric} {found['score']:.4f}")
+        if found["edge"]:
+            print(f"  {' and '.join(found['edge'])}: a better one may lie beyond")
     print(folder / "tuned.json")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from racecar.cli import lab_options as options
-from racecar.cli.lab_settings import config_of, folder_of, tuned_of, variants_of
+from racecar.cli.lab_settings import config_of, folder_of, seeds_of, tuned_of, variants_of
 from racecar.cli.lab_work import How, do
 from racecar.lab.engines.processes import warm_up
 
@@ -31,7 +31,7 @@ def sweep(
     warm_up(engine, device, workers)
     from racecar.lab.config import override, parse
     from racecar.lab.experiments import experiment
-    from racecar.lab.jobs import make_jobs
+    from racecar.lab.jobs import make_jobs, refuse_too_many
     from racecar.lab.variants import variant
 
     one = experiment(name)
@@ -41,7 +41,7 @@ def sweep(
     if not equals or not values:
         raise ValueError(f"--over {over!r}: write FIELD=a,b,c, for example weight=1e-3,1e-2,1e-1")
     some, found = (
-        range(first, first + (seeds or one.seeds)),
+        seeds_of(one, quick, seeds, first),
         tuned_of(tuned, one, config, chosen, [*(settings or []), over]),
     )
     purpose = "quick" if quick else ""
@@ -56,4 +56,5 @@ def sweep(
         for value in values:
             changed = override(config, [f"{field}={value}"])
             jobs += make_jobs(one, changed, chosen, some, data, tuned=found, purpose=purpose)
+            refuse_too_many(jobs)
     do(jobs, folder_of(out, name, purpose), How(engine, device, workers, address, resume, compile_step, every))

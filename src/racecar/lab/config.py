@@ -17,7 +17,9 @@ ADDED: dict[str, Any] = {"every": 1}
 """Fields younger than published records, with what holds for a record that lacks them."""
 FIRST_LOSS: dict[str, Any] = {"scale": "relative", "gradient": "both", "reduction": "sum"}
 ADDED_TO: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("mnist", "slices", "slices-mnist", "slices-cifar"), FIRST_LOSS),
+    **dict.fromkeys(("mnist", "slices"), FIRST_LOSS),
+    "slices-mnist": {**FIRST_LOSS, "share": 1.0},
+    "slices-cifar": {**FIRST_LOSS, "share": 1.0, "width": 1.0},
     "information": {**FIRST_LOSS, "strength": 0.1},
     "few-labels": {**FIRST_LOSS, "reduction": "mean", "strength": 0.1},
     "safety": {"scale": "relative"},
@@ -70,8 +72,12 @@ class Config:
             raise ValueError(f"ema must be in [0, 1), not {self.ema!r}")
         if not 0 <= self.valid < 1:
             raise ValueError(f"valid must be in [0, 1), not {self.valid!r}")
-        if not 0 < self.fraction <= 1:
-            raise ValueError(f"fraction must be in (0, 1], not {self.fraction!r}")
+        self.refuse_no_part("fraction")
+
+    def refuse_no_part(self, *names: str) -> None:
+        for name in names:
+            if not 0 < getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be in (0, 1], not {getattr(self, name)!r}")
 
     def refuse_negative(self, *names: str) -> None:
         for name in names:

@@ -138,7 +138,8 @@ class Experiment:
     """Raised when a change makes earlier records incomparable."""
     Config: ClassVar[type[Config]] = Config
     quick: ClassVar[dict[str, Any]] = {}
-    """What ``--quick`` changes."""
+    """What ``--quick`` changes: a minute on two cores at most."""
+    quick_seeds: ClassVar[int] = 2
     variants: ClassVar[tuple[str, ...]] = ("Std", "Ort", "RR")
     seeds: ClassVar[int] = 5
     claims: ClassVar[tuple[Claim, ...]] = ()
@@ -165,6 +166,10 @@ class Experiment:
     def fingerprint(self, config: Any, folder: Path | None) -> str:
         """Says which data a result hangs on, where they are not made from the seed."""
         return "made from the seed"
+
+    def needs(self, config: Any) -> tuple[str, ...]:
+        """Names of the data sets that must be in the data folder."""
+        return ()
 
     def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """Tasks by name; the same for the same seed."""

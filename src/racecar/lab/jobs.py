@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,10 @@ from racecar.lab.config import Config
 from racecar.lab.experiment import Experiment, Stage
 from racecar.lab.results import Store, identity
 from racecar.lab.variants import variant
+from racecar.progress import bar
+
+MOST = 100_000
+"""Jobs of one command: more are a slip, and would fill the memory with plans."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,24 +71,47 @@ def make_jobs(
     tuned: Mapping[str, Mapping[str, Any]] | None = None,
     purpose: str = "",
 ) -> list[Job]:
-    """Every combination.
+    """Every combination; says how far it is, where that takes long.
 
     Args:
         coefficients: variant → its coefficients; a variant without an entry has the experiment's own.
         tuned: variant → settings (and "coefficient") that a search chose for it.
         purpose: what the results are made for: evidence if empty, "quick" or "search".
     """
-    jobs = []
-    seeds = list(dict.fromkeys(seeds))
+    jobs: list[Job] = []
+    seeds = list(dict.fromkeys(islice(seeds, MOST + 1)))
+    with bar("planning", None, transient=True) as advance:
+        for job in _every(experiment, config, variants, seeds, folder, coefficients or {}, tuned or {}, purpose):
+            jobs.append(job)
+            advance(1, "jobs")
+            refuse_too_many(jobs)
+    return jobs
+
+
+def refuse_too_many(jobs: Sequence[Job]) -> None:
+    if len(jobs) > MOST:
+        raise ValueError(f"more than {MOST:,} trainings at once: give fewer seeds, variants or values")
+
+
+def _every(
+    experiment: Experiment,
+    config: Config,
+    variants: Sequence[str],
+    seeds: Sequence[int],
+    folder: Path | None,
+    coefficients: Mapping[str, Sequence[float]],
+    tuned: Mapping[str, Mapping[str, Any]],
+    purpose: str,
+) -> Iterator[Job]:
     for one in experiment.configs(config, folder):
         data = experiment.fingerprint(one, folder)
         for name in dict.fromkeys(variants):
-            own = dict((tuned or {}).get(name, {}))
+            own = dict(tuned.get(name, {}))
             found = own.get("coefficient")
             values: Sequence[float | None] = (None,)
             if variant(name).meaning:
                 default = experiment.coefficient(one, name) if found is None else found
-                values = (coefficients or {}).get(name) or (default,)
+                values = coefficients.get(name) or (default,)
             config = tune(one, own)
             stages = tuple(s for s in experiment.stages(config) if s.variants is None or name in s.variants)
             if not stages:
@@ -93,8 +121,7 @@ def make_jobs(
                     raise ValueError(f"the coefficient of {name} must be at least 0, not {coefficient!r}")
                 for seed in seeds:
                     ids = _ids(experiment, config, name, coefficient, seed, stages, data)
-                    jobs.append(Job(experiment, one, own, name, coefficient, seed, folder, stages, ids, purpose))
-    return jobs
+                    yield Job(experiment, one, own, name, coefficient, seed, folder, stages, ids, purpose)
 
 
 def _ids(

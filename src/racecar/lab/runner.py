@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from racecar.lab import distributed
-from racecar.lab.engines.base import Failure, Plan, Progress, failure
+from racecar.lab.bars import bars
+from racecar.lab.engines.base import Failure, Plan, failure
 from racecar.lab.jobs import Job
 from racecar.lab.results import Store
 
@@ -24,7 +23,7 @@ def run(jobs: Sequence[Job], plan: Plan, engine: str = "here", show: bool | None
         jobs: what to do.
         plan: how.
         engine: "here", "vmap" or "ray".
-        show: progress bars; None shows them on a terminal.
+        show: progress bars; None shows them on a terminal, and lines elsewhere.
 
     Returns:
         The jobs that failed; all others are in the store.
@@ -53,8 +52,8 @@ def _run(jobs: Sequence[Job], store: Store, plan: Plan, engine: str, show: bool 
     todo = [job for job in jobs if job.unfinished(store)]
     if not todo:
         return []
-    show = sys.stderr.isatty() if show is None else show
-    with bars(sum(len(job.unfinished(store)) for job in todo), show and distributed.first()) as progress:
+    show = show if distributed.first() else False
+    with bars(sum(len(job.unfinished(store)) for job in todo), show) as progress:
         if engine == "vmap":
             from racecar.lab.engines import vmap
 
@@ -66,6 +65,17 @@ def _run(jobs: Sequence[Job], store: Store, plan: Plan, engine: str, show: bool 
         from racecar.lab.engines import here
 
         return here.run(todo, plan, progress)
+
+
+def begun(jobs: Sequence[Job], plan: Plan, engine: str) -> list[Path]:
+    """Checkpoints of stages that are not finished: what a run goes on from, if it resumes."""
+    store = Store(plan.folder)
+    if engine == "vmap":
+        from racecar.lab.engines import vmap
+
+        return [path for path in vmap.checkpoints(jobs, store) if path.exists()]
+    ids = [job.ids[stage.name] for job in jobs for stage in job.unfinished(store)]
+    return [path for id in ids for path in (store.checkpoint(id), store.pretraining(id)) if path.exists()]
 
 
 def check(plan: Plan, engine: str) -> None:
@@ -93,41 +103,6 @@ def check(plan: Plan, engine: str) -> None:
     ):
         if refuse:
             raise ValueError(message)
-
-
-@contextmanager
-def bars(stages: int, show: bool) -> Iterator[Progress]:
-    """A bar for all stages, and one for each that is being trained."""
-    if not show:
-        yield lambda *message: None
-        return
-    from racecar.extras import need
-
-    rich, console = need("rich.progress", "lab"), need("rich.console", "lab")
-    columns = (
-        rich.TextColumn("{task.description}"),
-        rich.BarColumn(bar_width=24),
-        rich.MofNCompleteColumn(),
-        rich.TimeRemainingColumn(),
-        rich.TextColumn("{task.fields[note]}"),
-    )
-    with rich.Progress(*columns, console=console.Console(stderr=True)) as progress:
-        overall = progress.add_task("all stages", total=stages, note="")
-        open_: dict[tuple[str, str], int] = {}
-
-        def show_progress(job: str, stage: str, done: int, total: int, note: str) -> None:
-            key = (job, stage)
-            if done < 0:
-                if done == -1:
-                    progress.advance(overall)
-                if key in open_:
-                    progress.remove_task(open_.pop(key))
-                return
-            if key not in open_:
-                open_[key] = progress.add_task(f"{job} {stage}", total=total, note="")
-            progress.update(open_[key], completed=done, note=note)
-
-        yield show_progress
 
 
 def commit() -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from racecar.lab.config import Config
 from racecar.lab.experiment import Experiment
-from racecar.lab.jobs import Job, make_jobs
+from racecar.lab.jobs import Job, make_jobs, refuse_too_many
 from racecar.lab.results import Store
 from racecar.lab.variants import variant
 
@@ -55,7 +55,19 @@ def trials(experiment: Experiment, search: Search, config: Config, variants: Seq
     for name in variants:
         for candidate in search.candidates(name, config.optimiser):
             jobs += make_jobs(experiment, config, [name], seeds, folder, tuned={name: candidate}, purpose="search")
+            refuse_too_many(jobs)
     return jobs
+
+
+def _edge(found: Mapping[str, Any]) -> list[str]:
+    """What of a choice is the smallest or the largest that was tried, so that the best may lie beyond it."""
+    said = []
+    for name in ("lr", "coefficient"):
+        tried = sorted({one[name] for one in found["tried"] if one[name] is not None})
+        for end, where in ((tried[:1], "smallest"), (tried[-1:], "largest")):
+            if len(tried) > 1 and found[name] in end:
+                said.append(f"{name} {found[name]:.3g} is the {where} that was tried")
+    return said
 
 
 def best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, dict[str, Any]]:
@@ -80,4 +92,5 @@ def best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, dict[st
         chosen[name] = {"lr": lr, "score": mean(whole[lr, coefficient]), "tried": table}
         if coefficient is not None:
             chosen[name]["coefficient"] = coefficient
+        chosen[name]["edge"] = _edge(chosen[name])
     return chosen

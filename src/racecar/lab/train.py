@@ -21,6 +21,7 @@ from racecar.lab.curves import Curves, Diverged
 from racecar.lab.experiment import Loss, Split, Task, accuracy
 from racecar.lab.optimiser import Fused, fading, load_optimiser, make_optimiser, set_step_size, step_size
 from racecar.lab.variants import Regularised
+from racecar.progress import TELL, Regularly
 
 Report = Callable[[int, int, str], None]
 """(steps done, steps in all, what to show) → None."""
@@ -121,7 +122,7 @@ class Trainer:
         call: nn.Module = distributed.wrap(self.module)
         if self.options.compile:
             call = torch.compile(call, mode="reduce-overhead" if self._graphs else None)  # type: ignore[assignment]
-        saved, prepared = time.monotonic(), -1
+        saved, prepared, due = time.monotonic(), -1, Regularly(TELL)
         self.curves.go()
         while self.step < self.total:
             epoch, within = divmod(self.step, self.per_epoch)
@@ -141,6 +142,8 @@ class Trainer:
                 self.save(path)
                 self.curves.go()
                 saved = time.monotonic()
+            if self.options.report is not None and due():  # an epoch may be long
+                self.options.report(self.step, self.total, "")
         if not finite(self.measured):
             raise Diverged("the weights were not finite any more at the end")
         if self.look_every:

@@ -71,17 +71,25 @@ def test_nothing_to_report(call, tmp_path, make):
 
 
 def test_a_folder_of_folders(call, tmp_path):
-    """One line says which to name; a page of experiments that were run apart would mix up their settings."""
-    for name in ("digits", "peaks"):
-        write(tmp_path / name, RECORDS)
+    """One page; what was run apart stays apart, and one broken folder does not lose the others."""
+    for name, value in (("first", 0.25), ("second", 0.75)):
+        write(tmp_path / name, [record("Std", seed, {"m": value}, experiment="other") for seed in range(3)])
     (tmp_path / "bench").mkdir()
     status, out, err = call(tmp_path)
-    assert (status, out, err.count("\n")) == (2, "", 1)
-    assert err.endswith(": digits, peaks\n")
-    assert not (tmp_path / "report.html").exists()
-    for name in "abcd":
-        write(tmp_path / name, RECORDS)
-    assert call(tmp_path)[2].endswith(": a, b, c, d, digits and 1 more\n")
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [str(tmp_path / "report.html"), str(tmp_path / "report.md")]
+    page = (tmp_path / "report.md").read_text()
+    parts = page.split("\n## ")
+    for name, value in (("first", "0.25"), ("second", "0.75")):
+        (part,) = [one for one in parts if one.startswith(f"other ({name})")]
+        assert value in part
+    write(tmp_path / "broken", RECORDS[:1])
+    for path in (tmp_path / "broken" / "records").iterdir():
+        path.write_text("[]")
+    status, out, err = call(tmp_path)
+    assert (status, err.count("\n")) == (2, 1)
+    assert str(tmp_path / "broken") in err
+    assert "other (second)" in (tmp_path / "report.md").read_text()
 
 
 def test_the_folder_of_the_records_themselves(call, tmp_path):

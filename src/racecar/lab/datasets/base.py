@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,7 +130,7 @@ class Source:
         """What to do when files are missing or damaged."""
         if not self.downloads:
             return self.obtain
-        where = "" if folder == data_folder(None) else f" --data {folder}"
+        where = "" if folder == data_folder(None) else f" --data {shlex.quote(str(folder))}"
         return f"racecar data fetch {self.name}{where}"
 
     @property

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from racecar.full import is_full
 from racecar.interrupts import heard
 from racecar.lab import distributed
 from racecar.lab.jobs import Job
@@ -41,6 +42,13 @@ class Plan:
     """On a GPU: as CUDA graphs."""
 
 
+SMALLER = (
+    "try --workers 1, a smaller batch (--set batch=N), a slice of the reverse pass (--set fraction=0.125), or with "
+    "--engine vmap fewer seeds at once"
+)
+"""What to try where memory was full."""
+
+
 @dataclass(frozen=True)
 class Failure:
     """A job that raised; everything else goes on."""
@@ -56,8 +64,15 @@ def failure(job: str, error: BaseException) -> Failure:
     """To be called where the error was caught."""
     if heard():  # what was interrupted may have called it something else
         raise KeyboardInterrupt from error
-    message = f"{type(error).__name__}: {error}".splitlines()[0]
+    if is_full(error):
+        message = f"out of memory{f' in stage {error}' if isinstance(error, FullStage) else ''}: {SMALLER}"
+    else:
+        message = f"{type(error).__name__}: {error}".splitlines()[0]
     return Failure(job, message, "".join(traceback.format_exception(error)))
+
+
+class FullStage(MemoryError):
+    """Memory was full in a stage, the one that it is called with."""
 
 
 def do_job(job: Job, plan: Plan, progress: Progress) -> None:
@@ -73,6 +88,10 @@ def do_job(job: Job, plan: Plan, progress: Progress) -> None:
         one = replace_stages(job, stage.name)
         try:
             do(one, store, replace(options, report=report, scalars=writer), plan.maker)
+        except Exception as error:
+            if is_full(error):
+                raise FullStage(stage.name) from error
+            raise
         finally:
             if writer is not None:
                 writer.close()

@@ -21,6 +21,7 @@ from racecar.lab.recording import record
 from racecar.lab.train import Outcome
 from racecar.lab.variants import Regularised
 from racecar.lab.work import decay, strength
+from racecar.progress import TELL, Regularly
 
 
 class Batched:
@@ -142,7 +143,7 @@ class Batched:
         if path.exists():
             self.load(path)
         every = max(1, -(-self.epochs // POINTS))
-        saved, prepared, began = time.monotonic(), -1, time.perf_counter()
+        saved, prepared, began, due = time.monotonic(), -1, time.perf_counter(), Regularly(TELL)
         while self.step < self.total:
             epoch, within = divmod(self.step, self.per_epoch)
             if epoch != prepared:
@@ -162,6 +163,8 @@ class Batched:
             if self.step == self.total or time.monotonic() - saved >= interval:  # at the end: to be written in peace
                 self.save(path)
                 saved = time.monotonic()
+            if due():
+                report(self.step, self.total, "")
         for tensor in self.parameters.values():
             self.finite &= tensor.isfinite().flatten(1).all(1).cpu()
         if self.look_every:

@@ -7,14 +7,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 from racecar.files import remove
+from racecar.full import is_full
 from racecar.lab.checkpoint import reading
 from racecar.lab.curves import Diverged
-from racecar.lab.engines.base import Failure, Plan, Progress, failure
+from racecar.lab.engines.base import Failure, FullStage, Plan, Progress, failure
 from racecar.lab.engines.batched import Batched
 from racecar.lab.engines.here import size
 from racecar.lab.engines.pool import share_out
@@ -48,6 +50,15 @@ def _parts(jobs: Sequence[Job]) -> list[list[Job]]:
     for group in groups.values():
         group.sort(key=lambda job: (job.config.lr, decay(job, job.stages[0])))
     return [group[i : i + AT_ONCE] for group in groups.values() for i in range(0, len(group), AT_ONCE)]
+
+
+def _checkpoint(jobs: Sequence[Job], stage: Stage, store: Store) -> Path:
+    return store.checkpoint(f"vmap-{identity({'ids': [job.ids[stage.name] for job in jobs]})}")
+
+
+def checkpoints(jobs: Sequence[Job], store: Store) -> list[Path]:
+    """Where the batches of these jobs keep their state, if they are begun and not finished."""
+    return [_checkpoint(part, stage, store) for part in _parts(jobs) for stage in part[0].stages]
 
 
 def _label(jobs: Sequence[Job]) -> str:
@@ -85,7 +96,7 @@ def _do(jobs: Sequence[Job], plan: Plan, progress: Progress, failed: dict[Job, F
     _check(jobs[0])
     data = cache(lambda seed: seeds[seed].experiment.data(seeds[seed].config, seed, seeds[seed].folder))
     for stage in jobs[0].stages:
-        path = store.checkpoint(f"vmap-{identity({'ids': [job.ids[stage.name] for job in jobs]})}")
+        path = _checkpoint(jobs, stage, store)
         if not plan.resume:
             remove(path)
             for job in jobs:
@@ -93,9 +104,18 @@ def _do(jobs: Sequence[Job], plan: Plan, progress: Progress, failed: dict[Job, F
         if path.exists():
             with reading(path) as state:
                 begun = set(state["ids"])
-            _stage([job for job in jobs if job.ids[stage.name] in begun], stage, path, data, plan, progress, failed)
+            _guarded([job for job in jobs if job.ids[stage.name] in begun], stage, path, data, plan, progress, failed)
         left = [job for job in jobs if job not in failed and not store.has(job.ids[stage.name])]
-        _stage(left, stage, path, data, plan, progress, failed)
+        _guarded(left, stage, path, data, plan, progress, failed)
+
+
+def _guarded(jobs: Sequence[Job], stage: Stage, *given: Any) -> None:
+    try:
+        _stage(jobs, stage, *given)
+    except Exception as error:
+        if is_full(error):
+            raise FullStage(stage.name) from error
+        raise
 
 
 def _stage(

@@ -74,6 +74,9 @@ class Digits(Experiment):
     def fingerprint(self, config: Any, folder: Path | None) -> str:
         return "shipped digits" if config.shipped else "MNIST training set"
 
+    def needs(self, config: Any) -> tuple[str, ...]:
+        return () if config.shipped else (MNIST.name,)
+
     def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A random pair of two different digits, pixels 0–255."""
         images, labels = digits.load() if config.shipped else MNIST.load(folder, "train")

@@ -184,6 +184,9 @@ class FewLabels(Experiment):
     def fingerprint(self, config: Any, folder: Path | None) -> str:
         return self.sources[config.task].title
 
+    def needs(self, config: Any) -> tuple[str, ...]:
+        return (self.sources[config.task].name,)
+
     def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A: the source; B: the new task, with the pictures from which labelled ones are drawn. Which pictures hangs on
         the seed. A share ``valid`` of the training files is held out of both, and then no test file is opened."""

@@ -96,6 +96,9 @@ class Information(Experiment):
             return "var_u.mat"
         return f"sha256:{digest(path, 'sha256')}"
 
+    def needs(self, config: Any) -> tuple[str, ...]:
+        return (INFORMATION.name,) if config.source == "var_u" else ()
+
     def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A: the labels; B: the same swapped. The split hangs on the seed."""
         x, y = sphere.load() if config.source == "sphere" else _var_u(folder)

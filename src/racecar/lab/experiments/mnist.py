@@ -59,8 +59,7 @@ class MnistConfig(LongerConfig, LossConfig):
         super().__post_init__()
         if self.finetune < 1:
             raise ValueError(f"finetune must be at least 1, not {self.finetune!r}")
-        if not 0 < self.share <= 1:
-            raise ValueError(f"share must be in (0, 1], not {self.share!r}")
+        self.refuse_no_part("share")
 
 
 def claims() -> tuple[Claim, ...]:
@@ -91,6 +90,7 @@ class Mnist(Experiment):
     )
     Config = MnistConfig
     quick: ClassVar[dict[str, Any]] = {"epochs": 2, "finetune": 1, "batch": 50, "share": 1 / 60, "cost": 1.0}
+    quick_seeds = 1
     variants = ("Std", "Ort", "Pre", "RR", "lRR", "RR1", "WD")
     search = Search(
         lrs={"adam": (3e-4, 1e-3, 3e-3), "sgd": (1e-2, 3e-2, 1e-1)},
@@ -123,6 +123,9 @@ class Mnist(Experiment):
 
     def fingerprint(self, config: Any, folder: Path | None) -> str:
         return self.source.title
+
+    def needs(self, config: Any) -> tuple[str, ...]:
+        return (self.source.name,)
 
     def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A: MNIST; B: the same pictures, blurred. The seed changes nothing."""

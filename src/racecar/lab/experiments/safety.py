@@ -68,6 +68,9 @@ class Safety(Experiment):
     def fingerprint(self, config: Any, folder: Path | None) -> str:
         return self.source.title
 
+    def needs(self, config: Any) -> tuple[str, ...]:
+        return (self.source.name,)
+
     def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A: digits 0–4; B: digits 5–9, halved to 14 × 14. Thousands of nets share them: they are read once."""
         return _tasks(data_folder(folder), seed, config.images, max(config.labels), config.tests, "cpu")

@@ -19,7 +19,7 @@ from racecar.lab.experiments.information import TRAIN, WIDTHS
 from racecar.lab.features import deployed_loss
 from racecar.lab.loss_config import LossConfig
 from racecar.lab.networks.dense import dense, glorot
-from racecar.lab.networks.vgg import vgg
+from racecar.lab.networks.vgg import VGG16, vgg
 from racecar.racecar import Racecar
 
 SLICES = ((1.0, 1), (1 / 8, 1), (1 / 16, 1), (1 / 8, 2), (1 / 8, 4), (1 / 16, 4))
@@ -52,7 +52,17 @@ class SlicesConfig(LossConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MnistConfig(SlicesConfig):
+class PicturesConfig(SlicesConfig):
+    share: float = 1.0
+    """Of the pictures, from the first on, to train and test on."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_no_part("share")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MnistConfig(PicturesConfig):
     epochs: int = 5
     batch: int = 256
     lr: float = 1e-3
@@ -60,11 +70,18 @@ class MnistConfig(SlicesConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CifarConfig(SlicesConfig):
+class CifarConfig(PicturesConfig):
     epochs: int = 10
     precision: str = "bfloat16"
     lr: float = 1e-3
     lr_sgd: float = 2e-2
+    width: float = 1.0
+    """Times the channels of every convolution."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.width > 0:
+            raise ValueError(f"width must be greater than 0, not {self.width!r}")
 
 
 def claims(accuracy: float) -> tuple[Claim, ...]:
@@ -159,16 +176,22 @@ class _Pictures(Slices):
     source: ClassVar[Source]
     head: ClassVar[dict[str, float]] = {"classifier*": 0.0}
     seeds = 5
-    quick: ClassVar[dict[str, Any]] = {"epochs": 1}
+    quick: ClassVar[dict[str, Any]] = {"epochs": 1, "batch": 50, "share": 1 / 120}
     claims = claims(accuracy=0.01)
 
     def fingerprint(self, config: Any, folder: Path | None) -> str:
         return self.source.title
 
+    def needs(self, config: Any) -> tuple[str, ...]:
+        return (self.source.name,)
+
     def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        parts = [self.source.load(folder, name) for name in ("train", "test")]
-        train, test = (Split(x.float() / 255, y) for x, y in parts)
-        return {"A": Task(train, test)}
+        splits = []
+        for name in ("train", "test"):
+            x, y = self.source.load(folder, name)
+            count = max(1, round(config.share * len(y)))
+            splits.append(Split(x[:count].float() / 255, y[:count]))
+        return {"A": Task(*splits)}
 
 
 class SlicesMnist(_Pictures):
@@ -192,6 +215,10 @@ class SlicesCifar(_Pictures):
     name = "slices-cifar"
     title = "A slice of the reverse pass: thirteen convolutions with batch norm on CIFAR-10"
     Config = CifarConfig
+    quick: ClassVar[dict[str, Any]] = {
+        "epochs": 1, "batch": 25, "share": 1 / 500, "width": 1 / 4, "precision": "float32"
+    }  # fmt: skip
+    quick_seeds = 1
     source = CIFAR10
 
     def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
@@ -202,7 +229,7 @@ class SlicesCifar(_Pictures):
         return {"A": Task(train, test)}
 
     def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
-        return vgg()
+        return vgg([one if isinstance(one, str) else max(1, round(config.width * one)) for one in VGG16])
 
     def layers(self, config: Any) -> int:
         return 13

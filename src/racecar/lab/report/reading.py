@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from racecar.lab import packed
 from racecar.lab.results import Run, Store
-
-SHOWN = 5
-"""Folders that a message names."""
 
 
 def read_runs(folder: Path) -> tuple[list[Run], list[str]]:
@@ -28,14 +26,17 @@ def read_runs(folder: Path) -> tuple[list[Run], list[str]]:
     return runs, problems
 
 
+def inside(folder: Path) -> list[Path]:
+    """Folders of records right below a folder that holds none itself."""
+    if any((folder / "records").glob("*.json")) or (folder / packed.NAME).exists():
+        return []
+    found = {path.parent.parent for path in folder.glob("*/records/*.json")}
+    return sorted(found | {path.parent for path in folder.glob(f"*/{packed.NAME}")})
+
+
 def _advice(folder: Path) -> str:
     """What to do about a folder without records."""
-    found = {path.parent.parent for path in folder.glob("*/records/*.json")}
-    inside = sorted(found | {path.parent for path in folder.glob(f"*/{packed.NAME}")})
-    if inside:
-        names = ", ".join(one.name for one in inside[:SHOWN])
-        more = f" and {len(inside) - SHOWN} more" if inside[SHOWN:] else ""
-        return f"{folder} holds no records itself, but folders with some: make a page of each one: {names}{more}"
     if folder.name == "records" and any(folder.glob("*.json")):
         return f"{folder} holds the records themselves: name the folder that it is in, {folder.parent}"
-    return f"there are no records in {folder / 'records'}: make some with racecar run NAME --out {folder}"
+    command = f"racecar run NAME --out {shlex.quote(str(folder))}"
+    return f"there are no records in {folder / 'records'}: make some with {command}"

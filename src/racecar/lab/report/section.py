@@ -86,8 +86,8 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
     paper = () if experiment is None else experiment.paper
     named = {one.metric for one in claims} | {one.metric for one in paper}
     if purpose:
-        claims = paper = ()
-    findings = judge(claims, groups, lambda config, variant: _usual(experiment, config, variant))
+        paper = ()
+    findings = [] if purpose or experiment is None else _judged(experiment, groups)
     seen = dict.fromkeys((run.stage, metric) for run in groups.runs for metric in run.metrics)
     measured = [one for metric in dict.fromkeys(metric for _, metric in seen) for one in seen if one[1] == metric]
     main = [(stage, metric) for stage, metric in measured if metric in named] or measured
@@ -118,6 +118,15 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
     )
 
 
+def findings_of(experiment: Experiment, runs: Sequence[Run]) -> list[Finding]:
+    """What becomes of an experiment's claims in some runs."""
+    return _judged(experiment, gather([restated(run, experiment) for run in runs]))
+
+
+def _judged(experiment: Experiment, groups: Groups) -> list[Finding]:
+    return judge(experiment.claims, groups, lambda config, variant: _usual(experiment, config, variant))
+
+
 def _told(experiment: Experiment, anchor: str, runs: Sequence[Run], groups: Groups, purpose: str) -> Section:
     """What an experiment of many settings says of itself."""
     newest = [*groups.runs, *groups.diverged]
@@ -141,10 +150,8 @@ def _told(experiment: Experiment, anchor: str, runs: Sequence[Run], groups: Grou
     )
 
 
-def _usual(experiment: Experiment | None, config: Mapping[str, Any], variant: str) -> float | None:
+def _usual(experiment: Experiment, config: Mapping[str, Any], variant: str) -> float | None:
     """The coefficient that an experiment gives a variant; None if its records come from another version of it."""
-    if experiment is None:
-        return None
     found = config_of(experiment, config)
     try:
         return None if found is None else experiment.coefficient(found, variant)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from racecar.lab.experiment import Experiment
 from racecar.lab.record import PURPOSES
 from racecar.lab.report.claim_tables import overview
 from racecar.lab.report.page import Page, figure_name, to_html, to_markdown
-from racecar.lab.report.reading import read_runs
+from racecar.lab.report.reading import inside, read_runs
 from racecar.lab.report.section import Section, section
 from racecar.lab.results import Run
 
@@ -32,18 +32,27 @@ class Report:
 
 
 def write_report(folder: Path, experiments: Mapping[str, Experiment], made: datetime | None = None) -> Report:
-    """Write report.html and report.md, and the figures of the latter, into a folder of records.
+    """Write report.html and report.md, and the figures of the latter, into a folder of records, or into one of such
+    folders: then it is one page, and runs of different folders are not mixed.
 
     Args:
-        folder: as ``racecar run --out`` names it.
+        folder: as ``racecar run --out`` names it, or the one above.
         experiments: by name; they say what is claimed, and draw figures of their own.
         made: the date on the page; now, if None.
 
     Raises:
         ValueError: there is no record that can be read.
     """
-    runs, problems = read_runs(folder)
-    page = build(runs, experiments, problems, made or datetime.now(UTC))
+    parts, problems = {}, []
+    for each in inside(folder) or [folder]:
+        try:
+            parts["" if each == folder else each.name], some = read_runs(each)
+            problems += some
+        except ValueError as error:  # the other folders are not lost
+            problems.append(str(error))
+    if not parts:
+        raise ValueError(problems[0])
+    page = build(parts, experiments, problems, made or datetime.now(UTC))
     for one in page.sections:
         for i, figure in enumerate(one.figures, 1):
             with write_atomically(folder / FIGURES / figure_name(one, i)) as file:
@@ -54,22 +63,31 @@ def write_report(folder: Path, experiments: Mapping[str, Experiment], made: date
     return report
 
 
-def build(runs: Sequence[Run], experiments: Mapping[str, Experiment], problems: Sequence[str], made: datetime) -> Page:
-    """The page of some runs; known experiments first, in their order. Runs that are no evidence have their own
-    sections, so that they change nothing in those of the others."""
+def build(
+    parts: Mapping[str, Sequence[Run]], experiments: Mapping[str, Experiment], problems: Sequence[str], made: datetime
+) -> Page:
+    """The page of the runs of some folders, each by itself; known experiments first, in their order. Runs that are no
+    evidence have their own sections, so that they change nothing in those of the others."""
+    sections: list[Section] = []
+    for folder, runs in parts.items():
+        for (name, purpose), members in _kinds(runs, experiments).items():
+            anchor = _anchor(f"{folder or name} {purpose}", [one.anchor for one in sections])
+            made_of = section(name, anchor, members, experiments.get(name), purpose)
+            where = f" ({folder})" if folder not in ("", name) else ""
+            sections.append(replace(made_of, name=f"{name}{where}", title=f"{made_of.title}{where}"))
+    claims = [(one.anchor, one.name, found) for one in sections for found in one.findings]
+    failed = [one.problem for one in sections if one.problem]
+    return Page(TITLE, made, overview(claims) if claims else None, sections, [*problems, *failed])
+
+
+def _kinds(runs: Sequence[Run], experiments: Mapping[str, Experiment]) -> dict[tuple[str, str], list[Run]]:
+    """Runs by experiment and purpose."""
     kinds: dict[tuple[str, str], list[Run]] = {(name, purpose): [] for name in experiments for purpose in PURPOSES}
     for run in runs:
         for purpose in PURPOSES:
             if (one := run.made_for(purpose)) is not None:
                 kinds.setdefault((str(run.record["experiment"]), purpose), []).append(one)
-    sections: list[Section] = []
-    for (name, purpose), members in kinds.items():
-        if members:
-            anchor = _anchor(f"{name} {purpose}", [one.anchor for one in sections])
-            sections.append(section(name, anchor, members, experiments.get(name), purpose))
-    claims = [(one.anchor, one.name, found) for one in sections for found in one.findings]
-    failed = [one.problem for one in sections if one.problem]
-    return Page(TITLE, made, overview(claims) if claims else None, sections, [*problems, *failed])
+    return {kind: some for kind, some in kinds.items() if some}
 
 
 def _anchor(name: str, taken: Sequence[str]) -> str:

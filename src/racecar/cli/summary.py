@@ -1,0 +1,155 @@
+"""The table that a run ends with: what was measured, what its columns mean, and the verdict."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import mean, stdev
+from typing import TYPE_CHECKING, Any
+
+from racecar.table import table
+
+if TYPE_CHECKING:
+    from racecar.lab.experiment import Stage
+    from racecar.lab.jobs import Job
+    from racecar.lab.results import Run, Store
+
+WIDTH = 100
+"""Columns that a screen has at least."""
+LONG = 24
+"""Settings that are longer get a number in the table, and stand above it."""
+
+Key = tuple[str, ...]
+
+
+def summary(jobs: Sequence[Job], store: Store) -> str:
+    """Mean ± sd of every metric over the seeds, the coefficient as pages print it; or what an experiment of many
+    settings says of itself."""
+    found, _ = store.read()  # what cannot be read is the failure of its job
+    known = {run.id: one for run in found if jobs and (one := run.made_for(jobs[0].purpose))}
+    if jobs and jobs[0].experiment.tells:
+        notes, _ = jobs[0].experiment.told(list(known.values()))
+        return "\n".join(notes)
+    settings = _settings(jobs)
+    runs: dict[Key, list[Run]] = {}
+    for job in jobs:
+        for stage in job.stages:
+            if (run := known.get(job.ids[stage.name])) is not None:
+                key = (settings[job], stage.name, job.variant, _coefficient(job), _tuned(job))
+                runs.setdefault(key, []).append(run)
+    legend: list[str] = []
+    texts = list(dict.fromkeys(key[0] for key in runs))
+    if max(map(len, texts), default=0) > LONG:
+        legend = [f"settings {i}: {text}" for i, text in enumerate(texts, 1)]
+        runs = {(str(texts.index(key[0]) + 1), *key[1:]): some for key, some in runs.items()}
+    words = [_title(jobs), *legend]
+    after = [*_explained(jobs), *_verdict(jobs, [run for some in runs.values() for run in some])]
+    return "\n".join([*map(_wrap, filter(None, words)), *_blocks(runs), *map(_wrap, after)])
+
+
+def _wrap(text: str) -> str:
+    return textwrap.fill(text, WIDTH, subsequent_indent="  ")
+
+
+def _varying(jobs: Sequence[Job]) -> list[str]:
+    """Fields of the configuration that are not the same for all jobs."""
+    names = jobs[0].base.to_dict() if jobs else {}
+    return [name for name in names if len({getattr(job.base, name) for job in jobs}) > 1]
+
+
+def _written(values: Mapping[str, Any]) -> str:
+    texts = {name: ",".join(map(str, one)) if isinstance(one, tuple) else str(one) for name, one in values.items()}
+    return ", ".join(f"{name}={text}" for name, text in texts.items())
+
+
+def _settings(jobs: Sequence[Job]) -> dict[Job, str]:
+    """What tells a job's settings from those of others."""
+    names = _varying(jobs)
+    return {job: _written({name: getattr(job.base, name) for name in names}) for job in jobs}
+
+
+def _title(jobs: Sequence[Job]) -> str:
+    """The experiment, and what was changed of its settings in all jobs."""
+    from racecar.lab.config import GUIDES, changed
+
+    if not jobs:
+        return ""
+    left_out = {*_varying(jobs), *GUIDES}
+    same = _written({name: value for name, value in changed(jobs[0].base).items() if name not in left_out})
+    return jobs[0].experiment.title + (f": {same}" if same else "")
+
+
+def _coefficient(job: Job) -> str:
+    from racecar.lab.restate import times
+
+    return "" if job.coefficient is None else f"{times(job.experiment, job.config, job.variant) * job.coefficient:g}"
+
+
+def _tuned(job: Job) -> str:
+    return ", ".join(f"{name} {value:.3g}" for name, value in job.tuned.items() if name != "coefficient")
+
+
+def _blocks(groups: Mapping[Key, Sequence[Run]]) -> Iterator[str]:
+    """The table, in as many parts as it takes to fit."""
+    metrics = list(dict.fromkeys(metric for runs in groups.values() for run in runs for metric in run.metrics))
+    heads = ["settings", "stage", "variant", "coefficient", "tuned", "runs"]
+    rows = [[*key, _count(runs)] for key, runs in groups.items()]
+    needed = [i for i, head in enumerate(heads) if head not in ("settings", "tuned") or any(row[i] for row in rows)]
+    keys = [[one[i] for i in needed] for one in (heads, *rows)]
+    columns = [[metric, *(_value(runs, metric) for runs in groups.values())] for metric in metrics]
+    used = sum(max(map(len, column)) + 2 for column in zip(*keys, strict=True))
+    parts: list[list[list[str]]] = [[]]
+    left = WIDTH + 2 - used
+    for column in columns:
+        width = max(map(len, column)) + 2
+        if parts[-1] and width > left:
+            parts.append([])
+            left = WIDTH + 2 - used
+        parts[-1].append(column)
+        left -= width
+    for part in parts:
+        head, *body = [[*key, *(column[i] for column in part)] for i, key in enumerate(keys)]
+        yield table(head, body)
+        yield ""
+
+
+def _count(runs: Sequence[Run]) -> str:
+    counts = {"diverged": sum(not run.finished for run in runs), "dead": sum(run.dead for run in runs)}
+    lost = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    return f"{len(runs)}" + (f" ({lost})" if lost else "")
+
+
+def _value(runs: Sequence[Run], metric: str) -> str:
+    values = [run.metrics[metric] for run in runs if run.finished and metric in run.metrics]
+    spread = f" ± {stdev(values):.3f}" if len(values) > 1 else ""
+    return f"{mean(values):.3f}{spread}" if values else "-"
+
+
+def _explained(jobs: Sequence[Job]) -> list[str]:
+    """What the columns are."""
+    from racecar.lab.variants import variant
+
+    stages = {stage.name: stage for job in jobs for stage in job.stages}
+    meanings = {job.variant: variant(job.variant).meaning for job in jobs if variant(job.variant).meaning}
+    of = ", ".join(f"{meaning} for {name}" for name, meaning in meanings.items())
+    return [
+        "Mean ± standard deviation over the runs, one for each seed.",
+        "stage: " + "; ".join(f"{name}, {_stage(stage)}" for name, stage in stages.items()) + ".",
+        *([f"coefficient: {of}."] if of else []),
+        *(["tuned: what a search chose for the variant."] if any(_tuned(job) for job in jobs) else []),
+    ]
+
+
+def _stage(stage: Stage) -> str:
+    start = "from fresh weights" if stage.after is None else f"from {stage.after}'s weights"
+    task = "" if stage.task == "A" else f" on task {stage.task}"
+    return f"trained {start}{task}{'' if stage.regularised else ' without regulariser'}"
+
+
+def _verdict(jobs: Sequence[Job], runs: Sequence[Run]) -> list[str]:
+    """Of these runs alone, as their page would have it; none where they are no evidence."""
+    from racecar.lab.report.section import findings_of, tally
+    from racecar.lab.report.statistics import overall
+
+    findings = findings_of(jobs[0].experiment, runs) if runs and not jobs[0].purpose else []
+    return [f"verdict: {overall([one.verdict for one in findings])}; {tally(findings)}"] if findings else []

@@ -1,0 +1,80 @@
+"""The short form of every experiment: a minute on two cores, reckoned from what its trainings multiply."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from racecar.lab.datasets import Source
+from racecar.lab.draws import steps_per_epoch
+from racecar.lab.experiments import EXPERIMENTS, mnist, safety
+from racecar.lab.jobs import make_jobs
+from racecar.lab.variants import variant
+
+RATE = 1e10
+"""Operations in a second on one slow core, as measured."""
+STEP = 1e-3
+"""Seconds that a step takes besides."""
+SIZES = {"cifar10": (3, 32, 32)}
+
+
+@pytest.fixture(autouse=True)
+def data_of_full_size(monkeypatch):
+    """As many pictures as there really are, all black, in no memory."""
+
+    def load(self, folder, split):
+        count = self.counts[split]
+        black = torch.zeros(1, *SIZES.get(self.name, (1, 28, 28)), dtype=torch.uint8)
+        return black.expand(count, -1, -1, -1), torch.arange(count) % 10
+
+    monkeypatch.setattr(Source, "load", load)
+
+
+def seconds(job):
+    """Of one core, for all stages of a job: three passes of a plain step, twice as many with a reverse pass."""
+    config, tasks = job.config, job.experiment.data(job.config, job.seed, None)
+    with torch.device("meta"):
+        network = job.experiment.network(config)
+    x = tasks["A"].train.x[:1].to("meta")
+    with FlopCounterMode(display=False) as counter:
+        network.eval()(x)
+    passes = 6 if variant(job.variant).kind == "reverse" else 3
+    total = 0.0
+    for stage in job.stages:
+        samples, epochs = len(tasks[stage.task].train), stage.epochs or config.epochs
+        work = passes * counter.get_total_flops() * samples * epochs / RATE
+        total += work + STEP * steps_per_epoch(samples, config.batch) * epochs
+    return total
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_minute_on_two_cores(name):
+    one = EXPERIMENTS[name]
+    jobs = make_jobs(one, one.Config(**one.quick), one.variants, range(one.quick_seeds), None)
+    taken = {}
+    for job in jobs:
+        key = (job.variant, str(job.config))
+        taken.setdefault(key, seconds(job))
+    assert sum(taken[job.variant, str(job.config)] for job in jobs) / 2 < 45
+
+
+@pytest.mark.parametrize("quick", [False, True])
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_data_that_it_needs(name, quick, monkeypatch):
+    """What it opens is what it says."""
+    one, opened, load = EXPERIMENTS[name], set(), Source.load
+
+    def spy(self, folder, split):
+        opened.add(self.name)
+        return load(self, folder, split)
+
+    monkeypatch.setattr(Source, "load", spy)
+    (config, *_) = one.configs(one.Config(**one.quick), None)
+    config = replace(
+        config, **({} if quick else {name: getattr(one.Config, name) for name in ("shipped",) if hasattr(config, name)})
+    )
+    for cached in (safety._tasks, mnist.pictures):
+        cached.cache_clear()
+    one.data(config, 0, None)
+    assert opened == set(one.needs(config))
