@@ -59,7 +59,8 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
             raise
         if found.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull(str(path)) from error
-        found.filename = found.filename or str(path)
+        if found.errno is not None:  # else it has words of its own
+            found.filename = found.filename or str(path)
         raise found from None
 
 

@@ -12,7 +12,7 @@ from racecar.cli import main
 @pytest.mark.parametrize("package", ["typer", "rich"])
 def test_without_the_extra_one_line_says_what_to_install(monkeypatch, capsys, package):
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)  # to be as it was afterwards, as the handlers of signals
+    monkeypatch.setenv("PYTHONSAFEPATH", "")  # to be as it was afterwards, as the handlers of signals
     monkeypatch.setattr(interrupts, "listen", lambda: None)
     monkeypatch.setattr(interrupts, "end", lambda: None)
     with pytest.raises(SystemExit) as left:

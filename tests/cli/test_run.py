@@ -118,9 +118,7 @@ def test_the_table_fits_and_explains_itself(ran, cli):
     assert "coefficient: λ for RR." in lines
     assert "stage: A, trained from fresh weights." in lines
     assert any(line.startswith("Mean ± standard deviation") for line in lines)
-    assert [line for line in lines if line.startswith("verdict: ")] == [
-        "verdict: too few runs; 6 claims: 6 × too few runs"
-    ]
+    assert not any(line.startswith("verdict: ") for line in lines), "a quick run is no evidence"
     swept = cli(
         "sweep",
         *PEAKS[1:],
@@ -140,9 +138,11 @@ def test_the_table_fits_and_explains_itself(ran, cli):
     assert max(map(len, swept.out.splitlines())) <= 100
 
 
-def test_the_verdict_is_that_of_the_page(ran, cli):
+def test_the_verdict_is_that_of_the_page(cli):
+    ran = cli("run", *INFORMATION, "--variants", "Std,RR", "--seeds", "2")
     assert cli("report", "out").status == 0
     (said,) = re.findall("^verdict: (.*); (.*)$", ran.out, re.MULTILINE)
+    assert re.search(r"\d+ × not run", said[1])
     page = (Store("out").folder / "report.md").read_text()
     assert all(part in page for part in said)
 

@@ -580,7 +580,7 @@ BAD = {
     "negative k": (CONV, "", {"k": -2, "operator": True, "size": (1, 8, 8)}, "k must be"),
     "half a k": (LINEAR, "", {"k": 1.5}, "k must be"),
     "size of the kernel": (CONV, "", {"size": (1, 3, 3)}, "size is for linear layers and operators"),
-    "wrong size": (LINEAR, "", {"size": (2, 2)}, r"size \(2, 2\) has 4 elements, layer '' sees 6"),
+    "wrong size": (LINEAR, "", {"size": (2, 2)}, r"size \(2, 2\) has 4 elements, layer '\(model\)' sees 6"),
     "wrong channels": (CONV, "", {"operator": True, "size": (2, 8, 8)}, r"does not take inputs of size \(2, 8, 8\)"),
     "too small": (CONV, "", {"operator": True, "size": (1, 2, 2)}, "does not take inputs of size"),
     "no channels": (CONV, "", {"k": 2, "operator": True, "size": (8, 8)}, "does not take inputs of size"),

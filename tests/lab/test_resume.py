@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import random
+import re
 import shlex
 import signal
 import time
@@ -197,7 +198,8 @@ def interrupt(number, processes, folder):
             os.kill(pid, signal.SIGKILL)
         one.join()
     begun = f"what was finished is in {out}; to go on: {shlex.join(['racecar', *given])} --resume"
-    text = said.read_text().replace(begun, "run the same command again")
+    text = re.sub(r"^\d+ of \d+ stages.*\n", "", said.read_text(), flags=re.MULTILINE)  # progress, every few seconds
+    text = text.replace(begun, "run the same command again")
     word = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}[signum]
     wanted = (128 + signum, f"racecar: {word}; run the same command again\n", False)
     return (one.exitcode, text, left), wanted

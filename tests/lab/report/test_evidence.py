@@ -25,7 +25,7 @@ def no_figures(monkeypatch):
 
 
 def page(records):
-    return build(runs(records), {"peaks": Peaks()}, [], WHEN)
+    return build({"": runs(records)}, {"peaks": Peaks()}, [], WHEN)
 
 
 def tries(purpose, noted):
