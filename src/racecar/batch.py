@@ -38,11 +38,6 @@ FIXED = -1
 """Instead of such a value: ``outer`` is known for the sizes of the planned pass alone."""
 
 
-def batch_size(inputs: Sequence[Tensor]) -> int:
-    """The first dimension of the model's first input."""
-    return next((tensor.shape[0] for tensor in inputs if tensor.dim() > 0), 1)
-
-
 def batch_dims(graph: Graph, size: int) -> dict[int, Batch | None]:
     """Where the samples of a batch of ``size`` run in every value; None where that is lost."""
     trace = graph.trace

@@ -14,10 +14,12 @@ from torch.utils import _pytree
 
 from racecar import loss, weights
 from racecar.capture import Watch
+from racecar.dry_plan import dry_plan, warn_about
 from racecar.errors import NothingToReverse
 from racecar.guards import check_model, check_sharding, fusible, reshard, takes_fused_path
+from racecar.inputs import batch_tensors, input_tensors
 from racecar.plan import Plan
-from racecar.planning import RandomState, batch_tensors, dry_plan, input_tensors, untouched, warn_about, watch_forward
+from racecar.planning import RandomState, untouched, watch_forward
 from racecar.route import Route
 from racecar.settings import Settings
 from racecar.statistics import ReverseStatistics

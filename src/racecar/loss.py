@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from racecar.layout import memory_order
+from racecar.precision import wide
 from racecar.rules.norm import Moments
 
 SCALES = ("relative", "ratio", "anchored", "mean", "sum")
@@ -174,8 +175,3 @@ def _divide(vector: Tensor, total: Tensor, empty: Tensor) -> Tensor:
     """0 where there is nothing to compare with."""
     # Divide by 1 where nothing is there, then multiply by 0: a NaN in d' is never hidden.
     return vector / torch.where(empty, 1, total) * ~empty
-
-
-def wide(d: Tensor) -> torch.dtype:
-    """The precision in which terms are summed: float32, or float64 for a model in float64."""
-    return torch.float64 if d.dtype == torch.float64 else torch.float32

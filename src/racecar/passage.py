@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 
 from racecar import reverse
-from racecar.batch import batch_size
 from racecar.engine import Engine
 from racecar.guards import check_model
-from racecar.places import Reading, norms_at
+from racecar.inputs import batch_size
+from racecar.places import norms_at
 from racecar.plan import Layer
 from racecar.planning import untouched, watch_forward
+from racecar.reading import Reading
 from racecar.route import Entry, Route, route
 from racecar.rules.norm import Seen
 from racecar.rules.registry import Operation

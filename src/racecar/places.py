@@ -1,23 +1,31 @@
-"""Where the way back applies batch norms again, and what they find and leave there."""
+"""Where the way back applies batch norms again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from torch import Tensor, nn
+import torch
+from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from racecar.graph import Graph, Op
-from racecar.loss import wide
-from racecar.rules.norm import BATCH_NORMS, Known, Place, Seen
-from racecar.rules.registry import Operation
-from racecar.statistics import Norm, ReverseStatistics
+from racecar.precision import wide
+from racecar.rules.norm import BATCH_NORMS
 
 if TYPE_CHECKING:
     from racecar.capture import ModuleWatch
     from racecar.route import Entry
+
+
+class Norm(NamedTuple):
+    """What is known of a batch norm before it is applied again."""
+
+    channels: int
+    momentum: float
+    """Of a new call against all before it; 0: as much as each of them."""
+    device: torch.device
+    dtype: torch.dtype
 
 
 class Spot(NamedTuple):
@@ -81,33 +89,3 @@ def _momentum(op: Op, module: nn.Module | None) -> float:
 def norms_at(places: Places, norms: Mapping[int, Norm]) -> dict[str, Norm]:
     """By key, what is known of the norm there."""
     return {spot.key: norms[spot.ordinal] for spots in places.values() for spot in spots}
-
-
-class Reading:
-    """One way back that uses statistics of reverse data, and what it saw of them.
-
-    Args:
-        statistics: those that norms use in evaluation.
-        gather: whether norms use the statistics of what they are given in evaluation, too.
-        prefix: of the keys to look at first, for one way of many.
-    """
-
-    def __init__(self, statistics: ReverseStatistics, gather: bool = False, prefix: str = "") -> None:
-        self.statistics, self.gather, self.prefix = statistics, gather, prefix
-        self.seen: dict[str, Seen] = {}
-
-    def step(self, spots: Sequence[Spot], operation: Operation, run: Callable[[], Tensor]) -> Tensor:
-        """Run one step with batch norms in it."""
-        norms = [operation if spot.member is None else operation.members[spot.member] for spot in spots]
-        for spot, norm in zip(spots, norms, strict=True):
-            norm.place = Place(partial(self._known, spot.key), self.gather)
-        out = run()
-        for spot, norm in zip(spots, norms, strict=True):
-            if norm.place.seen is not None:
-                self.seen[self.prefix + spot.key] = norm.place.seen
-            norm.place = None  # another layer may apply the same norm again
-        return out
-
-    def _known(self, key: str, channels: int) -> Known | None:
-        found = self.statistics.find(self.prefix + key, channels)
-        return self.statistics.find(key, channels) if found is None else found

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from torch import Tensor, nn
 
 from racecar import cones, gathered, graph
-from racecar.batch import batch_dims, batch_size
+from racecar.batch import batch_dims
 from racecar.capture import ModuleWatch
 from racecar.coverage import coverage
 from racecar.graph import PASSABLE, Graph, Op
+from racecar.inputs import batch_size
 from racecar.matching import Matcher
 from racecar.names import MODEL, shown
 from racecar.parts import passable

@@ -13,8 +13,9 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from racecar.engine import Engine, no_loss
 from racecar.guards import check_model
 from racecar.health import Health, Signs, can_look
-from racecar.places import Reading
-from racecar.planning import input_tensors, untouched, watch_forward
+from racecar.inputs import input_tensors
+from racecar.planning import untouched, watch_forward
+from racecar.reading import Reading
 from racecar.route import Route
 from racecar.settings import Activation, Settings, activation
 from racecar.statistics import ReverseStatistics

@@ -16,12 +16,14 @@ from racecar.capture import Call, outputs
 from racecar.errors import RuleError
 from racecar.graph import Op
 from racecar.names import shown
-from racecar.places import Reading, places
+from racecar.places import places
 from racecar.plan import Layer, Plan
+from racecar.reading import Reading
 from racecar.route import Entry
 from racecar.rules.norm import first_rows, has_batch_statistics
 from racecar.rules.registry import Operation
-from racecar.slicing import FirstRows, cut, cut_constants, cut_shape, part_of
+from racecar.sliced import FirstRows, part_of
+from racecar.slicing import cut, cut_constants, cut_shape
 from racecar.steps import Step, take
 
 

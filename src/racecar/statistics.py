@@ -9,23 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 
+from racecar.places import Norm
 from racecar.rules.norm import Known, Seen
-
-
-class Norm(NamedTuple):
-    """What is known of a batch norm before it is applied again."""
-
-    channels: int
-    momentum: float
-    """Of a new call against all before it; 0: as much as each of them."""
-    device: torch.device
-    dtype: torch.dtype
 
 
 class Block(nn.Module):

@@ -11,19 +11,21 @@ import torch
 from torch import Tensor
 
 from racecar import loss, reverse, weights
-from racecar.batch import batch_size
 from racecar.capture import Call
 from racecar.frozen import behind, frozen
 from racecar.frugal import frugally
 from racecar.graph import Op
 from racecar.health import Signs
-from racecar.places import Reading, norms_at
+from racecar.inputs import batch_size
+from racecar.places import Norm, norms_at
 from racecar.plan import Plan
+from racecar.precision import wide
+from racecar.reading import Reading
 from racecar.route import route
 from racecar.rules.norm import Moments, has_batch_statistics, moments
 from racecar.settings import Settings
 from racecar.slicing import cut, cut_shape
-from racecar.statistics import Norm, ReverseStatistics
+from racecar.statistics import ReverseStatistics
 
 
 class Yardstick(NamedTuple):
@@ -91,7 +93,7 @@ class Way:
         """Put λ of the constrained layers where the terms are: a tensor, so that a schedule neither waits for the
         device nor recompiles."""
         with torch.inference_mode(False):  # wherever they are made, they are used in training
-            lambdas = torch.tensor(self.numbers, dtype=loss.wide(like), pin_memory=like.is_cuda)
+            lambdas = torch.tensor(self.numbers, dtype=wide(like), pin_memory=like.is_cuda)
             self.lambdas = lambdas.to(like.device, non_blocking=True)
 
     def frozen_now(self) -> tuple[bool, ...]:

@@ -10,7 +10,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from racecar.graph import PASSABLE
-from racecar.looking import looking, plain
+from racecar.inspect.subject import plain
+from racecar.looking import looking
 from racecar.passage import Passage
 from racecar.plan import Layer
 from racecar.racecar import call_arguments

@@ -10,11 +10,13 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 
 from racecar.inspect.invertibility import ways
-from racecar.looking import looking, plain
+from racecar.inspect.subject import plain
+from racecar.looking import looking
 from racecar.passage import Passage
-from racecar.places import Reading, norms_at
+from racecar.places import norms_at
 from racecar.planning import untouched, watch_forward
 from racecar.racecar import Racecar, call_arguments
+from racecar.reading import Reading
 from racecar.statistics import ReverseStatistics
 
 

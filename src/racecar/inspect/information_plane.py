@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from racecar.inputs import input_tensors
 from racecar.inspect.activations import Activation, activations
 from racecar.inspect.mutual_information import (
     BINNINGS,
@@ -24,7 +25,6 @@ from racecar.inspect.mutual_information import (
     row_codes,
 )
 from racecar.names import shown
-from racecar.planning import input_tensors
 from racecar.racecar import call_arguments
 
 SWEEP = (2, 5, 10, 20, 30, 50, 100, 200)

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from racecar.errors import NotReversible
 from racecar.inspect.ssim import psnr, ssim
-from racecar.looking import looking, which
+from racecar.inspect.subject import which
+from racecar.looking import looking
 from racecar.names import shown
 from racecar.passage import Passage
 from racecar.plan import Layer

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from racecar.extras import need
-from racecar.loss import wide
+from racecar.precision import wide
 
 Weights = Mapping[str, Tensor]
 

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from racecar.inspect.krylov import top_singular
 from racecar.inspect.matrices import Seen, Weight, operator_of, weight_of
-from racecar.looking import looking, plain
+from racecar.inspect.subject import plain
+from racecar.looking import looking
 from racecar.names import shown
 from racecar.passage import Passage
 from racecar.racecar import call_arguments

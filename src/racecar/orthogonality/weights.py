@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
-from racecar.loss import wide
+from racecar.precision import wide
 
 Weights = nn.Module | Tensor | Iterable[Tensor] | Mapping[str, Tensor]
 Patterns = str | Iterable[str]

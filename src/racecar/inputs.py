@@ -1,0 +1,27 @@
+"""The tensors among a model's arguments, and the batch that they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+from torch.utils import _pytree
+
+
+def input_tensors(args: Any, kwargs: Any) -> list[Tensor]:
+    """Every tensor among the model's arguments, however nested."""
+    return [leaf for leaf in _pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+
+
+def batch_tensors(args: Any, kwargs: Any) -> list[Tensor]:
+    """The same; refuses a batch that holds no sample."""
+    inputs = input_tensors(args, kwargs)
+    if batch_size(inputs) == 0:
+        raise ValueError("the inputs hold no samples: their batch is empty")
+    return inputs
+
+
+def batch_size(inputs: Sequence[Tensor]) -> int:
+    """The first dimension of the model's first input."""
+    return next((tensor.shape[0] for tensor in inputs if tensor.dim() > 0), 1)
