@@ -14,13 +14,13 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from racecar.files import write_text
 from racecar.inspect.style import save
 from racecar.lab.report.table import Table
 from racecar.lab.results import Run, Store
 from racecar.lab.safety_figures import map_figure
 from racecar.lab.safety_rule import Verdict, judge
 from racecar.lab.safety_words import fresh_table, rows_of, told
+from racecar.support.files import write_text
 
 MARK = re.compile(r"(?P<mark><!-- (?P<what>rule|fresh|small nets) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
 DEAD = 0.2

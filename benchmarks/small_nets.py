@@ -26,7 +26,7 @@ from torch.nn import functional as F
 
 from racecar import Racecar
 from racecar.bench.record import as_module, circumstances, write_json
-from racecar.table import table
+from racecar.support.table import table
 
 LRS = (1e-3, 3e-3)
 BATCH, TESTS = 64, 600

@@ -17,13 +17,13 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from racecar.files import write_text
 from racecar.inspect.style import look, new_figure, save, styled
 from racecar.lab.config import added
 from racecar.lab.experiments import few_labels
 from racecar.lab.report import words
 from racecar.lab.report.statistics import Estimate, estimate, gains
 from racecar.lab.results import Run, Store
+from racecar.support.files import write_text
 
 LOSS = {name: added("few-labels")[name] for name in ("scale", "gradient", "reduction")}
 """Of the records that the page is made from."""

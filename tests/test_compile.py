@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from racecar.lab.networks.vit import ViT
+from racecar.networks.vit import ViT
 from tests.by_hand import Net
 from tests.losses import classic
 from tests.networks import NETWORKS, images, rows, seeded, sequence

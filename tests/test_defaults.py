@@ -10,7 +10,7 @@ import pytest
 from benchmarks import defaults
 from racecar import Racecar
 from racecar.functional import reverse_loss
-from racecar.settings import Settings
+from racecar.run.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"

@@ -13,7 +13,7 @@ import pytest
 
 import racecar
 from racecar import MissingExtra
-from racecar.extras import need
+from racecar.support.extras import need
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"
@@ -178,7 +178,7 @@ def output() -> str:
         calls = {name: (lambda draw=getattr(figures, name), found=found: draw(found)) for name, found in drawn.items()}
         assert set(calls) == {name for name in vars(figures) if name.endswith("_figure") and name != "new_figure"}
         calls["save"] = lambda: style.save(None, "nowhere")
-        calls["bar"] = lambda: racecar.progress.bar("x", 1, True).__enter__()
+        calls["bar"] = lambda: racecar.support.progress.bar("x", 1, True).__enter__()
         for name, call in calls.items():
             try:
                 call()
@@ -186,7 +186,7 @@ def output() -> str:
                 assert str(error).endswith("pip install 'racecar[inspect]'") and "\\n" not in str(error), error
             else:
                 raise SystemExit(f"{name} did not say what is missing")
-        with racecar.progress.bar("x", 1) as advance:  # not asked for, so not missed
+        with racecar.support.progress.bar("x", 1) as advance:  # not asked for, so not missed
             advance(1, "")
         print("missed:", *sorted(asked))
         """

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from racecar.files import remove, write_atomically, write_json, write_text
+from racecar.support.files import remove, write_atomically, write_json, write_text
 
 ROOT = Path(__file__).parents[1]
 

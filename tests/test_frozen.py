@@ -8,7 +8,8 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations
 
-from racecar import NothingToReverse, Racecar, engine, functional, inspect
+from racecar import NothingToReverse, Racecar, functional, inspect
+from racecar.run import engine
 from tests.by_hand import Net
 from tests.losses import classic
 from tests.steps import assert_same, step

@@ -8,10 +8,10 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.fx_passes.post_grad import remove_noop_ops
 
-from racecar.lab.networks.resnet import Bottleneck, ResNet
-from racecar.lab.networks.vgg import vgg
-from racecar.lab.networks.vit import ViT
-from racecar.loss import size, squared_error
+from racecar.networks.resnet import Bottleneck, ResNet
+from racecar.networks.vgg import vgg
+from racecar.networks.vit import ViT
+from racecar.run.loss import size, squared_error
 from tests.losses import classic
 
 BATCH = 16

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from racecar import gram
+from racecar.run import gram
 from tests.losses import classic
 from tests.steps import assert_same, step
 

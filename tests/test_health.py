@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from racecar import DeadLayerWarning, Every, Racecar
-from racecar.health import EVERY, LOOKS
+from racecar.run.health import EVERY, LOOKS
 from tests.losses import classic
 
 STEPS = EVERY * LOOKS

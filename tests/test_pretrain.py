@@ -20,11 +20,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from racecar.looking import looking
-from racecar.passage import Passage
 from racecar.pretrain import greedy, training
 from racecar.pretrain.store import FORMAT
 from racecar.racecar import call_arguments
+from racecar.run.forward_pass import Passage
+from racecar.watch.eval_mode import looking
 from tests.by_hand import Layer, Net, batch_norm, chain, close, lively, rebuild, squares, undo_conv, undo_linear, up
 from tests.hf_zoo import HF_MODELS
 from tests.losses import classic

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from racecar import MissingExtra
-from racecar.progress import INTERVAL, bar
+from racecar.support.progress import INTERVAL, bar
 
 
 class Terminal(io.StringIO):
@@ -149,7 +149,7 @@ def test_bars_follow_each_other(monkeypatch: pytest.MonkeyPatch):
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The time, to be set."""
     now = [100.0]
-    monkeypatch.setattr("racecar.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("racecar.support.progress.time.monotonic", lambda: now[0])
     return now
 
 

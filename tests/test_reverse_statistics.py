@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 from racecar import Racecar, functional
 from racecar.inspect import activations, calibrate, invertibility, leakage, singular_vectors
-from racecar.lab.networks.vgg import vgg
-from racecar.statistics import ReverseStatistics
+from racecar.networks.vgg import vgg
+from racecar.run.statistics import ReverseStatistics
 from tests.by_hand import Net, close, lively, undo_linear
 from tests.losses import classic
 from tests.test_frugal import compiled_as_by_inductor, count

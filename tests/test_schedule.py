@@ -9,7 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racecar import Every, engine
+from racecar import Every
+from racecar.run import engine
 from tests.losses import classic
 from tests.networks import NETWORKS
 from tests.steps import Step, assert_same, step, task

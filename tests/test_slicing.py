@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from racecar.lab.networks.resnet import Basic, ResNet
+from racecar.networks.resnet import Basic, ResNet
 from tests.losses import classic
 
 aten = torch.ops.aten

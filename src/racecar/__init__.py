@@ -25,8 +25,8 @@ from racecar.errors import (
 
 if TYPE_CHECKING:
     from racecar import functional, orthogonality, rules
+    from racecar.every import Every
     from racecar.racecar import Racecar
-    from racecar.schedule import Every
 
 __version__ = "0.1.0"
 __all__ = [
@@ -44,7 +44,7 @@ __all__ = [
     "rules",
 ]
 
-_HOMES = {"Every": "schedule", "Racecar": "racecar"}
+_HOMES = {"Every": "every", "Racecar": "racecar"}
 
 
 def __getattr__(name: str) -> Any:

@@ -7,10 +7,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from racecar.engine import Engine
-from racecar.guards import check_model
-from racecar.settings import Activation, Settings, activation
-from racecar.weights import Weight
+from racecar.run.engine import Engine
+from racecar.run.settings import Activation, Settings, activation
+from racecar.run.weights import Weight
+from racecar.watch.guards import check_model
 
 
 def reverse_loss(

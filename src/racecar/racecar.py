@@ -10,16 +10,16 @@ import torch
 from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 
-from racecar.engine import Engine, no_loss
-from racecar.guards import check_model
-from racecar.health import Health, Signs, can_look
-from racecar.inputs import input_tensors
-from racecar.planning import untouched, watch_forward
-from racecar.reading import Reading
-from racecar.route import Route
-from racecar.settings import Activation, Settings, activation
-from racecar.statistics import ReverseStatistics
-from racecar.weights import Weight
+from racecar.plan.plan import Route
+from racecar.run.engine import Engine, no_loss
+from racecar.run.health import Health, Signs, can_look
+from racecar.run.reading import Reading
+from racecar.run.settings import Activation, Settings, activation
+from racecar.run.statistics import ReverseStatistics
+from racecar.run.weights import Weight
+from racecar.watch.dry_run import untouched, watch_forward
+from racecar.watch.guards import check_model
+from racecar.watch.inputs import input_tensors
 
 
 class Racecar(nn.Module):

@@ -6,10 +6,10 @@ from torch import nn
 
 from racecar import Racecar
 from racecar.bench import by_hand
-from racecar.lab.networks.dense import dense
-from racecar.lab.networks.resnet import Bottleneck, ResNet, cifar_resnet
-from racecar.lab.networks.vgg import vgg
-from racecar.lab.networks.vit import ViT
+from racecar.networks.dense import dense
+from racecar.networks.resnet import Bottleneck, ResNet, cifar_resnet
+from racecar.networks.vgg import vgg
+from racecar.networks.vit import ViT
 
 NETS = {
     "mlp": lambda: (dense([12, 9, 7, 5], nn.ReLU), (8, 3, 4)),

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import nn
 
-from racecar import files
 from racecar.bench import growth, record, table
 from racecar.bench.run import run
 from racecar.bench.steps import kinds
 from racecar.bench.subject import Circumstances
-from racecar.lab.networks.resnet import cifar_resnet
-from racecar.lab.networks.vit import ViT
+from racecar.networks.resnet import cifar_resnet
+from racecar.networks.vit import ViT
+from racecar.support import files
 
 CPU = Circumstances()
 

@@ -9,8 +9,8 @@ from torch import nn
 from racecar.bench import by_hand, floor, memory, timing
 from racecar.bench.steps import PLAIN, Kind, hand_written, kinds, loss_function, srip_as_published, srip_ours
 from racecar.bench.subject import Circumstances, Subject
-from racecar.lab.networks.dense import dense
-from racecar.lab.networks.vgg import vgg
+from racecar.networks.dense import dense
+from racecar.networks.vgg import vgg
 
 
 def mlp(half: bool = False) -> Subject:

@@ -89,7 +89,7 @@ def cli(capsys, monkeypatch, tmp_path) -> Callable[..., SimpleNamespace]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "nets", raising=False)
-    monkeypatch.setattr("racecar.progress.INTERVAL", float("inf"))  # no lines of progress on a slow machine
+    monkeypatch.setattr("racecar.support.progress.INTERVAL", float("inf"))  # no lines of progress on a slow machine
 
     def call(*arguments: str) -> SimpleNamespace:
         state = torch.get_rng_state()

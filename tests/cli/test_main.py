@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from racecar import interrupts
 from racecar.cli import main
+from racecar.support import interrupts
 
 
 @pytest.mark.parametrize("package", ["typer", "rich"])

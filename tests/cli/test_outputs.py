@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from racecar.files import DiskFull, write_atomically
+from racecar.support.files import DiskFull, write_atomically
 from tests.lab.tiny import make, plain, results, run
 
 PEAKS = ("peaks", "--quick", "--variants", "Std", "--seeds", "1", "--workers", "1")

@@ -10,14 +10,14 @@ from racecar.lab.bars import bars
 from racecar.lab.engines.base import Plan
 from racecar.lab.jobs import make_jobs
 from racecar.lab.work import Maker
-from racecar.progress import INTERVAL
+from racecar.support.progress import INTERVAL
 from tests.lab.tiny import Tiny, TinyConfig
 
 
 @pytest.fixture
 def clock(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("racecar.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("racecar.support.progress.time.monotonic", lambda: now[0])
     return now
 
 
@@ -46,7 +46,7 @@ def test_a_long_epoch_is_heard_of(engine, tmp_path, monkeypatch, capsys):
         now[0] += 1.0
         return now[0]
 
-    monkeypatch.setattr("racecar.progress.time", SimpleNamespace(monotonic=tick))
+    monkeypatch.setattr("racecar.support.progress.time", SimpleNamespace(monotonic=tick))
     jobs = make_jobs(Tiny(), TinyConfig(epochs=1, finetune=0, batch=1), ["Std"], [0], None)
     assert runner.run(jobs, Plan(tmp_path, Maker("test", engine), workers=1), engine) == []
     said = [line for line in capsys.readouterr().err.splitlines() if "steps" in line]

@@ -17,7 +17,7 @@ from racecar.lab.jobs import make_jobs, tune
 from racecar.lab.loss_config import LOSS
 from racecar.lab.results import Run, Store
 from racecar.lab.variants import VARIANTS
-from racecar.loss import GRADIENTS, REDUCTIONS, SCALES
+from racecar.run.loss import GRADIENTS, REDUCTIONS, SCALES
 from tests.lab.report.records import record
 from tests.lab.tiny import ROOT
 
@@ -283,6 +283,6 @@ def test_more_than_anybody_can_mean(monkeypatch):
 
 
 def test_planning_is_shown(monkeypatch, capsys):
-    monkeypatch.setattr("racecar.progress.INTERVAL", 0)
+    monkeypatch.setattr("racecar.support.progress.INTERVAL", 0)
     make_jobs(experiment("peaks"), QUICK["peaks"], ["Std"], range(3), None)
     assert capsys.readouterr().err.splitlines() == [f"planning: {i} jobs" for i in (1, 2, 3)]

@@ -9,8 +9,8 @@ from torch import nn
 
 from racecar.lab.draws import generator
 from racecar.lab.experiment import Split
-from racecar.lab.networks.vgg import vgg
 from racecar.lab.probe import body, choose, features, logistic, probe, ridge, settle, tune
+from racecar.networks.vgg import vgg
 
 
 def blobs(count, width=6, classes=3, seed=0, spread=1.0):

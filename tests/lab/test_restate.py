@@ -14,7 +14,7 @@ from racecar.lab.loss_config import LOSS, LossConfig
 from racecar.lab.report.section import section
 from racecar.lab.restate import restated, times
 from racecar.lab.results import Run, Store
-from racecar.settings import Settings
+from racecar.run.settings import Settings
 from tests.lab.report.records import record
 from tests.lab.tiny import run
 

@@ -8,11 +8,11 @@ from torch import nn
 from racecar.inspect.style import look
 from racecar.lab.experiments import EXPERIMENTS, experiment
 from racecar.lab.jobs import make_jobs
-from racecar.lab.networks.dense import dense, glorot
 from racecar.lab.results import Store
 from racecar.lab.train import Options
 from racecar.lab.variants import VARIANTS, regularise, variant
 from racecar.lab.work import Maker, do, prepare
+from racecar.networks.dense import dense, glorot
 
 REVERSE = {"scale": "relative", "gradient": "both", "reduction": "sum"}
 INFORMATION = experiment("information")

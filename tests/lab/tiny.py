@@ -23,9 +23,9 @@ from racecar.lab.config import Config
 from racecar.lab.engines.base import Failure, Plan
 from racecar.lab.experiment import Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.jobs import Job, make_jobs
-from racecar.lab.networks.dense import dense
 from racecar.lab.results import Store
 from racecar.lab.work import Maker
+from racecar.networks.dense import dense
 
 ROOT = Path(__file__).parents[2]
 TRAIN, TEST, WIDTHS = 26, 20, (6, 5, 4, 3)

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from racecar.lab.networks.resnet import Basic, Bottleneck, ResNet
-from racecar.lab.networks.vgg import VGG
-from racecar.lab.networks.vit import Block, ViT
-from racecar.settings import Settings
+from racecar.networks.resnet import Basic, Bottleneck, ResNet
+from racecar.networks.vgg import VGG
+from racecar.networks.vit import Block, ViT
+from racecar.run.settings import Settings
 
 DEFAULT = Settings()
 LAYERWISE = DEFAULT.mode == "layerwise"

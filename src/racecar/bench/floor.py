@@ -12,7 +12,7 @@ from racecar.bench.subject import Subject
 from racecar.racecar import Racecar
 
 SAMPLES = 2
-"""The ratio does not hang on the batch, so a small one is counted; but for wide layers, see `racecar.gram`."""
+"""The ratio does not hang on the batch, so a small one is counted; but for wide layers, see `racecar.run.gram`."""
 
 
 def flops(subject: Subject) -> tuple[int, int]:

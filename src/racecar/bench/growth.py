@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from racecar.inspect.style import look, new_figure, styled
-from racecar.lab.networks.dense import dense
-from racecar.lab.networks.vgg import vgg
+from racecar.networks.dense import dense
+from racecar.networks.vgg import vgg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,7 @@ from typing import TypeVar
 import torch
 
 from racecar.bench.timing import Call
-from racecar.full import is_full
+from racecar.support.full import is_full
 
 T = TypeVar("T")
 

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from racecar.lab.networks.dense import dense
-from racecar.lab.networks.resnet import cifar_resnet, resnet50
-from racecar.lab.networks.vgg import VGG7, VGG16, vgg, vgg19
-from racecar.lab.networks.vit import ViT, vit_b16
+from racecar.networks.dense import dense
+from racecar.networks.resnet import cifar_resnet, resnet50
+from racecar.networks.vgg import VGG7, VGG16, vgg, vgg19
+from racecar.networks.vit import ViT, vit_b16
 
 Example = Tensor | tuple[Any, ...] | dict[str, Any]
 Open = Callable[[str], tuple[nn.Module, Example]]

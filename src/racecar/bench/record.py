@@ -14,12 +14,12 @@ from typing import Any
 
 import torch
 
-from racecar import files
 from racecar.bench import floor
 from racecar.bench.steps import PLAIN, Kind
 from racecar.bench.subject import About
 from racecar.bench.timing import quartiles
 from racecar.lab.runner import commit
+from racecar.support import files
 
 BESIDE = ("plan_s", "first_s", "kernels", "kernel_ms", "product_ms", "largest")
 """What may be known of a step beside its times and memory."""

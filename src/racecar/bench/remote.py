@@ -19,8 +19,8 @@ from racecar.bench.steps import PLAIN, Kind
 from racecar.bench.subject import About, Circumstances
 from racecar.bench.timing import Burst
 from racecar.bench.work import Say, Work, describe
-from racecar.interrupts import deaf
-from racecar.orphans import end_with_parent
+from racecar.support.interrupts import deaf
+from racecar.support.orphans import end_with_parent
 
 PATIENCE = 120.0
 """Seconds that a process waits for memory which others, that compile beside it, hold for the moment."""

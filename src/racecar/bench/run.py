@@ -15,7 +15,7 @@ from racecar.bench.remote import Remote
 from racecar.bench.steps import Kind
 from racecar.bench.subject import Circumstances
 from racecar.bench.work import Work, describe, measure, units
-from racecar.progress import bar
+from racecar.support.progress import bar
 
 Tell = Callable[[str, int, str], None]
 """(model, units of work done, what was done)."""

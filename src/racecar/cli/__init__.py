@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from racecar import interrupts
 from racecar.errors import MissingExtra
-from racecar.extras import need
+from racecar.support import interrupts
+from racecar.support.extras import need
 
 __all__ = ["main"]
 

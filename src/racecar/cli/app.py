@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from racecar import interrupts
 from racecar.cli import console
 from racecar.cli.bench import bench
 from racecar.cli.console import one_line, warnings_as_notes
@@ -22,6 +21,7 @@ from racecar.cli.pack import pack
 from racecar.cli.run import list_experiments, run_experiment
 from racecar.cli.search import search
 from racecar.cli.sweep import sweep
+from racecar.support import interrupts
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command(epilog="Example: racecar explain torchvision:resnet50 --input 1,3,224,224")(explain)

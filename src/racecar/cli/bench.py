@@ -96,7 +96,7 @@ def bench(
     from racecar.bench import growth, parts, record, table
     from racecar.bench.run import Records, run
     from racecar.bench.steps import kinds
-    from racecar.files import check_folder, spared, write_json
+    from racecar.support.files import check_folder, spared, write_json
 
     if show is not None:
         print(_markdown(record.read(show)))
@@ -247,7 +247,7 @@ def _markdown(made: Mapping[str, Any]) -> str:
 
 def _print(head: Any, rows: Any, last: str) -> None:
     from racecar.cli.console import print_table
-    from racecar.table import table
+    from racecar.support.table import table
 
     if sys.stdout.isatty():
         print_table(head, rows, last)

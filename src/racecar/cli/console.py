@@ -63,7 +63,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], last: str) -
 
 def show(head: Sequence[str], rows: Sequence[Sequence[str]], last: str) -> None:
     """A table, folded on a terminal and plain elsewhere."""
-    from racecar.table import table
+    from racecar.support.table import table
 
     if sys.stdout.isatty():
         print_table(head, rows, last)

@@ -45,7 +45,7 @@ def list_data(folder: Folder = None) -> None:
 def check_data(names: SomeNames = None, folder: Folder = None) -> None:
     """Compare sizes and checksums with the published ones, and open every file; status 2 if something is wrong."""
     from racecar.lab.datasets import SOURCES, check, data_folder, source
-    from racecar.progress import bar
+    from racecar.support.progress import bar
 
     where = data_folder(folder)
     chosen = [source(name) for name in names or SOURCES]

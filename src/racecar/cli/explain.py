@@ -10,7 +10,7 @@ import typer
 from racecar.cli import options
 
 if TYPE_CHECKING:
-    from racecar.route import Route
+    from racecar.plan.plan import Route
 
 Mode = Annotated[str, typer.Option("--mode", metavar="MODE", help="auto, full, layerwise or input.")]
 Lambda = Annotated[
@@ -29,9 +29,9 @@ def explain(
 ) -> None:
     """Print the plan: how the reverse pass treats every layer, and why. The model is planned in evaluation mode."""
     from racecar.cli.targets import open_target
-    from racecar.engine import plan_of
     from racecar.racecar import call_arguments
-    from racecar.settings import Settings
+    from racecar.run.engine import plan_of
+    from racecar.run.settings import Settings
 
     chosen = Settings(mode, read_weight(lambdas or []))  # refuses bad choices before the model is built
     opened = open_target(target, shape, weights, seed)
@@ -46,7 +46,7 @@ def explain(
 def show(plan: Route) -> None:
     """The plan as a table for a terminal."""
     from racecar.cli.console import print_table
-    from racecar.route import HEAD
+    from racecar.plan.plan import HEAD
 
     print_table(HEAD, plan.rows, plan.summary)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from racecar.files import write_json, write_text
+from racecar.support.files import write_json, write_text
 
 
 @dataclass(frozen=True)

@@ -75,11 +75,11 @@ def inspect(
     from racecar.cli.looks import STATISTICS, Choices, looks
     from racecar.cli.subject import prepare
     from racecar.cli.targets import open_target
-    from racecar.files import check_folder
-    from racecar.full import is_full
     from racecar.inspect import Lpips
-    from racecar.progress import bar
-    from racecar.settings import activation
+    from racecar.run.settings import activation
+    from racecar.support.files import check_folder
+    from racecar.support.full import is_full
+    from racecar.support.progress import bar
 
     if statistics not in STATISTICS:
         raise ValueError(f"--statistics must be one of {', '.join(STATISTICS)}, not {statistics!r}")

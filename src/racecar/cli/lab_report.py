@@ -21,9 +21,9 @@ def report(folder: Folder, open_page: Open = False) -> None:
     """
     import webbrowser
 
-    from racecar.files import check_folder
     from racecar.lab.experiments import EXPERIMENTS
     from racecar.lab.report import write_report
+    from racecar.support.files import check_folder
 
     if folder.exists():
         check_folder(folder, "the folder")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from racecar import interrupts
 from racecar.cli.console import command, note
 from racecar.cli.summary import summary
+from racecar.support import interrupts
 
 if TYPE_CHECKING:
     from racecar.lab.engines.base import Plan

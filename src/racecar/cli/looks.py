@@ -17,7 +17,7 @@ from racecar.cli.findings import Section
 from racecar.cli.subject import Subject
 from racecar.inspect import Invertibility, Lpips, SingularVectors, figures
 from racecar.inspect.matrices import weight_of
-from racecar.statistics import ReverseStatistics
+from racecar.run.statistics import ReverseStatistics
 
 ALL = 512
 """Of a layer with up to so many singular vectors all are computed, of a larger one the first k."""

@@ -16,9 +16,9 @@ def pack(folder: Folder) -> None:
 
     Example: racecar pack out/safety
     """
-    from racecar.files import check_folder
     from racecar.lab.packed import NAME
     from racecar.lab.packed import pack as pack_records
+    from racecar.support.files import check_folder
 
     if folder.exists():
         check_folder(folder, "the folder")

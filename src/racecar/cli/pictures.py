@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from racecar.cli.inputs import Input
-from racecar.extras import need
+from racecar.support.extras import need
 
 PICTURES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}
 ARRAYS = {".npy", ".npz", ".safetensors"}

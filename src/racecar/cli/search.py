@@ -27,10 +27,10 @@ def search(
     warm_up(engine, device, workers)
     from dataclasses import replace
 
-    from racecar.files import check_folder, write_json
     from racecar.lab.experiments import experiment
     from racecar.lab.results import Store
     from racecar.lab.search import best, trials
+    from racecar.support.files import check_folder, write_json
 
     one = experiment(name)
     if one.search is None:

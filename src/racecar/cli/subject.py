@@ -13,12 +13,12 @@ from torch import nn
 from racecar.cli.inputs import Example, arguments, draw, with_batch
 from racecar.cli.pictures import Samples, load_samples
 from racecar.cli.targets import Target
-from racecar.engine import plan_of
-from racecar.names import shown
-from racecar.plan import Layer
+from racecar.plan.layers import Layer
+from racecar.plan.plan import Route
 from racecar.racecar import call_arguments
-from racecar.route import Route
-from racecar.settings import Settings
+from racecar.run.engine import plan_of
+from racecar.run.settings import Settings
+from racecar.watch.names import shown
 
 NOISE = 16
 """Samples of noise, where there are no data."""

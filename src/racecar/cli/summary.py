@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
-from racecar.table import table
+from racecar.support.table import table
 
 if TYPE_CHECKING:
     from racecar.lab.experiment import Stage

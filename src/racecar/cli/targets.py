@@ -21,7 +21,7 @@ from torch import nn
 from racecar.cli.huggingface import open_huggingface
 from racecar.cli.inputs import Example, Input, arguments, draw, like, parse
 from racecar.cli.weights import load_weights
-from racecar.guards import check_model
+from racecar.watch.guards import check_model
 
 FORMS = "package.module:callable, timm:NAME, torchvision:NAME or hf:CONFIG.json"
 Opened = tuple[nn.Module, tuple[Input, ...]]

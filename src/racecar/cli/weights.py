@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from racecar.extras import need
+from racecar.support.extras import need
 
 WRAPPINGS = ("state_dict", "model_state_dict", "model")
 """Where training code keeps the state dict within a checkpoint."""

@@ -9,12 +9,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from racecar.graph import PASSABLE
 from racecar.inspect.subject import plain
-from racecar.looking import looking
-from racecar.passage import Passage
-from racecar.plan import Layer
+from racecar.plan.graph import PASSABLE
+from racecar.plan.layers import Layer
 from racecar.racecar import call_arguments
+from racecar.run.forward_pass import Passage
+from racecar.watch.eval_mode import looking
 
 RANGES: dict[str, tuple[float, float]] = {
     "tanh": (-1.0, 1.0),

@@ -11,13 +11,13 @@ from torch.utils import _pytree
 
 from racecar.inspect.invertibility import ways
 from racecar.inspect.subject import plain
-from racecar.looking import looking
-from racecar.passage import Passage
-from racecar.places import norms_at
-from racecar.planning import untouched, watch_forward
+from racecar.plan.places import norms_at
 from racecar.racecar import Racecar, call_arguments
-from racecar.reading import Reading
-from racecar.statistics import ReverseStatistics
+from racecar.run.forward_pass import Passage
+from racecar.run.reading import Reading
+from racecar.run.statistics import ReverseStatistics
+from racecar.watch.dry_run import untouched, watch_forward
+from racecar.watch.eval_mode import looking
 
 
 def calibrate(

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import Tensor
 
-from racecar.extras import need
 from racecar.inspect.information_plane import InformationPlane
 from racecar.inspect.invertibility import Invertibility
 from racecar.inspect.leakage import Leakage
 from racecar.inspect.similarity import Similarity
 from racecar.inspect.singular_vectors import SingularVectors
 from racecar.inspect.style import COLOURS, look, new_figure, styled
+from racecar.support.extras import need
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from racecar.inputs import input_tensors
 from racecar.inspect.activations import Activation, activations
 from racecar.inspect.mutual_information import (
     BINNINGS,
@@ -24,8 +23,9 @@ from racecar.inspect.mutual_information import (
     noise_bounds,
     row_codes,
 )
-from racecar.names import shown
 from racecar.racecar import call_arguments
+from racecar.watch.inputs import input_tensors
+from racecar.watch.names import shown
 
 SWEEP = (2, 5, 10, 20, 30, 50, 100, 200)
 """Numbers of bins that show how far a plane hangs on its bins."""

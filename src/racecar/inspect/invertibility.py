@@ -12,15 +12,15 @@ from torch import Tensor, nn
 from racecar.errors import NotReversible
 from racecar.inspect.ssim import psnr, ssim
 from racecar.inspect.subject import which
-from racecar.looking import looking
-from racecar.names import shown
-from racecar.passage import Passage
-from racecar.plan import Layer
+from racecar.plan.layers import Layer
+from racecar.plan.plan import Route
 from racecar.racecar import call_arguments
-from racecar.route import Route
-from racecar.settings import Activation, activation
-from racecar.statistics import ReverseStatistics
-from racecar.table import table
+from racecar.run.forward_pass import Passage
+from racecar.run.settings import Activation, activation
+from racecar.run.statistics import ReverseStatistics
+from racecar.support.table import table
+from racecar.watch.eval_mode import looking
+from racecar.watch.names import shown
 
 WINDOW = 11
 """Of SSIM, in pixels."""

@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from racecar.inspect.invertibility import Invertibility, finite, invertibility, is_pictures, number, picture_scores
-from racecar.names import shown
-from racecar.table import table
+from racecar.support.table import table
+from racecar.watch.names import shown
 
 READINGS = (
     (0.9, "nearly everything: handle these activations as the inputs themselves"),

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from racecar.extras import need
-from racecar.precision import wide
+from racecar.support.extras import need
+from racecar.support.precision import wide
 
 Weights = Mapping[str, Tensor]
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from racecar.graph import Op
-from racecar.names import MODEL, shown
-from racecar.passage import Passage
-from racecar.plan import Layer
+from racecar.plan.graph import Op
+from racecar.plan.layers import Layer
 from racecar.rules.shape import reshape
+from racecar.run.forward_pass import Passage
+from racecar.watch.names import MODEL, shown
 
 _CONV = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from racecar.inspect.lpips import Lpips
 from racecar.inspect.ssim import ssim_pairwise
-from racecar.precision import wide
+from racecar.support.precision import wide
 
 CONTRASTS = ("minmax", "symmetric")
 

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from racecar.inspect.krylov import top_singular
 from racecar.inspect.matrices import Seen, Weight, operator_of, weight_of
 from racecar.inspect.subject import plain
-from racecar.looking import looking
-from racecar.names import shown
-from racecar.passage import Passage
 from racecar.racecar import call_arguments
+from racecar.run.forward_pass import Passage
+from racecar.watch.eval_mode import looking
+from racecar.watch.names import shown
 
 ORDERS = ("value", "data")
 DENSE = 4096

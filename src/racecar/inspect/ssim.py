@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from racecar.precision import wide
+from racecar.support.precision import wide
 
 
 def ssim(a: Tensor, b: Tensor, data_range: float = 1.0, window: int = 11, sigma: float = 1.5) -> Tensor:

@@ -9,8 +9,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from racecar.extras import need
-from racecar.files import write_atomically
+from racecar.support.extras import need
+from racecar.support.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from racecar.extras import need
 from racecar.lab.engines.base import Progress
-from racecar.progress import Lines, watched
+from racecar.support.extras import need
+from racecar.support.progress import Lines, watched
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from racecar.files import spared, write_atomically
+from racecar.support.files import spared, write_atomically
 
 
 def write(path: Path, state: Mapping[str, Any]) -> None:

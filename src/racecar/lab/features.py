@@ -15,10 +15,10 @@ from racecar.inspect import Lpips, principal_angles, similarity, singular_vector
 from racecar.inspect.calibration import gather
 from racecar.lab.datasets import data_folder
 from racecar.lab.experiment import Measured
-from racecar.looking import looking
-from racecar.passage import Passage
 from racecar.racecar import Racecar
-from racecar.statistics import ReverseStatistics
+from racecar.run.forward_pass import Passage
+from racecar.run.statistics import ReverseStatistics
+from racecar.watch.eval_mode import looking
 
 BEST = 2
 """Both sets have two dominant features."""

@@ -13,7 +13,7 @@ from racecar.lab.config import Config
 from racecar.lab.experiment import Experiment, Stage
 from racecar.lab.results import Store, identity
 from racecar.lab.variants import variant
-from racecar.progress import bar
+from racecar.support.progress import bar
 
 MOST = 100_000
 """Jobs of one command: more are a slip, and would fill the memory with plans."""

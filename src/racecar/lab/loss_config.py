@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import cast
 
 from racecar.lab.config import Config
-from racecar.loss import GRADIENTS, REDUCTIONS, SCALES
-from racecar.settings import Settings
+from racecar.run.loss import GRADIENTS, REDUCTIONS, SCALES
+from racecar.run.settings import Settings
 
 LOSS = ("scale", "gradient", "reduction")
 """Arguments of ``Racecar`` that say which loss it is."""

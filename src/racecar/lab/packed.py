@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from racecar.files import write_atomically
 from racecar.lab.record import parse_record, read_record
+from racecar.support.files import write_atomically
 
 NAME = "records.jsonl"
 Packed = Mapping[str, dict[str, Any] | str]

@@ -10,7 +10,7 @@ from racecar.lab.experiment import Experiment
 from racecar.lab.loss_config import LOSS, PAPER
 from racecar.lab.results import Run
 from racecar.lab.variants import VARIANTS
-from racecar.settings import Settings
+from racecar.run.settings import Settings
 
 
 def config_of(experiment: Experiment, config: Mapping[str, Any]) -> Any:

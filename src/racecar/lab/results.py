@@ -12,11 +12,11 @@ from typing import Any
 
 from torch import Tensor
 
-from racecar.extras import need
-from racecar.files import check_folder, remove, write_atomically, write_json
 from racecar.lab.config import GUIDES, added
 from racecar.lab.packed import packed
 from racecar.lab.record import FORMAT, purpose_of, read_record
+from racecar.support.extras import need
+from racecar.support.files import check_folder, remove, write_atomically, write_json
 
 DEAD = "dead: the output is the same for every input"
 """Noted of a finished net."""

@@ -78,7 +78,7 @@ def _numbers(axis: Axes, values: Sequence[Sequence[float]], form: str, low: floa
 
 
 def _frame(axis: Axes, corner: tuple[float, float]) -> None:
-    from racecar.extras import need
+    from racecar.support.extras import need
 
     patches = need("matplotlib.patches", "inspect")
     axis.add_patch(patches.Rectangle(corner, 1, 1, fill=False, edgecolor="#D1006C", linewidth=2.2, clip_on=False))

@@ -21,7 +21,7 @@ from racecar.lab.curves import Curves, Diverged
 from racecar.lab.experiment import Loss, Split, Task, accuracy
 from racecar.lab.optimiser import Fused, fading, load_optimiser, make_optimiser, set_step_size, step_size
 from racecar.lab.variants import Regularised
-from racecar.progress import TELL, Regularly
+from racecar.support.progress import TELL, Regularly
 
 Report = Callable[[int, int, str], None]
 """(steps done, steps in all, what to show) → None."""

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from racecar.every import Every
 from racecar.lab import distributed
 from racecar.orthogonality import srip
 from racecar.racecar import Racecar
-from racecar.schedule import Every
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
-from racecar.precision import wide
+from racecar.support.precision import wide
 
 Weights = nn.Module | Tensor | Iterable[Tensor] | Mapping[str, Tensor]
 Patterns = str | Iterable[str]

@@ -8,11 +8,11 @@ from typing import Any
 
 from torch import nn
 
-from racecar.capture import tensors
-from racecar.names import shown
-from racecar.passage import Passage
-from racecar.plan import Layer
+from racecar.plan.layers import Layer
 from racecar.racecar import call_arguments
+from racecar.run.forward_pass import Passage
+from racecar.watch.calls import tensors
+from racecar.watch.names import shown
 
 
 class Chosen:

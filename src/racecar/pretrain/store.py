@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from racecar.files import spared, write_atomically
+from racecar.support.files import spared, write_atomically
 
 FORMAT = 1
 

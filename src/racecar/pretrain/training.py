@@ -21,13 +21,13 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 
 from racecar.errors import DeadLayerWarning
-from racecar.guards import check_model
-from racecar.looking import looking
-from racecar.names import shown
 from racecar.pretrain.layers import Chosen
 from racecar.pretrain.store import Pretrained, Store
-from racecar.progress import bar
 from racecar.racecar import Racecar, call_arguments
+from racecar.support.progress import bar
+from racecar.watch.eval_mode import looking
+from racecar.watch.guards import check_model
+from racecar.watch.names import shown
 
 EVERY = 20
 """Steps between looks at the loss, each of which waits for the device."""

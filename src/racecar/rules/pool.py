@@ -9,8 +9,8 @@ import torch
 from torch import Size, Tensor
 from torch.nn import functional as F
 
-from racecar.layout import memory_order
 from racecar.rules.registry import Operation, forms, register
+from racecar.support.memory_order import memory_order
 
 _AVERAGE: dict[int, Any] = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
 

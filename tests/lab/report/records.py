@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from racecar.files import write_json
 from racecar.lab.config import Config
 from racecar.lab.experiment import Claim, Experiment, Paper
 from racecar.lab.results import Run, identity
+from racecar.support.files import write_json
 
 
 def record(

@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from racecar.extras import need
 from racecar.lab.datasets.base import DataError, words
+from racecar.support.extras import need
 
 
 def read_npy(path: Path) -> Tensor:

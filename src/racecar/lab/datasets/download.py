@@ -11,10 +11,10 @@ from pathlib import Path
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
-from racecar.files import check_folder, naming
 from racecar.lab.datasets.base import DataError, words
 from racecar.lab.datasets.checksum import differs
-from racecar.progress import bar
+from racecar.support.files import check_folder, naming
+from racecar.support.progress import bar
 
 CHUNK = 1 << 18
 TIMEOUT = 30.0

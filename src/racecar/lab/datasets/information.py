@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 
-from racecar.extras import need
 from racecar.lab.datasets.arrays import class_numbers
 from racecar.lab.datasets.base import DataError, File, Samples, Source, words
+from racecar.support.extras import need
 
 BITS = 12
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from racecar.extras import need
 from racecar.lab.datasets.base import DataError, Download, File, Samples, Source, words
+from racecar.support.extras import need
 
 CLASSES = (
     "airplane", "bear", "bicycle", "bird", "boat", "bottle", "car", "cat",

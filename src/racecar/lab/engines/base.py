@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from racecar.full import is_full
-from racecar.interrupts import heard
 from racecar.lab import distributed
 from racecar.lab.jobs import Job
 from racecar.lab.results import Store
 from racecar.lab.train import Options
 from racecar.lab.work import Maker, do
+from racecar.support.full import is_full
+from racecar.support.interrupts import heard
 
 Progress = Callable[[str, str, int, int, str], None]
 """(job, stage, steps done, steps in all, what to show) → None. −1 steps done: finished; −2: shown no longer."""
@@ -106,7 +106,7 @@ def replace_stages(job: Job, name: str) -> Job:
 def _writer(plan: Plan, job: Job, stage: str) -> Any:
     if not plan.tensorboard or not distributed.first():
         return None
-    from racecar.extras import need
+    from racecar.support.extras import need
 
     need("tensorboard", "lab")
     from torch.utils.tensorboard import SummaryWriter

@@ -21,7 +21,7 @@ from racecar.lab.recording import record
 from racecar.lab.train import Outcome
 from racecar.lab.variants import Regularised
 from racecar.lab.work import decay, strength
-from racecar.progress import TELL, Regularly
+from racecar.support.progress import TELL, Regularly
 
 
 class Batched:

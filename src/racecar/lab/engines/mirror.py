@@ -7,7 +7,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from racecar.files import remove, spared, write_atomically
+from racecar.support.files import remove, spared, write_atomically
 
 KINDS = ("checkpoints", "records", "weights", "arrays", "tensorboard")
 """A stage that ends writes its weights and arrays, then its record, and removes its checkpoint. Looked at in the

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 import torch
 
-from racecar.interrupts import AGAIN, deaf
 from racecar.lab.engines.base import Failure, Plan, Progress
 from racecar.lab.engines.processes import context, cores, end_fork_server, fork_server_lost
-from racecar.orphans import end_with
+from racecar.support.interrupts import AGAIN, deaf
+from racecar.support.orphans import end_with
 
 T = TypeVar("T")
 Work = Callable[[T, Plan, Progress], list[Failure]]

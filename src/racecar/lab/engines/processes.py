@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 
-from racecar.interrupts import at_end, deaf
+from racecar.support.interrupts import at_end, deaf
 
 IMPORTED = ["racecar.lab.engines.vmap", "racecar.lab.experiments", "torch._dynamo"]
 """By the process that workers are forked from; the first optimiser of a process would import the last one."""

@@ -14,12 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from racecar.extras import need
-from racecar.interrupts import deaf
 from racecar.lab.engines.base import Failure, Plan, Progress, do_job, failure
 from racecar.lab.engines.mirror import Changes, Mirror
 from racecar.lab.jobs import Job
 from racecar.lab.results import Store
+from racecar.support.extras import need
+from racecar.support.interrupts import deaf
 
 ATTEMPTS = 3
 """How often a job is begun, or gone on with, that loses its worker."""

@@ -12,8 +12,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from racecar.files import remove
-from racecar.full import is_full
 from racecar.lab.checkpoint import reading
 from racecar.lab.curves import Diverged
 from racecar.lab.engines.base import Failure, FullStage, Plan, Progress, failure
@@ -25,6 +23,8 @@ from racecar.lab.jobs import Job
 from racecar.lab.results import Store, identity
 from racecar.lab.variants import variant
 from racecar.lab.work import begin, constrain, decay, finish, lost, write
+from racecar.support.files import remove
+from racecar.support.full import is_full
 
 AT_ONCE = 256
 """Nets in one batch."""

@@ -16,7 +16,7 @@ from racecar.lab.datasets import MNIST, digits
 from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Task, Trained
 from racecar.lab.features import first_layer, rebuilt
 from racecar.lab.loss_config import PAPER
-from racecar.lab.networks.dense import dense, glorot
+from racecar.networks.dense import dense, glorot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -17,9 +17,9 @@ from racecar.lab.datasets import CIFAR10, MNIST, Source, motion
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.longer import LongerConfig, with_longer
 from racecar.lab.loss_config import LossConfig
-from racecar.lab.networks.vgg import vgg
 from racecar.lab.probe import body, choose, features, probe, settle, tune
 from racecar.lab.search import Search
+from racecar.networks.vgg import vgg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

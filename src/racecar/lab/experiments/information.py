@@ -16,8 +16,8 @@ from racecar.lab.datasets import INFORMATION, DataError, data_folder, sphere
 from racecar.lab.datasets.checksum import differs, digest
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.loss_config import LossConfig
-from racecar.lab.networks.dense import dense, glorot
 from racecar.lab.search import Search
+from racecar.networks.dense import dense, glorot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

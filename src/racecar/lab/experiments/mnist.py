@@ -18,8 +18,8 @@ from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, St
 from racecar.lab.features import deployed_loss
 from racecar.lab.longer import LongerConfig, with_longer
 from racecar.lab.loss_config import LossConfig
-from racecar.lab.networks.vgg import vgg
 from racecar.lab.search import Search
+from racecar.networks.vgg import vgg
 from racecar.racecar import Racecar
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from racecar.lab.datasets import peaks
 from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Task, Trained, accuracy
 from racecar.lab.features import class_means, first_layer, rebuilt
 from racecar.lab.loss_config import PAPER
-from racecar.lab.networks.dense import dense, glorot
+from racecar.networks.dense import dense, glorot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

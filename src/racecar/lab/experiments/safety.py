@@ -19,10 +19,10 @@ from racecar.lab import draws, transfer
 from racecar.lab.curves import short
 from racecar.lab.datasets import MNIST, Source, data_folder
 from racecar.lab.experiment import Experiment, Measured, Split, Stage, Task, Trained, accuracy
-from racecar.lab.networks.vgg import vgg
 from racecar.lab.probe import body, choose, features, ridge
 from racecar.lab.safety_config import SafetyConfig, designed
 from racecar.lab.work import PROBED, is_dead
+from racecar.networks.vgg import vgg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -18,8 +18,8 @@ from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Ta
 from racecar.lab.experiments.information import TRAIN, WIDTHS
 from racecar.lab.features import deployed_loss
 from racecar.lab.loss_config import LossConfig
-from racecar.lab.networks.dense import dense, glorot
-from racecar.lab.networks.vgg import VGG16, vgg
+from racecar.networks.dense import dense, glorot
+from racecar.networks.vgg import VGG16, vgg
 from racecar.racecar import Racecar
 
 SLICES = ((1.0, 1), (1 / 8, 1), (1 / 16, 1), (1 / 8, 2), (1 / 8, 4), (1 / 16, 4))

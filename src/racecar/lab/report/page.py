@@ -12,13 +12,13 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from racecar.extras import need
 from racecar.inspect.style import look
 from racecar.lab.report import words
 from racecar.lab.report.how import HOW
 from racecar.lab.report.section import Section, tally
 from racecar.lab.report.statistics import HOLDS, IN_PART, NOT, NOT_RUN, SO_FAR, TOO_FEW
 from racecar.lab.report.table import Table
+from racecar.support.extras import need
 
 _SIGNS = {HOLDS: "✓", SO_FAR: "◔", IN_PART: "◐", NOT: "✗", TOO_FEW: "…", NOT_RUN: "–"}
 _SHAPES = {"o": "●", "s": "■", "P": "✚", "^": "▲", "v": "▼", "D": "◆"}

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from racecar.extras import need
 from racecar.inspect.style import SETTINGS
+from racecar.support.extras import need
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from racecar.extras import need
+from racecar.support.extras import need
 
 ALPHA = 0.05
 """What an experiment may err at in all its claims together."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from racecar.files import write_atomically, write_text
 from racecar.lab.experiment import Experiment
 from racecar.lab.record import PURPOSES
 from racecar.lab.report.claim_tables import overview
@@ -16,6 +15,7 @@ from racecar.lab.report.page import Page, figure_name, to_html, to_markdown
 from racecar.lab.report.reading import inside, read_runs
 from racecar.lab.report.section import Section, section
 from racecar.lab.results import Run
+from racecar.support.files import write_atomically, write_text
 
 TITLE = "Racecar laboratory"
 FIGURES = "figures"

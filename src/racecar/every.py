@@ -1,0 +1,60 @@
+"""The reverse pass on every k-th step alone: a slice in time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from racecar.racecar import Racecar
+from racecar.run.weights import Weight
+
+
+class Every:
+    """Switch the reverse pass on in every k-th step, with k times the weight, and off in the others.
+
+        every = Every(rr, 4)
+        for x, y in batches:
+            every.step()
+            output, loss = rr(x)
+
+    Over k steps the gradient has the expectation that it has without; a step without the reverse pass costs what the
+    model alone costs. ``rr.weight`` stays λ, and may be set at any time; in the steps without, ``rr.plan``,
+    ``rr.terms`` (of the last step with it) and ``rr.reconstruct`` stay what they were. A compiled Racecar has two
+    graphs then, and makes no third. A copy of ``rr``, or one from a file, has no schedule until it is given one.
+
+    Args:
+        rr: what is switched.
+        k: 1 leaves all as it is.
+    """
+
+    def __init__(self, rr: Racecar, k: int) -> None:
+        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+            raise ValueError(f"k must be a whole number of at least 1, not {k!r}")
+        self.rr, self.k = rr, k
+        self.steps = 0
+        """Begun so far."""
+
+    def step(self) -> bool:
+        """Before each training step, the first one included; whether the reverse pass is on in it."""
+        self.rr.look_back()
+        on = self.steps % self.k == 0
+        self.steps += 1
+        self.rr._engine.schedule(self.k, on)
+        return on
+
+    @property
+    def weight(self) -> Weight:
+        """λ, before it is multiplied by k: that of ``rr``."""
+        return self.rr.weight
+
+    @weight.setter
+    def weight(self, weight: Weight) -> None:
+        self.rr.weight = weight
+
+    def state_dict(self) -> dict[str, Any]:
+        """For a checkpoint: how many steps were begun."""
+        return {"steps": self.steps}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on in step with a training that was interrupted."""
+        self.steps = int(state["steps"])

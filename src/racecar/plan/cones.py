@@ -1,0 +1,93 @@
+"""Activations and norms written by hand: several calls that together are one function of one tensor.
+
+``x * sigmoid(x)`` forks and joins, and yet it is an activation of x; ``x * rsqrt(x.pow(2).mean(-1, keepdim=True))`` is
+a norm. Such a cone of weightless calls between one tensor and one of the same shape is taken as one operation, which
+is re-applied on the way back by making its calls again.
+"""
+
+from __future__ import annotations
+
+from racecar.plan.graph import Graph, Op
+from racecar.rules.registry import Rule, forms
+from racecar.watch.calls import tensors
+
+_REDUCTIONS = frozenset(forms("mean", "sum", "var", "std", "amax", "amin", "norm", "logsumexp"))
+_BINARY = frozenset(
+    forms("add", "sub", "subtract", "rsub", "mul", "multiply", "div", "divide", "true_divide", "pow", "maximum")
+    + forms("minimum", "where", "addcmul", "addcdiv", "lerp", "hypot", "__pow__", "__rpow__", "__add__", "__mul__")
+    + forms("__sub__", "__truediv__", "__rsub__", "__radd__", "__rmul__", "masked_fill", "gt", "ge", "lt", "le", "eq")
+    + forms("ne", "logical_not", "logical_and", "logical_or", "bitwise_not", "bitwise_and", "bitwise_or", "__invert__")
+    + forms("__and__", "__or__", "isnan", "isinf", "isfinite")
+)
+
+
+def gather(graph: Graph) -> None:
+    """Replace every cone by one operation, outermost first."""
+    swallowed: set[int] = set()
+    cones: dict[int, Op] = {}
+    for op in reversed(graph.ops):
+        if op.ordinal in swallowed or op.role not in ("join", "affine", "activation"):
+            continue
+        cone = _cone(graph, op)
+        if cone is not None:
+            cones[op.ordinal] = cone
+            swallowed |= {member.ordinal for member in cone.members}
+    if cones:
+        graph.ops = [
+            cones.get(op.ordinal, op) for op in graph.ops if op.ordinal in cones or op.ordinal not in swallowed
+        ]
+        graph.index()
+
+
+def _pure(op: Op) -> bool:
+    """No weight, no change of layout or resolution; a reduction must keep its dimension to be broadcast back."""
+    if op.func in _REDUCTIONS:
+        return bool(op.kwargs.get("keepdim")) or True in op.args[2:]
+    if op.role == "join":
+        return op.func in _BINARY
+    if op.role == "unknown":
+        return op.func in _BINARY
+    if op.role == "source":  # a mask becomes numbers
+        return op.rule is not None and op.rule.role == "pass"
+    return op.role in ("activation", "norm", "affine", "pass")
+
+
+def _cone(graph: Graph, tip: Op) -> Op | None:
+    """The cone that ends in ``tip``, or None."""
+    if tip.role != "join" or not _pure(tip) or len(tip.outputs) != 1:
+        return None
+    members = [tip]
+    frontier = {value for _, value in tip.inputs}
+    while len(frontier) > 1:
+        value = max(frontier)  # values are numbered in the order in which they were made
+        op = graph.maker.get(value)
+        if op is None or not _pure(op):
+            return None
+        frontier.remove(value)
+        if op not in members:
+            frontier |= {v for _, v in op.inputs}
+            members.append(op)
+    (source,) = frontier
+    inside = set(map(id, members))
+    for member in members[1:]:
+        for value in member.outputs:
+            if any(id(user) not in inside for user in graph.users.get(value, ())):
+                return None
+    trace = graph.trace
+    if trace.tensor(source).shape != trace.tensor(tip.outputs[0]).shape:
+        return None
+    members.sort(key=lambda op: op.ordinal)
+    norm = any(op.func in _REDUCTIONS or op.role == "norm" for op in members)
+    role = "norm" if norm else "activation"
+    kind = "norm" if norm else "pointwise"
+    plain = not norm and not any(_constants(graph, op) for op in members)
+    return Op(
+        tip.ordinal, role, kind, Rule(role, kind, lambda op, x: op(x), pointwise=plain), None, (), {},
+        (((0,), source),), tip.outputs, members=tuple(members),
+    )  # fmt: skip
+
+
+def _constants(graph: Graph, op: Op) -> bool:
+    """Whether a tensor that is no data takes part, whose layout matters."""
+    call = graph.call(op.ordinal)
+    return sum(1 for _ in tensors(call.args, call.kwargs)) > len(op.inputs)

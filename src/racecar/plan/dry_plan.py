@@ -1,0 +1,60 @@
+"""Plan a model by one forward pass that leaves no trace."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree
+
+from racecar.errors import NoRuleWarning, Unsupported
+from racecar.plan.layers import Plan
+from racecar.watch.calls import ModuleWatch, Watch, version
+from racecar.watch.dry_run import RandomState, uncompiled, untouched
+from racecar.watch.inputs import batch_tensors
+from racecar.watch.names import shown
+from racecar.watch.trace import Trace
+
+
+def dry_plan(
+    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], start: RandomState | None = None
+) -> Plan:
+    """Plan a model by one forward pass that leaves no trace: no gradient, no buffer, no random number."""
+    watch = Watch()
+    with torch.inference_mode(False), torch.no_grad(), untouched(model, start), uncompiled():
+        args, kwargs = _pytree.tree_map_only(Tensor, torch.clone, (tuple(args), dict(kwargs)))
+        inputs = batch_tensors(args, kwargs)
+        versions = [version(x) for x in inputs]
+        with warnings.catch_warnings():
+            # Re-entrant checkpointing warns about the missing gradient before we can refuse it.
+            warnings.filterwarnings("ignore", message="None of the inputs have requires_grad=True")
+            try:
+                with ModuleWatch(watch, model) as modules, watch:
+                    model(*args, **kwargs)
+            except Unsupported:
+                raise
+            except Exception as error:
+                shapes = ", ".join(str(tuple(x.shape)) for x in inputs) or "no tensor"
+                raise ValueError(
+                    f"{type(model).__name__} does not accept example_inputs ({shapes}): {type(error).__name__}: {error}"
+                ) from error
+        return Plan(model, Trace(watch.calls, inputs, watch.versions, versions, inputs), modules)
+
+
+def warn_about(plan: Plan) -> None:
+    """Name what has no rule, and how to add one."""
+    for layer in plan.layers:
+        name = shown(layer.name)
+        if layer.problem:
+            message = f"layer {name!r} is skipped: {layer.problem}; add one with @racecar.rules.register(...)"
+        elif layer.bottom is not None and layer.bottom.role == "unknown" and layer.bottom.rule is None:
+            message = (
+                f"no rule for {layer.bottom.kind!r}: the way back from layer {name!r} ends there; add one with "
+                "@racecar.rules.register(..., role='shape') or role='activation'"
+            )
+        else:
+            continue
+        warnings.warn(message, NoRuleWarning, stacklevel=4)

@@ -1,0 +1,42 @@
+"""Frozen layers: those whose weight is not trained (``requires_grad`` is False). Their terms are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from racecar.plan.layers import Layer
+
+Behind = list[tuple[nn.Module, str]]
+"""The parameters that a layer's weight is made of: the module that holds each, and its name there."""
+
+
+def behind(layer: Layer) -> Behind:
+    """What stands behind a layer's weight; a bias does not count."""
+    owner = layer.op.owner
+    if owner is None:
+        return []
+    if layer.op.module is not None:  # a rule for a whole module: all that it has
+        return [(module, name) for module in layer.op.module.modules() for name in module._parameters]
+    return [(one.holder, one.parameter) for one in (owner, *owner.also)]
+
+
+def frozen(layers: Sequence[Behind], before: Sequence[bool]) -> tuple[bool, ...]:
+    """For each layer whether it is frozen now. Flags alone are read, so that it may be asked in every step.
+
+    Args:
+        layers: what stands behind their weights.
+        before: what holds where plain tensors stand in for the parameters, as in torch.func.
+    """
+    found = []
+    for parameters, was in zip(layers, before, strict=True):
+        flag = len(parameters) > 0
+        for module, name in parameters:
+            weight = module._parameters.get(name)
+            if isinstance(weight, nn.Parameter):
+                flag = flag and not weight.requires_grad
+            elif weight is not None:
+                flag = flag and was
+        found.append(flag)
+    return tuple(found)

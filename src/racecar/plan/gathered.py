@@ -1,0 +1,65 @@
+"""Modules with a rule of their own: their calls are taken as one operation.
+
+A rule undoes one output. Of a module with several, as an LSTM's output and states, that is the one which the model goes
+on with. If it goes on with several, the rule undoes the first of them, and the others are a fork.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from racecar.plan.graph import Graph, Op
+from racecar.rules import find
+from racecar.rules.registry import Rule
+from racecar.watch.calls import ModuleWatch, Span
+from racecar.watch.owners import Owner
+
+
+def gather(graph: Graph, modules: ModuleWatch) -> None:
+    """Take the calls of every module whose class has a rule as one operation."""
+    found: dict[int, tuple[Op, ...]] = {}
+    for span in modules.spans:  # inner spans come first, outer ones replace them
+        rule = find(type(span.module))
+        inside = [op for op in graph.ops if span.start <= graph.positions[op.ordinal] < span.end]
+        if rule is not None and inside:
+            whole = _whole(graph, inside, span, rule, modules.model)
+            found.update({op.ordinal: whole for op in inside if whole})
+    if found:
+        graph.ops = list(dict.fromkeys(one for op in graph.ops for one in found.get(op.ordinal, (op,))))
+        graph.index()
+
+
+def _whole(graph: Graph, inside: Sequence[Op], span: Span, rule: Rule, model: nn.Module) -> tuple[Op, ...]:
+    """A module as one operation, with one more for the outputs that its rule does not undo; none if it made nothing."""
+    tensor, ordinal = graph.trace.tensor, inside[-1].ordinal
+    made = {value for op in inside for value in op.outputs}
+    entering = tuple(dict.fromkeys(v for op in inside for _, v in op.inputs if v not in made))
+    places = [id(one) for one in span.outputs]
+    leaving = sorted((v for v in made if id(tensor(v)) in places), key=lambda v: (places.index(id(tensor(v))), -v))
+    if not leaving:
+        return ()
+    used = [v for v in leaving if any(op not in inside for op in graph.users.get(v, ()))]
+    first, *others = used or leaving[:1]
+    owner = _owner(span.module, model)
+    role = rule.role if len(entering) == 1 else "join"
+    if role == "layer" and owner is None:
+        role = "shape"
+    inputs = tuple(((i,), value) for i, value in enumerate(entering))
+    func = type(span.module)
+    whole = Op(ordinal, role, rule.kind, rule, func, (None,), {}, inputs, (first,), owner, span.module)
+    if not others:
+        return (whole,)
+    kind = f"{rule.kind}, other outputs"
+    return whole, Op(ordinal, "join", kind, None, None, (), {}, (((0,), first),), tuple(others))
+
+
+def _owner(module: nn.Module, model: nn.Module) -> Owner | None:
+    """Of the module's first parameter; None if it has none."""
+    weight = next(module.named_parameters(), None)
+    if weight is None:
+        return None
+    path, _, attribute = weight[0].rpartition(".")
+    name = next((name for name, one in model.named_modules() if one is module), "")
+    return Owner(name, module, "weight", module.get_submodule(path), attribute, derived=True)

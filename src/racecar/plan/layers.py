@@ -1,0 +1,305 @@
+"""From a graph of operations to layers d1 … d(n+1) and what stands between them.
+
+For every weighted operation m the plan knows
+
+* ``d``: the tensor d_m, after the last norm or activation below the operation, or what starts the way (the model's
+  input, an embedding, a join);
+* ``approach``: what stands between d_m and the operation (pooling, padding, shapes); it belongs to the layer;
+* ``redo``: the norms and activations between the layer below and d_m, which the reverse pass re-applies;
+* ``out``: the layer's own forward output d_(m+1), from which a layer-wise step starts;
+* ``below``: the layer whose output leads to d_m, and whether that way is unique.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+
+from racecar.plan import cones, gathered, graph
+from racecar.plan.batch import batch_dims
+from racecar.plan.coverage import coverage
+from racecar.plan.graph import PASSABLE, Graph, Op
+from racecar.plan.match import Matcher
+from racecar.plan.parts import passable
+from racecar.plan.places import batch_norms
+from racecar.plan.slices import per_sample
+from racecar.plan.steps import Step, into_d, undo
+from racecar.rules.activation import SOFTMAX
+from racecar.watch.calls import ModuleWatch
+from racecar.watch.inputs import batch_size
+from racecar.watch.names import MODEL, shown
+from racecar.watch.trace import Trace, Value
+
+
+@dataclass(eq=False)
+class Layer:
+    """One weighted operation of the model."""
+
+    name: str
+    op: Op
+    index: int = 0
+    problem: str = ""
+    """Why the layer cannot be reversed; empty if it can."""
+    d: int = -1
+    approach: list[Op] = field(default_factory=list)
+    """Between d_m and the operation, nearest to the operation first."""
+    redo: list[Op] = field(default_factory=list)
+    """Re-applied on the way into d_m, in forward order."""
+    end: int = -1
+    """The operation's output, with a bias that is added by a call of its own."""
+    out: int = -1
+    onward: tuple[Op, ...] = ()
+    """From the operation to ``out``, in forward order."""
+    bottom: Op | None = None
+    """What made the value under d_m, if it is no layer; None is the model's input."""
+    below: Layer | None = None
+    beyond: Layer | None = None
+    """The layer below a selection of parts, which ends every way but the whole one."""
+    into_d: tuple[Step, ...] = ()
+    """The steps from the operation back to d_m."""
+    forked: Op | None = None
+    """An operation that also uses a tensor on the way to the layer below."""
+    above: Layer | None = None
+    """The one layer that this one leads to, if the way is unique."""
+    own_padding: Op | None = None
+    """A convolution's own reflect, replicate or circular padding: part of the operation, so it goes back transposed."""
+    stop: str = ""
+    """What ends the layer's output, if there is no layer above."""
+
+    def __repr__(self) -> str:
+        return f"Layer({shown(self.name)!r}, {self.kind})"
+
+    @property
+    def kind(self) -> str:
+        return self.op.kind
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its name, and without the suffixes for later uses and for one of several weights."""
+        owner = self.op.owner
+        spellings = (self.name, self.name.partition("#")[0], owner.name if owner else self.name)
+        return spellings if all(spellings) else (*spellings, MODEL)
+
+    @property
+    def parameter(self) -> Tensor | None:
+        """A parameter of its module, which says where it is and how precise."""
+        return next(self.op.owner.module.parameters(), None) if self.op.owner else None
+
+    @property
+    def reads_input(self) -> bool:
+        """Whether d_m is an input of the model itself."""
+        return self.below is None and self.bottom is None and not self.redo
+
+
+class Plan:
+    """The layers of one way through a model. Made from a trace; it holds no tensor of it."""
+
+    def __init__(self, model: nn.Module, trace: Trace, modules: ModuleWatch | None = None) -> None:
+        self.graph: Graph = graph.build(trace, model, modules)
+        if modules is not None:
+            gathered.gather(self.graph, modules)
+        cones.gather(self.graph)
+        self.ordinals = self.graph.positions
+        self.layers = [Layer("", op) for op in self.graph.ops if op.role in ("layer", "skipped")]
+        for i, layer in enumerate(self.layers):
+            layer.index = i
+            if layer.op.role == "skipped":
+                several = " of several tensors" if len(layer.op.inputs) > 1 else ""
+                layer.problem = f"no rule for {layer.op.kind}{several}"
+        self._name()
+        self._of_op = {id(layer.op): layer for layer in self.layers}
+        self._leads_on = self._values_before_layers()
+        for layer in self.layers:
+            layer.end = self._end(layer)
+        self._ends = {layer.end: layer for layer in self.layers}
+        for layer in self.layers:
+            self._descend(layer)
+        for layer in self.layers:
+            layer.into_d = tuple(into_d(self.graph, layer.op, layer.approach, layer.redo, layer.own_padding))
+            below = layer.below
+            if below is not None and layer.forked is None and not layer.problem and not below.problem:
+                below.above = layer
+        for layer in self.layers:
+            layer.out = layer.above.d if layer.above is not None else self._ascend(layer)
+            layer.onward = tuple(reversed(self._chain(layer, layer.out)))
+        ordinal = {call: i for i, call in enumerate(trace.links)} | {-1: -1}
+        self.values = [Value(ordinal[call], slot) for call, slot in trace.values]
+        self.batch_size = batch_size(trace.inputs)
+        self.batch = batch_dims(self.graph, self.batch_size)
+        self.per_sample = per_sample(self.graph, self.batch, self.batch_size)
+        """Operations without a rule of their own, by ordinal, whose constants are cut with the samples."""
+        self.match = Matcher(self, trace)
+        self.changed = trace.changed_later()
+        """Values that are changed in place after they were made."""
+        self.norms = batch_norms(self.graph, modules)
+        """The batch norms by their ordinal."""
+        self.changes_input = any(self.values[value].call < 0 for value in self.changed)
+        makers = [self.graph.maker[value] for value in sorted(self.changed) if value in self.graph.maker]
+        self.changing = tuple({id(op.called): op.called for op in makers if op.called is not None}.values())
+        """The functions that made them."""
+        names = {layer.name for layer in self.layers}
+        self.coverage = coverage(self.graph, model, modules, [layer.op for layer in self.layers], names)
+        """Which weights the layers use, and why no layer uses the others."""
+        self.graph.forget()
+
+    def position(self, value: int) -> int:
+        """The call that made a value, or −1 − i for input i."""
+        call, slot = self.values[value]
+        return -1 - slot if call < 0 else self.ordinals[call]
+
+    def _name(self) -> None:
+        """Qualified module names; ".weight" for modules with several weights, "#2" for later uses."""
+        weights: dict[str, set[str]] = {}
+        for layer in self.layers:
+            assert layer.op.owner is not None
+            weights.setdefault(layer.op.owner.name, set()).add(layer.op.owner.attribute)
+        uses: dict[str, int] = {}
+        for layer in self.layers:
+            owner = layer.op.owner
+            assert owner is not None
+            name = owner.name
+            if len(weights[owner.name]) > 1:
+                name = f"{name}.{owner.attribute}" if name else owner.attribute
+            uses[name] = uses.get(name, 0) + 1
+            layer.name = name if uses[name] == 1 else f"{name}#{uses[name]}"
+
+    def _values_before_layers(self) -> set[int]:
+        """Values that some later layer depends on."""
+        found: set[int] = set()
+        for op in reversed(self.graph.ops):
+            if op.role in ("layer", "skipped") or any(value in found for value in op.outputs):
+                found.update(value for _, value in op.inputs)
+        return found
+
+    def _next(self, value: int) -> Op | None:
+        """The only operation that uses a value."""
+        users = self.graph.users.get(value, [])
+        return users[0] if len(users) == 1 else None
+
+    def _end(self, layer: Layer) -> int:
+        """Walk over shapes to a bias that is added after the operation (``x @ W + b``)."""
+        end = value = layer.op.outputs[0]
+        if layer.problem:
+            return end
+        while (op := self._next(value)) is not None and (op.role in ("shape", "pass") or op.kind in ("add", "sub")):
+            if op.role not in PASSABLE:
+                break
+            value = op.outputs[0]
+            if op.role == "affine":
+                end = value
+        return end
+
+    def _descend(self, layer: Layer) -> None:
+        """Walk back from the operation to the layer below, or to what starts the way."""
+        value, chain, shaped = layer.op.source, list[Op](), False
+        while True:
+            users = self.graph.users[value]
+            if len(users) > 1 and layer.forked is None:
+                layer.forked = next(op for op in users if op is not (chain[-1] if chain else layer.op))
+            if value in self._ends:
+                layer.below = self._ends[value]
+                break
+            op = self.graph.maker.get(value)
+            shaped = shaped or (bool(chain) and chain[-1].role in ("norm", "activation"))
+            if op is None or not (op.role in PASSABLE or (passable(op) and (shaped or self._of_input(op)))):
+                layer.bottom = op
+                layer.beyond = self._beyond(op)
+                break
+            chain.append(op)
+            value = op.source
+        module = layer.op.owner.module if layer.op.owner else None
+        if chain and chain[0].kind == "pad" and getattr(module, "padding_mode", "zeros") != "zeros":
+            layer.own_padding = chain[0]
+        first = next((i for i, op in enumerate(chain) if op.role in ("norm", "activation")), None)
+        if first is None:
+            layer.d, layer.approach = value, chain
+        else:
+            layer.d, layer.approach = chain[first].outputs[0], chain[:first]
+            forward = chain[first:][::-1]
+            start = next(i for i, op in enumerate(forward) if op.role in ("norm", "activation"))
+            layer.redo = [op for op in forward[start:] if op.role != "pass"]
+
+    def _of_input(self, op: Op) -> bool:
+        """Whether a selection was made from the model's input itself."""
+        made: Op | None = op
+        while made is not None:
+            if made.role in ("norm", "activation") or not (made.role in PASSABLE or passable(made)):
+                return False
+            if made.source in self._ends:
+                return False
+            made = self.graph.maker.get(made.source)
+        return True
+
+    def _beyond(self, op: Op | None) -> Layer | None:
+        """The layer that a selection of parts was made from."""
+        if op is None or not passable(op):
+            return None
+        while op is not None and (op.role in PASSABLE or passable(op)):
+            value = op.source
+            if value in self._ends:
+                return self._ends[value]
+            op = self.graph.maker.get(value)
+        return None
+
+    def _ascend(self, layer: Layer) -> int:
+        """Walk forward to the last norm or activation before a join, a fork, another layer or the end."""
+        out = value = layer.end
+        cut: int | None = None
+        while (op := self._next(value)) is not None and (op.role in PASSABLE or passable(op)):
+            last = op.kind in SOFTMAX and value not in self._leads_on
+            cut = value if op.role == "select" and cut is None else cut
+            value = op.outputs[0]
+            if op.role in ("norm", "activation") and not last:
+                out, cut = value, None
+        layer.stop = self._why_stop(value if cut is None else cut)
+        return out
+
+    def _why_stop(self, value: int) -> str:
+        users = self.graph.users.get(value, [])
+        if not users:
+            return "the last layer"
+        if len(users) > 1:
+            return f"fork: {', '.join(sorted({self.label(op) for op in users}))}"
+        (op,) = users
+        if op.role == "join":
+            return f"join: {self.label(op)}"
+        return f"before {self.label(op)}"
+
+    def place(self, op: Op) -> str:
+        """An operation and where it stands, for messages."""
+        before = [layer.name for layer in self.layers if layer.op.ordinal < op.ordinal]
+        return f"{op.kind!r}" + (f" after layer {before[-1]!r}" if before else "")
+
+    def around(self, value: int) -> str:
+        """Where a value stands, for messages."""
+        maker = self.graph.maker.get(value)
+        users = self.graph.users.get(value, [])
+        return " and ".join(self.place(op) for op in (*([maker] if maker else []), *users[:1]))
+
+    def label(self, op: Op) -> str:
+        """An operation in words: its layer's name, or its kind."""
+        layer = self._of_op.get(id(op))
+        return layer.name if layer is not None and layer.name else op.kind
+
+    def _chain(self, layer: Layer, value: int) -> list[Op]:
+        """From ``value`` back to a layer's operation: what made it."""
+        chain: list[Op] = []
+        while value != layer.op.outputs[0]:
+            chain.append(self.graph.maker[value])
+            value = chain[-1].source
+        return chain
+
+    def between(self, layer: Layer, value: int) -> list[Step]:
+        """What must be undone from ``value`` back to a layer's operation.
+
+        Norms, activations and what is scaled after them are not undone: d' already has their range.
+        """
+        chain = self._chain(layer, value)
+        shaped = [i for i, op in enumerate(chain) if op.role in ("norm", "activation")]
+        first = shaped[-1] if shaped else -1  # in forward order the first
+        return [
+            undo(op)
+            for i, op in enumerate(chain)
+            if op.role in ("shape", "select", "resample") or (op.role == "affine" and i > first)
+        ]

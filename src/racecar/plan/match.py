@@ -1,0 +1,106 @@
+"""Does a pass take the way of a plan? In eager mode by what uses what, under torch.compile call by call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from racecar.plan.batch import FIXED
+from racecar.watch.calls import Call, tensors
+from racecar.watch.trace import Trace, rooted
+
+if TYPE_CHECKING:
+    from racecar.plan.layers import Plan
+
+_SPELLINGS = ((F.rms_norm, torch.rms_norm),)
+"""Functions that torch.compile shows under another name."""
+
+
+def same(planned: Any, shown: Any) -> bool:
+    """Whether two functions are one, also where torch.compile renames it."""
+    return planned is shown or any(planned is a and shown is b for a, b in _SPELLINGS)
+
+
+class Matcher:
+    """Recognises passes through a model that take the way of one plan."""
+
+    def __init__(self, plan: Plan, trace: Trace) -> None:
+        self.layers, self.signature, self.batch_size = plan.layers, trace.signature, plan.batch_size
+        self._fixed = any(batch is not None and batch.by == FIXED for batch in plan.batch.values())
+        self._features = [x.shape[1:] for x in trace.inputs]
+        # What torch.compile shows is compared call by call: functions, their ordinals, a number for each function.
+        self._length = len(plan.ordinals)
+        ordinal = {position: i for i, position in enumerate(plan.ordinals)}
+        rows = [i for i, flag in enumerate(rooted(trace.calls)) if flag]
+        self._funcs = [trace.calls[i].func for i in rows]
+        self._ordinal_at = [ordinal.get(i, -1) for i in rows]
+        numbers: dict[Any, int] = {}
+        self._number = [numbers.setdefault(func, len(numbers)) for func in self._funcs]
+
+    def fits(self, trace: Trace, sliced: bool) -> bool:
+        """Whether a pass took this plan's way, with the same weights."""
+        if trace.signature != self.signature or (sliced and not self.can_slice(trace.inputs)):
+            return False
+        positions = list(trace.links)
+        for layer in self.layers:
+            owner, at = layer.op.owner, positions[layer.op.ordinal]
+            if owner is None or layer.op.module is not None:
+                continue
+            weight, call = owner.holder._parameters.get(owner.parameter), trace.calls[at]
+            if owner.derived:
+                used = any(True for _ in trace.roots(at, {id(weight)}))
+            else:
+                used = any(one is weight for _, one in tensors(call.args, call.kwargs))
+            if not used:
+                return False
+        return True
+
+    def can_slice(self, inputs: Sequence[Tensor]) -> bool:
+        """Whether what the plan knows of the batch holds for these inputs.
+
+        A single sample shows nothing; and where a place hangs on other sizes, nobody knows how, these must be equal.
+        """
+        if self.batch_size == 1:
+            return False
+        return not self._fixed or [x.shape[1:] for x in inputs] == self._features
+
+    def align(self, calls: Sequence[Call]) -> list[Call | None] | None:
+        """Match the calls that torch.compile shows with the plan's; None if they are another way.
+
+        The compiler hides some functions, always the same ones: their calls stay None.
+        """
+        found: list[Call | None] = [None] * self._length
+        shown, hidden = [False] * len(self._funcs), [False] * len(self._funcs)
+        at = 0
+        for call, flag in zip(calls, rooted(calls), strict=True):
+            if not flag:
+                continue
+            while at < len(self._funcs) and not same(self._funcs[at], call.func):
+                hidden[self._number[at]] = True
+                at += 1
+            if at == len(self._funcs):
+                return None
+            shown[self._number[at]] = True
+            if self._ordinal_at[at] >= 0:
+                found[self._ordinal_at[at]] = call
+            at += 1
+        for rest in range(at, len(self._funcs)):
+            hidden[self._number[rest]] = True
+        if any(s and h for s, h in zip(shown, hidden, strict=True)):
+            return None
+        return found if self._same_weights(found) else None
+
+    def _same_weights(self, calls: Sequence[Call | None]) -> bool:
+        """Whether the calls use the weights that the plan names, as far as they are parameters themselves."""
+        for layer in self.layers:
+            owner, call = layer.op.owner, calls[layer.op.ordinal]
+            if owner is None or owner.derived or call is None:
+                continue
+            weight = owner.holder._parameters.get(owner.parameter)
+            if not any(one is weight for _, one in tensors(call.args, call.kwargs)):
+                return False
+        return True

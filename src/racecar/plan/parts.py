@@ -1,0 +1,57 @@
+"""Parts of a tensor: a slice, a chunk and an index are one thing, however it is written.
+
+What leaves elements out is a selection. Straight before a layer the part is the layer's d: the layer is compared with
+what it sees, and the layer below starts again from its forward output. Where a norm or an activation comes first, and
+at the model's input, d is another tensor; there, and in modes "full" and "input", the way back goes on through the
+selection, and zeros come back for what was left out. Several parts of one tensor are a fork.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from racecar.rules.registry import Rule
+from racecar.rules.shape import PARTS, is_crop
+from racecar.watch.calls import Call
+
+if TYPE_CHECKING:
+    from racecar.plan.graph import Op
+
+
+def role(op: Op, call: Call, x: Tensor, made: Tensor) -> str:
+    """ "select" where a call on ``x`` leaves elements out, "shape" where it only rearranges them."""
+    if op.kind == "pad":
+        sizes = op.bind(call).get(1, "pad")
+        return "select" if max(sizes) <= 0 > min(sizes) else "shape"
+    if call.func is Tensor.__getitem__ and not is_crop(call.args[1]):
+        op.rule = Rule("select", op.kind)
+        if any(not isinstance(part, (int, slice, type(None), type(Ellipsis))) for part in _index(call)):
+            return "select"
+    return "shape" if call.func in PARTS and made.numel() == x.numel() else "select"
+
+
+def _index(call: Call) -> tuple[object, ...]:
+    index = call.args[1]
+    return index if isinstance(index, tuple) else (index,)
+
+
+def apart(ops: Sequence[Op]) -> list[Op]:
+    """One operation for each part that is used of a call that makes several: so they fork, as several slices do."""
+    used = {value for op in ops for _, value in op.inputs}
+    found: list[Op] = []
+    for op in ops:
+        slots = [i for i, value in enumerate(op.outputs) if value in used]
+        if op.role == "select" and slots:
+            found += [replace(op, outputs=(op.outputs[i],), slot=i) for i in slots]
+        else:
+            found.append(op)
+    return found
+
+
+def passable(op: Op) -> bool:
+    """Whether a way back can go on through a selection: not where the data itself chooses."""
+    return op.role == "select" and op.kind != "topk"

@@ -1,0 +1,198 @@
+"""Which way back: from a plan, a mode and the weights to the steps of a reverse pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from racecar.errors import NotReversible
+from racecar.plan.coverage import Uncovered
+from racecar.plan.graph import Op
+from racecar.plan.layers import Layer, Plan
+from racecar.plan.steps import Step
+from racecar.support.table import table
+from racecar.watch.names import shown
+
+HEAD = ("layer", "kind", "constrained", "from", "note")
+MODES = ("auto", "full", "layerwise", "input")
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One weighted operation of the model, as the reverse pass treats it."""
+
+    name: str
+    kind: str
+    constrained: bool
+    source: str
+    """"reverse": from d'(m+1), the layer above on the way back. "forward": from the forward output d(m+1)."""
+    reason: str
+    layer: Layer | None = field(default=None, repr=False)
+    upper: Layer | None = field(default=None, repr=False)
+    """The layer whose d' it starts from, if its source is "reverse"."""
+    steps: tuple[Step, ...] = field(default=(), repr=False)
+    passed: bool = field(default=False, repr=False)
+    """Whether the way back goes through it."""
+    needed: bool = field(default=False, repr=False)
+    """Whether a constrained layer hangs on it."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Route:
+    """The plan of a model as a reverse pass will run it; iterable, and printable as a table."""
+
+    plan: Plan
+    mode: str
+    entries: tuple[Entry, ...]
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __getitem__(self, i: int) -> Entry:
+        return self.entries[i]
+
+    @property
+    def uncovered(self) -> tuple[Uncovered, ...]:
+        """Parameters of two or more dimensions that no entry uses, each with its name and the reason."""
+        return self.plan.coverage.uncovered
+
+    @property
+    def covered(self) -> float | None:
+        """The share of the parameters of two or more dimensions that the way back uses; None if there are none."""
+        return self.plan.coverage.share(e.layer.index for e in self.entries if e.needed and e.layer is not None)
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The table's rows, under ``HEAD``: one for each entry, then one for each parameter that none uses."""
+        layers = [
+            (shown(e.name), e.kind, "yes" if e.constrained else "no", e.source if e.passed else "-", e.reason)
+            for e in self.entries
+        ]
+        return [*layers, *((name, "parameter", "no", "-", reason) for name, reason in self.uncovered)]
+
+    @property
+    def summary(self) -> str:
+        """The table's last line."""
+        line = f"{sum(e.constrained for e in self)} of {len(self)} layers constrained, mode {self.mode}"
+        if (covered := self.covered) is None:
+            return line
+        percent = 100 if covered == 1 else min(round(100 * covered, 1), 99.9)
+        return f"covers {percent:g} % of the parameters of two or more dimensions; {line}"
+
+    def __str__(self) -> str:
+        return f"{table(HEAD, self.rows)}\n{self.summary}"
+
+    __repr__ = __str__
+
+
+Starts = dict[int, Layer | None]
+"""Layer index → the layer above whose d' its step back starts from; None: its own forward output."""
+
+
+def route(plan: Plan, mode: str, active: Sequence[bool], frozen: Sequence[bool] = ()) -> Route:
+    """The way back for the layers that are compared.
+
+    Args:
+        active: one flag per layer of the plan, whether its λ is not 0 and it is not left out as frozen.
+        frozen: one flag per layer, for the table; empty: none is.
+    """
+    active = [flag and not layer.problem for flag, layer in zip(active, plan.layers, strict=True)]
+    starts: Starts
+    if mode == "layerwise":
+        starts = {layer.index: None for layer in plan.layers if active[layer.index]}
+    else:
+        starts = _stretches(plan, active)
+    if mode in ("full", "input"):
+        way = _whole_way(plan, mode, active)
+        if mode == "input":
+            starts = {}
+            active = (
+                [flag and layer is way[-1] for flag, layer in zip(active, plan.layers, strict=True)] if way else active
+            )
+        for above, layer in zip([None, *way], way, strict=False):
+            if not layer.problem:
+                starts[layer.index] = None if above is None or above.problem else above
+    needed = _needed(plan, starts, active)
+    left_out = ["frozen" if i < len(frozen) and frozen[i] else "weight 0" for i in range(len(plan.layers))]
+    entries = [_entry(plan, mode, layer, starts, active, needed, left_out[layer.index]) for layer in plan.layers]
+    entries += [Entry(one.name, one.kind, False, "forward", one.reason) for one in plan.coverage.constants]
+    return Route(plan, mode, tuple(entries))
+
+
+def _stretches(plan: Plan, active: Sequence[bool]) -> Starts:
+    """Along every unique stretch from its last active layer down."""
+    starts: Starts = {}
+    for layer in reversed(plan.layers):
+        if layer.above is not None and layer.above.index in starts:
+            starts[layer.index] = layer.above
+        elif active[layer.index]:
+            starts[layer.index] = None
+    return starts
+
+
+def _whole_way(plan: Plan, mode: str, active: Sequence[bool]) -> list[Layer]:
+    """From the last active layer to the input; refuses where a join makes the way ambiguous."""
+    last = next((layer for layer in reversed(plan.layers) if active[layer.index]), None)
+    if last is None:
+        return []
+    join = _join_before(plan, last)
+    if join is not None:
+        raise NotReversible(
+            f"mode {mode!r} needs one way back from output to input, but {plan.place(join)} joins several tensors "
+            f"before layer {shown(last.name)!r}; use mode='auto' or mode='layerwise'"
+        )
+    way: list[Layer] = []
+    layer: Layer | None = last
+    while layer is not None:
+        way.append(layer)
+        layer = layer.below or layer.beyond
+    return way
+
+
+def _join_before(plan: Plan, layer: Layer) -> Op | None:
+    """The first join, in forward order, that a layer depends on."""
+    found: Op | None = None
+    waiting, seen = [value for _, value in layer.op.inputs], set()
+    while waiting:
+        value = waiting.pop()
+        op = plan.graph.maker.get(value)
+        if op is None or id(op) in seen:
+            continue
+        seen.add(id(op))
+        joins = not op.members and (op.role == "join" or len({v for _, v in op.inputs}) > 1)
+        if joins and (found is None or op.ordinal < found.ordinal):
+            found = op
+        if op.role != "source":
+            waiting += [v for _, v in op.inputs]
+    return found
+
+
+def _needed(plan: Plan, starts: Starts, active: Sequence[bool]) -> set[int]:
+    """Layers whose d' some active layer's term hangs on."""
+    needed = {i for i in starts if active[i]}
+    for layer in plan.layers:  # from the input up
+        above = starts.get(layer.index)
+        if layer.index in needed and above is not None:
+            needed.add(above.index)
+    return needed
+
+
+def _entry(
+    plan: Plan, mode: str, layer: Layer, starts: Starts, active: Sequence[bool], needed: set[int], left_out: str
+) -> Entry:
+    i = layer.index
+    if i not in starts:
+        reason = layer.problem or ("mode input" if mode == "input" else left_out)
+        return Entry(layer.name, layer.kind, False, "forward", reason, layer)
+    upper = starts[i]
+    reason = ""
+    if not active[i]:
+        reason = ("only the input is compared" if mode == "input" else left_out) + ", passed through"
+    elif upper is None and mode != "layerwise":
+        reason = layer.stop or "the last layer with a weight"
+    source = "forward" if upper is None else "reverse"
+    steps = (*plan.between(layer, layer.out if upper is None else upper.d), *layer.into_d)
+    return Entry(layer.name, layer.kind, active[i], source, reason, layer, upper, steps, True, i in needed)

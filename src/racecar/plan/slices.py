@@ -1,0 +1,66 @@
+"""A slice of the batch: the first samples of every tensor that the way back needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Size, Tensor
+
+from racecar.plan.batch import Batch
+from racecar.plan.graph import Graph
+from racecar.rules.registry import Operation
+
+
+def cut(tensor: Tensor, batch: Batch, size: int, samples: int) -> Tensor:
+    """The first ``samples`` of ``size`` samples."""
+    dim, outer = batch.dim, batch.outer
+    if outer == 1:
+        return tensor.narrow(dim, 0, tensor.shape[dim] // size * samples)
+    parts = tensor.unflatten(dim, (outer, size, -1))
+    return parts.narrow(dim + 1, 0, samples).flatten(dim, dim + 2)
+
+
+def cut_shape(shape: Size, where: Batch | None, size: int, samples: int) -> Size:
+    """The shape of the first samples of a value."""
+    if where is None:
+        return shape
+    rows = shape[where.dim] // size * samples
+    return torch.Size((*shape[: where.dim], rows, *shape[where.dim + 1 :]))
+
+
+def cut_constants(operation: Operation, shape: Size, where: Batch, size: int, samples: int) -> None:
+    """Constants that hold a value per sample are cut as the data is."""
+
+    def fit(one: Any) -> Any:
+        if isinstance(one, Tensor):
+            dim = where.dim - len(shape) + one.dim()  # constants are aligned at their last dimension
+            if dim >= 0 and one.shape[dim] == shape[where.dim]:
+                return cut(one, where._replace(dim=dim), size, samples)
+        elif type(one) in (tuple, list):  # what is put together
+            return type(one)(fit(part) for part in one)
+        return one
+
+    operation.args = tuple(fit(one) for one in operation.args)
+    operation.kwargs = {name: fit(one) for name, one in operation.kwargs.items()}
+
+
+def per_sample(graph: Graph, batch: Mapping[int, Batch | None], size: int) -> frozenset[int]:
+    """Operations without a rule, by ordinal, whose constants have to be cut: the others work on one sample as they are.
+
+    A weight may have as many rows as there are samples by chance.
+    """
+    found = set()
+    for op in graph.ops:
+        before, after = (batch.get(op.source), batch.get(op.outputs[0])) if op.kind.endswith("(vjp)") else (None, None)
+        if before is None or after is None:
+            continue
+        one = cut(torch.zeros_like(graph.trace.tensor(op.source)), before, size, 1)
+        try:
+            shape = op.bind(graph.call(op.ordinal))(one).shape
+        except (RuntimeError, ValueError, IndexError):
+            shape = None
+        if shape != cut_shape(graph.trace.tensor(op.outputs[0]).shape, after, size, 1):
+            found.add(op.ordinal)
+    return frozenset(found)

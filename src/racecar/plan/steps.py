@@ -1,0 +1,138 @@
+"""The steps of the way back through one layer: what is undone, what is applied again, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Size, Tensor
+
+from racecar.plan.graph import Graph, Op
+from racecar.rules.conv import fold_padding
+from racecar.rules.registry import Operation
+from racecar.rules.shape import expand, reshape
+
+
+class Step(NamedTuple):
+    """One step of the way back.
+
+    ``action`` is "undo" (an operation), "fold" (a convolution's own padding), "part" (an operation that keeps a part
+    and has no rule of its own), "lift" (bring dropped dimensions back with size 1), "redo" (apply a norm or activation
+    again) or "move" (apply a change of layout or resolution again).
+    """
+
+    action: str
+    op: Op
+
+
+def undo(op: Op) -> Step:
+    """The step that takes an operation back."""
+    return Step("part" if op.rule is None or op.rule.apply is None else "undo", op)
+
+
+def into_d(graph: Graph, op: Op, approach: Sequence[Op], redo: Sequence[Op], own_padding: Op | None) -> list[Step]:
+    """From a layer's operation to d_m.
+
+    Norms and activations are applied again before up-sampling, in the layout in which the forward pass applied them;
+    after it where they fit one size only (a layer norm over a whole map).
+    """
+    back = [Step("fold", one) if one is own_padding else undo(one) for one in approach if one.role != "pass"]
+    first = next((i for i, step in enumerate(back) if step.op.role == "resample"), len(back))
+    again = _again(redo, with_size=False)
+    if any(step.op.role != "resample" and step.op.kind not in _KEEP_LAYOUT for step in back[first:]):
+        first = len(back)
+    if any(step.action == "move" for step in again):
+        first = len(back)
+    early = [*back[:first], *([Step("lift", back[first].op)] if first < len(back) and again else []), *again]
+    resized = first < len(back) or any(one.role == "resample" for one in redo)
+    if again and resized and not _fits(graph, again, back[first].op if first < len(back) else None, redo):
+        return [Step("undo", op), *back, *_again(redo, with_size=True)]
+    return [Step("undo", op), *early, *back[first:]]
+
+
+_KEEP_LAYOUT = ("pad", "narrow", "flip", "roll")
+
+
+def _again(ops: Sequence[Op], with_size: bool) -> list[Step]:
+    """Apply norms and activations again, going back to their layout (and size) and forth where that matters."""
+    fussy = next((i for i, op in enumerate(ops) if _fussy(op)), len(ops))
+    later = [i for i, op in enumerate(ops) if i > fussy and op.role in ("shape", "select", "resample")]
+    shapes = [i for i in later if ops[i].role != "resample"]
+    # A change of resolution can be left out, unless the layout changed before it.
+    moves = later if with_size else [i for i in later if shapes and i >= shapes[0]]
+    steps = [undo(ops[i]) for i in reversed(moves)]
+    for i, op in enumerate(ops):
+        if op.role in ("norm", "activation", "affine"):
+            steps.append(Step("redo", op))
+        elif i in moves:
+            steps.append(Step("move", op))
+    return steps
+
+
+def _fussy(op: Op) -> bool:
+    """Whether the layout matters: norms, activations along a dimension, constants of some shape."""
+    return op.role in ("norm", "affine") or (op.role == "activation" and not op.pointwise)
+
+
+def _fits(graph: Graph, again: Sequence[Step], pooling: Op | None, redo: Sequence[Op]) -> bool:
+    """Try whether norms and activations work at the size that the way back has before up-sampling."""
+    trace = graph.trace
+    calls = [trace.calls[i] for i in trace.links]
+    operations = {step.op.ordinal: step.op.operation(calls) for step in again}
+    last = trace.tensor(pooling.source if pooling else redo[-1].outputs[0])
+    y = torch.zeros_like(trace.tensor(pooling.outputs[0]) if pooling else last)
+    if pooling is not None and pooling.rule is not None and pooling.rule.lift is not None:
+        y = pooling.rule.lift(pooling.operation(calls), y, last.shape)
+    shapes = {v: trace.tensor(v).shape for step in again for v in (step.op.source, step.op.outputs[0])}
+    expected = y.shape
+    try:
+        for step in again:
+            y = take(step, y, operations[step.op.ordinal], shapes)
+    except (RuntimeError, ValueError, IndexError):
+        return False
+    return y.shape == expected
+
+
+def take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) -> Tensor:
+    """One step, on real arguments."""
+    action, op = step
+    rule = op.rule
+    if action == "part":
+        return _part(operation, y, shapes[op.source], op.slot)
+    assert rule is not None
+    if action == "move" and rule.apply is reshape:  # its own arguments may name the whole batch
+        return y.reshape(shapes[op.outputs[0]])
+    if action == "move" and rule.apply is expand:
+        return y.expand(shapes[op.outputs[0]])
+    if action == "move" or (action == "redo" and op.role == "affine"):
+        return output(operation(y), op.slot)
+    if action == "lift":
+        return y if rule.lift is None else rule.lift(operation, y, shapes[op.source])
+    if action == "fold":
+        return fold_padding(operation, y, shapes[op.source])
+    assert rule.apply is not None
+    if op.role == "norm":
+        y = _in_double(y, operation)
+    return rule.apply(operation, y) if action == "redo" else rule.apply(operation, y, shapes[op.source])
+
+
+def _in_double(y: Tensor, operation: Operation) -> Tensor:
+    """What a norm is given, as precise as its parameters where one of them is in float64: torch's norms take data in
+    half precision with parameters in float32, but no other mixture."""
+    for one in (*operation.args, *operation.kwargs.values()):
+        if isinstance(one, Tensor) and one.dtype != y.dtype and torch.float64 in (one.dtype, y.dtype):
+            return y.to(one.dtype)
+    return y
+
+
+def _part(operation: Operation, y: Tensor, shape: Size, slot: int) -> Tensor:
+    """What a selection left out comes back as zeros: its adjoint. (A vjp cannot be compiled with a slice.)"""
+    places = torch.arange(shape.numel(), device=y.device).view(shape)
+    kept = output(operation(places), slot).reshape(-1)
+    return y.new_zeros(shape.numel()).index_add(0, kept, y.reshape(-1)).view(shape)
+
+
+def output(out: Tensor | Sequence[Tensor], slot: int) -> Tensor:
+    """Output ``slot`` of an operation."""
+    return out if isinstance(out, Tensor) else [one for one in out if isinstance(one, Tensor)][slot]

@@ -1,0 +1,111 @@
+"""One forward pass through a model, kept whole: every d_m, and the way back from any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree
+
+from racecar.plan.layers import Layer
+from racecar.plan.places import norms_at
+from racecar.plan.plan import Entry, Route, route
+from racecar.rules.norm import Seen
+from racecar.rules.registry import Operation
+from racecar.run import reverse
+from racecar.run.engine import Engine
+from racecar.run.reading import Reading
+from racecar.run.settings import Activation, Settings
+from racecar.run.statistics import ReverseStatistics
+from racecar.watch.dry_run import untouched, watch_forward
+from racecar.watch.guards import check_model
+from racecar.watch.inputs import batch_size
+
+
+class Passage:
+    """A forward pass without gradient that leaves no trace in the model, and what it passed.
+
+    Args:
+        model: any model that has a plan.
+        args, kwargs: the arguments of the call.
+        statistics: of the reverse data, which batch norms in evaluation use on the way back; None: their own.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None = None,
+        statistics: ReverseStatistics | None = None,
+    ) -> None:
+        check_model(model)
+        self.statistics = statistics
+        kwargs = kwargs or {}
+        engine = Engine(model, Settings(mode="layerwise"))
+        engine.start(args, kwargs, train=False)
+        plan = engine.ways[0].plan
+        engine.keep |= frozenset(plan.position(value) for value in plan.changed)  # all that may be looked at
+        with torch.no_grad(), untouched(model):
+            if plan.changes_input:
+                args, kwargs = _pytree.tree_map_only(Tensor, torch.clone, (tuple(args), dict(kwargs)))
+            self.output, trace = watch_forward(model, args, kwargs, engine.keep)
+            way, trace = engine.way(trace, args, kwargs, whole=True)
+        self.plan = way.plan
+        self.calls = [trace.calls[i] for i in trace.links]
+        self.inputs = trace.kept_inputs
+        self._finder = reverse.Finder(self.plan, self.calls, self.inputs)
+
+    @property
+    def layers(self) -> list[Layer]:
+        return self.plan.layers
+
+    def value(self, value: int) -> Tensor:
+        """The tensor of a value of the plan, such as ``layer.d`` or ``layer.out``."""
+        return self._finder.tensor(value).detach()
+
+    def operation(self, layer: Layer) -> Operation:
+        """A layer's operation with the arguments of this pass."""
+        return layer.op.operation(self.calls, layer.name)
+
+    def route(self, mode: str, last: Layer | None = None) -> Route:
+        """The way back from layer ``last`` (the last one if None) or, layer by layer, from every layer."""
+        active = [last is None or layer.index <= last.index for layer in self.layers]
+        return route(self.plan, mode, active)
+
+    @torch.no_grad()
+    def rebuild(self, way: Route, input_activation: Activation | None = None) -> dict[int, Tensor]:
+        """d'_m by layer index, wherever the way back passes."""
+        reading = None if self.statistics is None else Reading(self.statistics, prefix=title(way))
+        return self._run(reverse.Needs(_passed(way)), input_activation, reading)
+
+    @torch.no_grad()
+    def gather(self, ways: Sequence[Route], statistics: ReverseStatistics) -> None:
+        """Run ways back by the statistics of this pass's own reverse data, and take these into ``statistics``: every
+        way has its own, and all passes count alike."""
+        seen: dict[str, Seen] = {}
+        for way in ways:
+            needs, reading = reverse.Needs(_passed(way)), Reading(statistics, gather=True, prefix=title(way))
+            norms = norms_at(needs.places, self.plan.norms)
+            statistics.add({reading.prefix + key: norm._replace(momentum=0.0) for key, norm in norms.items()})
+            self._run(needs, None, reading)
+            seen |= reading.seen
+        statistics.update(seen)
+
+    def _run(
+        self, needs: reverse.Needs, input_activation: Activation | None, reading: Reading | None
+    ) -> dict[int, Tensor]:
+        size = batch_size(self.inputs)
+        tape = reverse.record(needs, self._finder, size, size)
+        return reverse.run(needs, tape, input_activation, reading)
+
+
+def _passed(way: Route) -> list[Entry]:
+    return [entry for entry in way if entry.passed]
+
+
+def title(way: Route) -> str:
+    """A way back in words, before the keys of its statistics."""
+    passed = _passed(way)
+    return f"{way.mode} from {passed[-1].name}/" if passed else ""

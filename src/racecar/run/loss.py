@@ -1,0 +1,177 @@
+"""The terms of the racecar loss: how far d'_m is from d_m, and by what that is divided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from racecar.rules.norm import Moments
+from racecar.support.memory_order import memory_order
+from racecar.support.precision import wide
+
+SCALES = ("relative", "ratio", "anchored", "mean", "sum")
+RELATIVE = ("relative", "ratio")
+"""Σ (d − d')² / Σ d². In "relative" no gradient flows through the denominator, so that a layer can lower the term by
+making d and d' smaller together, until nothing is left of them; in "ratio" it cannot."""
+GRADIENTS = ("both", "reverse", "weights")
+"""What the gradient of a term reaches: d and d' (the paper); d' alone, d is a fixed target; or the weights alone, all
+activations of the forward pass are constants."""
+REDUCTIONS = ("mean", "sum")
+"""Over the constrained layers: a λ that means the same for 3 and for 100 of them, or the paper's sum."""
+
+
+def squared_error(d: Tensor, reverse: Tensor, weight: Tensor | None) -> Tensor:
+    """Σ w (d − d')², a float32 (or float64) scalar.
+
+    Args:
+        d: forward activation d_m, (n, …).
+        reverse: d'_m of the same shape.
+        weight: None, or a tensor that broadcasts against d_m without its batch dimension.
+    """
+    dtype = torch.promote_types(wide(d), wide(reverse))  # a float64 head behind layers in float32
+    if weight is not None or torch.compiler.is_compiling():
+        # Compiled, the difference is not rounded before it is squared; but it, and the gradient of both sides, is kept
+        # in the precision of the activations.
+        d, reverse, weight = along_memory(d, reverse, weight)
+        errors = (d - reverse).to(dtype).square()
+        return (errors if weight is None else errors * weight.to(dtype)).sum()
+    if d.dtype == reverse.dtype == dtype and d.is_contiguous() and reverse.is_contiguous():
+        return F.mse_loss(reverse, d, reduction="sum")
+    return SquaredError.apply(d, reverse, dtype)
+
+
+class SquaredError(torch.autograd.Function):
+    """Σ (d − d')² of activations in low precision, or channels last: mse_loss would keep copies of both in float32, and
+    its gradient would forget the strides, which costs convolutions more than all else."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(d: Tensor, reverse: Tensor, dtype: torch.dtype) -> Tensor:
+        # The difference is rounded as its gradient will be: in float32 its memory would cost more than all the rest.
+        return torch.linalg.vector_norm(d - reverse, dtype=dtype).square()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[:2])  # others keep them, too
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+        d, reverse = ctx.saved_tensors
+        gradient = (d - reverse) * (2 * gradients[0])
+        return gradient.to(d.dtype), -gradient.to(reverse.dtype), None
+
+
+def along_memory(d: Tensor, *others: Tensor | None) -> tuple[Any, ...]:
+    """``d`` and others of as many dimensions, in the order in which d lies in memory: for sums over all of it."""
+    order = memory_order(d)
+    return d.permute(order), *(None if one is None else one.permute(order) for one in others)
+
+
+def size(d: Tensor, weight: Tensor | None, scale: str = "relative") -> Tensor:
+    """√Σ d² over the features with w ≠ 0; a gradient flows through it for scale "ratio" alone, if d has one."""
+    d, weight = along_memory(d if scale == "ratio" else d.detach(), weight)
+    if weight is not None:
+        d = d * (weight != 0)
+    return torch.linalg.vector_norm(d, dtype=wide(d))
+
+
+def anchor(inputs: Sequence[Tensor]) -> Tensor:
+    """Mean square of the model's inputs, which no weight can change: a float32 (or float64) scalar, for "anchored"."""
+    numbers = [x.detach() for x in inputs if x.is_floating_point()]
+    if not numbers:
+        raise ValueError(
+            "scale 'anchored' divides by the energy of the model's input, and this input holds no floating-point "
+            "numbers; use scale='relative' or scale='mean'"
+        )
+    dtype = max((wide(x) for x in numbers), key=lambda one: torch.finfo(one).bits)
+    squares = [torch.linalg.vector_norm(x, dtype=dtype).square() for x in numbers]
+    return torch.stack(squares).sum() / max(1, sum(x.numel() for x in numbers))
+
+
+def noise_floors(found: Sequence[Moments | None], counts: Sequence[int]) -> Tensor | None:
+    """For each layer the largest Σ d² that rounding alone can make behind a norm, where the norm's input does not vary
+    but by rounding, as on a blank batch; 0 where it varies, or without a norm. A vector, or None if all are 0.
+
+    A norm subtracts the mean. Of values that are all alike it leaves their rounding errors, up to 1/√eps times as
+    large: d is then no more than that, and nothing can be measured by it.
+
+    Args:
+        found: of the norm behind which each d_m is.
+        counts: number of elements of each d_m.
+    """
+    known = [one for one in found if one is not None]
+    if not known:
+        return None
+    like = known[0].mean
+    # A blank batch is blank in all groups: some tell, and a compiler copies fewer.
+    groups = max(1, min(16, *(one.mean.numel() // 2 for one in known)))
+    none = Moments(like.new_zeros(groups), like.new_ones(groups), 1.0, like.dtype)
+    each = [one or none for one in found]
+    mean = torch.stack([one.mean.reshape(-1)[:groups] for one in each])
+    inverse = torch.stack([one.inverse.reshape(-1)[:groups] for one in each])
+    accuracy = torch.finfo(like.dtype).eps
+    # Of the input itself, and of sums over it, which lose more.
+    rounding = [torch.finfo(one.dtype).eps + 64 * accuracy for one in each]
+    limits = [(16 * some) ** 2 * count / one.eps for some, count, one in zip(rounding, counts, each, strict=True)]
+    energy = mean.square().mean(1)
+    most = energy * _vector([some**2 for some in rounding], like)
+    # σ² as far as 1/σ tells it: beside eps a smaller one is lost.
+    blank = inverse.square().reciprocal().mean(1) <= most + _vector(
+        [one.eps * (1 + 4 * accuracy) for one in each], like
+    )
+    return torch.where(blank, energy * _vector(limits, like), 0)
+
+
+def _vector(numbers: Sequence[float], like: Tensor) -> Tensor:
+    """Numbers that are the same in every step, as a tensor: no step waits until they are on the device."""
+    if torch.compiler.is_compiling():
+        return torch.stack([like.new_full((), one) for one in numbers])
+    return _kept(tuple(numbers), like.dtype, like.device)
+
+
+@lru_cache(maxsize=256)
+def _kept(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):  # kept for training, too
+        return torch.tensor(numbers, dtype=dtype, pin_memory=device.type == "cuda").to(device, non_blocking=True)
+
+
+def terms(
+    errors: Sequence[Tensor],
+    counts: Sequence[int],
+    scale: str,
+    *,
+    sizes: Sequence[Tensor] = (),
+    floors: Tensor | None = None,
+    share: float = 1.0,
+    energy: Tensor | None = None,
+) -> Tensor:
+    """The terms of all layers before λ, as one vector: few small kernels instead of many.
+
+    Args:
+        errors: Σ w (d − d')² of each layer.
+        counts: number of elements of each d_m, for scales "mean" and "anchored".
+        sizes: √Σ d² of each layer, for scales "relative" and "ratio".
+        floors: for these, Σ d² of each layer up to which it is rounding noise and counts as 0; None: 0.
+        share: N / n, what a sum over n of N samples is multiplied by, for scale "sum".
+        energy: mean square of the input, for scale "anchored".
+    """
+    if scale in ("mean", "anchored"):
+        vector = torch.stack([error / count for error, count in zip(errors, counts, strict=True)])
+        return vector if energy is None else _divide(vector, energy.to(vector.dtype), energy == 0)
+    vector = torch.stack(list(errors))
+    if scale == "sum":
+        return vector if share == 1 else vector * share
+    total = torch.stack(list(sizes)).square()
+    return _divide(vector, total, total.detach() <= (0 if floors is None else floors))
+
+
+def _divide(vector: Tensor, total: Tensor, empty: Tensor) -> Tensor:
+    """0 where there is nothing to compare with."""
+    # Divide by 1 where nothing is there, then multiply by 0: a NaN in d' is never hidden.
+    return vector / torch.where(empty, 1, total) * ~empty

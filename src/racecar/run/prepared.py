@@ -1,0 +1,235 @@
+"""A plan with the user's settings worked in: what a step runs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from racecar.plan.frozen import behind, frozen
+from racecar.plan.graph import Op
+from racecar.plan.layers import Plan
+from racecar.plan.places import Norm, norms_at
+from racecar.plan.plan import route
+from racecar.plan.slices import cut, cut_shape
+from racecar.rules.norm import Moments, has_batch_statistics, moments
+from racecar.run import loss, reverse, weights
+from racecar.run.compiled import frugally
+from racecar.run.health import Signs
+from racecar.run.reading import Reading
+from racecar.run.settings import Settings
+from racecar.run.statistics import ReverseStatistics
+from racecar.support.precision import wide
+from racecar.watch.calls import Call
+from racecar.watch.inputs import batch_size
+
+
+class Yardstick(NamedTuple):
+    """What errors are measured by, beside d_m itself."""
+
+    energy: Tensor | None
+    """Of the model's input, for scale "anchored"."""
+    floors: Tensor | None
+    """For each constrained layer Σ d² up to which it is rounding noise; None if all are 0."""
+
+
+class Outcome(NamedTuple):
+    """Of one pass."""
+
+    loss: Tensor
+    terms: dict[str, Tensor]
+    """Layer name → detached term, before λ."""
+    signs: Signs | None
+    """What was looked at."""
+
+
+class Way:
+    """A plan with the user's settings worked in, so that a step has nothing left to decide."""
+
+    def __init__(self, plan: Plan, settings: Settings, flags: Sequence[bool] | None = None) -> None:
+        self.plan, self.settings = plan, settings
+        found = weights.layer_weights(settings.weight, [layer.names for layer in plan.layers])
+        self.weights = [
+            weights.placed(settings.times * weight if settings.times > 1 else weight, layer.parameter)
+            for weight, layer in zip(found, plan.layers, strict=True)
+        ]
+        self.features = [weight if isinstance(weight, Tensor) else None for weight in self.weights]
+        """Apart from the numbers, which a compiler would build into its graph."""
+        self._behind = [behind(layer) for layer in plan.layers]
+        self.frozen = frozen(self._behind, [False] * len(plan.layers)) if flags is None else tuple(flags)
+        """For each layer, whether it was frozen when this was worked out."""
+        self.siblings = {self.frozen: self}
+        """The same with other layers frozen."""
+        # The one term of mode "input" trains all layers that the way back passes.
+        whole = settings.mode == "input" and not all(self.frozen)
+        numbers = zip(self.weights, self.frozen, strict=True)
+        active = [not weights.is_zero(weight) and (whole or not flag) for weight, flag in numbers]
+        self.route = route(plan, settings.mode, active, self.frozen)
+        self.constrained = [e.layer for e in self.route if e.constrained and e.layer is not None]
+        norms = [[op for op in layer.redo if op.role == "norm" and not op.members] for layer in self.constrained]
+        self.norms = [found[-1] if found and settings.scale in loss.RELATIVE else None for found in norms]
+        """For each constrained layer the last norm before its d_m, if it matters."""
+        self.needs = reverse.Needs([entry for entry in self.route if entry.needed], settings.gradient)
+        self.needs_all = reverse.Needs([entry for entry in self.route if entry.passed])
+        norm_inputs = [op.source for op in self.norms if op is not None]
+        looked_at = (*self.needs.values, *self.needs.wholes, *self.needs_all.values, *norm_inputs)
+        self.copies = sorted(set(looked_at) & plan.changed)
+        """Values that the way back needs and that the model changes in place later."""
+        lost = [value for value in (*self.needs.values, *self.needs.shapes) if plan.batch[value] is None]
+        self.lost = plan.around(lost[0]) if lost else ""
+        """Where the batch dimension cannot be followed, if anywhere."""
+        chosen = [self.weights[layer.index] for layer in self.constrained]
+        share = len(chosen) if settings.reduction == "mean" else 1
+        self.names = tuple(layer.name for layer in self.constrained)
+        self.numbers = [(1.0 if isinstance(weight, Tensor) else float(weight)) / share for weight in chosen]
+        like = self.constrained[0].parameter if self.constrained else None
+        self.move(torch.zeros((), dtype=torch.float32) if like is None else like)
+
+    def move(self, like: Tensor) -> None:
+        """Put λ of the constrained layers where the terms are: a tensor, so that a schedule neither waits for the
+        device nor recompiles."""
+        with torch.inference_mode(False):  # wherever they are made, they are used in training
+            lambdas = torch.tensor(self.numbers, dtype=wide(like), pin_memory=like.is_cuda)
+            self.lambdas = lambdas.to(like.device, non_blocking=True)
+
+    def frozen_now(self) -> tuple[bool, ...]:
+        """For each layer, whether it is frozen: other layers may be than when this was worked out."""
+        return frozen(self._behind, self.frozen)
+
+    def slice_of(self, inputs: Sequence[Tensor]) -> tuple[int, int]:
+        """(N, n): the batch and how many of its samples the reverse pass sees."""
+        size, samples = slice_of(inputs, self.settings.share)
+        lost = samples < size and bool(self.lost)
+        if not torch.compiler.is_compiling():
+            if lost:
+                self._ignored(f"the batch dimension cannot be followed through {self.lost}")
+            elif size == 1 and self.settings.fraction < 1 and any(x.shape[:1].numel() > 1 for x in inputs):
+                self._ignored("the model's first argument, of one sample, is taken for the batch: give the batch first")
+        return size, size if lost else samples
+
+    def _ignored(self, why: str) -> None:
+        warnings.warn(f"fraction is ignored: {why}", UserWarning, stacklevel=6)
+
+    def tape(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> tuple[reverse.Tape, Yardstick]:
+        """What a pass left behind, cut to the slice of the batch that the settings ask for, and what its errors are
+        measured by."""
+        find, (size, samples) = reverse.Finder(self.plan, calls, inputs), self.slice_of(inputs)
+        return reverse.record(self.needs, find, size, samples), self._yardstick(find, size, samples)
+
+    def _yardstick(self, find: reverse.Finder, size: int, samples: int) -> Yardstick:
+        energy = loss.anchor(find.inputs) if self.settings.scale == "anchored" else None
+        found = [None if op is None else self._moments(op, find, size, samples) for op in self.norms]
+        shapes = ((find.tensor(layer.d).shape, find.batch(layer.d)) for layer in self.constrained)
+        counts = [cut_shape(shape, where, size, samples).numel() for shape, where in shapes]
+        return Yardstick(energy, loss.noise_floors(found, counts))
+
+    def _moments(self, op: Op, find: reverse.Finder, size: int, samples: int) -> Moments | None:
+        """Of the input of a norm, as far as it counts for the slice."""
+        norm, x, where = op.operation(find.calls), find.tensor(op.source), find.batch(op.source)
+        return moments(norm, x if where is None or has_batch_statistics(norm) else cut(x, where, size, samples))
+
+    @property
+    def places(self) -> dict[str, Norm]:
+        """Where the loss applies batch norms again."""
+        return norms_at(self.needs.places, self.plan.norms)
+
+    def loss(
+        self,
+        tape: reverse.Tape,
+        yardstick: Yardstick,
+        statistics: ReverseStatistics | None = None,
+        look: bool = False,
+    ) -> Outcome:
+        """The loss Σ λ_m · term_m (or its mean over the layers), the terms, and if asked for what lives of the net."""
+        reading = None if statistics is None else Reading(statistics)
+        terms, sizes = self._terms(tape, yardstick, look, reading)
+        if statistics is not None and reading is not None:
+            statistics.update(reading.seen)
+        return self._weigh(terms, sizes, look=look)
+
+    def compiled_loss(
+        self, calls: Sequence[Call | None], inputs: Sequence[Tensor], statistics: ReverseStatistics | None = None
+    ) -> Outcome:
+        """The same while torch.compile traces.
+
+        A slice is cut off inside what is made again in the backward pass, and so is cut off again. Outside it would be
+        kept, beside the whole tensor; and torch (as of 2.13), which does not see that the two share their memory, would
+        write over the one before it has read the other.
+        """
+        find, (size, samples) = reverse.Finder(self.plan, calls, inputs), self.slice_of(inputs)
+        yardstick = self._yardstick(find, size, samples)
+        rows = find.all_rows(self.needs, size, samples) if samples < size else None
+        record = partial(reverse.record, self.needs, find, size, samples, rows)
+
+        def run() -> tuple[Tensor | None, ...]:  # changes nothing: statistics leave it as results
+            reading = None if statistics is None else Reading(statistics)
+            found = self._terms(record(), yardstick, True, reading)
+            return (*found, *(() if statistics is None or reading is None else statistics.after(reading.seen)))
+
+        terms, sizes, *made = run() if samples == size else frugally(run)
+        if statistics is not None and made:
+            statistics.use([one for one in made if one is not None])
+        assert terms is not None
+        return self._weigh(terms, sizes, look=True)
+
+    def _weigh(self, terms: Tensor, sizes: Tensor | None, look: bool) -> Outcome:
+        total, seen = (terms * self.lambdas).sum(), terms.detach()
+        signs = None
+        if look:
+            dead = (seen == 0) | ~seen.isfinite()
+            signs = Signs(self.names, dead if sizes is None else dead | (sizes.detach() == 0))
+        return Outcome(total, dict(zip(self.names, seen.unbind(), strict=True)), signs)
+
+    def _terms(
+        self, tape: reverse.Tape, yardstick: Yardstick, look: bool, reading: Reading | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Run the way back: the terms of the constrained layers, as one vector; and √Σ d² of each, if they have to be
+        looked at, and the term does not tell: one that is relative to it is 0 with it."""
+        constrained, scale = set(self.constrained), self.settings.scale
+        relative = scale in loss.RELATIVE
+        errors, sizes, counts = [], [], []
+        # Compared as soon as it is made, so that a compiler reads d' once and keeps nothing for later.
+        for layer, rebuilt in reverse.steps(self.needs, tape, self.settings.input_activation, reading):
+            if layer not in constrained:
+                continue
+            d, features = tape.tensors[layer.d], self.features[layer.index]
+            d = d if self.settings.gradient == "both" else d.detach()
+            if features is not None:
+                batch = self.plan.batch[layer.d]
+                features = weights.spread(features, d.shape, batch.dim if batch else 0, layer.name)
+            errors.append(loss.squared_error(d, rebuilt, features))
+            counts.append(d.numel())
+            if relative or look:
+                sizes.append(loss.size(d, features, scale))
+        for found in (errors, sizes, counts):
+            found.reverse()  # from the first layer to the last
+        if not torch.compiler.is_compiling() and self.lambdas.device != errors[0].device:  # the model has moved
+            self.move(errors[0])
+        terms = loss.terms(
+            errors,
+            counts,
+            scale,
+            sizes=sizes,
+            floors=yardstick.floors,
+            share=tape.size / tape.samples,
+            energy=yardstick.energy,
+        )
+        return terms, torch.stack(sizes) if look and not relative else None
+
+    def rebuild(
+        self, calls: Sequence[Call | None], inputs: Sequence[Tensor], reading: Reading | None = None
+    ) -> dict[int, Tensor]:
+        """d'_m by layer index, of the whole batch, wherever the way back passes."""
+        size = batch_size(inputs)
+        tape = reverse.record(self.needs_all, reverse.Finder(self.plan, calls, inputs), size, size)
+        return reverse.run(self.needs_all, tape, self.settings.input_activation, reading)
+
+
+def slice_of(inputs: Sequence[Tensor], share: str) -> tuple[int, int]:
+    """(N, n): the batch and how many of its samples the reverse pass sees."""
+    size = batch_size(inputs)
+    return size, max(1, round(float(share) * size))

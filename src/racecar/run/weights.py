@@ -1,0 +1,105 @@
+"""λ: a number, or numbers and tensors by layer-name pattern."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from numbers import Real
+
+import torch
+from torch import Tensor
+
+from racecar.watch.names import shown
+
+Weight = float | Tensor | Mapping[str, float | Tensor]
+
+
+def check_weight(weight: Weight) -> None:
+    """Refuse weights that cannot be meant."""
+    if isinstance(weight, Mapping):
+        if not weight:
+            raise ValueError("weight is an empty dict: give at least one pattern, for example {'*': 1.0}")
+        for pattern, one in weight.items():
+            if not isinstance(pattern, str):
+                raise TypeError(f"weight maps layer-name patterns (str) to numbers or tensors, not {pattern!r}")
+            _check_one(one, f"weight[{pattern!r}]")
+    else:
+        _check_one(weight, "weight")
+
+
+def _check_one(weight: float | Tensor, name: str) -> None:
+    if isinstance(weight, Tensor):
+        if not bool(torch.isfinite(weight).all()) or bool((weight < 0).any()):
+            raise ValueError(f"{name} has negative, infinite or NaN elements: a weight is at least 0")
+    elif not isinstance(weight, Real) or isinstance(weight, bool):
+        raise TypeError(f"{name} must be a number or a tensor, not {type(weight).__name__}")
+    elif not math.isfinite(weight) or weight < 0:
+        raise ValueError(f"{name} must be a finite number of at least 0, not {weight}")
+
+
+def layer_weights(weight: Weight, names: Sequence[Sequence[str]]) -> list[float | Tensor]:
+    """λ for each layer: later patterns win, a layer that no pattern matches gets 0.
+
+    Args:
+        weight: as the user gave it.
+        names: for each layer its name, also without the suffixes for reuse and for one of several weights.
+    """
+    if not isinstance(weight, Mapping):
+        return [weight] * len(names)
+    found: list[float | Tensor] = [0.0] * len(names)
+    for pattern, one in weight.items():
+        for i, spellings in enumerate(names):
+            if _matches(pattern, spellings):
+                found[i] = one
+    return found
+
+
+def placed(weight: float | Tensor, like: Tensor | None) -> float | Tensor:
+    """A weight where its layer is, and as a tensor that training may use: no step then waits for the device."""
+    if not isinstance(weight, Tensor):
+        return weight
+    with torch.inference_mode(False):
+        weight = weight.clone() if weight.is_inference() else weight
+        return weight if like is None else weight.to(like.device)
+
+
+def unmatched(weight: Weight, names: Sequence[Sequence[str]]) -> bool:
+    """Whether some layer is left out because no pattern matches it (not because its weight is 0)."""
+    if not isinstance(weight, Mapping):
+        return False
+    return not all(any(_matches(pattern, spellings) for pattern in weight) for spellings in names)
+
+
+def check_patterns(weight: Weight, names: Sequence[Sequence[str]], unseen: Sequence[Sequence[str]] = ()) -> None:
+    """Refuse a pattern that matches no layer, neither one of ``names`` nor one that was not ``seen`` so far."""
+    for pattern in weight if isinstance(weight, Mapping) else ():
+        if not any(_matches(pattern, spellings) for spellings in (*names, *unseen)):
+            known = ", ".join(repr(shown(spellings[0])) for spellings in names)
+            raise ValueError(f"weight pattern {pattern!r} matches no layer; the layers are: {known}")
+
+
+def _matches(pattern: str, spellings: Sequence[str]) -> bool:
+    return any(fnmatchcase(one, pattern) for one in spellings)
+
+
+def spread(weight: Tensor, shape: torch.Size, batch: int, name: str) -> Tensor:
+    """A tensor weight with the batch dimension put in, so that it broadcasts against d_m; refuses what does not fit."""
+    sample = (*shape[:batch], *shape[batch + 1 :])
+    pairs = zip(reversed(weight.shape), reversed(sample), strict=False)
+    if weight.dim() > len(sample) or any(w not in (1, size) for w, size in pairs):
+        raise ValueError(
+            f"the weight of layer {shown(name)!r} has shape {tuple(weight.shape)}, which does not broadcast against "
+            f"one sample of d_m, of shape {sample}"
+        )
+    return weight.reshape((1,) * (len(sample) - weight.dim()) + weight.shape).unsqueeze(batch)
+
+
+def all_zero(weight: Weight) -> bool:
+    """Whether a weight switches the reverse pass off."""
+    return all(map(is_zero, weight.values() if isinstance(weight, Mapping) else (weight,)))
+
+
+def is_zero(weight: float | Tensor) -> bool:
+    """Whether a weight leaves its layer out."""
+    return not bool((weight != 0).any()) if isinstance(weight, Tensor) else weight == 0

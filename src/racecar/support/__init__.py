@@ -1,0 +1,1 @@
+"""Files, tables, progress, processes: what knows nothing of networks."""

@@ -1,0 +1,75 @@
+"""Run a model while watching it, or without leaving a trace in it."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from racecar.watch.calls import Watch, version
+from racecar.watch.inputs import batch_tensors
+from racecar.watch.trace import Trace
+
+
+def watch_forward(
+    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], keep: frozenset[int] = frozenset()
+) -> tuple[Any, Trace]:
+    """Run the model and watch it. ``keep``: calls (or inputs, as −1 − i) whose tensor is needed as it was made."""
+    inputs = batch_tensors(args, kwargs)
+    kept_inputs = [x.clone() if -1 - i in keep else x for i, x in enumerate(inputs)]
+    versions = [version(x) for x in inputs]
+    watch = Watch(keep)
+    with watch:
+        output = model(*args, **kwargs)
+    return output, Trace(watch.calls, inputs, watch.versions, versions, kept_inputs, keep)
+
+
+class RandomState:
+    """The random state of torch (on the CPU and the model's devices), Python and NumPy, to go back to."""
+
+    def __init__(self, model: nn.Module) -> None:
+        devices = {parameter.device for parameter in model.parameters() if parameter.device.type == "cuda"}
+        self._torch = torch.get_rng_state()
+        self._cuda = [(device, torch.cuda.get_rng_state(device)) for device in devices]
+        self._python = random.getstate()
+        numpy = sys.modules.get("numpy")
+        self._numpy = None if numpy is None else numpy.random.get_state()
+
+    def restore(self) -> None:
+        torch.set_rng_state(self._torch)
+        for device, state in self._cuda:
+            torch.cuda.set_rng_state(state, device)
+        random.setstate(self._python)
+        if self._numpy is not None:
+            sys.modules["numpy"].random.set_state(self._numpy)
+
+
+@contextmanager
+def untouched(model: nn.Module, start: RandomState | None = None) -> Iterator[None]:
+    """Run the model on copies of its buffers, from random state ``start``; everything is put back afterwards."""
+    now = RandomState(model)
+    own = [(module, name, buffer) for module in model.modules() for name, buffer in module._buffers.items()]
+    copies: dict[int, Tensor] = {}
+    try:
+        if start is not None:
+            start.restore()
+        for module, name, buffer in own:
+            if buffer is not None:
+                module._buffers[name] = copies.setdefault(id(buffer), buffer.clone())
+        yield
+    finally:
+        for module, name, buffer in own:
+            module._buffers[name] = buffer
+        now.restore()
+
+
+def uncompiled() -> AbstractContextManager[Any]:
+    """Functions of a model that are compiled run as they were written: the compiler cannot trace what watches them."""
+    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and to import it takes seconds
+        return nullcontext()
+    return torch.compiler.set_stance("force_eager")

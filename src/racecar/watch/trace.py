@@ -1,0 +1,228 @@
+"""The calls of one forward pass, linked: which call uses which earlier tensor of data."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from racecar.rules.registry import Path, forms
+from racecar.rules.shape import PARTS
+from racecar.watch.calls import Call, outputs, tensors, version
+
+
+class Value(NamedTuple):
+    """Where a tensor of data comes from: the output ``slot`` of a call, or of the model's inputs (call −1)."""
+
+    call: int
+    slot: int
+
+
+def rooted(calls: Sequence[Call]) -> list[bool]:
+    """Which calls may work on data: not those that see only parameters, new tensors and what was made of these.
+
+    Plain comparisons by identity, because this also runs while torch.compile traces.
+    """
+    flags: list[bool] = []
+    rootless: list[Tensor] = []
+    for call in calls:
+        flag = False
+        for _, tensor in tensors(call.args, call.kwargs):
+            if not isinstance(tensor, nn.Parameter) and not any(tensor is one for one in rootless):
+                flag = True
+        flags.append(flag)
+        if not flag:
+            rootless += outputs(call)
+    return flags
+
+
+_TURNING = frozenset(
+    forms("transpose permute movedim moveaxis swapaxes swapdims squeeze unsqueeze flatten select index_select")
+)
+"""Functions whose arguments say where the batch goes."""
+
+NOT_DATA = frozenset(
+    forms("zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "randint_like")
+    + forms("new_zeros", "new_ones", "new_empty", "new_full", "new_tensor")
+)
+"""Functions that take only the form of a tensor, not its values."""
+
+_FORM_OF_SECOND = frozenset(forms("expand_as", "view_as", "reshape_as", "type_as", "to", "resize_as"))
+"""Functions that take only the form of their second tensor."""
+
+
+@dataclass(eq=False)
+class Trace:
+    """The calls of one forward pass, linked: which call uses which earlier tensor of data.
+
+    Data is what depends on the model's inputs. Everything else is a constant or a parameter.
+    """
+
+    calls: list[Call]
+    inputs: list[Tensor]
+    versions: list[int]
+    input_versions: list[int]
+    kept_inputs: list[Tensor]
+    """The inputs as they were, where the model changes them in place."""
+    keep: frozenset[int] = frozenset()
+    """The calls (or inputs, as −1 − i) whose tensors were kept as they were."""
+    values: list[Value] = field(default_factory=list)
+    links: dict[int, tuple[tuple[Path, int], ...]] = field(default_factory=dict)
+    """call → (place, value) of its data arguments; calls without data are not in it."""
+    made: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """call → the values that it made."""
+    spills: dict[int, list[tuple[int | None, int]]] = field(default_factory=dict)
+    """call → (old, new) values of tensors that it changed through a view of them; old is None for a constant."""
+    signature: tuple[Any, ...] = ()
+    """Equal for two passes that took the same way through the model."""
+
+    def __post_init__(self) -> None:
+        known: dict[int, int] = {}
+        views: dict[int, list[tuple[Tensor, int]]] = {}
+        self._spilled: dict[int, Tensor] = {}
+        self._made_by: dict[int, int] | None = None
+
+        def name(tensor: Tensor, value: Value) -> int:
+            known[id(tensor)] = len(self.values)
+            if tensor._base is not None:
+                views.setdefault(id(tensor._base), []).append((tensor, len(self.values)))
+            self.values.append(value)
+            return len(self.values) - 1
+
+        def spill(i: int, outs: Sequence[Tensor], tensor: Tensor, old: int | None) -> None:
+            new = name(tensor, Value(i, len(outs) + len(self.spills.get(i, ()))))
+            self.spills.setdefault(i, []).append((old, new))
+            self._spilled[new] = tensor
+            signature.append(("spill", old))
+
+        signature: list[Any] = []
+        for slot, tensor in enumerate(self.inputs):
+            name(tensor, Value(-1, slot))
+        for i, call in enumerate(self.calls):
+            found = []
+            for path, tensor in tensors(call.args, call.kwargs):
+                number = known.get(id(tensor))
+                if number is None and tensor._base is not None:
+                    number = _alias(tensor, known, views)
+                if number is not None and (path == (0,) or call.func not in _FORM_OF_SECOND):
+                    found.append((path, number))
+            if not found or call.func in NOT_DATA:
+                continue
+            self.links[i] = tuple(found)
+            outs = outputs(call)
+            in_place = [tensor for tensor in outs if id(tensor) in known]
+            into = [tensor for tensor in outs if id(tensor) not in known and tensor._base is not None]
+            into = [tensor for tensor in into if any(tensor is one for _, one in tensors(call.args, call.kwargs))]
+            self.made[i] = tuple(name(tensor, Value(i, slot)) for slot, tensor in enumerate(outs))
+            signature.append((call.func, *found))
+            for tensor in in_place:
+                for other in self._sharing(tensor, i, known, views):
+                    spill(i, outs, other, known[id(other)])
+            for tensor in into:  # data is written into a constant, through a view of it
+                for other in self._family(tensor, i):
+                    spill(i, outs, other, known.get(id(other)))
+            if call.func in PARTS:
+                signature.append(outs[0].numel() == self._made(found[0][1]).numel())
+            if call.func is Tensor.__getitem__:
+                signature.append(_form(call.args[1]))
+            elif call.func in _TURNING:
+                signature.append(
+                    repr([one for one in (*call.args, *call.kwargs.values()) if not isinstance(one, Tensor)])
+                )
+        self.signature = tuple(signature)
+
+    def _sharing(
+        self, tensor: Tensor, i: int, known: dict[int, int], views: dict[int, list[tuple[Tensor, int]]]
+    ) -> list[Tensor]:
+        """Tensors that a change in place of ``tensor`` by call ``i`` changes as well, if they are used later on."""
+        base = tensor if tensor._base is None else tensor._base
+        family = {id(one): one for one in (base, *(one for one, _ in views.get(id(base), ())))}
+        family.pop(id(tensor))
+        if not any(number in known for number in family):
+            return []
+        later = {id(one) for call in self.calls[i + 1 :] for _, one in tensors(call.args, call.kwargs)}
+        return [one for number, one in family.items() if number in known and number in later]
+
+    def _family(self, view: Tensor, i: int) -> list[Tensor]:
+        """Tensors that share memory with a view of a constant and are used after call ``i``."""
+        later = {id(one): one for call in self.calls[i + 1 :] for _, one in tensors(call.args, call.kwargs)}
+        return [one for one in later.values() if one is not view and (one is view._base or one._base is view._base)]
+
+    def changed_later(self) -> set[int]:
+        """Values whose tensor was changed in place after it was made."""
+        return {
+            number
+            for number, (call, slot) in enumerate(self.values)
+            if version(self._made(number)) != (self.input_versions[slot] if call < 0 else self.versions[call])
+        }
+
+    def _made(self, value: int) -> Tensor:
+        if value in self._spilled:
+            return self._spilled[value]
+        call, slot = self.values[value]
+        return self.inputs[slot] if call < 0 else outputs(self.calls[call])[slot]
+
+    def tensor(self, value: int) -> Tensor:
+        """The tensor of a value, as it was when it was made."""
+        if value in self._spilled:
+            return self._spilled[value]
+        call, slot = self.values[value]
+        return self.kept_inputs[slot] if call < 0 else kept(self.calls[call], slot)
+
+    def roots(self, call: int, known: Collection[int]) -> Iterator[Tensor]:
+        """What the arguments of a call that are not data were made of, in their order, as far as ``known`` (by id)."""
+        if self._made_by is None:
+            self._made_by = {
+                id(out): i for i, one in enumerate(self.calls) if i not in self.links for out in outputs(one)
+            }
+        data = {path for path, _ in self.links.get(call, ())}
+        seen: set[int] = set()
+        # No inner function that calls itself: it is a cycle, which holds all activations until garbage is collected.
+        waiting = [tensor for path, tensor in self._arguments(call) if path not in data][::-1]
+        while waiting:
+            tensor = waiting.pop()
+            if id(tensor) in seen:
+                continue
+            seen.add(id(tensor))
+            if id(tensor) in known:
+                yield tensor
+            elif id(tensor) in self._made_by:
+                waiting += [one for _, one in self._arguments(self._made_by[id(tensor)])][::-1]
+
+    def _arguments(self, call: int) -> Iterator[tuple[Path, Tensor]]:
+        return tensors(self.calls[call].args, self.calls[call].kwargs)
+
+    def position(self, value: int) -> int:
+        """The call that made a value, or −1 − i for input i."""
+        call, slot = self.values[value]
+        return -1 - slot if call < 0 else call
+
+
+def kept(call: Call, slot: int) -> Tensor:
+    """Output ``slot`` of a call."""
+    if isinstance(call.kept, Tensor):
+        return call.kept
+    return outputs(call)[slot]
+
+
+def _alias(tensor: Tensor, known: dict[int, int], views: dict[int, list[tuple[Tensor, int]]]) -> int | None:
+    """The value that ``tensor`` is another view of: FSDP, for one, hands tensors on through functions of its own."""
+    base = tensor._base
+    for other, number in views.get(id(base), ()):
+        if (
+            other.shape == tensor.shape
+            and other.stride() == tensor.stride()
+            and other.storage_offset() == tensor.storage_offset()
+        ):
+            return number
+    if base is not None and base.shape == tensor.shape and base.stride() == tensor.stride():
+        return known.get(id(base))
+    return None
+
+
+def _form(index: Any) -> tuple[Any, ...]:
+    """What kind of index it is, which decides whether it crops or selects."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return tuple((type(part).__name__, part.step) if isinstance(part, slice) else type(part).__name__ for part in parts)
