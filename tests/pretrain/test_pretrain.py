@@ -30,7 +30,7 @@ from tests.hf_zoo import HF_MODELS
 from tests.losses import classic
 from tests.networks import NETWORKS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 State = dict[str, Tensor]
 
 
@@ -751,7 +751,7 @@ def test_a_killed_process_goes_on_as_if_nothing_had_happened(tmp_path: Path):
     path = tmp_path / "state"
     script = (
         "import sys, torch; torch.set_num_threads(1)\n"
-        "from tests.test_pretrain import Interrupted, SECOND_LAYER, kill, shuffled, trained\n"
+        "from tests.pretrain.test_pretrain import Interrupted, SECOND_LAYER, kill, shuffled, trained\n"
         "trained(Interrupted(shuffled(), SECOND_LAYER, kill), sys.argv[1])\n"
     )
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}

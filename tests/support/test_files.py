@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from racecar.support.files import remove, write_atomically, write_json, write_text
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def contents(folder: Path) -> dict[str, bytes]:

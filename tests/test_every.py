@@ -13,8 +13,8 @@ from racecar import Every
 from racecar.run import engine
 from tests.losses import classic
 from tests.networks import NETWORKS
+from tests.run.test_no_sync import witness
 from tests.steps import Step, assert_same, step, task
-from tests.test_no_sync import witness
 
 MASK = torch.tensor([1.0, 0, 0, 1, 0, 0])
 WEIGHTS = {"number": 0.3, "dict": {"*": 0.3, "2": 0.5}, "features": {"*": 1, "0": MASK}, "tensor": torch.tensor(0.5)}

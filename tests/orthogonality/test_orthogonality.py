@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrizations, parametrize
 
 from racecar.orthogonality import BANSAL, BANSAL_CODE, Schedule, dso, mc, ocnn, so, spectral, srip
-from tests.test_no_sync import witness
+from tests.run.test_no_sync import witness
 
 drawn = settings(deadline=None, derandomize=True, max_examples=40, suppress_health_check=list(HealthCheck))
 CONV = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}

@@ -9,7 +9,7 @@ from torch import nn
 from racecar import Racecar
 from racecar.run.loss import GRADIENTS, SCALES
 
-PAGE = Path(__file__).parent.parent / "docs" / "loss.md"
+PAGE = Path(__file__).parents[2] / "docs" / "loss.md"
 COLUMNS = ["scale", "the term", "size of ∂/∂s", "both", "reverse, d' too small", "reverse, d' too large", "weights"]
 SIGNS = {"+": 1, "−": -1, "0": 0}
 POWERS = {"∝ s": 1, "∝ 1/s": -1}

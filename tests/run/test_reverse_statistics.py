@@ -16,7 +16,7 @@ from racecar.networks.vgg import vgg
 from racecar.run.statistics import ReverseStatistics
 from tests.by_hand import Net, close, lively, undo_linear
 from tests.losses import classic
-from tests.test_frugal import compiled_as_by_inductor, count
+from tests.run.test_compiled import compiled_as_by_inductor, count
 
 KINDS = {"0.1": {}, "0.6": {"momentum": 0.6}, "None": {"momentum": None}, "plain": {"affine": False}}
 

@@ -15,7 +15,7 @@ import racecar
 from racecar import MissingExtra
 from racecar.support.extras import need
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
 
 
