@@ -15,11 +15,11 @@ from statistics import mean, stdev
 from typing import Any
 
 from racecar.inspect.style import save
+from racecar.lab.experiments.safety.figures import map_figure
+from racecar.lab.experiments.safety.rule import Verdict, judge
+from racecar.lab.experiments.safety.words import fresh_table, rows_of, told
 from racecar.lab.report.table import Table
-from racecar.lab.results import Run, Store
-from racecar.lab.safety_figures import map_figure
-from racecar.lab.safety_rule import Verdict, judge
-from racecar.lab.safety_words import fresh_table, rows_of, told
+from racecar.lab.running.results import Run, Store
 from racecar.support.files import write_text
 
 MARK = re.compile(r"(?P<mark><!-- (?P<what>rule|fresh|small nets) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)

@@ -8,15 +8,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from racecar.lab.engines.processes import warm_up
+from racecar.lab.running.engines.processes import warm_up
 
 
 def main() -> None:
     warm_up("here", "cpu", 0)  # so workers import torch while this process does
     from benchmarks.first_two import jobs
-    from racecar.lab import runner
-    from racecar.lab.engines.base import Plan
-    from racecar.lab.work import Maker
+    from racecar.lab.running import runner
+    from racecar.lab.running.engines.base import Plan
+    from racecar.lab.running.work import Maker
 
     failures = runner.run(jobs(), Plan(Path(sys.argv[1]), Maker("benchmark", "here")), "here", show=False)
     sys.exit(len(failures))

@@ -17,12 +17,12 @@ from statistics import median
 import torch
 
 from racecar.bench.record import as_module, circumstances, write_json
-from racecar.lab.engines.batched import Batched
 from racecar.lab.experiments import experiment
-from racecar.lab.jobs import Job, make_jobs
-from racecar.lab.results import Store
-from racecar.lab.train import Trainer
-from racecar.lab.work import prepare, strength
+from racecar.lab.running.engines.batched import Batched
+from racecar.lab.running.jobs import Job, make_jobs
+from racecar.lab.running.results import Store
+from racecar.lab.running.work import prepare, strength
+from racecar.lab.training.train import Trainer
 
 
 def jobs(variant: str, count: int, epochs: int) -> list[Job]:

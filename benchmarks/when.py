@@ -22,7 +22,7 @@ from racecar.lab.config import added
 from racecar.lab.experiments import few_labels
 from racecar.lab.report import words
 from racecar.lab.report.statistics import Estimate, estimate, gains
-from racecar.lab.results import Run, Store
+from racecar.lab.running.results import Run, Store
 from racecar.support.files import write_text
 
 LOSS = {name: added("few-labels")[name] for name in ("scale", "gradient", "reduction")}

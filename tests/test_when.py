@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchmarks.when import LABELS, MAP, cost_table, dead, figure, gain, mnist_table, page, read
-from racecar.lab.results import Store
+from racecar.lab.running.results import Store
 from tests.lab.report.records import record, write
 
 ROOT = Path(__file__).parent.parent

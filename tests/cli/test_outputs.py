@@ -14,15 +14,15 @@ from tests.lab.tiny import make, plain, results, run
 PEAKS = ("peaks", "--quick", "--variants", "Std", "--seeds", "1", "--workers", "1")
 BENCH = ("bench", "--device", "cpu", "--rounds", "1", "--fractions", "1", "--no-srip", "--no-by-hand")
 CASES = {
-    "run": (("run", *PEAKS, "--out"), "racecar.lab.runner.run"),
-    "sweep": (("sweep", *PEAKS, "--over", "lr=1e-4", "--out"), "racecar.lab.runner.run"),
-    "search": (("search", "information", "--quick", "--variants", "Std", "--out"), "racecar.lab.runner.run"),
+    "run": (("run", *PEAKS, "--out"), "racecar.lab.running.runner.run"),
+    "sweep": (("sweep", *PEAKS, "--over", "lr=1e-4", "--out"), "racecar.lab.running.runner.run"),
+    "search": (("search", "information", "--quick", "--variants", "Std", "--out"), "racecar.lab.running.runner.run"),
     "bench": ((*BENCH, "--models", "mlp", "--out"), "racecar.bench.run.run"),
     "its figure": ((*BENCH, "--depth", "2", "--figure"), "racecar.bench.run.run"),
     "inspect": (("inspect", "nets:flat", "--input", "1,64", "--out"), "racecar.cli.looks.looks"),
     "data fetch": (("data", "fetch", "mnist", "--data"), "racecar.lab.datasets.download._complete"),
     "report": (("report",), "racecar.lab.report.write.read_runs"),
-    "pack": (("pack",), "racecar.lab.packed.read_record"),
+    "pack": (("pack",), "racecar.lab.running.packed.read_record"),
 }
 
 

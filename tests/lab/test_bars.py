@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from racecar.lab import runner
-from racecar.lab.bars import bars
-from racecar.lab.engines.base import Plan
-from racecar.lab.jobs import make_jobs
-from racecar.lab.work import Maker
+from racecar.lab.running import runner
+from racecar.lab.running.bars import bars
+from racecar.lab.running.engines.base import Plan
+from racecar.lab.running.jobs import make_jobs
+from racecar.lab.running.work import Maker
 from racecar.support.progress import INTERVAL
 from tests.lab.tiny import Tiny, TinyConfig
 

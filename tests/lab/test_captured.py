@@ -6,12 +6,12 @@ import weakref
 import pytest
 import torch
 
-from racecar.lab import captured
-from racecar.lab.captured import WARM, Captured
-from racecar.lab.engines import vmap
-from racecar.lab.results import Store
-from racecar.lab.train import Trainer
-from racecar.lab.variants import regularise, variant
+from racecar.lab.running.engines import vmap
+from racecar.lab.running.results import Store
+from racecar.lab.training import captured
+from racecar.lab.training.captured import WARM, Captured
+from racecar.lab.training.train import Trainer
+from racecar.lab.training.variants import regularise, variant
 from tests.lab.tiny import Tiny, TinyConfig, make, results, run
 
 SETTINGS = {

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from racecar.lab import curves
-from racecar.lab.curves import Curves
+from racecar.lab.training import curves
+from racecar.lab.training.curves import Curves
 
 
 @pytest.fixture

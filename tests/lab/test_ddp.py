@@ -9,8 +9,8 @@ import sys
 import pytest
 import torch
 
-from racecar.lab import distributed
-from racecar.lab.results import Store
+from racecar.lab.running.results import Store
+from racecar.lab.training import distributed
 from tests.lab.tiny import ROOT, living, make, results, run, wait_for
 
 SETTING = {

@@ -8,10 +8,10 @@ import torch
 
 from racecar.cli.app import run as command
 from racecar.cli.lab_work import summary
-from racecar.lab import runner
-from racecar.lab.engines import vmap
 from racecar.lab.experiments import EXPERIMENTS
-from racecar.lab.results import Store
+from racecar.lab.running import runner
+from racecar.lab.running.engines import vmap
+from racecar.lab.running.results import Store
 from tests.lab.tiny import Tiny, make, plain, results, run
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}

@@ -18,12 +18,12 @@ from racecar.lab.experiment import Split, Task, Trained, accuracy
 from racecar.lab.experiments import EXPERIMENTS, PAPER, experiment
 from racecar.lab.experiments import digits as digits_module
 from racecar.lab.experiments.information import WIDTHS, bit_count_accuracy
-from racecar.lab.features import class_means, first_layer, rebuilt
-from racecar.lab.jobs import make_jobs
-from racecar.lab.results import Store
-from racecar.lab.train import Options
-from racecar.lab.variants import VARIANTS
-from racecar.lab.work import Maker, do
+from racecar.lab.measures.features import class_means, first_layer, rebuilt
+from racecar.lab.running.jobs import make_jobs
+from racecar.lab.running.results import Store
+from racecar.lab.running.work import Maker, do
+from racecar.lab.training.train import Options
+from racecar.lab.training.variants import VARIANTS
 
 DIGITS, PEAKS, INFORMATION = (experiment(name) for name in ("digits", "peaks", "information"))
 QUICK = DIGITS.Config(**DIGITS.quick)

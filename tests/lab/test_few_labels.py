@@ -10,22 +10,22 @@ import torch
 from torch import nn
 
 from racecar import Racecar
-from racecar.lab import augment, draws
 from racecar.lab.config import FIRST_LOSS
 from racecar.lab.datasets import CIFAR10, MNIST, DataError, motion
 from racecar.lab.experiment import Split, accuracy
 from racecar.lab.experiments import experiment
 from racecar.lab.experiments.few_labels import LAYERS, NORMS, TASKS, FewLabels, constrained
-from racecar.lab.few_figures import Gain, all_figures, gains, table
-from racecar.lab.jobs import make_jobs
-from racecar.lab.probe import body, choose, features, probe, settle
+from racecar.lab.experiments.few_labels_figures import Gain, all_figures, gains, table
+from racecar.lab.measures.probe import body, choose, features, probe, settle
 from racecar.lab.report.claims import judge
 from racecar.lab.report.groups import gather
 from racecar.lab.report.statistics import NOT_RUN, TOO_FEW
-from racecar.lab.results import Run, Store
-from racecar.lab.search import trials
-from racecar.lab.train import fading
-from racecar.lab.work import prepare
+from racecar.lab.running.jobs import make_jobs
+from racecar.lab.running.results import Run, Store
+from racecar.lab.running.search import trials
+from racecar.lab.running.work import prepare
+from racecar.lab.training import augment, draws
+from racecar.lab.training.train import fading
 from tests.lab.tiny import results, run
 
 FEW = experiment("few-labels")

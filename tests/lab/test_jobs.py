@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from racecar.lab import jobs
 from racecar.lab.experiment import Stage
 from racecar.lab.experiments import EXPERIMENTS, OURS, experiment
-from racecar.lab.jobs import make_jobs, tune
-from racecar.lab.loss_config import LOSS
-from racecar.lab.results import Run, Store
-from racecar.lab.variants import VARIANTS
+from racecar.lab.running import jobs
+from racecar.lab.running.jobs import make_jobs, tune
+from racecar.lab.running.results import Run, Store
+from racecar.lab.training.loss_config import LOSS
+from racecar.lab.training.variants import VARIANTS
 from racecar.run.loss import GRADIENTS, REDUCTIONS, SCALES
 from tests.lab.report.records import record
 from tests.lab.tiny import ROOT

@@ -9,10 +9,10 @@ import pytest
 from matplotlib.figure import Figure
 
 from racecar.lab.experiments import experiment
-from racecar.lab.jobs import make_jobs
-from racecar.lab.results import Run, Store
-from racecar.lab.train import Options
-from racecar.lab.work import Maker, do
+from racecar.lab.running.jobs import make_jobs
+from racecar.lab.running.results import Run, Store
+from racecar.lab.running.work import Maker, do
+from racecar.lab.training.train import Options
 
 SMALL = {
     "digits": ({"shipped": True, "epochs": 2}, ("Std", "RR"), 2),

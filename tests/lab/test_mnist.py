@@ -14,12 +14,12 @@ from racecar.lab.datasets import MNIST, DataError, motion
 from racecar.lab.experiment import Trained, accuracy
 from racecar.lab.experiments import experiment
 from racecar.lab.experiments.mnist import Mnist, likeness, run_back
-from racecar.lab.jobs import make_jobs
 from racecar.lab.report.claims import judge
 from racecar.lab.report.groups import gather
 from racecar.lab.report.statistics import TOO_FEW
-from racecar.lab.results import Store
-from racecar.lab.search import best, trials
+from racecar.lab.running.jobs import make_jobs
+from racecar.lab.running.results import Store
+from racecar.lab.running.search import best, trials
 from tests.lab.tiny import results, run
 
 ONE = experiment("mnist")

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from racecar.cli.app import run as command
-from racecar.lab.packed import NAME, pack
 from racecar.lab.report.reading import read_runs
-from racecar.lab.results import Store
+from racecar.lab.running.packed import NAME, pack
+from racecar.lab.running.results import Store
 from tests.lab.report.records import record, write
 
 RECORDS = [record(seed=seed, metrics={"test_accuracy": 0.1 * seed, "λ": 1.0}) for seed in range(6)]
@@ -104,7 +104,7 @@ def test_a_record_that_changes_meanwhile_stays(folder, monkeypatch):
         path.write_text(writes(changed))
         return writes(one, **how)
 
-    monkeypatch.setattr("racecar.lab.packed.json.dumps", dumps)
+    monkeypatch.setattr("racecar.lab.running.packed.json.dumps", dumps)
     pack(folder)
     monkeypatch.undo()
     assert list((folder / "records").iterdir()) == [path]

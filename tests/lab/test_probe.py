@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from racecar.lab.draws import generator
 from racecar.lab.experiment import Split
-from racecar.lab.probe import body, choose, features, logistic, probe, ridge, settle, tune
+from racecar.lab.measures.probe import body, choose, features, logistic, probe, ridge, settle, tune
+from racecar.lab.training.draws import generator
 from racecar.networks.vgg import vgg
 
 

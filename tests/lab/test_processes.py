@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from racecar.lab.engines import processes
-from racecar.lab.engines.pool import _drain
+from racecar.lab.running.engines import processes
+from racecar.lab.running.engines.pool import _drain
 from tests.lab.tiny import STEPS, Slow, make, run, wait_for
 
 

@@ -7,10 +7,10 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from racecar.lab.datasets import Source
-from racecar.lab.draws import steps_per_epoch
 from racecar.lab.experiments import EXPERIMENTS, mnist, safety
-from racecar.lab.jobs import make_jobs
-from racecar.lab.variants import variant
+from racecar.lab.running.jobs import make_jobs
+from racecar.lab.training.draws import steps_per_epoch
+from racecar.lab.training.variants import variant
 
 RATE = 1e10
 """Operations in a second on one slow core, as measured."""

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from racecar.lab.results import Store
+from racecar.lab.running.results import Store
 from tests.lab.tiny import ALL, ROOT, STEPS, Slow, make, plain, results, run, started, wait_for
 
 EPOCHS = 3

@@ -6,11 +6,11 @@ import torch
 from benchmarks import first_two, plainly
 from racecar.lab.config import override
 from racecar.lab.experiments import experiment
-from racecar.lab.jobs import make_jobs
-from racecar.lab.optimiser import Fused
-from racecar.lab.recording import record
-from racecar.lab.results import Store
-from racecar.lab.train import Trainer
+from racecar.lab.running.jobs import make_jobs
+from racecar.lab.running.results import Store
+from racecar.lab.training.optimiser import Fused
+from racecar.lab.training.recording import record
+from racecar.lab.training.train import Trainer
 from tests.lab.test_engines import assert_same
 from tests.lab.tiny import ALL, Tiny, make, plain, results, run
 

@@ -9,11 +9,11 @@ from racecar import Racecar
 from racecar.cli.lab_work import summary
 from racecar.lab.config import FIRST_LOSS, added
 from racecar.lab.experiments import EXPERIMENTS, experiment
-from racecar.lab.jobs import make_jobs
-from racecar.lab.loss_config import LOSS, LossConfig
+from racecar.lab.report.restate import restated, times
 from racecar.lab.report.section import section
-from racecar.lab.restate import restated, times
-from racecar.lab.results import Run, Store
+from racecar.lab.running.jobs import make_jobs
+from racecar.lab.running.results import Run, Store
+from racecar.lab.training.loss_config import LOSS, LossConfig
 from racecar.run.settings import Settings
 from tests.lab.report.records import record
 from tests.lab.tiny import run

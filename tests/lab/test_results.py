@@ -12,14 +12,14 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from racecar.lab import results
 from racecar.lab.config import added
 from racecar.lab.experiments import experiment
-from racecar.lab.jobs import make_jobs
-from racecar.lab.record import NEEDED, read_record
-from racecar.lab.results import Run, Store, identity
-from racecar.lab.train import Options
-from racecar.lab.work import Maker, do
+from racecar.lab.running import results
+from racecar.lab.running.jobs import make_jobs
+from racecar.lab.running.record import NEEDED, read_record
+from racecar.lab.running.results import Run, Store, identity
+from racecar.lab.running.work import Maker, do
+from racecar.lab.training.train import Options
 from tests.lab.report.records import record
 
 WEIGHTS = {"layer.weight": torch.arange(6.0).view(2, 3).t(), "count": torch.tensor(7), "half": torch.ones(3).bfloat16()}

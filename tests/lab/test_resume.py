@@ -13,7 +13,7 @@ import pytest
 
 from tests.lab.tiny import ROOT, catches, command, heard, living, make, mortal, plain, results, run, wait_for
 
-READY = ["tests.lab.tiny", "torch._dynamo", "safetensors.torch", "racecar.lab.engines.vmap"]
+READY = ["tests.lab.tiny", "torch._dynamo", "safetensors.torch", "racecar.lab.running.engines.vmap"]
 A, AA = 9, 3
 """Steps of the stages."""
 KILLED = -signal.SIGKILL

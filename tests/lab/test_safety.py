@@ -14,21 +14,21 @@ from torch import nn
 
 from racecar import Racecar
 from racecar.cli.app import run as command
-from racecar.lab import safety_config
 from racecar.lab.datasets import MNIST, DataError
-from racecar.lab.engines import vmap
 from racecar.lab.experiments import experiment
 from racecar.lab.experiments import safety as module
 from racecar.lab.experiments.safety import Safety, silent
-from racecar.lab.jobs import make_jobs
-from racecar.lab.packed import pack
+from racecar.lab.experiments.safety import config as safety_config
+from racecar.lab.experiments.safety.design import CONTEXTS, LAMBDAS, LOSSES, Context, Loss, Setting, covering
+from racecar.lab.experiments.safety.figures import all_figures, map_figure
+from racecar.lab.experiments.safety.rule import judge
+from racecar.lab.experiments.safety.words import rows_of, told
 from racecar.lab.report import write_report
-from racecar.lab.results import Run, Store
-from racecar.lab.safety_design import CONTEXTS, LAMBDAS, LOSSES, Context, Loss, Setting, covering
-from racecar.lab.safety_figures import all_figures, map_figure
-from racecar.lab.safety_rule import judge
-from racecar.lab.safety_words import rows_of, told
-from racecar.lab.work import is_dead
+from racecar.lab.running.engines import vmap
+from racecar.lab.running.jobs import make_jobs
+from racecar.lab.running.packed import pack
+from racecar.lab.running.results import Run, Store
+from racecar.lab.running.work import is_dead
 from tests.lab.report.records import record
 from tests.lab.tiny import results, run
 

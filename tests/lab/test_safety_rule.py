@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from racecar.lab.safety_design import CONTEXTS, LAMBDAS, LOSSES, NORMS, Context, Loss, Setting, covering
-from racecar.lab.safety_rule import UNITLESS, Row, judge, ranked
+from racecar.lab.experiments.safety.design import CONTEXTS, LAMBDAS, LOSSES, NORMS, Context, Loss, Setting, covering
+from racecar.lab.experiments.safety.rule import UNITLESS, Row, judge, ranked
 
 A = Loss("both", "relative", "layerwise")
 B = Loss("weights", "anchored", "full")

@@ -7,12 +7,12 @@ from statistics import mean
 
 import pytest
 
-from racecar.lab import search
 from racecar.lab.experiments import experiment
-from racecar.lab.jobs import make_jobs
-from racecar.lab.results import Store
-from racecar.lab.search import Search, best, trials
-from racecar.lab.variants import VARIANTS
+from racecar.lab.running import search
+from racecar.lab.running.jobs import make_jobs
+from racecar.lab.running.results import Store
+from racecar.lab.running.search import Search, best, trials
+from racecar.lab.training.variants import VARIANTS
 from tests.lab.report.records import record
 
 INFORMATION = experiment("information")

@@ -11,18 +11,18 @@ import torch
 
 from racecar import Racecar
 from racecar.inspect import calibrate, invertibility
-from racecar.lab import augment
 from racecar.lab.datasets import CIFAR10, MNIST, DataError
 from racecar.lab.experiment import Trained, accuracy
 from racecar.lab.experiments import OURS, experiment
 from racecar.lab.experiments.slices import BATCH, SLICES, Slices, SlicesCifar, SlicesMnist, reverse_loss
-from racecar.lab.jobs import make_jobs
 from racecar.lab.report.claims import judge
 from racecar.lab.report.groups import gather
 from racecar.lab.report.statistics import NOT_RUN, TOO_FEW
-from racecar.lab.results import Store
-from racecar.lab.train import Options, Trainer
-from racecar.lab.work import prepare
+from racecar.lab.running.jobs import make_jobs
+from racecar.lab.running.results import Store
+from racecar.lab.running.work import prepare
+from racecar.lab.training import augment
+from racecar.lab.training.train import Options, Trainer
 from tests.lab.tiny import results, run
 
 BITS = experiment("slices")

@@ -10,14 +10,14 @@ from torch.nn import functional as F
 
 from racecar import Racecar
 from racecar.cli.app import run as command
-from racecar.lab import draws, train
 from racecar.lab.experiment import Split, Task, accuracy
 from racecar.lab.experiments import EXPERIMENTS
 from racecar.lab.report.section import section
-from racecar.lab.results import Run, Store
-from racecar.lab.train import Options, Trainer
-from racecar.lab.variants import regularise, variant
-from racecar.lab.work import DEAD, dead_layers
+from racecar.lab.running.results import Run, Store
+from racecar.lab.running.work import DEAD, dead_layers
+from racecar.lab.training import draws, train
+from racecar.lab.training.train import Options, Trainer
+from racecar.lab.training.variants import regularise, variant
 from racecar.orthogonality import srip
 from tests.lab.tiny import WIDTHS, Tiny, TinyConfig, make, plain, results, run
 

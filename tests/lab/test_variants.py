@@ -7,11 +7,11 @@ from torch import nn
 
 from racecar.inspect.style import look
 from racecar.lab.experiments import EXPERIMENTS, experiment
-from racecar.lab.jobs import make_jobs
-from racecar.lab.results import Store
-from racecar.lab.train import Options
-from racecar.lab.variants import VARIANTS, regularise, variant
-from racecar.lab.work import Maker, do, prepare
+from racecar.lab.running.jobs import make_jobs
+from racecar.lab.running.results import Store
+from racecar.lab.running.work import Maker, do, prepare
+from racecar.lab.training.train import Options
+from racecar.lab.training.variants import VARIANTS, regularise, variant
 from racecar.networks.dense import dense, glorot
 
 REVERSE = {"scale": "relative", "gradient": "both", "reduction": "sum"}

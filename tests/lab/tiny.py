@@ -18,13 +18,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from racecar.lab import draws, runner
 from racecar.lab.config import Config
-from racecar.lab.engines.base import Failure, Plan
 from racecar.lab.experiment import Experiment, Measured, Split, Stage, Task, Trained, accuracy
-from racecar.lab.jobs import Job, make_jobs
-from racecar.lab.results import Store
-from racecar.lab.work import Maker
+from racecar.lab.running import runner
+from racecar.lab.running.engines.base import Failure, Plan
+from racecar.lab.running.jobs import Job, make_jobs
+from racecar.lab.running.results import Store
+from racecar.lab.running.work import Maker
+from racecar.lab.training import draws
 from racecar.networks.dense import dense
 
 ROOT = Path(__file__).parents[2]

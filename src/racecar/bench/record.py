@@ -18,7 +18,7 @@ from racecar.bench import floor
 from racecar.bench.steps import PLAIN, Kind
 from racecar.bench.subject import About
 from racecar.bench.timing import quartiles
-from racecar.lab.runner import commit
+from racecar.lab.running.runner import commit
 from racecar.support import files
 
 BESIDE = ("plan_s", "first_s", "kernels", "kernel_ms", "product_ms", "largest")

@@ -25,7 +25,7 @@ def folder_of(out: Path | None, name: str, *marks: str) -> Path:
 
 def variants_of(one: Experiment, text: str) -> list[str]:
     """From "Std,RR"; the experiment's own if the text is empty."""
-    from racecar.lab.variants import variant
+    from racecar.lab.training.variants import variant
 
     names = [name.strip() for name in text.split(",") if name.strip()] or list(one.variants)
     return [variant(name).name for name in names]
@@ -33,7 +33,7 @@ def variants_of(one: Experiment, text: str) -> list[str]:
 
 def seeds_of(one: Experiment, quick: bool, count: int, first: int) -> range:
     """Those that the user asks for, or as many as the experiment says."""
-    from racecar.lab.jobs import MOST
+    from racecar.lab.running.jobs import MOST
 
     if count > MOST:
         raise ValueError(f"--seeds {count}: at most {MOST:,} at once; more of them by --first-seed, in another run")
@@ -48,7 +48,7 @@ def sets(settings: Sequence[str], field: str) -> bool:
 def coefficients_of(texts: Sequence[str] | None, variants: Sequence[str]) -> dict[str, list[float]]:
     """Variant → coefficients, from texts such as "RR=0.01,0.1"."""
     from racecar.lab.config import parse
-    from racecar.lab.variants import variant
+    from racecar.lab.training.variants import variant
 
     found = {}
     for text in texts or []:

@@ -17,8 +17,8 @@ from racecar.cli.summary import summary
 from racecar.support import interrupts
 
 if TYPE_CHECKING:
-    from racecar.lab.engines.base import Plan
-    from racecar.lab.jobs import Job
+    from racecar.lab.running.engines.base import Plan
+    from racecar.lab.running.jobs import Job
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,10 @@ class How:
 
     def plan(self, folder: Path) -> Plan:
         """The same for the laboratory. What would be forgotten on the way is refused."""
-        from racecar.lab import distributed, runner
-        from racecar.lab.engines.base import Plan
-        from racecar.lab.work import Maker
+        from racecar.lab.running import runner
+        from racecar.lab.running.engines.base import Plan
+        from racecar.lab.running.work import Maker
+        from racecar.lab.training import distributed
 
         _check_device(self.device, self.engine)
         maker = Maker(command(), self.engine, runner.commit())
@@ -64,8 +65,9 @@ def speaks() -> bool:
 
 def do(jobs: Sequence[Job], folder: Path, how: How, quiet: bool = False) -> None:
     """Do the jobs, and say what came of them."""
-    from racecar.lab import distributed, runner
-    from racecar.lab.results import Store
+    from racecar.lab.running import runner
+    from racecar.lab.running.results import Store
+    from racecar.lab.training import distributed
 
     again = command() if how.resume else f"{command()} --resume"
     interrupts.advice = f"what was finished is in {folder}; to go on: {again}"

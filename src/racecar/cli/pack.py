@@ -16,8 +16,8 @@ def pack(folder: Folder) -> None:
 
     Example: racecar pack out/safety
     """
-    from racecar.lab.packed import NAME
-    from racecar.lab.packed import pack as pack_records
+    from racecar.lab.running.packed import NAME
+    from racecar.lab.running.packed import pack as pack_records
     from racecar.support.files import check_folder
 
     if folder.exists():

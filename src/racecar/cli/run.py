@@ -8,7 +8,7 @@ from racecar.cli import lab_options as options
 from racecar.cli.console import show
 from racecar.cli.lab_settings import coefficients_of, config_of, folder_of, seeds_of, tuned_of, variants_of
 from racecar.cli.lab_work import How, do
-from racecar.lab.engines.processes import warm_up
+from racecar.lab.running.engines.processes import warm_up
 
 if TYPE_CHECKING:
     from racecar.lab.experiment import Experiment
@@ -56,7 +56,7 @@ def run_experiment(
     """Run an experiment: every variant, every seed, every stage. What is there already is skipped."""
     warm_up(engine, device, workers)
     from racecar.lab.experiments import experiment
-    from racecar.lab.jobs import make_jobs
+    from racecar.lab.running.jobs import make_jobs
 
     one = experiment(name)
     config, chosen = config_of(one, quick, settings), variants_of(one, variants)

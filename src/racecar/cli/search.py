@@ -6,7 +6,7 @@ from racecar.cli import lab_options as options
 from racecar.cli.console import command
 from racecar.cli.lab_settings import config_of, folder_of, seeds_of, sets, variants_of
 from racecar.cli.lab_work import How, do, speaks
-from racecar.lab.engines.processes import warm_up
+from racecar.lab.running.engines.processes import warm_up
 
 
 def search(
@@ -28,8 +28,8 @@ def search(
     from dataclasses import replace
 
     from racecar.lab.experiments import experiment
-    from racecar.lab.results import Store
-    from racecar.lab.search import best, trials
+    from racecar.lab.running.results import Store
+    from racecar.lab.running.search import best, trials
     from racecar.support.files import check_folder, write_json
 
     one = experiment(name)

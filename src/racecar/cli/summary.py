@@ -11,8 +11,8 @@ from racecar.support.table import table
 
 if TYPE_CHECKING:
     from racecar.lab.experiment import Stage
-    from racecar.lab.jobs import Job
-    from racecar.lab.results import Run, Store
+    from racecar.lab.running.jobs import Job
+    from racecar.lab.running.results import Run, Store
 
 WIDTH = 100
 """Columns that a screen has at least."""
@@ -80,7 +80,7 @@ def _title(jobs: Sequence[Job]) -> str:
 
 
 def _coefficient(job: Job) -> str:
-    from racecar.lab.restate import times
+    from racecar.lab.report.restate import times
 
     return "" if job.coefficient is None else f"{times(job.experiment, job.config, job.variant) * job.coefficient:g}"
 
@@ -127,7 +127,7 @@ def _value(runs: Sequence[Run], metric: str) -> str:
 
 def _explained(jobs: Sequence[Job]) -> list[str]:
     """What the columns are."""
-    from racecar.lab.variants import variant
+    from racecar.lab.training.variants import variant
 
     stages = {stage.name: stage for job in jobs for stage in job.stages}
     meanings = {job.variant: variant(job.variant).meaning for job in jobs if variant(job.variant).meaning}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from racecar.cli import lab_options as options
 from racecar.cli.lab_settings import config_of, folder_of, seeds_of, tuned_of, variants_of
 from racecar.cli.lab_work import How, do
-from racecar.lab.engines.processes import warm_up
+from racecar.lab.running.engines.processes import warm_up
 
 
 def sweep(
@@ -31,8 +31,8 @@ def sweep(
     warm_up(engine, device, workers)
     from racecar.lab.config import override, parse
     from racecar.lab.experiments import experiment
-    from racecar.lab.jobs import make_jobs, refuse_too_many
-    from racecar.lab.variants import variant
+    from racecar.lab.running.jobs import make_jobs, refuse_too_many
+    from racecar.lab.training.variants import variant
 
     one = experiment(name)
     config, chosen = config_of(one, quick, settings), variants_of(one, variants)

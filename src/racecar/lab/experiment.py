@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from racecar.lab.report.table import Table
-    from racecar.lab.results import Run
-    from racecar.lab.search import Search
+    from racecar.lab.running.results import Run
+    from racecar.lab.running.search import Search
 
 
 @dataclass(frozen=True)

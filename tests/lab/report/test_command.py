@@ -9,8 +9,8 @@ import typer
 from racecar.cli import app as cli
 from racecar.cli.lab_report import report
 from racecar.lab import experiments
-from racecar.lab.record import wrong
 from racecar.lab.report.reading import read_runs
+from racecar.lab.running.record import wrong
 from tests.lab.report.records import Peaks, record, write
 
 

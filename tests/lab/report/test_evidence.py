@@ -9,7 +9,7 @@ from racecar.lab.config import added
 from racecar.lab.report import section as module
 from racecar.lab.report.page import to_html, to_markdown
 from racecar.lab.report.write import build
-from racecar.lab.results import Run, Store
+from racecar.lab.running.results import Run, Store
 from tests.lab.report.records import Peaks, peaks_records, record, runs
 
 WHEN = datetime(2026, 11, 17, tzinfo=UTC)

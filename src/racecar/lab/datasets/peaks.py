@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from racecar.lab import draws
+from racecar.lab.training import draws
 
 SIZE, COUNT = 28, 110
 CENTRES = ((7.0, 7.0), (20.0, 20.0))

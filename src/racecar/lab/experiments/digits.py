@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from racecar.lab import draws
 from racecar.lab.config import Config
 from racecar.lab.datasets import MNIST, digits
 from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Task, Trained
-from racecar.lab.features import first_layer, rebuilt
-from racecar.lab.loss_config import PAPER
+from racecar.lab.measures.features import first_layer, rebuilt
+from racecar.lab.training import draws
+from racecar.lab.training.loss_config import PAPER
 from racecar.networks.dense import dense, glorot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from racecar.lab.results import Run
+    from racecar.lab.running.results import Run
 
 
 LPIPS = "lpips_alexnet"
@@ -111,7 +111,7 @@ class Digits(Experiment):
         return Measured(found.metrics, arrays={**found.arrays, **trained.history})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.figures import by_setting, having, strip_figure, vectors_figure
+        from racecar.lab.experiments.figures import by_setting, having, strip_figure, vectors_figure
 
         figures = {}
         for where, some in by_setting(runs).items():

@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from racecar.lab import draws, transfer
 from racecar.lab.config import FIRST_LOSS
 from racecar.lab.datasets import CIFAR10, MNIST, Source, motion
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
-from racecar.lab.longer import LongerConfig, with_longer
-from racecar.lab.loss_config import LossConfig
-from racecar.lab.probe import body, choose, features, probe, settle, tune
-from racecar.lab.search import Search
+from racecar.lab.measures import transfer
+from racecar.lab.measures.probe import body, choose, features, probe, settle, tune
+from racecar.lab.running.search import Search
+from racecar.lab.training import draws
+from racecar.lab.training.longer import LongerConfig, with_longer
+from racecar.lab.training.loss_config import LossConfig
 from racecar.networks.vgg import vgg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from racecar.lab.results import Run
+    from racecar.lab.running.results import Run
 
 TASKS = {
     "digits": "MNIST, digits 0–4 → 5–9",
@@ -291,7 +292,7 @@ class FewLabels(Experiment):
             return self.network(config).to(trained.device)
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.few_figures import all_figures
+        from racecar.lab.experiments.few_labels_figures import all_figures
 
         return all_figures(runs)
 

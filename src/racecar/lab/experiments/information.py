@@ -11,18 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from racecar.inspect import activations, invertibility, plane
-from racecar.lab import draws
 from racecar.lab.datasets import INFORMATION, DataError, data_folder, sphere
 from racecar.lab.datasets.checksum import differs, digest
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
-from racecar.lab.loss_config import LossConfig
-from racecar.lab.search import Search
+from racecar.lab.running.search import Search
+from racecar.lab.training import draws
+from racecar.lab.training.loss_config import LossConfig
 from racecar.networks.dense import dense, glorot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from racecar.lab.results import Run
+    from racecar.lab.running.results import Run
 
 WIDTHS = (12, 10, 7, 5, 4, 3, 2)
 TRAIN = 3277
@@ -162,7 +162,7 @@ class Information(Experiment):
         return Measured(metrics, tables={"plane": rows, "sweep": sweep, "ceilings": ceilings})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.figures import accuracy_figure, by_setting, chosen, planes_figure, sweep_figure
+        from racecar.lab.experiments.figures import accuracy_figure, by_setting, chosen, planes_figure, sweep_figure
 
         figures = {}
         for where, some in by_setting(chosen(runs)).items():

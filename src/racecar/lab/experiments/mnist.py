@@ -15,17 +15,17 @@ from torch import Tensor, nn
 from racecar.inspect import ssim
 from racecar.lab.datasets import MNIST, Source, motion
 from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained, accuracy
-from racecar.lab.features import deployed_loss
-from racecar.lab.longer import LongerConfig, with_longer
-from racecar.lab.loss_config import LossConfig
-from racecar.lab.search import Search
+from racecar.lab.measures.features import deployed_loss
+from racecar.lab.running.search import Search
+from racecar.lab.training.longer import LongerConfig, with_longer
+from racecar.lab.training.loss_config import LossConfig
 from racecar.networks.vgg import vgg
 from racecar.racecar import Racecar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from racecar.lab.results import Run
+    from racecar.lab.running.results import Run
 
 HELD = 1 / 12
 """Of the training set, its first 5000 pictures: no run trains on them, and only a search looks at them."""
@@ -188,7 +188,7 @@ class Mnist(Experiment):
         return Measured(metrics, arrays={"d1": task.test.x[shown].cpu(), "rebuilt": back[shown].cpu()})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.figures import accuracy_figure, by_setting, chosen, having, rebuilt_figure
+        from racecar.lab.experiments.figures import accuracy_figure, by_setting, chosen, having, rebuilt_figure
 
         figures = {}
         for where, some in by_setting(chosen(runs)).items():

@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from racecar.lab.config import Config
 from racecar.lab.datasets import peaks
 from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Task, Trained, accuracy
-from racecar.lab.features import class_means, first_layer, rebuilt
-from racecar.lab.loss_config import PAPER
+from racecar.lab.measures.features import class_means, first_layer, rebuilt
+from racecar.lab.training.loss_config import PAPER
 from racecar.networks.dense import dense, glorot
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from racecar.lab.results import Run
+    from racecar.lab.running.results import Run
 
 NETS = {
     "linear": "one linear layer, 784-2",
@@ -105,7 +105,7 @@ class Peaks(Experiment):
         return Measured(metrics, arrays={**found.arrays, **trained.history})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.figures import by_setting, having, strip_figure, vectors_figure
+        from racecar.lab.experiments.figures import by_setting, having, strip_figure, vectors_figure
 
         figures = {}
         for net, what in NETS.items():

@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from racecar.lab import draws
 from racecar.lab.datasets import CIFAR10, MNIST, Source, sphere
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.information import TRAIN, WIDTHS
-from racecar.lab.features import deployed_loss
-from racecar.lab.loss_config import LossConfig
+from racecar.lab.measures.features import deployed_loss
+from racecar.lab.training import draws
+from racecar.lab.training.loss_config import LossConfig
 from racecar.networks.dense import dense, glorot
 from racecar.networks.vgg import VGG16, vgg
 from racecar.racecar import Racecar

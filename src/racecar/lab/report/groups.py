@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from racecar.lab.results import Run
-from racecar.lab.variants import VARIANTS
+from racecar.lab.running.results import Run
+from racecar.lab.training.variants import VARIANTS
 
 Setting = tuple[tuple[str, Any], ...]
 """Fields of the configuration that are not the same in all runs of an experiment, and their values."""

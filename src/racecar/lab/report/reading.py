@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from racecar.lab import packed
-from racecar.lab.results import Run, Store
+from racecar.lab.running import packed
+from racecar.lab.running.results import Run, Store
 
 
 def read_runs(folder: Path) -> tuple[list[Run], list[str]]:

@@ -14,11 +14,11 @@ from racecar.lab.report.claims import Family, Finding, judge
 from racecar.lab.report.gallery import common_figures, draw, own_pictures
 from racecar.lab.report.groups import Groups, gather, label
 from racecar.lab.report.pictures import Picture
+from racecar.lab.report.restate import config_of, loss_of, restated, times
 from racecar.lab.report.result_tables import cost_table, inner_tables, printed_value, results_table
 from racecar.lab.report.statistics import VERDICTS, overall
 from racecar.lab.report.table import Table
-from racecar.lab.restate import config_of, loss_of, restated, times
-from racecar.lab.results import Run
+from racecar.lab.running.results import Run
 
 MARKS = {"": "", "quick": "quick runs: no evidence", "search": "runs of a search: no evidence"}
 """Purpose → what is said of runs that are no evidence."""

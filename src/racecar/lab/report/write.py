@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from racecar.lab.experiment import Experiment
-from racecar.lab.record import PURPOSES
 from racecar.lab.report.claim_tables import overview
 from racecar.lab.report.page import Page, figure_name, to_html, to_markdown
 from racecar.lab.report.reading import inside, read_runs
 from racecar.lab.report.section import Section, section
-from racecar.lab.results import Run
+from racecar.lab.running.record import PURPOSES
+from racecar.lab.running.results import Run
 from racecar.support.files import write_atomically, write_text
 
 TITLE = "Racecar laboratory"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from racecar.every import Every
-from racecar.lab import distributed
+from racecar.lab.training import distributed
 from racecar.orthogonality import srip
 from racecar.racecar import Racecar
 

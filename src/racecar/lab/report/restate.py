@@ -7,9 +7,9 @@ from dataclasses import fields
 from typing import Any
 
 from racecar.lab.experiment import Experiment
-from racecar.lab.loss_config import LOSS, PAPER
-from racecar.lab.results import Run
-from racecar.lab.variants import VARIANTS
+from racecar.lab.running.results import Run
+from racecar.lab.training.loss_config import LOSS, PAPER
+from racecar.lab.training.variants import VARIANTS
 from racecar.run.settings import Settings
 
 

@@ -12,17 +12,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from racecar.lab.checkpoint import reading
-from racecar.lab.curves import Diverged
-from racecar.lab.engines.base import Failure, FullStage, Plan, Progress, failure
-from racecar.lab.engines.batched import Batched
-from racecar.lab.engines.here import size
-from racecar.lab.engines.pool import share_out
 from racecar.lab.experiment import Stage, Task
-from racecar.lab.jobs import Job
-from racecar.lab.results import Store, identity
-from racecar.lab.variants import variant
-from racecar.lab.work import begin, constrain, decay, finish, lost, write
+from racecar.lab.running.engines.base import Failure, FullStage, Plan, Progress, failure
+from racecar.lab.running.engines.batched import Batched
+from racecar.lab.running.engines.here import size
+from racecar.lab.running.engines.pool import share_out
+from racecar.lab.running.jobs import Job
+from racecar.lab.running.results import Store, identity
+from racecar.lab.running.work import begin, constrain, decay, finish, lost, write
+from racecar.lab.training.checkpoint import reading
+from racecar.lab.training.curves import Diverged
+from racecar.lab.training.variants import variant
 from racecar.support.files import remove
 from racecar.support.full import is_full
 

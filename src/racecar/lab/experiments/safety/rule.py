@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, variance
 
-from racecar.lab.safety_design import CONTEXTS, DEPTHS, GRADIENTS, LAMBDAS, NORMS, Context, Loss, Setting
+from racecar.lab.experiments.safety.design import CONTEXTS, DEPTHS, GRADIENTS, LAMBDAS, NORMS, Context, Loss, Setting
 
 FRESH = 100
 """Seeds from here on confirm; those below choose."""

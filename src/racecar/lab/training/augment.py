@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from racecar.lab import draws
+from racecar.lab.training import draws
 
 
 def moves(shift: int, shape: Sequence[int], seed: int, stage: str, epoch: int, flip: bool = True) -> Tensor:

@@ -11,16 +11,16 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 
-from racecar.lab import augment, checkpoint, draws
-from racecar.lab.captured import Captured
-from racecar.lab.curves import POINTS, short
 from racecar.lab.experiment import Stage, Task, accuracy
-from racecar.lab.jobs import Job
-from racecar.lab.optimiser import fading, load_optimiser, make_optimiser, set_step_size, step_size
-from racecar.lab.recording import record
-from racecar.lab.train import Outcome
-from racecar.lab.variants import Regularised
-from racecar.lab.work import decay, strength
+from racecar.lab.running.jobs import Job
+from racecar.lab.running.work import decay, strength
+from racecar.lab.training import augment, checkpoint, draws
+from racecar.lab.training.captured import Captured
+from racecar.lab.training.curves import POINTS, short
+from racecar.lab.training.optimiser import fading, load_optimiser, make_optimiser, set_step_size, step_size
+from racecar.lab.training.recording import record
+from racecar.lab.training.train import Outcome
+from racecar.lab.training.variants import Regularised
 from racecar.support.progress import TELL, Regularly
 
 

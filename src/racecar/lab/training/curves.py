@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from racecar.lab import distributed
+from racecar.lab.training import distributed
 
 POINTS = 100
 """At most so many points on a curve."""

@@ -14,10 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from racecar.lab.engines.base import Failure, Plan, Progress, do_job, failure
-from racecar.lab.engines.mirror import Changes, Mirror
-from racecar.lab.jobs import Job
-from racecar.lab.results import Store
+from racecar.lab.running.engines.base import Failure, Plan, Progress, do_job, failure
+from racecar.lab.running.engines.mirror import Changes, Mirror
+from racecar.lab.running.jobs import Job
+from racecar.lab.running.results import Store
 from racecar.support.extras import need
 from racecar.support.interrupts import deaf
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from racecar.lab.config import Config
-from racecar.lab.safety_design import (
+from racecar.lab.experiments.safety.design import (
     CONTEXTS,
     DEPTHS,
     GRADIENTS,

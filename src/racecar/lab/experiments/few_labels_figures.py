@@ -8,14 +8,14 @@ from statistics import mean, mode, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from racecar.inspect.style import new_figure, styled
-from racecar.lab.figures import _look, by_setting, by_variant, chosen
-from racecar.lab.variants import VARIANTS
+from racecar.lab.experiments.figures import _look, by_setting, by_variant, chosen
+from racecar.lab.training.variants import VARIANTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from racecar.lab.results import Run
+    from racecar.lab.running.results import Run
 
 
 class Gain(NamedTuple):

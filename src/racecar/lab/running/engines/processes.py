@@ -13,7 +13,7 @@ from multiprocessing.context import BaseContext
 
 from racecar.support.interrupts import at_end, deaf
 
-IMPORTED = ["racecar.lab.engines.vmap", "racecar.lab.experiments", "torch._dynamo"]
+IMPORTED = ["racecar.lab.running.engines.vmap", "racecar.lab.experiments", "torch._dynamo"]
 """By the process that workers are forked from; the first optimiser of a process would import the last one."""
 
 

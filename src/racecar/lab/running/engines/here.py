@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import torch
 
-from racecar.lab.engines.base import Failure, Plan, Progress, do_job, failure
-from racecar.lab.engines.pool import share_out
-from racecar.lab.engines.processes import cores
-from racecar.lab.jobs import Job
-from racecar.lab.variants import variant
+from racecar.lab.running.engines.base import Failure, Plan, Progress, do_job, failure
+from racecar.lab.running.engines.pool import share_out
+from racecar.lab.running.engines.processes import cores
+from racecar.lab.running.jobs import Job
+from racecar.lab.training.variants import variant
 
 ON_ONE_GPU = 4
 """Processes that share a GPU unless the user says otherwise."""

@@ -7,11 +7,11 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from racecar.lab import distributed
-from racecar.lab.bars import bars
-from racecar.lab.engines.base import Failure, Plan, failure
-from racecar.lab.jobs import Job
-from racecar.lab.results import Store
+from racecar.lab.running.bars import bars
+from racecar.lab.running.engines.base import Failure, Plan, failure
+from racecar.lab.running.jobs import Job
+from racecar.lab.running.results import Store
+from racecar.lab.training import distributed
 
 ENGINES = ("here", "vmap", "ray")
 
@@ -55,14 +55,14 @@ def _run(jobs: Sequence[Job], store: Store, plan: Plan, engine: str, show: bool 
     show = show if distributed.first() else False
     with bars(sum(len(job.unfinished(store)) for job in todo), show) as progress:
         if engine == "vmap":
-            from racecar.lab.engines import vmap
+            from racecar.lab.running.engines import vmap
 
             return vmap.run(jobs, plan, progress)  # all: a batch that was begun is found by its members
         if engine == "ray":
-            from racecar.lab.engines import ray
+            from racecar.lab.running.engines import ray
 
             return ray.run(todo, plan, progress)
-        from racecar.lab.engines import here
+        from racecar.lab.running.engines import here
 
         return here.run(todo, plan, progress)
 
@@ -71,7 +71,7 @@ def begun(jobs: Sequence[Job], plan: Plan, engine: str) -> list[Path]:
     """Checkpoints of stages that are not finished: what a run goes on from, if it resumes."""
     store = Store(plan.folder)
     if engine == "vmap":
-        from racecar.lab.engines import vmap
+        from racecar.lab.running.engines import vmap
 
         return [path for path in vmap.checkpoints(jobs, store) if path.exists()]
     ids = [job.ids[stage.name] for job in jobs for stage in job.unfinished(store)]

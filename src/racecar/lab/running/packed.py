@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from racecar.lab.record import parse_record, read_record
+from racecar.lab.running.record import parse_record, read_record
 from racecar.support.files import write_atomically
 
 NAME = "records.jsonl"

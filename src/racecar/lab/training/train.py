@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from racecar.lab import augment, checkpoint, distributed, draws, recording
-from racecar.lab.captured import Captured
 from racecar.lab.config import Config
-from racecar.lab.curves import Curves, Diverged
 from racecar.lab.experiment import Loss, Split, Task, accuracy
-from racecar.lab.optimiser import Fused, fading, load_optimiser, make_optimiser, set_step_size, step_size
-from racecar.lab.variants import Regularised
+from racecar.lab.training import augment, checkpoint, distributed, draws, recording
+from racecar.lab.training.captured import Captured
+from racecar.lab.training.curves import Curves, Diverged
+from racecar.lab.training.optimiser import Fused, fading, load_optimiser, make_optimiser, set_step_size, step_size
+from racecar.lab.training.variants import Regularised
 from racecar.support.progress import TELL, Regularly
 
 Report = Callable[[int, int, str], None]

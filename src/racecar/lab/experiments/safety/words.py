@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from racecar.lab.experiments.safety.config import GUIDES, OWN
+from racecar.lab.experiments.safety.design import DEPTHS, LOSSES, NORMS, SUMMED, Context, Loss, Setting, place_of
+from racecar.lab.experiments.safety.rule import CONFIRMING, FRESH, Cell, Row, Verdict, by_loss, judge
 from racecar.lab.report import words
 from racecar.lab.report.groups import plain
 from racecar.lab.report.table import Cell as Entry
 from racecar.lab.report.table import Column, Table, number_cell, word_cell
-from racecar.lab.results import Run
-from racecar.lab.safety_config import GUIDES, OWN
-from racecar.lab.safety_design import DEPTHS, LOSSES, NORMS, SUMMED, Context, Loss, Setting, place_of
-from racecar.lab.safety_rule import CONFIRMING, FRESH, Cell, Row, Verdict, by_loss, judge
+from racecar.lab.running.results import Run
 
 BEST = 8
 """Settings that are listed."""

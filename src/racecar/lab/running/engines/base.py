@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from racecar.lab import distributed
-from racecar.lab.jobs import Job
-from racecar.lab.results import Store
-from racecar.lab.train import Options
-from racecar.lab.work import Maker, do
+from racecar.lab.running.jobs import Job
+from racecar.lab.running.results import Store
+from racecar.lab.running.work import Maker, do
+from racecar.lab.training import distributed
+from racecar.lab.training.train import Options
 from racecar.support.full import is_full
 from racecar.support.interrupts import heard
 

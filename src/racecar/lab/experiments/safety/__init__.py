@@ -15,20 +15,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from racecar.lab import draws, transfer
-from racecar.lab.curves import short
 from racecar.lab.datasets import MNIST, Source, data_folder
 from racecar.lab.experiment import Experiment, Measured, Split, Stage, Task, Trained, accuracy
-from racecar.lab.probe import body, choose, features, ridge
-from racecar.lab.safety_config import SafetyConfig, designed
-from racecar.lab.work import PROBED, is_dead
+from racecar.lab.experiments.safety.config import SafetyConfig, designed
+from racecar.lab.measures import transfer
+from racecar.lab.measures.probe import body, choose, features, ridge
+from racecar.lab.running.work import PROBED, is_dead
+from racecar.lab.training import draws
+from racecar.lab.training.curves import short
 from racecar.networks.vgg import vgg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from racecar.lab.report.table import Table
-    from racecar.lab.results import Run
+    from racecar.lab.running.results import Run
 
 CLASSES = 5
 """Digits 0–4 are the source, 5–9 the new task."""
@@ -108,12 +109,12 @@ class Safety(Experiment):
         return Measured({name: short(value) for name, value in {**metrics, **_probes(config, trained, given)}.items()})
 
     def told(self, runs: Sequence[Run]) -> tuple[Sequence[str], Sequence[Table]]:
-        from racecar.lab.safety_words import told
+        from racecar.lab.experiments.safety.words import told
 
         return told(runs)
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.safety_figures import all_figures
+        from racecar.lab.experiments.safety.figures import all_figures
 
         return all_figures(runs)
 

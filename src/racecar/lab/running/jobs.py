@@ -11,8 +11,8 @@ from typing import Any
 
 from racecar.lab.config import Config
 from racecar.lab.experiment import Experiment, Stage
-from racecar.lab.results import Store, identity
-from racecar.lab.variants import variant
+from racecar.lab.running.results import Store, identity
+from racecar.lab.training.variants import variant
 from racecar.support.progress import bar
 
 MOST = 100_000

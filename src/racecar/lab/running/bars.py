@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from racecar.lab.engines.base import Progress
+from racecar.lab.running.engines.base import Progress
 from racecar.support.extras import need
 from racecar.support.progress import Lines, watched
 

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from racecar.inspect.style import look, new_figure, styled
-from racecar.lab.variants import VARIANTS
+from racecar.lab.training.variants import VARIANTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from racecar.lab.results import Run
+    from racecar.lab.running.results import Run
 
 
 DASHES = ("-", "--", ":", "-.")

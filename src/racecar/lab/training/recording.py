@@ -11,8 +11,8 @@ from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from racecar.lab.experiment import Loss
-from racecar.lab.shorten import shorten
-from racecar.lab.variants import Regularised
+from racecar.lab.training.shorten import shorten
+from racecar.lab.training.variants import Regularised
 
 
 def record(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from racecar.inspect.style import new_figure, styled
-from racecar.lab.safety_design import LAMBDAS, LOSSES, SUMMED, Loss, Setting
-from racecar.lab.safety_rule import Cell, judge
-from racecar.lab.safety_words import rows_of
+from racecar.lab.experiments.safety.design import LAMBDAS, LOSSES, SUMMED, Loss, Setting
+from racecar.lab.experiments.safety.rule import Cell, judge
+from racecar.lab.experiments.safety.words import rows_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from racecar.lab.results import Run
+    from racecar.lab.running.results import Run
 
 LIMIT = 10.0
 """Points at which the colours of the gain end, or nets that died would hide all other differences."""

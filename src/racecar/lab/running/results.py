@@ -13,8 +13,8 @@ from typing import Any
 from torch import Tensor
 
 from racecar.lab.config import GUIDES, added
-from racecar.lab.packed import packed
-from racecar.lab.record import FORMAT, purpose_of, read_record
+from racecar.lab.running.packed import packed
+from racecar.lab.running.record import FORMAT, purpose_of, read_record
 from racecar.support.extras import need
 from racecar.support.files import check_folder, remove, write_atomically, write_json
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from racecar.lab.config import Config
 from racecar.lab.experiment import Experiment
-from racecar.lab.jobs import Job, make_jobs, refuse_too_many
-from racecar.lab.results import Store
-from racecar.lab.variants import variant
+from racecar.lab.running.jobs import Job, make_jobs, refuse_too_many
+from racecar.lab.running.results import Store
+from racecar.lab.training.variants import variant
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,13 @@ from torch import Tensor, nn
 import racecar
 from racecar import pretrain
 from racecar.inspect import activations
-from racecar.lab import distributed, draws
-from racecar.lab.curves import Diverged, short
 from racecar.lab.experiment import Measured, Stage, Task, Trained
-from racecar.lab.jobs import Job
-from racecar.lab.results import DEAD, Store
-from racecar.lab.train import Options, Outcome, Trainer
-from racecar.lab.variants import Regularised, Variant, regularise, variant
+from racecar.lab.running.jobs import Job
+from racecar.lab.running.results import DEAD, Store
+from racecar.lab.training import distributed, draws
+from racecar.lab.training.curves import Diverged, short
+from racecar.lab.training.train import Options, Outcome, Trainer
+from racecar.lab.training.variants import Regularised, Variant, regularise, variant
 
 PROBED = 256
 """Training samples on which is looked whether a net is dead."""

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from racecar.lab.engines.base import Failure, Plan, Progress
-from racecar.lab.engines.processes import context, cores, end_fork_server, fork_server_lost
+from racecar.lab.running.engines.base import Failure, Plan, Progress
+from racecar.lab.running.engines.processes import context, cores, end_fork_server, fork_server_lost
 from racecar.support.interrupts import AGAIN, deaf
 from racecar.support.orphans import end_with
 
