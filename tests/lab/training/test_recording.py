@@ -11,7 +11,7 @@ from racecar.lab.running.results import Store
 from racecar.lab.training.optimiser import Fused
 from racecar.lab.training.recording import record
 from racecar.lab.training.train import Trainer
-from tests.lab.test_engines import assert_same
+from tests.lab.running.test_engines import assert_same
 from tests.lab.tiny import ALL, Tiny, make, plain, results, run
 
 SETTINGS = {
