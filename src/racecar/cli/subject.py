@@ -13,7 +13,7 @@ from torch import nn
 from racecar.cli.inputs import Example, arguments, draw, with_batch
 from racecar.cli.pictures import Samples, load_samples
 from racecar.cli.targets import Target
-from racecar.plan.layers import Layer
+from racecar.plan.layer import Layer
 from racecar.plan.plan import Route
 from racecar.racecar import call_arguments
 from racecar.run.engine import plan_of

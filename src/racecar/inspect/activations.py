@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from racecar.inspect.subject import plain
 from racecar.plan.graph import PASSABLE
-from racecar.plan.layers import Layer
+from racecar.plan.layer import Layer
 from racecar.racecar import call_arguments
 from racecar.run.forward_pass import Passage
 from racecar.watch.eval_mode import looking

@@ -11,9 +11,9 @@ from torch.utils import _pytree
 
 from racecar.inspect.invertibility import ways
 from racecar.inspect.subject import plain
-from racecar.plan.places import norms_at
 from racecar.racecar import Racecar, call_arguments
 from racecar.run.forward_pass import Passage
+from racecar.run.places import norms_at
 from racecar.run.reading import Reading
 from racecar.run.statistics import ReverseStatistics
 from racecar.watch.dry_run import untouched, watch_forward

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from racecar.errors import NotReversible
 from racecar.inspect.ssim import psnr, ssim
 from racecar.inspect.subject import which
-from racecar.plan.layers import Layer
+from racecar.plan.layer import Layer
 from racecar.plan.plan import Route
 from racecar.racecar import call_arguments
 from racecar.run.forward_pass import Passage

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from racecar.plan.graph import Op
-from racecar.plan.layers import Layer
+from racecar.plan.layer import Layer
 from racecar.rules.shape import reshape
 from racecar.run.forward_pass import Passage
 from racecar.watch.names import MODEL, shown

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from racecar.lab.report.table import Table
     from racecar.lab.running.results import Run
-    from racecar.lab.running.search import Search
+    from racecar.lab.search import Search
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ many of them vary more slowly than the sample: from that the place follows for s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,9 +19,6 @@ from torch import Tensor
 from racecar.plan.graph import Graph, Op
 from racecar.rules.pool import reduced_dims
 from racecar.rules.shape import reshape
-
-if TYPE_CHECKING:
-    from racecar.plan.layers import Plan
 
 
 class Batch(NamedTuple):
@@ -103,13 +100,16 @@ def _by(graph: Graph, op: Op, out: int, place: Batch, x: Tensor, batch: Batch) -
     return batch.by if same or (batch.by is None and place.outer == 1) else FIXED
 
 
-def place_in(plan: Plan, value: int, shape: Callable[[int], torch.Size]) -> Batch | None:
-    """Where the samples run in a value of a pass, whose values have the shapes that ``shape`` finds."""
-    place = plan.batch.get(value)
+def place_in(
+    graph: Graph, batch: Mapping[int, Batch | None], value: int, shape: Callable[[int], torch.Size]
+) -> Batch | None:
+    """Where the samples run in a value of a pass, whose values have the shapes that ``shape`` finds; ``batch``: where
+    they run in the planned pass."""
+    place = batch.get(value)
     if place is None or place.by in (None, FIXED):
         return place
-    source, made = plan.graph.maker[place.by].source, plan.batch[place.by]
-    before = place_in(plan, source, shape)
+    source, made = graph.maker[place.by].source, batch[place.by]
+    before = place_in(graph, batch, source, shape)
     assert before is not None
     assert made is not None
     slower = shape(source)[: before.dim].numel() * before.outer

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from racecar.plan.layers import Layer
+from racecar.plan.layer import Layer
 
 Behind = list[tuple[nn.Module, str]]
 """The parameters that a layer's weight is made of: the module that holds each, and its name there."""

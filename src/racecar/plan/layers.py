@@ -12,91 +12,29 @@ For every weighted operation m the plan knows
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from torch import nn
 
-from torch import Tensor, nn
-
-from racecar.plan import cones, gathered, graph
+from racecar.plan import classify, cones, gathered
 from racecar.plan.batch import batch_dims
 from racecar.plan.coverage import coverage
 from racecar.plan.graph import PASSABLE, Graph, Op
+from racecar.plan.layer import Layer
 from racecar.plan.match import Matcher
+from racecar.plan.norms import batch_norms
 from racecar.plan.parts import passable
-from racecar.plan.places import batch_norms
 from racecar.plan.slices import per_sample
 from racecar.plan.steps import Step, into_d, undo
 from racecar.rules.activation import SOFTMAX
 from racecar.watch.calls import ModuleWatch
 from racecar.watch.inputs import batch_size
-from racecar.watch.names import MODEL, shown
 from racecar.watch.trace import Trace, Value
-
-
-@dataclass(eq=False)
-class Layer:
-    """One weighted operation of the model."""
-
-    name: str
-    op: Op
-    index: int = 0
-    problem: str = ""
-    """Why the layer cannot be reversed; empty if it can."""
-    d: int = -1
-    approach: list[Op] = field(default_factory=list)
-    """Between d_m and the operation, nearest to the operation first."""
-    redo: list[Op] = field(default_factory=list)
-    """Re-applied on the way into d_m, in forward order."""
-    end: int = -1
-    """The operation's output, with a bias that is added by a call of its own."""
-    out: int = -1
-    onward: tuple[Op, ...] = ()
-    """From the operation to ``out``, in forward order."""
-    bottom: Op | None = None
-    """What made the value under d_m, if it is no layer; None is the model's input."""
-    below: Layer | None = None
-    beyond: Layer | None = None
-    """The layer below a selection of parts, which ends every way but the whole one."""
-    into_d: tuple[Step, ...] = ()
-    """The steps from the operation back to d_m."""
-    forked: Op | None = None
-    """An operation that also uses a tensor on the way to the layer below."""
-    above: Layer | None = None
-    """The one layer that this one leads to, if the way is unique."""
-    own_padding: Op | None = None
-    """A convolution's own reflect, replicate or circular padding: part of the operation, so it goes back transposed."""
-    stop: str = ""
-    """What ends the layer's output, if there is no layer above."""
-
-    def __repr__(self) -> str:
-        return f"Layer({shown(self.name)!r}, {self.kind})"
-
-    @property
-    def kind(self) -> str:
-        return self.op.kind
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Its name, and without the suffixes for later uses and for one of several weights."""
-        owner = self.op.owner
-        spellings = (self.name, self.name.partition("#")[0], owner.name if owner else self.name)
-        return spellings if all(spellings) else (*spellings, MODEL)
-
-    @property
-    def parameter(self) -> Tensor | None:
-        """A parameter of its module, which says where it is and how precise."""
-        return next(self.op.owner.module.parameters(), None) if self.op.owner else None
-
-    @property
-    def reads_input(self) -> bool:
-        """Whether d_m is an input of the model itself."""
-        return self.below is None and self.bottom is None and not self.redo
 
 
 class Plan:
     """The layers of one way through a model. Made from a trace; it holds no tensor of it."""
 
     def __init__(self, model: nn.Module, trace: Trace, modules: ModuleWatch | None = None) -> None:
-        self.graph: Graph = graph.build(trace, model, modules)
+        self.graph: Graph = classify.build(trace, model, modules)
         if modules is not None:
             gathered.gather(self.graph, modules)
         cones.gather(self.graph)
@@ -129,7 +67,7 @@ class Plan:
         self.batch = batch_dims(self.graph, self.batch_size)
         self.per_sample = per_sample(self.graph, self.batch, self.batch_size)
         """Operations without a rule of their own, by ordinal, whose constants are cut with the samples."""
-        self.match = Matcher(self, trace)
+        self.match = Matcher(self.layers, self.ordinals, self.batch, self.batch_size, trace)
         self.changed = trace.changed_later()
         """Values that are changed in place after they were made."""
         self.norms = batch_norms(self.graph, modules)

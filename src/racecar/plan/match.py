@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from racecar.plan.batch import FIXED
+from racecar.plan.batch import FIXED, Batch
+from racecar.plan.layer import Layer
 from racecar.watch.calls import Call, tensors
 from racecar.watch.trace import Trace, rooted
-
-if TYPE_CHECKING:
-    from racecar.plan.layers import Plan
 
 _SPELLINGS = ((F.rms_norm, torch.rms_norm),)
 """Functions that torch.compile shows under another name."""
@@ -26,15 +24,30 @@ def same(planned: Any, shown: Any) -> bool:
 
 
 class Matcher:
-    """Recognises passes through a model that take the way of one plan."""
+    """Recognises passes through a model that take the way of one plan.
 
-    def __init__(self, plan: Plan, trace: Trace) -> None:
-        self.layers, self.signature, self.batch_size = plan.layers, trace.signature, plan.batch_size
-        self._fixed = any(batch is not None and batch.by == FIXED for batch in plan.batch.values())
+    Args:
+        layers: of the plan.
+        ordinals: the positions of its calls that use data.
+        batch: where the samples run in its values.
+        batch_size: of the planned pass.
+        trace: of the planned pass.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        ordinals: Sequence[int],
+        batch: Mapping[int, Batch | None],
+        batch_size: int,
+        trace: Trace,
+    ) -> None:
+        self.layers, self.signature, self.batch_size = layers, trace.signature, batch_size
+        self._fixed = any(place is not None and place.by == FIXED for place in batch.values())
         self._features = [x.shape[1:] for x in trace.inputs]
         # What torch.compile shows is compared call by call: functions, their ordinals, a number for each function.
-        self._length = len(plan.ordinals)
-        ordinal = {position: i for i, position in enumerate(plan.ordinals)}
+        self._length = len(ordinals)
+        ordinal = {position: i for i, position in enumerate(ordinals)}
         rows = [i for i, flag in enumerate(rooted(trace.calls)) if flag]
         self._funcs = [trace.calls[i].func for i in rows]
         self._ordinal_at = [ordinal.get(i, -1) for i in rows]

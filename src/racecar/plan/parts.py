@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from racecar.plan.graph import Op
 from racecar.rules.registry import Rule
 from racecar.rules.shape import PARTS, is_crop
 from racecar.watch.calls import Call
-
-if TYPE_CHECKING:
-    from racecar.plan.graph import Op
 
 
 def role(op: Op, call: Call, x: Tensor, made: Tensor) -> str:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from racecar.errors import NotReversible
 from racecar.plan.coverage import Uncovered
 from racecar.plan.graph import Op
-from racecar.plan.layers import Layer, Plan
+from racecar.plan.layer import Layer
+from racecar.plan.layers import Plan
 from racecar.plan.steps import Step
 from racecar.support.table import table
 from racecar.watch.names import shown

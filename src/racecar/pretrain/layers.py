@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from racecar.plan.layers import Layer
+from racecar.plan.layer import Layer
 from racecar.racecar import call_arguments
 from racecar.run.forward_pass import Passage
 from racecar.watch.calls import tensors

@@ -9,16 +9,19 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree
 
-from racecar.plan.layers import Layer
-from racecar.plan.places import norms_at
+from racecar.plan.layer import Layer
 from racecar.plan.plan import Entry, Route, route
 from racecar.rules.norm import Seen
 from racecar.rules.registry import Operation
 from racecar.run import reverse
 from racecar.run.engine import Engine
+from racecar.run.needs import Needs
+from racecar.run.places import norms_at
 from racecar.run.reading import Reading
 from racecar.run.settings import Activation, Settings
 from racecar.run.statistics import ReverseStatistics
+from racecar.run.tape import record
+from racecar.run.values import Finder
 from racecar.watch.dry_run import untouched, watch_forward
 from racecar.watch.guards import check_model
 from racecar.watch.inputs import batch_size
@@ -55,7 +58,7 @@ class Passage:
         self.plan = way.plan
         self.calls = [trace.calls[i] for i in trace.links]
         self.inputs = trace.kept_inputs
-        self._finder = reverse.Finder(self.plan, self.calls, self.inputs)
+        self._finder = Finder(self.plan, self.calls, self.inputs)
 
     @property
     def layers(self) -> list[Layer]:
@@ -78,7 +81,7 @@ class Passage:
     def rebuild(self, way: Route, input_activation: Activation | None = None) -> dict[int, Tensor]:
         """d'_m by layer index, wherever the way back passes."""
         reading = None if self.statistics is None else Reading(self.statistics, prefix=title(way))
-        return self._run(reverse.Needs(_passed(way)), input_activation, reading)
+        return self._run(Needs(_passed(way)), input_activation, reading)
 
     @torch.no_grad()
     def gather(self, ways: Sequence[Route], statistics: ReverseStatistics) -> None:
@@ -86,18 +89,16 @@ class Passage:
         way has its own, and all passes count alike."""
         seen: dict[str, Seen] = {}
         for way in ways:
-            needs, reading = reverse.Needs(_passed(way)), Reading(statistics, gather=True, prefix=title(way))
+            needs, reading = Needs(_passed(way)), Reading(statistics, gather=True, prefix=title(way))
             norms = norms_at(needs.places, self.plan.norms)
             statistics.add({reading.prefix + key: norm._replace(momentum=0.0) for key, norm in norms.items()})
             self._run(needs, None, reading)
             seen |= reading.seen
         statistics.update(seen)
 
-    def _run(
-        self, needs: reverse.Needs, input_activation: Activation | None, reading: Reading | None
-    ) -> dict[int, Tensor]:
+    def _run(self, needs: Needs, input_activation: Activation | None, reading: Reading | None) -> dict[int, Tensor]:
         size = batch_size(self.inputs)
-        tape = reverse.record(needs, self._finder, size, size)
+        tape = record(needs, self._finder, size, size)
         return reverse.run(needs, tape, input_activation, reading)
 
 

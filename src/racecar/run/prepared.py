@@ -13,16 +13,20 @@ from torch import Tensor
 from racecar.plan.frozen import behind, frozen
 from racecar.plan.graph import Op
 from racecar.plan.layers import Plan
-from racecar.plan.places import Norm, norms_at
+from racecar.plan.norms import Norm
 from racecar.plan.plan import route
 from racecar.plan.slices import cut, cut_shape
 from racecar.rules.norm import Moments, has_batch_statistics, moments
 from racecar.run import loss, reverse, weights
 from racecar.run.compiled import frugally
 from racecar.run.health import Signs
+from racecar.run.needs import Needs
+from racecar.run.places import norms_at
 from racecar.run.reading import Reading
 from racecar.run.settings import Settings
 from racecar.run.statistics import ReverseStatistics
+from racecar.run.tape import Tape, record
+from racecar.run.values import Finder
 from racecar.support.precision import wide
 from racecar.watch.calls import Call
 from racecar.watch.inputs import batch_size
@@ -73,8 +77,8 @@ class Way:
         norms = [[op for op in layer.redo if op.role == "norm" and not op.members] for layer in self.constrained]
         self.norms = [found[-1] if found and settings.scale in loss.RELATIVE else None for found in norms]
         """For each constrained layer the last norm before its d_m, if it matters."""
-        self.needs = reverse.Needs([entry for entry in self.route if entry.needed], settings.gradient)
-        self.needs_all = reverse.Needs([entry for entry in self.route if entry.passed])
+        self.needs = Needs([entry for entry in self.route if entry.needed], settings.gradient)
+        self.needs_all = Needs([entry for entry in self.route if entry.passed])
         norm_inputs = [op.source for op in self.norms if op is not None]
         looked_at = (*self.needs.values, *self.needs.wholes, *self.needs_all.values, *norm_inputs)
         self.copies = sorted(set(looked_at) & plan.changed)
@@ -114,20 +118,20 @@ class Way:
     def _ignored(self, why: str) -> None:
         warnings.warn(f"fraction is ignored: {why}", UserWarning, stacklevel=6)
 
-    def tape(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> tuple[reverse.Tape, Yardstick]:
+    def tape(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> tuple[Tape, Yardstick]:
         """What a pass left behind, cut to the slice of the batch that the settings ask for, and what its errors are
         measured by."""
-        find, (size, samples) = reverse.Finder(self.plan, calls, inputs), self.slice_of(inputs)
-        return reverse.record(self.needs, find, size, samples), self._yardstick(find, size, samples)
+        find, (size, samples) = Finder(self.plan, calls, inputs), self.slice_of(inputs)
+        return record(self.needs, find, size, samples), self._yardstick(find, size, samples)
 
-    def _yardstick(self, find: reverse.Finder, size: int, samples: int) -> Yardstick:
+    def _yardstick(self, find: Finder, size: int, samples: int) -> Yardstick:
         energy = loss.anchor(find.inputs) if self.settings.scale == "anchored" else None
         found = [None if op is None else self._moments(op, find, size, samples) for op in self.norms]
         shapes = ((find.tensor(layer.d).shape, find.batch(layer.d)) for layer in self.constrained)
         counts = [cut_shape(shape, where, size, samples).numel() for shape, where in shapes]
         return Yardstick(energy, loss.noise_floors(found, counts))
 
-    def _moments(self, op: Op, find: reverse.Finder, size: int, samples: int) -> Moments | None:
+    def _moments(self, op: Op, find: Finder, size: int, samples: int) -> Moments | None:
         """Of the input of a norm, as far as it counts for the slice."""
         norm, x, where = op.operation(find.calls), find.tensor(op.source), find.batch(op.source)
         return moments(norm, x if where is None or has_batch_statistics(norm) else cut(x, where, size, samples))
@@ -139,7 +143,7 @@ class Way:
 
     def loss(
         self,
-        tape: reverse.Tape,
+        tape: Tape,
         yardstick: Yardstick,
         statistics: ReverseStatistics | None = None,
         look: bool = False,
@@ -160,14 +164,14 @@ class Way:
         kept, beside the whole tensor; and torch (as of 2.13), which does not see that the two share their memory, would
         write over the one before it has read the other.
         """
-        find, (size, samples) = reverse.Finder(self.plan, calls, inputs), self.slice_of(inputs)
+        find, (size, samples) = Finder(self.plan, calls, inputs), self.slice_of(inputs)
         yardstick = self._yardstick(find, size, samples)
         rows = find.all_rows(self.needs, size, samples) if samples < size else None
-        record = partial(reverse.record, self.needs, find, size, samples, rows)
+        tape = partial(record, self.needs, find, size, samples, rows)
 
         def run() -> tuple[Tensor | None, ...]:  # changes nothing: statistics leave it as results
             reading = None if statistics is None else Reading(statistics)
-            found = self._terms(record(), yardstick, True, reading)
+            found = self._terms(tape(), yardstick, True, reading)
             return (*found, *(() if statistics is None or reading is None else statistics.after(reading.seen)))
 
         terms, sizes, *made = run() if samples == size else frugally(run)
@@ -185,7 +189,7 @@ class Way:
         return Outcome(total, dict(zip(self.names, seen.unbind(), strict=True)), signs)
 
     def _terms(
-        self, tape: reverse.Tape, yardstick: Yardstick, look: bool, reading: Reading | None = None
+        self, tape: Tape, yardstick: Yardstick, look: bool, reading: Reading | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Run the way back: the terms of the constrained layers, as one vector; and √Σ d² of each, if they have to be
         looked at, and the term does not tell: one that is relative to it is 0 with it."""
@@ -225,7 +229,7 @@ class Way:
     ) -> dict[int, Tensor]:
         """d'_m by layer index, of the whole batch, wherever the way back passes."""
         size = batch_size(inputs)
-        tape = reverse.record(self.needs_all, reverse.Finder(self.plan, calls, inputs), size, size)
+        tape = record(self.needs_all, Finder(self.plan, calls, inputs), size, size)
         return reverse.run(self.needs_all, tape, self.settings.input_activation, reading)
 
 

@@ -7,9 +7,9 @@ from functools import partial
 
 from torch import Tensor
 
-from racecar.plan.places import Spot
 from racecar.rules.norm import Known, Place, Seen
 from racecar.rules.registry import Operation
+from racecar.run.places import Spot
 from racecar.run.statistics import ReverseStatistics
 
 

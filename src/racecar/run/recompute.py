@@ -8,32 +8,17 @@ with the statistics of the forward pass's whole batch and its dropout masks, as 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from racecar.plan.graph import Op
-from racecar.plan.layers import Layer
+from racecar.plan.layer import Layer
 from racecar.plan.steps import Step, output, take
 from racecar.rules.norm import first_rows, has_batch_statistics
 from racecar.rules.registry import Operation
-
-if TYPE_CHECKING:
-    from racecar.run.reverse import Tape
-
-_DROPOUTS = ("bernoulli_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "rrelu")
-_ALPHA = ("alpha_dropout", "feature_alpha_dropout")
-
-
-def possible(layer: Layer) -> bool:
-    """Whether a layer can be computed again: a module taken as one operation cannot, as it may hold a state."""
-    return all(op.module is None for op in (layer.op, *layer.onward))
-
-
-def is_random(op: Op) -> bool:
-    """Whether an operation between a layer and its output draws random numbers."""
-    return op.kind in (*_DROPOUTS, *_ALPHA)
+from racecar.run.needs import ALPHA_DROPOUTS, is_random
+from racecar.run.tape import Tape
 
 
 def recompute(layer: Layer, tape: Tape) -> Tensor:
@@ -59,6 +44,6 @@ def _again(op: Op, y: Tensor, operation: Operation, tape: Tape) -> Tensor:
 def _as_drawn(op: Op, y: Tensor, tensors: Mapping[int, Tensor]) -> Tensor:
     """A dropout with the numbers that the forward pass drew."""
     before, after = tensors[op.source], tensors[op.outputs[0]]
-    if op.kind in _ALPHA:
+    if op.kind in ALPHA_DROPOUTS:
         return y + (after - before)
     return y * torch.where(before == 0, 1, after / before)

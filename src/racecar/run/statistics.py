@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 
-from racecar.plan.places import Norm
+from racecar.plan.norms import Norm
 from racecar.rules.norm import Known, Seen
 
 

@@ -16,7 +16,7 @@ from racecar.lab.datasets import CIFAR10, MNIST, Source, motion
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.measures import transfer
 from racecar.lab.measures.probe import body, choose, features, probe, settle, tune
-from racecar.lab.running.search import Search
+from racecar.lab.search import Search
 from racecar.lab.training import draws
 from racecar.lab.training.longer import LongerConfig, with_longer
 from racecar.lab.training.loss_config import LossConfig

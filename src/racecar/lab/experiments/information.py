@@ -14,7 +14,7 @@ from racecar.inspect import activations, invertibility, plane
 from racecar.lab.datasets import INFORMATION, DataError, data_folder, sphere
 from racecar.lab.datasets.checksum import differs, digest
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
-from racecar.lab.running.search import Search
+from racecar.lab.search import Search
 from racecar.lab.training import draws
 from racecar.lab.training.loss_config import LossConfig
 from racecar.networks.dense import dense, glorot

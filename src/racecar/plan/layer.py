@@ -1,0 +1,71 @@
+"""One layer: a weighted operation with d_m before it, what lies between them, and where its output goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from racecar.plan.graph import Op
+from racecar.plan.steps import Step
+from racecar.watch.names import MODEL, shown
+
+
+@dataclass(eq=False)
+class Layer:
+    """One weighted operation of the model."""
+
+    name: str
+    op: Op
+    index: int = 0
+    problem: str = ""
+    """Why the layer cannot be reversed; empty if it can."""
+    d: int = -1
+    approach: list[Op] = field(default_factory=list)
+    """Between d_m and the operation, nearest to the operation first."""
+    redo: list[Op] = field(default_factory=list)
+    """Re-applied on the way into d_m, in forward order."""
+    end: int = -1
+    """The operation's output, with a bias that is added by a call of its own."""
+    out: int = -1
+    onward: tuple[Op, ...] = ()
+    """From the operation to ``out``, in forward order."""
+    bottom: Op | None = None
+    """What made the value under d_m, if it is no layer; None is the model's input."""
+    below: Layer | None = None
+    beyond: Layer | None = None
+    """The layer below a selection of parts, which ends every way but the whole one."""
+    into_d: tuple[Step, ...] = ()
+    """The steps from the operation back to d_m."""
+    forked: Op | None = None
+    """An operation that also uses a tensor on the way to the layer below."""
+    above: Layer | None = None
+    """The one layer that this one leads to, if the way is unique."""
+    own_padding: Op | None = None
+    """A convolution's own reflect, replicate or circular padding: part of the operation, so it goes back transposed."""
+    stop: str = ""
+    """What ends the layer's output, if there is no layer above."""
+
+    def __repr__(self) -> str:
+        return f"Layer({shown(self.name)!r}, {self.kind})"
+
+    @property
+    def kind(self) -> str:
+        return self.op.kind
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its name, and without the suffixes for later uses and for one of several weights."""
+        owner = self.op.owner
+        spellings = (self.name, self.name.partition("#")[0], owner.name if owner else self.name)
+        return spellings if all(spellings) else (*spellings, MODEL)
+
+    @property
+    def parameter(self) -> Tensor | None:
+        """A parameter of its module, which says where it is and how precise."""
+        return next(self.op.owner.module.parameters(), None) if self.op.owner else None
+
+    @property
+    def reads_input(self) -> bool:
+        """Whether d_m is an input of the model itself."""
+        return self.below is None and self.bottom is None and not self.redo

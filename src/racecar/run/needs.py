@@ -1,0 +1,81 @@
+"""What the reverse pass through some entries of a plan needs of the forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from racecar.plan.graph import Op
+from racecar.plan.layer import Layer
+from racecar.plan.plan import Entry
+from racecar.run import gram
+from racecar.run.places import places
+
+_DROPOUTS = ("bernoulli_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "rrelu")
+ALPHA_DROPOUTS = ("alpha_dropout", "feature_alpha_dropout")
+
+
+class Needs:
+    """What the way back through some entries needs of the forward pass.
+
+    Args:
+        entries: of a route.
+        gradient: what the gradient of a term reaches, as in :class:`racecar.Racecar`.
+    """
+
+    def __init__(self, entries: Sequence[Entry], gradient: str = "both") -> None:
+        ops: dict[int, tuple[Op, str]] = {}
+        values: dict[int, None] = {}
+        shapes: dict[int, None] = {}
+        starts, again, wholes = set[int](), set[int](), dict[int, None]()
+        for entry in entries:
+            layer = entry.layer
+            assert layer is not None
+            values[layer.d] = None
+            if entry.upper is None and gradient == "weights" and can_recompute(layer):
+                again.add(layer.index)
+                values[layer.op.source] = None
+                for op in (layer.op, *layer.onward):
+                    ops.setdefault(op.ordinal, (op, entry.name))
+                    shapes[op.outputs[0]] = None
+                    if op.role == "norm":
+                        wholes[op.source] = None
+                    if is_random(op):
+                        values.update(dict.fromkeys((op.source, op.outputs[0])))
+            elif entry.upper is None:
+                values[layer.out] = None
+                starts.add(layer.out)
+            for action, op in entry.steps:
+                ops.setdefault(op.ordinal, (op, entry.name))
+                if action != "redo":
+                    shapes[op.source] = None
+                if action == "move":
+                    shapes[op.outputs[0]] = None
+        self.entries = tuple(reversed(entries))
+        self.starts = frozenset(starts)
+        """Values from which a way back starts as they are."""
+        self.own = self.starts - {entry.layer.d for entry in entries if entry.layer is not None}
+        """Those of which nobody keeps the whole: a slice of them has memory of its own."""
+        self.again = frozenset(again)
+        """Layers, by index, whose output is computed again, for a way that starts there."""
+        self.live = self.starts | {e.layer.d for e in entries if e.layer and gram.short_cut(e)}
+        self.constant = frozenset(values) if gradient == "weights" else frozenset(values) - self.live
+        """Values through which no gradient flows, unless it flows through all."""
+        if gradient == "both":
+            self.constant = frozenset()
+        self.ops = tuple(ops.values())
+        self.values = tuple(values)
+        self.wholes = tuple(wholes)
+        """Values that are needed of the whole batch: inputs of norms that are applied again as they were."""
+        self.shapes = tuple(dict.fromkeys((*shapes, *values)))
+        self.places = places(entries)
+        """Where batch norms are applied again."""
+
+
+def can_recompute(layer: Layer) -> bool:
+    """Whether a layer can be computed again: a module taken as one operation cannot, as it may hold a state."""
+    return all(op.module is None for op in (layer.op, *layer.onward))
+
+
+def is_random(op: Op) -> bool:
+    """Whether an operation between a layer and its output draws random numbers."""
+    return op.kind in (*_DROPOUTS, *ALPHA_DROPOUTS)

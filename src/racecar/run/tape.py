@@ -1,0 +1,78 @@
+"""What one forward pass leaves behind for the reverse pass: tensors, shapes and operations, cut to a slice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Size, Tensor
+
+from racecar.plan.batch import Batch
+from racecar.plan.slices import cut, cut_constants, cut_shape
+from racecar.rules.registry import Operation
+from racecar.run.needs import Needs
+from racecar.run.rows import FirstRows, part_of
+from racecar.run.values import Finder, Rows
+
+
+@dataclass
+class Tape:
+    """What one forward pass leaves behind for the way back; nothing else of the pass is held, so that the rest of its
+    activations can be freed."""
+
+    size: int
+    """Samples in the batch."""
+    samples: int
+    """Samples that the way back sees, from the start of the batch."""
+    shapes: dict[int, Size]
+    tensors: dict[int, Tensor]
+    wholes: dict[int, Tensor]
+    """Of the whole batch, as constants."""
+    operations: dict[int, Operation]
+    """With real arguments."""
+
+
+def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | None = None) -> Tape:
+    """The tape of one forward pass.
+
+    Args:
+        needs: what the way back asks for.
+        find: finds the tensors of the pass.
+        size, samples: as in a tape.
+        rows: those that were found before.
+    """
+    rows = rows or {}
+
+    def batch(value: int) -> Batch | None:
+        return find.batch(value) if samples < size else None
+
+    shapes = {value: cut_shape(find.tensor(value).shape, batch(value), size, samples) for value in needs.shapes}
+    tensors: dict[int, Tensor] = {}
+    for value in needs.values:
+        tensor, where = find.tensor(value), batch(value)
+        if value in needs.constant:
+            tensor = tensor.detach()
+            tensor = tensor if where is None else cut(tensor, where, size, samples)
+        elif where is not None:
+            if torch.compiler.is_compiling():
+                part = rows.get(value)
+                if part is None and where == Batch(0) and value in needs.starts:
+                    part = find.normed_rows(value, size, samples)
+                tensor = cut(tensor, where, size, samples) if part is None else FirstRows.apply(tensor, part)
+            else:
+                tensor = part_of(tensor, where, size, samples, own=value in needs.own)
+        tensors[value] = tensor
+    operations: dict[int, Operation] = {}
+    for op, name in needs.ops:
+        operations[op.ordinal] = operation = op.operation(find.calls, name)
+        if samples < size and (op.role in _WITH_CONSTANTS or op.kind == "cat" or op.ordinal in find.plan.per_sample):
+            pairs = zip(op.members, operation.members, strict=True) if op.members else ((op, operation),)
+            for one, its in pairs:
+                where = batch(one.outputs[0])
+                if where is not None:
+                    cut_constants(its, find.tensor(one.outputs[0]).shape, where, size, samples)
+    wholes = {value: find.tensor(value).detach() for value in needs.wholes}
+    return Tape(size, samples, shapes, tensors, wholes, operations)
+
+
+_WITH_CONSTANTS = ("affine", "activation", "norm")

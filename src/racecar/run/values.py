@@ -1,0 +1,95 @@
+"""Find the tensors of a pass: by the values of a plan, among the calls that were watched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from racecar.plan.batch import Batch, place_in
+from racecar.plan.layers import Plan
+from racecar.plan.slices import cut
+from racecar.rules.norm import first_rows, has_batch_statistics
+from racecar.rules.registry import Operation
+from racecar.run.needs import Needs
+from racecar.watch.calls import Call, outputs
+
+Rows = dict[int, Tensor]
+"""Value → its first samples, in memory of their own, where a way back starts."""
+
+
+class Finder:
+    """Finds the tensor of a value among the calls of a pass."""
+
+    def __init__(self, plan: Plan, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> None:
+        self.plan, self.calls, self.inputs = plan, calls, inputs
+
+    def look(self, value: int) -> Tensor | None:
+        """What the maker returned, or what a user was given; None if torch.compile hides both."""
+        call, slot = self.plan.values[value]
+        if call < 0:
+            return self.inputs[slot]
+        made = self.calls[call]
+        if made is not None:
+            outs = (made.kept,) if isinstance(made.kept, Tensor) else outputs(made)
+            if slot < len(outs):
+                return outs[slot]
+        for op in self.plan.graph.users.get(value, ()):
+            user = self.calls[op.ordinal]
+            if user is not None and op.called is not None:
+                return _at(user, next(path for path, used in op.inputs if used == value))
+        return None
+
+    def tensor(self, value: int) -> Tensor:
+        """The tensor of a value; where both ends are hidden it is made again, which the compiler does only once."""
+        tensor = self.look(value)
+        op = self.plan.graph.maker.get(value)
+        if tensor is None and op is not None and op.role in ("activation", "shape", "resample", "pass", "affine"):
+            out = op.operation(self.calls)(self.tensor(op.source))
+            tensor = out if isinstance(out, Tensor) else None
+        if tensor is None:
+            raise RuntimeError(f"torch.compile hides the tensor between {self.plan.around(value)}; use it uncompiled")
+        return tensor
+
+    def batch(self, value: int) -> Batch | None:
+        """Where the samples run in a value; None where that is lost."""
+        return place_in(self.plan.graph, self.plan.batch, value, lambda one: self.tensor(one).shape)
+
+    def all_rows(self, needs: Needs, size: int, samples: int) -> Rows:
+        """The first samples of values where a way back starts, in memory of their own: for views of them a compiler
+        would keep the whole values. Not of those that a batch norm's input, which is kept, gives again."""
+        found = {}
+        for value in needs.values:
+            if value in needs.own and self.batch(value) == Batch(0):
+                used = self.plan.graph.users.get(value, ())  # a view of it, as of a qkv, keeps it whole anyway
+                if any(op.role != "shape" for op in used) and self._norm(value) is None:
+                    tensor = self.tensor(value).detach()
+                    some = torch.arange(tensor.shape[0] // size * samples, device=tensor.device)
+                    found[value] = tensor.index_select(0, some)  # a clone would be taken for the view
+        return found
+
+    def normed_rows(self, value: int, size: int, samples: int) -> Tensor | None:
+        """The first samples of a batch norm's output, which the compiler would have to write first, without the rest;
+        None of other values."""
+        norm = self._norm(value)
+        if norm is None:
+            return None
+        x = self.tensor(self.plan.graph.maker[value].source).detach()
+        return first_rows(norm, x, cut(x, Batch(0), size, samples))
+
+    def _norm(self, value: int) -> Operation | None:
+        """The batch norm that made a value by the statistics of its input; None of other values."""
+        op = self.plan.graph.maker.get(value)
+        if op is None or op.role != "norm" or op.members:
+            return None
+        operation = op.operation(self.calls)
+        return operation if has_batch_statistics(operation) else None
+
+
+def _at(call: Call, path: Sequence[int | str]) -> Tensor:
+    holder: Any = call.kwargs if isinstance(path[0], str) else call.args
+    for step in path:
+        holder = holder[step]
+    return holder
