@@ -78,10 +78,10 @@ def test_the_gradient_over_k_steps():
 def test_one_leaves_all_alone():
     model, x = NETWORKS["mlp"]()
     rr = classic(model, x, weight=0.3)
-    every, ways = Every(rr, 1), rr._engine.ways
+    every, plans = Every(rr, 1), rr._engine.plans
     assert [every.step() for _ in range(3)] == [True] * 3
     assert rr.weight == 0.3
-    assert rr._engine.ways is ways
+    assert rr._engine.plans is plans
     every.weight = 0.4
     every.step()
     assert rr.weight == every.weight == 0.4
@@ -183,8 +183,8 @@ def test_nothing_is_worked_out_twice_and_nothing_waits(name):
             every.step()
 
     with (
-        patch.object(engine, "Way", side_effect=AssertionError),
-        patch.object(engine, "Plan", side_effect=AssertionError),
+        patch.object(engine, "PreparedPlan", side_effect=AssertionError),
+        patch.object(engine, "LayerGraph", side_effect=AssertionError),
     ):
         assert witness(steps) == {}
 

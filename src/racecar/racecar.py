@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 
-from racecar.plan.plan import Route
+from racecar.plan.plan import Plan
 from racecar.run.engine import Engine, no_loss
 from racecar.run.health import Health, Signs, can_look
 from racecar.run.reading import Reading
@@ -128,13 +128,13 @@ class Racecar(nn.Module):
             self._health.see(signs, self._engine.settings.weight)
 
     @property
-    def plan(self) -> Route:
+    def plan(self) -> Plan:
         """How every layer is reversed: iterable, and printable as a table. Of the way that the model took last."""
         if self._engine.latest is None:
             raise RuntimeError(
                 "a Racecar that was copied, or whose model was replaced, is planned in its next call: call it once"
             )
-        return self._engine.latest.route
+        return self._engine.latest.plan
 
     @property
     def mode(self) -> str:
@@ -203,10 +203,10 @@ class Racecar(nn.Module):
         """
         with torch.set_grad_enabled(grad), untouched(self.model):
             _, trace = watch_forward(self.model, args, kwargs, self._engine.keep)
-            way, trace = self._engine.way(trace, args, kwargs, whole=True)
+            prepared, trace = self._engine.prepared_for(trace, args, kwargs, whole=True)
             reading = Reading(self.reverse_statistics)
-            rebuilt = way.rebuild([trace.calls[i] for i in trace.links], trace.kept_inputs, reading)
-        return [None if entry.layer is None else rebuilt.get(entry.layer.index) for entry in way.route]
+            rebuilt = prepared.rebuild([trace.calls[i] for i in trace.links], trace.kept_inputs, reading)
+        return [None if entry.layer is None else rebuilt.get(entry.layer.index) for entry in prepared.plan]
 
     def extra_repr(self) -> str:
         s = self._engine.settings

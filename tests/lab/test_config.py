@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from racecar.lab.config import Config, changed, override, parse
 from racecar.lab.experiments import EXPERIMENTS
-from racecar.run.loss import GRADIENTS, REDUCTIONS, SCALES
+from racecar.run.terms import GRADIENTS, REDUCTIONS, SCALES
 
 CONFIGS = {"base": Config, **{name: one.Config for name, one in EXPERIMENTS.items()}}
 CHOICES = {

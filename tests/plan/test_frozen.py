@@ -59,7 +59,7 @@ def test_later_calls_notice_and_nothing_is_worked_out_twice():
     for i, frozen in enumerate([(0, 2), (0,), (), (0, 2), (), (0,)]):
         for one in (0, 2, 4):
             rr.model[one].requires_grad_(one not in frozen)
-        broken = patch.object(engine, "Way" if i > 2 else "Plan", side_effect=AssertionError)
+        broken = patch.object(engine, "PreparedPlan" if i > 2 else "LayerGraph", side_effect=AssertionError)
         with broken:
             assert_same(step(rr, X), fresh[frozen])
         assert [name for name, (on, _) in notes(rr).items() if not on] == [str(one) for one in frozen]

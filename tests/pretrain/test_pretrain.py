@@ -23,8 +23,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from racecar.pretrain import greedy, training
 from racecar.pretrain.store import FORMAT
 from racecar.racecar import call_arguments
-from racecar.run.forward_pass import Passage
-from racecar.watch.eval_mode import looking
+from racecar.run.forward_pass import ForwardPass
+from racecar.watch.eval_mode import eval_mode
 from tests.by_hand import Layer, Net, batch_norm, chain, close, lively, rebuild, squares, undo_conv, undo_linear, up
 from tests.hf_zoo import HF_MODELS
 from tests.losses import classic
@@ -974,7 +974,7 @@ def test_looking(statistics: str, norm: bool):
     model = seeded(normed).train()
     model.conv1.training = False
     before = [module.training for module in model.modules()]
-    with pytest.raises(Stop), looking(model, statistics):  # noqa: PT012
+    with pytest.raises(Stop), eval_mode(model, statistics):  # noqa: PT012
         training = {name for name, module in model.named_modules() if module.training}
         raise Stop
     assert training == ({"bn1", "bn2"} if norm else set())
@@ -983,7 +983,7 @@ def test_looking(statistics: str, norm: bool):
 
 def test_looking_asks_for_known_statistics():
     model = seeded(normed).train()
-    with pytest.raises(ValueError, match="batch, running, not 'mean'"), looking(model, "mean"):
+    with pytest.raises(ValueError, match="batch, running, not 'mean'"), eval_mode(model, "mean"):
         pass
     assert model.training
 
@@ -992,20 +992,20 @@ def test_passage_by_hand():
     """d_m, d_(m+1), the whole way back, the layer-wise one and the one from a layer in the middle."""
     net, (x,) = mlp(), rows(1)
     layers = mlp_layers(net, x)
-    passage = Passage(net, (x,))
-    assert [layer.name for layer in passage.layers] == ["0", "2", "4"]
-    close(passage.output, layers[-1].out.detach())
-    for ours, theirs in zip(passage.layers, layers, strict=True):
-        close(passage.value(ours.d), theirs.d.detach())
-        close(passage.value(ours.out), theirs.out.detach())
+    forward = ForwardPass(net, (x,))
+    assert [layer.name for layer in forward.layers] == ["0", "2", "4"]
+    close(forward.output, layers[-1].out.detach())
+    for ours, theirs in zip(forward.layers, layers, strict=True):
+        close(forward.value(ours.d), theirs.d.detach())
+        close(forward.value(ours.out), theirs.out.detach())
     for mode, layerwise in (("full", False), ("layerwise", True)):
-        rebuilt = passage.rebuild(passage.route(mode))
+        rebuilt = forward.rebuild(forward.plan(mode))
         truth = rebuild(layers, layerwise)
         assert list(rebuilt) in ([0, 1, 2], [2, 1, 0])
-        for layer in passage.layers:
+        for layer in forward.layers:
             close(rebuilt[layer.index], truth[layer.name].detach())
             assert not rebuilt[layer.index].requires_grad
-    middle = passage.rebuild(passage.route("input", passage.layers[1]), torch.sin)
+    middle = forward.rebuild(forward.plan("input", forward.layers[1]), torch.sin)
     close(middle[0], torch.sin(layers[0].back(layers[1].back(layers[1].out))).detach())
 
 
@@ -1022,8 +1022,8 @@ def test_passage_keeps_what_is_changed_in_place():
         block.bn2.register_forward_hook(keep)
     with torch.no_grad():
         watched(x)
-    passage = Passage(model, (x,))
-    found = {layer.name: passage.value(layer.out) for layer in passage.layers}
+    forward = ForwardPass(model, (x,))
+    found = {layer.name: forward.value(layer.out) for layer in forward.layers}
     for name, tensor in truth.items():
         torch.testing.assert_close(found[name], tensor)
 
@@ -1032,22 +1032,22 @@ def test_passage_keeps_what_is_changed_in_place():
 def test_passage_leaves_no_trace(training: bool):
     model, (x,) = seeded(normed).train(training), pictures(1)
     before, random_state, seen = state(model), torch.get_rng_state(), x.clone()
-    passage = Passage(model, (x,), {})
-    passage.rebuild(passage.route("full"))
+    forward = ForwardPass(model, (x,), {})
+    forward.rebuild(forward.plan("full"))
     assert same(before, state(model))
     assert torch.equal(torch.get_rng_state(), random_state)
     assert torch.equal(x, seen)
     assert model.training == training
     assert all(one.requires_grad and one.grad is None for one in model.parameters())
-    assert not passage.output.requires_grad
+    assert not forward.output.requires_grad
 
 
 def test_passage_takes_keyword_arguments():
     model, inputs = NETWORKS["keyword_inputs"]()
-    close(Passage(model, (), inputs).output, model(**inputs).detach())
+    close(ForwardPass(model, (), inputs).output, model(**inputs).detach())
 
 
 @pytest.mark.parametrize("model", [None, "text", F.relu])
 def test_passage_of_no_model(model: Any):
     with pytest.raises(TypeError, match="nn.Module"):
-        Passage(model, rows(1))
+        ForwardPass(model, rows(1))

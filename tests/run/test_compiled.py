@@ -11,7 +11,7 @@ from torch._inductor.fx_passes.post_grad import remove_noop_ops
 from racecar.networks.resnet import Bottleneck, ResNet
 from racecar.networks.vgg import vgg
 from racecar.networks.vit import ViT
-from racecar.run.loss import size, squared_error
+from racecar.run.terms import size, squared_error
 from tests.losses import classic
 
 BATCH = 16

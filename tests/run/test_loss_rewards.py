@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from racecar import Racecar
-from racecar.run.loss import GRADIENTS, SCALES
+from racecar.run.terms import GRADIENTS, SCALES
 
 PAGE = Path(__file__).parents[2] / "docs" / "loss.md"
 COLUMNS = ["scale", "the term", "size of ∂/∂s", "both", "reverse, d' too small", "reverse, d' too large", "weights"]

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.func import grad, vmap
 
-from racecar.run.loss import SquaredError, squared_error
+from racecar.run.terms import SquaredError, squared_error
 
 SHAPES = st.sampled_from([(2, 3), (3, 2, 4), (2, 3, 4, 5), (1, 2, 3, 2, 2)])
 

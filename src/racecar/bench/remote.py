@@ -19,8 +19,8 @@ from racecar.bench.steps import PLAIN, Kind
 from racecar.bench.subject import About, Circumstances
 from racecar.bench.timing import Burst
 from racecar.bench.work import Say, Work, describe
-from racecar.support.interrupts import deaf
-from racecar.support.orphans import end_with_parent
+from racecar.support.interrupts import block_sigint
+from racecar.support.processes import end_with_parent
 
 PATIENCE = 120.0
 """Seconds that a process waits for memory which others, that compile beside it, hold for the moment."""
@@ -50,7 +50,7 @@ class Remote:
         self._connection, theirs = context.Pipe()
         arguments = (theirs, torch.get_num_threads(), threads, *self._task)
         self._process = context.Process(target=_serve, args=arguments, daemon=True)
-        with deaf():  # or it could be started and nobody know of it
+        with block_sigint():  # or it could be started and nobody know of it
             self._process.start()
         theirs.close()
         return self._connection

@@ -10,7 +10,7 @@ import typer
 from racecar.cli import options
 
 if TYPE_CHECKING:
-    from racecar.plan.plan import Route
+    from racecar.plan.plan import Plan
 
 Mode = Annotated[str, typer.Option("--mode", metavar="MODE", help="auto, full, layerwise or input.")]
 Lambda = Annotated[
@@ -43,7 +43,7 @@ def explain(
         print(plan)
 
 
-def show(plan: Route) -> None:
+def show(plan: Plan) -> None:
     """The plan as a table for a terminal."""
     from racecar.cli.console import print_table
     from racecar.plan.plan import HEAD

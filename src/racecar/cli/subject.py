@@ -14,7 +14,7 @@ from racecar.cli.inputs import Example, arguments, draw, with_batch
 from racecar.cli.pictures import Samples, load_samples
 from racecar.cli.targets import Target
 from racecar.plan.layer import Layer
-from racecar.plan.plan import Route
+from racecar.plan.plan import Plan
 from racecar.racecar import call_arguments
 from racecar.run.engine import plan_of
 from racecar.run.settings import Settings
@@ -36,7 +36,7 @@ class Subject:
     """The samples, in the form in which the model is called."""
     samples: Samples
     """Those of the model's first input, with labels where known."""
-    plan: Route
+    plan: Plan
     layers: tuple[str, ...]
     """Those whose singular vectors are wanted."""
 
@@ -66,7 +66,7 @@ def prepare(target: Target, data: Path | None, limit: int | None, patterns: str,
     return Subject(target.model, inputs, samples, plan, chosen(plan, patterns))
 
 
-def chosen(plan: Route, patterns: str) -> tuple[str, ...]:
+def chosen(plan: Plan, patterns: str) -> tuple[str, ...]:
     """Names of the layers that some pattern matches, one for each weight, in the order in which they run."""
     layers = [entry.layer for entry in plan if entry.layer is not None]
     wanted = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]

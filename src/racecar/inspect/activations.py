@@ -13,8 +13,8 @@ from racecar.inspect.subject import plain
 from racecar.plan.graph import PASSABLE
 from racecar.plan.layer import Layer
 from racecar.racecar import call_arguments
-from racecar.run.forward_pass import Passage
-from racecar.watch.eval_mode import looking
+from racecar.run.forward_pass import ForwardPass
+from racecar.watch.eval_mode import eval_mode
 
 RANGES: dict[str, tuple[float, float]] = {
     "tanh": (-1.0, 1.0),
@@ -59,27 +59,27 @@ def activations(
         d_m in the order in which the layers run, then the output of the last layer.
     """
     model = plain(model)
-    with looking(model):
-        passage = Passage(model, *call_arguments(inputs))
-    found = [_activation(passage, f"d{layer.index + 1}", layer.name, layer.d) for layer in passage.layers]
-    last = passage.layers[-1]
-    found.append(_activation(passage, f"d{last.index + 2}", "output", _top(passage, last)))
+    with eval_mode(model):
+        forward = ForwardPass(model, *call_arguments(inputs))
+    found = [_activation(forward, f"d{layer.index + 1}", layer.name, layer.d) for layer in forward.layers]
+    last = forward.layers[-1]
+    found.append(_activation(forward, f"d{last.index + 2}", "output", _top(forward, last)))
     if layers is None:
         return found
-    spellings = [(one.name, *layer.names) for one, layer in zip(found, passage.layers, strict=False)]
+    spellings = [(one.name, *layer.names) for one, layer in zip(found, forward.layers, strict=False)]
     spellings.append((found[-1].name, "output"))
     return _chosen(found, spellings, [layers] if isinstance(layers, str) else layers)
 
 
-def _activation(passage: Passage, name: str, layer: str, value: int) -> Activation:
-    op = passage.plan.graph.maker.get(value)
+def _activation(forward: ForwardPass, name: str, layer: str, value: int) -> Activation:
+    op = forward.layer_graph.graph.maker.get(value)
     kind = "input" if op is None else op.kind
-    return Activation(name, layer, passage.value(value), kind, RANGES.get(kind))
+    return Activation(name, layer, forward.value(value), kind, RANGES.get(kind))
 
 
-def _top(passage: Passage, last: Layer) -> int:
+def _top(forward: ForwardPass, last: Layer) -> int:
     """The last norm or activation after the last layer, a softmax at the very end included."""
-    graph, value = passage.plan.graph, last.end
+    graph, value = forward.layer_graph.graph, last.end
     top = value
     while len(users := graph.users.get(value, [])) == 1 and users[0].role in PASSABLE:
         value = users[0].outputs[0]

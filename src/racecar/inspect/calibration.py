@@ -12,12 +12,12 @@ from torch.utils import _pytree
 from racecar.inspect.invertibility import ways
 from racecar.inspect.subject import plain
 from racecar.racecar import Racecar, call_arguments
-from racecar.run.forward_pass import Passage
+from racecar.run.forward_pass import ForwardPass
 from racecar.run.places import norms_at
 from racecar.run.reading import Reading
 from racecar.run.statistics import ReverseStatistics
 from racecar.watch.dry_run import untouched, watch_forward
-from racecar.watch.eval_mode import looking
+from racecar.watch.eval_mode import eval_mode
 
 
 def calibrate(
@@ -40,12 +40,12 @@ def calibrate(
     found, own, count = ReverseStatistics(), ReverseStatistics(), 0
     parameter = next(model.parameters(), None)
     device = None if parameter is None else parameter.device
-    with looking(plain(model)):
+    with eval_mode(plain(model)):
         for batch in batches:
             given = inputs(batch) if inputs is not None else batch[0] if isinstance(batch, (tuple, list)) else batch
             args, kwargs = call_arguments(_pytree.tree_map_only(Tensor, lambda x: x.to(device), given))
-            passage = Passage(plain(model), args, kwargs)
-            passage.gather(ways(passage), found)
+            forward = ForwardPass(plain(model), args, kwargs)
+            forward.gather(ways(forward), found)
             if isinstance(model, Racecar):
                 gather(model, args, kwargs, own)
             count += 1
@@ -62,9 +62,9 @@ def gather(rr: Racecar, args: tuple[Any, ...], kwargs: Mapping[str, Any], statis
     reading = Reading(statistics, gather=True)
     with untouched(rr.model):
         _, trace = watch_forward(rr.model, args, kwargs, rr._engine.keep)
-        way, trace = rr._engine.way(trace, args, kwargs, whole=True)
-        norms = norms_at(way.needs_all.places, way.plan.norms)
+        prepared, trace = rr._engine.prepared_for(trace, args, kwargs, whole=True)
+        norms = norms_at(prepared.needs_all.places, prepared.layer_graph.norms)
         rr.reverse_statistics.add(norms)
         statistics.add({key: norm._replace(momentum=0.0) for key, norm in norms.items()})
-        way.rebuild([trace.calls[i] for i in trace.links], trace.kept_inputs, reading)
+        prepared.rebuild([trace.calls[i] for i in trace.links], trace.kept_inputs, reading)
     statistics.update(reading.seen)

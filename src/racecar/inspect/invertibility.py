@@ -13,13 +13,13 @@ from racecar.errors import NotReversible
 from racecar.inspect.ssim import psnr, ssim
 from racecar.inspect.subject import which
 from racecar.plan.layer import Layer
-from racecar.plan.plan import Route
+from racecar.plan.plan import Plan
 from racecar.racecar import call_arguments
-from racecar.run.forward_pass import Passage
+from racecar.run.forward_pass import ForwardPass
 from racecar.run.settings import Activation, activation
 from racecar.run.statistics import ReverseStatistics
 from racecar.support.table import table
-from racecar.watch.eval_mode import looking
+from racecar.watch.eval_mode import eval_mode
 from racecar.watch.names import shown
 
 WINDOW = 11
@@ -112,37 +112,37 @@ def invertibility(
         For every layer the relative error of the way back and of the layer alone, and of the input rebuilt from there.
     """
     finish = activation(input_activation)
-    model, forward, known = which(model, statistics)
-    with looking(model, forward):  # the way back, too: some rules ask a module whether it trains
+    model, used, known = which(model, statistics)
+    with eval_mode(model, used):  # the way back, too: some rules ask a module whether it trains
         try:
-            passage = Passage(model, *call_arguments(inputs), known)
+            forward = ForwardPass(model, *call_arguments(inputs), known)
         except ValueError as error:
             if "more than 1 value per channel" not in str(error):
                 raise
             remedy = "give more samples, statistics=calibrate(model, batches), or statistics='running'"
             raise ValueError(f"batch norm needs more than one value per channel: {remedy}") from error
-        return _measure(passage, finish, range)
+        return _measure(forward, finish, range)
 
 
-def ways(passage: Passage) -> list[Route]:
+def ways(forward: ForwardPass) -> list[Plan]:
     """Every way back that is measured: the longest one, layer by layer, and to the input from each depth."""
-    inputs = [_way_to_input(passage, layer) for layer in passage.layers]
-    return [_longest(passage), passage.route("layerwise"), *(way for way in inputs if not isinstance(way, str))]
+    inputs = [_way_to_input(forward, layer) for layer in forward.layers]
+    return [_longest(forward), forward.plan("layerwise"), *(way for way in inputs if not isinstance(way, str))]
 
 
-def _measure(passage: Passage, finish: Activation | None, range: float | None) -> Invertibility:
-    way, alone = _longest(passage), passage.route("layerwise")
-    along, single = passage.rebuild(way, finish), passage.rebuild(alone, finish)
-    start, depths, rebuilt = passage.value(passage.layers[0].d), [], {}
+def _measure(forward: ForwardPass, finish: Activation | None, range: float | None) -> Invertibility:
+    way, alone = _longest(forward), forward.plan("layerwise")
+    along, single = forward.rebuild(way, finish), forward.rebuild(alone, finish)
+    start, depths, rebuilt = forward.value(forward.layers[0].d), [], {}
     span = _range(start, range)
-    for layer in passage.layers:
-        back, note = _input_from(passage, layer, finish)
+    for layer in forward.layers:
+        back, note = _input_from(forward, layer, finish)
         scores: tuple[float | None, float | None] = (None, None)
         if back is not None:
             rebuilt[f"d{layer.index + 2}"] = back
             if is_pictures(start):
                 scores = picture_scores(back, start, span)
-        d = passage.value(layer.d)
+        d = forward.value(layer.d)
         depths.append(
             Depth(
                 f"d{layer.index + 1}",
@@ -158,28 +158,28 @@ def _measure(passage: Passage, finish: Activation | None, range: float | None) -
     return Invertibility(way.mode, tuple(depths), start, rebuilt, span)
 
 
-def _longest(passage: Passage) -> Route:
+def _longest(forward: ForwardPass) -> Plan:
     try:
-        return passage.route("full")
+        return forward.plan("full")
     except NotReversible:
-        return passage.route("auto")
+        return forward.plan("auto")
 
 
-def _input_from(passage: Passage, layer: Layer, finish: Activation | None) -> tuple[Tensor | None, str]:
+def _input_from(forward: ForwardPass, layer: Layer, finish: Activation | None) -> tuple[Tensor | None, str]:
     """The first d rebuilt from d_(m+1), or why it cannot be."""
-    way = _way_to_input(passage, layer)
+    way = _way_to_input(forward, layer)
     if isinstance(way, str):
         return None, way
-    rebuilt = passage.rebuild(way, finish)
+    rebuilt = forward.rebuild(way, finish)
     return rebuilt[min(rebuilt)], ""
 
 
-def _way_to_input(passage: Passage, layer: Layer) -> Route | str:
+def _way_to_input(forward: ForwardPass, layer: Layer) -> Plan | str:
     """The way from d_(m+1) to the first d, or why there is none."""
     if layer.problem:
         return layer.problem
     try:
-        way = passage.route("input", layer)
+        way = forward.plan("input", layer)
     except NotReversible:
         return "no unique way to the input: a join lies between"
     end = layer
@@ -187,7 +187,7 @@ def _way_to_input(passage: Passage, layer: Layer) -> Route | str:
         end = below
         if end.problem:
             return f"no way to the input: {end.problem} in layer {shown(end.name)!r}"
-    if end.d != passage.layers[0].d:
+    if end.d != forward.layers[0].d:
         return "the way back ends above the first layer"
     return way
 

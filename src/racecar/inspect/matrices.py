@@ -13,7 +13,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from racecar.plan.graph import Op
 from racecar.plan.layer import Layer
 from racecar.rules.shape import reshape
-from racecar.run.forward_pass import Passage
+from racecar.run.forward_pass import ForwardPass
 from racecar.watch.names import MODEL, shown
 
 _CONV = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
@@ -117,19 +117,19 @@ def operator_of(weight: Weight, size: tuple[int, ...]) -> tuple[Map, Map, int]:
 class Seen:
     """What a layer sees of some inputs of the model."""
 
-    def __init__(self, passage: Passage, name: str) -> None:
-        found = next((layer for layer in passage.layers if layer.name == name), None)
-        found = found or next((layer for layer in passage.layers if name in (*layer.names, _full(layer))), None)
+    def __init__(self, forward: ForwardPass, name: str) -> None:
+        found = next((layer for layer in forward.layers if layer.name == name), None)
+        found = found or next((layer for layer in forward.layers if name in (*layer.names, _full(layer))), None)
         if found is None:
-            known = ", ".join(shown(layer.name) for layer in passage.layers)
+            known = ", ".join(shown(layer.name) for layer in forward.layers)
             raise ValueError(f"no layer {shown(name)!r} runs on these inputs; the layers that do are: {known}")
         self.layer: Layer = found
-        self.operation = passage.operation(found)
-        self.x = passage.value(found.op.source)
+        self.operation = forward.operation(found)
+        self.x = forward.value(found.op.source)
         """The operation's own input, (N, …)."""
-        self.d = passage.value(found.d)
+        self.d = forward.value(found.d)
         padding = found.own_padding or _padding_by_itself(found)
-        self.whole = self.x if padding is None else passage.value(padding.source)
+        self.whole = self.x if padding is None else forward.value(padding.source)
         """The input of the layer as its module takes it: before a padding of its own."""
 
     @property

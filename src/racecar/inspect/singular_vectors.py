@@ -13,8 +13,8 @@ from racecar.inspect.krylov import top_singular
 from racecar.inspect.matrices import Seen, Weight, operator_of, weight_of
 from racecar.inspect.subject import plain
 from racecar.racecar import call_arguments
-from racecar.run.forward_pass import Passage
-from racecar.watch.eval_mode import looking
+from racecar.run.forward_pass import ForwardPass
+from racecar.watch.eval_mode import eval_mode
 from racecar.watch.names import shown
 
 ORDERS = ("value", "data")
@@ -112,10 +112,10 @@ def singular_vectors(
     if order == "data" and data is None:
         raise ValueError("order='data' needs data: inputs of the model")
     model, seen = plain(model), None
-    with looking(model):  # a weight that is computed may change buffers in training
+    with eval_mode(model):  # a weight that is computed may change buffers in training
         weight = weight_of(model, layer)
         if data is not None:
-            seen = Seen(Passage(model, *call_arguments(data)), layer)
+            seen = Seen(ForwardPass(model, *call_arguments(data)), layer)
             matrix = seen.matrix
             if matrix is not None:  # it may have been used transposed
                 shape = weight.shape if matrix.shape == weight.matrix.shape else (matrix.shape[1],)

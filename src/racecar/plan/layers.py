@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from racecar.plan import classify, cones, gathered
+from racecar.plan import classify, composites, module_rules
 from racecar.plan.batch import batch_dims
 from racecar.plan.coverage import coverage
 from racecar.plan.graph import PASSABLE, Graph, Op
@@ -30,14 +30,14 @@ from racecar.watch.inputs import batch_size
 from racecar.watch.trace import Trace, Value
 
 
-class Plan:
+class LayerGraph:
     """The layers of one way through a model. Made from a trace; it holds no tensor of it."""
 
     def __init__(self, model: nn.Module, trace: Trace, modules: ModuleWatch | None = None) -> None:
         self.graph: Graph = classify.build(trace, model, modules)
         if modules is not None:
-            gathered.gather(self.graph, modules)
-        cones.gather(self.graph)
+            module_rules.gather(self.graph, modules)
+        composites.gather(self.graph)
         self.ordinals = self.graph.positions
         self.layers = [Layer("", op) for op in self.graph.ops if op.role in ("layer", "skipped")]
         for i, layer in enumerate(self.layers):

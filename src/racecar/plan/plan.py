@@ -9,7 +9,7 @@ from racecar.errors import NotReversible
 from racecar.plan.coverage import Uncovered
 from racecar.plan.graph import Op
 from racecar.plan.layer import Layer
-from racecar.plan.layers import Plan
+from racecar.plan.layers import LayerGraph
 from racecar.plan.steps import Step
 from racecar.support.table import table
 from racecar.watch.names import shown
@@ -39,10 +39,10 @@ class Entry:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Route:
+class Plan:
     """The plan of a model as a reverse pass will run it; iterable, and printable as a table."""
 
-    plan: Plan
+    layer_graph: LayerGraph
     mode: str
     entries: tuple[Entry, ...]
 
@@ -58,12 +58,12 @@ class Route:
     @property
     def uncovered(self) -> tuple[Uncovered, ...]:
         """Parameters of two or more dimensions that no entry uses, each with its name and the reason."""
-        return self.plan.coverage.uncovered
+        return self.layer_graph.coverage.uncovered
 
     @property
     def covered(self) -> float | None:
         """The share of the parameters of two or more dimensions that the way back uses; None if there are none."""
-        return self.plan.coverage.share(e.layer.index for e in self.entries if e.needed and e.layer is not None)
+        return self.layer_graph.coverage.share(e.layer.index for e in self.entries if e.needed and e.layer is not None)
 
     @property
     def rows(self) -> list[tuple[str, ...]]:
@@ -93,40 +93,44 @@ Starts = dict[int, Layer | None]
 """Layer index → the layer above whose d' its step back starts from; None: its own forward output."""
 
 
-def route(plan: Plan, mode: str, active: Sequence[bool], frozen: Sequence[bool] = ()) -> Route:
+def make_plan(layer_graph: LayerGraph, mode: str, active: Sequence[bool], frozen: Sequence[bool] = ()) -> Plan:
     """The way back for the layers that are compared.
 
     Args:
         active: one flag per layer of the plan, whether its λ is not 0 and it is not left out as frozen.
         frozen: one flag per layer, for the table; empty: none is.
     """
-    active = [flag and not layer.problem for flag, layer in zip(active, plan.layers, strict=True)]
+    active = [flag and not layer.problem for flag, layer in zip(active, layer_graph.layers, strict=True)]
     starts: Starts
     if mode == "layerwise":
-        starts = {layer.index: None for layer in plan.layers if active[layer.index]}
+        starts = {layer.index: None for layer in layer_graph.layers if active[layer.index]}
     else:
-        starts = _stretches(plan, active)
+        starts = _stretches(layer_graph, active)
     if mode in ("full", "input"):
-        way = _whole_way(plan, mode, active)
+        way = _whole_way(layer_graph, mode, active)
         if mode == "input":
             starts = {}
             active = (
-                [flag and layer is way[-1] for flag, layer in zip(active, plan.layers, strict=True)] if way else active
+                [flag and layer is way[-1] for flag, layer in zip(active, layer_graph.layers, strict=True)]
+                if way
+                else active
             )
         for above, layer in zip([None, *way], way, strict=False):
             if not layer.problem:
                 starts[layer.index] = None if above is None or above.problem else above
-    needed = _needed(plan, starts, active)
-    left_out = ["frozen" if i < len(frozen) and frozen[i] else "weight 0" for i in range(len(plan.layers))]
-    entries = [_entry(plan, mode, layer, starts, active, needed, left_out[layer.index]) for layer in plan.layers]
-    entries += [Entry(one.name, one.kind, False, "forward", one.reason) for one in plan.coverage.constants]
-    return Route(plan, mode, tuple(entries))
+    needed = _needed(layer_graph, starts, active)
+    left_out = ["frozen" if i < len(frozen) and frozen[i] else "weight 0" for i in range(len(layer_graph.layers))]
+    entries = [
+        _entry(layer_graph, mode, layer, starts, active, needed, left_out[layer.index]) for layer in layer_graph.layers
+    ]
+    entries += [Entry(one.name, one.kind, False, "forward", one.reason) for one in layer_graph.coverage.constants]
+    return Plan(layer_graph, mode, tuple(entries))
 
 
-def _stretches(plan: Plan, active: Sequence[bool]) -> Starts:
+def _stretches(layer_graph: LayerGraph, active: Sequence[bool]) -> Starts:
     """Along every unique stretch from its last active layer down."""
     starts: Starts = {}
-    for layer in reversed(plan.layers):
+    for layer in reversed(layer_graph.layers):
         if layer.above is not None and layer.above.index in starts:
             starts[layer.index] = layer.above
         elif active[layer.index]:
@@ -134,16 +138,16 @@ def _stretches(plan: Plan, active: Sequence[bool]) -> Starts:
     return starts
 
 
-def _whole_way(plan: Plan, mode: str, active: Sequence[bool]) -> list[Layer]:
+def _whole_way(layer_graph: LayerGraph, mode: str, active: Sequence[bool]) -> list[Layer]:
     """From the last active layer to the input; refuses where a join makes the way ambiguous."""
-    last = next((layer for layer in reversed(plan.layers) if active[layer.index]), None)
+    last = next((layer for layer in reversed(layer_graph.layers) if active[layer.index]), None)
     if last is None:
         return []
-    join = _join_before(plan, last)
+    join = _join_before(layer_graph, last)
     if join is not None:
         raise NotReversible(
-            f"mode {mode!r} needs one way back from output to input, but {plan.place(join)} joins several tensors "
-            f"before layer {shown(last.name)!r}; use mode='auto' or mode='layerwise'"
+            f"mode {mode!r} needs one way back from output to input, but {layer_graph.place(join)} joins several "
+            f"tensors before layer {shown(last.name)!r}; use mode='auto' or mode='layerwise'"
         )
     way: list[Layer] = []
     layer: Layer | None = last
@@ -153,13 +157,13 @@ def _whole_way(plan: Plan, mode: str, active: Sequence[bool]) -> list[Layer]:
     return way
 
 
-def _join_before(plan: Plan, layer: Layer) -> Op | None:
+def _join_before(layer_graph: LayerGraph, layer: Layer) -> Op | None:
     """The first join, in forward order, that a layer depends on."""
     found: Op | None = None
     waiting, seen = [value for _, value in layer.op.inputs], set()
     while waiting:
         value = waiting.pop()
-        op = plan.graph.maker.get(value)
+        op = layer_graph.graph.maker.get(value)
         if op is None or id(op) in seen:
             continue
         seen.add(id(op))
@@ -171,10 +175,10 @@ def _join_before(plan: Plan, layer: Layer) -> Op | None:
     return found
 
 
-def _needed(plan: Plan, starts: Starts, active: Sequence[bool]) -> set[int]:
+def _needed(layer_graph: LayerGraph, starts: Starts, active: Sequence[bool]) -> set[int]:
     """Layers whose d' some active layer's term hangs on."""
     needed = {i for i in starts if active[i]}
-    for layer in plan.layers:  # from the input up
+    for layer in layer_graph.layers:  # from the input up
         above = starts.get(layer.index)
         if layer.index in needed and above is not None:
             needed.add(above.index)
@@ -182,7 +186,13 @@ def _needed(plan: Plan, starts: Starts, active: Sequence[bool]) -> set[int]:
 
 
 def _entry(
-    plan: Plan, mode: str, layer: Layer, starts: Starts, active: Sequence[bool], needed: set[int], left_out: str
+    layer_graph: LayerGraph,
+    mode: str,
+    layer: Layer,
+    starts: Starts,
+    active: Sequence[bool],
+    needed: set[int],
+    left_out: str,
 ) -> Entry:
     i = layer.index
     if i not in starts:
@@ -195,5 +205,5 @@ def _entry(
     elif upper is None and mode != "layerwise":
         reason = layer.stop or "the last layer with a weight"
     source = "forward" if upper is None else "reverse"
-    steps = (*plan.between(layer, layer.out if upper is None else upper.d), *layer.into_d)
+    steps = (*layer_graph.between(layer, layer.out if upper is None else upper.d), *layer.into_d)
     return Entry(layer.name, layer.kind, active[i], source, reason, layer, upper, steps, True, i in needed)

@@ -10,7 +10,7 @@ from torch import nn
 
 from racecar.plan.layer import Layer
 from racecar.racecar import call_arguments
-from racecar.run.forward_pass import Passage
+from racecar.run.forward_pass import ForwardPass
 from racecar.watch.calls import tensors
 from racecar.watch.names import shown
 
@@ -19,20 +19,20 @@ class Chosen:
     """The layers to train and, by name, the parameters of each: its weight and bias, and its norm's."""
 
     def __init__(self, model: nn.Module, example: Any, patterns: str | Sequence[str] | None) -> None:
-        passage = Passage(model, *call_arguments(example))
+        forward = ForwardPass(model, *call_arguments(example))
         names = {id(parameter): name for name, parameter in model.named_parameters()}
         self.all_names = list(names.values())
         patterns = [patterns] if isinstance(patterns, str) else patterns
         self.layers: dict[str, list[str]] = {}
         taken: set[str] = set()
-        known = ", ".join(repr(shown(layer.name)) for layer in passage.layers)
+        known = ", ".join(repr(shown(layer.name)) for layer in forward.layers)
         for pattern in patterns or ():
-            if not any(fnmatchcase(n, pattern) for layer in passage.layers for n in layer.names):
+            if not any(fnmatchcase(n, pattern) for layer in forward.layers for n in layer.names):
                 raise ValueError(f"layers pattern {pattern!r} matches nothing; the layers are: {known}")
-        for layer in passage.layers:
+        for layer in forward.layers:
             if layer.problem or not (patterns is None or any(fnmatchcase(n, p) for n in layer.names for p in patterns)):
                 continue
-            own = [names[id(one)] for one in _parameters(passage, layer) if id(one) in names]
+            own = [names[id(one)] for one in _parameters(forward, layer) if id(one) in names]
             own = [one for one in own if one not in taken]
             if own:  # a later use of a layer has nothing left to train
                 self.layers[layer.name] = own
@@ -41,14 +41,14 @@ class Chosen:
             raise ValueError(f"layers {patterns!r} match nothing that can be trained; the layers are: {known}")
 
 
-def _parameters(passage: Passage, layer: Layer) -> list[nn.Parameter]:
+def _parameters(forward: ForwardPass, layer: Layer) -> list[nn.Parameter]:
     """What stands between the layer's operation and its output d_(m+1)."""
     found: dict[int, nn.Parameter] = {}
     value = layer.out
     while True:
-        op = passage.plan.graph.maker[value]
+        op = forward.layer_graph.graph.maker[value]
         members = op.members or (op,)
-        for call in (passage.calls[one.ordinal] for one in members):
+        for call in (forward.calls[one.ordinal] for one in members):
             for _, tensor in tensors(call.args, call.kwargs):
                 if isinstance(tensor, nn.Parameter):
                     found[id(tensor)] = tensor

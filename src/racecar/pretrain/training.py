@@ -25,7 +25,7 @@ from racecar.pretrain.layers import Chosen
 from racecar.pretrain.store import Pretrained, Store
 from racecar.racecar import Racecar, call_arguments
 from racecar.support.progress import bar
-from racecar.watch.eval_mode import looking
+from racecar.watch.eval_mode import eval_mode
 from racecar.watch.guards import check_model
 from racecar.watch.names import shown
 
@@ -78,7 +78,7 @@ def greedy(
     example = next(iter(loader), None)
     if example is None:
         raise ValueError("the loader has no batch")
-    with looking(model, "batch"), torch.enable_grad(), warnings.catch_warnings():
+    with eval_mode(model, "batch"), torch.enable_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeadLayerWarning)  # a loss that is not finite ends it, and says so itself
         chosen = Chosen(model, prepare(example), layers)
         rr = Racecar(

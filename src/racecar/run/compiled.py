@@ -45,6 +45,6 @@ def _is_news(record: logging.LogRecord) -> bool:
 logging.getLogger("torch._higher_order_ops.wrap").addFilter(_is_news)
 
 
-def frugally(function: Callable[[], T]) -> T:
+def selective_checkpoint(function: Callable[[], T]) -> T:
     """``function()``, while torch.compile traces."""
     return checkpoint(function, use_reentrant=False, context_fn=_contexts)

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 
 from racecar.errors import NothingToReverse
-from racecar.plan.dry_plan import dry_plan, warn_about
-from racecar.plan.layers import Plan
-from racecar.plan.plan import Route
-from racecar.run import loss, weights
-from racecar.run.prepared import Outcome, Way, slice_of
+from racecar.plan.from_model import layer_graph_of, warn_about
+from racecar.plan.layers import LayerGraph
+from racecar.plan.plan import Plan
+from racecar.run import terms, weights
+from racecar.run.prepared import Outcome, PreparedPlan, slice_of
 from racecar.run.settings import Settings
 from racecar.run.statistics import ReverseStatistics
 from racecar.watch.calls import Watch
@@ -26,7 +26,7 @@ from racecar.watch.guards import check_model, check_sharding, fusible, reshard, 
 from racecar.watch.inputs import batch_tensors, input_tensors
 from racecar.watch.trace import Trace
 
-MAX_WAYS = 256
+MAX_PLANS = 256
 """Ways through one model that are remembered, of about 0.1 MB each; the oldest goes first."""
 
 
@@ -45,8 +45,8 @@ class Engine:
         """Whether λ is 0 for all layers."""
         self.resting = False
         """Whether a schedule leaves this step out."""
-        self.ways: list[Way] = []
-        self.latest: Way | None = None
+        self.plans: list[PreparedPlan] = []
+        self.latest: PreparedPlan | None = None
         self.forgets = False
         """Whether there were more ways than are remembered."""
         self.keep: frozenset[int] = frozenset()
@@ -61,7 +61,7 @@ class Engine:
 
     def __getstate__(self) -> dict[str, Any]:
         # A plan holds functions that do not survive in a file: a pickled Racecar plans anew in its first call.
-        fresh: dict[str, Any] = {"ways": [], "latest": None, "keep": frozenset(), "resting": False}
+        fresh: dict[str, Any] = {"plans": [], "latest": None, "keep": frozenset(), "resting": False}
         return {**self.__dict__, **fresh, "settings": replace(self.settings, times=1)}
 
     def start(self, args: Sequence[Any], kwargs: Mapping[str, Any], train: bool = True) -> None:
@@ -71,51 +71,53 @@ class Engine:
             args, kwargs: of a call.
             train: whether it is to be trained: one whose layers are all frozen is refused, too.
         """
-        plan = dry_plan(self.model, args, kwargs)
+        layer_graph = layer_graph_of(self.model, args, kwargs)
         reshard(self.model)
-        way = self.add(plan)
-        if train and not self.off and not way.constrained and any(way.frozen):
+        prepared = self.add(layer_graph)
+        if train and not self.off and not prepared.constrained and any(prepared.frozen):
             raise NothingToReverse(
                 f"every layer of {type(self.model).__name__} that could be constrained is frozen (requires_grad is "
                 "False): the loss would train nothing; unfreeze a layer, or look into the model with racecar.inspect"
             )
         if self.settings.scale == "anchored":
-            loss.anchor(input_tensors(args, kwargs))
+            terms.anchor(input_tensors(args, kwargs))
 
-    def add(self, plan: Plan) -> Way:
+    def add(self, layer_graph: LayerGraph) -> PreparedPlan:
         """Remember a plan, and say what it has to leave out; the first one must have something to reverse."""
-        way = self.work_out(plan, self.settings)
-        warn_about(plan)
-        if not self.ways:
-            self._check(way)
-        if len(self.ways) == MAX_WAYS and not self.forgets:
+        prepared = self.work_out(layer_graph, self.settings)
+        warn_about(layer_graph)
+        if not self.plans:
+            self._check(prepared)
+        if len(self.plans) == MAX_PLANS and not self.forgets:
             self.forgets = True
             message = (
-                f"{MAX_WAYS} ways through {type(self.model).__name__} were planned, and there are more: the oldest are "
-                "forgotten from now on, and a step that takes a new one costs another forward pass"
+                f"{MAX_PLANS} ways through {type(self.model).__name__} were planned, and there are more: the oldest "
+                "are forgotten from now on, and a step that takes a new one costs another forward pass"
             )
             warnings.warn(message, UserWarning, stacklevel=4)
-        self.ways = [*self.ways[-MAX_WAYS + 1 :], way]
-        self.latest = way
-        self.keep |= frozenset(plan.position(value) for value in way.copies)
-        return way
+        self.plans = [*self.plans[-MAX_PLANS + 1 :], prepared]
+        self.latest = prepared
+        self.keep |= frozenset(layer_graph.position(value) for value in prepared.copies)
+        return prepared
 
-    def work_out(self, plan: Plan, settings: Settings, frozen: Sequence[bool] | None = None) -> Way:
+    def work_out(
+        self, layer_graph: LayerGraph, settings: Settings, frozen: Sequence[bool] | None = None
+    ) -> PreparedPlan:
         """A plan with settings, and room for the statistics of its batch norms."""
-        way = Way(plan, settings, frozen)
+        prepared = PreparedPlan(layer_graph, settings, frozen)
         if self.statistics is not None:
-            self.statistics.add(way.places)
-        return way
+            self.statistics.add(prepared.places)
+        return prepared
 
     def set(self, settings: Settings) -> None:
         """Other settings for the same plans: all are worked out before anything changes."""
-        self.check_patterns(settings.weight, self.ways)
-        ways = [self.work_out(way.plan, settings, way.frozen_now()) for way in self.ways]
-        if ways and settings.mode != self.settings.mode:
-            self._check(ways[0])
-        latest = None if self.latest is None else self.latest.plan
-        self.settings, self.off, self.ways = settings, weights.all_zero(settings.weight), ways
-        self.latest = next((way for way in ways if way.plan is latest), None)
+        self.check_patterns(settings.weight, self.plans)
+        plans = [self.work_out(prepared.layer_graph, settings, prepared.frozen_now()) for prepared in self.plans]
+        if plans and settings.mode != self.settings.mode:
+            self._check(plans[0])
+        latest = None if self.latest is None else self.latest.layer_graph
+        self.settings, self.off, self.plans = settings, weights.all_zero(settings.weight), plans
+        self.latest = next((prepared for prepared in plans if prepared.layer_graph is latest), None)
 
     def schedule(self, times: int, on: bool) -> None:
         """In this step with so many times the weight, or not at all."""
@@ -123,27 +125,27 @@ class Engine:
         if self.settings.times != times:
             self.set(replace(self.settings, times=times))
 
-    def _check(self, way: Way) -> None:
+    def _check(self, prepared: PreparedPlan) -> None:
         """Refuse a model that has nothing to reverse, or nothing that the settings choose."""
-        layers, settings, name = way.plan.layers, way.settings, type(self.model).__name__
+        layers, settings, name = prepared.layer_graph.layers, prepared.settings, type(self.model).__name__
         if not layers:
-            why = "".join(f"; {one.name}: {one.reason}" for one in way.plan.coverage.uncovered[:3])
+            why = "".join(f"; {one.name}: {one.reason}" for one in prepared.layer_graph.coverage.uncovered[:3])
             raise NothingToReverse(f"{name} has no weighted layer (linear, convolution, …) that sees its input{why}")
         if all(layer.problem for layer in layers):
             raise NothingToReverse(f"no layer of {name} has a rule; add one with @racecar.rules.register(...)")
-        self.check_patterns(settings.weight, [way])
+        self.check_patterns(settings.weight, [prepared])
         left_out = weights.unmatched(settings.weight, [layer.names for layer in layers])
         off = weights.all_zero(settings.weight)
-        if not way.constrained and not any(way.frozen) and (left_out or not off):
+        if not prepared.constrained and not any(prepared.frozen) and (left_out or not off):
             raise NothingToReverse(
                 f"weight {settings.weight!r} and mode {settings.mode!r} leave every layer of {name} that has a rule out"
             )
 
-    def check_patterns(self, weight: weights.Weight, ways: Sequence[Way]) -> None:
+    def check_patterns(self, weight: weights.Weight, plans: Sequence[PreparedPlan]) -> None:
         """Every pattern must match a layer that was seen, or one that another way through the model may use."""
         if not isinstance(weight, Mapping):
             return
-        seen = [names for way in ways for names in (layer.names for layer in way.plan.layers)]
+        seen = [names for prepared in plans for names in (layer.names for layer in prepared.layer_graph.layers)]
         unseen = [
             (name,)
             for name, module in self.model.named_modules()
@@ -164,59 +166,63 @@ class Engine:
             output = self.model(*args, **kwargs)
         else:
             output, trace = watch_forward(self.model, args, kwargs, self.keep)
-        way, trace = self.way(trace, args, kwargs, start)
-        if not way.constrained:
+        prepared, trace = self.prepared_for(trace, args, kwargs, start)
+        if not prepared.constrained:
             return output, Outcome(no_loss(trace.inputs), {}, None)
-        tape, yardstick = way.tape([trace.calls[i] for i in trace.links], trace.kept_inputs)
+        tape, yardstick = prepared.tape([trace.calls[i] for i in trace.links], trace.kept_inputs)
         del trace  # frees the activations that the way back does not need
-        return output, way.loss(tape, yardstick, self.statistics, look)
+        return output, prepared.loss(tape, yardstick, self.statistics, look)
 
-    def way(
+    def prepared_for(
         self,
         trace: Trace,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
         start: RandomState | None = None,
         whole: bool = False,
-    ) -> tuple[Way, Trace]:
+    ) -> tuple[PreparedPlan, Trace]:
         """The way that a pass took, planned anew if it was never seen; and its trace, with all that is needed."""
         size, samples = slice_of(trace.inputs, self.settings.share)
         sliced = samples < size and not whole
-        way = next((way for way in self.ways if way.plan.match.fits(trace, sliced)), None)
-        if way is None:
+        prepared = next((prepared for prepared in self.plans if prepared.layer_graph.match.fits(trace, sliced)), None)
+        if prepared is None:
             check_sharding(self.model)
-            plan = dry_plan(self.model, args, kwargs, start)
+            found = layer_graph_of(self.model, args, kwargs, start)
             # A way that is random differs in the dry pass: plan what was seen, without rules for whole modules.
-            way = self.add(plan if plan.match.fits(trace, sliced) else Plan(self.model, trace))
-        elif (flags := way.frozen_now()) != way.frozen:
-            way = self._refreeze(way, flags)
-        self.latest = way
-        positions = frozenset(trace.position(value) for value in way.copies)
+            prepared = self.add(found if found.match.fits(trace, sliced) else LayerGraph(self.model, trace))
+        elif (flags := prepared.frozen_now()) != prepared.frozen:
+            prepared = self._refreeze(prepared, flags)
+        self.latest = prepared
+        positions = frozenset(trace.position(value) for value in prepared.copies)
         if not positions <= trace.keep:  # these values are gone by now: watch the same way again, leaving no trace
             with untouched(self.model, start):
                 _, trace = watch_forward(self.model, args, kwargs, positions)
-            if not way.plan.match.fits(trace, sliced):
+            if not prepared.layer_graph.match.fits(trace, sliced):
                 raise RuntimeError(
                     f"{type(self.model).__name__} takes another way at random and changes activations in place, so "
                     "that they cannot be compared; use operations that are not in place"
                 )
         self.keep |= positions
-        return way, trace
+        return prepared, trace
 
-    def _refreeze(self, way: Way, flags: tuple[bool, ...]) -> Way:
+    def _refreeze(self, prepared: PreparedPlan, flags: tuple[bool, ...]) -> PreparedPlan:
         """The same way with other layers frozen; kept, as a training may go back and forth in every step."""
-        new = way.siblings.get(flags) or self.work_out(way.plan, self.settings, flags)
-        way.siblings[flags], new.siblings = new, way.siblings
-        self.ways = [new if one is way else one for one in self.ways]
+        new = prepared.siblings.get(flags) or self.work_out(prepared.layer_graph, self.settings, flags)
+        prepared.siblings[flags], new.siblings = new, prepared.siblings
+        self.plans = [new if one is prepared else one for one in self.plans]
         return new
 
     def _run_compiled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Outcome]:
         """The same while torch.compile traces: positions differ, so calls are matched in order."""
         inputs = batch_tensors(args, kwargs)
         funcs: list[Any] = []
-        for way in self.ways:
-            funcs += way.plan.changing
-        kept = [x.clone() for x in inputs] if any(way.plan.changes_input for way in self.ways) else inputs
+        for prepared in self.plans:
+            funcs += prepared.layer_graph.changing
+        kept = (
+            [x.clone() for x in inputs]
+            if any(prepared.layer_graph.changes_input for prepared in self.plans)
+            else inputs
+        )
         watch = Watch(keep_funcs=tuple(funcs))
         if takes_fused_path(self.fusible):  # torch does not fuse where a gradient is asked for
             with torch.enable_grad(), watch:
@@ -225,35 +231,35 @@ class Engine:
         else:
             with watch:
                 output = self.model(*args, **kwargs)
-        for way in self.ways:
-            calls = way.plan.match.align(watch.calls)
+        for prepared in self.plans:
+            calls = prepared.layer_graph.match.align(watch.calls)
             if calls is not None:
-                if way.frozen_now() != way.frozen:
+                if prepared.frozen_now() != prepared.frozen:
                     raise RuntimeError(
                         "layers were frozen or unfrozen (requires_grad) since they were planned: call the uncompiled "
                         "Racecar once, so that it is planned anew"
                     )
                 size, samples = slice_of(inputs, self.settings.share)
-                if samples < size and not way.plan.match.can_slice(inputs):
+                if samples < size and not prepared.layer_graph.match.can_slice(inputs):
                     raise RuntimeError(
                         "to compile with fraction < 1, make Racecar with example_inputs of two or more samples, of the "
                         "sizes that it will be called with"
                     )
-                if not way.constrained:
+                if not prepared.constrained:
                     return output, Outcome(no_loss(inputs), {}, None)
-                return output, way.compiled_loss(calls, kept, self.statistics)
+                return output, prepared.compiled_loss(calls, kept, self.statistics)
         raise RuntimeError(
             "torch.compile meets a way through the model that has no plan yet, which breaks the graph: call the "
             "uncompiled Racecar once with such inputs, so that it is planned, and then compile"
         )
 
 
-def plan_of(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], settings: Settings) -> Route:
+def plan_of(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], settings: Settings) -> Plan:
     """How every layer of a model would be reversed; of a frozen one, too."""
     check_model(model)
     engine = Engine(model, settings)
     engine.start(args, kwargs, train=False)
-    return engine.ways[0].route
+    return engine.plans[0].plan
 
 
 def capturing() -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 
 from racecar.plan.layer import Layer
-from racecar.plan.plan import Entry, Route, route
+from racecar.plan.plan import Entry, Plan, make_plan
 from racecar.rules.norm import Seen
 from racecar.rules.registry import Operation
 from racecar.run import reverse
@@ -27,7 +27,7 @@ from racecar.watch.guards import check_model
 from racecar.watch.inputs import batch_size
 
 
-class Passage:
+class ForwardPass:
     """A forward pass without gradient that leaves no trace in the model, and what it passed.
 
     Args:
@@ -48,21 +48,23 @@ class Passage:
         kwargs = kwargs or {}
         engine = Engine(model, Settings(mode="layerwise"))
         engine.start(args, kwargs, train=False)
-        plan = engine.ways[0].plan
-        engine.keep |= frozenset(plan.position(value) for value in plan.changed)  # all that may be looked at
+        layer_graph = engine.plans[0].layer_graph
+        engine.keep |= frozenset(
+            layer_graph.position(value) for value in layer_graph.changed
+        )  # all that may be looked at
         with torch.no_grad(), untouched(model):
-            if plan.changes_input:
+            if layer_graph.changes_input:
                 args, kwargs = _pytree.tree_map_only(Tensor, torch.clone, (tuple(args), dict(kwargs)))
             self.output, trace = watch_forward(model, args, kwargs, engine.keep)
-            way, trace = engine.way(trace, args, kwargs, whole=True)
-        self.plan = way.plan
+            prepared, trace = engine.prepared_for(trace, args, kwargs, whole=True)
+        self.layer_graph = prepared.layer_graph
         self.calls = [trace.calls[i] for i in trace.links]
         self.inputs = trace.kept_inputs
-        self._finder = Finder(self.plan, self.calls, self.inputs)
+        self._finder = Finder(self.layer_graph, self.calls, self.inputs)
 
     @property
     def layers(self) -> list[Layer]:
-        return self.plan.layers
+        return self.layer_graph.layers
 
     def value(self, value: int) -> Tensor:
         """The tensor of a value of the plan, such as ``layer.d`` or ``layer.out``."""
@@ -72,25 +74,25 @@ class Passage:
         """A layer's operation with the arguments of this pass."""
         return layer.op.operation(self.calls, layer.name)
 
-    def route(self, mode: str, last: Layer | None = None) -> Route:
+    def plan(self, mode: str, last: Layer | None = None) -> Plan:
         """The way back from layer ``last`` (the last one if None) or, layer by layer, from every layer."""
         active = [last is None or layer.index <= last.index for layer in self.layers]
-        return route(self.plan, mode, active)
+        return make_plan(self.layer_graph, mode, active)
 
     @torch.no_grad()
-    def rebuild(self, way: Route, input_activation: Activation | None = None) -> dict[int, Tensor]:
+    def rebuild(self, plan: Plan, input_activation: Activation | None = None) -> dict[int, Tensor]:
         """d'_m by layer index, wherever the way back passes."""
-        reading = None if self.statistics is None else Reading(self.statistics, prefix=title(way))
-        return self._run(Needs(_passed(way)), input_activation, reading)
+        reading = None if self.statistics is None else Reading(self.statistics, prefix=title(plan))
+        return self._run(Needs(_passed(plan)), input_activation, reading)
 
     @torch.no_grad()
-    def gather(self, ways: Sequence[Route], statistics: ReverseStatistics) -> None:
+    def gather(self, plans: Sequence[Plan], statistics: ReverseStatistics) -> None:
         """Run ways back by the statistics of this pass's own reverse data, and take these into ``statistics``: every
         way has its own, and all passes count alike."""
         seen: dict[str, Seen] = {}
-        for way in ways:
-            needs, reading = Needs(_passed(way)), Reading(statistics, gather=True, prefix=title(way))
-            norms = norms_at(needs.places, self.plan.norms)
+        for plan in plans:
+            needs, reading = Needs(_passed(plan)), Reading(statistics, gather=True, prefix=title(plan))
+            norms = norms_at(needs.places, self.layer_graph.norms)
             statistics.add({reading.prefix + key: norm._replace(momentum=0.0) for key, norm in norms.items()})
             self._run(needs, None, reading)
             seen |= reading.seen
@@ -102,11 +104,11 @@ class Passage:
         return reverse.run(needs, tape, input_activation, reading)
 
 
-def _passed(way: Route) -> list[Entry]:
-    return [entry for entry in way if entry.passed]
+def _passed(plan: Plan) -> list[Entry]:
+    return [entry for entry in plan if entry.passed]
 
 
-def title(way: Route) -> str:
+def title(plan: Plan) -> str:
     """A way back in words, before the keys of its statistics."""
-    passed = _passed(way)
-    return f"{way.mode} from {passed[-1].name}/" if passed else ""
+    passed = _passed(plan)
+    return f"{plan.mode} from {passed[-1].name}/" if passed else ""

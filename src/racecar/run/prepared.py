@@ -12,13 +12,13 @@ from torch import Tensor
 
 from racecar.plan.frozen import behind, frozen
 from racecar.plan.graph import Op
-from racecar.plan.layers import Plan
+from racecar.plan.layers import LayerGraph
 from racecar.plan.norms import Norm
-from racecar.plan.plan import route
+from racecar.plan.plan import make_plan
 from racecar.plan.slices import cut, cut_shape
 from racecar.rules.norm import Moments, has_batch_statistics, moments
-from racecar.run import loss, reverse, weights
-from racecar.run.compiled import frugally
+from racecar.run import reverse, terms, weights
+from racecar.run.compiled import selective_checkpoint
 from racecar.run.health import Signs
 from racecar.run.needs import Needs
 from racecar.run.places import norms_at
@@ -51,20 +51,20 @@ class Outcome(NamedTuple):
     """What was looked at."""
 
 
-class Way:
+class PreparedPlan:
     """A plan with the user's settings worked in, so that a step has nothing left to decide."""
 
-    def __init__(self, plan: Plan, settings: Settings, flags: Sequence[bool] | None = None) -> None:
-        self.plan, self.settings = plan, settings
-        found = weights.layer_weights(settings.weight, [layer.names for layer in plan.layers])
+    def __init__(self, layer_graph: LayerGraph, settings: Settings, flags: Sequence[bool] | None = None) -> None:
+        self.layer_graph, self.settings = layer_graph, settings
+        found = weights.layer_weights(settings.weight, [layer.names for layer in layer_graph.layers])
         self.weights = [
             weights.placed(settings.times * weight if settings.times > 1 else weight, layer.parameter)
-            for weight, layer in zip(found, plan.layers, strict=True)
+            for weight, layer in zip(found, layer_graph.layers, strict=True)
         ]
         self.features = [weight if isinstance(weight, Tensor) else None for weight in self.weights]
         """Apart from the numbers, which a compiler would build into its graph."""
-        self._behind = [behind(layer) for layer in plan.layers]
-        self.frozen = frozen(self._behind, [False] * len(plan.layers)) if flags is None else tuple(flags)
+        self._behind = [behind(layer) for layer in layer_graph.layers]
+        self.frozen = frozen(self._behind, [False] * len(layer_graph.layers)) if flags is None else tuple(flags)
         """For each layer, whether it was frozen when this was worked out."""
         self.siblings = {self.frozen: self}
         """The same with other layers frozen."""
@@ -72,19 +72,19 @@ class Way:
         whole = settings.mode == "input" and not all(self.frozen)
         numbers = zip(self.weights, self.frozen, strict=True)
         active = [not weights.is_zero(weight) and (whole or not flag) for weight, flag in numbers]
-        self.route = route(plan, settings.mode, active, self.frozen)
-        self.constrained = [e.layer for e in self.route if e.constrained and e.layer is not None]
+        self.plan = make_plan(layer_graph, settings.mode, active, self.frozen)
+        self.constrained = [e.layer for e in self.plan if e.constrained and e.layer is not None]
         norms = [[op for op in layer.redo if op.role == "norm" and not op.members] for layer in self.constrained]
-        self.norms = [found[-1] if found and settings.scale in loss.RELATIVE else None for found in norms]
+        self.norms = [found[-1] if found and settings.scale in terms.RELATIVE else None for found in norms]
         """For each constrained layer the last norm before its d_m, if it matters."""
-        self.needs = Needs([entry for entry in self.route if entry.needed], settings.gradient)
-        self.needs_all = Needs([entry for entry in self.route if entry.passed])
+        self.needs = Needs([entry for entry in self.plan if entry.needed], settings.gradient)
+        self.needs_all = Needs([entry for entry in self.plan if entry.passed])
         norm_inputs = [op.source for op in self.norms if op is not None]
         looked_at = (*self.needs.values, *self.needs.wholes, *self.needs_all.values, *norm_inputs)
-        self.copies = sorted(set(looked_at) & plan.changed)
+        self.copies = sorted(set(looked_at) & layer_graph.changed)
         """Values that the way back needs and that the model changes in place later."""
-        lost = [value for value in (*self.needs.values, *self.needs.shapes) if plan.batch[value] is None]
-        self.lost = plan.around(lost[0]) if lost else ""
+        lost = [value for value in (*self.needs.values, *self.needs.shapes) if layer_graph.batch[value] is None]
+        self.lost = layer_graph.around(lost[0]) if lost else ""
         """Where the batch dimension cannot be followed, if anywhere."""
         chosen = [self.weights[layer.index] for layer in self.constrained]
         share = len(chosen) if settings.reduction == "mean" else 1
@@ -121,15 +121,15 @@ class Way:
     def tape(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> tuple[Tape, Yardstick]:
         """What a pass left behind, cut to the slice of the batch that the settings ask for, and what its errors are
         measured by."""
-        find, (size, samples) = Finder(self.plan, calls, inputs), self.slice_of(inputs)
+        find, (size, samples) = Finder(self.layer_graph, calls, inputs), self.slice_of(inputs)
         return record(self.needs, find, size, samples), self._yardstick(find, size, samples)
 
     def _yardstick(self, find: Finder, size: int, samples: int) -> Yardstick:
-        energy = loss.anchor(find.inputs) if self.settings.scale == "anchored" else None
+        energy = terms.anchor(find.inputs) if self.settings.scale == "anchored" else None
         found = [None if op is None else self._moments(op, find, size, samples) for op in self.norms]
         shapes = ((find.tensor(layer.d).shape, find.batch(layer.d)) for layer in self.constrained)
         counts = [cut_shape(shape, where, size, samples).numel() for shape, where in shapes]
-        return Yardstick(energy, loss.noise_floors(found, counts))
+        return Yardstick(energy, terms.noise_floors(found, counts))
 
     def _moments(self, op: Op, find: Finder, size: int, samples: int) -> Moments | None:
         """Of the input of a norm, as far as it counts for the slice."""
@@ -139,7 +139,7 @@ class Way:
     @property
     def places(self) -> dict[str, Norm]:
         """Where the loss applies batch norms again."""
-        return norms_at(self.needs.places, self.plan.norms)
+        return norms_at(self.needs.places, self.layer_graph.norms)
 
     def loss(
         self,
@@ -164,7 +164,7 @@ class Way:
         kept, beside the whole tensor; and torch (as of 2.13), which does not see that the two share their memory, would
         write over the one before it has read the other.
         """
-        find, (size, samples) = Finder(self.plan, calls, inputs), self.slice_of(inputs)
+        find, (size, samples) = Finder(self.layer_graph, calls, inputs), self.slice_of(inputs)
         yardstick = self._yardstick(find, size, samples)
         rows = find.all_rows(self.needs, size, samples) if samples < size else None
         tape = partial(record, self.needs, find, size, samples, rows)
@@ -174,7 +174,7 @@ class Way:
             found = self._terms(tape(), yardstick, True, reading)
             return (*found, *(() if statistics is None or reading is None else statistics.after(reading.seen)))
 
-        terms, sizes, *made = run() if samples == size else frugally(run)
+        terms, sizes, *made = run() if samples == size else selective_checkpoint(run)
         if statistics is not None and made:
             statistics.use([one for one in made if one is not None])
         assert terms is not None
@@ -194,7 +194,7 @@ class Way:
         """Run the way back: the terms of the constrained layers, as one vector; and √Σ d² of each, if they have to be
         looked at, and the term does not tell: one that is relative to it is 0 with it."""
         constrained, scale = set(self.constrained), self.settings.scale
-        relative = scale in loss.RELATIVE
+        relative = scale in terms.RELATIVE
         errors, sizes, counts = [], [], []
         # Compared as soon as it is made, so that a compiler reads d' once and keeps nothing for later.
         for layer, rebuilt in reverse.steps(self.needs, tape, self.settings.input_activation, reading):
@@ -203,17 +203,17 @@ class Way:
             d, features = tape.tensors[layer.d], self.features[layer.index]
             d = d if self.settings.gradient == "both" else d.detach()
             if features is not None:
-                batch = self.plan.batch[layer.d]
+                batch = self.layer_graph.batch[layer.d]
                 features = weights.spread(features, d.shape, batch.dim if batch else 0, layer.name)
-            errors.append(loss.squared_error(d, rebuilt, features))
+            errors.append(terms.squared_error(d, rebuilt, features))
             counts.append(d.numel())
             if relative or look:
-                sizes.append(loss.size(d, features, scale))
+                sizes.append(terms.size(d, features, scale))
         for found in (errors, sizes, counts):
             found.reverse()  # from the first layer to the last
         if not torch.compiler.is_compiling() and self.lambdas.device != errors[0].device:  # the model has moved
             self.move(errors[0])
-        terms = loss.terms(
+        made = terms.terms(
             errors,
             counts,
             scale,
@@ -222,14 +222,14 @@ class Way:
             share=tape.size / tape.samples,
             energy=yardstick.energy,
         )
-        return terms, torch.stack(sizes) if look and not relative else None
+        return made, torch.stack(sizes) if look and not relative else None
 
     def rebuild(
         self, calls: Sequence[Call | None], inputs: Sequence[Tensor], reading: Reading | None = None
     ) -> dict[int, Tensor]:
         """d'_m by layer index, of the whole batch, wherever the way back passes."""
         size = batch_size(inputs)
-        tape = record(self.needs_all, Finder(self.plan, calls, inputs), size, size)
+        tape = record(self.needs_all, Finder(self.layer_graph, calls, inputs), size, size)
         return reverse.run(self.needs_all, tape, self.settings.input_activation, reading)
 
 

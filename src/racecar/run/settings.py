@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from racecar.plan.plan import MODES
-from racecar.run.loss import GRADIENTS, REDUCTIONS, SCALES
+from racecar.run.terms import GRADIENTS, REDUCTIONS, SCALES
 from racecar.run.weights import Weight, check_weight
 
 Activation = Callable[[Tensor], Tensor]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from racecar.plan.batch import Batch, place_in
-from racecar.plan.layers import Plan
+from racecar.plan.layers import LayerGraph
 from racecar.plan.slices import cut
 from racecar.rules.norm import first_rows, has_batch_statistics
 from racecar.rules.registry import Operation
@@ -23,12 +23,12 @@ Rows = dict[int, Tensor]
 class Finder:
     """Finds the tensor of a value among the calls of a pass."""
 
-    def __init__(self, plan: Plan, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> None:
-        self.plan, self.calls, self.inputs = plan, calls, inputs
+    def __init__(self, layer_graph: LayerGraph, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> None:
+        self.layer_graph, self.calls, self.inputs = layer_graph, calls, inputs
 
     def look(self, value: int) -> Tensor | None:
         """What the maker returned, or what a user was given; None if torch.compile hides both."""
-        call, slot = self.plan.values[value]
+        call, slot = self.layer_graph.values[value]
         if call < 0:
             return self.inputs[slot]
         made = self.calls[call]
@@ -36,7 +36,7 @@ class Finder:
             outs = (made.kept,) if isinstance(made.kept, Tensor) else outputs(made)
             if slot < len(outs):
                 return outs[slot]
-        for op in self.plan.graph.users.get(value, ()):
+        for op in self.layer_graph.graph.users.get(value, ()):
             user = self.calls[op.ordinal]
             if user is not None and op.called is not None:
                 return _at(user, next(path for path, used in op.inputs if used == value))
@@ -45,17 +45,19 @@ class Finder:
     def tensor(self, value: int) -> Tensor:
         """The tensor of a value; where both ends are hidden it is made again, which the compiler does only once."""
         tensor = self.look(value)
-        op = self.plan.graph.maker.get(value)
+        op = self.layer_graph.graph.maker.get(value)
         if tensor is None and op is not None and op.role in ("activation", "shape", "resample", "pass", "affine"):
             out = op.operation(self.calls)(self.tensor(op.source))
             tensor = out if isinstance(out, Tensor) else None
         if tensor is None:
-            raise RuntimeError(f"torch.compile hides the tensor between {self.plan.around(value)}; use it uncompiled")
+            raise RuntimeError(
+                f"torch.compile hides the tensor between {self.layer_graph.around(value)}; use it uncompiled"
+            )
         return tensor
 
     def batch(self, value: int) -> Batch | None:
         """Where the samples run in a value; None where that is lost."""
-        return place_in(self.plan.graph, self.plan.batch, value, lambda one: self.tensor(one).shape)
+        return place_in(self.layer_graph.graph, self.layer_graph.batch, value, lambda one: self.tensor(one).shape)
 
     def all_rows(self, needs: Needs, size: int, samples: int) -> Rows:
         """The first samples of values where a way back starts, in memory of their own: for views of them a compiler
@@ -63,7 +65,7 @@ class Finder:
         found = {}
         for value in needs.values:
             if value in needs.own and self.batch(value) == Batch(0):
-                used = self.plan.graph.users.get(value, ())  # a view of it, as of a qkv, keeps it whole anyway
+                used = self.layer_graph.graph.users.get(value, ())  # a view of it, as of a qkv, keeps it whole anyway
                 if any(op.role != "shape" for op in used) and self._norm(value) is None:
                     tensor = self.tensor(value).detach()
                     some = torch.arange(tensor.shape[0] // size * samples, device=tensor.device)
@@ -76,12 +78,12 @@ class Finder:
         norm = self._norm(value)
         if norm is None:
             return None
-        x = self.tensor(self.plan.graph.maker[value].source).detach()
+        x = self.tensor(self.layer_graph.graph.maker[value].source).detach()
         return first_rows(norm, x, cut(x, Batch(0), size, samples))
 
     def _norm(self, value: int) -> Operation | None:
         """The batch norm that made a value by the statistics of its input; None of other values."""
-        op = self.plan.graph.maker.get(value)
+        op = self.layer_graph.graph.maker.get(value)
         if op is None or op.role != "norm" or op.members:
             return None
         operation = op.operation(self.calls)

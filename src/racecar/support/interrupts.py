@@ -116,7 +116,7 @@ def _watch(reader: int) -> None:
 
 
 @contextmanager
-def deaf() -> Iterator[None]:
+def block_sigint() -> Iterator[None]:
     """What happens meanwhile is not interrupted, but afterwards; handlers that others install are taken back. Processes
     that are started meanwhile never hear of Ctrl-C, not even while they import: their parent decides."""
     global _deferred

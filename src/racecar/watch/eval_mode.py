@@ -13,7 +13,7 @@ STATISTICS = ("batch", "running")
 
 
 @contextmanager
-def looking(model: nn.Module, statistics: str = "running") -> Iterator[None]:
+def eval_mode(model: nn.Module, statistics: str = "running") -> Iterator[None]:
     """The model in evaluation mode, and afterwards as it was.
 
     Args:

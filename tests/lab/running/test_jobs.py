@@ -17,7 +17,7 @@ from racecar.lab.running.jobs import make_jobs, tune
 from racecar.lab.running.results import Run, Store
 from racecar.lab.training.loss_config import LOSS
 from racecar.lab.training.variants import VARIANTS
-from racecar.run.loss import GRADIENTS, REDUCTIONS, SCALES
+from racecar.run.terms import GRADIENTS, REDUCTIONS, SCALES
 from tests.lab.report.records import record
 from tests.lab.tiny import ROOT
 

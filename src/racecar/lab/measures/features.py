@@ -16,9 +16,9 @@ from racecar.inspect.calibration import gather
 from racecar.lab.datasets import data_folder
 from racecar.lab.experiment import Measured
 from racecar.racecar import Racecar
-from racecar.run.forward_pass import Passage
+from racecar.run.forward_pass import ForwardPass
 from racecar.run.statistics import ReverseStatistics
-from racecar.watch.eval_mode import looking
+from racecar.watch.eval_mode import eval_mode
 
 BEST = 2
 """Both sets have two dominant features."""
@@ -76,9 +76,9 @@ def _lpips(path: Path) -> Lpips | None:
 
 def rebuilt(model: nn.Module, x: Tensor) -> Tensor:
     """The input as the way back from the output makes it, with batch statistics."""
-    with looking(model, "batch"):
-        passage = Passage(model, (x,))
-    return passage.rebuild(passage.route("full"))[0].reshape(x.shape)
+    with eval_mode(model, "batch"):
+        forward = ForwardPass(model, (x,))
+    return forward.rebuild(forward.plan("full"))[0].reshape(x.shape)
 
 
 @torch.no_grad()

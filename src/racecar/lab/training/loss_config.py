@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import cast
 
 from racecar.lab.config import Config
-from racecar.run.loss import GRADIENTS, REDUCTIONS, SCALES
 from racecar.run.settings import Settings
+from racecar.run.terms import GRADIENTS, REDUCTIONS, SCALES
 
 LOSS = ("scale", "gradient", "reduction")
 """Arguments of ``Racecar`` that say which loss it is."""

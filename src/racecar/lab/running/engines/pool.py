@@ -17,8 +17,8 @@ import torch
 
 from racecar.lab.running.engines.base import Failure, Plan, Progress
 from racecar.lab.running.engines.processes import context, cores, end_fork_server, fork_server_lost
-from racecar.support.interrupts import AGAIN, deaf
-from racecar.support.orphans import end_with
+from racecar.support.interrupts import AGAIN, block_sigint
+from racecar.support.processes import end_with
 
 T = TypeVar("T")
 Work = Callable[[T, Plan, Progress], list[Failure]]
@@ -39,7 +39,7 @@ def share_out(
     """
     crew = None
     try:
-        with deaf():
+        with block_sigint():
             crew = _Crew(workers, plan, progress)
             crew.hire(pieces, work, plan)
         return _collect([name(piece) for piece in pieces], crew.futures)
@@ -49,7 +49,7 @@ def share_out(
         raise
     finally:
         if crew is not None:
-            with deaf():
+            with block_sigint():
                 crew.dismiss()
 
 
@@ -135,7 +135,7 @@ def _start(messages: Any, leash: Any, lock: Any, threads: int, environment: Mapp
     _messages, _lock = messages, lock
     os.environ.update(environment)
     torch.set_num_threads(threads)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where deaf() can do nothing
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where block_sigint() can do nothing
     end_with(leash)
     warnings.simplefilter("ignore")
     warnings.simplefilter("default", UserWarning)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
 
-from racecar.support.interrupts import at_end, deaf
+from racecar.support.interrupts import at_end, block_sigint
 
 IMPORTED = ["racecar.lab.running.engines.vmap", "racecar.lab.experiments", "torch._dynamo"]
 """By the process that workers are forked from; the first optimiser of a process would import the last one."""
@@ -29,7 +29,7 @@ def warm_up(engine: str, device: str, workers: int) -> None:
     forks = "forkserver" in multiprocessing.get_all_start_methods()
     if device == "cpu" and forks and not alone:
         multiprocessing.set_forkserver_preload(IMPORTED)
-        with deaf(), _same_path():
+        with block_sigint(), _same_path():
             forkserver.ensure_running()
         at_end.append(end_fork_server)  # by itself it would not end before it has imported all
         _warm = True

@@ -19,7 +19,7 @@ from racecar.lab.running.engines.mirror import Changes, Mirror
 from racecar.lab.running.jobs import Job
 from racecar.lab.running.results import Store
 from racecar.support.extras import need
-from racecar.support.interrupts import deaf
+from racecar.support.interrupts import block_sigint
 
 ATTEMPTS = 3
 """How often a job is begun, or gone on with, that loses its worker."""
@@ -41,7 +41,7 @@ def run(jobs: Sequence[Job], plan: Plan, progress: Progress) -> list[Failure]:
         job = ray.job_config.JobConfig()
         job._client_job = os.getcwd() not in sys.path  # or workers would look for modules in the current folder first
         quiet = {"log_to_driver": False, "include_dashboard": False, "configure_logging": False}
-        with deaf():  # it takes SIGTERM for itself, and half a cluster is hard to end
+        with block_sigint():  # it takes SIGTERM for itself, and half a cluster is hard to end
             ray.init(address=address, job_config=job, **quiet, **cores)
     try:
         return _drive(ray, jobs, plan, progress)

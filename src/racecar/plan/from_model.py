@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 
 from racecar.errors import NoRuleWarning, Unsupported
-from racecar.plan.layers import Plan
+from racecar.plan.layers import LayerGraph
 from racecar.watch.calls import ModuleWatch, Watch, version
 from racecar.watch.dry_run import RandomState, uncompiled, untouched
 from racecar.watch.inputs import batch_tensors
@@ -19,9 +19,9 @@ from racecar.watch.names import shown
 from racecar.watch.trace import Trace
 
 
-def dry_plan(
+def layer_graph_of(
     model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], start: RandomState | None = None
-) -> Plan:
+) -> LayerGraph:
     """Plan a model by one forward pass that leaves no trace: no gradient, no buffer, no random number."""
     watch = Watch()
     with torch.inference_mode(False), torch.no_grad(), untouched(model, start), uncompiled():
@@ -41,12 +41,12 @@ def dry_plan(
                 raise ValueError(
                     f"{type(model).__name__} does not accept example_inputs ({shapes}): {type(error).__name__}: {error}"
                 ) from error
-        return Plan(model, Trace(watch.calls, inputs, watch.versions, versions, inputs), modules)
+        return LayerGraph(model, Trace(watch.calls, inputs, watch.versions, versions, inputs), modules)
 
 
-def warn_about(plan: Plan) -> None:
+def warn_about(layer_graph: LayerGraph) -> None:
     """Name what has no rule, and how to add one."""
-    for layer in plan.layers:
+    for layer in layer_graph.layers:
         name = shown(layer.name)
         if layer.problem:
             message = f"layer {name!r} is skipped: {layer.problem}; add one with @racecar.rules.register(...)"
