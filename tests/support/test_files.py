@@ -75,7 +75,7 @@ def test_a_killed_process_leaves_what_was_there(tmp_path: Path):
         "    file.write(b'half'); file.flush(); os.fsync(file.fileno())\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    command = [sys.executable, "-c", script, str(ROOT / "src/racecar/files.py"), str(path)]
+    command = [sys.executable, "-c", script, str(ROOT / "src/racecar/support/files.py"), str(path)]
     assert subprocess.run(command, timeout=60).returncode == -signal.SIGKILL
     assert path.read_bytes() == b"old"
     write_text(path, "new")  # what the dead process left behind is in nobody's way
