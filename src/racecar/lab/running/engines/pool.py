@@ -24,6 +24,8 @@ T = TypeVar("T")
 Work = Callable[[T, Plan, Progress], list[Failure]]
 """Does one piece and returns what failed of it; a function that another process can import."""
 LOST = "the process that workers are forked from"
+GRACE = 1.0
+"""Seconds in which workers that are being started may yet begin."""
 PATIENCE = 3.0
 """Seconds to wait for processes and threads that should end at once."""
 
@@ -90,6 +92,7 @@ class _Crew:
         return self._futures
 
     def kill(self) -> None:
+        self._hiring.join(GRACE)  # a worker that is just being started is known, and can be killed, a moment later
         if self._hiring.is_alive():
             end_fork_server()
             self._hiring.join(PATIENCE)
