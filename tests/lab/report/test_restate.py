@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from racecar import Racecar
-from racecar.cli.lab_work import summary
+from racecar.cli.lab.summary import summary
 from racecar.lab.config import FIRST_LOSS, added
 from racecar.lab.experiments import EXPERIMENTS, experiment
 from racecar.lab.report.restate import restated, times

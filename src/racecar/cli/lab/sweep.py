@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from racecar.cli import lab_options as options
-from racecar.cli.lab_settings import config_of, folder_of, seeds_of, tuned_of, variants_of
-from racecar.cli.lab_work import How, do
+from racecar.cli.lab import options
+from racecar.cli.lab.settings import config_of, folder_of, seeds_of, tuned_of, variants_of
+from racecar.cli.lab.work import How, do
 from racecar.lab.running.engines.processes import warm_up
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from racecar.cli import lab_options as options
 from racecar.cli.console import show
-from racecar.cli.lab_settings import coefficients_of, config_of, folder_of, seeds_of, tuned_of, variants_of
-from racecar.cli.lab_work import How, do
+from racecar.cli.lab import options
+from racecar.cli.lab.settings import coefficients_of, config_of, folder_of, seeds_of, tuned_of, variants_of
+from racecar.cli.lab.work import How, do
 from racecar.lab.running.engines.processes import warm_up
 
 if TYPE_CHECKING:

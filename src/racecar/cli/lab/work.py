@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from racecar.cli.console import command, note
-from racecar.cli.summary import summary
+from racecar.cli.lab.summary import summary
 from racecar.support import interrupts
 
 if TYPE_CHECKING:
