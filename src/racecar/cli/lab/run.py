@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from racecar.cli.console import show
-from racecar.cli.lab import options
+from racecar.cli.lab.options import Name, Options, Out, Tuned, with_options
 from racecar.cli.lab.settings import coefficients_of, config_of, folder_of, seeds_of, tuned_of, variants_of
-from racecar.cli.lab.work import How, do
+from racecar.cli.lab.work import do
 from racecar.lab.running.engines.processes import warm_up
 
 if TYPE_CHECKING:
@@ -32,36 +32,17 @@ def _needs(one: Experiment) -> str:
     return usual if usual == quick else f"{usual} (quick: {quick})"
 
 
-def run_experiment(
-    name: options.Name,
-    variants: options.Variants = "",
-    seeds: options.Seeds = 0,
-    first: options.First = 0,
-    engine: options.Engine = "here",
-    device: options.Device = "cpu",
-    data: options.Data = None,
-    out: options.Out = None,
-    resume: options.Resume = False,
-    quick: options.Quick = False,
-    settings: options.Set = None,
-    coefficient: options.Coefficient = None,
-    tuned: options.Tuned = None,
-    workers: options.Workers = 0,
-    compile_step: options.Compile = False,
-    every: options.Every = 60.0,
-    address: options.Address = None,
-    tensorboard: options.Tensorboard = False,
-    graphs: options.Graphs = False,
-) -> None:
+@with_options
+def run_experiment(name: Name, options: Options, out: Out = None, tuned: Tuned = None) -> None:
     """Run an experiment: every variant, every seed, every stage. What is there already is skipped."""
-    warm_up(engine, device, workers)
+    warm_up(options.engine, options.device, options.workers)
     from racecar.lab.experiments import experiment
     from racecar.lab.running.jobs import make_jobs
 
     one = experiment(name)
-    config, chosen = config_of(one, quick, settings), variants_of(one, variants)
-    given, found = coefficients_of(coefficient, chosen), tuned_of(tuned, one, config, chosen, settings or [])
-    some, purpose = seeds_of(one, quick, seeds, first), "quick" if quick else ""
-    jobs = make_jobs(one, config, chosen, some, data, given, found, purpose)
-    how = How(engine, device, workers, address, resume, compile_step, every, tensorboard, graphs)
-    do(jobs, folder_of(out, name, purpose), how)
+    config, chosen = config_of(one, options), variants_of(one, options)
+    given = coefficients_of(options, chosen)
+    found = tuned_of(tuned, one, config, chosen, options.settings or [])
+    purpose = "quick" if options.quick else ""
+    jobs = make_jobs(one, config, chosen, seeds_of(one, options), options.data, given, found, purpose)
+    do(jobs, folder_of(out, name, purpose), options)
