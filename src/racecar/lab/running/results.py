@@ -96,6 +96,21 @@ class Run:
         others = [Run({**self.record, **one}, self.store) for one in self.record.get("also") or ()]
         return [self, *others]
 
+    @property
+    def row(self) -> dict[str, Any]:
+        """All of it that fits into one row of a table. Settings are those that it was trained with, also where a search
+        chose them; lists are tuples, so that rows can be grouped by them."""
+        tuned = {name: value for name, value in (self.record.get("tuned") or {}).items() if name != "coefficient"}
+        config = {**self.config, **tuned}
+        return {
+            **{name: self.record[name] for name in ("id", "experiment", "variant", "stage", "seed")},
+            "coefficient": self.coefficient,
+            "status": self.record["status"],
+            "purpose": self.purpose,
+            **{f"config.{name}": tuple(one) if isinstance(one, list) else one for name, one in config.items()},
+            **{f"metrics.{name}": value for name, value in self.metrics.items()},
+        }
+
     def made_for(self, purpose: str) -> Run | None:
         """This run under those settings alone that it was asked for to some purpose; None if there is none."""
         found = [run.record for run in self.everywhere if run.purpose == purpose]
@@ -233,6 +248,14 @@ class Store:
         if problems:
             raise ValueError(problems[0])
         return runs
+
+    def frame(self) -> Any:
+        """A ``pandas.DataFrame`` with a row for each run: what it is, "config.…" and "metrics.…"; a cell is empty where
+        an experiment has no such setting or metric."""
+        rows = [run.row for run in self.runs()]
+        names = dict.fromkeys(name for row in rows for name in row)
+        columns = sorted(names, key=lambda name: name.startswith("metrics."))  # experiments have different settings
+        return need("pandas", "pandas").DataFrame(rows, columns=columns)
 
 
 def _same(asked: tuple[Mapping[str, Any], Mapping[str, Any], str]) -> str:
