@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from racecar.lab.config import Config
+from racecar.lab.config import CONFIGS, Config
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from racecar.lab.report.table import Table
-    from racecar.lab.running.results import Run
+    from racecar.lab.running.run import Run
     from racecar.lab.search import Search
 
 
@@ -158,6 +158,11 @@ class Experiment:
     from another's weights."""
     tells: ClassVar[bool] = False
     """Whether ``told`` and ``figures``, given all runs, are its page: for designs with too many settings for tables."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" in vars(cls):
+            CONFIGS[cls.name] = cls.Config
 
     def configs(self, config: Any, folder: Path | None) -> Sequence[Any]:
         """The configurations that a run goes through, for example one for each network."""

@@ -21,7 +21,7 @@ from racecar.networks.dense import dense, glorot
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from racecar.lab.running.results import Run
+    from racecar.lab.running.run import Run
 
 
 LPIPS = "lpips_alexnet"

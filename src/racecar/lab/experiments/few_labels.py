@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from racecar.lab.config import FIRST_LOSS
+from racecar.lab.config import later
 from racecar.lab.datasets import CIFAR10, MNIST, Source, motion
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.measures import transfer
@@ -19,21 +19,19 @@ from racecar.lab.measures.probe import body, choose, features, probe, settle, tu
 from racecar.lab.search import Search
 from racecar.lab.training import draws
 from racecar.lab.training.longer import LongerConfig, with_longer
-from racecar.lab.training.loss_config import LossConfig
+from racecar.lab.training.loss_config import FIRST_LOSS, LossConfig
 from racecar.networks.vgg import vgg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from racecar.lab.running.results import Run
+    from racecar.lab.running.run import Run
 
 TASKS = {
     "digits": "MNIST, digits 0–4 → 5–9",
     "blur": "MNIST → n-MNIST, other pictures with motion blur",
     "cifar": "CIFAR-10, the first five classes → the other five",
 }
-NORMS = ("none", "batch", "group")
-LAYERS = ("all", "early", "late")
 SIDES = {"digits": (5, 5), "blur": (10, 0), "cifar": (5, 5)}
 """Classes below the first number are the source's, from the second on the new task's."""
 WIDTHS = {"digits": (20, 40, 60), "blur": (20, 40, 60), "cifar": (32, 64, 128)}
@@ -46,25 +44,14 @@ SEEDS = 5
 """That a claim needs: a map has fewer, and claims nothing."""
 SLICE = 1 / 8
 """Of each batch, that the reverse pass sees."""
-USUAL = {
-    "task": "digits", "norm": "none", "images": 4000, "epochs": 4, "depth": 3, "layers": "all", "decay": False,
-    "augment": False, "fraction": SLICE, "longer": False,
-}  # fmt: skip
-"""What the claims are about; other settings are shown on the map, and nothing is claimed of them."""
-JUDGED = {
-    name: frozenset({first, getattr(LossConfig, name)})
-    for name, first in FIRST_LOSS.items()
-    if name in ("scale", "gradient")
-}
-"""So is every loss that has been the usual one, each by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FewLabelsConfig(LongerConfig, LossConfig):
     """As it stands, this is the first try that the claims come from, with more seeds and a slice for the exact pass."""
 
-    task: str = "digits"
-    norm: str = "none"
+    task: Literal["digits", "blur", "cifar"] = "digits"
+    norm: Literal["none", "batch", "group"] = "none"
     """After every convolution: "none", "batch" or "group"."""
     images: int = 4000
     """That the source is trained on; 0: all there are."""
@@ -72,7 +59,7 @@ class FewLabelsConfig(LongerConfig, LossConfig):
     """Shift the source's pictures, by 2 pixels (MNIST), or flip them and shift by 4 (CIFAR-10)."""
     depth: int = 3
     """Convolutions: 3, 6, 9 …, in three blocks."""
-    layers: str = "all"
+    layers: Literal["all", "early", "late"] = "all"
     """Which convolutions are constrained: "all", "early" (the first block) or "late" (the last)."""
     decay: bool = False
     """The coefficient falls to 0 over the training, in a straight line."""
@@ -80,6 +67,8 @@ class FewLabelsConfig(LongerConfig, LossConfig):
     lr: float = 1e-3
     batch: int = 64
     fraction: float = SLICE
+    reduction: str = later(LossConfig.reduction, before="mean")
+    strength: float = later(LossConfig.strength, before=0.1)
     labels: tuple[int, ...] = (2, 10, 50, 250)
     """Per class of the new task."""
     draws: int = 5
@@ -99,13 +88,6 @@ class FewLabelsConfig(LongerConfig, LossConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, known in (
-            ("task", tuple(TASKS)),
-            ("norm", NORMS),
-            ("layers", LAYERS),
-        ):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
         self.refuse_negative("images", "tests", "tune_draws")
         if self.depth < 3 or self.depth % 3:
             raise ValueError(f"depth must be 3, 6, 9 …, not {self.depth!r}: there are three blocks")
@@ -114,6 +96,19 @@ class FewLabelsConfig(LongerConfig, LossConfig):
         for name in ("draws", "l2", "tune_steps", "tune_lr", "tune_batch"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be greater than 0, not {getattr(self, name)!r}")
+
+
+USUAL = {
+    name: getattr(FewLabelsConfig, name)
+    for name in ["task", "norm", "images", "epochs", "depth", "layers", "decay", "augment", "fraction", "longer"]
+}
+"""What the claims are about; other settings are shown on the map, and nothing is claimed of them."""
+JUDGED = {
+    name: frozenset({first, getattr(LossConfig, name)})
+    for name, first in FIRST_LOSS.items()
+    if name in ("scale", "gradient")
+}
+"""So is every loss that has been the usual one, each by itself."""
 
 
 def _claim(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from racecar.inspect import activations, invertibility, plane
+from racecar.lab.config import later
 from racecar.lab.datasets import INFORMATION, DataError, data_folder, sphere
 from racecar.lab.datasets.checksum import differs, digest
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
@@ -22,13 +23,12 @@ from racecar.networks.dense import dense, glorot
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from racecar.lab.running.results import Run
+    from racecar.lab.running.run import Run
 
 WIDTHS = (12, 10, 7, 5, 4, 3, 2)
 TRAIN = 3277
 BINS = 30
 SWEEP = (5, 10, 20, 30, 50, 100)
-SOURCES = ("sphere", "var_u")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,13 +38,12 @@ class InformationConfig(LossConfig):
     """Epochs of the stages without regulariser."""
     lr: float = 3e-3
     batch: int = 512
-    source: str = "sphere"
+    strength: float = later(LossConfig.strength, before=0.1)
+    source: Literal["sphere", "var_u"] = "sphere"
     """"sphere": the task made from its rule; "var_u": the well-known file, which --data names."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.source not in SOURCES:
-            raise ValueError(f"source must be one of {', '.join(SOURCES)}, not {self.source!r}")
         if self.finetune < 1:
             raise ValueError(f"finetune must be at least 1, not {self.finetune!r}")
 

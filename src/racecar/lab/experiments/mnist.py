@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ from racecar.racecar import Racecar
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from racecar.lab.running.results import Run
+    from racecar.lab.running.run import Run
 
 HELD = 1 / 12
 """Of the training set, its first 5000 pictures: no run trains on them, and only a search looks at them."""
@@ -46,7 +46,7 @@ class MnistConfig(LongerConfig, LossConfig):
     """Epochs of the stages without regulariser."""
     lr: float = 1e-3
     batch: int = 256
-    schedule: str = "cosine"
+    schedule: Literal["constant", "cosine"] = "cosine"
     fraction: float = 1 / 8
     norm: bool = False
     """Batch norm after every convolution."""

@@ -19,7 +19,7 @@ from racecar.networks.dense import dense, glorot
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from racecar.lab.running.results import Run
+    from racecar.lab.running.run import Run
 
 NETS = {
     "linear": "one linear layer, 784-2",

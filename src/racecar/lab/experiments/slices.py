@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
+from racecar.lab.config import guide, later
 from racecar.lab.datasets import CIFAR10, MNIST, Source, sphere
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.information import TRAIN, WIDTHS
@@ -39,9 +40,9 @@ class SlicesConfig(LossConfig):
     batch: int = 512
     lr: float = 3e-3
     """Of adam."""
-    lr_sgd: float = 3e-2
-    schedule: str = "cosine"
-    grid: bool = True
+    lr_sgd: float = guide(3e-2)
+    schedule: Literal["constant", "cosine"] = "cosine"
+    grid: bool = guide(True)
     """Go through all slices and both optimisers; else only what fraction, every, optimiser and lr say."""
 
     def __post_init__(self) -> None:
@@ -53,7 +54,7 @@ class SlicesConfig(LossConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class PicturesConfig(SlicesConfig):
-    share: float = 1.0
+    share: float = later(1.0, before=1.0)
     """Of the pictures, from the first on, to train and test on."""
 
     def __post_init__(self) -> None:
@@ -72,10 +73,10 @@ class MnistConfig(PicturesConfig):
 @dataclass(frozen=True, kw_only=True)
 class CifarConfig(PicturesConfig):
     epochs: int = 10
-    precision: str = "bfloat16"
+    precision: Literal["float32", "bfloat16", "float16"] = "bfloat16"
     lr: float = 1e-3
     lr_sgd: float = 2e-2
-    width: float = 1.0
+    width: float = later(1.0, before=1.0)
     """Times the channels of every convolution."""
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from racecar.lab.experiment import Experiment
-from racecar.lab.running.results import Run
+from racecar.lab.running.run import Run
 from racecar.lab.training.loss_config import LOSS, PAPER
 from racecar.lab.training.variants import VARIANTS
 from racecar.run.settings import Settings

@@ -19,8 +19,8 @@ from racecar.lab.datasets import MNIST, Source, data_folder
 from racecar.lab.experiment import Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.safety.config import SafetyConfig, designed
 from racecar.lab.measures import transfer
+from racecar.lab.measures.dead import PROBED, is_dead
 from racecar.lab.measures.probe import body, choose, features, ridge
-from racecar.lab.running.work import PROBED, is_dead
 from racecar.lab.training import draws
 from racecar.lab.training.curves import short
 from racecar.networks.vgg import vgg
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from racecar.lab.report.table import Table
-    from racecar.lab.running.results import Run
+    from racecar.lab.running.run import Run
 
 CLASSES = 5
 """Digits 0–4 are the source, 5–9 the new task."""
