@@ -237,3 +237,18 @@ def test_records_hold_every_field(name, quick):
 def test_numbers_come_through_exactly(value):
     assert parse(repr(value), float, "x") == value
     assert math.copysign(1, parse(repr(value), float, "x")) == math.copysign(1, value)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_methods_say_which_configuration_they_take(name):
+    """Their own, or what all that share the method have: mypy finds a misspelt field before it is run."""
+    one = EXPERIMENTS[name]
+    found = [
+        (method.__name__, eval(method.__annotations__["config"], method.__globals__))
+        for kind in type(one).__mro__
+        for method in vars(kind).values()
+        if "config" in getattr(method, "__annotations__", {})
+    ]
+    assert {"data", "network", "measure"} <= {method for method, _ in found}
+    for method, kind in found:
+        assert issubclass(one.Config, getattr(kind, "__bound__", kind)), method

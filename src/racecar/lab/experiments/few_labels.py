@@ -123,7 +123,7 @@ def _claim(
     return Claim(text, metric, "A", "RR", than, where=where, minimum_seeds=SEEDS, margin=margin, against=against or {})
 
 
-class FewLabels(Experiment):
+class FewLabels(Experiment[FewLabelsConfig]):
     name = "few-labels"
     title = "Few labels: what features are worth for a new task"
     section = "ours"
@@ -174,16 +174,16 @@ class FewLabels(Experiment):
         ),
     )
 
-    def configs(self, config: Any, folder: Path | None) -> Sequence[Any]:
+    def configs(self, config: FewLabelsConfig, folder: Path | None) -> Sequence[FewLabelsConfig]:
         return with_longer(config)
 
-    def fingerprint(self, config: Any, folder: Path | None) -> str:
+    def fingerprint(self, config: FewLabelsConfig, folder: Path | None) -> str:
         return self.sources[config.task].title
 
-    def needs(self, config: Any) -> tuple[str, ...]:
+    def needs(self, config: FewLabelsConfig) -> tuple[str, ...]:
         return (self.sources[config.task].name,)
 
-    def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
+    def data(self, config: FewLabelsConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A: the source; B: the new task, with the pictures from which labelled ones are drawn. Which pictures hangs on
         the seed. A share ``valid`` of the training files is held out of both, and then no test file is opened."""
         return transfer.tasks(
@@ -198,7 +198,7 @@ class FewLabels(Experiment):
             tests=config.tests,
         )
 
-    def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
+    def network(self, config: FewLabelsConfig, dropout: float = 0.0) -> nn.Module:
         """PyTorch's own first weights, the same for every norm: VGG's make the way back explode where there is none."""
         layout: list[int | str] = []
         for width in WIDTHS[config.task]:
@@ -213,14 +213,14 @@ class FewLabels(Experiment):
                 model.features[i] = nn.GroupNorm(GROUPS, module.num_features)
         return model
 
-    def stages(self, config: Any) -> tuple[Stage, ...]:
+    def stages(self, config: FewLabelsConfig) -> tuple[Stage, ...]:
         """Std alone has the longer training."""
         return (Stage("A", epochs=config.long_epochs, variants=("Std",)) if config.longer else Stage("A"),)
 
-    def coefficient(self, config: Any, variant: str) -> float:
+    def coefficient(self, config: FewLabelsConfig, variant: str) -> float:
         return {"Ort": 1e-2, "Pre": 4.0, "WD": 1e-4, "Drop": 0.1}.get(variant, config.strength)
 
-    def reverse(self, config: Any) -> dict[str, Any]:
+    def reverse(self, config: FewLabelsConfig) -> dict[str, Any]:
         """Errors of the constrained convolutions; pixels are at least 0."""
         return {
             **config.loss,
@@ -229,19 +229,19 @@ class FewLabels(Experiment):
             "input_activation": "relu",
         }
 
-    def layers(self, config: Any) -> int:
+    def layers(self, config: FewLabelsConfig) -> int:
         return len(constrained(config))
 
-    def shift(self, config: Any) -> int:
+    def shift(self, config: FewLabelsConfig) -> int:
         return (4 if config.task == "cifar" else 2) if config.augment else 0
 
-    def flips(self, config: Any) -> bool:
+    def flips(self, config: FewLabelsConfig) -> bool:
         return bool(config.task == "cifar")
 
-    def fades(self, config: Any) -> bool:
+    def fades(self, config: FewLabelsConfig) -> bool:
         return bool(config.decay)
 
-    def measure(self, config: Any, trained: Trained) -> Measured:
+    def measure(self, config: FewLabelsConfig, trained: Trained) -> Measured:
         """All variants of a seed have the same labelled pictures. In a search, which is judged by the probe alone, on
         pictures held out of the training files, nothing else is measured."""
         task = self.data(config, trained.seed, trained.folder)["B"].to(trained.device)
@@ -252,7 +252,7 @@ class FewLabels(Experiment):
         metrics = {"source_accuracy": accuracy(trained.model, trained.task.test)}
         metrics |= {f"probe_{n}": value for n, value in probes.items()}
         classes = 10 - SIDES[config.task][1]
-        how = {"steps": config.tune_steps, "lr": config.tune_lr, "batch": config.tune_batch}
+        how: dict[str, Any] = {"steps": config.tune_steps, "lr": config.tune_lr, "batch": config.tune_batch}
         for n in config.labels if config.tune_draws else ():
             found = []
             for generator, chosen in self._chosen(config.tune_draws, n, task, trained.seed):
@@ -264,7 +264,7 @@ class FewLabels(Experiment):
             metrics |= {f"untrained_{n}": v for n, v in self._probes(config, body(fresh), task, trained.seed).items()}
         return Measured(metrics)
 
-    def _probes(self, config: Any, net: nn.Module, task: Task, seed: int) -> dict[int, float]:
+    def _probes(self, config: FewLabelsConfig, net: nn.Module, task: Task, seed: int) -> dict[int, float]:
         """Labels per class → accuracy of the probe, mean over the draws."""
         sets = {n: [chosen for _, chosen in self._chosen(config.draws, n, task, seed)] for n in config.labels}
         needed, places = torch.cat([one for some in sets.values() for one in some]).unique(return_inverse=True)
@@ -281,7 +281,7 @@ class FewLabels(Experiment):
         generators = [draws.generator(self.name, seed, labels, i) for i in range(count)]
         return [(one, choose(task.train.y, labels, one).to(task.train.y.device)) for one in generators]
 
-    def _untrained(self, config: Any, trained: Trained) -> nn.Module:
+    def _untrained(self, config: FewLabelsConfig, trained: Trained) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(draws.seed_of("network", self.name, trained.seed))
             return self.network(config).to(trained.device)
@@ -292,7 +292,7 @@ class FewLabels(Experiment):
         return all_figures(runs)
 
 
-def constrained(config: Any) -> list[str]:
+def constrained(config: FewLabelsConfig) -> list[str]:
     """Names of the convolutions that are."""
     each = config.depth // 3
     stride = 2 if config.norm == "none" else 3  # convolution, norm, ReLU

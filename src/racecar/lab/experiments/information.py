@@ -48,7 +48,7 @@ class InformationConfig(LossConfig):
             raise ValueError(f"finetune must be at least 1, not {self.finetune!r}")
 
 
-class Information(Experiment):
+class Information(Experiment[InformationConfig]):
     name = "information"
     title = "The information plane, and swapped labels"
     section = "Sec. 4"
@@ -83,11 +83,11 @@ class Information(Experiment):
         ),
     )
 
-    def configs(self, config: Any, folder: Path | None) -> Sequence[Any]:
+    def configs(self, config: InformationConfig, folder: Path | None) -> Sequence[InformationConfig]:
         """``--data var_u.mat`` chooses that task."""
         return [replace(config, source="var_u") if folder is not None and folder.is_file() else config]
 
-    def fingerprint(self, config: Any, folder: Path | None) -> str:
+    def fingerprint(self, config: InformationConfig, folder: Path | None) -> str:
         if config.source == "sphere":
             return "made from its rule, seed 0"
         path, (published,) = _path(folder), INFORMATION.forms[0]
@@ -95,10 +95,10 @@ class Information(Experiment):
             return "var_u.mat"
         return f"sha256:{digest(path, 'sha256')}"
 
-    def needs(self, config: Any) -> tuple[str, ...]:
+    def needs(self, config: InformationConfig) -> tuple[str, ...]:
         return (INFORMATION.name,) if config.source == "var_u" else ()
 
-    def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
+    def data(self, config: InformationConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A: the labels; B: the same swapped. The split hangs on the seed."""
         x, y = sphere.load() if config.source == "sphere" else _var_u(folder)
         order = torch.randperm(len(y), generator=draws.generator("information", seed))
@@ -114,10 +114,10 @@ class Information(Experiment):
 
         return {"A": task(y), "B": task(1 - y)}
 
-    def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
+    def network(self, config: InformationConfig, dropout: float = 0.0) -> nn.Module:
         return glorot(dense(WIDTHS, nn.Tanh, dropout=dropout))
 
-    def stages(self, config: Any) -> tuple[Stage, ...]:
+    def stages(self, config: InformationConfig) -> tuple[Stage, ...]:
         return (
             Stage("A"),
             Stage("AA", after="A", regularised=False, epochs=config.finetune),
@@ -125,17 +125,17 @@ class Information(Experiment):
             Stage("B", task="B", regularised=False, variants=("Std",)),
         )
 
-    def coefficient(self, config: Any, variant: str) -> float:
+    def coefficient(self, config: InformationConfig, variant: str) -> float:
         return {"Ort": 1e-2, "Pre": 20.0, "WD": 1e-4, "Drop": 0.1}.get(variant, config.strength)
 
-    def reverse(self, config: Any) -> dict[str, Any]:
+    def reverse(self, config: InformationConfig) -> dict[str, Any]:
         """One λ for all layers."""
         return {**config.loss, "fraction": config.fraction}
 
-    def layers(self, config: Any) -> int:
+    def layers(self, config: InformationConfig) -> int:
         return len(WIDTHS) - 1
 
-    def measure(self, config: Any, trained: Trained) -> Measured:
+    def measure(self, config: InformationConfig, trained: Trained) -> Measured:
         task, model = trained.task, trained.model
         x, y = torch.cat((task.train.x, task.test.x)), torch.cat((task.train.y, task.test.y))
         ended = nn.Sequential(model, nn.Softmax(1))
