@@ -19,7 +19,8 @@ from racecar.lab.experiments.safety.figures import map_figure
 from racecar.lab.experiments.safety.rule import Verdict, judge
 from racecar.lab.experiments.safety.words import fresh_table, rows_of, told
 from racecar.lab.report.table import Table
-from racecar.lab.running.results import Run, Store
+from racecar.lab.running.results import Store
+from racecar.lab.running.run import Run
 from racecar.support.files import write_text
 
 MARK = re.compile(r"(?P<mark><!-- (?P<what>rule|fresh|small nets) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)

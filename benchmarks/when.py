@@ -18,14 +18,15 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from racecar.inspect.style import look, new_figure, save, styled
-from racecar.lab.config import added
+from racecar.lab.config import younger
 from racecar.lab.experiments import few_labels
 from racecar.lab.report import words
 from racecar.lab.report.statistics import Estimate, estimate, gains
-from racecar.lab.running.results import Run, Store
+from racecar.lab.running.results import Store
+from racecar.lab.running.run import Run
 from racecar.support.files import write_text
 
-LOSS = {name: added("few-labels")[name] for name in ("scale", "gradient", "reduction")}
+LOSS = {name: younger(few_labels.FewLabelsConfig)[name] for name in ("scale", "gradient", "reduction")}
 """Of the records that the page is made from."""
 USUAL: dict[str, Any] = {**few_labels.USUAL, **LOSS}
 LABELS = (2, 10, 50, 250)

@@ -19,7 +19,7 @@ CASES = {
     "search": (("search", "information", "--quick", "--variants", "Std", "--out"), "racecar.lab.running.runner.run"),
     "bench": ((*BENCH, "--models", "mlp", "--out"), "racecar.bench.run.run"),
     "its figure": ((*BENCH, "--depth", "2", "--figure"), "racecar.bench.run.run"),
-    "inspect": (("inspect", "nets:flat", "--input", "1,64", "--out"), "racecar.cli.looks.looks"),
+    "inspect": (("inspect", "nets:flat", "--input", "1,64", "--out"), "racecar.cli.inspect.looks.looks"),
     "data fetch": (("data", "fetch", "mnist", "--data"), "racecar.lab.datasets.download._complete"),
     "report": (("report",), "racecar.lab.report.write.read_runs"),
     "pack": (("pack",), "racecar.lab.running.packed.read_record"),

@@ -5,6 +5,7 @@ import math
 import re
 import typing
 from dataclasses import FrozenInstanceError, dataclass, fields
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -65,6 +66,8 @@ def written(value):
 class Odd(Config):
     """Kinds of fields that the experiments may come to have."""
 
+    kind: Literal["a", "b"] = "a"
+    depth: Literal[3, 6] = 3
     maybe: float | None = None
     widths: tuple[int, ...] = (3, 2)
     flag: bool = False
@@ -106,6 +109,8 @@ def test_any_field_can_be_changed(config, name, data):
         ("flag=TRUE", True),
         ("flag=0", False),
         (" epochs = 12 ", 12),
+        ("kind=b", "b"),
+        ("depth=6", 6),
         ("lr=1", 1.0),
         ("lr=1e-4", 1e-4),
     ],
@@ -134,6 +139,9 @@ def test_how_values_are_written(text, value):
         ("flag=maybe", "flag must be of type bool"),
         ("widths=1,x", "widths must be of type int"),
         ("maybe=x", "maybe must be of type float"),
+        ("kind=c", "kind must be one of a, b, not 'c'"),
+        ("kind=", "kind must be one of a, b, not ''"),
+        ("depth=4", "depth must be one of 3, 6, not '4'"),
     ],
 )
 def test_names_and_types(text, words):
@@ -189,6 +197,16 @@ def test_own_settings_that_make_no_sense(name, text):
         override(CONFIGS[name](), [text])
 
 
+def test_what_is_none_of_the_choices_is_refused():
+    """Of any configuration, whoever makes it: no field of its own kind checks itself."""
+    for config in (*CONFIGS.values(), Odd):
+        for name, hint in typing.get_type_hints(config).items():
+            if typing.get_origin(hint) is Literal:
+                known = ", ".join(map(str, typing.get_args(hint)))
+                with pytest.raises(ValueError, match=f"^{name} must be one of {known}, not 'none of them'$"):
+                    config(**{name: "none of them"})
+
+
 def test_later_ones_win():
     assert override(Config(), ["lr=1", "epochs=3", "lr=2"]) == Config(lr=2.0, epochs=3)
 
@@ -219,3 +237,18 @@ def test_records_hold_every_field(name, quick):
 def test_numbers_come_through_exactly(value):
     assert parse(repr(value), float, "x") == value
     assert math.copysign(1, parse(repr(value), float, "x")) == math.copysign(1, value)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_methods_say_which_configuration_they_take(name):
+    """Their own, or what all that share the method have: mypy finds a misspelt field before it is run."""
+    one = EXPERIMENTS[name]
+    found = [
+        (method.__name__, eval(method.__annotations__["config"], method.__globals__))
+        for kind in type(one).__mro__
+        for method in vars(kind).values()
+        if "config" in getattr(method, "__annotations__", {})
+    ]
+    assert {"data", "network", "measure"} <= {method for method, _ in found}
+    for method, kind in found:
+        assert issubclass(one.Config, getattr(kind, "__bound__", kind)), method

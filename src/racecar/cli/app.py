@@ -13,14 +13,14 @@ from typer.main import get_command
 from racecar.cli import console
 from racecar.cli.bench import bench
 from racecar.cli.console import one_line, warnings_as_notes
-from racecar.cli.data import data
-from racecar.cli.explain import explain
-from racecar.cli.inspect import inspect
-from racecar.cli.lab_report import report
-from racecar.cli.pack import pack
-from racecar.cli.run import list_experiments, run_experiment
-from racecar.cli.search import search
-from racecar.cli.sweep import sweep
+from racecar.cli.inspect.explain import explain
+from racecar.cli.inspect.inspect import inspect
+from racecar.cli.lab.data import data
+from racecar.cli.lab.pack import pack
+from racecar.cli.lab.report import report
+from racecar.cli.lab.run import list_experiments, run_experiment
+from racecar.cli.lab.search import search
+from racecar.cli.lab.sweep import sweep
 from racecar.support import interrupts
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)

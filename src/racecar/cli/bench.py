@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from racecar.cli import options
 from racecar.cli.console import command
+from racecar.cli.target import options
 
 if TYPE_CHECKING:
     from torch import nn
@@ -149,8 +149,8 @@ def bench(
 def open_any(name: str, shape: str, batch: int) -> tuple[nn.Module, Example]:
     """A net of ours by its name, or any TARGET."""
     from racecar.bench.models import NETS, open_net
-    from racecar.cli.inputs import arguments, draw, with_batch
-    from racecar.cli.targets import open_target
+    from racecar.cli.target.inputs import arguments, draw, with_batch
+    from racecar.cli.target.target import open_target
 
     if name in NETS:
         return open_net(name, batch)

@@ -6,27 +6,27 @@ import math
 import types
 import typing
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, Literal, TypeVar
 
-PRECISIONS = ("float32", "bfloat16", "float16")
-OPTIMISERS = ("adam", "adamw", "sgd")
-SCHEDULES = ("constant", "cosine")
-ADDED: dict[str, Any] = {"every": 1}
-"""Fields younger than published records, with what holds for a record that lacks them."""
-FIRST_LOSS: dict[str, Any] = {"scale": "relative", "gradient": "both", "reduction": "sum"}
-ADDED_TO: dict[str, dict[str, Any]] = {
-    **dict.fromkeys(("mnist", "slices"), FIRST_LOSS),
-    "slices-mnist": {**FIRST_LOSS, "share": 1.0},
-    "slices-cifar": {**FIRST_LOSS, "share": 1.0, "width": 1.0},
-    "information": {**FIRST_LOSS, "strength": 0.1},
-    "few-labels": {**FIRST_LOSS, "reduction": "mean", "strength": 0.1},
-    "safety": {"scale": "relative"},
-}
-"""Those of them that not every experiment has, by experiment: the loss before it was a setting."""
-GUIDES = ("grid", "lr_sgd", "design", "losses", "lams", "depths", "starts", "norms", "lrs")
-"""Fields that say which runs to make, and nothing about any of them."""
+V = TypeVar("V")
+
+
+def later(default: V, *, before: V) -> V:
+    """A field that is younger than published records.
+
+    Args:
+        before: what holds for a record that lacks it. At this value it does not count for a result's name, so that old
+            names stay.
+    """
+    return field(default=default, metadata={"before": before})
+
+
+def guide(default: V) -> V:
+    """A field that says which runs to make, and nothing about any of them."""
+    return field(default=default, metadata={"guide": True})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,18 +38,18 @@ class Config:
     lr: float = 1e-4
     batch: int = 0
     """Samples in a batch; 0: all of them."""
-    optimiser: str = "adam"
+    optimiser: Literal["adam", "adamw", "sgd"] = "adam"
     momentum: float = 0.9
     """Of sgd."""
-    schedule: str = "constant"
+    schedule: Literal["constant", "cosine"] = "constant"
     clip: float = 0.0
     """Largest norm of the gradient; 0: no limit."""
     ema: float = 0.0
     """Decay of a moving average of the weights, which is then what is measured; 0: none."""
-    precision: str = "float32"
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
     fraction: float = 1.0
     """Share of each batch that the reverse pass sees."""
-    every: int = 1
+    every: int = later(1, before=1)
     """The reverse pass is on in every so-many-th step, with as many times the coefficient."""
     valid: float = 0.0
     """Share of the training set held out, for choosing coefficients and learning rates."""
@@ -59,9 +59,10 @@ class Config:
             value = getattr(self, f.name)
             if isinstance(value, float) and not math.isfinite(value):  # no record can hold it
                 raise ValueError(f"{f.name} must be a finite number, not {value!r}")
-        for name, known in (("optimiser", OPTIMISERS), ("schedule", SCHEDULES), ("precision", PRECISIONS)):
+        kind: Any = type(self)  # mypy doubts that a class can be hashed
+        for name, known in choices(kind).items():
             if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
+                raise ValueError(f"{name} must be one of {', '.join(map(str, known))}, not {getattr(self, name)!r}")
         if self.every < 1:
             raise ValueError(f"every must be at least 1, not {self.every!r}")
         for name in ("epochs", "lr"):
@@ -88,15 +89,37 @@ class Config:
         """Every field, ready for JSON."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
-    def to_name(self, experiment: str) -> dict[str, Any]:
+    def to_name(self) -> dict[str, Any]:
         """What names a result: every field, but for young ones at their first value, so that old names stay."""
-        young = added(experiment)
+        young = younger(type(self))
         return {name: value for name, value in self.to_dict().items() if name not in young or value != young[name]}
 
 
-def added(experiment: str) -> dict[str, Any]:
-    """Fields of an experiment that are younger than its records, with what holds for a record that lacks them."""
-    return {**ADDED, **ADDED_TO.get(experiment, {})}
+CONFIGS: dict[str, type[Config]] = {}
+"""Experiment → its configuration, by which its records are read; every experiment enters its own."""
+
+
+def younger(config: type[Config]) -> dict[str, Any]:
+    """Fields that are younger than records, with what holds for a record that lacks them."""
+    return _said(config, "before")
+
+
+def guides(config: type[Config]) -> set[str]:
+    """Fields that say which runs to make."""
+    return set(_said(config, "guide"))
+
+
+def _said(config: type[Config], what: str) -> dict[str, Any]:
+    """What fields say of themselves, also where a subclass gives them another default and says nothing."""
+    kinds = [kind for kind in reversed(config.__mro__) if issubclass(kind, Config)]
+    return {f.name: f.metadata[what] for kind in kinds for f in fields(kind) if what in f.metadata}
+
+
+@cache
+def choices(config: type[Config]) -> dict[str, tuple[Any, ...]]:
+    """Fields that have one of a few values, as their type says."""
+    hints = typing.get_type_hints(config)
+    return {name: typing.get_args(hint) for name, hint in hints.items() if typing.get_origin(hint) is Literal}
 
 
 C = TypeVar("C", bound=Config)
@@ -127,6 +150,8 @@ def parse(text: str, hint: Any, name: str) -> Any:
             return None
         (hint,) = [one for one in inner if one is not type(None)]
         return parse(text, hint, name)
+    if origin is Literal:
+        return next((one for one in inner if str(one) == text), text)  # any other is refused with the rest
     if origin is tuple:
         return tuple(parse(part.strip(), inner[0], name) for part in text.split(",") if part.strip())
     try:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from racecar.lab.config import Config
+from racecar.lab.config import CONFIGS, C, Config
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from racecar.lab.report.table import Table
-    from racecar.lab.running.results import Run
+    from racecar.lab.running.run import Run
     from racecar.lab.search import Search
 
 
@@ -127,8 +127,9 @@ class Paper:
     note: str = ""
 
 
-class Experiment:
-    """One experiment of the paper; subclasses read like its section. Instances hold nothing."""
+class Experiment(Generic[C]):
+    """One experiment of the paper, with a configuration of type C; subclasses read like its section. Instances hold
+    nothing."""
 
     name: ClassVar[str]
     title: ClassVar[str]
@@ -159,54 +160,59 @@ class Experiment:
     tells: ClassVar[bool] = False
     """Whether ``told`` and ``figures``, given all runs, are its page: for designs with too many settings for tables."""
 
-    def configs(self, config: Any, folder: Path | None) -> Sequence[Any]:
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" in vars(cls):
+            CONFIGS[cls.name] = cls.Config
+
+    def configs(self, config: C, folder: Path | None) -> Sequence[C]:
         """The configurations that a run goes through, for example one for each network."""
         return (config,)
 
-    def fingerprint(self, config: Any, folder: Path | None) -> str:
+    def fingerprint(self, config: C, folder: Path | None) -> str:
         """Says which data a result hangs on, where they are not made from the seed."""
         return "made from the seed"
 
-    def needs(self, config: Any) -> tuple[str, ...]:
+    def needs(self, config: C) -> tuple[str, ...]:
         """Names of the data sets that must be in the data folder."""
         return ()
 
-    def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
+    def data(self, config: C, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """Tasks by name; the same for the same seed."""
         raise NotImplementedError
 
-    def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
+    def network(self, config: C, dropout: float = 0.0) -> nn.Module:
         """The untrained network, from torch's random state."""
         raise NotImplementedError
 
-    def stages(self, config: Any) -> tuple[Stage, ...]:
+    def stages(self, config: C) -> tuple[Stage, ...]:
         return (Stage("A"),)
 
-    def coefficient(self, config: Any, variant: str) -> float:
+    def coefficient(self, config: C, variant: str) -> float:
         """What a variant's regulariser is multiplied by, unless the user says otherwise."""
         raise NotImplementedError
 
-    def reverse(self, config: Any) -> dict[str, Any]:
+    def reverse(self, config: C) -> dict[str, Any]:
         """Arguments of ``Racecar`` but mode: the loss, weight (patterns, times the coefficient), input_activation …"""
         return {"fraction": config.fraction}
 
-    def layers(self, config: Any) -> int:
+    def layers(self, config: C) -> int:
         """How many layers the full way back compares: a loss that is their sum is so many times their mean."""
         raise NotImplementedError
 
-    def orthogonality(self, config: Any) -> dict[str, Any]:
+    def orthogonality(self, config: C) -> dict[str, Any]:
         """Arguments of ``orthogonality.srip``."""
         return {}
 
-    def shift(self, config: Any) -> int:
+    def shift(self, config: C) -> int:
         """In training, pictures are flipped at random and shifted by up to so many pixels; 0: left as they are."""
         return 0
 
-    def flips(self, config: Any) -> bool:
+    def flips(self, config: C) -> bool:
         """Whether pictures that are shifted are also flipped; letters and digits should not be."""
         return True
 
-    def fades(self, config: Any) -> bool:
+    def fades(self, config: C) -> bool:
         """Whether the coefficient falls to 0 over a training, in a straight line."""
         return False
 
@@ -217,7 +223,7 @@ class Experiment:
         """What to keep of a model in the middle of training, for a strip of pictures."""
         return {}
 
-    def measure(self, config: Any, trained: Trained) -> Measured:
+    def measure(self, config: C, trained: Trained) -> Measured:
         """Metrics of a finished stage, the model in evaluation mode."""
         return Measured({"test_accuracy": accuracy(trained.model, trained.task.test)})
 

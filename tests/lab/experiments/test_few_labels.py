@@ -10,24 +10,27 @@ import torch
 from torch import nn
 
 from racecar import Racecar
-from racecar.lab.config import FIRST_LOSS
+from racecar.lab.config import choices
 from racecar.lab.datasets import CIFAR10, MNIST, DataError, motion
 from racecar.lab.experiment import Split, accuracy
 from racecar.lab.experiments import experiment
-from racecar.lab.experiments.few_labels import LAYERS, NORMS, TASKS, FewLabels, constrained
+from racecar.lab.experiments.few_labels import TASKS, FewLabels, FewLabelsConfig, constrained
 from racecar.lab.experiments.few_labels_figures import Gain, all_figures, gains, table
 from racecar.lab.measures.probe import body, choose, features, probe, settle
 from racecar.lab.report.claims import judge
 from racecar.lab.report.groups import gather
 from racecar.lab.report.statistics import NOT_RUN, TOO_FEW
 from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.results import Run, Store
+from racecar.lab.running.results import Store
+from racecar.lab.running.run import Run
 from racecar.lab.running.search import trials
 from racecar.lab.running.work import prepare
 from racecar.lab.training import augment, draws
+from racecar.lab.training.loss_config import FIRST_LOSS
 from racecar.lab.training.train import fading
 from tests.lab.tiny import results, run
 
+NORMS, LAYERS = choices(FewLabelsConfig)["norm"], choices(FewLabelsConfig)["layers"]
 FEW = experiment("few-labels")
 TINY = FEW.Config(images=20, epochs=1, batch=8, labels=(1, 3), draws=2, tune_draws=1, tune_steps=2, cost=1.0)
 COUNTS = {"train": 100, "test": 40}

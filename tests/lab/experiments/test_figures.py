@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 
 from racecar.lab.experiments import experiment
 from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.results import Run, Store
+from racecar.lab.running.results import Store
+from racecar.lab.running.run import Run
 from racecar.lab.running.work import Maker, do
 from racecar.lab.training.train import Options
 

@@ -9,7 +9,6 @@ import torch
 from torch.nn import functional as F
 
 from racecar import Racecar
-from racecar.lab.config import FIRST_LOSS
 from racecar.lab.datasets import MNIST, DataError, motion
 from racecar.lab.experiment import Trained, accuracy
 from racecar.lab.experiments import experiment
@@ -20,6 +19,7 @@ from racecar.lab.report.statistics import TOO_FEW
 from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.results import Store
 from racecar.lab.running.search import best, trials
+from racecar.lab.training.loss_config import FIRST_LOSS
 from tests.lab.tiny import results, run
 
 ONE = experiment("mnist")

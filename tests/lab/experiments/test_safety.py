@@ -23,12 +23,13 @@ from racecar.lab.experiments.safety.design import CONTEXTS, LAMBDAS, LOSSES, Con
 from racecar.lab.experiments.safety.figures import all_figures, map_figure
 from racecar.lab.experiments.safety.rule import judge
 from racecar.lab.experiments.safety.words import rows_of, told
+from racecar.lab.measures.dead import is_dead
 from racecar.lab.report import write_report
 from racecar.lab.running.engines import vmap
 from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.packed import pack
-from racecar.lab.running.results import Run, Store
-from racecar.lab.running.work import is_dead
+from racecar.lab.running.results import Store
+from racecar.lab.running.run import Run
 from tests.lab.report.records import record
 from tests.lab.tiny import results, run
 

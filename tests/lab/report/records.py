@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 from racecar.lab.config import Config
 from racecar.lab.experiment import Claim, Experiment, Paper
-from racecar.lab.running.results import Run, identity
+from racecar.lab.running.results import identity
+from racecar.lab.running.run import Run
 from racecar.support.files import write_json
 
 

@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from racecar.cli import app as cli
-from racecar.cli.lab_report import report
+from racecar.cli.lab.report import report
 from racecar.lab import experiments
 from racecar.lab.report.reading import read_runs
 from racecar.lab.running.record import wrong

@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from racecar.lab.config import added
+from racecar.lab.config import Config, younger
 from racecar.lab.report import section as module
 from racecar.lab.report.page import to_html, to_markdown
 from racecar.lab.report.write import build
-from racecar.lab.running.results import Run, Store
+from racecar.lab.running.results import Store
+from racecar.lab.running.run import Run
 from tests.lab.report.records import Peaks, peaks_records, record, runs
 
 WHEN = datetime(2026, 11, 17, tzinfo=UTC)
@@ -74,7 +75,7 @@ def test_it_is_marked_and_not_judged(purpose):
 def test_a_run_that_was_asked_for_twice(tmp_path):
     """First to see that it works, then as evidence: it is trained once, and stands on the page as both."""
     store, how = Store(tmp_path), {"purpose": "quick", "made": {"command": COMMANDS["quick"]}}
-    one = record("RR", 0, {"m": 1.0}, config={"lr": 1e-4, **added("peaks")}, **how)
+    one = record("RR", 0, {"m": 1.0}, config={"lr": 1e-4, **younger(Config)}, **how)
     store.write(one, {}, {})
     for _ in range(2):
         store.ask(one["id"], one["config"], {}, COMMANDS["quick"], "quick")

@@ -6,14 +6,15 @@ import pytest
 import torch
 
 from racecar import Racecar
-from racecar.cli.lab_work import summary
-from racecar.lab.config import FIRST_LOSS, added
+from racecar.cli.lab.summary import summary
+from racecar.lab.config import younger
 from racecar.lab.experiments import EXPERIMENTS, experiment
 from racecar.lab.report.restate import restated, times
 from racecar.lab.report.section import section
 from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.results import Run, Store
-from racecar.lab.training.loss_config import LOSS, LossConfig
+from racecar.lab.running.results import Store
+from racecar.lab.running.run import Run
+from racecar.lab.training.loss_config import FIRST_LOSS, LOSS, LossConfig
 from racecar.run.settings import Settings
 from tests.lab.report.records import record
 from tests.lab.tiny import run
@@ -70,7 +71,8 @@ def test_how_many_layers_are_compared(name, fields, which, mode):
 
 def old(variant, seed=0, coefficient=0.01, **more):
     """A record of information as it was written before the loss was a setting."""
-    config = {name: value for name, value in INFORMATION.Config().to_dict().items() if name not in added("information")}
+    young = younger(INFORMATION.Config)
+    config = {name: value for name, value in INFORMATION.Config().to_dict().items() if name not in young}
     return record(variant, seed, {"test_accuracy": 0.9}, experiment="information", config=config,
                   coefficient=None if variant == "Std" else coefficient, **more)  # fmt: skip
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from racecar.cli.app import run as command
-from racecar.cli.lab_work import summary
+from racecar.cli.lab.summary import summary
 from racecar.lab.experiments import EXPERIMENTS
 from racecar.lab.running import runner
 from racecar.lab.running.engines import vmap

@@ -1,7 +1,8 @@
 """What there is to do, and the names of results: another name for whatever changes a result, and for nothing else."""
 
+import ast
 import re
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import count
 from pathlib import Path
 
@@ -10,16 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from racecar.lab import config
+from racecar.lab.config import Config, guide, later
 from racecar.lab.experiment import Stage
 from racecar.lab.experiments import EXPERIMENTS, OURS, experiment
 from racecar.lab.running import jobs
 from racecar.lab.running.jobs import make_jobs, tune
-from racecar.lab.running.results import Run, Store
+from racecar.lab.running.results import Store
+from racecar.lab.running.run import Run
 from racecar.lab.training.loss_config import LOSS
 from racecar.lab.training.variants import VARIANTS
 from racecar.run.terms import GRADIENTS, REDUCTIONS, SCALES
 from tests.lab.report.records import record
-from tests.lab.tiny import ROOT
+from tests.lab.tiny import ROOT, Tiny, TinyConfig
 
 QUICK = {name: one.Config(**one.quick) for name, one in EXPERIMENTS.items()}
 SLICES = [one.name for one in OURS if hasattr(QUICK[one.name], "grid")]
@@ -117,14 +121,58 @@ def test_published_results_keep_their_names():
 
 def test_a_field_that_came_later():
     """At its default it is as if it were not there; a record without it has the default."""
-    assert "every" not in QUICK["peaks"].to_name("peaks")
-    assert replace(QUICK["peaks"], every=2).to_name("peaks")["every"] == 2
+    assert "every" not in QUICK["peaks"].to_name()
+    assert replace(QUICK["peaks"], every=2).to_name()["every"] == 2
     assert Run({"config": {"lr": 1.0}}).config == {"lr": 1.0, "every": 1}
     assert Run({"config": {"lr": 1.0, "every": 3}}).config["every"] == 3
     for name in EXPERIMENTS:
         later = Run({"experiment": name, "config": {}}).config
         assert set(later) >= {"every", *({} if name in ("digits", "peaks", "safety") else LOSS)}
         assert all(hasattr(QUICK[name], field) for field in later)
+
+
+@pytest.fixture
+def grown():
+    """An experiment whose configuration grew by a field; and by one that only chooses runs."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class GrownConfig(TinyConfig):
+        depth: int = later(5, before=2)
+
+    @dataclass(frozen=True, kw_only=True)
+    class GuidedConfig(GrownConfig):
+        depth: int = 3  # another default, and no less young
+        depths: tuple[int, ...] = guide((2, 5))
+
+    before = dict(config.CONFIGS)
+
+    class Grown(Tiny):
+        name = "grown"
+        Config = GuidedConfig
+
+    yield GrownConfig
+    config.CONFIGS.clear()
+    config.CONFIGS.update(before)
+
+
+def test_a_young_field_says_so_itself(grown):
+    """Nothing else knows it: old records have its first value, and their names are those of this value."""
+
+    def names(one):
+        return [job.ids for job in make_jobs(Tiny(), one, ["Std", "RR"], [0], None)]
+
+    assert names(grown(depth=2)) == names(TinyConfig())
+    assert all(a["A"] != b["A"] for a, b in zip(names(grown()), names(TinyConfig()), strict=True))
+    assert Run({"experiment": "grown", "config": {"lr": 1.0}}).config == {"lr": 1.0, "every": 1, "depth": 2}
+    assert Run({"experiment": "grown", "config": {"depth": 5, "depths": [3]}}).config == {"depth": 5, "every": 1}
+    assert Run({"experiment": "tiny", "config": {"depths": [3]}}).config == {"depths": [3], "every": 1}
+
+
+def test_the_base_knows_no_experiment():
+    """It names none of them, and none of their fields."""
+    own = {f.name for one in EXPERIMENTS.values() for f in fields(one.Config)} - {f.name for f in fields(Config)}
+    words = {node.value for node in ast.walk(ast.parse(Path(config.__file__).read_text())) if hasattr(node, "value")}
+    assert not {one for one in words if isinstance(one, str)} & (own | EXPERIMENTS.keys())
 
 
 def test_the_loss_of_old_records():

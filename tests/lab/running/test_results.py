@@ -12,12 +12,13 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from racecar.lab.config import added
+from racecar.lab.config import younger
 from racecar.lab.experiments import experiment
 from racecar.lab.running import results
 from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.record import NEEDED, read_record
-from racecar.lab.running.results import Run, Store, identity
+from racecar.lab.running.results import Store, identity
+from racecar.lab.running.run import Run
 from racecar.lab.running.work import Maker, do
 from racecar.lab.training.train import Options
 from tests.lab.report.records import record
@@ -327,10 +328,10 @@ def test_needed_fields_are_in_every_record(measured):
 
 def test_what_says_which_runs_to_make(store):
     """Runs of one grid and of another are the same runs: nothing tells them apart, and nothing is noted."""
-    config = {"lr": 0.02, "grid": False, "lr_sgd": 0.05, **added("slices")}
+    config = {"lr": 0.02, "grid": False, "lr_sgd": 0.05, **younger(experiment("slices").Config)}
     store.write({**record("RR", 0, {}), "experiment": "slices", "config": config}, {}, {})
     (run,) = store.runs()
-    assert run.config == {"lr": 0.02, **added("slices")}
+    assert run.config == {"lr": 0.02, **younger(experiment("slices").Config)}
     store.ask(run.id, {**config, "lr_sgd": 0.02}, {}, "racecar run slices")
     assert "also" not in store.get(run.id).record
     store.ask(run.id, {**config, "lr": 0.01}, {}, "racecar run slices --set lr=0.01")

@@ -12,9 +12,10 @@ from racecar import Racecar
 from racecar.cli.app import run as command
 from racecar.lab.experiment import Split, Task, accuracy
 from racecar.lab.experiments import EXPERIMENTS
+from racecar.lab.measures.dead import dead_layers
 from racecar.lab.report.section import section
-from racecar.lab.running.results import Run, Store
-from racecar.lab.running.work import DEAD, dead_layers
+from racecar.lab.running.results import Store
+from racecar.lab.running.run import DEAD, Run
 from racecar.lab.training import draws, train
 from racecar.lab.training.train import Options, Trainer
 from racecar.lab.training.variants import regularise, variant

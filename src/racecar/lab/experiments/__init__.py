@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from typing import Any
 
 from racecar.lab.experiment import Experiment
 from racecar.lab.experiments.digits import Digits
@@ -13,13 +14,13 @@ from racecar.lab.experiments.peaks import Peaks
 from racecar.lab.experiments.safety import Safety
 from racecar.lab.experiments.slices import Slices, SlicesCifar, SlicesMnist
 
-PAPER = (Digits(), Peaks(), Information(), Mnist())
-OURS = (Slices(), SlicesMnist(), SlicesCifar(), FewLabels(), Safety())
-EXPERIMENTS: dict[str, Experiment] = {one.name: one for one in (*PAPER, *OURS)}
+PAPER: tuple[Experiment[Any], ...] = (Digits(), Peaks(), Information(), Mnist())
+OURS: tuple[Experiment[Any], ...] = (Slices(), SlicesMnist(), SlicesCifar(), FewLabels(), Safety())
+EXPERIMENTS: dict[str, Experiment[Any]] = {one.name: one for one in (*PAPER, *OURS)}
 """By name: those of the paper in its order, then our own."""
 
 
-def experiment(name: str) -> Experiment:
+def experiment(name: str) -> Experiment[Any]:
     """The experiment of that name."""
     if name not in EXPERIMENTS:
         close = get_close_matches(name, EXPERIMENTS, n=1)

@@ -21,7 +21,7 @@ from racecar.networks.dense import dense, glorot
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from racecar.lab.running.results import Run
+    from racecar.lab.running.run import Run
 
 
 LPIPS = "lpips_alexnet"
@@ -47,7 +47,7 @@ class DigitsConfig(Config):
             raise ValueError(f"valid must be 0, not {self.valid!r}: of two pictures none can be held out")
 
 
-class Digits(Experiment):
+class Digits(Experiment[DigitsConfig]):
     name = "digits"
     title = "Two digits in one layer"
     section = "Sec. 3 (MNIST SVD)"
@@ -71,13 +71,13 @@ class Digits(Experiment):
         Paper(LPIPS, "A", "Ort", 0.403, 0.031),
     )
 
-    def fingerprint(self, config: Any, folder: Path | None) -> str:
+    def fingerprint(self, config: DigitsConfig, folder: Path | None) -> str:
         return "shipped digits" if config.shipped else "MNIST training set"
 
-    def needs(self, config: Any) -> tuple[str, ...]:
+    def needs(self, config: DigitsConfig) -> tuple[str, ...]:
         return () if config.shipped else (MNIST.name,)
 
-    def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
+    def data(self, config: DigitsConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A random pair of two different digits, pixels 0–255."""
         images, labels = digits.load() if config.shipped else MNIST.load(folder, "train")
         order = torch.randperm(len(labels), generator=draws.generator("digits", seed))
@@ -86,26 +86,26 @@ class Digits(Experiment):
         pair = Split(images[torch.stack((first, second))].float(), labels[torch.stack((first, second))])
         return {"A": Task(pair, pair)}
 
-    def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
+    def network(self, config: DigitsConfig, dropout: float = 0.0) -> nn.Module:
         return glorot(dense((784, 10)))
 
-    def coefficient(self, config: Any, variant: str) -> float:
+    def coefficient(self, config: DigitsConfig, variant: str) -> float:
         return {"Ort": config.beta, "Pre": 100.0, "WD": 1e-4, "Drop": 0.5}.get(variant, config.strength / 2)
 
-    def reverse(self, config: Any) -> dict[str, Any]:
+    def reverse(self, config: DigitsConfig) -> dict[str, Any]:
         """The paper's own loss."""
         return {**PAPER, "fraction": config.fraction}
 
-    def layers(self, config: Any) -> int:
+    def layers(self, config: DigitsConfig) -> int:
         return 1
 
-    def orthogonality(self, config: Any) -> dict[str, Any]:
+    def orthogonality(self, config: DigitsConfig) -> dict[str, Any]:
         return {"power": 1, "squared": True}
 
     def look(self, model: nn.Module, task: Task) -> dict[str, Tensor]:
         return {"rebuilt": rebuilt(model, task.train.x)}
 
-    def measure(self, config: Any, trained: Trained) -> Measured:
+    def measure(self, config: DigitsConfig, trained: Trained) -> Measured:
         x = trained.task.train.x
         found = first_layer(trained.model, "1", x, x, trained.folder)
         return Measured(found.metrics, arrays={**found.arrays, **trained.history})

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from racecar.lab.config import FIRST_LOSS
+from racecar.lab.config import later
 from racecar.lab.datasets import CIFAR10, MNIST, Source, motion
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.measures import transfer
@@ -19,21 +19,19 @@ from racecar.lab.measures.probe import body, choose, features, probe, settle, tu
 from racecar.lab.search import Search
 from racecar.lab.training import draws
 from racecar.lab.training.longer import LongerConfig, with_longer
-from racecar.lab.training.loss_config import LossConfig
+from racecar.lab.training.loss_config import FIRST_LOSS, LossConfig
 from racecar.networks.vgg import vgg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from racecar.lab.running.results import Run
+    from racecar.lab.running.run import Run
 
 TASKS = {
     "digits": "MNIST, digits 0–4 → 5–9",
     "blur": "MNIST → n-MNIST, other pictures with motion blur",
     "cifar": "CIFAR-10, the first five classes → the other five",
 }
-NORMS = ("none", "batch", "group")
-LAYERS = ("all", "early", "late")
 SIDES = {"digits": (5, 5), "blur": (10, 0), "cifar": (5, 5)}
 """Classes below the first number are the source's, from the second on the new task's."""
 WIDTHS = {"digits": (20, 40, 60), "blur": (20, 40, 60), "cifar": (32, 64, 128)}
@@ -46,25 +44,14 @@ SEEDS = 5
 """That a claim needs: a map has fewer, and claims nothing."""
 SLICE = 1 / 8
 """Of each batch, that the reverse pass sees."""
-USUAL = {
-    "task": "digits", "norm": "none", "images": 4000, "epochs": 4, "depth": 3, "layers": "all", "decay": False,
-    "augment": False, "fraction": SLICE, "longer": False,
-}  # fmt: skip
-"""What the claims are about; other settings are shown on the map, and nothing is claimed of them."""
-JUDGED = {
-    name: frozenset({first, getattr(LossConfig, name)})
-    for name, first in FIRST_LOSS.items()
-    if name in ("scale", "gradient")
-}
-"""So is every loss that has been the usual one, each by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FewLabelsConfig(LongerConfig, LossConfig):
     """As it stands, this is the first try that the claims come from, with more seeds and a slice for the exact pass."""
 
-    task: str = "digits"
-    norm: str = "none"
+    task: Literal["digits", "blur", "cifar"] = "digits"
+    norm: Literal["none", "batch", "group"] = "none"
     """After every convolution: "none", "batch" or "group"."""
     images: int = 4000
     """That the source is trained on; 0: all there are."""
@@ -72,7 +59,7 @@ class FewLabelsConfig(LongerConfig, LossConfig):
     """Shift the source's pictures, by 2 pixels (MNIST), or flip them and shift by 4 (CIFAR-10)."""
     depth: int = 3
     """Convolutions: 3, 6, 9 …, in three blocks."""
-    layers: str = "all"
+    layers: Literal["all", "early", "late"] = "all"
     """Which convolutions are constrained: "all", "early" (the first block) or "late" (the last)."""
     decay: bool = False
     """The coefficient falls to 0 over the training, in a straight line."""
@@ -80,6 +67,8 @@ class FewLabelsConfig(LongerConfig, LossConfig):
     lr: float = 1e-3
     batch: int = 64
     fraction: float = SLICE
+    reduction: str = later(LossConfig.reduction, before="mean")
+    strength: float = later(LossConfig.strength, before=0.1)
     labels: tuple[int, ...] = (2, 10, 50, 250)
     """Per class of the new task."""
     draws: int = 5
@@ -99,13 +88,6 @@ class FewLabelsConfig(LongerConfig, LossConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, known in (
-            ("task", tuple(TASKS)),
-            ("norm", NORMS),
-            ("layers", LAYERS),
-        ):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
         self.refuse_negative("images", "tests", "tune_draws")
         if self.depth < 3 or self.depth % 3:
             raise ValueError(f"depth must be 3, 6, 9 …, not {self.depth!r}: there are three blocks")
@@ -114,6 +96,19 @@ class FewLabelsConfig(LongerConfig, LossConfig):
         for name in ("draws", "l2", "tune_steps", "tune_lr", "tune_batch"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be greater than 0, not {getattr(self, name)!r}")
+
+
+USUAL = {
+    name: getattr(FewLabelsConfig, name)
+    for name in ["task", "norm", "images", "epochs", "depth", "layers", "decay", "augment", "fraction", "longer"]
+}
+"""What the claims are about; other settings are shown on the map, and nothing is claimed of them."""
+JUDGED = {
+    name: frozenset({first, getattr(LossConfig, name)})
+    for name, first in FIRST_LOSS.items()
+    if name in ("scale", "gradient")
+}
+"""So is every loss that has been the usual one, each by itself."""
 
 
 def _claim(
@@ -128,7 +123,7 @@ def _claim(
     return Claim(text, metric, "A", "RR", than, where=where, minimum_seeds=SEEDS, margin=margin, against=against or {})
 
 
-class FewLabels(Experiment):
+class FewLabels(Experiment[FewLabelsConfig]):
     name = "few-labels"
     title = "Few labels: what features are worth for a new task"
     section = "ours"
@@ -179,16 +174,16 @@ class FewLabels(Experiment):
         ),
     )
 
-    def configs(self, config: Any, folder: Path | None) -> Sequence[Any]:
+    def configs(self, config: FewLabelsConfig, folder: Path | None) -> Sequence[FewLabelsConfig]:
         return with_longer(config)
 
-    def fingerprint(self, config: Any, folder: Path | None) -> str:
+    def fingerprint(self, config: FewLabelsConfig, folder: Path | None) -> str:
         return self.sources[config.task].title
 
-    def needs(self, config: Any) -> tuple[str, ...]:
+    def needs(self, config: FewLabelsConfig) -> tuple[str, ...]:
         return (self.sources[config.task].name,)
 
-    def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
+    def data(self, config: FewLabelsConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A: the source; B: the new task, with the pictures from which labelled ones are drawn. Which pictures hangs on
         the seed. A share ``valid`` of the training files is held out of both, and then no test file is opened."""
         return transfer.tasks(
@@ -203,7 +198,7 @@ class FewLabels(Experiment):
             tests=config.tests,
         )
 
-    def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
+    def network(self, config: FewLabelsConfig, dropout: float = 0.0) -> nn.Module:
         """PyTorch's own first weights, the same for every norm: VGG's make the way back explode where there is none."""
         layout: list[int | str] = []
         for width in WIDTHS[config.task]:
@@ -218,14 +213,14 @@ class FewLabels(Experiment):
                 model.features[i] = nn.GroupNorm(GROUPS, module.num_features)
         return model
 
-    def stages(self, config: Any) -> tuple[Stage, ...]:
+    def stages(self, config: FewLabelsConfig) -> tuple[Stage, ...]:
         """Std alone has the longer training."""
         return (Stage("A", epochs=config.long_epochs, variants=("Std",)) if config.longer else Stage("A"),)
 
-    def coefficient(self, config: Any, variant: str) -> float:
+    def coefficient(self, config: FewLabelsConfig, variant: str) -> float:
         return {"Ort": 1e-2, "Pre": 4.0, "WD": 1e-4, "Drop": 0.1}.get(variant, config.strength)
 
-    def reverse(self, config: Any) -> dict[str, Any]:
+    def reverse(self, config: FewLabelsConfig) -> dict[str, Any]:
         """Errors of the constrained convolutions; pixels are at least 0."""
         return {
             **config.loss,
@@ -234,19 +229,19 @@ class FewLabels(Experiment):
             "input_activation": "relu",
         }
 
-    def layers(self, config: Any) -> int:
+    def layers(self, config: FewLabelsConfig) -> int:
         return len(constrained(config))
 
-    def shift(self, config: Any) -> int:
+    def shift(self, config: FewLabelsConfig) -> int:
         return (4 if config.task == "cifar" else 2) if config.augment else 0
 
-    def flips(self, config: Any) -> bool:
+    def flips(self, config: FewLabelsConfig) -> bool:
         return bool(config.task == "cifar")
 
-    def fades(self, config: Any) -> bool:
+    def fades(self, config: FewLabelsConfig) -> bool:
         return bool(config.decay)
 
-    def measure(self, config: Any, trained: Trained) -> Measured:
+    def measure(self, config: FewLabelsConfig, trained: Trained) -> Measured:
         """All variants of a seed have the same labelled pictures. In a search, which is judged by the probe alone, on
         pictures held out of the training files, nothing else is measured."""
         task = self.data(config, trained.seed, trained.folder)["B"].to(trained.device)
@@ -257,7 +252,7 @@ class FewLabels(Experiment):
         metrics = {"source_accuracy": accuracy(trained.model, trained.task.test)}
         metrics |= {f"probe_{n}": value for n, value in probes.items()}
         classes = 10 - SIDES[config.task][1]
-        how = {"steps": config.tune_steps, "lr": config.tune_lr, "batch": config.tune_batch}
+        how: dict[str, Any] = {"steps": config.tune_steps, "lr": config.tune_lr, "batch": config.tune_batch}
         for n in config.labels if config.tune_draws else ():
             found = []
             for generator, chosen in self._chosen(config.tune_draws, n, task, trained.seed):
@@ -269,7 +264,7 @@ class FewLabels(Experiment):
             metrics |= {f"untrained_{n}": v for n, v in self._probes(config, body(fresh), task, trained.seed).items()}
         return Measured(metrics)
 
-    def _probes(self, config: Any, net: nn.Module, task: Task, seed: int) -> dict[int, float]:
+    def _probes(self, config: FewLabelsConfig, net: nn.Module, task: Task, seed: int) -> dict[int, float]:
         """Labels per class → accuracy of the probe, mean over the draws."""
         sets = {n: [chosen for _, chosen in self._chosen(config.draws, n, task, seed)] for n in config.labels}
         needed, places = torch.cat([one for some in sets.values() for one in some]).unique(return_inverse=True)
@@ -286,7 +281,7 @@ class FewLabels(Experiment):
         generators = [draws.generator(self.name, seed, labels, i) for i in range(count)]
         return [(one, choose(task.train.y, labels, one).to(task.train.y.device)) for one in generators]
 
-    def _untrained(self, config: Any, trained: Trained) -> nn.Module:
+    def _untrained(self, config: FewLabelsConfig, trained: Trained) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(draws.seed_of("network", self.name, trained.seed))
             return self.network(config).to(trained.device)
@@ -297,7 +292,7 @@ class FewLabels(Experiment):
         return all_figures(runs)
 
 
-def constrained(config: Any) -> list[str]:
+def constrained(config: FewLabelsConfig) -> list[str]:
     """Names of the convolutions that are."""
     each = config.depth // 3
     stride = 2 if config.norm == "none" else 3  # convolution, norm, ReLU

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from racecar.inspect import activations, invertibility, plane
+from racecar.lab.config import later
 from racecar.lab.datasets import INFORMATION, DataError, data_folder, sphere
 from racecar.lab.datasets.checksum import differs, digest
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
@@ -22,13 +23,12 @@ from racecar.networks.dense import dense, glorot
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from racecar.lab.running.results import Run
+    from racecar.lab.running.run import Run
 
 WIDTHS = (12, 10, 7, 5, 4, 3, 2)
 TRAIN = 3277
 BINS = 30
 SWEEP = (5, 10, 20, 30, 50, 100)
-SOURCES = ("sphere", "var_u")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,18 +38,17 @@ class InformationConfig(LossConfig):
     """Epochs of the stages without regulariser."""
     lr: float = 3e-3
     batch: int = 512
-    source: str = "sphere"
+    strength: float = later(LossConfig.strength, before=0.1)
+    source: Literal["sphere", "var_u"] = "sphere"
     """"sphere": the task made from its rule; "var_u": the well-known file, which --data names."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.source not in SOURCES:
-            raise ValueError(f"source must be one of {', '.join(SOURCES)}, not {self.source!r}")
         if self.finetune < 1:
             raise ValueError(f"finetune must be at least 1, not {self.finetune!r}")
 
 
-class Information(Experiment):
+class Information(Experiment[InformationConfig]):
     name = "information"
     title = "The information plane, and swapped labels"
     section = "Sec. 4"
@@ -84,11 +83,11 @@ class Information(Experiment):
         ),
     )
 
-    def configs(self, config: Any, folder: Path | None) -> Sequence[Any]:
+    def configs(self, config: InformationConfig, folder: Path | None) -> Sequence[InformationConfig]:
         """``--data var_u.mat`` chooses that task."""
         return [replace(config, source="var_u") if folder is not None and folder.is_file() else config]
 
-    def fingerprint(self, config: Any, folder: Path | None) -> str:
+    def fingerprint(self, config: InformationConfig, folder: Path | None) -> str:
         if config.source == "sphere":
             return "made from its rule, seed 0"
         path, (published,) = _path(folder), INFORMATION.forms[0]
@@ -96,10 +95,10 @@ class Information(Experiment):
             return "var_u.mat"
         return f"sha256:{digest(path, 'sha256')}"
 
-    def needs(self, config: Any) -> tuple[str, ...]:
+    def needs(self, config: InformationConfig) -> tuple[str, ...]:
         return (INFORMATION.name,) if config.source == "var_u" else ()
 
-    def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
+    def data(self, config: InformationConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A: the labels; B: the same swapped. The split hangs on the seed."""
         x, y = sphere.load() if config.source == "sphere" else _var_u(folder)
         order = torch.randperm(len(y), generator=draws.generator("information", seed))
@@ -115,10 +114,10 @@ class Information(Experiment):
 
         return {"A": task(y), "B": task(1 - y)}
 
-    def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
+    def network(self, config: InformationConfig, dropout: float = 0.0) -> nn.Module:
         return glorot(dense(WIDTHS, nn.Tanh, dropout=dropout))
 
-    def stages(self, config: Any) -> tuple[Stage, ...]:
+    def stages(self, config: InformationConfig) -> tuple[Stage, ...]:
         return (
             Stage("A"),
             Stage("AA", after="A", regularised=False, epochs=config.finetune),
@@ -126,17 +125,17 @@ class Information(Experiment):
             Stage("B", task="B", regularised=False, variants=("Std",)),
         )
 
-    def coefficient(self, config: Any, variant: str) -> float:
+    def coefficient(self, config: InformationConfig, variant: str) -> float:
         return {"Ort": 1e-2, "Pre": 20.0, "WD": 1e-4, "Drop": 0.1}.get(variant, config.strength)
 
-    def reverse(self, config: Any) -> dict[str, Any]:
+    def reverse(self, config: InformationConfig) -> dict[str, Any]:
         """One λ for all layers."""
         return {**config.loss, "fraction": config.fraction}
 
-    def layers(self, config: Any) -> int:
+    def layers(self, config: InformationConfig) -> int:
         return len(WIDTHS) - 1
 
-    def measure(self, config: Any, trained: Trained) -> Measured:
+    def measure(self, config: InformationConfig, trained: Trained) -> Measured:
         task, model = trained.task, trained.model
         x, y = torch.cat((task.train.x, task.test.x)), torch.cat((task.train.y, task.test.y))
         ended = nn.Sequential(model, nn.Softmax(1))

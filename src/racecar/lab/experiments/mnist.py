@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,7 @@ from racecar.racecar import Racecar
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from racecar.lab.running.results import Run
+    from racecar.lab.running.run import Run
 
 HELD = 1 / 12
 """Of the training set, its first 5000 pictures: no run trains on them, and only a search looks at them."""
@@ -46,7 +46,7 @@ class MnistConfig(LongerConfig, LossConfig):
     """Epochs of the stages without regulariser."""
     lr: float = 1e-3
     batch: int = 256
-    schedule: str = "cosine"
+    schedule: Literal["constant", "cosine"] = "cosine"
     fraction: float = 1 / 8
     norm: bool = False
     """Batch norm after every convolution."""
@@ -79,7 +79,7 @@ def claims() -> tuple[Claim, ...]:
     return tuple(found)
 
 
-class Mnist(Experiment):
+class Mnist(Experiment[MnistConfig]):
     name = "mnist"
     title = "MNIST, and MNIST blurred by motion"
     section = "App. (MNIST classification)"
@@ -118,16 +118,16 @@ class Mnist(Experiment):
     )
     source: ClassVar[Source] = MNIST
 
-    def configs(self, config: Any, folder: Path | None) -> Sequence[Any]:
+    def configs(self, config: MnistConfig, folder: Path | None) -> Sequence[MnistConfig]:
         return with_longer(config)
 
-    def fingerprint(self, config: Any, folder: Path | None) -> str:
+    def fingerprint(self, config: MnistConfig, folder: Path | None) -> str:
         return self.source.title
 
-    def needs(self, config: Any) -> tuple[str, ...]:
+    def needs(self, config: MnistConfig) -> tuple[str, ...]:
         return (self.source.name,)
 
-    def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
+    def data(self, config: MnistConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A: MNIST; B: the same pictures, blurred. The seed changes nothing."""
         sharp, blurred = pictures(folder, config.share)
         count = len(sharp[0])
@@ -141,7 +141,7 @@ class Mnist(Experiment):
 
         return {"A": task(*sharp), "B": task(*blurred)}
 
-    def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
+    def network(self, config: MnistConfig, dropout: float = 0.0) -> nn.Module:
         """The sizes are ours: the paper's table is not in the text that we have."""
         layout = (20, "M", 40, "M", 60, "M")
         model = vgg(layout, norm=config.norm, size=28, channels=1, hidden=(128,), dropout=dropout)
@@ -150,7 +150,7 @@ class Mnist(Experiment):
                 module.reset_parameters()
         return model
 
-    def stages(self, config: Any) -> tuple[Stage, ...]:
+    def stages(self, config: MnistConfig) -> tuple[Stage, ...]:
         """The paper calls them mni, MNI, n-MNI and n-MNI from scratch. Std alone has the last one, and a longer
         training."""
         only, epochs = (("Std",), config.long_epochs) if config.longer else (None, None)
@@ -158,10 +158,10 @@ class Mnist(Experiment):
         stages = (Stage("A", epochs=epochs, variants=only), Stage("AA", **after), Stage("AB", task="B", **after))
         return stages if config.longer else (*stages, Stage("B", task="B", regularised=False, variants=("Std",)))
 
-    def coefficient(self, config: Any, variant: str) -> float:
+    def coefficient(self, config: MnistConfig, variant: str) -> float:
         return {"Ort": 1e-2, "Pre": 3.0, "WD": 1e-4, "Drop": 0.5}.get(variant, config.strength)
 
-    def reverse(self, config: Any) -> dict[str, Any]:
+    def reverse(self, config: MnistConfig) -> dict[str, Any]:
         """Errors of the three convolutions; the linear layers are left out, and pixels are never negative."""
         return {
             **config.loss,
@@ -170,10 +170,10 @@ class Mnist(Experiment):
             "input_activation": "relu",
         }
 
-    def layers(self, config: Any) -> int:
+    def layers(self, config: MnistConfig) -> int:
         return 3
 
-    def measure(self, config: Any, trained: Trained) -> Measured:
+    def measure(self, config: MnistConfig, trained: Trained) -> Measured:
         """A search does not see the test set."""
         model, task = trained.model, trained.task
         split, name = (task.test, "test") if task.valid is None else (task.valid, "valid")

@@ -19,7 +19,7 @@ from racecar.networks.dense import dense, glorot
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from racecar.lab.running.results import Run
+    from racecar.lab.running.run import Run
 
 NETS = {
     "linear": "one linear layer, 784-2",
@@ -48,7 +48,7 @@ class PeaksConfig(Config):
             raise ValueError(f"nets must be some of {', '.join(NETS)}, each once, not {','.join(self.nets)!r}")
 
 
-class Peaks(Experiment):
+class Peaks(Experiment[PeaksConfig]):
     name = "peaks"
     title = "Two peaks under scribbles"
     section = "Sec. 3 (peak test)"
@@ -70,35 +70,35 @@ class Peaks(Experiment):
         for variant, value, spread in (("RR", 0.217, 0.022), ("Std", 0.500, 0.002), ("Ort", 0.495, 0.006))
     )
 
-    def configs(self, config: Any, folder: Path | None) -> Sequence[Any]:
+    def configs(self, config: PeaksConfig, folder: Path | None) -> Sequence[PeaksConfig]:
         return [replace(config, nets=(net,)) for net in config.nets]
 
-    def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
+    def data(self, config: PeaksConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         x, y = peaks.load(seed)
         return {"A": Task(Split(x[:TRAIN], y[:TRAIN]), Split(x[TRAIN:], y[TRAIN:]))}
 
-    def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
+    def network(self, config: PeaksConfig, dropout: float = 0.0) -> nn.Module:
         (net,) = config.nets
         widths = (784, 128, 2) if net == "two" else (784, 2)
         return glorot(dense(widths, nn.ReLU, norm=True, last=net != "linear", dropout=dropout))
 
-    def coefficient(self, config: Any, variant: str) -> float:
+    def coefficient(self, config: PeaksConfig, variant: str) -> float:
         return {"Ort": config.beta, "Pre": 500.0, "WD": 1e-4, "Drop": 0.5}.get(variant, config.strength / 2)
 
-    def reverse(self, config: Any) -> dict[str, Any]:
+    def reverse(self, config: PeaksConfig) -> dict[str, Any]:
         """The paper's own loss."""
         return {**PAPER, "fraction": config.fraction}
 
-    def layers(self, config: Any) -> int:
+    def layers(self, config: PeaksConfig) -> int:
         return 2 if config.nets == ("two",) else 1
 
-    def orthogonality(self, config: Any) -> dict[str, Any]:
+    def orthogonality(self, config: PeaksConfig) -> dict[str, Any]:
         return {"power": 1, "squared": True}
 
     def look(self, model: nn.Module, task: Task) -> dict[str, Tensor]:
         return {"rebuilt": rebuilt(model, task.train.x)[:2]}
 
-    def measure(self, config: Any, trained: Trained) -> Measured:
+    def measure(self, config: PeaksConfig, trained: Trained) -> Measured:
         train = trained.task.train
         found = first_layer(trained.model, "1", train.x, class_means(train.x, train.y), trained.folder)
         metrics = {"test_accuracy": accuracy(trained.model, trained.task.test), **found.metrics}

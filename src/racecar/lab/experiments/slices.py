@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from racecar.lab.config import guide, later
 from racecar.lab.datasets import CIFAR10, MNIST, Source, sphere
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.information import TRAIN, WIDTHS
@@ -24,7 +25,7 @@ from racecar.racecar import Racecar
 
 SLICES = ((1.0, 1), (1 / 8, 1), (1 / 16, 1), (1 / 8, 2), (1 / 8, 4), (1 / 16, 4))
 """Share of the batch, and of how many steps one has the reverse pass; the first is exact."""
-OPTIMISERS = ("adam", "sgd")
+OPTIMISERS: tuple[Literal["adam", "sgd"], ...] = ("adam", "sgd")
 REVERSE_LOSS = 0.03
 """How far it may be off, as a share of the exact one's."""
 BATCH = 1000
@@ -39,9 +40,9 @@ class SlicesConfig(LossConfig):
     batch: int = 512
     lr: float = 3e-3
     """Of adam."""
-    lr_sgd: float = 3e-2
-    schedule: str = "cosine"
-    grid: bool = True
+    lr_sgd: float = guide(3e-2)
+    schedule: Literal["constant", "cosine"] = "cosine"
+    grid: bool = guide(True)
     """Go through all slices and both optimisers; else only what fraction, every, optimiser and lr say."""
 
     def __post_init__(self) -> None:
@@ -53,7 +54,7 @@ class SlicesConfig(LossConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class PicturesConfig(SlicesConfig):
-    share: float = 1.0
+    share: float = later(1.0, before=1.0)
     """Of the pictures, from the first on, to train and test on."""
 
     def __post_init__(self) -> None:
@@ -72,16 +73,20 @@ class MnistConfig(PicturesConfig):
 @dataclass(frozen=True, kw_only=True)
 class CifarConfig(PicturesConfig):
     epochs: int = 10
-    precision: str = "bfloat16"
+    precision: Literal["float32", "bfloat16", "float16"] = "bfloat16"
     lr: float = 1e-3
     lr_sgd: float = 2e-2
-    width: float = 1.0
+    width: float = later(1.0, before=1.0)
     """Times the channels of every convolution."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.width > 0:
             raise ValueError(f"width must be greater than 0, not {self.width!r}")
+
+
+S = TypeVar("S", bound=SlicesConfig)
+P = TypeVar("P", bound=PicturesConfig)
 
 
 def claims(accuracy: float) -> tuple[Claim, ...]:
@@ -98,7 +103,7 @@ def claims(accuracy: float) -> tuple[Claim, ...]:
     return tuple(found)
 
 
-class Slices(Experiment):
+class Slices(Experiment[S]):
     """On the 12-bit net; others below."""
 
     name = "slices"
@@ -115,7 +120,7 @@ class Slices(Experiment):
     seeds = 10
     claims = claims(accuracy=0.02)
 
-    def configs(self, config: Any, folder: Path | None) -> Sequence[Any]:
+    def configs(self, config: S, folder: Path | None) -> Sequence[S]:
         if not config.grid:
             return [config]
         if (config.fraction, config.every, config.optimiser) != (*SLICES[0], OPTIMISERS[0]):
@@ -126,37 +131,37 @@ class Slices(Experiment):
             for fraction, every in SLICES
         ]
 
-    def fingerprint(self, config: Any, folder: Path | None) -> str:
+    def fingerprint(self, config: S, folder: Path | None) -> str:
         return "made from its rule, seed 0"
 
-    def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
+    def data(self, config: S, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """The split hangs on the seed."""
         x, y = sphere.load()
         order = torch.randperm(len(y), generator=draws.generator("slices", seed))
         train, test = (Split(x[some], y[some]) for some in (order[:TRAIN], order[TRAIN:]))
         return {"A": Task(train, test)}
 
-    def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
+    def network(self, config: S, dropout: float = 0.0) -> nn.Module:
         return glorot(dense(WIDTHS, nn.Tanh, dropout=dropout))
 
-    def stages(self, config: Any) -> tuple[Stage, ...]:
+    def stages(self, config: S) -> tuple[Stage, ...]:
         """Variants without a reverse pass know no slices: they are trained once."""
         exact = (config.fraction, config.every) == SLICES[0]
         return (Stage("A", variants=None if exact else ("RR", "lRR", "RR1")),)
 
-    def coefficient(self, config: Any, variant: str) -> float:
+    def coefficient(self, config: S, variant: str) -> float:
         return {"Ort": 1e-2, "Pre": 20.0, "WD": 1e-4, "Drop": 0.1}.get(variant, config.strength)
 
-    def reverse(self, config: Any) -> dict[str, Any]:
+    def reverse(self, config: S) -> dict[str, Any]:
         """One λ for all layers, but a classifier on top of convolutions is left out."""
         return {**config.loss, "weight": {"*": 1.0, **self.head}, "fraction": config.fraction}
 
-    def layers(self, config: Any) -> int:
+    def layers(self, config: S) -> int:
         return len(WIDTHS) - 1
 
     head: ClassVar[dict[str, float]] = {}
 
-    def measure(self, config: Any, trained: Trained) -> Measured:
+    def measure(self, config: S, trained: Trained) -> Measured:
         """Claimed of is the reverse loss as it is trained; with running statistics, those of forward data or (eval) of
         the reverse data, it says how far the net that is used in the end can be reversed."""
         model, test, weight = trained.model, trained.task.test, self.reverse(config)["weight"]
@@ -170,7 +175,7 @@ class Slices(Experiment):
         return Measured(metrics)
 
 
-class _Pictures(Slices):
+class _Pictures(Slices[P]):
     """Convolutions on pictures, with the official split."""
 
     source: ClassVar[Source]
@@ -179,13 +184,13 @@ class _Pictures(Slices):
     quick: ClassVar[dict[str, Any]] = {"epochs": 1, "batch": 50, "share": 1 / 120}
     claims = claims(accuracy=0.01)
 
-    def fingerprint(self, config: Any, folder: Path | None) -> str:
+    def fingerprint(self, config: P, folder: Path | None) -> str:
         return self.source.title
 
-    def needs(self, config: Any) -> tuple[str, ...]:
+    def needs(self, config: P) -> tuple[str, ...]:
         return (self.source.name,)
 
-    def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
+    def data(self, config: P, seed: int, folder: Path | None) -> Mapping[str, Task]:
         splits = []
         for name in ("train", "test"):
             x, y = self.source.load(folder, name)
@@ -194,24 +199,24 @@ class _Pictures(Slices):
         return {"A": Task(*splits)}
 
 
-class SlicesMnist(_Pictures):
+class SlicesMnist(_Pictures[MnistConfig]):
     name = "slices-mnist"
     title = "A slice of the reverse pass: three convolutions on MNIST"
     Config = MnistConfig
     source = MNIST
 
-    def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
+    def network(self, config: MnistConfig, dropout: float = 0.0) -> nn.Module:
         model = vgg((20, "M", 40, "M", 60, "M"), norm=False, size=28, channels=1)
         for module in model.modules():
             if isinstance(module, nn.Conv2d):  # without batch norm, VGG's first weights make the way back explode
                 module.reset_parameters()
         return model
 
-    def layers(self, config: Any) -> int:
+    def layers(self, config: MnistConfig) -> int:
         return 3
 
 
-class SlicesCifar(_Pictures):
+class SlicesCifar(_Pictures[CifarConfig]):
     name = "slices-cifar"
     title = "A slice of the reverse pass: thirteen convolutions with batch norm on CIFAR-10"
     Config = CifarConfig
@@ -221,20 +226,20 @@ class SlicesCifar(_Pictures):
     quick_seeds = 1
     source = CIFAR10
 
-    def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
+    def data(self, config: CifarConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """Every colour with mean 0 and standard deviation 1."""
         task = super().data(config, seed, folder)["A"]
         sd, mean = torch.std_mean(task.train.x, (0, 2, 3), keepdim=True)
         train, test = (Split((one.x - mean) / sd, one.y) for one in (task.train, task.test))
         return {"A": Task(train, test)}
 
-    def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
+    def network(self, config: CifarConfig, dropout: float = 0.0) -> nn.Module:
         return vgg([one if isinstance(one, str) else max(1, round(config.width * one)) for one in VGG16])
 
-    def layers(self, config: Any) -> int:
+    def layers(self, config: CifarConfig) -> int:
         return 13
 
-    def shift(self, config: Any) -> int:
+    def shift(self, config: CifarConfig) -> int:
         return 4
 
 

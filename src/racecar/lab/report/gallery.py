@@ -11,7 +11,7 @@ from racecar.lab.report.claims import Finding
 from racecar.lab.report.figures import curves, curves_figure, runs_figure, sweep_figure
 from racecar.lab.report.groups import Group, Groups, Metric, label
 from racecar.lab.report.pictures import Picture, picture
-from racecar.lab.running.results import Run
+from racecar.lab.running.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from racecar.lab.running.results import Run
+from racecar.lab.running.run import Run
 from racecar.lab.training.variants import VARIANTS
 
 Setting = tuple[tuple[str, Any], ...]

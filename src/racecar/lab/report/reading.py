@@ -6,7 +6,8 @@ import shlex
 from pathlib import Path
 
 from racecar.lab.running import packed
-from racecar.lab.running.results import Run, Store
+from racecar.lab.running.results import Store
+from racecar.lab.running.run import Run
 
 
 def read_runs(folder: Path) -> tuple[list[Run], list[str]]:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from racecar.lab.config import C
 from racecar.lab.experiment import Experiment
-from racecar.lab.running.results import Run
+from racecar.lab.running.run import Run
 from racecar.lab.training.loss_config import LOSS, PAPER
 from racecar.lab.training.variants import VARIANTS
 from racecar.run.settings import Settings
@@ -25,14 +26,14 @@ def config_of(experiment: Experiment, config: Mapping[str, Any]) -> Any:
         return None
 
 
-def loss_of(experiment: Experiment, config: Any) -> str:
+def loss_of(experiment: Experiment[C], config: C) -> str:
     """As "scale relative, gradient both, reduction mean"."""
     arguments = experiment.reverse(config)
     text = ", ".join(f"{name} {arguments.get(name, getattr(Settings, name))}" for name in LOSS)
     return f"{text} (the paper's own, and its λ)" if PAPER.items() <= arguments.items() else text
 
 
-def times(experiment: Experiment, config: Any, name: str) -> int:
+def times(experiment: Experiment[C], config: C, name: str) -> int:
     """What a variant's coefficient is multiplied by to be λ of the mean over the constrained layers, as it is printed.
 
     The number of these layers, where the loss is a sum over them; 1 where it is their mean, for the paper's own loss,

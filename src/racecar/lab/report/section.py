@@ -18,7 +18,7 @@ from racecar.lab.report.restate import config_of, loss_of, restated, times
 from racecar.lab.report.result_tables import cost_table, inner_tables, printed_value, results_table
 from racecar.lab.report.statistics import VERDICTS, overall
 from racecar.lab.report.table import Table
-from racecar.lab.running.results import Run
+from racecar.lab.running.run import Run
 
 MARKS = {"": "", "quick": "quick runs: no evidence", "search": "runs of a search: no evidence"}
 """Purpose → what is said of runs that are no evidence."""

@@ -14,7 +14,7 @@ from racecar.lab.report.page import Page, figure_name, to_html, to_markdown
 from racecar.lab.report.reading import inside, read_runs
 from racecar.lab.report.section import Section, section
 from racecar.lab.running.record import PURPOSES
-from racecar.lab.running.results import Run
+from racecar.lab.running.run import Run
 from racecar.support.files import write_atomically, write_text
 
 TITLE = "Racecar laboratory"

@@ -139,7 +139,7 @@ def _ids(
         what: dict[str, Any] = {
             "experiment": experiment.name,
             "version": experiment.version,
-            "config": config.to_name(experiment.name),
+            "config": config.to_name(),
             "variant": name,
             "coefficient": coefficient,
             "seed": seed,

@@ -5,23 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from racecar.lab.config import GUIDES, added
 from racecar.lab.running.packed import packed
-from racecar.lab.running.record import FORMAT, purpose_of, read_record
+from racecar.lab.running.record import FORMAT, read_record
+from racecar.lab.running.run import ASKED, Run, how
 from racecar.support.extras import need
 from racecar.support.files import check_folder, remove, write_atomically, write_json
-
-DEAD = "dead: the output is the same for every input"
-"""Noted of a finished net."""
-ASKED = ("config", "tuned", "command", "purpose")
-"""How a result was asked for."""
 
 
 def identity(what: Mapping[str, Any]) -> str:
@@ -30,97 +23,12 @@ def identity(what: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-@dataclass(frozen=True, eq=False)
-class Run:
-    """A finished stage, as the store holds it."""
-
-    record: dict[str, Any]
-    store: Store | None = None
-
-    @property
-    def id(self) -> str:
-        return str(self.record["id"])
-
-    @property
-    def variant(self) -> str:
-        return str(self.record["variant"])
-
-    @property
-    def coefficient(self) -> float | None:
-        value = self.record["coefficient"]
-        return None if value is None else float(value)
-
-    @property
-    def seed(self) -> int:
-        return int(self.record["seed"])
-
-    @property
-    def stage(self) -> str:
-        return str(self.record["stage"])
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """How it was made, with what holds for fields that came after the record."""
-        given, later = how(self.record["config"]), added(str(self.record.get("experiment")))
-        return {**given, **{name: value for name, value in later.items() if name not in given}}
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """Those that are numbers."""
-        return {name: value for name, value in self.record["metrics"].items() if value is not None}
-
-    @property
-    def tables(self) -> dict[str, Any]:
-        return dict(self.record.get("tables") or {})
-
-    @property
-    def finished(self) -> bool:
-        return bool(self.record["status"] == "finished")
-
-    @property
-    def dead(self) -> bool:
-        """Whether the output hangs on nothing any more, or a layer sees nothing but zeros, as far as the record says:
-        older ones say nothing of the layers."""
-        return DEAD in str(self.record.get("note") or "") or bool(self.record.get("dead"))
-
-    @property
-    def purpose(self) -> str:
-        """What it was made for, of ``PURPOSES``; a record from before they were noted is known by its command."""
-        command = str(self.record.get("command") or self.record["made"].get("command"))
-        return str(self.record.get("purpose", purpose_of(command)))
-
-    @property
-    def everywhere(self) -> list[Run]:
-        """This run under every setting that it was asked for: a search may choose what is usual anyway, and then one
-        result stands for both."""
-        others = [Run({**self.record, **one}, self.store) for one in self.record.get("also") or ()]
-        return [self, *others]
-
-    def made_for(self, purpose: str) -> Run | None:
-        """This run under those settings alone that it was asked for to some purpose; None if there is none."""
-        found = [run.record for run in self.everywhere if run.purpose == purpose]
-        if not found or not self.record.get("also"):
-            return self if found else None
-        first, *more = found
-        made = {**first["made"], "command": first.get("command", first["made"].get("command"))}
-        also = [{name: one[name] for name in ASKED if name in one} for one in more]
-        return Run({**first, "made": made, "also": also}, self.store)
-
-    @cached_property
-    def arrays(self) -> dict[str, Tensor]:
-        """Small tensors for figures; empty if there are none."""
-        return {} if self.store is None else self.store.arrays(self)
-
-
-def how(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a configuration says how a run is made."""
-    return {name: value for name, value in config.items() if name not in GUIDES}
-
-
 class Store:
     """A folder of records, weights and arrays. Records are files of their own, or lines of a pack (see ``packed``)."""
 
     def __init__(self, folder: Path | str) -> None:
+        import racecar.lab.experiments  # noqa: F401  they say which of their fields are younger than their records
+
         self.folder = Path(folder)
 
     def _path(self, kind: str, id: str, suffix: str) -> Path:
@@ -176,7 +84,7 @@ class Store:
         """Note in the record of a finished stage that it is also the result of this setting, unless it says so."""
         run = self.get(id)
         known = [(one.config, one.record.get("tuned") or {}, one.purpose) for one in run.everywhere]
-        if _same((how(config), tuned, purpose)) not in map(_same, known):
+        if _same((how(str(run.record["experiment"]), config), tuned, purpose)) not in map(_same, known):
             asked = dict(zip(ASKED, (config, tuned, command, purpose), strict=True))
             also = [*(run.record.get("also") or ()), asked]
             write_json(self._path("records", id, ".json"), {**run.record, "also": also})
@@ -233,6 +141,14 @@ class Store:
         if problems:
             raise ValueError(problems[0])
         return runs
+
+    def frame(self) -> Any:
+        """A ``pandas.DataFrame`` with a row for each run: what it is, "config.…" and "metrics.…"; a cell is empty where
+        an experiment has no such setting or metric."""
+        rows = [run.row for run in self.runs()]
+        names = dict.fromkeys(name for row in rows for name in row)
+        columns = sorted(names, key=lambda name: name.startswith("metrics."))  # experiments have different settings
+        return need("pandas", "pandas").DataFrame(rows, columns=columns)
 
 
 def _same(asked: tuple[Mapping[str, Any], Mapping[str, Any], str]) -> str:

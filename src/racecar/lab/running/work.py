@@ -13,21 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import racecar
 from racecar import pretrain
-from racecar.inspect import activations
 from racecar.lab.experiment import Measured, Stage, Task, Trained
+from racecar.lab.measures.dead import PROBED, dead_layers, is_dead
 from racecar.lab.running.jobs import Job
-from racecar.lab.running.results import DEAD, Store
+from racecar.lab.running.results import Store
+from racecar.lab.running.run import DEAD
 from racecar.lab.training import distributed, draws
 from racecar.lab.training.curves import Diverged, short
 from racecar.lab.training.train import Options, Outcome, Trainer
 from racecar.lab.training.variants import Regularised, Variant, regularise, variant
-
-PROBED = 256
-"""Training samples on which is looked whether a net is dead."""
 
 
 @dataclass(frozen=True)
@@ -205,22 +203,6 @@ def finish(
     seen = task.train.x[:PROBED]
     note, dead = DEAD if is_dead(model, seen) else "", dead_layers(model, seen) if stage.regularised else None
     write(job, stage, store, maker, device, measured, outcome.curves, cost, model, note, dead)
-
-
-@torch.no_grad()
-def is_dead(model: nn.Module, x: Tensor) -> bool:
-    """Whether a model's output does not hang on its input x (N, …): a loss may be finite, and nothing be learned."""
-    output = model(x)
-    if not isinstance(output, Tensor) or len(output) < 2:
-        return False
-    return bool((output - output[:1]).abs().max() <= 1e-6 * output.abs().max())
-
-
-def dead_layers(model: nn.Module, x: Tensor) -> list[str]:
-    """Layers whose d_m is 0 for all samples x (N, …): the way back compares nothing with nothing there."""
-    seen = activations(model, x)
-    alive = torch.stack([one.tensor.any() for one in seen]).tolist()
-    return [one.layer for one, lives in zip(seen, alive, strict=True) if not lives]
 
 
 def write(

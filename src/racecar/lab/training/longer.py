@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeVar
 
 from racecar.lab.config import Config
 
@@ -30,7 +30,10 @@ class LongerConfig(Config):
         return math.ceil(self.cost * self.epochs)
 
 
-def with_longer(config: Any) -> Sequence[Any]:
+L = TypeVar("L", bound=LongerConfig)
+
+
+def with_longer(config: L) -> Sequence[L]:
     """A configuration, and that of the longer training, for which a search has no use."""
     alone = config.longer or config.valid or config.cost == 1
     return [config] if alone else [config, replace(config, longer=True)]

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
-from racecar.lab.config import Config
+from racecar.lab.config import Config, later, younger
 from racecar.run.settings import Settings
-from racecar.run.terms import GRADIENTS, REDUCTIONS, SCALES
 
 LOSS = ("scale", "gradient", "reduction")
 """Arguments of ``Racecar`` that say which loss it is."""
@@ -19,20 +18,22 @@ PAPER = {"scale": "sum", "gradient": "both", "reduction": "sum"}
 class LossConfig(Config):
     """Which reverse loss RR, lRR and RR1 have: that of ``Racecar`` itself, unless the user says otherwise."""
 
-    scale: str = Settings.scale
-    gradient: str = Settings.gradient
-    reduction: str = Settings.reduction
+    scale: str = later(Settings.scale, before="relative")
+    gradient: str = later(Settings.gradient, before="both")
+    reduction: str = later(Settings.reduction, before="sum")
     strength: float = cast(float, Settings.weight)
     """λ, times the mean of the terms over the constrained layers; with reduction "sum", times their sum."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, known in (("scale", SCALES), ("gradient", GRADIENTS), ("reduction", REDUCTIONS)):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
+        Settings(scale=self.scale, gradient=self.gradient, reduction=self.reduction)  # which refuses what is none
         self.refuse_negative("strength")
 
     @property
     def loss(self) -> dict[str, str]:
         """For ``Racecar``."""
         return {name: getattr(self, name) for name in LOSS}
+
+
+FIRST_LOSS: dict[str, str] = {name: younger(LossConfig)[name] for name in LOSS}
+"""The loss before it was a setting."""

@@ -19,8 +19,8 @@ from racecar.lab.datasets import MNIST, Source, data_folder
 from racecar.lab.experiment import Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.safety.config import SafetyConfig, designed
 from racecar.lab.measures import transfer
+from racecar.lab.measures.dead import PROBED, is_dead
 from racecar.lab.measures.probe import body, choose, features, ridge
-from racecar.lab.running.work import PROBED, is_dead
 from racecar.lab.training import draws
 from racecar.lab.training.curves import short
 from racecar.networks.vgg import vgg
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from racecar.lab.report.table import Table
-    from racecar.lab.running.results import Run
+    from racecar.lab.running.run import Run
 
 CLASSES = 5
 """Digits 0–4 are the source, 5–9 the new task."""
@@ -42,7 +42,7 @@ VARIANT = {"none": "Std", "full": "RR", "layerwise": "lRR", "input": "RR1"}
 """Mode of the reverse pass → variant."""
 
 
-class Safety(Experiment):
+class Safety(Experiment[SafetyConfig]):
     name = "safety"
     title = "The safety map: which reverse losses kill nets, and what the others are worth"
     section = "ours"
@@ -63,20 +63,20 @@ class Safety(Experiment):
     tells = True
     source: ClassVar[Source] = MNIST
 
-    def configs(self, config: Any, folder: Path | None) -> Sequence[Any]:
+    def configs(self, config: SafetyConfig, folder: Path | None) -> Sequence[SafetyConfig]:
         return designed(config)
 
-    def fingerprint(self, config: Any, folder: Path | None) -> str:
+    def fingerprint(self, config: SafetyConfig, folder: Path | None) -> str:
         return self.source.title
 
-    def needs(self, config: Any) -> tuple[str, ...]:
+    def needs(self, config: SafetyConfig) -> tuple[str, ...]:
         return (self.source.name,)
 
-    def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
+    def data(self, config: SafetyConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A: digits 0–4; B: digits 5–9, halved to 14 × 14. Thousands of nets share them: they are read once."""
         return _tasks(data_folder(folder), seed, config.images, max(config.labels), config.tests, "cpu")
 
-    def network(self, config: Any, dropout: float = 0.0) -> nn.Module:
+    def network(self, config: SafetyConfig, dropout: float = 0.0) -> nn.Module:
         layout: list[int | str] = []
         for width in WIDTHS:
             layout += [*[width] * (config.depth // 3), "M"]
@@ -88,18 +88,18 @@ class Safety(Experiment):
                 model.features[i] = nn.GroupNorm(GROUPS, module.num_features)
         return model
 
-    def stages(self, config: Any) -> tuple[Stage, ...]:
+    def stages(self, config: SafetyConfig) -> tuple[Stage, ...]:
         return (Stage("A", variants=(VARIANT[config.mode],)),)
 
-    def coefficient(self, config: Any, variant: str) -> float:
+    def coefficient(self, config: SafetyConfig, variant: str) -> float:
         return {"Ort": 1e-2, "Pre": 4.0, "WD": 1e-4, "Drop": 0.1}.get(variant, config.lam)
 
-    def reverse(self, config: Any) -> dict[str, Any]:
+    def reverse(self, config: SafetyConfig) -> dict[str, Any]:
         """As it comes for a user: the whole batch; λ times the mean over layers."""
         weight = {"*": 1.0, "classifier*": 0.0} if config.layers == "body" else 1.0
         return {"scale": config.scale, "gradient": config.gradient, "reduction": "mean", "weight": weight}
 
-    def measure(self, config: Any, trained: Trained) -> Measured:
+    def measure(self, config: SafetyConfig, trained: Trained) -> Measured:
         what = config.images, max(config.labels), config.tests, str(trained.device)
         given = _tasks(data_folder(trained.folder), trained.seed, *what)["B"]
         seen = trained.task.train.x[:PROBED]
@@ -169,7 +169,7 @@ def _chosen(y: Tensor, labels: int, count: int, seed: int) -> Tensor:
     return torch.stack(found).to(y.device)
 
 
-def _probes(config: Any, trained: Trained, task: Task) -> dict[str, float]:
+def _probes(config: SafetyConfig, trained: Trained, task: Task) -> dict[str, float]:
     """Accuracy on the new task by labels per class, mean over the draws."""
     net = body(trained.model)
     sets = [_chosen(task.train.y, n, config.draws, trained.seed) for n in config.labels]

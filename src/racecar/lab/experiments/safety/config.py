@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
-from racecar.lab.config import Config
+from racecar.lab.config import Config, guide, guides, later
 from racecar.lab.experiments.safety.design import (
     CONTEXTS,
     DEPTHS,
-    GRADIENTS,
     LAMBDAS,
-    LAYERS,
     LOSSES,
     LRS,
-    MODES,
     NORMS,
-    SCALES,
     STARTS,
+    Depth,
+    Gradient,
+    Layers,
+    Mode,
+    Norm,
+    Scale,
+    Start,
     covering,
     parse_setting,
 )
 
-DESIGNS = ("cover", "confirm", "one")
 PLAIN = {"mode": "none", "gradient": "none", "scale": "none", "layers": "all", "lam": 0.0}
-
-GUIDES = ("losses", "lams", "depths", "starts", "norms", "lrs")
-"""What a design is made of; no net hangs on it."""
 OWN = ("mode", "gradient", "scale", "layers", "lam", "depth", "start", "norm", "lr")
 """What a design gives each net."""
 
@@ -35,29 +34,29 @@ OWN = ("mode", "gradient", "scale", "layers", "lam", "depth", "start", "norm", "
 class SafetyConfig(Config):
     """Which nets the map has, and what each of them is."""
 
-    design: str = "cover"
+    design: Literal["cover", "confirm", "one"] = guide("cover")
     """"cover": the map; "confirm": the settings in ``losses`` in every context; "one": the net that the fields from
     ``mode`` on describe."""
-    losses: tuple[str, ...] = ()
+    losses: tuple[str, ...] = guide(())
     """Of the design: each gradient:scale:mode, or gradient:scale:mode:λ; none: all of the map."""
-    lams: tuple[float, ...] = LAMBDAS
+    lams: tuple[float, ...] = guide(LAMBDAS)
     """Of the design, on the axis that all losses share: for scale "sum" 10,000 times the true λ."""
-    depths: tuple[int, ...] = DEPTHS
-    starts: tuple[str, ...] = STARTS
-    norms: tuple[str, ...] = NORMS
-    lrs: tuple[float, ...] = LRS
-    mode: str = "layerwise"
-    gradient: str = "both"
-    scale: str = "relative"
-    layers: str = "all"
+    depths: tuple[int, ...] = guide(DEPTHS)
+    starts: tuple[str, ...] = guide(STARTS)
+    norms: tuple[str, ...] = guide(NORMS)
+    lrs: tuple[float, ...] = guide(LRS)
+    mode: Literal["none", Mode] = "layerwise"
+    gradient: Literal["none", Gradient] = "both"
+    scale: Literal["none", Scale] = later("relative", before="relative")
+    layers: Layers = "all"
     """Which are constrained: "all", or "body", all but the classifier."""
     lam: float = 0.1
     """The true λ."""
-    depth: int = 3
+    depth: Depth = 3
     """Convolutions, in three blocks."""
-    start: str = "torch"
+    start: Start = "torch"
     """First weights of the convolutions."""
-    norm: str = "none"
+    norm: Norm = "none"
     """After every convolution."""
     lr: float = 1e-3
     images: int = 2048
@@ -75,18 +74,6 @@ class SafetyConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, known in (
-            ("design", DESIGNS),
-            ("mode", ("none", *MODES)),
-            ("gradient", ("none", *GRADIENTS)),
-            ("scale", ("none", *SCALES)),
-            ("layers", LAYERS),
-            ("depth", DEPTHS),
-            ("start", STARTS),
-            ("norm", NORMS),
-        ):
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(map(str, known))}, not {getattr(self, name)!r}")
         for name, every in (("lams", LAMBDAS), ("depths", DEPTHS), ("starts", STARTS), ("norms", NORMS), ("lrs", LRS)):
             if not getattr(self, name) or not set(getattr(self, name)) <= set(every):
                 raise ValueError(f"{name} must be some of {', '.join(map(str, every))}, not {getattr(self, name)!r}")
@@ -98,6 +85,10 @@ class SafetyConfig(Config):
         for name in ("images", "draws", "l2"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be greater than 0, not {getattr(self, name)!r}")
+
+
+GUIDES = tuple(sorted(guides(SafetyConfig) - {"design"}))
+"""What a design is made of; no net depends on it."""
 
 
 def designed(config: SafetyConfig) -> list[SafetyConfig]:

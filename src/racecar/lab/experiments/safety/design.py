@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
-GRADIENTS = ("reverse", "weights", "both")
+Gradient = Literal["reverse", "weights", "both"]
 """What of a term gets a gradient; the cheaper one first."""
-SCALES = ("relative", "ratio", "anchored", "mean", "sum")
-MODES = ("full", "layerwise", "input")
-LAYERS = ("all", "body")
+Scale = Literal["relative", "ratio", "anchored", "mean", "sum"]
+Mode = Literal["full", "layerwise", "input"]
+Layers = Literal["all", "body"]
 """Which are constrained: all, or all but the classifier."""
+Depth = Literal[3, 6, 12]
+Start = Literal["torch", "he", "orthogonal"]
+Norm = Literal["none", "batch", "group"]
+GRADIENTS, SCALES, MODES = get_args(Gradient), get_args(Scale), get_args(Mode)
+LAYERS, DEPTHS, STARTS, NORMS = get_args(Layers), get_args(Depth), get_args(Start), get_args(Norm)
 LAMBDAS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 SUMMED = 1e4
 """A sum over batch and features is about so many times a mean of it: λ of scale "sum" is divided by this."""
 LRS = (1e-3, 3e-3)
-DEPTHS = (3, 6, 12)
-STARTS = ("torch", "he", "orthogonal")
-NORMS = ("none", "batch", "group")
 
 
 class Loss(NamedTuple):

@@ -13,7 +13,7 @@ from racecar.lab.report import words
 from racecar.lab.report.groups import plain
 from racecar.lab.report.table import Cell as Entry
 from racecar.lab.report.table import Column, Table, number_cell, word_cell
-from racecar.lab.running.results import Run
+from racecar.lab.running.run import Run
 
 BEST = 8
 """Settings that are listed."""

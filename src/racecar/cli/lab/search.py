@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from racecar.cli import lab_options as options
 from racecar.cli.console import command
-from racecar.cli.lab_settings import config_of, folder_of, seeds_of, sets, variants_of
-from racecar.cli.lab_work import How, do, speaks
+from racecar.cli.lab.options import Name, Options, SearchOut, with_options
+from racecar.cli.lab.settings import coefficients_of, config_of, count_of, folder_of, sets, variants_of
+from racecar.cli.lab.work import do, speaks
 from racecar.lab.running.engines.processes import warm_up
 
 
-def search(
-    name: options.Name,
-    variants: options.Variants = "",
-    seeds: options.Seeds = 0,
-    engine: options.Engine = "here",
-    device: options.Device = "cpu",
-    data: options.Data = None,
-    out: options.SearchOut = None,
-    quick: options.Quick = False,
-    settings: options.Set = None,
-    workers: options.Workers = 0,
-    address: options.Address = None,
-    graphs: options.Graphs = False,
-) -> None:
+@with_options
+def search(name: Name, options: Options, out: SearchOut = None) -> None:
     """Choose learning rate and coefficient of every variant on held-out training data, with one budget for all."""
-    warm_up(engine, device, workers)
+    warm_up(options.engine, options.device, options.workers)
     from dataclasses import replace
 
     from racecar.lab.experiments import experiment
@@ -35,18 +23,23 @@ def search(
     one = experiment(name)
     if one.search is None:
         raise ValueError(f"experiment {name!r} has no search")
-    if sets(settings or [], "lr"):
+    if sets(options.settings, "lr"):
         raise ValueError("--set lr: the search chooses the learning rate")
-    config = config_of(one, quick, settings)
-    if sets(settings or [], "valid") and not config.valid:
+    config, variants = config_of(one, options), variants_of(one, options)
+    if sets(options.settings, "valid") and not config.valid:
         raise ValueError("--set valid=0: the search needs training data that it holds out")
     config = replace(config, valid=config.valid or one.search.valid)
-    what = replace(one.search, seeds=len(seeds_of(one, quick, seeds or one.search.seeds, 0)))
-    jobs = trials(one, what, config, variants_of(one, variants), data)
-    folder = folder_of(out, name, "search", "quick" if quick else "")
+    what = replace(
+        one.search,
+        seeds=count_of(options) or one.search.seeds,
+        first_seed=one.search.first_seed if options.first is None else options.first,
+        coefficients={**one.search.coefficients, **coefficients_of(options, variants)},
+    )
+    jobs = trials(one, what, config, variants, options.data)
+    folder = folder_of(out, name, "search", "quick" if options.quick else "")
     if speaks():
         check_folder(folder, "--out")
-    do(jobs, folder, How(engine, device, workers, address, graphs=graphs), quiet=True)
+    do(jobs, folder, replace(options, resume=True), quiet=True)
     if not speaks():
         return
     chosen = best(jobs, Store(folder), what)

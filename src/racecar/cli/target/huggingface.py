@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from racecar.cli.console import note
-from racecar.cli.inputs import Input
+from racecar.cli.target.inputs import Input
 
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 TOKENS = 16

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from racecar.cli.inputs import Input
-from racecar.cli.targets import open_target
+from racecar.cli.target.inputs import Input
+from racecar.cli.target.target import open_target
 from tests.hf_zoo import HF_MODELS
 
 

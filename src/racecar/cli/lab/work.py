@@ -6,14 +6,15 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from racecar.cli.console import command, note
-from racecar.cli.summary import summary
+from racecar.cli.lab.options import Options
+from racecar.cli.lab.summary import summary
 from racecar.support import interrupts
 
 if TYPE_CHECKING:
@@ -21,41 +22,35 @@ if TYPE_CHECKING:
     from racecar.lab.running.jobs import Job
 
 
-@dataclass(frozen=True)
-class How:
-    """The options that say how jobs are done."""
+def plan_of(options: Options, folder: Path) -> Plan:
+    """How jobs are done, for the laboratory. What would be forgotten on the way is refused."""
+    from racecar.lab.running import runner
+    from racecar.lab.running.engines.base import Plan
+    from racecar.lab.running.work import Maker
+    from racecar.lab.training import distributed
 
-    engine: str
-    device: str
-    workers: int
-    address: str | None
-    resume: bool = True
-    compile: bool = False
-    every: float = 60.0
-    """Seconds between checkpoints."""
-    tensorboard: bool = False
-    graphs: bool = False
-
-    def plan(self, folder: Path) -> Plan:
-        """The same for the laboratory. What would be forgotten on the way is refused."""
-        from racecar.lab.running import runner
-        from racecar.lab.running.engines.base import Plan
-        from racecar.lab.running.work import Maker
-        from racecar.lab.training import distributed
-
-        _check_device(self.device, self.engine)
-        maker = Maker(command(), self.engine, runner.commit())
-        how = (self.compile, self.every, self.resume, self.workers, self.address, self.tensorboard, self.graphs)
-        plan = Plan(folder, maker, self.device, *how)
-        try:
-            runner.check(plan, self.engine)
-        except ValueError:
-            if not speaks():
-                raise typer.Exit(2) from None
-            raise
-        if distributed.launched():  # the processes share every training
-            return replace(plan, device=distributed.start(self.device), workers=1)
-        return plan
+    _check_device(options.device, options.engine)
+    plan = Plan(
+        folder,
+        Maker(command(), options.engine, runner.commit()),
+        options.device,
+        options.compile,
+        interval=options.every,
+        resume=options.resume,
+        workers=options.workers,
+        address=options.address,
+        tensorboard=options.tensorboard,
+        graphs=options.graphs,
+    )
+    try:
+        runner.check(plan, options.engine)
+    except ValueError:
+        if not speaks():
+            raise typer.Exit(2) from None
+        raise
+    if distributed.launched():  # the processes share every training
+        return replace(plan, device=distributed.start(options.device), workers=1)
+    return plan
 
 
 def speaks() -> bool:
@@ -63,15 +58,15 @@ def speaks() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def do(jobs: Sequence[Job], folder: Path, how: How, quiet: bool = False) -> None:
+def do(jobs: Sequence[Job], folder: Path, options: Options, quiet: bool = False) -> None:
     """Do the jobs, and say what came of them."""
     from racecar.lab.running import runner
     from racecar.lab.running.results import Store
     from racecar.lab.training import distributed
 
-    again = command() if how.resume else f"{command()} --resume"
+    again = command() if options.resume else f"{command()} --resume"
     interrupts.advice = f"what was finished is in {folder}; to go on: {again}"
-    plan, store = how.plan(folder), Store(folder)
+    plan, store = plan_of(options, folder), Store(folder)
     for job in jobs:
         if job.unfinished(store):
             if speaks():
@@ -81,10 +76,10 @@ def do(jobs: Sequence[Job], folder: Path, how: How, quiet: bool = False) -> None
     there = sum(len(job.stages) - len(job.unfinished(store)) for job in jobs)
     if there and distributed.first():
         print(f"{there} of {sum(len(job.stages) for job in jobs)} stages are there already", file=sys.stderr)
-    if distributed.first() and (begun := [] if how.resume else runner.begun(jobs, plan, how.engine)):
+    if distributed.first() and (begun := [] if options.resume else runner.begun(jobs, plan, options.engine)):
         which = f"{begun[0]}" + (f" and {len(begun) - 1} more" if begun[1:] else "")
         note(f"begun before, and started anew for want of --resume: {which}")
-    failures = runner.run(jobs, plan, how.engine)
+    failures = runner.run(jobs, plan, options.engine)
     if distributed.first():
         if not quiet:
             if jobs and jobs[0].purpose:

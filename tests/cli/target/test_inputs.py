@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from racecar.cli.inputs import Input, arguments, draw, like, parse, with_batch
+from racecar.cli.target.inputs import Input, arguments, draw, like, parse, with_batch
 
 
 @pytest.mark.parametrize(

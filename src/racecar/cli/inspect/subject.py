@@ -10,9 +10,9 @@ from pathlib import Path
 
 from torch import nn
 
-from racecar.cli.inputs import Example, arguments, draw, with_batch
-from racecar.cli.pictures import Samples, load_samples
-from racecar.cli.targets import Target
+from racecar.cli.inspect.pictures import Samples, load_samples
+from racecar.cli.target.inputs import Example, arguments, draw, with_batch
+from racecar.cli.target.target import Target
 from racecar.plan.layer import Layer
 from racecar.plan.plan import Plan
 from racecar.racecar import call_arguments

@@ -12,7 +12,8 @@ from racecar.support.table import table
 if TYPE_CHECKING:
     from racecar.lab.experiment import Stage
     from racecar.lab.running.jobs import Job
-    from racecar.lab.running.results import Run, Store
+    from racecar.lab.running.results import Store
+    from racecar.lab.running.run import Run
 
 WIDTH = 100
 """Columns that a screen has at least."""
@@ -70,11 +71,11 @@ def _settings(jobs: Sequence[Job]) -> dict[Job, str]:
 
 def _title(jobs: Sequence[Job]) -> str:
     """The experiment, and what was changed of its settings in all jobs."""
-    from racecar.lab.config import GUIDES, changed
+    from racecar.lab.config import changed, guides
 
     if not jobs:
         return ""
-    left_out = {*_varying(jobs), *GUIDES}
+    left_out = {*_varying(jobs), *guides(type(jobs[0].base))}
     same = _written({name: value for name, value in changed(jobs[0].base).items() if name not in left_out})
     return jobs[0].experiment.title + (f": {same}" if same else "")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from racecar.cli import options
+from racecar.cli.target import options
 
 if TYPE_CHECKING:
     from racecar.plan.plan import Plan
@@ -28,7 +28,7 @@ def explain(
     seed: options.Seed = 0,
 ) -> None:
     """Print the plan: how the reverse pass treats every layer, and why. The model is planned in evaluation mode."""
-    from racecar.cli.targets import open_target
+    from racecar.cli.target.target import open_target
     from racecar.racecar import call_arguments
     from racecar.run.engine import plan_of
     from racecar.run.settings import Settings

@@ -9,7 +9,7 @@ import typer
 
 from racecar import Racecar, __version__
 from racecar.cli.app import app
-from racecar.cli.explain import read_weight
+from racecar.cli.inspect.explain import read_weight
 from tests.hf_zoo import HF_MODELS
 
 
@@ -133,7 +133,7 @@ def test_a_bug_is_not_hidden(cli, monkeypatch):
     def broken(*_, **__):
         raise ZeroDivisionError("ours")
 
-    monkeypatch.setattr("racecar.cli.targets.check_model", broken)
+    monkeypatch.setattr("racecar.cli.target.target.check_model", broken)
     with pytest.raises(ZeroDivisionError):
         cli("explain", "nets:conv", "--input", "1,3,8,8")
 
@@ -142,7 +142,7 @@ def test_an_interrupt_is_silent(cli, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("racecar.cli.targets.check_model", stop)
+    monkeypatch.setattr("racecar.cli.target.target.check_model", stop)
     result = cli("explain", "nets:conv", "--input", "1,3,8,8")
     assert (result.status, result.out, result.err) == (130, "", "")
 

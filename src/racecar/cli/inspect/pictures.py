@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from racecar.cli.inputs import Input
+from racecar.cli.target.inputs import Input
 from racecar.support.extras import need
 
 PICTURES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}

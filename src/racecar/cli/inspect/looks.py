@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from racecar import inspect
-from racecar.cli.findings import Section
-from racecar.cli.subject import Subject
+from racecar.cli.inspect.findings import Section
+from racecar.cli.inspect.subject import Subject
 from racecar.inspect import Invertibility, Lpips, SingularVectors, figures
 from racecar.inspect.matrices import weight_of
 from racecar.run.statistics import ReverseStatistics

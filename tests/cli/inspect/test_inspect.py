@@ -12,10 +12,10 @@ import torch
 from PIL import Image
 
 import racecar
-from racecar.cli.findings import Section, write_report
-from racecar.cli.inputs import Input
-from racecar.cli.subject import prepare
-from racecar.cli.targets import Target
+from racecar.cli.inspect.findings import Section, write_report
+from racecar.cli.inspect.subject import prepare
+from racecar.cli.target.inputs import Input
+from racecar.cli.target.target import Target
 from racecar.inspect import calibrate, invertibility
 
 

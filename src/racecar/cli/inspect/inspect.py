@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from racecar.cli import options
 from racecar.cli.console import command, note
+from racecar.cli.target import options
 
 Data = Annotated[
     Path | None,
@@ -71,10 +71,10 @@ def inspect(
     import torch
 
     import racecar
-    from racecar.cli.findings import Section, write_report
-    from racecar.cli.looks import STATISTICS, Choices, looks
-    from racecar.cli.subject import prepare
-    from racecar.cli.targets import open_target
+    from racecar.cli.inspect.findings import Section, write_report
+    from racecar.cli.inspect.looks import STATISTICS, Choices, looks
+    from racecar.cli.inspect.subject import prepare
+    from racecar.cli.target.target import open_target
     from racecar.inspect import Lpips
     from racecar.run.settings import activation
     from racecar.support.files import check_folder

@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from racecar.cli.lab.options import Options
+
 if TYPE_CHECKING:
     from racecar.lab.config import Config
     from racecar.lab.experiment import Experiment
 
 
-def config_of(one: Experiment, quick: bool, settings: Sequence[str] | None) -> Config:
+def config_of(one: Experiment, options: Options) -> Config:
     """The experiment's own, or its short form, with what ``--set`` changes."""
     from racecar.lab.config import override
 
-    return override(one.Config(**(one.quick if quick else {})), settings or [])
+    return override(one.Config(**(one.quick if options.quick else {})), options.settings or [])
 
 
 def folder_of(out: Path | None, name: str, *marks: str) -> Path:
@@ -23,35 +25,43 @@ def folder_of(out: Path | None, name: str, *marks: str) -> Path:
     return out or Path("out") / "-".join(filter(None, (name, *marks)))
 
 
-def variants_of(one: Experiment, text: str) -> list[str]:
-    """From "Std,RR"; the experiment's own if the text is empty."""
+def variants_of(one: Experiment, options: Options) -> list[str]:
+    """From "Std,RR"; the experiment's own if there are none."""
     from racecar.lab.training.variants import variant
 
-    names = [name.strip() for name in text.split(",") if name.strip()] or list(one.variants)
+    names = [name.strip() for name in options.variants.split(",") if name.strip()] or list(one.variants)
     return [variant(name).name for name in names]
 
 
-def seeds_of(one: Experiment, quick: bool, count: int, first: int) -> range:
-    """Those that the user asks for, or as many as the experiment says."""
+def count_of(options: Options) -> int:
+    """How many seeds the user asks for; 0: does not say."""
     from racecar.lab.running.jobs import MOST
 
-    if count > MOST:
-        raise ValueError(f"--seeds {count}: at most {MOST:,} at once; more of them by --first-seed, in another run")
-    return range(first, first + (count or (one.quick_seeds if quick else one.seeds)))
+    if options.seeds > MOST:
+        raise ValueError(
+            f"--seeds {options.seeds}: at most {MOST:,} at once; more of them by --first-seed, in another run"
+        )
+    return options.seeds
 
 
-def sets(settings: Sequence[str], field: str) -> bool:
+def seeds_of(one: Experiment, options: Options) -> range:
+    """Those that the user asks for, or as many as the experiment says."""
+    first = options.first or 0
+    return range(first, first + (count_of(options) or (one.quick_seeds if options.quick else one.seeds)))
+
+
+def sets(settings: Sequence[str] | None, field: str) -> bool:
     """Whether the user gives a field."""
-    return any(text.partition("=")[0].strip() == field for text in settings)
+    return any(text.partition("=")[0].strip() == field for text in settings or [])
 
 
-def coefficients_of(texts: Sequence[str] | None, variants: Sequence[str]) -> dict[str, list[float]]:
+def coefficients_of(options: Options, variants: Sequence[str]) -> dict[str, tuple[float, ...]]:
     """Variant → coefficients, from texts such as "RR=0.01,0.1"."""
     from racecar.lab.config import parse
     from racecar.lab.training.variants import variant
 
-    found = {}
-    for text in texts or []:
+    found: dict[str, tuple[float, ...]] = {}
+    for text in options.coefficient or []:
         name, equals, values = text.partition("=")
         if not equals:
             raise ValueError(f"--coefficient {text!r}: write VARIANT=a,b,c, for example RR=0.01,0.1")
@@ -59,7 +69,7 @@ def coefficients_of(texts: Sequence[str] | None, variants: Sequence[str]) -> dic
             raise ValueError(f"--coefficient {text!r}: {name} has no coefficient")
         if name not in variants:
             raise ValueError(f"--coefficient {text!r}: {name} is not run, but {', '.join(variants)}")
-        found[name] = [parse(value.strip(), float, f"--coefficient {name}") for value in values.split(",")]
+        found[name] = tuple(parse(value.strip(), float, f"--coefficient {name}") for value in values.split(","))
     return found
 
 

@@ -1,0 +1,1 @@
+"""Commands of the laboratory: list, run, sweep, search, report, pack, data."""

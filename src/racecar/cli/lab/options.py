@@ -1,0 +1,106 @@
+"""The options of ``run``, ``sweep`` and ``search``: one set, so that what one of them can do, all can."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Experiment, as `racecar list` names it.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        file_okay=False,
+        help="Results folder; out/NAME without it, and out/NAME-quick for a quick run.",
+    ),
+]
+SearchOut = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        file_okay=False,
+        help="Results folder; out/NAME-search without it, and out/NAME-search-quick for a quick one.",
+    ),
+]
+Tuned = Annotated[Path | None, typer.Option("--tuned", metavar="FILE", help="What `racecar search` chose.")]
+Over = Annotated[str, typer.Option("--over", metavar="FIELD=a,b,c", help="A setting, or weight: the coefficient.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is trained, and how; every field is an option of each command."""
+
+    variants: Annotated[
+        str, typer.Option("--variants", metavar="A,B", help="Some of Std, Ort, Pre, RR, lRR, RR1, WD, Drop.")
+    ] = ""
+    seeds: Annotated[int, typer.Option("--seeds", metavar="N", min=0, help="How many; 0: as the experiment says.")] = 0
+    first: Annotated[
+        int | None,
+        typer.Option(
+            "--first-seed", metavar="K", min=0, help="Seeds K, K + 1, …; without it from 0, in a search from its own."
+        ),
+    ] = None
+    engine: Annotated[str, typer.Option("--engine", metavar="WHICH", help="here, vmap or ray.")] = "here"
+    device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, …")] = "cpu"
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data", metavar="DIR", exists=True, help="Data folder. Without it: $RACECAR_DATA, or the user's cache."
+        ),
+    ] = None
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from checkpoints of unfinished stages; a search always does.")
+    ] = False
+    quick: Annotated[bool, typer.Option("--quick", help="A short form, to see that it works: no evidence.")] = False
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Change a setting; repeatable.")
+    ] = None
+    coefficient: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--coefficient",
+            metavar="VARIANT=a,b",
+            help="Coefficients of a variant's regulariser, in a search those that it tries; repeatable.",
+        ),
+    ] = None
+    workers: Annotated[
+        int, typer.Option("--workers", metavar="N", min=0, help="Processes at once; 0: as many as fit.")
+    ] = 0
+    compile: Annotated[bool, typer.Option("--compile", help="torch.compile the training step.")] = False
+    every: Annotated[
+        float, typer.Option("--checkpoint-every", metavar="SECONDS", min=0, help="Between checkpoints.")
+    ] = 60.0
+    address: Annotated[
+        str | None, typer.Option("--address", help="Of a Ray cluster; without it one on this machine.")
+    ] = None
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write scalars to DIR/tensorboard.")] = False
+    graphs: Annotated[
+        bool, typer.Option("--cuda-graphs", help="On a GPU: replay steps, for nets bound by launches.")
+    ] = False
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """A command as typer sees it: its own parameters, then the fields of ``Options``. It is called with
+    ``options=Options(…)`` in their place."""
+    hints = typing.get_type_hints(Options, include_extras=True)
+    own = [one for one in inspect.signature(command, eval_str=True).parameters.values() if one.name != "options"]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    shared = [inspect.Parameter(f.name, kind, default=f.default, annotation=hints[f.name]) for f in fields(Options)]
+    parameters = [*(one.replace(kind=kind) for one in own), *shared]
+
+    @wraps(command)
+    def call(**given: Any) -> None:
+        options = Options(**{f.name: given.pop(f.name) for f in fields(Options)})
+        command(**given, options=options)
+
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # which is what typer reads
+    return call

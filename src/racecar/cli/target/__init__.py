@@ -1,0 +1,1 @@
+"""TARGET: from a name, a shape and a file of weights on the command line to a model and its inputs."""

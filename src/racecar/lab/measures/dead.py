@@ -1,0 +1,27 @@
+"""Whether a net is dead: its output the same for every input, or a layer that sees nothing but zeros."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from racecar.inspect import activations
+
+PROBED = 256
+"""Training samples on which is looked whether a net is dead."""
+
+
+@torch.no_grad()
+def is_dead(model: nn.Module, x: Tensor) -> bool:
+    """Whether a model's output does not depend on its input x (N, …): a loss may be finite, and nothing be learned."""
+    output = model(x)
+    if not isinstance(output, Tensor) or len(output) < 2:
+        return False
+    return bool((output - output[:1]).abs().max() <= 1e-6 * output.abs().max())
+
+
+def dead_layers(model: nn.Module, x: Tensor) -> list[str]:
+    """Layers whose d_m is 0 for all samples x (N, …): the way back compares nothing with nothing there."""
+    seen = activations(model, x)
+    alive = torch.stack([one.tensor.any() for one in seen]).tolist()
+    return [one.layer for one, lives in zip(seen, alive, strict=True) if not lives]

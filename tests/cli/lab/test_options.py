@@ -1,0 +1,76 @@
+"""``run``, ``sweep`` and ``search`` take the same options, and each of them does what it says."""
+
+import json
+import re
+
+import pytest
+
+from racecar.lab.experiments import experiment
+from racecar.lab.running.results import Store
+from racecar.lab.search import Search
+
+PEAKS = ("peaks", "--quick", "--set", "epochs=1", "--set", "nets=linear", "--workers", "1", "--out", "out")
+INFORMATION = ("information", "--set", "epochs=1", "--set", "finetune=1", "--workers", "1", "--out", "out")
+OWN = {"run": {"--tuned"}, "sweep": {"--tuned", "--over"}, "search": set()}
+"""What a command has for itself: a search writes the file that the others read."""
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Two settings for each variant, one seed; nothing here needs data from elsewhere."""
+    monkeypatch.setenv("RACECAR_DATA", "nothing")
+    found = Search(lrs={"adam": (1e-3, 1e-2)}, coefficients={"RR": (0.1,)}, stages=("AA", "AB"), seeds=1)
+    monkeypatch.setattr(type(experiment("information")), "search", found)
+
+
+def records(folder="out"):
+    return [run.record for run in Store(folder).runs()]
+
+
+def test_commands_share_their_options(cli):
+    found = {name: set(re.findall(r"^  (--[a-z-]+)", cli(name, "--help").out, re.MULTILINE)) for name in OWN}
+    shared = set.intersection(*found.values())
+    assert {name: some - shared for name, some in found.items()} == OWN
+    assert {"--coefficient", "--tensorboard", "--cuda-graphs", "--compile", "--checkpoint-every", "--resume"} <= shared
+
+
+def test_sweep_with_coefficients(cli):
+    """Each value of the setting with each coefficient; a sweep over the weight leaves those of other variants alone."""
+    one = ("--variants", "Std,RR", "--seeds", "1")
+    assert cli("sweep", *PEAKS, *one, "--over", "lr=1e-4,1e-3", "--coefficient", "RR=1e-7,1e-6").status == 0
+    found = {(r["variant"], r["config"]["lr"], r["coefficient"]) for r in records()}
+    rr = {("RR", lr, c) for lr in (1e-4, 1e-3) for c in (1e-7, 1e-6)}
+    assert found == {("Std", 1e-4, None), ("Std", 1e-3, None)} | rr
+    given = ("--variants", "RR,Pre", "--seeds", "1", "--coefficient", "Pre=1")
+    assert cli("sweep", *PEAKS[:-1], "weights", *given, "--over", "weight=1e-7,1e-6").status == 0
+    assert {(r["variant"], r["coefficient"]) for r in records("weights")} == {("RR", 1e-7), ("RR", 1e-6), ("Pre", 1)}
+
+
+def test_sweep_writes_tensorboard(cli, tmp_path):
+    pytest.importorskip("tensorboard")
+    assert cli("sweep", *PEAKS, "--variants", "Std", "--seeds", "1", "--over", "lr=1e-4", "--tensorboard").status == 0
+    assert list((tmp_path / "out" / "tensorboard").rglob("events*"))
+
+
+def test_search_tries_the_users_coefficients_on_the_users_seeds(cli):
+    given = ("--variants", "RR", "--coefficient", "RR=0.2", "--first-seed", "7")
+    assert cli("search", *INFORMATION, *given).status == 0
+    assert {(one["coefficient"], one["seed"]) for one in records()} == {(0.2, 7)}
+    (tried,) = json.loads((Store("out").folder / "tuned.json").read_text())["variants"].values()
+    assert {one["coefficient"] for one in tried["tried"]} == {0.2}
+
+
+REFUSED = [
+    (("sweep", *PEAKS, "--over", "lr=1e-4", "--cuda-graphs"), "--cuda-graphs goes with --device cuda"),
+    (("sweep", *PEAKS, "--over", "lr=1e-4", "--coefficient", "Std=1"), "Std has no coefficient"),
+    (("sweep", *PEAKS, "--over", "weight=1", "--coefficient", "RR=2"), "RR"),  # which of the two?
+    (("search", *INFORMATION, "--variants", "RR", "--engine", "vmap", "--compile"), "does not compile"),
+    (("search", *INFORMATION, "--variants", "RR", "--coefficient", "Ort=1"), "Ort is not run"),
+]
+
+
+@pytest.mark.parametrize("arguments, words", REFUSED, ids=[" ".join(a[-2:]) for a, _ in REFUSED])
+def test_refused(refused, arguments, words, tmp_path):
+    """Before anything is trained or written."""
+    assert words in refused(*arguments)
+    assert not (tmp_path / "out").exists()
