@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from racecar.rules import Operation, find
 from tests.losses import classic
 
-drawn = settings(deadline=None, derandomize=True, max_examples=60, suppress_health_check=list(HealthCheck))
-"""How hypothesis draws: the same examples in every run."""
+drawn = settings(suppress_health_check=list(HealthCheck))
 
 
 class Function(nn.Module):

@@ -238,7 +238,7 @@ def test_a_pickle_with_other_content_is_named(tmp_path, content, said):
     assert said in str(error.value)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=8 * settings.default.max_examples)
 @given(st.data())
 def test_damage_is_never_anything_but_a_data_error(tmp_path_factory, data):
     """Bytes changed, cut off or put in anywhere: the file reads, or there is a DataError."""
