@@ -117,6 +117,7 @@ def test_published_results_keep_their_names():
         one = experiment(name)
         config = one.Config(**{key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()})
         given = {} if coefficient is None else {variant: [coefficient]}
+        found = [entry for entry in found if entry[0] in (min(found)[0], max(found)[0])]  # its first and last seed
         jobs = make_jobs(one, config, [variant], {seed for seed, _, _ in found}, None, given, {variant: tuned})
         ids = {job.seed: job.ids for job in jobs if job.base == config}  # a run may go through others, too
         assert [ids[seed][stage] for seed, stage, _ in found] == [id for _, _, id in found]
