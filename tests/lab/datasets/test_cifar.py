@@ -102,8 +102,8 @@ def test_samples(tmp_path, classes, version, split):
 def test_the_binary_version_is_preferred(tmp_path):
     write(tmp_path, 10, 1)
     (tmp_path / NAMES[10][1] / "test_batch").write_bytes(b"broken")
-    write(tmp_path, 10, 0)
-    SMALL[10].load(tmp_path, "test")
+    _, labels = write(tmp_path, 10, 0)["test"]
+    assert SMALL[10].load(tmp_path, "test")[1].tolist() == labels
 
 
 @pytest.mark.parametrize(
