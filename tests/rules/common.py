@@ -11,6 +11,8 @@ from racecar.rules import Operation, find
 from tests.losses import classic
 
 drawn = settings(suppress_health_check=list(HealthCheck))
+widely = settings(drawn, max_examples=5 * drawn.max_examples)
+"""For what has many cases that are rarely drawn."""
 
 
 class Function(nn.Module):
