@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test soak lint bench clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
@@ -17,6 +17,9 @@ demo: $(VENV)/.installed-lab ## the peak experiment, quick (no evidence): what S
 
 test: $(VENV)/.installed-test ## run the tests on two workers (ARGS="-k name" narrows them)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --timeout 600 $(ARGS)
+
+soak: $(VENV)/.installed-test ## run the tests that draw examples at random, with many more and other examples
+	HYPOTHESIS_PROFILE=soak OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m hypothesis $(ARGS)
 
 lint: $(VENV)/.installed-dev ## ruff check, ruff format --check, mypy
 	$(BIN)/ruff check .

@@ -9,7 +9,7 @@ from torch import nn
 
 from racecar.bench import growth, record, table
 from racecar.bench.run import run
-from racecar.bench.steps import kinds
+from racecar.bench.steps import PLAIN, kinds
 from racecar.bench.subject import Circumstances
 from racecar.networks.resnet import cifar_resnet
 from racecar.networks.vit import ViT
@@ -103,40 +103,30 @@ def test_a_model_that_fails_does_not_lose_the_others():
 
 
 def test_processes():
-    """Two nets, and beside them one that is none."""
-    sizes = growth.names("depth", [2])
-    chosen = kinds([1.0], hand=False, ort=False)
-    kept = []
-    open_, keep = growth.open_size, lambda records: kept.append(len(records))
-    models = run([*sizes, "conv depth=none"], open_, CPU, chosen, rounds=2, jobs=2, keep=keep)
-    assert kept == [1, 2, 3]
-    assert [model["model"] for model in models] == [*sizes, "conv depth=none"]
-    assert [len(step["seconds"]) for model in models[:2] for step in model["steps"]] == [2] * 4
-    assert "ValueError" in models[2]["error"]
-
-
-def test_processes_leave_the_record_of_one():
-    """Every kind in a process of its own, but for times."""
-    chosen = kinds([1.0, 0.25], [1, 2], hand=False)
-    (name,) = growth.names("depth", [2])[:1]
-    records = [run([name], growth.open_size, CPU, chosen, rounds=2, jobs=jobs)[0] for jobs in (1, 3)]
-    assert [step["step"] for step in records[0]["steps"]] == [kind.label for kind in chosen]
-    for record_ in records:
-        for step in record_["steps"]:
+    """Every kind in a process of its own leaves the record of one process but for times; and a net that is none."""
+    chosen = kinds([0.25], [1, 2], hand=False, ort=False)
+    names, kept, runs = [growth.names("depth", [2])[0], "conv depth=none"], [], []
+    for jobs in (1, 2):
+        runs.append(run(names, growth.open_size, CPU, chosen, 2, jobs, lambda records: kept.append(len(records))))
+        assert [model["model"] for model in runs[-1]] == names
+        good, bad = runs[-1]
+        assert bad["error"].startswith("ValueError")
+        assert [step["step"] for step in good["steps"]] == [kind.label for kind in chosen]
+        for step in good["steps"]:
             assert step["error"] is None
             assert len(step["seconds"]) == 2
             for measured in ("seconds", "median_ms", "quartiles_ms", "ratio", "ratio_quartiles", "over_floor"):
                 step.pop(measured, None)
             for measured in ("first_s", "plan_s"):
                 assert step.pop(measured, 1) > 0
-        record_.pop("burst")
-    assert records[0] == records[1]
+        good.pop("burst")
+    assert kept == [1, 2] * 2
+    assert runs[0] == runs[1]
 
 
 def test_a_process_that_dies():
-    models = run(["import os; os._exit(3)", "1 / 0"], exec, CPU, kinds([1.0]), rounds=1, jobs=2)
-    assert models[0]["error"].startswith("its process ended")
-    assert models[1]["error"].startswith("ZeroDivisionError")
+    (model,) = run(["import os; os._exit(3)"], exec, CPU, [PLAIN], rounds=1, jobs=2)
+    assert model["error"].startswith("its process ended")
 
 
 def test_no_record(tmp_path):

@@ -113,7 +113,7 @@ def test_every_kind_is_one_graph_and_none_recompiles_another():
     with torch._dynamo.config.patch(error_on_recompile=True):
         losses = [
             torch.compile(loss_function(kind, subject), backend="aot_eager", fullgraph=True)
-            for kind in kinds([1.0, 0.5, 0.25])
+            for kind in kinds([1.0, 0.5])
             if not kind.eager
         ]
         for _ in range(2):

@@ -560,9 +560,15 @@ def test_rebuilt_from_some_depths(depths: int, shown: list[str] | None):
 
 
 def test_tensors_of_low_precision():
-    found = vectors(2)
-    figures.vectors_figure(replace(found, vectors=found.vectors.bfloat16(), values=found.values.half()))
-    figures.rebuilt_figure(inverse(inputs=drawn(2, 3, 4, 4).bfloat16()))
+    found, inputs = vectors(2), drawn(2, 3, 4, 4)
+    low = figures.vectors_figure(replace(found, vectors=found.vectors.bfloat16(), values=found.values.half()))
+    pairs = [(figures.vectors_figure(found), low)]
+    pairs.append([figures.rebuilt_figure(inverse(inputs=one)) for one in (inputs, inputs.bfloat16())])
+    for figure, coarse in pairs:
+        shown = [[image.get_array() for axis in one.axes for image in axis.images] for one in (figure, coarse)]
+        assert len(shown[0]) > 1
+        for a, b in zip(*shown, strict=True):
+            assert abs(a - b).max() < 0.02
 
 
 def test_pictures_that_are_not_finite():
@@ -644,5 +650,6 @@ def test_pictures_smaller_than_the_usual_window(side: int):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(side * side, 6), nn.Tanh(), nn.Linear(6, 3))
     found = invertibility(model, torch.rand(5, 1, side, side))
-    figures.rebuilt_figure(found)
-    figures.leakage_figure(leakage(model, found))
+    pictures = [image for axis in figures.rebuilt_figure(found).axes for image in axis.images]
+    assert {image.get_array().shape[:2] for image in pictures} == {(side, side)}
+    assert figures.leakage_figure(leakage(model, found)).axes

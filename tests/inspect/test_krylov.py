@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from racecar.inspect.krylov import top_singular
-
-drawn = settings(deadline=None, derandomize=True, max_examples=60)
 
 
 def random(*shape, seed=0):
@@ -53,14 +51,12 @@ def problems(draw):
     return with_values(values, rows, columns, draw(st.integers(0, 99))), k, draw(st.integers(1, 12))
 
 
-@drawn
 @given(problems())
 def test_equal_singular_values_in_groups(problem):
     matrix, k, spare = problem
     check(matrix, k, spare=spare)
 
 
-@drawn
 @given(st.integers(1, 80), st.integers(1, 80), st.integers(1, 80), st.integers(0, 99))
 def test_random_matrices(rows, columns, k, seed):
     check(random(rows, columns, seed=seed), min(k, columns))

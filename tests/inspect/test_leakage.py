@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -17,8 +17,6 @@ from racecar.inspect.leakage import READINGS, leakage
 from racecar.inspect.ssim import ssim
 from tests.by_hand import Net
 from tests.networks import NETWORKS
-
-drawn = settings(deadline=None, derandomize=True, max_examples=25)
 
 NEARLY_ALL, MUCH, SOME, LITTLE = (text for _, text in READINGS)
 
@@ -84,7 +82,6 @@ def test_against_numpy(name):
     assert list(found.hidden) == [d.layer for d in back if d.input is None]
 
 
-@drawn
 @given(st.integers(1, 4), st.sampled_from([1, 3]), st.integers(11, 14), st.integers(0, 99))
 def test_the_constant_baseline(n, channels, side, seed):
     x = 3 * pictures(n, channels, side, side, seed=seed)

@@ -5,12 +5,10 @@ import re
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from racecar.inspect.lpips import Lpips
-
-drawn = settings(deadline=None, derandomize=True, max_examples=8)
 
 ALEXNET = {"features.0": (4, 3, 11), "features.3": (5, 4, 5), "features.6": (6, 5, 3), "features.8": (5, 6, 3)}
 ALEXNET |= {"features.10": (4, 5, 3)}
@@ -120,7 +118,6 @@ def truth(net, arrays, a, b):
 
 
 @pytest.mark.parametrize("net", NETS)
-@drawn
 @given(channels=st.sampled_from([1, 3]), rows=st.integers(0, 12), columns=st.integers(0, 12), seed=st.integers(0, 99))
 def test_equals_numpy(net, channels, rows, columns, seed):
     side = SMALLEST[net]

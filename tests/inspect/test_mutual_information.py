@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import mutual_info_score
 
@@ -67,7 +67,6 @@ codes = st.integers(1, 60).flatmap(
 )
 
 
-@settings(deadline=None)
 @given(codes)
 def test_agrees_with_scikit_learn(pair):
     a, b = map(ints, pair)
@@ -81,7 +80,6 @@ def test_agrees_with_scikit_learn_on_many_samples():
     assert mutual_information(a, b) == pytest.approx(mutual_info_score(a, b) / math.log(2), abs=1e-9)
 
 
-@settings(deadline=None)
 @given(codes, st.integers(1, 4), st.randoms(use_true_random=False))
 def test_symmetric_blind_to_names_and_order_and_never_more_for_merged_codes(pair, merge, random):
     a, b = map(ints, pair)
@@ -136,7 +134,6 @@ def test_codes_by_hand():
     assert bin_codes(d, bin_edges(d, 1, "range")).tolist() == [0] * 5
 
 
-@settings(deadline=None)
 @given(st.integers(1, 40), st.integers(1, 50), st.sampled_from([1, 2, 3, 30, 1000]), st.integers(0, 9))
 def test_codes_are_the_distinct_rows_of_bins(n, features, bins, seed):
     generator = torch.Generator().manual_seed(seed)
@@ -238,7 +235,6 @@ def test_noise_bounds_between_no_noise_and_nothing_but_noise():
     assert (*much.i_xd, *much.i_dy, *much.i_dy_kde) == pytest.approx((0,) * 6, abs=1e-6)
 
 
-@settings(deadline=None)
 @given(st.integers(2, 30), st.integers(1, 4), st.floats(0.01, 100), st.integers(0, 99))
 def test_noise_bounds_are_ordered_and_fall_with_the_noise(n, features, sigma, seed):
     generator = torch.Generator().manual_seed(seed)

@@ -8,13 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from racecar.inspect.similarity import principal_angles, similarity
 from racecar.inspect.ssim import ssim
-
-drawn = settings(deadline=None, derandomize=True, max_examples=40)
 
 
 def random(*shape, seed=0):
@@ -37,7 +35,6 @@ class PixelDistance:
 # Principal angles
 
 
-@drawn
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(6, 12), st.integers(0, 99))
 def test_angles_equal_scipy(p, q, n, seed):
     scipy = pytest.importorskip("scipy.linalg")
@@ -49,7 +46,6 @@ def test_angles_equal_scipy(p, q, n, seed):
     torch.testing.assert_close(found, principal_angles(b, a), rtol=1e-9, atol=1e-13)
 
 
-@drawn
 @given(
     st.lists(
         st.sampled_from([0, 1e-12, 1e-8, 1e-4, 0.3, 1.0, math.pi / 2 - 1e-9, math.pi / 2]), min_size=1, max_size=4
@@ -100,7 +96,6 @@ def test_all_vectors_hold_all_data():
 # The measures of pairs
 
 
-@drawn
 @given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 8), st.integers(0, 99))
 def test_cosine_pair_by_pair(k, count, n, seed):
     v, d = random(k, n, seed=seed), random(count, n, seed=seed + 1)
@@ -148,7 +143,6 @@ def test_pictures_pair_by_pair(contrast, channels, side, window):
         torch.testing.assert_close(found.lpips.datum_best, found.lpips.values.amin(0))
 
 
-@drawn
 @given(
     st.sampled_from(["minmax", "symmetric"]),
     st.lists(st.sampled_from([-3.0, -1.0, 0.5, 100.0]), min_size=2, max_size=2),
@@ -164,7 +158,6 @@ def test_a_vector_along_a_datum_is_its_picture(contrast, factors, seed):
     assert found.angles.max() < 1e-7
 
 
-@drawn
 @given(st.lists(st.booleans(), min_size=4, max_size=4), st.integers(0, 99))
 def test_the_sign_is_free(flip, seed):
     v, d = random(4, 3, 7, 8, seed=seed), random(3, 3, 7, 8, seed=seed + 1)

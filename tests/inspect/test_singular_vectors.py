@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils import parametrizations
@@ -16,8 +16,6 @@ from torch.nn.utils import parametrizations
 from racecar.inspect.singular_vectors import singular_vectors
 from tests.by_hand import Net
 from tests.networks import NETWORKS
-
-drawn = settings(deadline=None, derandomize=True, max_examples=60)
 
 
 def random(*shape, seed=0):
@@ -207,7 +205,6 @@ def convolutions(draw):
     return layer, size
 
 
-@drawn
 @given(convolutions())
 def test_the_operator_of_a_convolution(given):
     layer, size = given
@@ -221,7 +218,6 @@ def test_the_operator_of_a_convolution(given):
     agree(searched, truth, atol=1e-6)
 
 
-@drawn
 @given(convolutions(), st.integers(0, 99))
 def test_the_size_and_the_share_come_from_data(given, seed):
     layer, size = given

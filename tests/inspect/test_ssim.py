@@ -6,12 +6,10 @@ import re
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from racecar.inspect.ssim import psnr, ssim, ssim_pairwise
-
-drawn = settings(deadline=None, derandomize=True, max_examples=25)
 
 
 def pictures(*shape, seed=0):
@@ -45,7 +43,6 @@ def by_loops(a, b, data_range=1.0, window=11, sigma=1.5):
     return np.mean(values)
 
 
-@drawn
 @given(
     st.integers(1, 2),
     st.integers(1, 3),

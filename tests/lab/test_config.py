@@ -74,7 +74,7 @@ class Odd(Config):
 
 
 @pytest.mark.parametrize("config, name", EVERY)
-@settings(max_examples=20)
+@settings(max_examples=settings.default.max_examples // 3)
 @given(data=st.data())
 def test_any_field_can_be_changed(config, name, data):
     kind = typing.get_type_hints(config)[name]

@@ -119,3 +119,9 @@ FIRST = {"vgg": 8}
 """With 0 one of its ReLUs stands so near 0 that rounding decides its gradient, and machines differ by a hundredth."""
 
 NETWORKS: dict[str, Build] = {name: seeded(build, FIRST.get(name, 0)) for name, build in _BUILDERS.items()}
+
+SOME = (
+    "vgg", "resnet_pad", "unet_bilinear", "mlp_norm", "functional", "bare_weights", "two_inputs", "dict_output",
+    "tied_autoencoder", "spectral_norm", "text", "gated_fused", "encoder", "attention",
+)  # fmt: skip
+"""A dozen of every kind, for what is checked in several ways: one way for all networks, the others for these."""

@@ -15,7 +15,7 @@ from torch.nn.utils import parametrizations, parametrize
 from racecar.orthogonality import BANSAL, BANSAL_CODE, Schedule, dso, mc, ocnn, so, spectral, srip
 from tests.run.test_no_sync import witness
 
-drawn = settings(deadline=None, derandomize=True, max_examples=40, suppress_health_check=list(HealthCheck))
+drawn = settings(suppress_health_check=list(HealthCheck))
 CONV = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
 ALL = [so, dso, mc, srip, ocnn]

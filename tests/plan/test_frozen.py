@@ -12,6 +12,7 @@ from racecar import NothingToReverse, Racecar, functional, inspect
 from racecar.run import engine
 from tests.by_hand import Net
 from tests.losses import classic
+from tests.pairwise import pairwise
 from tests.steps import assert_same, step
 
 X = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
@@ -29,9 +30,10 @@ def notes(rr: Racecar) -> dict[str, tuple[bool, str]]:
     return {entry.name: (entry.constrained, entry.reason) for entry in rr.plan}
 
 
-@pytest.mark.parametrize("gradient", ["reverse", "both", "weights"])
-@pytest.mark.parametrize("mode", ["layerwise", "full", "auto"])
-@pytest.mark.parametrize("frozen", [(0,), (2,), (4,), (0, 2), (0, 4)])
+FROZEN, MODES = [(0,), (2,), (4,), (0, 2), (0, 4)], ["layerwise", "full", "auto"]
+
+
+@pytest.mark.parametrize("frozen, mode, gradient", pairwise(FROZEN, MODES, ["reverse", "both", "weights"]))
 def test_a_frozen_layer_is_one_of_weight_0(frozen, mode, gradient):
     """Its term is left out of the mean, and a way back that needs it passes it."""
     rr = Racecar(chain(*frozen), X, mode=mode, gradient=gradient)

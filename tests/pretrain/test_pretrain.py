@@ -28,7 +28,7 @@ from racecar.watch.eval_mode import eval_mode
 from tests.by_hand import Layer, Net, batch_norm, chain, close, lively, rebuild, squares, undo_conv, undo_linear, up
 from tests.hf_zoo import HF_MODELS
 from tests.losses import classic
-from tests.networks import NETWORKS
+from tests.networks import NETWORKS, SOME
 
 ROOT = Path(__file__).parents[2]
 State = dict[str, Tensor]
@@ -293,12 +293,11 @@ def test_prelu_belongs_to_its_layer():
 
 # --- one layer at a time, everything else as it was ---------------------------------------------------------------
 
-SLOW = {"vgg13", "resnet", "unet_nearest", "unet_bilinear", "encoder_norm_first"}
-SHARED = {"reused", "tied", "tied_autoencoder", "language_model"}
-"""Here a parameter has several uses."""
+APART = [name for name in SOME if name not in ("unet_bilinear", "tied_autoencoder")]
+"""All parameters have one use, and none takes long."""
 
 
-@pytest.mark.parametrize("name", [name for name in NETWORKS if name not in SHARED | SLOW])
+@pytest.mark.parametrize("name", [*APART, "weight_norm", "densenet", "keyword_inputs"])
 def test_only_the_layer_at_work_changes(name: str):
     model, inputs = NETWORKS[name]()
     flags = {key: one.requires_grad for key, one in model.named_parameters()}
@@ -338,7 +337,7 @@ def test_gradient_is_asked_for_the_layer_alone(name: str):
         assert len(flags) < 7
 
 
-@pytest.mark.parametrize("name", sorted(SHARED - {"language_model"}))
+@pytest.mark.parametrize("name", ["reused", "tied", "tied_autoencoder"])
 def test_a_parameter_with_several_uses_is_trained_once(name: str):
     """Trained again by a later use, it would no longer fit the first one: greedy goes from the input up."""
     model, inputs = NETWORKS[name]()

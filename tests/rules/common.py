@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from racecar.rules import Operation, find
 from tests.losses import classic
 
-drawn = settings(deadline=None, derandomize=True, max_examples=60, suppress_health_check=list(HealthCheck))
-"""How hypothesis draws: the same examples in every run."""
+drawn = settings(suppress_health_check=list(HealthCheck))
+widely = settings(drawn, max_examples=5 * drawn.max_examples)
+"""For what has many cases that are rarely drawn."""
 
 
 class Function(nn.Module):

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from racecar.rules import Operation
 from racecar.rules.conv import fold_padding
-from tests.rules.common import check_layer, check_rule, drawn, random, same_product
+from tests.rules.common import check_layer, check_rule, random, same_product, widely
 
 CONV = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 TRANSPOSED = {1: nn.ConvTranspose1d, 2: nn.ConvTranspose2d, 3: nn.ConvTranspose3d}
@@ -55,10 +55,10 @@ def convolutions(draw):
     return layer, random(draw(st.integers(1, 2)), inside, *size)
 
 
-@drawn
+@widely
 @given(convolutions())
-def test_convolutions(drawn):
-    layer, x = drawn
+def test_convolutions(widely):
+    layer, x = widely
     check_layer(layer, x)
     if layer.padding_mode == "zeros":
         func = (F.conv1d, F.conv2d, F.conv3d)[x.dim() - 3]
@@ -86,10 +86,10 @@ def transposed_convolutions(draw):
     return layer, random(draw(st.integers(1, 2)), inside, *size)
 
 
-@drawn
+@widely
 @given(transposed_convolutions())
-def test_transposed_convolutions(drawn):
-    layer, x = drawn
+def test_transposed_convolutions(widely):
+    layer, x = widely
     check_layer(layer, x)
     func = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[x.dim() - 3]
     args = (
@@ -99,7 +99,7 @@ def test_transposed_convolutions(drawn):
     check_rule(func, args, x[0])
 
 
-@drawn
+@widely
 @given(st.data(), st.integers(1, 3), st.sampled_from(MODES[1:]))
 def test_folded_padding(data, dims, mode):
     """A convolution's own padding: what was copied to the border is added back to where it came from."""

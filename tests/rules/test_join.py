@@ -7,6 +7,7 @@ from torch.nn import functional as F
 
 from racecar import NotReversible
 from tests.losses import classic
+from tests.pairwise import pairwise
 from tests.rules.common import chain, close, forward, orthogonal, random, rebuild
 
 C = torch.tensor([0.5, -2.0, 3.0, 1.0], dtype=torch.float64)
@@ -135,11 +136,13 @@ SPELLINGS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS)
-@pytest.mark.parametrize("scale", ["relative", "mean", "sum"])
-@pytest.mark.parametrize("mode", ["auto", "full", "layerwise", "input"])
-def test_bare_weights_are_a_linear_layer(mode, scale, spelling):
+MODES = ["auto", "full", "layerwise", "input"]
+
+
+@pytest.mark.parametrize("name, mode, scale", pairwise([*SPELLINGS], MODES, ["relative", "mean", "sum"]))
+def test_bare_weights_are_a_linear_layer(name, mode, scale):
     torch.manual_seed(0)
+    spelling = SPELLINGS[name]
     layers = [nn.Linear(5, 4).double(), nn.Linear(4, 4).double(), nn.Linear(4, 3).double()]
     x = random(6, 5)
     whole = chain(layers[0], nn.ReLU(), layers[1], nn.LayerNorm(4), layers[2])

@@ -8,12 +8,12 @@ from torch import nn
 from torch.nn import functional as F
 
 from tests.losses import classic
-from tests.rules.common import chain, check_layer, check_rule, close, drawn, random, rebuild
+from tests.rules.common import chain, check_layer, check_rule, close, random, rebuild, widely
 
 sizes = st.integers(1, 5)
 
 
-@drawn
+@widely
 @given(st.lists(sizes, max_size=3), sizes, sizes, st.booleans())
 def test_linear(leading, width, out, bias):
     layer = nn.Linear(width, out, bias=bias).double()
@@ -21,7 +21,7 @@ def test_linear(leading, width, out, bias):
     check_rule(F.linear, (None, layer.weight, layer.bias), random(*leading, width))
 
 
-@drawn
+@widely
 @given(st.lists(sizes, min_size=1, max_size=3), sizes, sizes)
 def test_conv1d_of_hugging_face(leading, width, out):
     pytorch_utils = pytest.importorskip("transformers.pytorch_utils")
@@ -30,7 +30,7 @@ def test_conv1d_of_hugging_face(leading, width, out):
     check_layer(layer, random(*leading, width))
 
 
-@drawn
+@widely
 @given(sizes, sizes, sizes, st.sampled_from([0.5, 1, -2]), st.sampled_from([0, 1, 3]))
 def test_addmm(rows, width, out, alpha, beta):
     args = (random(out), None, random(width, out))

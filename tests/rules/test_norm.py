@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
@@ -33,7 +33,7 @@ def affine(norm, x, dim=1):
     return x
 
 
-@settings(drawn, max_examples=25)
+@drawn
 @given(
     size=st.lists(st.integers(1, 4), max_size=3),
     samples=st.integers(2, 4),

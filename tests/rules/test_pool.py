@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
@@ -52,7 +52,7 @@ POOLS = {
 
 
 @pytest.mark.parametrize("name", POOLS)
-@settings(drawn, max_examples=15)
+@drawn
 @given(data=st.data())
 def test_pooling(name, data):
     cls, dims = POOLS[name]
@@ -77,7 +77,7 @@ def test_pooling(name, data):
     check(pool, nearest, size)
 
 
-@settings(drawn, max_examples=40)
+@drawn
 @given(
     lead=st.lists(st.integers(1, 3), min_size=1, max_size=2),
     size=st.lists(st.integers(1, 4), min_size=1, max_size=3),

@@ -16,8 +16,8 @@ from tests.losses import classic
 
 BATCH = 16
 NETS = {
-    "vgg": lambda: vgg((8, "M", 16, 16, "M", 32)),
-    "resnet": lambda: ResNet(Bottleneck, (1, 1), width=4, classes=10, large=False),
+    "vgg": lambda: vgg((8, "M", 16, "M", 32)),
+    "resnet": lambda: ResNet(Bottleneck, (1,), width=4, classes=10, large=False),
     "vit": lambda: ViT(32, 8, 24, 2, 3, 10),
 }
 

@@ -7,7 +7,7 @@ from torch.autograd import gradcheck
 
 from racecar import NotReversible
 from tests.losses import classic
-from tests.networks import NETWORKS
+from tests.networks import NETWORKS, SOME
 
 CHAINS = [  # one way back
     "mlp", "mlp_norm", "vgg", "vgg_plain", "bare_weights", "branching", "checkpointed", "tied", "tied_autoencoder",
@@ -20,8 +20,10 @@ JOINED = [
 ]  # fmt: skip
 WRONG_ALONE = {"orthogonal"}
 """torch's own gradient of this parametrisation is not that of finite differences, also without us."""
-CASES = [(name, mode) for name in CHAINS for mode in ("auto", "full", "layerwise", "input")]
-CASES += [(name, mode) for name in JOINED for mode in ("auto", "layerwise")]
+RIGHT_ALONE = [name for name in CHAINS + JOINED if name not in WRONG_ALONE]
+CASES = [(name, "auto") for name in CHAINS + JOINED]
+CASES += [(name, mode) for name in CHAINS if name in SOME for mode in ("full", "layerwise", "input")]
+CASES += [(name, "layerwise") for name in JOINED if name in SOME]
 
 
 def family(name):
@@ -81,8 +83,7 @@ def test_sum(name, mode):
     assert any(g.abs().max() > 1e-3 for g in gradients(loss, start))
 
 
-@pytest.mark.parametrize("name", [name for name in CHAINS + JOINED if name not in WRONG_ALONE])
-@pytest.mark.parametrize("scale", ["mean", "ratio"])
+@pytest.mark.parametrize("name, scale", [(name, ("mean", "ratio")[i % 2]) for i, name in enumerate(RIGHT_ALONE)])
 def test_mean(name, scale):
     """Also on a part of the batch, and with one λ per layer."""
     _, loss, start = wrap(name, scale=scale, fraction=0.5, weight={"*": 3.0})

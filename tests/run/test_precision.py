@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from racecar import Racecar
+from tests.pairwise import pairwise
 
 NORMS = {
     "none": lambda: nn.Identity(),
@@ -42,9 +43,7 @@ class Mixed(nn.Module):
         return self.head(torch.relu(self.b(h)).mean((2, 3)).to(self.rest))
 
 
-@pytest.mark.parametrize("gradient", ["reverse", "both", "weights"])
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("norm, pair, gradient", pairwise([*NORMS], [*PAIRS], ["reverse", "both", "weights"]))
 def test_layers_of_two_precisions(norm: str, pair: str, gradient: str):
     body, rest, tolerance = PAIRS[pair]
     x = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0)).to(body)

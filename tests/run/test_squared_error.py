@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.func import grad, vmap
 
@@ -17,7 +17,6 @@ def pair(shape, dtype, layout=torch.contiguous_format):
     return [one.requires_grad_() for one in made]
 
 
-@settings(deadline=None, max_examples=20)
 @given(shape=SHAPES, dtype=st.sampled_from([torch.bfloat16, torch.float16]))
 def test_low_precision(shape, dtype):
     """The value, of differences in the precision of the activations, and the gradient of each side."""

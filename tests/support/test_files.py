@@ -229,7 +229,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(deadline=None, derandomize=True, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=VALUES)
 def test_json_comes_back_as_it_was(tmp_path: Path, content):
     write_json(tmp_path / "a.json", content)

@@ -77,7 +77,13 @@ def test_shown_in_a_log_if_asked(capsys: pytest.CaptureFixture):
 def test_silent_without_stderr(monkeypatch: pytest.MonkeyPatch):
     """As in programs without a console, where Python sets it to None."""
     monkeypatch.setattr(sys, "stderr", None)
-    work()
+    done = []
+    with bar("training", 3) as advance:
+        for step in range(3):
+            advance(1, "note")
+            done.append(step)
+    assert done == [0, 1, 2]
+    assert sys.stderr is None
 
 
 def test_short_work_is_silent_without_rich(monkeypatch: pytest.MonkeyPatch):

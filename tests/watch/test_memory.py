@@ -11,7 +11,7 @@ from torch.utils import _pytree
 
 from tests.cases import CASES
 from tests.losses import classic
-from tests.networks import NETWORKS, call
+from tests.networks import NETWORKS, SOME, call
 from tests.steps import task
 
 NETS = NETWORKS | {f"case {name}": lambda build=build: build()[:2] for name, build in CASES.items()}
@@ -46,7 +46,7 @@ def no_collector():
 SLICED = {"mode": "layerwise", "gradient": "weights", "fraction": 0.5}
 
 
-@pytest.mark.parametrize("name, settings", [(name, {}) for name in NETS] + [(name, SLICED) for name in NETWORKS])
+@pytest.mark.parametrize("name, settings", [(name, {}) for name in NETS] + [(name, SLICED) for name in SOME])
 def test_nothing_outlives_a_step(name, settings, no_collector):
     """Planning, steps and reconstructions let go of every tensor at once: a cycle would hold all activations."""
     model, x = NETS[name]()

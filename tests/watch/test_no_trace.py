@@ -15,7 +15,7 @@ from torch.overrides import _get_current_function_mode_stack
 
 from tests.by_hand import Net
 from tests.losses import classic
-from tests.networks import NETWORKS, call, rows, seeded, sequence
+from tests.networks import NETWORKS, SOME, call, rows, seeded, sequence
 from tests.steps import leaves, task
 
 
@@ -89,7 +89,7 @@ def switch(model, how):
         model.encoder.eval()
 
 
-HOW = [(name, how) for name in CASES for how in ("train", "eval")] + [("half_trained", "half")]
+HOW = [(name, "train") for name in CASES] + [(name, "eval") for name in (*OURS, *SOME)] + [("half_trained", "half")]
 
 
 @pytest.mark.parametrize("name, how", HOW)

@@ -134,7 +134,8 @@ def test_noise_says_that_it_is_noise(cli, undrawn):
     assert {**again, "made": record["made"]} == record
 
 
-def test_tokens_and_several_inputs(cli, undrawn):
+def test_tokens_and_several_inputs(cli):
+    """And the figures are drawn."""
     assert cli("inspect", "nets:tokens", "--input", "1,6:10", "--out", "a", "--k", 2).status == 0
     assert cli("inspect", "nets:Pair", "--input", "1,3;1,4", "--out", "b", "--k", 2).status == 0
     check_files(Path("a"))
@@ -229,7 +230,7 @@ def test_what_cannot_be_looked_at_is_left_out_and_said(cli, monkeypatch, undrawn
     assert "## Plan" in page
 
 
-def test_fifty_layers_at_64_pixels(cli):
+def test_fifty_layers_at_64_pixels(cli, undrawn):
     start = time.process_time()
     assert cli("inspect", "nets:deep", "--input", "1,3,64,64", "--out", "out").status == 0
     assert time.process_time() - start < 60

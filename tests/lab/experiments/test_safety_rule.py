@@ -6,7 +6,7 @@ from math import sqrt
 from statistics import stdev
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from racecar.lab.experiments.safety.design import CONTEXTS, LAMBDAS, LOSSES, NORMS, Context, Loss, Setting, covering
@@ -54,7 +54,6 @@ def kill(rows, setting, which=0):
 
 
 @given(seed=st.integers(0, 10**6), place=st.sampled_from(LAMBDAS[:-1]), loss=st.sampled_from(ABLE))
-@settings(max_examples=25, deadline=None)
 def test_a_planted_best_is_found(seed, place, loss):
     other = A if loss != A else B
     verdict = judge(world({(loss, place): 0.05, (other, 0.1): 0.02}, 0.02, seed))
@@ -66,7 +65,6 @@ def test_a_planted_best_is_found(seed, place, loss):
 
 
 @given(seed=st.integers(0, 10**6), which=st.integers(0, 44))
-@settings(max_examples=15, deadline=None)
 def test_a_killer_one_step_above_makes_it_unsafe(seed, which):
     rows = world({(A, 0.1): 0.05, (B, 0.01): 0.03}, 0.005, seed)
     kill(rows, Setting(A, 0.3), which)
@@ -96,7 +94,6 @@ def test_which_losses_can_be_a_default():
 
 
 @given(seed=st.integers(0, 10**6), place=st.sampled_from(LAMBDAS[:-1]), loss=st.sampled_from(BARRED))
-@settings(max_examples=15, deadline=None)
 def test_a_scale_with_a_unit_or_a_part_of_the_layers_is_not_chosen(seed, place, loss):
     """However much it gains, and although it is safe and harmless."""
     rows = world({(loss, place): 0.05, (A, 0.1): 0.02}, 0.005, seed)

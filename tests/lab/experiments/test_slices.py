@@ -102,7 +102,8 @@ def test_runs_are_judged(tmp_path):
 @pytest.mark.parametrize("name", ["slices-mnist", "slices-cifar"])
 def test_pictures(name, pictures, tmp_path):
     one = experiment(name)
-    config = one.Config(grid=False, epochs=1, batch=8, fraction=1 / 4, every=2, precision="float32")  # all CPUs have it
+    narrow = {"width": 1 / 16} if name == "slices-cifar" else {}
+    config = one.Config(grid=False, epochs=1, batch=8, fraction=1 / 4, every=2, precision="float32", **narrow)
     jobs = make_jobs(one, config, ["RR"], [0], pictures)
     assert run(jobs, tmp_path / "out") == []
     (found,) = results(tmp_path / "out").values()
@@ -150,7 +151,7 @@ def test_reverse_loss():
 def test_the_reverse_loss_with_batch_norm(pictures):
     """With the statistics of the batch, as in training, and with the running ones; none is changed."""
     one = experiment("slices-cifar")
-    config = one.Config()
+    config = one.Config(width=1 / 16)
     task = one.data(config, 0, pictures)["A"]
     torch.manual_seed(0)
     model = one.network(config).eval()

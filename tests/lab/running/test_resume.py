@@ -183,13 +183,13 @@ def interrupt(number, processes, folder):
     at any moment. Returns what came of it, and what should have."""
     signum, alone = (signal.SIGINT, signal.SIGTERM)[number % 2], number // 2 % 2 == 0
     out, said = folder / f"out-{number}", folder / f"said-{number}"
-    how = [word for option in HOW[number // 4].items() for word in option]
+    how = [word for option in HOW[number // 2].items() for word in option]
     given = ("run", "slow", "--out", str(out), "--variants", "RR", "--seeds", "3", "--set", "epochs=900", *how)
     one = processes.Process(target=heard, args=(said, *given))
     one.start()
     try:
         assert wait_for(lambda: catches(one.pid, signal.SIGTERM))
-        time.sleep(random.Random(number).uniform(0, 4))
+        time.sleep(random.Random(number).uniform(0, 3))
         (os.kill if alone else os.killpg)(one.pid, signum)
         one.join(15)
         left = not wait_for(lambda: not living(session=one.pid), 5.0)
@@ -207,7 +207,7 @@ def interrupt(number, processes, folder):
 
 @pytest.mark.timeout(300)
 def test_interrupted_at_any_moment(processes, tmp_path):
-    """Twenty times: it ends soon, in one line, with the status that shells know, and nobody works on."""
+    """Ten times: it ends soon, in one line, with the status that shells know, and nobody works on."""
     with ThreadPoolExecutor(2) as two:
-        found = dict(enumerate(two.map(lambda number: interrupt(number, processes, tmp_path), range(20))))
+        found = dict(enumerate(two.map(lambda number: interrupt(number, processes, tmp_path), range(10))))
     assert {number: got for number, (got, _) in found.items()} == {number: due for number, (_, due) in found.items()}
