@@ -183,7 +183,7 @@ def interrupt(number, processes, folder):
     at any moment. Returns what came of it, and what should have."""
     signum, alone = (signal.SIGINT, signal.SIGTERM)[number % 2], number // 2 % 2 == 0
     out, said = folder / f"out-{number}", folder / f"said-{number}"
-    how = [word for option in HOW[number // 2].items() for word in option]
+    how = [word for option in HOW[number // 4].items() for word in option]
     given = ("run", "slow", "--out", str(out), "--variants", "RR", "--seeds", "3", "--set", "epochs=900", *how)
     one = processes.Process(target=heard, args=(said, *given))
     one.start()
@@ -207,7 +207,7 @@ def interrupt(number, processes, folder):
 
 @pytest.mark.timeout(300)
 def test_interrupted_at_any_moment(processes, tmp_path):
-    """Ten times: it ends soon, in one line, with the status that shells know, and nobody works on."""
+    """Twenty times: it ends soon, in one line, with the status that shells know, and nobody works on."""
     with ThreadPoolExecutor(2) as two:
-        found = dict(enumerate(two.map(lambda number: interrupt(number, processes, tmp_path), range(10))))
+        found = dict(enumerate(two.map(lambda number: interrupt(number, processes, tmp_path), range(20))))
     assert {number: got for number, (got, _) in found.items()} == {number: due for number, (_, due) in found.items()}
