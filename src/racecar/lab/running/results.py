@@ -14,6 +14,7 @@ from torch import Tensor
 
 from racecar.lab.config import GUIDES, added
 from racecar.lab.running.packed import packed
+from racecar.lab.running.packed_arrays import packed_arrays
 from racecar.lab.running.record import FORMAT, purpose_of, read_record
 from racecar.support.extras import need
 from racecar.support.files import check_folder, remove, write_atomically, write_json
@@ -118,7 +119,8 @@ def how(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Store:
-    """A folder of records, weights and arrays. Records are files of their own, or lines of a pack (see ``packed``)."""
+    """A folder of records, weights and arrays. Records and arrays have files of their own or lie in a pack (see
+    ``packed`` and ``packed_arrays``)."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
@@ -196,8 +198,9 @@ class Store:
         return self._load("weights", self.get(id))
 
     def arrays(self, run: Run) -> dict[str, Tensor]:
-        """Empty if there are none."""
-        return self._load("arrays", run) if self._path("arrays", run.id, ".safetensors").exists() else {}
+        """From a file of their own, or from a pack, whose tensors may be fewer; empty if there are none."""
+        own = self._path("arrays", run.id, ".safetensors").exists()
+        return self._load("arrays", run) if own else packed_arrays(self.folder, run.id)
 
     def _load(self, kind: str, run: Run) -> dict[str, Tensor]:
         """Tensors, if they are those that were written: older records do not say."""
