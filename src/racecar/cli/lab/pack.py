@@ -1,4 +1,4 @@
-"""``racecar pack``: the records of a folder in one file."""
+"""``racecar pack``: the records of a folder in one file, and its arrays in another."""
 
 from __future__ import annotations
 
@@ -10,16 +10,28 @@ import typer
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder that racecar run wrote into, by --out.")]
 
 
-def pack(folder: Folder) -> None:
-    """Put the records of a folder into one file, DIR/records.jsonl, a line for each, instead of a file for each.
-    Everything that reads records reads it, too. Not while a run writes into the folder.
+Figures = Annotated[
+    bool,
+    typer.Option("--figures", help="Pack arrays, too: those that the page's figures show. The others are removed."),
+]
+
+
+def pack(folder: Folder, figures: Figures = False) -> None:
+    """Put the records of a folder into one file, DIR/records.jsonl, a line for each, instead of a file for each; with
+    --figures also the arrays that the page needs, into DIR/arrays.safetensors. Everything that reads the one form reads
+    the other, too. Not while a run writes into the folder.
 
     Example: racecar pack out/safety
     """
-    from racecar.lab.running.packed import NAME
-    from racecar.lab.running.packed import pack as pack_records
+    from racecar.lab.running import packed, packed_arrays
     from racecar.support.files import check_folder
 
     if folder.exists():
         check_folder(folder, "the folder")
-    print(f"{pack_records(folder)} records packed into {folder / NAME}")
+    print(f"{packed.pack(folder)} records packed into {folder / packed.NAME}")
+    if figures:
+        from racecar.lab.experiments import EXPERIMENTS
+        from racecar.lab.report.shown import shown_arrays
+
+        count = packed_arrays.pack_arrays(folder, shown_arrays(folder, EXPERIMENTS))
+        print(f"{count} arrays packed into {folder / packed_arrays.NAME}")

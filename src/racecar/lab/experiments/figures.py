@@ -116,7 +116,7 @@ def rebuilt_figure(runs: Sequence[Run]) -> Figure:
     seeds = sorted(run.seed for run in runs)
     seed = max(seeds, key=seeds.count)
     groups = {name: run for name, some in by_variant(runs).items() for run in some if run.seed == seed}
-    truth = next(iter(groups.values())).arrays["d1"]
+    truth = next(run.arrays["d1"] for run in groups.values() if "d1" in run.arrays)
     rows = [("d1", "black", truth)]
     rows += [(name, look(run.variant)["color"], run.arrays["rebuilt"]) for name, run in groups.items()]
     figure, axes = new_figure(len(rows), len(truth), (0.7 * len(truth) + 0.4, 0.9 * len(rows) + 0.3))

@@ -192,7 +192,7 @@ class Mnist(Experiment[MnistConfig]):
 
         figures = {}
         for where, some in by_setting(chosen(runs)).items():
-            if seen := having(some, "d1"):
+            if seen := having(some, "rebuilt"):
                 figures[f"d1 and, below, what the way back makes of it{where}"] = rebuilt_figure(seen)
             if measured := [run for run in some if "test_accuracy" in run.metrics]:
                 figures[f"Accuracy of every stage{where}"] = accuracy_figure(measured)

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from racecar.inspect.style import SETTINGS
+from racecar.lab.report.svg import light, local
 from racecar.support.extras import need
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LARGEST = 300_000
-"""Characters of SVG; a larger figure becomes a PNG."""
+LARGEST = 200_000
+"""Bytes of SVG; a larger figure becomes a PNG."""
 _DOTS = 160
 
 
@@ -54,10 +55,11 @@ def picture(figure: Figure, title: str, prefix: str) -> Picture:
     """
     width, height = (round(96 * inches) for inches in figure.get_size_inches())
     alt = describe(figure, title)
-    content = _draw(figure, "svg")
+    drawn = _draw(figure, "svg")
+    content = light(drawn)
     if len(content) > LARGEST:
         return Picture(title, alt, width, height, "png", _draw(figure, "png"), "")
-    return Picture(title, alt, width, height, "svg", content, _inline(content, prefix, alt))
+    return Picture(title, alt, width, height, "svg", content, _inline(drawn, prefix, alt))
 
 
 def describe(figure: Figure, title: str) -> str:
@@ -96,23 +98,19 @@ def _inline(content: bytes, prefix: str, alt: str) -> str:
     used = set(re.findall(r"#([^)\"]+)[)\"]", content.decode()))
     for parent in root.iter():
         for child in list(parent):
-            if _local(child.tag) in ("metadata", "style"):
+            if local(child.tag) in ("metadata", "style"):
                 parent.remove(child)
     for element in root.iter():
-        element.tag = _local(element.tag)
+        element.tag = local(element.tag)
         element.tail = None  # line breaks between elements
         if element.get("id") not in used:
             element.attrib.pop("id", None)
-        element.attrib = {_local(name): _own(_local(name), text, prefix) for name, text in element.attrib.items()}
+        element.attrib = {local(name): _own(local(name), text, prefix) for name, text in element.attrib.items()}
     for name in ("width", "height", "version"):
         root.attrib.pop(name, None)
     # What the style sheet said of all elements; here it would speak for the whole page.
     root.attrib |= {"stroke-linejoin": "round", "role": "img", "aria-label": alt}
     return ElementTree.tostring(root, encoding="unicode")
-
-
-def _local(name: str) -> str:
-    return name.rpartition("}")[2]
 
 
 def _own(name: str, text: str, prefix: str) -> str:

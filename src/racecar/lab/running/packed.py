@@ -1,6 +1,13 @@
-"""Records in one file, a line for each: thousands of small files are more than a repository wants.
+"""Records in one file that can be read line by line: thousands of small files are more than a repository wants.
 
-What all of them have in common stands once, in the first line, as ``{"shared": …}``; every other line has the rest.
+The first line has what all records share; a field inside of another is named as "config.lr". Then comes a heading for
+each setting, which names the values of its runs and the order of all fields, and a line of values for each run::
+
+    {"shared": {"format": 1, "experiment": "peaks", …}}
+    {"group": {"variant": "RR", "config.lr": 0.001, …}, "columns": ["id", "seed", …], "fields": ["format", "id", …]}
+    ["000b4b5249f0be11", 0, …]
+
+A heading without columns has those of the one before it, and says what of its setting differs.
 """
 
 from __future__ import annotations
@@ -8,16 +15,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from racecar.lab.running.record import parse_record, read_record
+from racecar.lab.running.record import check_record, read_record, unreadable
 from racecar.support.files import write_atomically
 
 NAME = "records.jsonl"
 Packed = Mapping[str, dict[str, Any] | str]
 """Records by id, or what is wrong with them; one without an id that can be read stands under its place in the file."""
-_ID = re.compile(rb'"id":\s*"([^"\\]+)"')
+_OWN = ("id", "seed", "parent", "metrics", "curves", "tables", "cost", "status", "note", "dead", "sha256")
+"""What each run has for itself; the rest is its setting."""
+_ID = re.compile(rb'\["([^"\\]+)"')
 _known: dict[Path, tuple[tuple[int, int], Packed]] = {}
 """Path → time and size of the file that was read last, and what was in it."""
 
@@ -31,26 +41,12 @@ def packed(folder: Path) -> Packed:
         return {}
     stamp = stat.st_mtime_ns, stat.st_size
     if path not in _known or _known[path][0] != stamp:
-        _known[path] = stamp, dict(_read(folder / NAME))
+        _known[path] = stamp, dict(_read(path.read_bytes().split(b"\n"), folder / NAME))
     return _known[path][1]
 
 
-def _read(path: Path) -> Iterator[tuple[str, dict[str, Any] | str]]:
-    common: dict[str, Any] = {}
-    for i, line in enumerate(path.read_bytes().split(b"\n"), 1):
-        if i == 1 and (shared := _shared_line(line)) is not None:
-            common = shared
-        elif line.strip():
-            where, found = f"line {i} of {path}", _ID.search(line)
-            try:
-                record = parse_record(_whole(line, common), where)
-                yield record["id"], record
-            except ValueError as error:
-                yield found[1].decode(errors="replace") if found else where, str(error)
-
-
 def pack(folder: Path) -> int:
-    """Put the single records of a folder into its pack, sorted by id, and remove them; returns how many they were.
+    """Put the single records of a folder into its pack and remove them; returns how many they were.
 
     The pack is in its place before the first of them goes: a process that is killed in between leaves some in both, and
     packing again is all it takes. Of a record in both, the single one is the newer.
@@ -66,62 +62,132 @@ def pack(folder: Path) -> int:
     if not records:
         raise ValueError(f"there are no records in {folder}: name the folder that racecar run wrote into")
     if singles:
+        lines = [_text(line).encode() for line in _lines([_flat(records[id]) for id in sorted(records)])]
+        for id, one in _read(lines, folder / NAME):
+            if id not in records or _text(one, sort=True) != _text(records[id], sort=True):
+                raise ValueError(f"record {id} of {folder} cannot be packed: it has names that no record has")
         with write_atomically(folder / NAME) as file:
-            common = _shared(list(records.values()))
-            for one in ({"shared": common}, *(_without(records[id], common) for id in sorted(records))):
-                text = json.dumps(one, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-                file.write(f"{text}\n".encode())
+            file.writelines(line + b"\n" for line in lines)
     for path, content in singles.items():
         if path.read_bytes() == content:  # else somebody changed it meanwhile
             path.unlink()
     return len(singles)
 
 
-def _shared(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What all records have, with the same value; inside of dicts, too."""
-    first, found = records[0], {}
-    for name, value in first.items():
-        others = [record.get(name) for record in records[1:]]
-        if isinstance(value, dict) and all(isinstance(other, dict) for other in others):
-            found[name] = _shared([record[name] for record in records])
-        elif name != "id" and all(name in record for record in records) and all(other == value for other in others):
-            found[name] = value
-    return found
+@dataclass
+class _Reading:
+    """What the headings so far say of the lines that follow."""
+
+    shared: dict[str, Any] | None = None
+    group: dict[str, Any] | None = None
+    columns: Sequence[str] = ()
+    fields: Sequence[str] = ()
+
+    def head(self, line: bytes) -> None:
+        """Take a heading. Where it cannot be read, neither can the records below, until all is said again."""
+        group, self.group = self.group, None
+        head = dict(json.loads(line))
+        if self.shared is None:
+            self.shared = _object(head, "shared")
+        elif "columns" in head:
+            self.columns, self.fields = _names(head, "columns"), _names(head, "fields")
+            self.group = _object(head, "group")
+        elif group is not None:
+            self.group = {**group, **_object(head, "group")}
+
+    def record(self, values: Sequence[Any]) -> dict[str, Any]:
+        """A line of values as a record."""
+        if self.shared is None or self.group is None:
+            raise ValueError("it stands below no heading that can be read")
+        if len(values) != len(self.columns):
+            raise ValueError(f"it has {len(values)} values for {len(self.columns)} columns")
+        flat = {**self.shared, **self.group, **dict(zip(self.columns, values, strict=True))}
+        return _nested({name: flat[name] for name in self.fields if name in flat})
 
 
-def _without(record: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
-    """A record without what is shared."""
-    left: dict[str, Any] = {}
+def _object(head: Mapping[str, Any], name: str) -> dict[str, Any]:
+    if not isinstance(head.get(name), dict):
+        raise ValueError(f"a heading without {name}")
+    return dict(head[name])
+
+
+def _names(head: Mapping[str, Any], name: str) -> list[str]:
+    if not isinstance(head.get(name), list) or not all(isinstance(one, str) for one in head[name]):
+        raise ValueError(f"a heading without {name}")
+    return list(head[name])
+
+
+def _read(lines: Sequence[bytes], path: Path) -> Iterator[tuple[str, dict[str, Any] | str]]:
+    reading = _Reading()
+    for i, line in enumerate(lines, 1):
+        where, found = f"line {i} of {path}", _ID.match(line)
+        try:
+            if (record := _take(line, reading, where)) is not None:
+                yield record["id"], record
+        except ValueError as error:
+            yield found[1].decode(errors="replace") if found else where, str(error)
+
+
+def _take(line: bytes, reading: _Reading, where: str) -> dict[str, Any] | None:
+    """The record of a line; None if it has none."""
+    try:
+        if not line.startswith(b"["):
+            if line.strip():
+                reading.head(line)
+            return None
+        record = reading.record(json.loads(line))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(unreadable(where, error)) from None
+    return check_record(record, where)
+
+
+def _lines(records: Sequence[dict[str, Any]]) -> Iterator[Any]:
+    """The lines of a pack: settings in the order of their headings, runs of one by their seeds."""
+    texts = [{name: _text(value) for name, value in one.items()} for one in records]
+    shared = {name for name, text in texts[0].items() if name != "id" and all(one.get(name) == text for one in texts)}
+    yield {"shared": {name: records[0][name] for name in records[0] if name in shared}}
+    groups: dict[tuple[tuple[str, ...], str], list[dict[str, Any]]] = {}
+    for one in records:
+        setting = {name: value for name, value in one.items() if name not in shared and not _is_own(name)}
+        groups.setdefault((tuple(one), _text(setting)), []).append(one)
+    known: tuple[str, ...] = ()
+    before: dict[str, Any] = {}
+    for (fields, text), some in sorted(groups.items(), key=lambda group: group[0]):
+        setting = json.loads(text)
+        columns = ["id", *(name for name in fields if name != "id" and _is_own(name) and name not in shared)]
+        if fields == known:
+            yield {"group": {name: value for name, value in setting.items() if _text(value) != _text(before[name])}}
+        else:
+            yield {"group": setting, "columns": columns, "fields": fields}
+        yield from ([one[name] for name in columns] for one in sorted(some, key=lambda one: (one["seed"], one["id"])))
+        known, before = fields, setting
+
+
+def _is_own(name: str) -> bool:
+    """Whether a field says something of one run; that its curves are taken at the same epochs does not."""
+    return name == "made.finished" or (name.partition(".")[0] in _OWN and name != "curves.epoch")
+
+
+def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record with the fields of its parts beside its own, as "config.lr"."""
+    flat: dict[str, Any] = {}
     for name, value in record.items():
-        if isinstance(value, dict) and isinstance(common.get(name), dict):
-            rest = _without(value, common[name])
-            left |= {name: rest} if rest else {}
-        elif name not in common:
-            left[name] = value
-    return left
+        inside = isinstance(value, dict) and value
+        flat |= {f"{name}.{part}": one for part, one in value.items()} if inside else {name: value}
+    return flat
 
 
-def _shared_line(line: bytes) -> dict[str, Any] | None:
-    """What a first line says that all records share; None if it is no such line."""
-    try:
-        shared = json.loads(line)["shared"]
-    except (ValueError, KeyError, TypeError):
-        return None
-    return shared if isinstance(shared, dict) else None
+def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """The record that ``_flat`` was given."""
+    record: dict[str, Any] = {}
+    for name, value in flat.items():
+        whole, dot, part = name.partition(".")
+        if dot:
+            record.setdefault(whole, {})[part] = value
+        else:
+            record[name] = value
+    return record
 
 
-def _whole(line: bytes, common: Mapping[str, Any]) -> str | bytes:
-    """A line with what is shared; as it is where it cannot be read, which its reader will say."""
-    try:
-        return json.dumps(_with(json.loads(line), common)) if common else line
-    except (ValueError, TypeError, AttributeError):
-        return line
-
-
-def _with(left: Mapping[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
-    """A record with what is shared; the order of its parts is lost."""
-    whole = {**common, **left}
-    for name, value in left.items():
-        if isinstance(value, dict) and isinstance(common.get(name), dict):
-            whole[name] = _with(value, common[name])
-    return whole
+def _text(value: Any, sort: bool = False) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), sort_keys=sort)

@@ -28,14 +28,14 @@ def read_record(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise ValueError(_unreadable(str(path), error)) from None
+        raise ValueError(unreadable(str(path), error)) from None
     record = parse_record(text, str(path))
     if record["id"] != path.stem:
         raise ValueError(f"{path} is the record of {record['id']}; {_REMEDY}")
     return record
 
 
-def parse_record(text: str | bytes, where: str) -> dict[str, Any]:
+def parse_record(text: str, where: str) -> dict[str, Any]:
     """One record, from its text.
 
     Args:
@@ -44,7 +44,12 @@ def parse_record(text: str | bytes, where: str) -> dict[str, Any]:
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(_unreadable(where, error)) from None
+        raise ValueError(unreadable(where, error)) from None
+    return check_record(record, where)
+
+
+def check_record(record: Any, where: str) -> dict[str, Any]:
+    """What a text or a line held, if it is a record."""
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise ValueError(
             f"{where} is no record of format {FORMAT}, but of another version of racecar or none; {_REMEDY}"
@@ -104,5 +109,6 @@ def _is_number(value: Any) -> bool:
     return value is None or (isinstance(value, (int, float)) and abs(value) <= sys.float_info.max)
 
 
-def _unreadable(where: str, error: Exception) -> str:
+def unreadable(where: str, error: Exception) -> str:
+    """That something is no record, and what to do about it."""
     return f"{where} is no record that can be read ({error}); {_REMEDY}"

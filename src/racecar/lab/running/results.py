@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from racecar.lab.running.packed import packed
+from racecar.lab.running.packed_arrays import packed_arrays
 from racecar.lab.running.record import FORMAT, read_record
 from racecar.lab.running.run import ASKED, Run, how
 from racecar.support.extras import need
@@ -24,7 +25,8 @@ def identity(what: Mapping[str, Any]) -> str:
 
 
 class Store:
-    """A folder of records, weights and arrays. Records are files of their own, or lines of a pack (see ``packed``)."""
+    """A folder of records, weights and arrays. Records and arrays have files of their own or lie in a pack (see
+    ``packed`` and ``packed_arrays``)."""
 
     def __init__(self, folder: Path | str) -> None:
         import racecar.lab.experiments  # noqa: F401  they say which of their fields are younger than their records
@@ -104,8 +106,9 @@ class Store:
         return self._load("weights", self.get(id))
 
     def arrays(self, run: Run) -> dict[str, Tensor]:
-        """Empty if there are none."""
-        return self._load("arrays", run) if self._path("arrays", run.id, ".safetensors").exists() else {}
+        """From a file of their own, or from a pack, whose tensors may be fewer; empty if there are none."""
+        own = self._path("arrays", run.id, ".safetensors").exists()
+        return self._load("arrays", run) if own else packed_arrays(self.folder, run.id)
 
     def _load(self, kind: str, run: Run) -> dict[str, Tensor]:
         """Tensors, if they are those that were written: older records do not say."""

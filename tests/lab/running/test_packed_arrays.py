@@ -1,0 +1,77 @@
+"""Arrays of many runs in one file: the page that is made from it is the same, and no other array is kept."""
+
+from datetime import UTC, datetime
+
+import pytest
+import torch
+
+from racecar.cli.app import run as command
+from racecar.lab.experiments import EXPERIMENTS
+from racecar.lab.report import write_report
+from racecar.lab.running.packed_arrays import NAME, pack_arrays
+from racecar.lab.running.results import Store
+from tests.lab.report.records import record
+
+
+def fill(folder):
+    """Two variants, four seeds, each with arrays of its own."""
+    store, rng = Store(folder), torch.Generator().manual_seed(0)
+    for variant in ("Std", "RR"):
+        for seed in range(4):
+            arrays = {name: torch.rand(2, 1, 4, 4, generator=rng) for name in ("d1", "rebuilt", "unseen")}
+            store.write(record(variant, seed, {"ssim": 0.5}, experiment="mnist", config={"lr": 0.1}), {}, arrays)
+    return store
+
+
+def test_the_page_is_the_same(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("racecar.lab.report.section.common_figures", lambda *_: {})  # they take no arrays
+    store, made = fill(tmp_path), datetime(2026, 1, 1, tzinfo=UTC)
+    arrays = {run.id: run.arrays for run in store.runs()}
+
+    def page():
+        report = write_report(tmp_path, EXPERIMENTS, made)
+        assert not report.problems
+        return {path.name: path.read_bytes() for path in (report.markdown, *(tmp_path / "figures").iterdir())}
+
+    before = page()
+    assert command(["pack", str(tmp_path), "--figures"]) == 0
+    assert not list((tmp_path / "arrays").iterdir())
+    kept = {run.id: run.arrays for run in store.runs() if run.arrays}
+    assert all(torch.equal(kept[id][one], arrays[id][one]) for id in kept for one in kept[id])
+    count = sum(map(len, kept.values()))
+    assert capsys.readouterr().out.splitlines()[-1] == f"{count} arrays packed into {tmp_path / NAME}"
+    assert count == 3  # the pictures, and a row for each of the two nets of the first seed
+    assert page() == before
+    assert command(["pack", str(tmp_path), "--figures"]) == 0
+    assert {run.id: set(run.arrays) for run in store.runs() if run.arrays} == {id: set(kept[id]) for id in kept}
+
+
+def test_a_file_of_its_own_comes_first(tmp_path):
+    store = fill(tmp_path)
+    first, second = store.runs()[:2]
+    pack_arrays(tmp_path, {run.id: {"rebuilt": torch.ones(2)} for run in (first, second)})
+    store.write(record("Std", 7, experiment="mnist"), {}, {"rebuilt": torch.zeros(3)})
+    store.write(second.record, {}, {"rebuilt": torch.zeros(3)})
+    assert {run.id: run.arrays["rebuilt"].tolist() for run in store.runs() if run.arrays} == {
+        first.id: [1.0, 1.0],
+        second.id: [0.0] * 3,
+        record("Std", 7, experiment="mnist")["id"]: [0.0] * 3,
+    }
+
+
+def test_a_figure_that_cannot_be_drawn_costs_nothing(tmp_path, monkeypatch, capsys):
+    """Nobody knows what it needs."""
+    fill(tmp_path)
+    monkeypatch.setattr(type(EXPERIMENTS["mnist"]), "figures", lambda *_: 1 / 0)
+    assert command(["pack", str(tmp_path), "--figures"]) == 2
+    assert "the figures of mnist could not be drawn" in capsys.readouterr().err
+    assert len(list((tmp_path / "arrays").iterdir())) == 8
+    assert not (tmp_path / NAME).exists()
+
+
+def test_a_damaged_pack(tmp_path):
+    store = fill(tmp_path)
+    pack_arrays(tmp_path, {run.id: run.arrays for run in store.runs()})
+    (tmp_path / NAME).write_bytes((tmp_path / NAME).read_bytes()[:-7])
+    with pytest.raises(ValueError, match=f"{NAME} is damaged"):
+        _ = store.runs()[0].arrays
