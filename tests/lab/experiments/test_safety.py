@@ -27,7 +27,7 @@ from racecar.lab.measures.dead import is_dead
 from racecar.lab.report import write_report
 from racecar.lab.running.engines import vmap
 from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.packed import pack
+from racecar.lab.running.packed import pack, write_pack
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import Run
 from tests.lab.report.records import record
@@ -359,8 +359,7 @@ def records():
 
 def page(records, folder):
     """Of records in one file."""
-    with open(folder / "records.jsonl", "w") as file:
-        file.writelines(json.dumps(one, separators=(",", ":")) + "\n" for one in records)
+    write_pack(folder, {one["id"]: one for one in records})
     report = write_report(folder, {"safety": SAFETY})
     assert not report.problems
     return report

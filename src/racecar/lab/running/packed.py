@@ -62,16 +62,21 @@ def pack(folder: Path) -> int:
     if not records:
         raise ValueError(f"there are no records in {folder}: name the folder that racecar run wrote into")
     if singles:
-        lines = [_text(line).encode() for line in _lines([_flat(records[id]) for id in sorted(records)])]
-        for id, one in _read(lines, folder / NAME):
-            if id not in records or _text(one, sort=True) != _text(records[id], sort=True):
-                raise ValueError(f"record {id} of {folder} cannot be packed: it has names that no record has")
-        with write_atomically(folder / NAME) as file:
-            file.writelines(line + b"\n" for line in lines)
+        write_pack(folder, records)
     for path, content in singles.items():
         if path.read_bytes() == content:  # else somebody changed it meanwhile
             path.unlink()
     return len(singles)
+
+
+def write_pack(folder: Path, records: Mapping[str, dict[str, Any]]) -> None:
+    """Write records, by id, as the pack of a folder, once it is sure that they can be read from it."""
+    lines = [_text(line).encode() for line in _lines([_flat(records[id]) for id in sorted(records)])]
+    for id, one in _read(lines, folder / NAME):
+        if id not in records or _text(one, sort=True) != _text(records[id], sort=True):
+            raise ValueError(f"record {id} of {folder} cannot be packed: it has names that no record has")
+    with write_atomically(folder / NAME) as file:
+        file.writelines(line + b"\n" for line in lines)
 
 
 @dataclass
