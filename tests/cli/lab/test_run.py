@@ -458,6 +458,8 @@ def test_search_and_tuned(cli, search):
 
     used = cli("run", *INFORMATION[:-1], "tuned", "--seeds", "1", "--variants", "Std,RR", "--tuned", "out/tuned.json")
     assert (used.status, used.err) == (0, "")
+    said = {(row["variant"], row["tuned"]) for row in rows(used.out)}
+    assert said == {(name, f"lr {found['lr']:.3g}") for name, found in tuned["variants"].items()}
     for one in records("tuned"):
         chosen = tuned["variants"][one["variant"]]
         assert one["tuned"] == {key: chosen[key] for key in ("lr", "coefficient") if key in chosen}
