@@ -11,7 +11,7 @@ from torch._inductor.fx_passes.post_grad import remove_noop_ops
 from racecar.networks.resnet import Bottleneck, ResNet
 from racecar.networks.vgg import vgg
 from racecar.networks.vit import ViT
-from racecar.run.terms import size, squared_error
+from racecar.run.terms import ROWS, size, squared_error, totals
 from tests.losses import classic
 
 BATCH = 16
@@ -91,13 +91,25 @@ def test_nothing_is_summed_twice():
     assert count(relative, "aten.mean") == count(relative, "aten.var_mean") == 0
 
 
-def test_sums_go_along_memory():
-    """inductor orders a sum before it knows that d' will have its channels last."""
-    made = (torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last) for _ in range(2))
+@pytest.mark.parametrize("width", [64, 7])
+def test_sums_go_along_memory(width):
+    """inductor orders a sum before it knows that d' will have its channels last. One over an activation has so many
+    rows, if they are of one length, that it needs no second kernel; that of all layers is the one more."""
+    made = (torch.randn(2, 8, 5, width).contiguous(memory_format=torch.channels_last) for _ in range(2))
     (d, reverse), graphs = [one.requires_grad_() for one in made], {}
-    compiled_as_by_inductor(lambda: squared_error(d, reverse, None) / size(d, None), graphs)().backward()
+
+    def term():
+        errors, sizes = [squared_error(d, reverse, None)] * 2, [size(d, None)] * 2
+        return (totals(errors, torch.sum) / totals(sizes, torch.linalg.vector_norm)).sum()
+
+    found = compiled_as_by_inductor(term, graphs)()
+    found.backward()
+    d, reverse, gradient = d.detach(), reverse.detach(), d.grad
+    torch.testing.assert_close(found.detach(), 2 * (d - reverse).square().sum() / d.norm())
+    torch.testing.assert_close(gradient, 4 * (d - reverse) / d.norm())
     sums = [node.args[0].meta["val"] for node in graphs["forward"] if str(node.target).startswith("aten.sum")]
-    assert [tuple(one.shape) for one in sums] == [(2, 4, 5, 3)] * 2
+    rows = (ROWS, d.numel() // ROWS) if d.numel() % ROWS == 0 else (2, 5, width, 8)
+    assert [tuple(one.shape) for one in sums] == [rows, rows, (2, ROWS), (2, ROWS), (2,)]
     assert all(one.is_contiguous() for one in sums)
 
 

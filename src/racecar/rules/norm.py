@@ -50,6 +50,10 @@ class Place:
         return torch.where(there, own_mean.to(mean.dtype), mean), torch.where(there, own_var.to(var.dtype), var)
 
 
+_OUTPUTS = 264
+"""Sums of which a GPU makes so many at once are not divided: two for each multiprocessor, of 132."""
+
+
 def normalise_batch(
     x: Tensor,
     mean: Tensor | None,
@@ -136,9 +140,9 @@ class Normalised(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, mean, inverse, *given = ctx.saved_tensors
         weight, bias = given[0] if ctx.has_weight else None, given[-1] if ctx.has_bias else None
-        g, dims = gradients[0].to(mean.dtype), _dims(x)
+        g = gradients[0]  # in its own precision: in float32 it would take twice as long to read
         centred = x.to(mean.dtype) - mean
-        of_bias, of_slope = g.sum(dims, keepdim=True), (g * centred).sum(dims, keepdim=True)
+        of_bias, of_slope = _channel_sums(g, centred)
         slope = inverse if weight is None else inverse * weight.view_as(inverse)
         count = x.numel() / mean.numel()
         of_x = (g - of_bias / count - centred * (of_slope * inverse.square() / count)) * slope
@@ -148,6 +152,20 @@ class Normalised(torch.autograd.Function):
             None if bias is None else of_bias.view_as(bias).to(bias.dtype),
             None,
         )
+
+
+def _channel_sums(g: Tensor, centred: Tensor) -> tuple[Tensor, Tensor]:
+    """Σ g and Σ g · centred of each channel, with the dimensions of both (N, C, …), in the precision of ``centred``.
+
+    Of few channels a compiler divides each sum, and takes one more kernel to add up its parts. Divided by samples, and
+    put side by side, the parts of both need but one.
+    """
+    dims, (samples, channels) = _dims(g), g.shape[:2]
+    if g.dim() == 2 or not channels < _OUTPUTS <= samples * channels:
+        return g.sum(dims, keepdim=True, dtype=centred.dtype), (g * centred).sum(dims, keepdim=True)
+    parts = g.sum(dims[1:], dtype=centred.dtype), (g * centred).sum(dims[1:])
+    of_bias, of_slope = torch.stack(parts).sum(1).view(2, 1, channels, *(1,) * (g.dim() - 2)).unbind()
+    return of_bias, of_slope
 
 
 def _dims(x: Tensor) -> list[int]:

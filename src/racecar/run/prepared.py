@@ -213,16 +213,17 @@ class PreparedPlan:
             found.reverse()  # from the first layer to the last
         if not torch.compiler.is_compiling() and self.lambdas.device != errors[0].device:  # the model has moved
             self.move(errors[0])
+        norms = terms.totals(sizes, torch.linalg.vector_norm) if sizes else None
         made = terms.terms(
             errors,
             counts,
             scale,
-            sizes=sizes,
+            sizes=norms,
             floors=yardstick.floors,
             share=tape.size / tape.samples,
             energy=yardstick.energy,
         )
-        return made, torch.stack(sizes) if look and not relative else None
+        return made, norms if look and not relative else None
 
     def rebuild(
         self, calls: Sequence[Call | None], inputs: Sequence[Tensor], reading: Reading | None = None

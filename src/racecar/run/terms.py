@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -23,10 +23,12 @@ GRADIENTS = ("both", "reverse", "weights")
 activations of the forward pass are constants."""
 REDUCTIONS = ("mean", "sum")
 """Over the constrained layers: a λ that means the same for 3 and for 100 of them, or the paper's sum."""
+ROWS = 1024
+"""Into how many parts a compiled sum over an activation is divided: enough for every processor of a GPU."""
 
 
 def squared_error(d: Tensor, reverse: Tensor, weight: Tensor | None) -> Tensor:
-    """Σ w (d − d')², a float32 (or float64) scalar.
+    """Σ w (d − d')², a float32 (or float64) scalar; compiled, a vector whose sum it is (:func:`totals`).
 
     Args:
         d: forward activation d_m, (n, …).
@@ -39,7 +41,8 @@ def squared_error(d: Tensor, reverse: Tensor, weight: Tensor | None) -> Tensor:
         # in the precision of the activations.
         d, reverse, weight = along_memory(d, reverse, weight)
         errors = (d - reverse).to(dtype).square()
-        return (errors if weight is None else errors * weight.to(dtype)).sum()
+        errors = errors if weight is None else errors * weight.to(dtype)
+        return in_rows(errors, torch.sum)
     if d.dtype == reverse.dtype == dtype and d.is_contiguous() and reverse.is_contiguous():
         return F.mse_loss(reverse, d, reduction="sum")
     return SquaredError.apply(d, reverse, dtype)
@@ -74,11 +77,31 @@ def along_memory(d: Tensor, *others: Tensor | None) -> tuple[Any, ...]:
 
 
 def size(d: Tensor, weight: Tensor | None, scale: str = "relative") -> Tensor:
-    """√Σ d² over the features with w ≠ 0; a gradient flows through it for scale "ratio" alone, if d has one."""
+    """√Σ d² over the features with w ≠ 0; compiled, a vector whose norm it is (:func:`totals`). A gradient flows
+    through it for scale "ratio" alone, if d has one."""
     d, weight = along_memory(d if scale == "ratio" else d.detach(), weight)
     if weight is not None:
         d = d * (weight != 0)
-    return torch.linalg.vector_norm(d, dtype=wide(d))
+    return in_rows(d, partial(torch.linalg.vector_norm, dtype=wide(d)))
+
+
+def in_rows(x: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
+    """``reduce`` x to a scalar; compiled, to one number for each of ROWS parts of x.
+
+    A compiler takes two kernels for a scalar, and many a small one for the scalars of all layers. So many rows it
+    reduces in one kernel, which also puts them beside those of the other layers.
+    """
+    if not torch.compiler.is_compiling():
+        return reduce(x)
+    if x.numel() % ROWS:
+        return F.pad(reduce(x).reshape(1), (0, ROWS - 1))
+    return reduce(x.reshape(ROWS, -1), dim=1)
+
+
+def totals(parts: Sequence[Tensor], reduce: Callable[..., Tensor]) -> Tensor:
+    """The scalars of all layers as one vector, from what :func:`in_rows` made of each."""
+    made = torch.stack(list(parts))
+    return reduce(made, dim=1) if made.dim() > 1 else made
 
 
 def anchor(inputs: Sequence[Tensor]) -> Tensor:
@@ -111,28 +134,37 @@ def noise_floors(found: Sequence[Moments | None], counts: Sequence[int]) -> Tens
     like = known[0].mean
     # A blank batch is blank in all groups: some tell, and a compiler copies fewer.
     groups = max(1, min(16, *(one.mean.numel() // 2 for one in known)))
-    none = Moments(like.new_zeros(groups), like.new_ones(groups), 1.0, like.dtype)
-    each = [one or none for one in found]
-    mean = torch.stack([one.mean.reshape(-1)[:groups] for one in each])
-    inverse = torch.stack([one.inverse.reshape(-1)[:groups] for one in each])
+    each = [one or known[0] for one in found]  # without a norm any will do: its floor is 0
+    mean, inverse = _stack([x.reshape(-1)[:groups] for one in each for x in one[:2]]).unflatten(0, (-1, 2)).unbind(1)
     accuracy = torch.finfo(like.dtype).eps
     # Of the input itself, and of sums over it, which lose more.
     rounding = [torch.finfo(one.dtype).eps + 64 * accuracy for one in each]
-    limits = [(16 * some) ** 2 * count / one.eps for some, count, one in zip(rounding, counts, each, strict=True)]
+    limits = [(16 * some) ** 2 / one.eps for some, one in zip(rounding, each, strict=True)]
     energy = mean.square().mean(1)
     most = energy * _vector([some**2 for some in rounding], like)
     # σ² as far as 1/σ tells it: beside eps a smaller one is lost.
     blank = inverse.square().reciprocal().mean(1) <= most + _vector(
         [one.eps * (1 + 4 * accuracy) for one in each], like
     )
-    return torch.where(blank, energy * _vector(limits, like), 0)
+    sizes = [0 if one is None else count for one, count in zip(found, counts, strict=True)]
+    return torch.where(blank, energy * _vector(limits, like) * _vector(sizes, like), 0)
 
 
-def _vector(numbers: Sequence[float], like: Tensor) -> Tensor:
-    """Numbers that are the same in every step, as a tensor: no step waits until they are on the device."""
-    if torch.compiler.is_compiling():
-        return torch.stack([like.new_full((), one) for one in numbers])
-    return _kept(tuple(numbers), like.dtype, like.device)
+def _vector(numbers: Sequence[float], like: Tensor) -> Tensor | float:
+    """Numbers that are the same in every step, as a tensor: no step waits until they are on the device. A compiler is
+    given one number where all are alike."""
+    if not torch.compiler.is_compiling():
+        return _kept(tuple(numbers), like.dtype, like.device)
+    if all(one == numbers[0] for one in numbers):
+        return numbers[0]
+    return _stack([like.new_full((), one) for one in numbers])
+
+
+def _stack(tensors: Sequence[Tensor]) -> Tensor:
+    """torch.stack. A compiler copies up to 8 tensors by one kernel, and more of them by one for each."""
+    if not torch.compiler.is_compiling():
+        return torch.stack(list(tensors))
+    return torch.cat([torch.stack(list(tensors[i : i + 8])) for i in range(0, len(tensors), 8)])
 
 
 @lru_cache(maxsize=256)
@@ -146,7 +178,7 @@ def terms(
     counts: Sequence[int],
     scale: str,
     *,
-    sizes: Sequence[Tensor] = (),
+    sizes: Tensor | None = None,
     floors: Tensor | None = None,
     share: float = 1.0,
     energy: Tensor | None = None,
@@ -154,20 +186,21 @@ def terms(
     """The terms of all layers before λ, as one vector: few small kernels instead of many.
 
     Args:
-        errors: Σ w (d − d')² of each layer.
+        errors: Σ w (d − d')² of each layer, as :func:`squared_error` gives it.
         counts: number of elements of each d_m, for scales "mean" and "anchored".
-        sizes: √Σ d² of each layer, for scales "relative" and "ratio".
+        sizes: √Σ d² of each layer, as one vector, for scales "relative" and "ratio".
         floors: for these, Σ d² of each layer up to which it is rounding noise and counts as 0; None: 0.
         share: N / n, what a sum over n of N samples is multiplied by, for scale "sum".
         energy: mean square of the input, for scale "anchored".
     """
     if scale in ("mean", "anchored"):
-        vector = torch.stack([error / count for error, count in zip(errors, counts, strict=True)])
+        vector = totals([error / count for error, count in zip(errors, counts, strict=True)], torch.sum)
         return vector if energy is None else _divide(vector, energy.to(vector.dtype), energy == 0)
-    vector = torch.stack(list(errors))
+    vector = totals(errors, torch.sum)
     if scale == "sum":
         return vector if share == 1 else vector * share
-    total = torch.stack(list(sizes)).square()
+    assert sizes is not None
+    total = sizes.square()
     return _divide(vector, total, total.detach() <= (0 if floors is None else floors))
 
 
