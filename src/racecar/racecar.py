@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._C._functorch import is_functorch_wrapped_tensor
 
 from racecar.plan.plan import Plan
 from racecar.run.engine import Engine, no_loss
@@ -17,6 +16,7 @@ from racecar.run.reading import Reading
 from racecar.run.settings import Activation, Settings, activation
 from racecar.run.statistics import ReverseStatistics
 from racecar.run.weights import Weight
+from racecar.support.compiling import compiling, in_transform
 from racecar.watch.dry_run import untouched, watch_forward
 from racecar.watch.guards import check_model
 from racecar.watch.inputs import input_tensors
@@ -89,14 +89,14 @@ class Racecar(nn.Module):
                 self.terms = {}
             output = self.model(*args, **kwargs)
             return output, no_loss(input_tensors(args, kwargs))
-        if torch.compiler.is_compiling():
+        if compiling():
             output, outcome = self._engine.run(args, kwargs)
             self.terms, self._signs = outcome.terms, outcome.signs if self.training else None
             return output, outcome.loss
         look = self.training and torch.is_grad_enabled() and can_look() and self._health.due()
         output, outcome = self._engine.run(args, kwargs, look)
         # Inside torch.func the terms are wrappers that die with the transform.
-        inside = is_functorch_wrapped_tensor(outcome.loss)
+        inside = in_transform(outcome.loss)
         self.terms = {} if inside else outcome.terms
         if look and not inside:
             self._health.see(outcome.signs, self._engine.settings.weight)
@@ -107,7 +107,7 @@ class Racecar(nn.Module):
         """That of the model as it is now: one that was put in the place of another is planned in its first call."""
         made, model = self._made, self.model
         if made.model is not model:
-            if torch.compiler.is_compiling():
+            if compiling():
                 raise RuntimeError("the model was replaced: call the uncompiled Racecar once, so that it is planned")
             check_model(model)
             self.terms, self.reverse_statistics = {}, ReverseStatistics()

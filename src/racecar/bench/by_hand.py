@@ -16,6 +16,7 @@ from racecar.networks.resnet import Basic, Bottleneck, ResNet
 from racecar.networks.vgg import VGG
 from racecar.networks.vit import Block, ViT
 from racecar.run.settings import Settings
+from racecar.support.compiling import compiling
 
 DEFAULT = Settings()
 LAYERWISE = DEFAULT.mode == "layerwise"
@@ -41,7 +42,7 @@ def relative(d: Tensor, back: Tensor) -> Tensor:
     wide = torch.promote_types(d.dtype, torch.float32)
     d, back = d.detach().to(wide), back.to(wide)
     # The compiler fuses the first form; eager PyTorch has one kernel for the second.
-    error = (d - back).square().sum() if torch.compiler.is_compiling() else F.mse_loss(back, d, reduction="sum")
+    error = (d - back).square().sum() if compiling() else F.mse_loss(back, d, reduction="sum")
     return error / torch.linalg.vector_norm(d).square()
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
+from racecar.support.compiling import at_trace_time
 from racecar.support.precision import wide
 
 Weights = nn.Module | Tensor | Iterable[Tensor] | Mapping[str, Tensor]
@@ -84,12 +85,9 @@ def _chosen(names: list[str], patterns: Patterns | None) -> list[str]:
     return [name for name in names if any(_matches(name, pattern) for pattern in patterns)]
 
 
+@at_trace_time  # Dynamo cannot look into fnmatch
 def _matches(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern)
-
-
-# Dynamo cannot look into fnmatch. This is what torch.compiler.assume_constant_result does; that also loads dynamo.
-_matches._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def stacks(layers: Iterable[Layer]) -> Iterator[tuple[Layer, Tensor]]:

@@ -12,8 +12,9 @@ from torch.utils import _pytree
 
 from racecar.errors import NoRuleWarning, Unsupported
 from racecar.plan.layers import LayerGraph
+from racecar.support.compiling import uncompiled
 from racecar.watch.calls import ModuleWatch, Watch, version
-from racecar.watch.dry_run import RandomState, uncompiled, untouched
+from racecar.watch.dry_run import RandomState, untouched
 from racecar.watch.inputs import batch_tensors
 from racecar.watch.names import shown
 from racecar.watch.trace import Trace

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from racecar.rules.registry import Operation, forms, register
+from racecar.support.compiling import compiling
 
 
 class Seen(NamedTuple):
@@ -77,11 +78,11 @@ def normalise_batch(
         if not training:
             mean, var = place.running(mean, var)
     if training and not (single and mean is not None):
-        if torch.compiler.is_compiling():
+        if compiling():
             return Normalised.apply(x, weight, bias, eps)
         mean = var = None
     elif mean is not None:
-        if training and torch.compiler.is_compiling():
+        if training and compiling():
             mean, var = _once(mean), None if var is None else _once(var)
         training = False
     # torch.batch_norm, not F.batch_norm: the latter refuses a single value per channel.
@@ -90,7 +91,7 @@ def normalise_batch(
 
 def _leaving(place: Place, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, count: int) -> Tensor:
     """Batch norm of x by its own statistics, which are left in the place."""
-    if torch.compiler.is_compiling():  # which finds these statistics only once
+    if compiling():  # which finds these statistics only once
         with torch.no_grad():  # a detached x would be another one to the compiler
             place.seen = Seen(*_statistics(x, eps), eps, count)
         return Normalised.apply(x, weight, bias, eps)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Size, Tensor
 from torch.nn import functional as F
 
 from racecar.rules.registry import Operation, forms, register
+from racecar.support.compiling import compiling
 from racecar.support.memory_order import memory_order
 
 _AVERAGE: dict[int, Any] = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
@@ -21,7 +21,7 @@ def _spatial(y: Tensor, shape: Size, dims: int, mode: str) -> Tensor:
     if old == size:
         return y
     whole = all(new % few == 0 for new, few in zip(size, old, strict=True))
-    if mode == "nearest" and whole and (y.is_cuda or torch.compiler.is_compiling()):
+    if mode == "nearest" and whole and (y.is_cuda or compiling()):
         return repeated(y, size)
     batched = y if y.dim() == dims + 2 else y.unsqueeze(0)
     x = F.interpolate(batched, size=size, mode="nearest") if mode == "nearest" else _AVERAGE[dims](batched, size)

@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 import torch
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
+from racecar.support.compiling import at_trace_time
+
 T = TypeVar("T")
 
 _aten = torch.ops.aten
@@ -42,9 +44,14 @@ def _is_news(record: logging.LogRecord) -> bool:
     return "context_fn is passed to torch.utils.checkpoint" not in record.getMessage()
 
 
-logging.getLogger("torch._higher_order_ops.wrap").addFilter(_is_news)
+@at_trace_time
+def _hush() -> bool:
+    """Leave that out of the log, from the first slice that is compiled: torch says it when it is done with tracing."""
+    logging.getLogger("torch._higher_order_ops.wrap").addFilter(_is_news)
+    return True
 
 
 def selective_checkpoint(function: Callable[[], T]) -> T:
     """``function()``, while torch.compile traces."""
+    _hush()
     return checkpoint(function, use_reentrant=False, context_fn=_contexts)

@@ -20,6 +20,7 @@ from racecar.run import terms, weights
 from racecar.run.prepared import Outcome, PreparedPlan, slice_of
 from racecar.run.settings import Settings
 from racecar.run.statistics import ReverseStatistics
+from racecar.support.compiling import capturing, compiling
 from racecar.watch.calls import Watch
 from racecar.watch.dry_run import RandomState, untouched, watch_forward
 from racecar.watch.guards import check_model, check_sharding, fusible, reshard, takes_fused_path
@@ -155,7 +156,7 @@ class Engine:
 
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any], look: bool = False) -> tuple[Any, Outcome]:
         """The model's output, and its racecar loss with the terms and, if asked for, what shows whether it lives."""
-        if torch.compiler.is_compiling():
+        if compiling():
             return self._run_compiled(args, kwargs)
         # A way that was never seen may have to be watched again, from the same random state.
         # While a CUDA graph is being recorded there is no such state to look at; the way is known then.
@@ -260,11 +261,6 @@ def plan_of(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], se
     engine = Engine(model, settings)
     engine.start(args, kwargs, train=False)
     return engine.plans[0].plan
-
-
-def capturing() -> bool:
-    """Whether a CUDA graph is being recorded."""
-    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def no_loss(inputs: Sequence[Tensor]) -> Tensor:

@@ -27,6 +27,7 @@ from racecar.run.settings import Settings
 from racecar.run.statistics import ReverseStatistics
 from racecar.run.tape import Tape, record
 from racecar.run.values import Finder
+from racecar.support.compiling import compiling
 from racecar.support.precision import wide
 from racecar.watch.calls import Call
 from racecar.watch.inputs import batch_size
@@ -108,7 +109,7 @@ class PreparedPlan:
         """(N, n): the batch and how many of its samples the reverse pass sees."""
         size, samples = slice_of(inputs, self.settings.share)
         lost = samples < size and bool(self.lost)
-        if not torch.compiler.is_compiling():
+        if not compiling():
             if lost:
                 self._ignored(f"the batch dimension cannot be followed through {self.lost}")
             elif size == 1 and self.settings.fraction < 1 and any(x.shape[:1].numel() > 1 for x in inputs):
@@ -211,7 +212,7 @@ class PreparedPlan:
                 sizes.append(terms.size(d, features, scale))
         for found in (errors, sizes, counts):
             found.reverse()  # from the first layer to the last
-        if not torch.compiler.is_compiling() and self.lambdas.device != errors[0].device:  # the model has moved
+        if not compiling() and self.lambdas.device != errors[0].device:  # the model has moved
             self.move(errors[0])
         norms = terms.totals(sizes, torch.linalg.vector_norm) if sizes else None
         made = terms.terms(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Size, Tensor
 
 from racecar.plan.batch import Batch
@@ -13,6 +12,7 @@ from racecar.rules.registry import Operation
 from racecar.run.needs import Needs
 from racecar.run.rows import FirstRows, part_of
 from racecar.run.values import Finder, Rows
+from racecar.support.compiling import compiling
 
 
 @dataclass
@@ -54,7 +54,7 @@ def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | Non
             tensor = tensor.detach()
             tensor = tensor if where is None else cut(tensor, where, size, samples)
         elif where is not None:
-            if torch.compiler.is_compiling():
+            if compiling():
                 part = rows.get(value)
                 if part is None and where == Batch(0) and value in needs.starts:
                     part = find.normed_rows(value, size, samples)

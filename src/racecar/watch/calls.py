@@ -20,6 +20,7 @@ from torch.utils import _pytree
 from torch.utils.checkpoint import checkpoint
 
 from racecar.rules.registry import Path, find
+from racecar.support.compiling import compiling
 from racecar.watch.guards import refuse_reentrant
 
 
@@ -70,7 +71,7 @@ class Watch(TorchFunctionMode):
         self.keep = keep
         self.keep_funcs = keep_funcs
         self.grad = torch.is_grad_enabled()
-        self.eager = not torch.compiler.is_compiling()
+        self.eager = not compiling()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -66,10 +66,3 @@ def untouched(model: nn.Module, start: RandomState | None = None) -> Iterator[No
         for module, name, buffer in own:
             module._buffers[name] = buffer
         now.restore()
-
-
-def uncompiled() -> AbstractContextManager[Any]:
-    """Functions of a model that are compiled run as they were written: the compiler cannot trace what watches them."""
-    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and to import it takes seconds
-        return nullcontext()
-    return torch.compiler.set_stance("force_eager")
