@@ -10,7 +10,6 @@ from typing import Any
 from torch import Tensor, nn
 
 from racecar.inspect.subject import plain
-from racecar.plan.graph import PASSABLE
 from racecar.plan.layer import Layer
 from racecar.racecar import call_arguments
 from racecar.run.forward_pass import ForwardPass
@@ -81,9 +80,9 @@ def _top(forward: ForwardPass, last: Layer) -> int:
     """The last norm or activation after the last layer, a softmax at the very end included."""
     graph, value = forward.layer_graph.graph, last.end
     top = value
-    while len(users := graph.users.get(value, [])) == 1 and users[0].role in PASSABLE:
+    while len(users := graph.users.get(value, [])) == 1 and users[0].role.passable:
         value = users[0].outputs[0]
-        if users[0].role in ("norm", "activation"):
+        if users[0].role.sets_range:
             top = value
     return top
 

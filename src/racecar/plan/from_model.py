@@ -12,6 +12,7 @@ from torch.utils import _pytree
 
 from racecar.errors import NoRuleWarning, Unsupported
 from racecar.plan.layers import LayerGraph
+from racecar.rules.roles import Role
 from racecar.support.compiling import uncompiled
 from racecar.watch.calls import ModuleWatch, Watch, version
 from racecar.watch.dry_run import RandomState, untouched
@@ -51,7 +52,7 @@ def warn_about(layer_graph: LayerGraph) -> None:
         name = shown(layer.name)
         if layer.problem:
             message = f"layer {name!r} is skipped: {layer.problem}; add one with @racecar.rules.register(...)"
-        elif layer.bottom is not None and layer.bottom.role == "unknown" and layer.bottom.rule is None:
+        elif layer.bottom is not None and layer.bottom.role is Role.UNKNOWN and layer.bottom.rule is None:
             message = (
                 f"no rule for {layer.bottom.kind!r}: the way back from layer {name!r} ends there; add one with "
                 "@racecar.rules.register(..., role='shape') or role='activation'"

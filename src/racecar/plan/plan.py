@@ -11,6 +11,7 @@ from racecar.plan.graph import Op
 from racecar.plan.layer import Layer
 from racecar.plan.layers import LayerGraph
 from racecar.plan.steps import Step
+from racecar.rules.roles import Role
 from racecar.support.table import table
 from racecar.watch.names import shown
 
@@ -167,10 +168,10 @@ def _join_before(layer_graph: LayerGraph, layer: Layer) -> Op | None:
         if op is None or id(op) in seen:
             continue
         seen.add(id(op))
-        joins = not op.members and (op.role == "join" or len({v for _, v in op.inputs}) > 1)
+        joins = not op.members and (op.role is Role.JOIN or len({v for _, v in op.inputs}) > 1)
         if joins and (found is None or op.ordinal < found.ordinal):
             found = op
-        if op.role != "source":
+        if op.role is not Role.SOURCE:
             waiting += [v for _, v in op.inputs]
     return found
 

@@ -53,7 +53,7 @@ def per_sample(graph: Graph, batch: Mapping[int, Batch | None], size: int) -> fr
     """
     found = set()
     for op in graph.ops:
-        before, after = (batch.get(op.source), batch.get(op.outputs[0])) if op.kind.endswith("(vjp)") else (None, None)
+        before, after = (batch.get(op.source), batch.get(op.outputs[0])) if op.by_vjp else (None, None)
         if before is None or after is None:
             continue
         one = cut(torch.zeros_like(graph.trace.tensor(op.source)), before, size, 1)

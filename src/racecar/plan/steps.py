@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import NamedTuple
 
 import torch
@@ -11,24 +12,41 @@ from torch import Size, Tensor
 from racecar.plan.graph import Graph, Op
 from racecar.rules.conv import fold_padding
 from racecar.rules.registry import Operation
+from racecar.rules.roles import Role
 from racecar.rules.shape import expand, reshape
 
 
+class Action(Enum):
+    """What a step does with its operation."""
+
+    UNDO = "undo"
+    FOLD = "fold"
+    """Undo a convolution's own padding."""
+    PART = "part"
+    """Undo an operation that keeps a part and has no rule of its own."""
+    LIFT = "lift"
+    """Bring dropped dimensions back with size 1."""
+    REDO = "redo"
+    """Apply a norm or activation again."""
+    MOVE = "move"
+    """Apply a change of layout or resolution again."""
+
+    @property
+    def undoes(self) -> bool:
+        """Whether it takes the operation's output back to its input."""
+        return self in (Action.UNDO, Action.FOLD, Action.PART)
+
+
 class Step(NamedTuple):
-    """One step of the way back.
+    """One step of the reverse pass."""
 
-    ``action`` is "undo" (an operation), "fold" (a convolution's own padding), "part" (an operation that keeps a part
-    and has no rule of its own), "lift" (bring dropped dimensions back with size 1), "redo" (apply a norm or activation
-    again) or "move" (apply a change of layout or resolution again).
-    """
-
-    action: str
+    action: Action
     op: Op
 
 
 def undo(op: Op) -> Step:
     """The step that takes an operation back."""
-    return Step("part" if op.rule is None or op.rule.apply is None else "undo", op)
+    return Step(Action.PART if op.rule is None or op.rule.apply is None else Action.UNDO, op)
 
 
 def into_d(graph: Graph, op: Op, approach: Sequence[Op], redo: Sequence[Op], own_padding: Op | None) -> list[Step]:
@@ -37,18 +55,19 @@ def into_d(graph: Graph, op: Op, approach: Sequence[Op], redo: Sequence[Op], own
     Norms and activations are applied again before up-sampling, in the layout in which the forward pass applied them;
     after it where they fit one size only (a layer norm over a whole map).
     """
-    back = [Step("fold", one) if one is own_padding else undo(one) for one in approach if one.role != "pass"]
-    first = next((i for i, step in enumerate(back) if step.op.role == "resample"), len(back))
+    passed = [one for one in approach if one.role is not Role.PASS]
+    back = [Step(Action.FOLD, one) if one is own_padding else undo(one) for one in passed]
+    first = next((i for i, step in enumerate(back) if step.op.role is Role.RESAMPLE), len(back))
     again = _again(redo, with_size=False)
-    if any(step.op.role != "resample" and step.op.kind not in _KEEP_LAYOUT for step in back[first:]):
+    if any(step.op.role is not Role.RESAMPLE and step.op.kind not in _KEEP_LAYOUT for step in back[first:]):
         first = len(back)
-    if any(step.action == "move" for step in again):
+    if any(step.action is Action.MOVE for step in again):
         first = len(back)
-    early = [*back[:first], *([Step("lift", back[first].op)] if first < len(back) and again else []), *again]
-    resized = first < len(back) or any(one.role == "resample" for one in redo)
+    early = [*back[:first], *([Step(Action.LIFT, back[first].op)] if first < len(back) and again else []), *again]
+    resized = first < len(back) or any(one.role is Role.RESAMPLE for one in redo)
     if again and resized and not _fits(graph, again, back[first].op if first < len(back) else None, redo):
-        return [Step("undo", op), *back, *_again(redo, with_size=True)]
-    return [Step("undo", op), *early, *back[first:]]
+        return [Step(Action.UNDO, op), *back, *_again(redo, with_size=True)]
+    return [Step(Action.UNDO, op), *early, *back[first:]]
 
 
 _KEEP_LAYOUT = ("pad", "narrow", "flip", "roll")
@@ -57,22 +76,22 @@ _KEEP_LAYOUT = ("pad", "narrow", "flip", "roll")
 def _again(ops: Sequence[Op], with_size: bool) -> list[Step]:
     """Apply norms and activations again, going back to their layout (and size) and forth where that matters."""
     fussy = next((i for i, op in enumerate(ops) if _fussy(op)), len(ops))
-    later = [i for i, op in enumerate(ops) if i > fussy and op.role in ("shape", "select", "resample")]
-    shapes = [i for i in later if ops[i].role != "resample"]
+    later = [i for i, op in enumerate(ops) if i > fussy and op.role.moves]
+    shapes = [i for i in later if ops[i].role is not Role.RESAMPLE]
     # A change of resolution can be left out, unless the layout changed before it.
     moves = later if with_size else [i for i in later if shapes and i >= shapes[0]]
     steps = [undo(ops[i]) for i in reversed(moves)]
     for i, op in enumerate(ops):
-        if op.role in ("norm", "activation", "affine"):
-            steps.append(Step("redo", op))
+        if op.role.keeps_layout:
+            steps.append(Step(Action.REDO, op))
         elif i in moves:
-            steps.append(Step("move", op))
+            steps.append(Step(Action.MOVE, op))
     return steps
 
 
 def _fussy(op: Op) -> bool:
     """Whether the layout matters: norms, activations along a dimension, constants of some shape."""
-    return op.role in ("norm", "affine") or (op.role == "activation" and not op.pointwise)
+    return op.role in (Role.NORM, Role.AFFINE) or (op.role is Role.ACTIVATION and not op.pointwise)
 
 
 def _fits(graph: Graph, again: Sequence[Step], pooling: Op | None, redo: Sequence[Op]) -> bool:
@@ -98,23 +117,23 @@ def take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) -
     """One step, on real arguments."""
     action, op = step
     rule = op.rule
-    if action == "part":
+    if action is Action.PART:
         return _part(operation, y, shapes[op.source], op.slot)
     assert rule is not None
-    if action == "move" and rule.apply is reshape:  # its own arguments may name the whole batch
+    if action is Action.MOVE and rule.apply is reshape:  # its own arguments may name the whole batch
         return y.reshape(shapes[op.outputs[0]])
-    if action == "move" and rule.apply is expand:
+    if action is Action.MOVE and rule.apply is expand:
         return y.expand(shapes[op.outputs[0]])
-    if action == "move" or (action == "redo" and op.role == "affine"):
+    if action is Action.MOVE or (action is Action.REDO and op.role is Role.AFFINE):
         return output(operation(y), op.slot)
-    if action == "lift":
+    if action is Action.LIFT:
         return y if rule.lift is None else rule.lift(operation, y, shapes[op.source])
-    if action == "fold":
+    if action is Action.FOLD:
         return fold_padding(operation, y, shapes[op.source])
     assert rule.apply is not None
-    if op.role == "norm":
+    if op.role is Role.NORM:
         y = _in_double(y, operation)
-    return rule.apply(operation, y) if action == "redo" else rule.apply(operation, y, shapes[op.source])
+    return rule.apply(operation, y) if action is Action.REDO else rule.apply(operation, y, shapes[op.source])
 
 
 def _in_double(y: Tensor, operation: Operation) -> Tensor:

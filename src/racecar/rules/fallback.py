@@ -6,6 +6,7 @@ import torch
 from torch import Size, Tensor
 
 from racecar.rules.registry import Operation, Rule
+from racecar.rules.roles import Role
 
 
 def adjoint(op: Operation, y: Tensor, shape: Size) -> Tensor:
@@ -41,5 +42,5 @@ def is_affine(op: Operation, x: Tensor) -> bool:
     return bool(size > 0) and bool(gap <= 1e3 * torch.finfo(together.dtype).eps * size)
 
 
-ADJOINT_LAYER = Rule("layer", "affine (vjp)", adjoint)
-ADJOINT_SHAPE = Rule("shape", "affine (vjp)", adjoint)
+ADJOINT_LAYER = Rule(Role.LAYER, "affine (vjp)", adjoint, by_vjp=True)
+ADJOINT_SHAPE = Rule(Role.SHAPE, "affine (vjp)", adjoint, by_vjp=True)

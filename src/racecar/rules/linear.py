@@ -45,7 +45,7 @@ def addmm(op: Operation, y: Tensor, shape: Size) -> Tensor:
 @register(*forms("matmul", "mm", "__matmul__"), kind="linear")
 def matmul(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """x W or W x with a weight matrix W: y Wᵀ or Wᵀ y; other ranks go through the adjoint."""
-    first = op.at[0] in ((0,), ("input",))
+    first = op.data_first
     weight = (op.get(1, "other") if "other" in op.kwargs else op.get(1, "mat2")) if first else op.get(0, "input")
     if weight.dim() != 2 or len(shape) < 2:
         return adjoint(op, y, shape)

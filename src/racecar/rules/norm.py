@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from racecar.rules.registry import Operation, forms, register
+from racecar.rules.roles import Role
 from racecar.support.compiling import compiling
 
 
@@ -223,7 +224,7 @@ def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x if x.dtype == dtype else x.to(dtype)
 
 
-@register(F.batch_norm, role="norm")
+@register(F.batch_norm, role=Role.NORM)
 def batch_norm(op: Operation, x: Tensor) -> Tensor:
     """x (N, C, …)."""
     mean, var = op.get(1, "running_mean"), op.get(2, "running_var")
@@ -231,14 +232,14 @@ def batch_norm(op: Operation, x: Tensor) -> Tensor:
     return normalise_batch(x, mean, var, weight, bias, op.get(5, "training", False), op.get(7, "eps", 1e-5), op.place)
 
 
-@register(torch.batch_norm, role="norm")
+@register(torch.batch_norm, role=Role.NORM)
 def torch_batch_norm(op: Operation, x: Tensor) -> Tensor:
     """The C++ spelling: weight and bias stand before the running statistics."""
     _, weight, bias, mean, var, training, _, eps = op.args[:8]
     return normalise_batch(x, mean, var, weight, bias, training, eps, op.place)
 
 
-@register(nn.SyncBatchNorm, role="norm")
+@register(nn.SyncBatchNorm, role=Role.NORM)
 def sync_batch_norm(op: Operation, x: Tensor) -> Tensor:
     """Each process normalises its own reverse data, so that the way back needs no communication."""
     m = op.module
@@ -251,7 +252,7 @@ BATCH_NORMS = (batch_norm, torch_batch_norm, sync_batch_norm)
 """The rules that keep statistics of the reverse data."""
 
 
-@register(F.instance_norm, role="norm")
+@register(F.instance_norm, role=Role.NORM)
 def instance_norm(op: Operation, x: Tensor) -> Tensor:
     """x (N, C, …); a single value per channel becomes the shift."""
     weight, bias, own = op.get(3, "weight"), op.get(4, "bias"), op.get(5, "use_input_stats", True)
@@ -261,14 +262,14 @@ def instance_norm(op: Operation, x: Tensor) -> Tensor:
     )
 
 
-@register(*forms("group_norm"), role="norm")
+@register(*forms("group_norm"), role=Role.NORM)
 def group_norm(op: Operation, x: Tensor) -> Tensor:
     """x (N, C, …); a single value per group becomes the shift, which F.group_norm refuses for one sample."""
     weight, bias, eps = op.get(2, "weight"), op.get(3, "bias"), op.get(4, "eps", 1e-5)
     return torch.group_norm(x, op.get(1, "num_groups"), weight, bias, eps, torch.backends.cudnn.enabled)
 
 
-@register(*forms("layer_norm", "rms_norm", "local_response_norm", "normalize"), role="norm")
+@register(*forms("layer_norm", "rms_norm", "local_response_norm", "normalize"), role=Role.NORM)
 def own_statistics(op: Operation, x: Tensor) -> Tensor:
     """Norms that look at one sample at a time: simply applied again."""
     return op(x)

@@ -1,17 +1,6 @@
 """One table that says what to do with each kind of operation on the way back.
 
-A rule has a role, which says where in a layer the operation belongs:
-
-| role | the operation | its function |
-|---|---|---|
-| layer | carries a weight: it makes a layer m | ``(op, y, shape) -> x'``, the transposed weight without the bias |
-| norm, activation | shapes the range of d_m | ``(op, x) -> y``, re-applied on the way back |
-| shape | rearranges or crops | ``(op, y, shape) -> x'``, its inverse |
-| resample | changes the resolution (pooling, up-sampling) | ``(op, y, shape) -> x'``, back to the true size |
-| affine | adds or multiplies a constant or parameter | ``(op, y, shape) -> x'`` |
-| pass | changes nothing that matters (dropout, casts) | none |
-| source | starts a way: an embedding's output is the first d | none |
-| select | leaves elements out: straight before a layer the part is its d | as of shape, or none: zeros come back |
+A rule has a role, which says where in a layer the operation belongs: see :class:`racecar.rules.Role`.
 """
 
 from __future__ import annotations
@@ -24,23 +13,28 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from racecar.rules.roles import Role
+
 Path = tuple[int | str, ...]
 """Where an argument stands: ``(1,)`` second positional, ``("bias",)`` keyword, ``(0, 2)`` third of a list."""
 
-ROLES = ("layer", "norm", "activation", "shape", "resample", "affine", "pass", "source", "select")
+FIRST: tuple[Path, ...] = ((0,), ("input",))
+"""The first argument, however it is given."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """What one kind of operation is and how it is taken back (see the table above)."""
+    """What one kind of operation is and how it is taken back (see :class:`Role`)."""
 
-    role: str
+    role: Role
     kind: str
     apply: Callable[..., Tensor] | None = None
     pointwise: bool = False
     """An activation that looks at every element alone, so that it may be applied in any layout."""
     lift: Callable[[Operation, Tensor, torch.Size], Tensor] | None = None
     """For a resampling that drops dimensions: bring them back with size 1, before norms are re-applied."""
+    by_vjp: bool = False
+    """It stands in for an affine operation that has no rule of its own."""
 
 
 class Operation:
@@ -72,6 +66,11 @@ class Operation:
         self.name, self.module, self.trainable, self.inplace_at = name, module, trainable, inplace_at
         self.members: list[Operation] = []
         self.place: Any = None
+
+    @property
+    def data_first(self) -> bool:
+        """Whether the data is the first argument."""
+        return self.at[0] in FIRST
 
     def get(self, position: int, name: str, default: Any = None) -> Any:
         """The argument that a caller may have given by position or by name."""
@@ -115,7 +114,7 @@ def find(kind: Any) -> Rule | None:
 
 def register(
     *kinds: Hashable,
-    role: str = "layer",
+    role: Role | str = Role.LAYER,
     kind: str | None = None,
     pointwise: bool = False,
     lift: Callable[[Operation, Tensor, torch.Size], Tensor] | None = None,
@@ -128,12 +127,13 @@ def register(
 
     Args:
         kinds: module classes, or functions as the model calls them (``torch.foo``, ``F.foo``, ``torch.Tensor.foo``).
-        role: "layer" for an operation with a weight; see the module's table for the others.
+        role: "layer" for an operation with a weight; see :class:`Role` for the others.
         kind: the name shown in plan tables; the function's own by default.
         pointwise, lift: see :class:`Rule`.
     """
-    if role not in ROLES:
-        raise ValueError(f"role must be one of {', '.join(ROLES)}, not {role!r}")
+    allowed = [one for one in Role if one.of_rule]
+    if role not in allowed:
+        raise ValueError(f"role must be one of {', '.join(allowed)}, not {role!r}")
     if not kinds:
         raise TypeError("register needs at least one module class or function")
     for one in kinds:
@@ -142,13 +142,13 @@ def register(
 
     def decorate(apply: Callable[..., Tensor]) -> Callable[..., Tensor]:
         for one in kinds:
-            _RULES[one] = Rule(role, kind or label(one), apply, pointwise, lift)
+            _RULES[one] = Rule(Role(role), kind or label(one), apply, pointwise, lift)
         return apply
 
     return decorate
 
 
-def register_plain(role: str, *kinds: Hashable) -> None:
+def register_plain(role: Role, *kinds: Hashable) -> None:
     """Register kinds whose role says everything (pass, source, select)."""
     for one in kinds:
         _RULES[one] = Rule(role, label(one))

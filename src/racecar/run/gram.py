@@ -9,6 +9,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from racecar.plan.plan import Entry
+from racecar.plan.steps import Action
 from racecar.rules import linear
 from racecar.rules.registry import Operation
 
@@ -19,7 +20,7 @@ def short_cut(entry: Entry) -> bool:
     if layer is None or entry.upper is not None or layer.d != layer.op.source or layer.out != layer.op.outputs[0]:
         return False
     action, op = entry.steps[0]
-    return action == "undo" and op is layer.op and op.rule is not None and op.rule.apply is linear.linear
+    return action is Action.UNDO and op is layer.op and op.rule is not None and op.rule.apply is linear.linear
 
 
 def back(operation: Operation, x: Tensor) -> Tensor | None:

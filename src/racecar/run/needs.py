@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from racecar.plan.graph import Op
 from racecar.plan.layer import Layer
 from racecar.plan.plan import Entry
+from racecar.plan.steps import Action
+from racecar.rules.roles import Role
 from racecar.run import gram
 from racecar.run.places import places
 
@@ -37,7 +39,7 @@ class Needs:
                 for op in (layer.op, *layer.onward):
                     ops.setdefault(op.ordinal, (op, entry.name))
                     shapes[op.outputs[0]] = None
-                    if op.role == "norm":
+                    if op.role is Role.NORM:
                         wholes[op.source] = None
                     if is_random(op):
                         values.update(dict.fromkeys((op.source, op.outputs[0])))
@@ -46,9 +48,9 @@ class Needs:
                 starts.add(layer.out)
             for action, op in entry.steps:
                 ops.setdefault(op.ordinal, (op, entry.name))
-                if action != "redo":
+                if action is not Action.REDO:
                     shapes[op.source] = None
-                if action == "move":
+                if action is Action.MOVE:
                     shapes[op.outputs[0]] = None
         self.entries = tuple(reversed(entries))
         self.starts = frozenset(starts)

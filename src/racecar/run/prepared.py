@@ -17,6 +17,7 @@ from racecar.plan.norms import Norm
 from racecar.plan.plan import make_plan
 from racecar.plan.slices import cut, cut_shape
 from racecar.rules.norm import Moments, has_batch_statistics, moments
+from racecar.rules.roles import Role
 from racecar.run import reverse, terms, weights
 from racecar.run.compiled import selective_checkpoint
 from racecar.run.health import Signs
@@ -75,7 +76,7 @@ class PreparedPlan:
         active = [not weights.is_zero(weight) and (whole or not flag) for weight, flag in numbers]
         self.plan = make_plan(layer_graph, settings.mode, active, self.frozen)
         self.constrained = [e.layer for e in self.plan if e.constrained and e.layer is not None]
-        norms = [[op for op in layer.redo if op.role == "norm" and not op.members] for layer in self.constrained]
+        norms = [[op for op in layer.redo if op.role is Role.NORM and not op.members] for layer in self.constrained]
         self.norms = [found[-1] if found and settings.scale in terms.RELATIVE else None for found in norms]
         """For each constrained layer the last norm before its d_m, if it matters."""
         self.needs = Needs([entry for entry in self.plan if entry.needed], settings.gradient)

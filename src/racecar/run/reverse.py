@@ -10,7 +10,7 @@ from torch import Tensor
 from racecar.errors import RuleError
 from racecar.plan.layer import Layer
 from racecar.plan.plan import Entry
-from racecar.plan.steps import Step, take
+from racecar.plan.steps import Action, Step, take
 from racecar.run import gram, recompute
 from racecar.run.needs import Needs
 from racecar.run.reading import Reading
@@ -35,7 +35,7 @@ def steps(
         assert layer is not None
         y, left = _start(entry, needs, tape, reverse)
         for step in left:
-            here = needs.places.get((layer.index, step.op.ordinal)) if step.action == "redo" else None
+            here = needs.places.get((layer.index, step.op.ordinal)) if step.action is Action.REDO else None
             if reading is not None and here is not None:
                 y = reading.step(here, tape.operations[step.op.ordinal], partial(_step, step, y, tape, entry))
             else:
@@ -68,7 +68,7 @@ def _start(entry: Entry, needs: Needs, tape: Tape, reverse: Mapping[int, Tensor]
 
 def _step(step: Step, y: Tensor, tape: Tape, entry: Entry) -> Tensor:
     x = take(step, y, tape.operations[step.op.ordinal], tape.shapes)
-    if step.action in ("undo", "fold", "part"):
+    if step.action.undoes:
         shape = tape.shapes[step.op.source]
         if not isinstance(x, Tensor) or x.shape != shape:
             rule = step.op.rule.apply if step.op.rule is not None else None

@@ -13,6 +13,7 @@ from racecar.plan.layers import LayerGraph
 from racecar.plan.slices import cut
 from racecar.rules.norm import first_rows, has_batch_statistics
 from racecar.rules.registry import Operation
+from racecar.rules.roles import Role
 from racecar.run.needs import Needs
 from racecar.watch.calls import Call, outputs
 
@@ -46,7 +47,7 @@ class Finder:
         """The tensor of a value; where both ends are hidden it is made again, which the compiler does only once."""
         tensor = self.look(value)
         op = self.layer_graph.graph.maker.get(value)
-        if tensor is None and op is not None and op.role in ("activation", "shape", "resample", "pass", "affine"):
+        if tensor is None and op is not None and op.role.passable and op.role is not Role.NORM:
             out = op.operation(self.calls)(self.tensor(op.source))
             tensor = out if isinstance(out, Tensor) else None
         if tensor is None:
@@ -66,7 +67,7 @@ class Finder:
         for value in needs.values:
             if value in needs.own and self.batch(value) == Batch(0):
                 used = self.layer_graph.graph.users.get(value, ())  # a view of it, as of a qkv, keeps it whole anyway
-                if any(op.role != "shape" for op in used) and self._norm(value) is None:
+                if any(op.role is not Role.SHAPE for op in used) and self._norm(value) is None:
                     tensor = self.tensor(value).detach()
                     some = torch.arange(tensor.shape[0] // size * samples, device=tensor.device)
                     found[value] = tensor.index_select(0, some)  # a clone would be taken for the view
@@ -84,7 +85,7 @@ class Finder:
     def _norm(self, value: int) -> Operation | None:
         """The batch norm that made a value by the statistics of its input; None of other values."""
         op = self.layer_graph.graph.maker.get(value)
-        if op is None or op.role != "norm" or op.members:
+        if op is None or op.role is not Role.NORM or op.members:
             return None
         operation = op.operation(self.calls)
         return operation if has_batch_statistics(operation) else None
