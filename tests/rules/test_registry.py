@@ -8,8 +8,8 @@ from torch.nn import functional as F
 import racecar
 from racecar import NoRuleWarning, RuleError
 from racecar.rules import Operation, find, register, unregister
-from racecar.rules.registry import OUT_OF_PLACE, forms
 from racecar.rules.roles import Role
+from racecar.rules.torch_functions import OUT_OF_PLACE, forms
 from tests.by_hand import Net
 from tests.losses import classic
 from tests.rules.common import chain, close, forward, random, rebuild

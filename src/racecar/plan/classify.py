@@ -10,9 +10,10 @@ from torch.nn import functional as F
 from racecar.plan import parts
 from racecar.plan.graph import Graph, Op
 from racecar.rules import fallback, find
-from racecar.rules.registry import FIRST, INPLACE_POSITION, OUT_OF_PLACE, SPELT_OUT, Rule, forms, label
+from racecar.rules.registry import FIRST, Rule, label
 from racecar.rules.roles import Role
 from racecar.rules.shape import PARTS
+from racecar.rules.torch_functions import INPLACE_POSITION, OUT_OF_PLACE, SPELT_OUT, forms
 from racecar.watch.calls import Call, ModuleWatch, without_data
 from racecar.watch.owners import Weights
 from racecar.watch.trace import Trace

@@ -8,8 +8,9 @@ is re-applied on the way back by making its calls again.
 from __future__ import annotations
 
 from racecar.plan.graph import Graph, Op
-from racecar.rules.registry import Rule, forms
+from racecar.rules.registry import Rule
 from racecar.rules.roles import Role
+from racecar.rules.torch_functions import forms
 from racecar.watch.calls import tensors
 
 _REDUCTIONS = frozenset(forms("mean", "sum", "var", "std", "amax", "amin", "norm", "logsumexp"))

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from racecar.rules.registry import Operation, forms, register
+from racecar.rules.registry import Operation, register
 from racecar.rules.roles import Role
+from racecar.rules.torch_functions import forms
 
 SOFTMAX = ("softmax", "log_softmax", "softmin")
 

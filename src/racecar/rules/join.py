@@ -12,9 +12,10 @@ import torch
 from torch import Size, Tensor
 
 from racecar.rules.fallback import adjoint
-from racecar.rules.registry import Operation, forms, register
+from racecar.rules.registry import Operation, register
 from racecar.rules.roles import Role
 from racecar.rules.shape import unbroadcast
+from racecar.rules.torch_functions import forms
 
 
 def _parts(op: Operation) -> tuple[bool, Any, float]:

@@ -7,7 +7,8 @@ from torch import Size, Tensor
 from torch.nn import functional as F
 
 from racecar.rules.fallback import adjoint
-from racecar.rules.registry import Operation, forms, register
+from racecar.rules.registry import Operation, register
+from racecar.rules.torch_functions import forms
 
 
 def like(y: Tensor, weight: Tensor) -> Tensor:

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from racecar.rules.registry import Operation, forms, register
+from racecar.rules.registry import Operation, register
 from racecar.rules.roles import Role
+from racecar.rules.torch_functions import forms
 from racecar.support.compiling import compiling
 
 

@@ -8,8 +8,9 @@ from typing import Any
 from torch import Size, Tensor
 from torch.nn import functional as F
 
-from racecar.rules.registry import Operation, forms, register
+from racecar.rules.registry import Operation, register
 from racecar.rules.roles import Role
+from racecar.rules.torch_functions import forms
 from racecar.support.compiling import compiling
 from racecar.support.memory_order import memory_order
 

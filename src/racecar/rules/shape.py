@@ -9,8 +9,9 @@ from torch import Size, Tensor
 from torch.nn import functional as F
 
 from racecar.rules.fallback import adjoint
-from racecar.rules.registry import Operation, forms, register, register_plain
+from racecar.rules.registry import Operation, register, register_plain
 from racecar.rules.roles import Role
+from racecar.rules.torch_functions import forms
 
 _PASS = (
     "alpha_dropout bernoulli_dropout clone contiguous cpu cuda detach dropout dropout1d dropout2d dropout3d double "
