@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 from torch import Tensor, nn
@@ -14,6 +13,7 @@ from racecar.plan.layer import Layer
 from racecar.racecar import call_arguments
 from racecar.run.forward_pass import ForwardPass
 from racecar.watch.eval_mode import eval_mode
+from racecar.watch.names import choose
 
 RANGES: dict[str, tuple[float, float]] = {
     "tanh": (-1.0, 1.0),
@@ -67,7 +67,8 @@ def activations(
         return found
     spellings = [(one.name, *layer.names) for one, layer in zip(found, forward.layers, strict=False)]
     spellings.append((found[-1].name, "output"))
-    return _chosen(found, spellings, [layers] if isinstance(layers, str) else layers)
+    labels = [f"{one.name} ({one.layer})" for one in found]
+    return [found[i] for i in choose([layers] if isinstance(layers, str) else layers, spellings, "layers:", labels)]
 
 
 def _activation(forward: ForwardPass, name: str, layer: str, value: int) -> Activation:
@@ -85,17 +86,3 @@ def _top(forward: ForwardPass, last: Layer) -> int:
         if users[0].role.sets_range:
             top = value
     return top
-
-
-def _chosen(found: Sequence[Activation], spellings: Sequence[Sequence[str]], layers: Sequence[str]) -> list[Activation]:
-    for pattern in layers:
-        if not any(_matches(pattern, one) for one in spellings):
-            known = ", ".join(f"{one.name} ({one.layer})" for one in found)
-            raise ValueError(f"layers: {pattern!r} matches none of {known}")
-    return [
-        one for one, names in zip(found, spellings, strict=True) if any(_matches(pattern, names) for pattern in layers)
-    ]
-
-
-def _matches(pattern: str, names: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for name in names)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
-from racecar.support.compiling import at_trace_time
 from racecar.support.precision import wide
+from racecar.watch.names import choose
 
 Weights = nn.Module | Tensor | Iterable[Tensor] | Mapping[str, Tensor]
 Patterns = str | Iterable[str]
@@ -76,18 +75,8 @@ def _layer(one: Any, name: str, bare: bool) -> Layer:
 def _chosen(names: list[str], patterns: Patterns | None) -> list[str]:
     if patterns is None:
         return names
-    patterns = [patterns] if isinstance(patterns, str) else list(patterns)
-    for pattern in patterns:
-        if not any(_matches(name, pattern) for name in names):
-            raise ValueError(
-                f"layers pattern {pattern!r} matches no layer; the layers are: {', '.join(map(repr, names))}"
-            )
-    return [name for name in names if any(_matches(name, pattern) for pattern in patterns)]
-
-
-@at_trace_time  # Dynamo cannot look into fnmatch
-def _matches(name: str, pattern: str) -> bool:
-    return fnmatchcase(name, pattern)
+    patterns = [patterns] if isinstance(patterns, str) else patterns
+    return [names[i] for i in choose(patterns, [(name,) for name in names], "layers pattern")]
 
 
 def stacks(layers: Iterable[Layer]) -> Iterator[tuple[Layer, Tensor]]:

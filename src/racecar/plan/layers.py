@@ -64,6 +64,8 @@ class LayerGraph:
             layer.onward = tuple(reversed(self._chain(layer, layer.out)))
         ordinal = {call: i for i, call in enumerate(trace.links)} | {-1: -1}
         self.values = [Value(ordinal[call], slot) for call, slot in trace.values]
+        self.positions = [trace.position(value) for value in range(len(trace.values))]
+        """Of each value, the call of the planned pass that made it, or −1 − i for input i."""
         self.batch_size = batch_size(trace.inputs)
         self.batch = batch_dims(self.graph, self.batch_size)
         self.per_sample = per_sample(self.graph, self.batch, self.batch_size)
@@ -81,11 +83,6 @@ class LayerGraph:
         self.coverage = coverage(self.graph, model, modules, [layer.op for layer in self.layers], names)
         """Which weights the layers use, and why no layer uses the others."""
         self.graph.forget()
-
-    def position(self, value: int) -> int:
-        """The call that made a value, or −1 − i for input i."""
-        call, slot = self.values[value]
-        return -1 - slot if call < 0 else self.ordinals[call]
 
     def _name(self) -> None:
         """Qualified module names; ".weight" for modules with several weights, "#2" for later uses."""

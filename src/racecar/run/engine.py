@@ -17,7 +17,7 @@ from racecar.plan.from_model import layer_graph_of, warn_about
 from racecar.plan.layers import LayerGraph
 from racecar.plan.plan import Plan
 from racecar.run import terms, weights
-from racecar.run.prepared import Outcome, PreparedPlan, slice_of
+from racecar.run.prepared import Outcome, PreparedPlan
 from racecar.run.settings import Settings
 from racecar.run.statistics import ReverseStatistics
 from racecar.support.compiling import capturing, compiling
@@ -25,6 +25,7 @@ from racecar.watch.calls import Watch
 from racecar.watch.dry_run import RandomState, untouched, watch_forward
 from racecar.watch.guards import check_model, check_sharding, fusible, reshard, takes_fused_path
 from racecar.watch.inputs import batch_tensors, input_tensors
+from racecar.watch.names import check_patterns
 from racecar.watch.trace import Trace
 
 MAX_PLANS = 256
@@ -98,7 +99,7 @@ class Engine:
             warnings.warn(message, UserWarning, stacklevel=4)
         self.plans = [*self.plans[-MAX_PLANS + 1 :], prepared]
         self.latest = prepared
-        self.keep |= frozenset(layer_graph.position(value) for value in prepared.copies)
+        self.keep |= frozenset(layer_graph.positions[value] for value in prepared.copies)
         return prepared
 
     def work_out(
@@ -152,7 +153,7 @@ class Engine:
             for name, module in self.model.named_modules()
             if any(p is not None and p.dim() > 1 for p in module._parameters.values())
         ]
-        weights.check_patterns(weight, seen, unseen)
+        check_patterns(weight, seen, "weight pattern", unseen)
 
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any], look: bool = False) -> tuple[Any, Outcome]:
         """The model's output, and its racecar loss with the terms and, if asked for, what shows whether it lives."""
@@ -183,7 +184,7 @@ class Engine:
         whole: bool = False,
     ) -> tuple[PreparedPlan, Trace]:
         """The way that a pass took, planned anew if it was never seen; and its trace, with all that is needed."""
-        size, samples = slice_of(trace.inputs, self.settings.share)
+        size, samples = self.settings.slice_of(trace.inputs)
         sliced = samples < size and not whole
         prepared = next((prepared for prepared in self.plans if prepared.layer_graph.match.fits(trace, sliced)), None)
         if prepared is None:
@@ -240,7 +241,7 @@ class Engine:
                         "layers were frozen or unfrozen (requires_grad) since they were planned: call the uncompiled "
                         "Racecar once, so that it is planned anew"
                     )
-                size, samples = slice_of(inputs, self.settings.share)
+                size, samples = self.settings.slice_of(inputs)
                 if samples < size and not prepared.layer_graph.match.can_slice(inputs):
                     raise RuntimeError(
                         "to compile with fraction < 1, make Racecar with example_inputs of two or more samples, of the "

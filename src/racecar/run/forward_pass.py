@@ -50,7 +50,7 @@ class ForwardPass:
         engine.start(args, kwargs, train=False)
         layer_graph = engine.plans[0].layer_graph
         engine.keep |= frozenset(
-            layer_graph.position(value) for value in layer_graph.changed
+            layer_graph.positions[value] for value in layer_graph.changed
         )  # all that may be looked at
         with torch.no_grad(), untouched(model):
             if layer_graph.changes_input:

@@ -106,9 +106,9 @@ class PreparedPlan:
         """For each layer, whether it is frozen: other layers may be than when this was worked out."""
         return frozen(self._behind, self.frozen)
 
-    def slice_of(self, inputs: Sequence[Tensor]) -> tuple[int, int]:
-        """(N, n): the batch and how many of its samples the reverse pass sees."""
-        size, samples = slice_of(inputs, self.settings.share)
+    def _slice(self, inputs: Sequence[Tensor]) -> tuple[int, int]:
+        """(N, n) of the settings; the whole batch where its dimension cannot be followed."""
+        size, samples = self.settings.slice_of(inputs)
         lost = samples < size and bool(self.lost)
         if not compiling():
             if lost:
@@ -123,7 +123,7 @@ class PreparedPlan:
     def tape(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> tuple[Tape, Yardstick]:
         """What a pass left behind, cut to the slice of the batch that the settings ask for, and what its errors are
         measured by."""
-        find, (size, samples) = Finder(self.layer_graph, calls, inputs), self.slice_of(inputs)
+        find, (size, samples) = Finder(self.layer_graph, calls, inputs), self._slice(inputs)
         return record(self.needs, find, size, samples), self._yardstick(find, size, samples)
 
     def _yardstick(self, find: Finder, size: int, samples: int) -> Yardstick:
@@ -166,7 +166,7 @@ class PreparedPlan:
         kept, beside the whole tensor; and torch (as of 2.13), which does not see that the two share their memory, would
         write over the one before it has read the other.
         """
-        find, (size, samples) = Finder(self.layer_graph, calls, inputs), self.slice_of(inputs)
+        find, (size, samples) = Finder(self.layer_graph, calls, inputs), self._slice(inputs)
         yardstick = self._yardstick(find, size, samples)
         rows = find.all_rows(self.needs, size, samples) if samples < size else None
         tape = partial(record, self.needs, find, size, samples, rows)
@@ -234,9 +234,3 @@ class PreparedPlan:
         size = batch_size(inputs)
         tape = record(self.needs_all, Finder(self.layer_graph, calls, inputs), size, size)
         return reverse.run(self.needs_all, tape, self.settings.input_activation, reading)
-
-
-def slice_of(inputs: Sequence[Tensor], share: str) -> tuple[int, int]:
-    """(N, n): the batch and how many of its samples the reverse pass sees."""
-    size = batch_size(inputs)
-    return size, max(1, round(float(share) * size))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from racecar.plan.plan import MODES
 from racecar.run.terms import GRADIENTS, REDUCTIONS, SCALES
 from racecar.run.weights import Weight, check_weight
+from racecar.watch.inputs import batch_size
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -45,6 +46,11 @@ class Settings:
         check_weight(self.weight)
         if isinstance(self.weight, Mapping):  # a copy: a change in place could not be followed
             object.__setattr__(self, "weight", dict(self.weight))
+
+    def slice_of(self, inputs: Sequence[Tensor]) -> tuple[int, int]:
+        """(N, n): the batch and how many of its samples the reverse pass sees."""
+        size = batch_size(inputs)
+        return size, max(1, round(float(self.share) * size))
 
 
 def activation(given: str | Activation | None) -> Activation | None:
