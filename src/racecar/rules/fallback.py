@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Size, Tensor
 
@@ -24,13 +26,15 @@ def is_affine(op: Operation, x: Tensor) -> bool:
     # Rounding must not pass for a bend: half precision is probed in float32.
     dtype = x.dtype if x.dtype == torch.float64 else torch.float32
 
-    def random(like: Tensor) -> Tensor:
-        return torch.randn(like.shape, generator=generator, dtype=torch.float32).to(like.device, dtype)
+    def random(one: Any) -> Any:
+        if isinstance(one, Tensor) and one.is_floating_point():
+            return torch.randn(one.shape, generator=generator, dtype=torch.float32).to(one.device, dtype)
+        return type(one)(map(random, one)) if type(one) in (tuple, list) else one
 
     u, v = random(x), random(x)
     # A weight may start at zero, where every operation looks affine.
-    args = tuple(random(one) if isinstance(one, Tensor) and one.is_floating_point() else one for one in op.args)
-    op = Operation(op.func, args, op.kwargs, op.at, inplace_at=op.inplace_at)
+    kwargs = {name: random(one) for name, one in op.kwargs.items()}
+    op = Operation(op.func, random(op.args), kwargs, op.at, inplace_at=op.inplace_at)
     try:
         together, zero, left, right = op(u + v), op(torch.zeros_like(u)), op(u), op(v)
     except (RuntimeError, TypeError, ValueError, IndexError):
