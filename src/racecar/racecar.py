@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from racecar.plan.plan import Plan
+from racecar.rules.registry import GivenRules, Rule, own_rules
 from racecar.run.engine import Engine, no_loss
 from racecar.run.health import Health, Signs, can_look
 from racecar.run.reading import Reading
@@ -54,6 +55,9 @@ class Racecar(nn.Module):
             a net to 0), "reverse" (d' alone: d is a fixed target) or "weights" (the weights alone: all activations of
             the forward pass are constants).
         reduction: "mean" (over the constrained layers: λ means the same for 3 and for 100) or "sum" (the paper's).
+        rules: for this Racecar alone, beside the registered ones and stronger: a dict from module class or function, as
+            ``racecar.rules.register`` takes them, to a function ``(op, y, shape) -> x'`` that undoes a layer, or to a
+            ``racecar.rules.Rule`` of any role.
     """
 
     def __init__(
@@ -67,11 +71,12 @@ class Racecar(nn.Module):
         input_activation: str | Activation | None = None,
         gradient: str = "reverse",
         reduction: str = "mean",
+        rules: GivenRules | None = None,
     ) -> None:
         super().__init__()
         check_model(model)
         chosen = activation(input_activation)
-        settings = Settings(mode, weight, scale, fraction, chosen, gradient, reduction)
+        settings = Settings(mode, weight, scale, fraction, chosen, gradient, reduction, own_rules(rules))
         self.model = model
         self.terms: dict[str, Tensor] = {}
         """Layer name → detached term of the last call, before λ."""
@@ -186,6 +191,11 @@ class Racecar(nn.Module):
     @weight.setter
     def weight(self, weight: Weight) -> None:
         self._set(weight=weight)
+
+    @property
+    def rules(self) -> dict[Any, Rule]:
+        """Those for this Racecar alone."""
+        return dict(self._engine.settings.rules)
 
     def _set(self, **changed: Any) -> None:
         self.look_back()

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from racecar.plan import parts
 from racecar.plan.graph import Graph, Op
 from racecar.rules import fallback, find
-from racecar.rules.registry import FIRST, Rule, label
+from racecar.rules.registry import FIRST, Rule, Rules, label
 from racecar.rules.roles import Role
 from racecar.rules.shape import PARTS
 from racecar.rules.torch_functions import INPLACE_POSITION, OUT_OF_PLACE, SPELT_OUT, forms
@@ -19,25 +19,25 @@ from racecar.watch.owners import Weights
 from racecar.watch.trace import Trace
 
 
-def build(trace: Trace, model: nn.Module, modules: ModuleWatch | None = None) -> Graph:
+def build(trace: Trace, model: nn.Module, modules: ModuleWatch | None, rules: Rules) -> Graph:
     """Classify every call that uses data."""
     weights = Weights(trace, model, modules)
     ops = []
     for ordinal, i in enumerate(trace.links):
-        ops.append(_classify(trace, i, ordinal, weights))
+        ops.append(_classify(trace, i, ordinal, weights, rules))
         for old, new in trace.spills.get(i, ()):
             inputs = (*([] if old is None else [((0,), old)]), ((1,), ops[-1].outputs[0]))
             ops.append(Op(ordinal, Role.JOIN, f"{ops[-1].kind} of a part", None, None, (), {}, inputs, (new,)))
     return Graph(trace, parts.apart(ops))
 
 
-def _classify(trace: Trace, i: int, ordinal: int, weights: Weights) -> Op:
+def _classify(trace: Trace, i: int, ordinal: int, weights: Weights, rules: Rules) -> Op:
     call, links = trace.calls[i], trace.links[i]
     if call.func is Tensor.copy_:  # what it is copied into is overwritten
         links = links[-1:]
     at = tuple(path for path, _ in links)
     args, kwargs = without_data(call, at)
-    rule = find(call.func)
+    rule = find(call.func, rules)
     owner = weights.of_call(i)
     func = OUT_OF_PLACE.get(call.func, call.func)
     if rule is not None and rule.role in (Role.ACTIVATION, Role.AFFINE, Role.RESAMPLE):

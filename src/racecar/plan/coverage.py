@@ -8,8 +8,7 @@ from typing import NamedTuple
 from torch import nn
 
 from racecar.plan.graph import Graph, Op
-from racecar.rules import find
-from racecar.rules.registry import label
+from racecar.rules.registry import Rules, find, label
 from racecar.rules.roles import Role
 from racecar.watch.calls import ModuleWatch, outputs, tensors
 from racecar.watch.owners import Weights
@@ -62,14 +61,19 @@ class _Origin(NamedTuple):
 
 
 def coverage(
-    graph: Graph, model: nn.Module, modules: ModuleWatch | None, layers: Sequence[Op], names: Collection[str]
+    graph: Graph,
+    model: nn.Module,
+    modules: ModuleWatch | None,
+    layers: Sequence[Op],
+    names: Collection[str],
+    rules: Rules,
 ) -> Coverage:
     """Of the layers of a graph, given as their operations and their names."""
     own = {name: weight for name, weight in model.named_parameters() if weight.dim() > 1}
     weights = {id(weight): name for name, weight in own.items()}
     origins = _origins(graph.trace, model, weights)
     of_layer = tuple(_used(graph, op, origins, weights) for op in layers)
-    constants = _constants(graph.trace, Weights(graph.trace, model, modules), origins, names)
+    constants = _constants(graph.trace, Weights(graph.trace, model, modules), origins, names, rules)
     known = frozenset[str]().union(*of_layer, *(origins[i].weights for i, _ in constants))
     reasons = _reasons(graph, origins, weights)
     for module in modules.elsewhere if modules is not None else ():
@@ -109,12 +113,12 @@ def _used(graph: Graph, op: Op, origins: Sequence[_Origin], weights: dict[int, s
 
 
 def _constants(
-    trace: Trace, owners: Weights, origins: Sequence[_Origin], names: Collection[str]
+    trace: Trace, owners: Weights, origins: Sequence[_Origin], names: Collection[str], rules: Rules
 ) -> list[tuple[int, Constant]]:
     """The calls of weighted operations that see no data, of modules that are no layer elsewhere."""
     found = []
     for i, call in enumerate(trace.calls):
-        rule = find(call.func)
+        rule = find(call.func, rules)
         owner = owners.of_constant(i) if i not in trace.links and rule is not None and rule.role is Role.LAYER else None
         if rule is not None and owner is not None and not owner.derived and owner.name not in names:
             found.append((i, Constant(owner.name, rule.kind, _LOST if origins[i].lost else _NO_DATA)))

@@ -12,6 +12,7 @@ from torch.utils import _pytree
 
 from racecar.errors import NoRuleWarning, Unsupported
 from racecar.plan.layers import LayerGraph
+from racecar.rules.registry import Rules
 from racecar.rules.roles import Role
 from racecar.support.compiling import uncompiled
 from racecar.watch.calls import ModuleWatch, Watch, version
@@ -22,7 +23,7 @@ from racecar.watch.trace import Trace
 
 
 def layer_graph_of(
-    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], start: RandomState | None = None
+    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], rules: Rules, start: RandomState | None = None
 ) -> LayerGraph:
     """Plan a model by one forward pass that leaves no trace: no gradient, no buffer, no random number."""
     watch = Watch()
@@ -34,7 +35,7 @@ def layer_graph_of(
             # Re-entrant checkpointing warns about the missing gradient before we can refuse it.
             warnings.filterwarnings("ignore", message="None of the inputs have requires_grad=True")
             try:
-                with ModuleWatch(watch, model) as modules, watch:
+                with ModuleWatch(watch, model, rules) as modules, watch:
                     model(*args, **kwargs)
             except Unsupported:
                 raise
@@ -43,7 +44,7 @@ def layer_graph_of(
                 raise ValueError(
                     f"{type(model).__name__} does not accept example_inputs ({shapes}): {type(error).__name__}: {error}"
                 ) from error
-        return LayerGraph(model, Trace(watch.calls, inputs, watch.versions, versions, inputs), modules)
+        return LayerGraph(model, Trace(watch.calls, inputs, watch.versions, versions, inputs), rules, modules)
 
 
 def warn_about(layer_graph: LayerGraph) -> None:

@@ -25,6 +25,7 @@ from racecar.plan.parts import passable
 from racecar.plan.slices import per_sample
 from racecar.plan.steps import Step, into_d, undo
 from racecar.rules.activation import SOFTMAX
+from racecar.rules.registry import Rules
 from racecar.rules.roles import Role
 from racecar.watch.calls import ModuleWatch
 from racecar.watch.inputs import batch_size
@@ -32,10 +33,15 @@ from racecar.watch.trace import Trace, Value
 
 
 class LayerGraph:
-    """The layers of one way through a model. Made from a trace; it holds no tensor of it."""
+    """The layers of one way through a model. Made from a trace; it holds no tensor of it.
 
-    def __init__(self, model: nn.Module, trace: Trace, modules: ModuleWatch | None = None) -> None:
-        self.graph: Graph = classify.build(trace, model, modules)
+    Args:
+        rules: those that are stronger than the registered ones.
+        modules: which module made which calls; None: rules for modules are not used.
+    """
+
+    def __init__(self, model: nn.Module, trace: Trace, rules: Rules, modules: ModuleWatch | None = None) -> None:
+        self.graph: Graph = classify.build(trace, model, modules, rules)
         if modules is not None:
             module_rules.gather(self.graph, modules)
         composites.gather(self.graph)
@@ -80,7 +86,7 @@ class LayerGraph:
         self.changing = tuple({id(op.called): op.called for op in makers if op.called is not None}.values())
         """The functions that made them."""
         names = {layer.name for layer in self.layers}
-        self.coverage = coverage(self.graph, model, modules, [layer.op for layer in self.layers], names)
+        self.coverage = coverage(self.graph, model, modules, [layer.op for layer in self.layers], names, rules)
         """Which weights the layers use, and why no layer uses the others."""
         self.graph.forget()
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from torch import nn
 
 from racecar.plan.graph import Graph, Op
-from racecar.rules import find
 from racecar.rules.registry import Rule
 from racecar.rules.roles import Role
 from racecar.watch.calls import ModuleWatch, Span
@@ -22,9 +21,9 @@ def gather(graph: Graph, modules: ModuleWatch) -> None:
     """Take the calls of every module whose class has a rule as one operation."""
     found: dict[int, tuple[Op, ...]] = {}
     for span in modules.spans:  # inner spans come first, outer ones replace them
-        rule = find(type(span.module))
+        rule = modules.ruled[span.module]
         inside = [op for op in graph.ops if span.start <= graph.positions[op.ordinal] < span.end]
-        if rule is not None and inside:
+        if inside:
             whole = _whole(graph, inside, span, rule, modules.model)
             found.update({op.ordinal: whole for op in inside if whole})
     if found:

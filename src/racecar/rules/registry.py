@@ -5,8 +5,9 @@ A rule has a role, which says where in a layer the operation belongs: see :class
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -26,7 +27,9 @@ class Rule:
     """What one kind of operation is and how it is taken back (see :class:`Role`)."""
 
     role: Role
+    """Its name, such as "activation", will do."""
     kind: str
+    """The name shown in plan tables."""
     apply: Callable[..., Tensor] | None = None
     pointwise: bool = False
     """An activation that looks at every element alone, so that it may be applied in any layout."""
@@ -34,6 +37,9 @@ class Rule:
     """For a resampling that drops dimensions: bring them back with size 1, before norms are re-applied."""
     by_vjp: bool = False
     """It stands in for an affine operation that has no rule of its own."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "role", Role.of_rule(self.role))
 
 
 class Operation:
@@ -100,15 +106,45 @@ def _put(args: list[Any], kwargs: dict[str, Any], path: Path, x: Tensor) -> None
     holder[head] = x
 
 
+Rules = Mapping[Hashable, Rule]
+"""Module class or function → its rule."""
+GivenRules = Mapping[Any, Rule | Callable[..., Tensor]]
+
 _RULES: dict[Hashable, Rule] = {}
 
 
-def find(kind: Any) -> Rule | None:
-    """The rule of a function, or of a module class or one of its bases."""
-    rule = _RULES.get(kind)
-    if rule is None and isinstance(kind, type):
-        rule = next((_RULES[base] for base in kind.__mro__ if base in _RULES), None)
-    return rule
+def find(kind: Any, own: Rules = MappingProxyType({})) -> Rule | None:
+    """The rule of a function, or of a module class or its nearest base; one of ``own`` before a registered one."""
+    for one in kind.__mro__ if isinstance(kind, type) else (kind,):
+        rule = own.get(one) or _RULES.get(one)
+        if rule is not None:
+            return rule
+    return None
+
+
+def own_rules(given: GivenRules | None) -> Rules:
+    """Rules for one use, as a user gives them: a plain function is the rule of a layer."""
+    given = {} if given is None else given
+    if not isinstance(given, Mapping):
+        raise TypeError(f"rules must be a dict from module classes or functions to rules, not {type(given).__name__}")
+    found: dict[Hashable, Rule] = {}
+    for kind, rule in given.items():
+        _check_kind(kind)
+        if not isinstance(rule, Rule) and not callable(rule):
+            raise TypeError(
+                f"the rule of {label(kind)} must be a function (op, y, shape) -> x' or a racecar.rules.Rule, "
+                f"not {type(rule).__name__}"
+            )
+        found[kind] = rule if isinstance(rule, Rule) else Rule(Role.LAYER, label(kind), rule)
+    return found
+
+
+def _check_kind(kind: Any) -> None:
+    wanted = "a rule is for a module class or a function, not for"
+    if isinstance(kind, nn.Module):
+        raise TypeError(f"{wanted} an instance: give {type(kind).__name__}")
+    if not callable(kind) or (isinstance(kind, type) and not issubclass(kind, nn.Module)):
+        raise TypeError(f"{wanted} {kind!r}")
 
 
 def register(
@@ -130,18 +166,15 @@ def register(
         kind: the name shown in plan tables; the function's own by default.
         pointwise, lift: see :class:`Rule`.
     """
-    allowed = [one for one in Role if one.of_rule]
-    if role not in allowed:
-        raise ValueError(f"role must be one of {', '.join(allowed)}, not {role!r}")
     if not kinds:
         raise TypeError("register needs at least one module class or function")
     for one in kinds:
-        if not callable(one):
-            raise TypeError(f"a rule is registered for a module class or a function, not for {one!r}")
+        _check_kind(one)
+    checked = Role.of_rule(role)
 
     def decorate(apply: Callable[..., Tensor]) -> Callable[..., Tensor]:
         for one in kinds:
-            _RULES[one] = Rule(Role(role), kind or label(one), apply, pointwise, lift)
+            _RULES[one] = Rule(checked, kind or label(one), apply, pointwise, lift)
         return apply
 
     return decorate

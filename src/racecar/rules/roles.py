@@ -38,10 +38,13 @@ class Role(StrEnum):
     UNKNOWN = "unknown"
     """No weight, no rule."""
 
-    @property
-    def of_rule(self) -> bool:
-        """Whether a rule may have it."""
-        return self not in (Role.JOIN, Role.SKIPPED, Role.UNKNOWN)
+    @classmethod
+    def of_rule(cls, name: str) -> Role:
+        """The role of that name; refuses one that no rule can have."""
+        allowed = [one for one in cls if one not in (Role.JOIN, Role.SKIPPED, Role.UNKNOWN)]
+        if name not in allowed:
+            raise ValueError(f"role must be one of {', '.join(allowed)}, not {str(name)!r}")
+        return cls(name)
 
     @property
     def weighted(self) -> bool:

@@ -73,7 +73,7 @@ class Engine:
             args, kwargs: of a call.
             train: whether it is to be trained: one whose layers are all frozen is refused, too.
         """
-        layer_graph = layer_graph_of(self.model, args, kwargs)
+        layer_graph = layer_graph_of(self.model, args, kwargs, self.settings.rules)
         reshard(self.model)
         prepared = self.add(layer_graph)
         if train and not self.off and not prepared.constrained and any(prepared.frozen):
@@ -189,9 +189,10 @@ class Engine:
         prepared = next((prepared for prepared in self.plans if prepared.layer_graph.match.fits(trace, sliced)), None)
         if prepared is None:
             check_sharding(self.model)
-            found = layer_graph_of(self.model, args, kwargs, start)
+            rules = self.settings.rules
+            found = layer_graph_of(self.model, args, kwargs, rules, start)
             # A way that is random differs in the dry pass: plan what was seen, without rules for whole modules.
-            prepared = self.add(found if found.match.fits(trace, sliced) else LayerGraph(self.model, trace))
+            prepared = self.add(found if found.match.fits(trace, sliced) else LayerGraph(self.model, trace, rules))
         elif (flags := prepared.frozen_now()) != prepared.frozen:
             prepared = self._refreeze(prepared, flags)
         self.latest = prepared

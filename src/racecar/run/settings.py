@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from racecar.plan.plan import MODES
+from racecar.rules.registry import Rules
 from racecar.run.terms import GRADIENTS, REDUCTIONS, SCALES
 from racecar.run.weights import Weight, check_weight
 from racecar.watch.inputs import batch_size
@@ -28,6 +29,8 @@ class Settings:
     input_activation: Activation | None = None
     gradient: str = "reverse"
     reduction: str = "mean"
+    rules: Rules = field(default_factory=dict)
+    """Stronger than the registered ones."""
     times: int = 1
     """What the weight is multiplied by: k where the reverse pass runs in every k-th step."""
     share: str = field(init=False)

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree
 from torch.utils.checkpoint import checkpoint
 
-from racecar.rules.registry import Path, find
+from racecar.rules.registry import Path, Rules, find
 from racecar.support.compiling import compiling
 from racecar.watch.guards import refuse_reentrant
 
@@ -184,10 +184,11 @@ class Span:
 class ModuleWatch:
     """While planning: which module made which calls. Hooks are global and gone afterwards; the model has none."""
 
-    def __init__(self, watch: Watch, model: nn.Module) -> None:
+    def __init__(self, watch: Watch, model: nn.Module, rules: Rules) -> None:
         self.watch, self.model = watch, model
         self.members = set(model.modules())
-        self.ruled = {module for module in self.members if find(type(module)) is not None}
+        found = {module: find(type(module), rules) for module in self.members}
+        self.ruled = {module: rule for module, rule in found.items() if rule is not None}
         self.spans: list[Span] = []
         self.elsewhere: set[nn.Module] = set()
         """Modules that ran in another thread, where no call is seen."""
