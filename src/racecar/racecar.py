@@ -192,6 +192,12 @@ class Racecar(nn.Module):
     def weight(self, weight: Weight) -> None:
         self._set(weight=weight)
 
+    def schedule(self, times: int = 1, on: bool = True) -> None:
+        """From the next call on: the reverse pass with ``times`` λ, or none at all. ``weight`` stays λ, and nothing is
+        planned anew. :class:`racecar.Every` calls this before each step; without arguments it ends a schedule."""
+        self.look_back()
+        self._engine.schedule(times, on)
+
     @property
     def rules(self) -> dict[Any, Rule]:
         """Those for this Racecar alone."""

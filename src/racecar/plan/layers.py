@@ -74,6 +74,10 @@ class LayerGraph:
         """Of each value, the call of the planned pass that made it, or −1 − i for input i."""
         self.batch_size = batch_size(trace.inputs)
         self.batch = batch_dims(self.graph, self.batch_size)
+        for layer in self.layers:
+            shape, where = trace.tensor(layer.d).shape, self.batch[layer.d]
+            dim = 0 if where is None else where.dim
+            layer.shape = (*shape[:dim], *shape[dim + 1 :])
         self.per_sample = per_sample(self.graph, self.batch, self.batch_size)
         """Operations without a rule of their own, by ordinal, whose constants are cut with the samples."""
         self.match = Matcher(self.layers, self.ordinals, self.batch, self.batch_size, trace)

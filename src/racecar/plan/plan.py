@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from torch import Tensor
 
 from racecar.errors import NotReversible
 from racecar.plan.coverage import Uncovered
@@ -39,6 +42,32 @@ class Entry:
     """Whether a constrained layer hangs on it."""
 
 
+class Row(NamedTuple):
+    """One line of a plan's table."""
+
+    name: str
+    """Of the layer in the model, or of a parameter that no layer uses."""
+    kind: str
+    constrained: bool
+    source: str
+    """ "reverse" or "forward", as of an entry; empty where the reverse pass does not go."""
+    note: str
+    shape: tuple[int, ...] | None = None
+    """Of d_m, one sample, as in the pass that was planned; None of what sees no data."""
+    weight: float | Tensor | None = None
+    """λ as it was given; None where no λ was asked for."""
+
+    @property
+    def happens(self) -> str:
+        """ "compared" (its error is in the loss), "passed" (the reverse pass goes through) or "left out"."""
+        return "compared" if self.constrained else "passed" if self.source else "left out"
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Its text under ``HEAD``."""
+        return shown(self.name), self.kind, "yes" if self.constrained else "no", self.source or "-", self.note
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan:
     """The plan of a model as a reverse pass will run it; iterable, and printable as a table."""
@@ -46,6 +75,8 @@ class Plan:
     layer_graph: LayerGraph
     mode: str
     entries: tuple[Entry, ...]
+    weights: tuple[float | Tensor, ...] = ()
+    """λ of each layer; empty: not asked for."""
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
@@ -66,14 +97,14 @@ class Plan:
         """The share of the parameters of two or more dimensions that the way back uses; None if there are none."""
         return self.layer_graph.coverage.share(e.layer.index for e in self.entries if e.needed and e.layer is not None)
 
-    @property
-    def rows(self) -> list[tuple[str, ...]]:
-        """The table's rows, under ``HEAD``: one for each entry, then one for each parameter that none uses."""
-        layers = [
-            (shown(e.name), e.kind, "yes" if e.constrained else "no", e.source if e.passed else "-", e.reason)
-            for e in self.entries
-        ]
-        return [*layers, *((name, "parameter", "no", "-", reason) for name, reason in self.uncovered)]
+    def rows(self) -> list[Row]:
+        """The lines of the table: one for each entry, then one for each parameter that none uses."""
+        layers = []
+        for e in self.entries:
+            shape = None if e.layer is None else e.layer.shape
+            weight = self.weights[e.layer.index] if e.layer is not None and self.weights else None
+            layers.append(Row(e.name, e.kind, e.constrained, e.source if e.passed else "", e.reason, shape, weight))
+        return [*layers, *(Row(name, "parameter", False, "", reason) for name, reason in self.uncovered)]
 
     @property
     def summary(self) -> str:
@@ -85,7 +116,7 @@ class Plan:
         return f"covers {percent:g} % of the parameters of two or more dimensions; {line}"
 
     def __str__(self) -> str:
-        return f"{table(HEAD, self.rows)}\n{self.summary}"
+        return f"{table(HEAD, [row.cells for row in self.rows()])}\n{self.summary}"
 
     __repr__ = __str__
 
@@ -94,12 +125,19 @@ Starts = dict[int, Layer | None]
 """Layer index → the layer above whose d' its step back starts from; None: its own forward output."""
 
 
-def make_plan(layer_graph: LayerGraph, mode: str, active: Sequence[bool], frozen: Sequence[bool] = ()) -> Plan:
+def make_plan(
+    layer_graph: LayerGraph,
+    mode: str,
+    active: Sequence[bool],
+    frozen: Sequence[bool] = (),
+    weights: Sequence[float | Tensor] = (),
+) -> Plan:
     """The way back for the layers that are compared.
 
     Args:
         active: one flag per layer of the plan, whether its λ is not 0 and it is not left out as frozen.
         frozen: one flag per layer, for the table; empty: none is.
+        weights: λ of each layer, for the table.
     """
     active = [flag and not layer.problem for flag, layer in zip(active, layer_graph.layers, strict=True)]
     starts: Starts
@@ -125,7 +163,7 @@ def make_plan(layer_graph: LayerGraph, mode: str, active: Sequence[bool], frozen
         _entry(layer_graph, mode, layer, starts, active, needed, left_out[layer.index]) for layer in layer_graph.layers
     ]
     entries += [Entry(one.name, one.kind, False, "forward", one.reason) for one in layer_graph.coverage.constants]
-    return Plan(layer_graph, mode, tuple(entries))
+    return Plan(layer_graph, mode, tuple(entries), tuple(weights))
 
 
 def _stretches(layer_graph: LayerGraph, active: Sequence[bool]) -> Starts:

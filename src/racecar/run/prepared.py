@@ -74,7 +74,7 @@ class PreparedPlan:
         whole = settings.mode == "input" and not all(self.frozen)
         numbers = zip(self.weights, self.frozen, strict=True)
         active = [not weights.is_zero(weight) and (whole or not flag) for weight, flag in numbers]
-        self.plan = make_plan(layer_graph, settings.mode, active, self.frozen)
+        self.plan = make_plan(layer_graph, settings.mode, active, self.frozen, found)
         self.constrained = [e.layer for e in self.plan if e.constrained and e.layer is not None]
         norms = [[op for op in layer.redo if op.role is Role.NORM and not op.members] for layer in self.constrained]
         self.norms = [found[-1] if found and settings.scale in terms.RELATIVE else None for found in norms]
