@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from racecar.run import gram
+from racecar.run import short_cut
 from tests.losses import classic
 from tests.steps import assert_same, step
 
@@ -17,9 +17,9 @@ from tests.steps import assert_same, step
 def both(model, x, **settings):
     """A step with the short cut where it pays, and one without; each with its number of multiplications."""
     rr, found = classic(model, x, **settings), []
-    for asked in (gram.short_cut, lambda entry: False):
+    for asked in (short_cut.applies, lambda entry: False):
         with pytest.MonkeyPatch.context() as patch, FlopCounterMode(display=False) as counter:
-            patch.setattr(gram, "short_cut", asked)
+            patch.setattr(short_cut, "applies", asked)
             made = step(rr, x)
         found.append((made, counter.get_total_flops()))
     return found
@@ -77,6 +77,6 @@ def test_a_rule_of_ones_own_is_asked(monkeypatch):
     """Not passed by."""
     rr = classic(nn.Linear(4, WIDE), torch.randn(50, 4))
     (entry,) = rr.plan
-    assert gram.short_cut(entry)
+    assert short_cut.applies(entry)
     monkeypatch.setattr(entry.layer.op, "rule", replace(entry.layer.op.rule, apply=lambda op, y, shape: y))
-    assert not gram.short_cut(entry)
+    assert not short_cut.applies(entry)

@@ -22,14 +22,14 @@ DEFAULT = Settings()
 LAYERWISE = DEFAULT.mode == "layerwise"
 """Every layer from its own output; else from what the layer above rebuilt, wherever the way back is unique."""
 
-Step = Callable[[nn.Module, Tensor, float], tuple[Tensor, Tensor]]
+LossFunction = Callable[[nn.Module, Tensor, float], tuple[Tensor, Tensor]]
 
 
-def find(model: nn.Module) -> Step | None:
+def find(model: nn.Module) -> LossFunction | None:
     """The function for a model, None if nobody wrote one."""
     if isinstance(model, nn.Sequential) and all(isinstance(part, nn.Flatten | nn.Linear | nn.ReLU) for part in model):
         return mlp
-    return next((step for kind, step in STEPS.items() if isinstance(model, kind)), None)
+    return next((step for kind, step in LOSSES.items() if isinstance(model, kind)), None)
 
 
 def samples(x: Tensor, fraction: float) -> int:
@@ -238,4 +238,4 @@ def transformer(block: Block, h: Tensor, n: int) -> tuple[Tensor, list[Tensor]]:
     return h + out, terms
 
 
-STEPS: dict[type[nn.Module], Step] = {VGG: vgg, ResNet: resnet, ViT: vit}
+LOSSES: dict[type[nn.Module], LossFunction] = {VGG: vgg, ResNet: resnet, ViT: vit}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from racecar.plan.graph import Op
-from racecar.plan.steps import Step
+from racecar.plan.step import Step
 from racecar.watch.names import MODEL, shown
 
 

@@ -23,7 +23,8 @@ from racecar.plan.match import Matcher
 from racecar.plan.norms import batch_norms
 from racecar.plan.parts import passable
 from racecar.plan.slices import per_sample
-from racecar.plan.steps import Step, into_d, undo
+from racecar.plan.step import Step, undo
+from racecar.plan.step_order import into_d
 from racecar.rules.activation import SOFTMAX
 from racecar.rules.registry import Rules
 from racecar.rules.roles import Role

@@ -13,7 +13,7 @@ from racecar.plan.coverage import Uncovered
 from racecar.plan.graph import Op
 from racecar.plan.layer import Layer
 from racecar.plan.layers import LayerGraph
-from racecar.plan.steps import Step
+from racecar.plan.step import Step
 from racecar.rules.roles import Role
 from racecar.support.table import table
 from racecar.watch.names import shown
@@ -42,7 +42,7 @@ class Entry:
     """Whether a constrained layer hangs on it."""
 
 
-class Row(NamedTuple):
+class PlanRow(NamedTuple):
     """One line of a plan's table."""
 
     name: str
@@ -97,14 +97,14 @@ class Plan:
         """The share of the parameters of two or more dimensions that the way back uses; None if there are none."""
         return self.layer_graph.coverage.share(e.layer.index for e in self.entries if e.needed and e.layer is not None)
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[PlanRow]:
         """The lines of the table: one for each entry, then one for each parameter that none uses."""
         layers = []
         for e in self.entries:
             shape = None if e.layer is None else e.layer.shape
             weight = self.weights[e.layer.index] if e.layer is not None and self.weights else None
-            layers.append(Row(e.name, e.kind, e.constrained, e.source if e.passed else "", e.reason, shape, weight))
-        return [*layers, *(Row(name, "parameter", False, "", reason) for name, reason in self.uncovered)]
+            layers.append(PlanRow(e.name, e.kind, e.constrained, e.source if e.passed else "", e.reason, shape, weight))
+        return [*layers, *(PlanRow(name, "parameter", False, "", reason) for name, reason in self.uncovered)]
 
     @property
     def summary(self) -> str:

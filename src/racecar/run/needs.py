@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from racecar.plan.graph import Op
 from racecar.plan.layer import Layer
 from racecar.plan.plan import Entry
-from racecar.plan.steps import Action
+from racecar.plan.step import Action
 from racecar.rules.roles import Role
-from racecar.run import gram
+from racecar.run import short_cut
 from racecar.run.places import places
 
 _DROPOUTS = ("bernoulli_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "rrelu")
@@ -59,7 +59,7 @@ class Needs:
         """Those of which nobody keeps the whole: a slice of them has memory of its own."""
         self.again = frozenset(again)
         """Layers, by index, whose output is computed again, for a way that starts there."""
-        self.live = self.starts | {e.layer.d for e in entries if e.layer and gram.short_cut(e)}
+        self.live = self.starts | {e.layer.d for e in entries if e.layer and short_cut.applies(e)}
         self.constant = frozenset(values) if gradient == "weights" else frozenset(values) - self.live
         """Values through which no gradient flows, unless it flows through all."""
         if gradient == "both":

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from racecar.plan.norms import Norm, is_batch_norm
 from racecar.plan.plan import Entry
-from racecar.plan.steps import Action
+from racecar.plan.step import Action
 
 
 class Spot(NamedTuple):

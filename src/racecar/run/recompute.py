@@ -14,7 +14,7 @@ from torch import Tensor
 
 from racecar.plan.graph import Op
 from racecar.plan.layer import Layer
-from racecar.plan.steps import Action, Step, output, take
+from racecar.plan.step import Action, Step, output, take
 from racecar.rules.norm import first_rows, has_batch_statistics
 from racecar.rules.registry import Operation
 from racecar.rules.roles import Role

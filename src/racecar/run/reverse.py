@@ -10,8 +10,8 @@ from torch import Tensor
 from racecar.errors import RuleError
 from racecar.plan.layer import Layer
 from racecar.plan.plan import Entry
-from racecar.plan.steps import Action, Step, take
-from racecar.run import gram, recompute
+from racecar.plan.step import Action, Step, take
+from racecar.run import recompute, short_cut
 from racecar.run.needs import Needs
 from racecar.run.reading import Reading
 from racecar.run.tape import Tape
@@ -56,9 +56,9 @@ def _start(entry: Entry, needs: Needs, tape: Tape, reverse: Mapping[int, Tensor]
     assert entry.layer is not None
     if entry.upper is not None:
         return reverse[entry.upper.index], entry.steps
-    if gram.short_cut(entry):
+    if short_cut.applies(entry):
         first, *others = entry.steps
-        y = gram.back(tape.operations[first.op.ordinal], tape.tensors[entry.layer.d])
+        y = short_cut.back(tape.operations[first.op.ordinal], tape.tensors[entry.layer.d])
         if y is not None:
             return y, others
     if entry.layer.index in needs.again:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from torch import Tensor
 
 from racecar.plan.plan import Entry
-from racecar.plan.steps import Action
+from racecar.plan.step import Action
 from racecar.rules import linear
 from racecar.rules.registry import Operation
 
 
-def short_cut(entry: Entry) -> bool:
+def applies(entry: Entry) -> bool:
     """Whether an entry's first step takes x Wᵀ + b, which nothing has changed, back to x."""
     layer = entry.layer
     if layer is None or entry.upper is not None or layer.d != layer.op.source or layer.out != layer.op.outputs[0]:
