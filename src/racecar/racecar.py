@@ -32,18 +32,19 @@ class Racecar(nn.Module):
 
     The reverse pass reuses every weight, transposed, to rebuild the activations d_m; the loss is the mean of
     λ_m · term_m over the layers m. The model is not changed: no parameter, no buffer, no hook. The defaults were chosen
-    from a map of thousands of nets: they killed none that plain training does not kill. Batch norms on the way back use
-    statistics of the reverse data: of the batch in training, and in evaluation the running ones in
+    from a map of thousands of nets: they killed none that plain training does not kill. In the reverse pass batch norms
+    use statistics of the reverse data: of the batch in training, and in evaluation the running ones in
     ``reverse_statistics``. Layers whose weight is frozen (``requires_grad`` is False) are left out, in every call anew.
-    All settings but ``input_activation`` can be set later; ``model`` can be replaced, and is planned in the next call.
+    All settings but ``input_activation`` and ``rules`` can be set later; ``model`` can be replaced, and is planned in
+    the next call.
 
     Args:
         model: any module.
         example_inputs: a tensor, a tuple of positional arguments or a dict of keyword arguments. Used once, without
             gradient, to make the plan; a few samples are enough, and spare memory.
-        mode: "full" (one way back from output to input), "layerwise" (every layer from its own forward output),
-            "input" (the full way, compared at the input alone) or "auto" (full along every stretch where the way back
-            is unique, starting again at joins and forks).
+        mode: "full" (one reverse pass from output to input), "layerwise" (every layer from its own forward output),
+            "input" (the full one, compared at the input alone) or "auto" (full along every stretch where the reverse
+            pass is unique, starting again at joins and forks).
         weight: λ for all layers, or a dict from layer-name pattern to λ; later patterns win, a layer that no pattern
             matches is left out. A tensor broadcasts against d_m without its batch dimension.
         scale: "relative" (Σ(d−d')² / Σd², the denominator taken as a constant), "ratio" (the same, and the gradient
@@ -81,7 +82,7 @@ class Racecar(nn.Module):
         self.terms: dict[str, Tensor] = {}
         """Layer name → detached term of the last call, before λ."""
         self.reverse_statistics = ReverseStatistics()
-        """Of what batch norms see on the way back: kept by training calls, used in evaluation; in no state dict."""
+        """Of what batch norms see in the reverse pass: kept by training calls, used in evaluation; in no state dict."""
         self._health = Health()
         self._signs: Signs | None = None
         self._made = Engine(model, settings, self.reverse_statistics)

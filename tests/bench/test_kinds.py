@@ -126,7 +126,7 @@ def test_every_kind_is_one_graph_and_none_recompiles_another():
 
 
 def test_floor_of_linear_layers():
-    """Forward, weight gradient and data gradient, which the first layer does without; the same on the way back."""
+    """Forward, weight gradient and data gradient, which the first layer does without; the same in the reverse pass."""
     plain, exact = floor.flops(mlp())
     first, second = 2 * 6 * 5, 2 * 5 * 4
     assert plain == 2 * first + 3 * second

@@ -1,4 +1,4 @@
-"""The way back through a wide linear layer by WᵀW: the same loss and gradients, for fewer multiplications."""
+"""The reverse pass through a wide linear layer by WᵀW: the same loss and gradients, for fewer multiplications."""
 
 from dataclasses import replace
 
@@ -35,7 +35,7 @@ def both(model, x, **settings):
     scale=st.sampled_from(["relative", "sum"]),
 )
 def test_the_same_and_never_dearer(rows, inner, outer, bias, norm, fraction, scale):
-    """With a norm below, which is applied again, or without; the way back starts at the layer's own output."""
+    """With a norm below, which is applied again, or without; the reverse pass starts at the layer's own output."""
     torch.manual_seed(0)
     model = nn.Sequential(*([nn.LayerNorm(inner)] if norm else []), nn.Linear(inner, outer, bias)).double()
     x = torch.randn(4, rows, inner, dtype=torch.float64)

@@ -20,7 +20,7 @@ from racecar.support.compiling import compiling
 
 DEFAULT = Settings()
 LAYERWISE = DEFAULT.mode == "layerwise"
-"""Every layer from its own output; else from what the layer above rebuilt, wherever the way back is unique."""
+"""Every layer from its own output; else from what the layer above rebuilt, wherever the reverse pass is unique."""
 
 LossFunction = Callable[[nn.Module, Tensor, float], tuple[Tensor, Tensor]]
 
@@ -99,7 +99,7 @@ def mlp(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
 
 
 def vgg(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
-    """One way back, from the last linear layer to the pictures. x: (N, channels, H, W)."""
+    """One reverse pass, from the last linear layer to the pictures. x: (N, channels, H, W)."""
     assert isinstance(model, VGG)
     n, h = samples(x, fraction), x
     convs: list[nn.Conv2d] = []
@@ -141,7 +141,7 @@ def vgg(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
 
 
 def resnet(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
-    """Every block by itself: the way back starts again at each sum. x: (N, 3, H, W)."""
+    """Every block by itself: the reverse pass starts again at each sum. x: (N, 3, H, W)."""
     assert isinstance(model, ResNet)
     n = samples(x, fraction)
     h = model.relu(model.bn1(model.conv1(x)))

@@ -1,6 +1,6 @@
 """Where the batch is: which dimension of each value runs over the samples.
 
-A slice of the batch must cut every tensor of the way back alike, also where the model has moved the batch
+A slice of the batch must cut every tensor of the reverse pass alike, also where the model has moved the batch
 (``(T, N, C)``) or merged it with tokens or windows (``(N·T, C)``, ``(T·N, C)``). Rearrangements are followed by
 sending the sample number of every element through them: nothing that looks at values, such as an index into a table.
 

@@ -2,7 +2,7 @@
 
 ``x * sigmoid(x)`` forks and joins, and yet it is an activation of x; ``x * rsqrt(x.pow(2).mean(-1, keepdim=True))`` is
 a norm. Such a cone of weightless calls between one tensor and one of the same shape is taken as one operation, which
-is re-applied on the way back by making its calls again.
+is re-applied in the reverse pass by making its calls again.
 """
 
 from __future__ import annotations

@@ -153,6 +153,6 @@ def _reason(graph: Graph, op: Op) -> str:
     if op.role.sets_range:
         return f"part of a {op.role} ({op.kind}), which is applied again"
     if op.role is Role.SHAPE:
-        return f"beside the data ({kind}), cut off on the way back"
+        return f"beside the data ({kind}), cut off in the reverse pass"
     numbers = " of complex numbers" if any(graph.trace.tensor(value).is_complex() for value in op.outputs) else ""
     return f"no rule for {kind}{numbers}"

@@ -16,14 +16,14 @@ from racecar.rules.registry import Rules
 from racecar.rules.roles import Role
 from racecar.support.compiling import uncompiled
 from racecar.watch.calls import ModuleWatch, Watch, version
-from racecar.watch.dry_run import RandomState, untouched
+from racecar.watch.dry_run import RngState, untouched
 from racecar.watch.inputs import batch_tensors
 from racecar.watch.names import shown
 from racecar.watch.trace import Trace
 
 
 def layer_graph_of(
-    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], rules: Rules, start: RandomState | None = None
+    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], rules: Rules, start: RngState | None = None
 ) -> LayerGraph:
     """Plan a model by one forward pass that leaves no trace: no gradient, no buffer, no random number."""
     watch = Watch()
@@ -55,7 +55,7 @@ def warn_about(layer_graph: LayerGraph) -> None:
             message = f"layer {name!r} is skipped: {layer.problem}; add one with @racecar.rules.register(...)"
         elif layer.bottom is not None and layer.bottom.role is Role.UNKNOWN and layer.bottom.rule is None:
             message = (
-                f"no rule for {layer.bottom.kind!r}: the way back from layer {name!r} ends there; add one with "
+                f"no rule for {layer.bottom.kind!r}: the reverse pass from layer {name!r} ends there; add one with "
                 "@racecar.rules.register(..., role='shape') or role='activation'"
             )
         else:

@@ -81,7 +81,7 @@ class _Replay(Operation):
         made: dict[int, Any] = {self.op.source: x}
         for op, member in zip(self.op.members, self.members, strict=True):
             data = [made[value] for _, value in op.inputs]
-            if op.role is Role.PASS:  # a dropout draws no number on the way back
+            if op.role is Role.PASS:  # a dropout draws no number in the reverse pass
                 out = data[0]
             elif op.role.sets_range and op.rule is not None and op.rule.apply is not None:
                 out = op.rule.apply(member, data[0])

@@ -2,7 +2,7 @@
 
 What leaves elements out is a selection. Straight before a layer the part is the layer's d: the layer is compared with
 what it sees, and the layer below starts again from its forward output. Where a norm or an activation comes first, and
-at the model's input, d is another tensor; there, and in modes "full" and "input", the way back goes on through the
+at the model's input, d is another tensor; there, and in modes "full" and "input", the reverse pass goes on through the
 selection, and zeros come back for what was left out. Several parts of one tensor are a fork.
 """
 
@@ -51,5 +51,5 @@ def apart(ops: Sequence[Op]) -> list[Op]:
 
 
 def passable(op: Op) -> bool:
-    """Whether a way back can go on through a selection: not where the data itself chooses."""
+    """Whether a reverse pass can go on through a selection: not where the data itself chooses."""
     return op.role is Role.SELECT and op.kind != "topk"

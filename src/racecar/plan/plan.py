@@ -1,4 +1,4 @@
-"""Which way back: from a plan, a mode and the weights to the steps of a reverse pass."""
+"""The plan of a reverse pass: its steps, from the layers, a mode and the weights; and its table."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class Entry:
     kind: str
     constrained: bool
     source: str
-    """"reverse": from d'(m+1), the layer above on the way back. "forward": from the forward output d(m+1)."""
+    """"reverse": from d'(m+1), the layer above in the reverse pass. "forward": from the forward output d(m+1)."""
     reason: str
     layer: Layer | None = field(default=None, repr=False)
     upper: Layer | None = field(default=None, repr=False)
     """The layer whose d' it starts from, if its source is "reverse"."""
     steps: tuple[Step, ...] = field(default=(), repr=False)
     passed: bool = field(default=False, repr=False)
-    """Whether the way back goes through it."""
+    """Whether the reverse pass goes through it."""
     needed: bool = field(default=False, repr=False)
-    """Whether a constrained layer hangs on it."""
+    """Whether a constrained layer depends on it."""
 
 
 class PlanRow(NamedTuple):
@@ -94,7 +94,7 @@ class Plan:
 
     @property
     def covered(self) -> float | None:
-        """The share of the parameters of two or more dimensions that the way back uses; None if there are none."""
+        """The share of the parameters of two or more dimensions that the reverse pass uses; None if there are none."""
         return self.layer_graph.coverage.share(e.layer.index for e in self.entries if e.needed and e.layer is not None)
 
     def rows(self) -> list[PlanRow]:
@@ -132,7 +132,7 @@ def make_plan(
     frozen: Sequence[bool] = (),
     weights: Sequence[float | Tensor] = (),
 ) -> Plan:
-    """The way back for the layers that are compared.
+    """The plan for the layers that are compared.
 
     Args:
         active: one flag per layer of the plan, whether its λ is not 0 and it is not left out as frozen.
@@ -185,7 +185,7 @@ def _whole_way(layer_graph: LayerGraph, mode: str, active: Sequence[bool]) -> li
     join = _join_before(layer_graph, last)
     if join is not None:
         raise NotReversible(
-            f"mode {mode!r} needs one way back from output to input, but {layer_graph.place(join)} joins several "
+            f"mode {mode!r} needs one reverse pass from output to input, but {layer_graph.place(join)} joins several "
             f"tensors before layer {shown(last.name)!r}; use mode='auto' or mode='layerwise'"
         )
     way: list[Layer] = []
@@ -215,7 +215,7 @@ def _join_before(layer_graph: LayerGraph, layer: Layer) -> Op | None:
 
 
 def _needed(layer_graph: LayerGraph, starts: Starts, active: Sequence[bool]) -> set[int]:
-    """Layers whose d' some active layer's term hangs on."""
+    """Layers whose d' some active layer's term depends on."""
     needed = {i for i in starts if active[i]}
     for layer in layer_graph.layers:  # from the input up
         above = starts.get(layer.index)

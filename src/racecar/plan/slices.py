@@ -1,4 +1,4 @@
-"""A slice of the batch: the first samples of every tensor that the way back needs."""
+"""A slice of the batch: the first samples of every tensor that the reverse pass needs."""
 
 from __future__ import annotations
 

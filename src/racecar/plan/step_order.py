@@ -57,7 +57,7 @@ def _fussy(op: Op) -> bool:
 
 
 def _fits(graph: Graph, again: Sequence[Step], pooling: Op | None, redo: Sequence[Op]) -> bool:
-    """Try whether norms and activations work at the size that the way back has before up-sampling."""
+    """Try whether norms and activations work at the size that the reverse pass has before up-sampling."""
     trace = graph.trace
     calls = [trace.calls[i] for i in trace.links]
     operations = {step.op.ordinal: step.op.operation(calls) for step in again}

@@ -1,4 +1,4 @@
-"""Activations: re-applied on the way back, with their own parameters."""
+"""Activations: re-applied in the reverse pass, with their own parameters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pointwise(op: Operation, x: Tensor) -> Tensor:
 
 @register(*forms("rrelu"), role=Role.ACTIVATION, pointwise=True)
 def rrelu(op: Operation, x: Tensor) -> Tensor:
-    """The random slope is not known on the way back; its mean is."""
+    """The random slope is not known in the reverse pass; its mean is."""
     lower, upper = op.get(1, "lower", 1 / 8), op.get(2, "upper", 1 / 3)
     return F.leaky_relu(x, (lower + upper) / 2)
 
@@ -59,5 +59,5 @@ def softmax(op: Operation, x: Tensor) -> Tensor:
 
 @register(*forms("gumbel_softmax"), role=Role.ACTIVATION)
 def gumbel_softmax(op: Operation, x: Tensor) -> Tensor:
-    """Without its noise, as the way back draws no random number."""
+    """Without its noise, as the reverse pass draws no random number."""
     return F.softmax(x / op.get(1, "tau", 1), op.get(4, "dim", -1))

@@ -1,7 +1,7 @@
 """Adding and multiplying constants or parameters is affine; with a second tensor of data it is a join.
 
 A constant is undone by its inverse. A parameter is a weight, and weights go back transposed: multiplication by a
-diagonal matrix is its own transpose (dividing by a learned scale near zero would blow up the way back).
+diagonal matrix is its own transpose (dividing by a learned scale near zero would blow up the reverse pass).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Normalisations: re-applied on the way back with the statistics of the reverse data; the model's are never updated."""
+"""Normalisations: re-applied in the reverse pass with the statistics of its own data; the model's never change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from racecar.support.compiling import compiling
 
 
 class Seen(NamedTuple):
-    """The statistics of what a batch norm was given on the way back."""
+    """The statistics of what a batch norm was given in the reverse pass."""
 
     mean: Tensor
     """(C,), or with the dimensions of the data."""
@@ -32,7 +32,7 @@ Known = tuple[Tensor, Tensor, Tensor]
 
 
 class Place:
-    """One place where the way back applies a batch norm again.
+    """One place where the reverse pass applies a batch norm again.
 
     Args:
         known: given the number of channels, finds running statistics of the reverse data there; None: the norm's own
@@ -242,7 +242,7 @@ def torch_batch_norm(op: Operation, x: Tensor) -> Tensor:
 
 @register(nn.SyncBatchNorm, role=Role.NORM)
 def sync_batch_norm(op: Operation, x: Tensor) -> Tensor:
-    """Each process normalises its own reverse data, so that the way back needs no communication."""
+    """Each process normalises its own reverse data, so that the reverse pass needs no communication."""
     m = op.module
     assert isinstance(m, nn.SyncBatchNorm)
     training = m.training or m.running_mean is None

@@ -1,4 +1,4 @@
-"""One table that says what to do with each kind of operation on the way back.
+"""One table that says what to do with each kind of operation in the reverse pass.
 
 A rule has a role, which says where in a layer the operation belongs: see :class:`racecar.rules.Role`.
 """
@@ -51,7 +51,7 @@ class Operation:
         module: the module that owns the weight, if any.
         name: the layer's name, or the function's.
         trainable: whether a parameter takes part.
-        place: for a batch norm on the way back, where statistics of the reverse data are found and left.
+        place: for a batch norm in the reverse pass, where statistics of the reverse data are found and left.
     """
 
     __slots__ = ("args", "at", "func", "inplace_at", "kwargs", "members", "module", "name", "place", "trainable")
@@ -157,7 +157,7 @@ def register(
     """Register a rule for module classes or functions.
 
         @racecar.rules.register(MyLayer)
-        def undo_my_layer(op, y, shape):      # y: the layer's output on the way back
+        def undo_my_layer(op, y, shape):      # y: the layer's output in the reverse pass
             return (y - op.module.bias) @ op.module.weight     # x', of shape ``shape``
 
     Args:

@@ -1,4 +1,4 @@
-"""What a compiled step keeps of the way back until the backward pass.
+"""What a compiled step keeps of the reverse pass until the backward pass.
 
 Left to itself, torch.compile keeps d', d' − b, 2(d − d') and more of every layer. All of them are cheap to make again
 from the products Mᵀy, so only those are kept, and what was summed: the statistics of norms and each √Σ d². On a slice

@@ -22,7 +22,7 @@ from racecar.run.settings import Settings
 from racecar.run.statistics import ReverseStatistics
 from racecar.support.compiling import capturing, compiling
 from racecar.watch.calls import Watch
-from racecar.watch.dry_run import RandomState, untouched, watch_forward
+from racecar.watch.dry_run import RngState, untouched, watch_forward
 from racecar.watch.guards import check_model, check_sharding, fusible, reshard, takes_fused_path
 from racecar.watch.inputs import batch_tensors, input_tensors
 from racecar.watch.names import check_patterns
@@ -161,7 +161,7 @@ class Engine:
             return self._run_compiled(args, kwargs)
         # A way that was never seen may have to be watched again, from the same random state.
         # While a CUDA graph is being recorded there is no such state to look at; the way is known then.
-        start = RandomState(self.model) if self.model.training and not capturing() else None
+        start = RngState(self.model) if self.model.training and not capturing() else None
         if takes_fused_path(self.fusible):  # watched, torch would not fuse: leave that pass without a trace
             with untouched(self.model):
                 _, trace = watch_forward(self.model, args, kwargs, self.keep)
@@ -172,7 +172,7 @@ class Engine:
         if not prepared.constrained:
             return output, Outcome(no_loss(trace.inputs), {}, None)
         tape, yardstick = prepared.tape([trace.calls[i] for i in trace.links], trace.kept_inputs)
-        del trace  # frees the activations that the way back does not need
+        del trace  # frees the activations that the reverse pass does not need
         return output, prepared.loss(tape, yardstick, self.statistics, look)
 
     def prepared_for(
@@ -180,7 +180,7 @@ class Engine:
         trace: Trace,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        start: RandomState | None = None,
+        start: RngState | None = None,
         whole: bool = False,
     ) -> tuple[PreparedPlan, Trace]:
         """The way that a pass took, planned anew if it was never seen; and its trace, with all that is needed."""

@@ -70,7 +70,7 @@ class PreparedPlan:
         """For each layer, whether it was frozen when this was worked out."""
         self.siblings = {self.frozen: self}
         """The same with other layers frozen."""
-        # The one term of mode "input" trains all layers that the way back passes.
+        # The one term of mode "input" trains all layers that the reverse pass passes.
         whole = settings.mode == "input" and not all(self.frozen)
         numbers = zip(self.weights, self.frozen, strict=True)
         active = [not weights.is_zero(weight) and (whole or not flag) for weight, flag in numbers]
@@ -84,7 +84,7 @@ class PreparedPlan:
         norm_inputs = [op.source for op in self.norms if op is not None]
         looked_at = (*self.needs.values, *self.needs.wholes, *self.needs_all.values, *norm_inputs)
         self.copies = sorted(set(looked_at) & layer_graph.changed)
-        """Values that the way back needs and that the model changes in place later."""
+        """Values that the reverse pass needs and that the model changes in place later."""
         lost = [value for value in (*self.needs.values, *self.needs.shapes) if layer_graph.batch[value] is None]
         self.lost = layer_graph.around(lost[0]) if lost else ""
         """Where the batch dimension cannot be followed, if anywhere."""
@@ -193,8 +193,8 @@ class PreparedPlan:
     def _terms(
         self, tape: Tape, yardstick: Yardstick, look: bool, reading: Reading | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Run the way back: the terms of the constrained layers, as one vector; and √Σ d² of each, if they have to be
-        looked at, and the term does not tell: one that is relative to it is 0 with it."""
+        """Run the reverse pass: the terms of the constrained layers, as one vector; and √Σ d² of each, if they have to
+        be looked at, and the term does not tell: one that is relative to it is 0 with it."""
         constrained, scale = set(self.constrained), self.settings.scale
         relative = scale in terms.RELATIVE
         errors, sizes, counts = [], [], []
@@ -230,7 +230,7 @@ class PreparedPlan:
     def rebuild(
         self, calls: Sequence[Call | None], inputs: Sequence[Tensor], reading: Reading | None = None
     ) -> dict[int, Tensor]:
-        """d'_m by layer index, of the whole batch, wherever the way back passes."""
+        """d'_m by layer index, of the whole batch, wherever the reverse pass passes."""
         size = batch_size(inputs)
         tape = record(self.needs_all, Finder(self.layer_graph, calls, inputs), size, size)
         return reverse.run(self.needs_all, tape, self.settings.input_activation, reading)

@@ -1,8 +1,9 @@
 """A layer's output made again from constants, so that a gradient reaches its weights and nothing below.
 
-The way back starts at d_(m+1), which depends on the layer's weights and on all layers below. For ``gradient="weights"``
-the layer's product is taken again on its input as a constant; what follows it (bias, norm, activation) is applied again
-with the statistics of the forward pass's whole batch and its dropout masks, as constants too. The values stay the same.
+The reverse pass starts at d_(m+1), which depends on the layer's weights and on all layers below. For
+``gradient="weights"`` the layer's product is taken again on its input as a constant. What follows it (bias, norm,
+activation) is applied again with the statistics of the forward pass's whole batch and its dropout masks, as constants
+too. The values stay the same.
 """
 
 from __future__ import annotations

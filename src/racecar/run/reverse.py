@@ -45,14 +45,15 @@ def steps(
         shape = tape.shapes[layer.d]
         if y.shape != shape:
             raise RuleError(
-                f"the way back through layer {shown(layer.name)!r} gave shape {tuple(y.shape)}, d_m has {tuple(shape)}"
+                f"the reverse pass through layer {shown(layer.name)!r} gave shape {tuple(y.shape)}, but d_m has "
+                f"{tuple(shape)}"
             )
         reverse[layer.index] = y
         yield layer, y
 
 
 def _start(entry: Entry, needs: Needs, tape: Tape, reverse: Mapping[int, Tensor]) -> tuple[Tensor, Sequence[Step]]:
-    """Where an entry's way back starts, and the steps from there."""
+    """Where an entry's reverse pass starts, and the steps from there."""
     assert entry.layer is not None
     if entry.upper is not None:
         return reverse[entry.upper.index], entry.steps

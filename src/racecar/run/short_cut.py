@@ -1,7 +1,7 @@
 """Back through the first matrix of a way at once: x (WᵀW) instead of (x Wᵀ) W.
 
-Where a way back starts at a linear layer's own output, as at a transformer's query, key and value or at the gates of an
-MLP, both are the same; and WᵀW is small where the layer is wide.
+Where a reverse pass starts at a linear layer's own output, as at a transformer's query, key and value or at the gates
+of an MLP, both are the same; and the Gram matrix WᵀW is small where the layer is wide.
 """
 
 from __future__ import annotations

@@ -17,13 +17,13 @@ from racecar.support.compiling import compiling
 
 @dataclass
 class Tape:
-    """What one forward pass leaves behind for the way back; nothing else of the pass is held, so that the rest of its
+    """What one forward pass leaves behind for the reverse pass. Nothing else of it is held, so that the rest of its
     activations can be freed."""
 
     size: int
     """Samples in the batch."""
     samples: int
-    """Samples that the way back sees, from the start of the batch."""
+    """Samples that the reverse pass sees, from the start of the batch."""
     shapes: dict[int, Size]
     tensors: dict[int, Tensor]
     wholes: dict[int, Tensor]
@@ -36,7 +36,7 @@ def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | Non
     """The tape of one forward pass.
 
     Args:
-        needs: what the way back asks for.
+        needs: what the reverse pass asks for.
         find: finds the tensors of the pass.
         size, samples: as in a tape.
         rows: those that were found before.

@@ -19,7 +19,7 @@ from racecar.watch.calls import Call
 from racecar.watch.trace import tensor_of
 
 Rows = dict[int, Tensor]
-"""Value → its first samples, in memory of their own, where a way back starts."""
+"""Value → its first samples, in memory of their own, where a reverse pass starts."""
 
 
 class Finder:
@@ -53,7 +53,7 @@ class Finder:
         return place_in(self.layer_graph.graph, self.layer_graph.batch, value, lambda one: self.tensor(one).shape)
 
     def all_rows(self, needs: Needs, size: int, samples: int) -> Rows:
-        """The first samples of values where a way back starts, in memory of their own: for views of them a compiler
+        """The first samples of values where a reverse pass starts, in memory of their own: for views of them a compiler
         would keep the whole values. Not of those that a batch norm's input, which is kept, gives again."""
         found = {}
         for value in needs.values:

@@ -78,7 +78,7 @@ class Watch(TorchFunctionMode):
         if func is F.multi_head_attention_forward:
             with self:
                 return _attention(*args, **kwargs)
-        if func is checkpoint:  # torch.compile shows it as one call; what the way back needs is kept anyway
+        if func is checkpoint:  # torch.compile shows it as one call; what the reverse pass needs is kept anyway
             with self:
                 return args[0](*args[1:], **{k: v for k, v in kwargs.items() if k not in _CHECKPOINT_OPTIONS})
         if func is _UNFLATTEN:  # a Python method that torch.compile cannot call from here

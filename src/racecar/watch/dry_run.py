@@ -29,8 +29,8 @@ def watch_forward(
     return output, Trace(watch.calls, inputs, watch.versions, versions, kept_inputs, keep)
 
 
-class RandomState:
-    """The random state of torch (on the CPU and the model's devices), Python and NumPy, to go back to."""
+class RngState:
+    """The RNG state of torch (on the CPU and the model's devices), Python and NumPy, to go back to."""
 
     def __init__(self, model: nn.Module) -> None:
         devices = {parameter.device for parameter in model.parameters() if parameter.device.type == "cuda"}
@@ -50,9 +50,9 @@ class RandomState:
 
 
 @contextmanager
-def untouched(model: nn.Module, start: RandomState | None = None) -> Iterator[None]:
+def untouched(model: nn.Module, start: RngState | None = None) -> Iterator[None]:
     """Run the model on copies of its buffers, from random state ``start``; everything is put back afterwards."""
-    now = RandomState(model)
+    now = RngState(model)
     own = [(module, name, buffer) for module in model.modules() for name, buffer in module._buffers.items()]
     copies: dict[int, Tensor] = {}
     try:
