@@ -17,24 +17,22 @@ from racecar.rules.shape import expand, reshape
 
 
 class Action(Enum):
-    """What a step does with its operation."""
+    """What a step does with its operation, and whether that takes the operation's output back to its input."""
 
-    UNDO = "undo"
-    FOLD = "fold"
+    UNDO = "undo", True
+    FOLD = "fold", True
     """Undo a convolution's own padding."""
-    PART = "part"
+    PART = "part", True
     """Undo an operation that keeps a part and has no rule of its own."""
-    LIFT = "lift"
+    LIFT = "lift", False
     """Bring dropped dimensions back with size 1."""
-    REDO = "redo"
+    REDO = "redo", False
     """Apply a norm or activation again."""
-    MOVE = "move"
+    MOVE = "move", False
     """Apply a change of layout or resolution again."""
 
-    @property
-    def undoes(self) -> bool:
-        """Whether it takes the operation's output back to its input."""
-        return self in (Action.UNDO, Action.FOLD, Action.PART)
+    def __init__(self, word: str, undoes: bool) -> None:
+        self.undoes = undoes
 
 
 class Step(NamedTuple):
@@ -56,20 +54,22 @@ def take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) -
     if action is Action.PART:
         return _part(operation, y, shapes[op.source], op.slot)
     assert rule is not None
-    if action is Action.MOVE and rule.apply is reshape:  # its own arguments may name the whole batch
-        return y.reshape(shapes[op.outputs[0]])
-    if action is Action.MOVE and rule.apply is expand:
-        return y.expand(shapes[op.outputs[0]])
-    if action is Action.MOVE or (action is Action.REDO and op.role is Role.AFFINE):
-        return output(operation(y), op.slot)
+    apply = rule.apply
+    if action is Action.UNDO:
+        assert apply is not None
+        return apply(operation, y, shapes[op.source])
+    if action is Action.REDO and op.role is not Role.AFFINE:
+        assert apply is not None
+        return apply(operation, _in_double(y, operation) if op.role is Role.NORM else y)
     if action is Action.LIFT:
         return y if rule.lift is None else rule.lift(operation, y, shapes[op.source])
     if action is Action.FOLD:
         return fold_padding(operation, y, shapes[op.source])
-    assert rule.apply is not None
-    if op.role is Role.NORM:
-        y = _in_double(y, operation)
-    return rule.apply(operation, y) if action is Action.REDO else rule.apply(operation, y, shapes[op.source])
+    if apply is reshape:  # its own arguments may name the whole batch
+        return y.reshape(shapes[op.outputs[0]])
+    if apply is expand:
+        return y.expand(shapes[op.outputs[0]])
+    return output(operation(y), op.slot)
 
 
 def _in_double(y: Tensor, operation: Operation) -> Tensor:
