@@ -80,7 +80,7 @@ class LayerGraph:
             dim = 0 if where is None else where.dim
             layer.shape = (*shape[:dim], *shape[dim + 1 :])
         self.per_sample = per_sample(self.graph, self.batch, self.batch_size)
-        """Operations without a rule of their own, by ordinal, whose constants are cut with the samples."""
+        """Operations, by ordinal, whose constants are cut with the samples."""
         self.match = Matcher(self.layers, self.ordinals, self.batch, self.batch_size, trace)
         self.changed = trace.changed_later()
         """Values that are changed in place after they were made."""

@@ -65,7 +65,7 @@ def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | Non
     operations: dict[int, Operation] = {}
     for op, name in needs.ops:
         operations[op.ordinal] = operation = op.operation(find.calls, name)
-        if samples < size and (op.role.keeps_layout or op.kind == "cat" or op.ordinal in find.layer_graph.per_sample):
+        if samples < size and op.ordinal in find.layer_graph.per_sample:
             pairs = zip(op.members, operation.members, strict=True) if op.members else ((op, operation),)
             for one, its in pairs:
                 where = batch(one.outputs[0])
