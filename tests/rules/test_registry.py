@@ -9,7 +9,6 @@ import racecar
 from racecar import NoRuleWarning, RuleError
 from racecar.rules import Operation, find, register, unregister
 from racecar.rules.roles import Role
-from racecar.rules.torch_functions import OUT_OF_PLACE, forms
 from tests.by_hand import Net
 from tests.losses import classic
 from tests.rules.common import chain, close, forward, random, rebuild
@@ -221,11 +220,3 @@ def test_operation():
     assert torch.equal(by_name(x), x + 2)
     assert torch.equal(nested(x), torch.tensor([0.0, -1.0, 1.0]))
     assert nested.args[0][1] is None, "the operation itself stays as it is"
-
-
-def test_forms():
-    """Every spelling, in place or not, and its twin that leaves its argument alone."""
-    assert {torch.relu, F.relu, torch.Tensor.relu, torch.relu_, F.relu_, torch.Tensor.relu_} <= set(forms("relu"))
-    assert OUT_OF_PLACE[torch.Tensor.relu_] is torch.Tensor.relu
-    assert OUT_OF_PLACE[torch.Tensor.__iadd__] is torch.Tensor.__add__
-    assert forms("no_such_function") == ()
