@@ -20,7 +20,7 @@ def adjoint(op: Operation, y: Tensor, shape: Size) -> Tensor:
 
 def is_affine(op: Operation, x: Tensor) -> bool:
     """Whether ``op`` is affine, tried at random points of ``x``'s shape: f(u + v) + f(0) = f(u) + f(v)."""
-    # A generator of its own, so that probing never moves the user's random state.
+    # A generator of its own, so that probing never moves the user's RNG.
     generator = torch.Generator().manual_seed(0)
 
     # Rounding must not pass for a bend: half precision is probed in float32.

@@ -1,6 +1,6 @@
 """What a compiled step keeps of the reverse pass until the backward pass.
 
-Left to itself, torch.compile keeps d', d' − b, 2(d − d') and more of every layer. All of them are cheap to make again
+Left to itself, torch.compile keeps d', d' − b, 2(d − d') and more of every layer. All of them are cheap to recompute
 from the products Mᵀy, so only those are kept, and what was summed: the statistics of norms and each √Σ d². On a slice
 of the batch that costs next to nothing; on the whole batch the time would count for more than the memory.
 """

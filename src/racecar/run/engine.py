@@ -159,7 +159,7 @@ class Engine:
         """The model's output, and its racecar loss with the terms and, if asked for, what shows whether it lives."""
         if compiling():
             return self._run_compiled(args, kwargs)
-        # A way that was never seen may have to be watched again, from the same random state.
+        # A way that was never seen may have to be watched again, from the same RNG state.
         # While a CUDA graph is being recorded there is no such state to look at; the way is known then.
         start = RngState(self.model) if self.model.training and not capturing() else None
         if takes_fused_path(self.fusible):  # watched, torch would not fuse: leave that pass without a trace

@@ -162,7 +162,7 @@ class PreparedPlan:
     ) -> Outcome:
         """The same while torch.compile traces.
 
-        A slice is cut off inside what is made again in the backward pass, and so is cut off again. Outside it would be
+        A slice is cut off inside what the backward pass recomputes, and so is cut off again. Outside it would be
         kept, beside the whole tensor; and torch (as of 2.13), which does not see that the two share their memory, would
         write over the one before it has read the other.
         """

@@ -1,4 +1,4 @@
-"""A layer's output made again from constants, so that a gradient reaches its weights and nothing below.
+"""A layer's output recomputed from constants, so that a gradient reaches its weights and nothing below.
 
 The reverse pass starts at d_(m+1), which depends on the layer's weights and on all layers below. For
 ``gradient="weights"`` the layer's product is taken again on its input as a constant. What follows it (bias, norm,

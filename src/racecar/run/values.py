@@ -29,7 +29,7 @@ class Finder:
         self.layer_graph, self.calls, self.inputs = layer_graph, calls, inputs
 
     def tensor(self, value: int) -> Tensor:
-        """What the maker returned, or what a user was given; where torch.compile hides both, the value is made again,
+        """What the maker returned, or what a user was given; where torch.compile hides both, the value is recomputed,
         which the compiler does only once."""
         tensor = tensor_of(self.layer_graph.values[value], self.calls, self.inputs)
         if tensor is not None:

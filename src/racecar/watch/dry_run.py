@@ -51,7 +51,7 @@ class RngState:
 
 @contextmanager
 def untouched(model: nn.Module, start: RngState | None = None) -> Iterator[None]:
-    """Run the model on copies of its buffers, from random state ``start``; everything is put back afterwards."""
+    """Run the model on copies of its buffers, from RNG state ``start``; everything is put back afterwards."""
     now = RngState(model)
     own = [(module, name, buffer) for module in model.modules() for name, buffer in module._buffers.items()]
     copies: dict[int, Tensor] = {}
