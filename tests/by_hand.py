@@ -35,7 +35,7 @@ class Layer(NamedTuple):
     out: Tensor
     back: Back
     above: str | None = None
-    """The layer whose d' it starts from where the way back is unique; None where that starts from `out`."""
+    """The layer whose d' it starts from where the reverse pass is unique; None where that starts from `out`."""
 
 
 def chain(names: Sequence[str], ds: Sequence[Tensor], backs: Sequence[Back]) -> list[Layer]:

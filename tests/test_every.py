@@ -1,6 +1,8 @@
 """Every: the reverse pass on every k-th step, with k times the weight."""
 
+import ast
 import copy
+import inspect
 import pickle
 from unittest.mock import patch
 
@@ -42,6 +44,20 @@ def test_it_is_the_loop_that_one_would_write(name, k):
         assert_same(left, Step(last, *others), rtol=0, atol=0)
         for optimiser in optimisers:
             optimiser.step()
+
+
+def test_it_uses_public_means_alone():
+    """What it does, any schedule can do: by rr.schedule."""
+    names = {node.attr for node in ast.walk(ast.parse(inspect.getsource(Every))) if isinstance(node, ast.Attribute)}
+    assert not [name for name in names if name.startswith("_") and not name.endswith("__")]
+    ours, x = small()
+    theirs, every = copy.deepcopy(ours), Every(ours, 3)
+    for i in range(6):
+        every.step()
+        theirs.schedule(3, i % 3 == 0)
+        assert_same(step(ours, x), step(theirs, x), rtol=0, atol=0)
+    theirs.schedule()
+    assert_same(step(theirs, x), step(small()[0], x))
 
 
 @given(k=st.integers(1, 9), start=st.integers(0, 20), weight=st.floats(0.01, 10))

@@ -151,7 +151,7 @@ def test_a_setting_that_cannot_be_is_refused_and_changes_nothing():
     model, x = NETWORKS["resnet"]()
     rr = Racecar(model, x, weight={"*": 1.0})
     before = str(rr), str(rr.plan)
-    with pytest.raises(NotReversible, match="mode 'full' needs one way back"):
+    with pytest.raises(NotReversible, match="mode 'full' needs one reverse pass"):
         rr.mode = "full"
     for name, value in {"mode": "some", "scale": "max", "fraction": 2.0, "gradient": "d", "reduction": "max"}.items():
         with pytest.raises(ValueError, match=f"{name} must be"):

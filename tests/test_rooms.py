@@ -68,3 +68,13 @@ def test_nothing_imports_in_a_circle():
         TopologicalSorter(GRAPH).prepare()
     except CycleError as error:
         pytest.fail(" → ".join(error.args[1]))
+
+
+def test_no_name_stands_twice():
+    """In the core and the bench no two modules have one name, and no two classes: a reader could confuse them."""
+    rooms = ("support", "rules", "watch", "plan", "run", "bench")
+    mine = {name: path for name, path in MODULES.items() if name.startswith(tuple(f"{room}." for room in rooms))}
+    names = [name.rpartition(".")[2] for name in mine]
+    nodes = (node for path in mine.values() for node in ast.walk(ast.parse(path.read_text())))
+    classes = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
+    assert [name for name in {*names, *classes} if names.count(name) > 1 or classes.count(name) > 1] == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class NotReversible(ValueError):
-    """The way back from output to input is not unique, so the asked-for mode cannot work on this model."""
+    """The reverse pass from output to input is not unique, so the asked-for mode cannot work on this model."""
 
 
 class NothingToReverse(ValueError):
@@ -20,7 +20,7 @@ class Unsupported(TypeError):
 
 
 class NoRuleWarning(UserWarning):
-    """An operation has no rule, so a layer is skipped or the way back starts again after it."""
+    """An operation has no rule, so a layer is skipped or the reverse pass starts again after it."""
 
 
 class DeadLayerWarning(UserWarning):

@@ -36,10 +36,9 @@ class Every:
 
     def step(self) -> bool:
         """Before each training step, the first one included; whether the reverse pass is on in it."""
-        self.rr.look_back()
         on = self.steps % self.k == 0
         self.steps += 1
-        self.rr._engine.schedule(self.k, on)
+        self.rr.schedule(self.k, on)
         return on
 
     @property

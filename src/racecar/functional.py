@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from racecar.rules.registry import GivenRules, own_rules
 from racecar.run.engine import Engine
 from racecar.run.settings import Activation, Settings, activation
 from racecar.run.weights import Weight
@@ -25,13 +26,14 @@ def reverse_loss(
     input_activation: str | Activation | None = None,
     gradient: str = "reverse",
     reduction: str = "mean",
+    rules: GivenRules | None = None,
 ) -> tuple[Any, Tensor]:
     """The model's output and its racecar loss. Nothing is kept between calls, so every call plans the model anew.
 
     Args:
         model: any module.
         args, kwargs: what the model is called with; a single tensor may stand for ``(tensor,)``.
-        mode, weight, scale, fraction, input_activation, gradient, reduction: as for :class:`racecar.Racecar`.
+        mode, weight, scale, fraction, input_activation, gradient, reduction, rules: as for :class:`racecar.Racecar`.
 
     Returns:
         ``(model(*args, **kwargs), loss)``, the loss a float32 (or float64) scalar.
@@ -40,7 +42,8 @@ def reverse_loss(
     args = (args,) if isinstance(args, Tensor) else tuple(args)
     kwargs = dict(kwargs or {})
     chosen = activation(input_activation)
-    engine = Engine(model, Settings(mode, weight, scale, fraction, chosen, gradient, reduction))
+    settings = Settings(mode, weight, scale, fraction, chosen, gradient, reduction, own_rules(rules))
+    engine = Engine(model, settings)
     engine.start(args, kwargs)
     output, outcome = engine.run(args, kwargs)
     return output, outcome.loss

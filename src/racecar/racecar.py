@@ -8,15 +8,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._C._functorch import is_functorch_wrapped_tensor
 
 from racecar.plan.plan import Plan
+from racecar.rules.registry import GivenRules, Rule, own_rules
 from racecar.run.engine import Engine, no_loss
 from racecar.run.health import Health, Signs, can_look
 from racecar.run.reading import Reading
 from racecar.run.settings import Activation, Settings, activation
 from racecar.run.statistics import ReverseStatistics
 from racecar.run.weights import Weight
+from racecar.support.compiling import compiling, in_transform
 from racecar.watch.dry_run import untouched, watch_forward
 from racecar.watch.guards import check_model
 from racecar.watch.inputs import input_tensors
@@ -31,18 +32,19 @@ class Racecar(nn.Module):
 
     The reverse pass reuses every weight, transposed, to rebuild the activations d_m; the loss is the mean of
     λ_m · term_m over the layers m. The model is not changed: no parameter, no buffer, no hook. The defaults were chosen
-    from a map of thousands of nets: they killed none that plain training does not kill. Batch norms on the way back use
-    statistics of the reverse data: of the batch in training, and in evaluation the running ones in
+    from a map of thousands of nets: they killed none that plain training does not kill. In the reverse pass batch norms
+    use statistics of the reverse data: of the batch in training, and in evaluation the running ones in
     ``reverse_statistics``. Layers whose weight is frozen (``requires_grad`` is False) are left out, in every call anew.
-    All settings but ``input_activation`` can be set later; ``model`` can be replaced, and is planned in the next call.
+    All settings but ``input_activation`` and ``rules`` can be set later; ``model`` can be replaced, and is planned in
+    the next call.
 
     Args:
         model: any module.
         example_inputs: a tensor, a tuple of positional arguments or a dict of keyword arguments. Used once, without
             gradient, to make the plan; a few samples are enough, and spare memory.
-        mode: "full" (one way back from output to input), "layerwise" (every layer from its own forward output),
-            "input" (the full way, compared at the input alone) or "auto" (full along every stretch where the way back
-            is unique, starting again at joins and forks).
+        mode: "full" (one reverse pass from output to input), "layerwise" (every layer from its own forward output),
+            "input" (the full one, compared at the input alone) or "auto" (full along every stretch where the reverse
+            pass is unique, starting again at joins and forks).
         weight: λ for all layers, or a dict from layer-name pattern to λ; later patterns win, a layer that no pattern
             matches is left out. A tensor broadcasts against d_m without its batch dimension.
         scale: "relative" (Σ(d−d')² / Σd², the denominator taken as a constant), "ratio" (the same, and the gradient
@@ -54,6 +56,9 @@ class Racecar(nn.Module):
             a net to 0), "reverse" (d' alone: d is a fixed target) or "weights" (the weights alone: all activations of
             the forward pass are constants).
         reduction: "mean" (over the constrained layers: λ means the same for 3 and for 100) or "sum" (the paper's).
+        rules: for this Racecar alone, beside the registered ones and stronger: a dict from module class or function, as
+            ``racecar.rules.register`` takes them, to a function ``(op, y, shape) -> x'`` that undoes a layer, or to a
+            ``racecar.rules.Rule`` of any role.
     """
 
     def __init__(
@@ -67,16 +72,17 @@ class Racecar(nn.Module):
         input_activation: str | Activation | None = None,
         gradient: str = "reverse",
         reduction: str = "mean",
+        rules: GivenRules | None = None,
     ) -> None:
         super().__init__()
         check_model(model)
         chosen = activation(input_activation)
-        settings = Settings(mode, weight, scale, fraction, chosen, gradient, reduction)
+        settings = Settings(mode, weight, scale, fraction, chosen, gradient, reduction, own_rules(rules))
         self.model = model
         self.terms: dict[str, Tensor] = {}
         """Layer name → detached term of the last call, before λ."""
         self.reverse_statistics = ReverseStatistics()
-        """Of what batch norms see on the way back: kept by training calls, used in evaluation; in no state dict."""
+        """Of what batch norms see in the reverse pass: kept by training calls, used in evaluation; in no state dict."""
         self._health = Health()
         self._signs: Signs | None = None
         self._made = Engine(model, settings, self.reverse_statistics)
@@ -89,14 +95,14 @@ class Racecar(nn.Module):
                 self.terms = {}
             output = self.model(*args, **kwargs)
             return output, no_loss(input_tensors(args, kwargs))
-        if torch.compiler.is_compiling():
+        if compiling():
             output, outcome = self._engine.run(args, kwargs)
             self.terms, self._signs = outcome.terms, outcome.signs if self.training else None
             return output, outcome.loss
         look = self.training and torch.is_grad_enabled() and can_look() and self._health.due()
         output, outcome = self._engine.run(args, kwargs, look)
         # Inside torch.func the terms are wrappers that die with the transform.
-        inside = is_functorch_wrapped_tensor(outcome.loss)
+        inside = in_transform(outcome.loss)
         self.terms = {} if inside else outcome.terms
         if look and not inside:
             self._health.see(outcome.signs, self._engine.settings.weight)
@@ -107,7 +113,7 @@ class Racecar(nn.Module):
         """That of the model as it is now: one that was put in the place of another is planned in its first call."""
         made, model = self._made, self.model
         if made.model is not model:
-            if torch.compiler.is_compiling():
+            if compiling():
                 raise RuntimeError("the model was replaced: call the uncompiled Racecar once, so that it is planned")
             check_model(model)
             self.terms, self.reverse_statistics = {}, ReverseStatistics()
@@ -186,6 +192,17 @@ class Racecar(nn.Module):
     @weight.setter
     def weight(self, weight: Weight) -> None:
         self._set(weight=weight)
+
+    def schedule(self, times: int = 1, on: bool = True) -> None:
+        """From the next call on: the reverse pass with ``times`` λ, or none at all. ``weight`` stays λ, and nothing is
+        planned anew. :class:`racecar.Every` calls this before each step; without arguments it ends a schedule."""
+        self.look_back()
+        self._engine.schedule(times, on)
+
+    @property
+    def rules(self) -> dict[Any, Rule]:
+        """Those for this Racecar alone."""
+        return dict(self._engine.settings.rules)
 
     def _set(self, **changed: Any) -> None:
         self.look_back()

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from racecar.bench import growth, record, table
+from racecar.bench import growth, record, record_table
+from racecar.bench.kinds import PLAIN, kinds
 from racecar.bench.run import run
-from racecar.bench.steps import PLAIN, kinds
-from racecar.bench.subject import Circumstances
+from racecar.bench.workload import Circumstances
 from racecar.networks.resnet import cifar_resnet
 from racecar.networks.vit import ViT
 from racecar.support import files
@@ -86,7 +86,7 @@ def test_a_kind_that_fails_does_not_lose_the_others():
     assert steps["plain"]["ratio"] == 1
     assert "no weighted layer" in steps["racecar 1"]["error"]
     assert "no layer found" in steps["srip"]["error"]
-    text = table.markdown(whole([model]))
+    text = record_table.markdown(whole([model]))
     assert "racecar 1 failed: NothingToReverse" in text
 
 
@@ -97,9 +97,9 @@ def test_a_model_that_fails_does_not_lose_the_others():
     assert kept == [[bad], [bad, good]]
     assert bad == {"model": "bad", "error": "ValueError: unknown bad in two lines"}
     assert good["steps"][0]["median_ms"] > 0
-    rows = table.rows(whole([bad, good]))
+    rows = record_table.rows(whole([bad, good]))
     assert rows[0][:2] == ["bad", "failed: ValueError: unknown bad in two lines"]
-    assert {len(row) for row in rows} == {len(table.HEAD)}
+    assert {len(row) for row in rows} == {len(record_table.HEAD)}
 
 
 def test_processes():

@@ -1,7 +1,7 @@
 """Small models and, for each, its reverse pass by hand: what d_m is, what is re-applied, what is undone.
 
 `CASES[name]()` returns a float64 model, its inputs, and `by_hand(model, inputs)`, which gives the layers. Names that
-start with "join" have no unique way back.
+start with "join" have no unique reverse pass.
 """
 
 from collections.abc import Callable

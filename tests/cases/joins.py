@@ -31,7 +31,7 @@ def residual(in_place: bool):
 
 @case
 def join_residual():
-    """After relu(bn(conv) + x) only the relu is re-applied; the way back into that conv starts from bn(conv)."""
+    """After relu(bn(conv) + x) only the relu is re-applied; the reverse pass into that conv starts from bn(conv)."""
     return residual(in_place=False)
 
 

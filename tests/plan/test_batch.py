@@ -69,7 +69,7 @@ def test_a_lookup_that_cannot_be_followed_is_named(name: str):
 
 
 def test_what_was_looked_up_is_the_first_d():
-    """As of an embedding: the way back does not go on into numbers that only say which row."""
+    """As of an embedding: the reverse pass does not go on into numbers that only say which row."""
     net, inputs = conditional(LOOKUPS["rows"])
     made = classic(net, inputs).reconstruct(*inputs)
     assert made[1].shape == (N, C)
@@ -113,7 +113,7 @@ FORMS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("name", FORMS)
 def test_a_constant_in_the_form_of_the_data_is_a_constant(name: str):
-    """``x + place.type_as(x)`` is no join, as ``x + place`` is none: the whole way back goes through."""
+    """``x + place.type_as(x)`` is no join, as ``x + place`` is none: the whole reverse pass goes through."""
 
     def loss(form: Callable[[Tensor, Tensor], Tensor], x: Tensor, **settings: Any) -> Tensor:
         torch.manual_seed(0)
@@ -126,11 +126,11 @@ def test_a_constant_in_the_form_of_the_data_is_a_constant(name: str):
         close(loss(FORMS[name], x, **settings), loss(lambda place, x: place, x, **settings))
 
 
-# --- norms on the way back ----------------------------------------------------------------------------------------
+# --- norms in the reverse pass ----------------------------------------------------------------------------------------
 
 
 def class_token(m: Any, x: Tensor) -> Tensor:
-    """A norm, a token for every sample, a norm: the way back goes to the first one's layout and forth."""
+    """A norm, a token for every sample, a norm: the reverse pass goes to the first one's layout and forth."""
     return m.b(m.after(torch.cat([m.token.expand(x.shape[0], -1, -1), m.before(m.a(x))], 1)))
 
 
@@ -164,7 +164,7 @@ def test_between_two_norms_constants_and_sizes_are_those_of_the_slice(name: str,
 @pytest.mark.parametrize("pool", [nn.AdaptiveAvgPool2d(1), nn.Identity()])
 def test_a_group_norm_of_a_single_value_gives_its_shift(pool: nn.Module, gradient: str):
     """One channel per group, 1 × 1: torch refuses that for one sample, which a slice may be though the batch is not;
-    and below a pooling the way back is at 1 × 1 though the model is not."""
+    and below a pooling the reverse pass is at 1 × 1 though the model is not."""
     torch.manual_seed(0)
     size = 4 if isinstance(pool, nn.AdaptiveAvgPool2d) else 1
     net = nn.Sequential(nn.Conv2d(3, C, 1), nn.GroupNorm(C, C), nn.Tanh(), pool, nn.Conv2d(C, 2, 1)).double()

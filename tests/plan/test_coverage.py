@@ -34,7 +34,7 @@ def gradients(loss: Tensor, model: nn.Module) -> set[str]:
 
 @pytest.mark.parametrize("name, mode", [(name, "auto") for name in NETWORKS] + [(name, "layerwise") for name in SOME])
 def test_what_is_covered_has_a_gradient_and_the_rest_a_reason(name: str, mode: str):
-    """With every activation of the forward pass a constant, the loss can reach a weight on the way back alone."""
+    """With every activation of the forward pass a constant, the loss can reach a weight in the reverse pass alone."""
     model, inputs = NETWORKS[name]()
     model.requires_grad_()
     with warnings.catch_warnings():

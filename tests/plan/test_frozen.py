@@ -35,7 +35,7 @@ FROZEN, MODES = [(0,), (2,), (4,), (0, 2), (0, 4)], ["layerwise", "full", "auto"
 
 @pytest.mark.parametrize("frozen, mode, gradient", pairwise(FROZEN, MODES, ["reverse", "both", "weights"]))
 def test_a_frozen_layer_is_one_of_weight_0(frozen, mode, gradient):
-    """Its term is left out of the mean, and a way back that needs it passes it."""
+    """Its term is left out of the mean, and a reverse pass that needs it passes it."""
     rr = Racecar(chain(*frozen), X, mode=mode, gradient=gradient)
     other = Racecar(chain(*frozen), X, mode=mode, gradient=gradient)
     for i in frozen:

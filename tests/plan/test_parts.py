@@ -119,7 +119,7 @@ WHOLES = {
 
 @pytest.mark.parametrize("whole", WHOLES.values(), ids=WHOLES)
 def test_all_of_a_tensor_is_no_part(whole: Any):
-    """The way back goes on as if it were not there."""
+    """The reverse pass goes on as if it were not there."""
     found = losses(lambda m, x, how: m.b(how(torch.tanh(m.a(x)))), {"": lambda h: h, "whole": whole}, "auto", seen=8)
     close(found["whole"], found[""])
 

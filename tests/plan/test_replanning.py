@@ -34,7 +34,7 @@ def own_norms(m, x):
 
 
 def in_place(m, x):
-    """Each branch changes other activations in place that the way back needs; and dropout."""
+    """Each branch changes other activations in place that the reverse pass needs; and dropout."""
     h = m.drop(torch.relu(m.first(x)))
     if x.mean() > 0:
         k = m.left(h)

@@ -1,4 +1,4 @@
-"""What the tests of the rules share: small models, and the way back written by hand."""
+"""What the tests of the rules share: small models, and the reverse pass written by hand."""
 
 from collections.abc import Callable
 from typing import Any
@@ -63,7 +63,7 @@ def same_product(ax: Tensor, y: Tensor, x: Tensor, aty: Tensor) -> None:
 
 @torch.no_grad()
 def check_layer(layer: nn.Module, x: Tensor) -> None:
-    """The way back through an affine layer is its adjoint, without the bias; through the public interface."""
+    """The reverse pass through an affine layer is its adjoint, without the bias; through the public interface."""
     layer = layer.double()
     for after in (nn.Identity(), nn.Tanh()):  # from the range of A, and from outside of it
         (aty,) = rebuild(nn.Sequential(layer, after), x)

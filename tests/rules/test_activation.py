@@ -1,4 +1,4 @@
-"""Activations are re-applied on the way back, with their own parameters, however they are written."""
+"""Activations are re-applied in the reverse pass, with their own parameters, however they are written."""
 
 import inspect
 
@@ -125,7 +125,7 @@ def test_written_by_hand(act, again):
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("random_part", [nn.RReLU(), nn.Dropout(0.5)])
 def test_written_by_hand_with_a_random_part(random_part, training):
-    """On the way back RReLU has its mean slope and dropout is passed over, also inside such a function."""
+    """In the reverse pass RReLU has its mean slope and dropout is passed over, also inside such a function."""
     random_part.train(training)
     again = mean_slope if isinstance(random_part, nn.RReLU) else nn.Identity()
     check(lambda x: x.sigmoid() * random_part(x), lambda x: x.sigmoid() * again(x))

@@ -130,3 +130,33 @@ def test_an_unknown_function_ends_the_way_by_name(dtype):
         rr = classic(model, x)
     assert rr(x)[1].isfinite()
     assert [entry.source for entry in rr.plan] == ["forward", "forward"]
+
+
+def bend(x, weight):
+    return x + (weight[0] if isinstance(weight, (list, tuple)) else weight) * x.square()
+
+
+PLACES = {
+    "by position": lambda w: ((None, w), {}),
+    "by keyword": lambda w: ((None,), {"weight": w}),
+    "in a list": lambda w: ((None, [w]), {}),
+    "in a tuple by keyword": lambda w: ((None,), {"weight": (w,)}),
+}
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_a_weight_that_starts_at_zero_bends_as_any_other(place):
+    """Wherever it stands among the arguments: at zero every such operation would look affine."""
+    x = torch.ones(4, 6)
+    for weight in (torch.zeros(6), torch.randn(6)):
+        assert not is_affine(Operation(bend, *place(weight)), x)
+        assert is_affine(Operation(lambda x, weight: x + bend(torch.zeros_like(x), weight), *place(weight)), x)
+
+
+def test_a_layer_that_starts_at_zero_by_keyword_is_no_affine_one():
+    """x⁰ is 1, which is affine; the next step of training makes it bend."""
+    power = Weight(lambda x, w: torch.float_power(x.abs(), exponent=w).float(), 4)
+    nn.init.zeros_(power.weight)
+    with pytest.warns(NoRuleWarning, match="'1'.*float_power"):
+        rr = classic(nn.Sequential(nn.Linear(6, 4), power, nn.Linear(4, 4)), torch.randn(3, 6))
+    assert [(entry.name, entry.constrained) for entry in rr.plan] == [("0", True), ("1", False), ("2", True)]

@@ -297,7 +297,7 @@ def test_statistics_inside_a_function_written_by_hand(norm):
 @pytest.mark.parametrize("kind", ["batch of one", "fraction"])
 @pytest.mark.parametrize("norm", [nn.BatchNorm2d(4), nn.SyncBatchNorm(4), nn.BatchNorm2d(4, affine=False)])
 def test_single_value_per_channel(norm, kind):
-    """After a global mean one sample has one value per channel on the way back: the running statistics serve."""
+    """After a global mean one sample has one value per channel in the reverse pass: the running statistics serve."""
     torch.manual_seed(0)
     shake(norm)
     a, b = nn.Conv2d(2, 4, 3), nn.Linear(4, 3)

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 import racecar
 from racecar import NoRuleWarning, RuleError
 from racecar.rules import Operation, find, register, unregister
-from racecar.rules.registry import OUT_OF_PLACE, ROLES, forms
+from racecar.rules.roles import Role
 from tests.by_hand import Net
 from tests.losses import classic
 from tests.rules.common import chain, close, forward, random, rebuild
@@ -199,12 +199,13 @@ def test_a_rule_that_returns_something_else(rules, wrong):
 def test_bad_registrations():
     with pytest.raises(ValueError, match="role must be one of layer.*'layr'"):
         register(Odd, role="layr")
+    with pytest.raises(ValueError, match="role must be one of layer.*'join'"):
+        register(Odd, role=Role.JOIN)  # that is for a plan to say
     with pytest.raises(TypeError, match="at least one"):
         register()
     with pytest.raises(TypeError, match="not for 'Odd'"):
         register("Odd")
     assert find(Odd) is None
-    assert len(set(ROLES)) == len(ROLES)
 
 
 def test_operation():
@@ -219,11 +220,3 @@ def test_operation():
     assert torch.equal(by_name(x), x + 2)
     assert torch.equal(nested(x), torch.tensor([0.0, -1.0, 1.0]))
     assert nested.args[0][1] is None, "the operation itself stays as it is"
-
-
-def test_forms():
-    """Every spelling, in place or not, and its twin that leaves its argument alone."""
-    assert {torch.relu, F.relu, torch.Tensor.relu, torch.relu_, F.relu_, torch.Tensor.relu_} <= set(forms("relu"))
-    assert OUT_OF_PLACE[torch.Tensor.relu_] is torch.Tensor.relu
-    assert OUT_OF_PLACE[torch.Tensor.__iadd__] is torch.Tensor.__add__
-    assert forms("no_such_function") == ()

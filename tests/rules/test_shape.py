@@ -56,7 +56,7 @@ MOVES = {
 
 @pytest.mark.parametrize("move", MOVES.values(), ids=MOVES)
 def test_undone_exactly(move):
-    """Before the first layer and between two: with orthogonal weights the way back gives the input."""
+    """Before the first layer and between two: with orthogonal weights the reverse pass gives the input."""
     torch.manual_seed(0)
     x = random(2, 3, 4, 5)
     first, second = orthogonal(5), orthogonal(forward(chain(move), x).shape[-1])

@@ -1,4 +1,4 @@
-"""Mixed precision: the way back is as precise as the forward pass, terms are summed in float32. And channels_last."""
+"""Mixed precision: the reverse pass is as precise as the forward one, terms summed in float32. And channels_last."""
 
 import copy
 

@@ -130,7 +130,7 @@ def test_a_slice_keeps_little(name, fraction):
             output, loss = rr(x)
             return F.cross_entropy(output.float(), y) + loss
 
-    # A forward pass keeps two tensors or more for each layer, the way back a half of what its slice would keep so.
+    # A forward pass keeps two tensors or more for each layer, the reverse pass a half of what its slice would keep so.
     given = [x, y, *model.parameters(), *model.buffers()]
     held, usual = kept(ours, given), kept(plain, given)
     assert memory(held) < (1 + fraction) * memory(usual)

@@ -125,7 +125,7 @@ def fsdp_root_reshards(rank, name):
 
 
 def fsdp_around(rank, name):
-    """The Racecar itself is the one shard: nothing is freed before the way back."""
+    """The Racecar itself is the one shard: nothing is freed before the reverse pass."""
     model, x = MODELS[name]()[0], batch(name, rank)
     rr = classic(model, x)
     fully_shard(rr, mesh=init_device_mesh("cpu", (RANKS,)))

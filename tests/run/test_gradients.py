@@ -9,7 +9,7 @@ from racecar import NotReversible
 from tests.losses import classic
 from tests.networks import NETWORKS, SOME
 
-CHAINS = [  # one way back
+CHAINS = [  # one reverse pass
     "mlp", "mlp_norm", "vgg", "vgg_plain", "bare_weights", "branching", "checkpointed", "tied", "tied_autoencoder",
     "reused", "weight_norm", "spectral_norm", "orthogonal", "frozen", "text", "dict_output",
 ]  # fmt: skip
@@ -100,7 +100,7 @@ def test_relative(name, mode):
     loss(*start)
     weight = {key: float(relative[key] / term) for key, term in rr.terms.items()}
     assert all(w > 0 for w in weight.values())
-    # Below a head of weight 0 the way back would start elsewhere, so in mode "input" the others keep a weight.
+    # Below a head of weight 0 the reverse pass would start elsewhere, so in mode "input" the others keep a weight.
     others = {entry.name: 1.0 for entry in rr.plan} if mode == "input" else {}
     _, loss, start = wrap(name, mode, scale="sum", weight=others | weight)
     close(loss(*start), value)

@@ -1,4 +1,4 @@
-"""Which way back the modes take, where they refuse, and what can be looked at."""
+"""Which reverse pass the modes take, where they refuse, and what can be looked at."""
 
 import warnings
 from collections.abc import Callable
@@ -141,7 +141,7 @@ def test_sources(build: Callable[[], Net], mode: str, sources: dict[str, str]):
 
 
 def test_full_follows_one_way_across_a_fork():
-    """A fork alone does not make it refuse: the way back is that of the last layer with a weight."""
+    """A fork alone does not make it refuse: the reverse pass is that of the last layer with a weight."""
     model, x = heads(), rows()
     rr = classic(model, x, mode="full", scale="sum", weight={"*": 1, "d": 0})
     d2 = torch.tanh(model.a(x))
@@ -339,7 +339,7 @@ def parts(m: Any, x: Tensor) -> Tensor:
     ids=["first layer", "middle layer", "part of a tensor"],
 )
 def test_input_mode_compares_the_input_or_says_why_not(model: Callable[[], nn.Module]):
-    """Where the way back does not reach the input, the loss is neither 0 nor another layer's term."""
+    """Where the reverse pass does not reach the input, the loss is neither 0 nor another layer's term."""
     net, x = model(), rows()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoRuleWarning)

@@ -39,7 +39,7 @@ ACTIVATIONS = {"None": (None, lambda x: x), "relu": ("relu", torch.relu), "calla
 
 
 def example(net: nn.Module, x: Tensor, input_activation) -> list:
-    """d2 → MP → C2 + b2 → BN2 → tanh → d3 → …, and its way back D3 → BN2 → tanh → UP → d3' → … of the paper."""
+    """d2 → MP → C2 + b2 → BN2 → tanh → d3 → …, and its reverse pass D3 → BN2 → tanh → UP → d3' → … of the paper."""
     d2 = torch.relu(batch_norm(net.bn1, net.conv1(x)))
     d3 = torch.tanh(batch_norm(net.bn2, net.conv2(F.max_pool2d(d2, 2))))
     d4 = torch.sigmoid(batch_norm(net.bn3, net.conv3(F.max_pool2d(d3, 2))))

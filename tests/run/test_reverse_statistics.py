@@ -1,4 +1,4 @@
-"""Running statistics of what batch norms see on the way back, against the recursion written by hand."""
+"""Running statistics of what batch norms see in the reverse pass, against the recursion written by hand."""
 
 import copy
 import io
@@ -40,7 +40,7 @@ def standard(norm, x, mean, var):
 
 
 def back(model, x, layerwise, samples, given=None):
-    """What both norms see on the way back, d'_m of all layers: by the statistics of the batch, or by given ones."""
+    """What both norms see in the reverse pass, d'_m of all layers: by the statistics of the batch, or by given ones."""
     first, norm1, _, second, norm2, last = model
     d1 = x
     d2 = torch.tanh(norm1(first(d1)))
@@ -319,7 +319,7 @@ def test_a_deployed_net_can_be_run_backwards(trained):
 
 
 def test_calibrated(trained):
-    """For a model that never kept any: of every way back its own, in the model nothing."""
+    """For a model that never kept any: of every reverse pass its own, in the model nothing."""
     rr, data, x = trained
     model = rr.model
     before = copy.deepcopy(model.state_dict())

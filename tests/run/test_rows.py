@@ -74,7 +74,7 @@ def test_one_gradient_waits_at_most(name):
         (output.square().sum() + loss).backward()
     assert order.seen.count("pad") >= 4
     words = " ".join(order.seen)
-    assert "pad pad pad" not in words  # two where a way back starts at a layer that is compared, too
+    assert "pad pad pad" not in words  # two where a reverse pass starts at a layer that is compared, too
     assert words.count("pad pad") <= 1, words
 
 
@@ -109,7 +109,7 @@ def kept_bytes(call):
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_a_slice_keeps_no_whole_tensor_that_the_model_would_let_go(layout):
-    """At a join a way back starts from a batch norm's output, which the sum does not need any more."""
+    """At a join a reverse pass starts from a batch norm's output, which the sum does not need any more."""
     torch.manual_seed(0)
     model = ResNet(Basic, (2, 2), width=8, classes=5, large=False).to(memory_format=layout)
     x = torch.randn(64, 3, 16, 16).contiguous(memory_format=layout)

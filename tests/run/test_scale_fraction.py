@@ -72,8 +72,8 @@ def test_gradient_flows_through_d_alone(scale: str):
 
 
 def test_making_all_smaller_gains_nothing():
-    """Without biases a way back through one layer has d' = WᵀW d: d and d' shrink with the layer below. "ratio" does
-    not see that; "relative" has a gradient towards 0."""
+    """Without biases a reverse pass through one layer has d' = WᵀW d: d and d' shrink with the layer below. "ratio"
+    does not see that; "relative" has a gradient towards 0."""
     torch.manual_seed(0)
     below, layer, x = nn.Linear(4, 6, bias=False).double(), nn.Linear(6, 5, bias=False).double(), rows()
     for scale, gains in (("ratio", False), ("relative", True)):
@@ -145,7 +145,7 @@ def test_batch_norm_sees_the_whole_batch_forward_and_the_slice_backward(samples:
     rr = classic(net, x, fraction=samples / 8, scale="mean")
     rr(x)
     if samples == 1:
-        # the model's own pass may have moved them before the way back
+        # the model's own pass may have moved them before the reverse pass
         candidates = [running, [norm.running_mean, norm.running_var]]
         backs = [F.batch_norm(seen, *one, norm.weight, norm.bias, False) for one in candidates]
     else:

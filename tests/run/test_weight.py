@@ -178,7 +178,7 @@ def test_the_batch_dimension_is_left_out_also_where_it_is_not_the_first():
 
 
 def test_disentangling():
-    """RR¹ on some input dimensions: the whole way back, compared at those inputs alone."""
+    """RR¹ on some input dimensions: the whole reverse pass, compared at those inputs alone."""
     net, x = chain()
     w = torch.tensor([1.0, 0, 0, 1.33])
     rr = classic(net, x, mode="input", scale="sum", weight={"*": 1, "0": w})

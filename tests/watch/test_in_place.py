@@ -140,5 +140,5 @@ def test_where_the_way_back_ends(change):
 
 
 def test_an_operation_without_a_rule_is_named():
-    with pytest.warns(NoRuleWarning, match="no rule for 'fill_diagonal': the way back from layer 'b' ends there"):
+    with pytest.warns(NoRuleWarning, match="no rule for 'fill_diagonal': the reverse pass from layer 'b' ends there"):
         Racecar(net(emptied), X)

@@ -16,19 +16,20 @@ from racecar.networks.resnet import Basic, Bottleneck, ResNet
 from racecar.networks.vgg import VGG
 from racecar.networks.vit import Block, ViT
 from racecar.run.settings import Settings
+from racecar.support.compiling import compiling
 
 DEFAULT = Settings()
 LAYERWISE = DEFAULT.mode == "layerwise"
-"""Every layer from its own output; else from what the layer above rebuilt, wherever the way back is unique."""
+"""Every layer from its own output; else from what the layer above rebuilt, wherever the reverse pass is unique."""
 
-Step = Callable[[nn.Module, Tensor, float], tuple[Tensor, Tensor]]
+LossFunction = Callable[[nn.Module, Tensor, float], tuple[Tensor, Tensor]]
 
 
-def find(model: nn.Module) -> Step | None:
+def find(model: nn.Module) -> LossFunction | None:
     """The function for a model, None if nobody wrote one."""
     if isinstance(model, nn.Sequential) and all(isinstance(part, nn.Flatten | nn.Linear | nn.ReLU) for part in model):
         return mlp
-    return next((step for kind, step in STEPS.items() if isinstance(model, kind)), None)
+    return next((step for kind, step in LOSSES.items() if isinstance(model, kind)), None)
 
 
 def samples(x: Tensor, fraction: float) -> int:
@@ -41,7 +42,7 @@ def relative(d: Tensor, back: Tensor) -> Tensor:
     wide = torch.promote_types(d.dtype, torch.float32)
     d, back = d.detach().to(wide), back.to(wide)
     # The compiler fuses the first form; eager PyTorch has one kernel for the second.
-    error = (d - back).square().sum() if torch.compiler.is_compiling() else F.mse_loss(back, d, reduction="sum")
+    error = (d - back).square().sum() if compiling() else F.mse_loss(back, d, reduction="sum")
     return error / torch.linalg.vector_norm(d).square()
 
 
@@ -98,7 +99,7 @@ def mlp(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
 
 
 def vgg(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
-    """One way back, from the last linear layer to the pictures. x: (N, channels, H, W)."""
+    """One reverse pass, from the last linear layer to the pictures. x: (N, channels, H, W)."""
     assert isinstance(model, VGG)
     n, h = samples(x, fraction), x
     convs: list[nn.Conv2d] = []
@@ -140,7 +141,7 @@ def vgg(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
 
 
 def resnet(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
-    """Every block by itself: the way back starts again at each sum. x: (N, 3, H, W)."""
+    """Every block by itself: the reverse pass starts again at each sum. x: (N, 3, H, W)."""
     assert isinstance(model, ResNet)
     n = samples(x, fraction)
     h = model.relu(model.bn1(model.conv1(x)))
@@ -237,4 +238,4 @@ def transformer(block: Block, h: Tensor, n: int) -> tuple[Tensor, list[Tensor]]:
     return h + out, terms
 
 
-STEPS: dict[type[nn.Module], Step] = {VGG: vgg, ResNet: resnet, ViT: vit}
+LOSSES: dict[type[nn.Module], LossFunction] = {VGG: vgg, ResNet: resnet, ViT: vit}

@@ -8,34 +8,34 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from racecar.bench.subject import Subject
+from racecar.bench.workload import Workload
 from racecar.racecar import Racecar
 
 SAMPLES = 2
-"""The ratio does not hang on the batch, so a small one is counted; but for wide layers, see `racecar.run.gram`."""
+"""A small batch is counted, as the ratio does not depend on it; but for wide layers, see `racecar.run.short_cut`."""
 
 
-def flops(subject: Subject) -> tuple[int, int]:
+def flops(workload: Workload) -> tuple[int, int]:
     """Floating-point operations per sample of a plain step and of one with the exact racecar loss, backward included.
 
     Products of matrices and convolutions are counted; norms, activations and sums are not.
     """
-    args, kwargs = subject.few(SAMPLES)
-    rr = Racecar(subject.model, kwargs or args)
-    samples = min(SAMPLES, subject.batch)
-    buffers = [(buffer, buffer.clone()) for buffer in subject.model.buffers()]
+    args, kwargs = workload.few(SAMPLES)
+    rr = Racecar(workload.model, kwargs or args)
+    samples = min(SAMPLES, workload.batch)
+    buffers = [(buffer, buffer.clone()) for buffer in workload.model.buffers()]
 
     def plain() -> Tensor:
-        return subject.task(subject.model(*args, **kwargs))
+        return workload.task(workload.model(*args, **kwargs))
 
     def ours() -> Tensor:
         output, term = rr(*args, **kwargs)
-        return subject.task(output) + term
+        return workload.task(output) + term
 
     try:
         return count(plain) // samples, count(ours) // samples
     finally:
-        subject.clear()
+        workload.clear()
         with torch.no_grad():
             for buffer, before in buffers:
                 buffer.copy_(before)

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from racecar.bench import floor
-from racecar.bench.steps import PLAIN, Kind
-from racecar.bench.subject import About
+from racecar.bench.kinds import PLAIN, Kind
 from racecar.bench.timing import quartiles
+from racecar.bench.workload import About
 from racecar.lab.running.runner import commit
 from racecar.support import files
 
@@ -46,7 +46,7 @@ def circumstances(command: str, device: str) -> dict[str, Any]:
 
 
 def model_record(
-    subject: About,
+    workload: About,
     kinds: Sequence[Kind],
     found: Mapping[Kind, Mapping[str, Any]],
     flops: tuple[int, int] | None,
@@ -56,7 +56,7 @@ def model_record(
     """One model's part of a record.
 
     Args:
-        subject: the model.
+        workload: the model.
         kinds: the kinds of steps that were asked for.
         found: for each (with ``every`` 1) what is known beside its times.
         flops: per sample, of the plain and of the exact step.
@@ -75,12 +75,12 @@ def model_record(
         row |= {name: about[name] for name in BESIDE if name in about}
         if row["memory"] and plain_memory:
             row["memory_ratio"] = row["memory"] / plain_memory
-        samples = max(1, round(kind.fraction * subject.batch)) if kind.fraction else 0
+        samples = max(1, round(kind.fraction * workload.batch)) if kind.fraction else 0
         row["samples"] = samples
         if flops is not None and kind.way in ("plain", "racecar", "by hand"):
-            row["floor"] = floor.floor(*flops, samples / subject.batch / kind.every)
+            row["floor"] = floor.floor(*flops, samples / workload.batch / kind.every)
         if kind.label in seconds:
-            row |= {"captured": subject.how.graphs and not kind.eager, **times(seconds[kind.label], plain)}
+            row |= {"captured": workload.how.graphs and not kind.eager, **times(seconds[kind.label], plain)}
             hand = seconds.get(Kind("by hand", kind.fraction).label)
             if hand and kind.way == "racecar" and kind.every == 1:
                 row["over_by_hand"] = median(seconds[kind.label]) / median(hand)
@@ -88,9 +88,9 @@ def model_record(
                 row["over_floor"] = row["ratio"] / row["floor"]
         steps.append(row)
     return {
-        "model": subject.name,
-        "parameters": subject.parameters,
-        "inputs": subject.inputs,
+        "model": workload.name,
+        "parameters": workload.parameters,
+        "inputs": workload.inputs,
         "flops": None if flops is None else {"plain": flops[0], "exact": flops[1]},
         "burst": burst,
         "steps": steps,

@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
+from racecar.bench.kinds import PLAIN, Kind
+from racecar.bench.measure import Say, Work, describe
 from racecar.bench.memory import patiently
 from racecar.bench.models import Open
-from racecar.bench.steps import PLAIN, Kind
-from racecar.bench.subject import About, Circumstances
 from racecar.bench.timing import Burst
-from racecar.bench.work import Say, Work, describe
+from racecar.bench.workload import About, Circumstances
 from racecar.support.interrupts import block_sigint
 from racecar.support.processes import end_with_parent
 

@@ -10,11 +10,11 @@ from functools import partial
 from multiprocessing.connection import wait
 from typing import Any
 
+from racecar.bench.kinds import Kind
+from racecar.bench.measure import Work, describe, measure, units
 from racecar.bench.models import Open
 from racecar.bench.remote import Remote
-from racecar.bench.steps import Kind
-from racecar.bench.subject import Circumstances
-from racecar.bench.work import Work, describe, measure, units
+from racecar.bench.workload import Circumstances
 from racecar.support.progress import bar
 
 Tell = Callable[[str, int, str], None]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from racecar.bench.models import Example, Open
-    from racecar.bench.subject import Circumstances
+    from racecar.bench.workload import Circumstances
 
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, …; without it cuda where there is one.")]
 Models = Annotated[
@@ -93,9 +93,9 @@ def bench(
     show: Show = None,
 ) -> None:
     """Time training steps: plain, with the reverse pass, written by hand, with SRIP; their memory, and their floor."""
-    from racecar.bench import growth, parts, record, table
+    from racecar.bench import growth, kernels, record, record_table
+    from racecar.bench.kinds import kinds
     from racecar.bench.run import Records, run
-    from racecar.bench.steps import kinds
     from racecar.support.files import check_folder, spared, write_json
 
     if show is not None:
@@ -132,9 +132,9 @@ def bench(
     made = whole(found)
     if all(model.get("error") for model in found):
         raise ValueError(f"nothing could be measured: {found[0]['model']}: {found[0]['error']}")
-    _print(table.HEAD, table.rows(made), table.foot(made))
+    _print(record_table.HEAD, record_table.rows(made), record_table.foot(made))
     if profile:
-        _print(parts.HEAD, parts.rows(made), parts.FOOT)
+        _print(kernels.HEAD, kernels.rows(made), kernels.FOOT)
     if grow:
         _print(growth.head(grow), growth.rows(found, grow), "slope ratio: to the plain step of the same nets.")
     if out is not None:
@@ -178,7 +178,7 @@ def _circumstances(
 ) -> Circumstances:
     import torch
 
-    from racecar.bench.subject import Circumstances
+    from racecar.bench.workload import Circumstances
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -232,17 +232,17 @@ def _fractions(text: str) -> list[float]:
 
 
 def _markdown(made: Mapping[str, Any]) -> str:
-    from racecar.bench import growth, parts, table
+    from racecar.bench import growth, kernels, record_table
 
-    text, grow = table.markdown(made), made["settings"].get("grow")
+    text, grow = record_table.markdown(made), made["settings"].get("grow")
     more: list[Sequence[Sequence[str]]] = []
     if grow:
         more.append([growth.head(grow), ["---"] * 5, *growth.rows(made["models"], grow)])
-    if rows := parts.rows(made):
-        more.append([parts.HEAD, ["---", "---", *["---:"] * (len(parts.HEAD) - 2)], *rows])
+    if rows := kernels.rows(made):
+        more.append([kernels.HEAD, ["---", "---", *["---:"] * (len(kernels.HEAD) - 2)], *rows])
     for lines in more:
         text += "\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return text + (f"\n\n{parts.FOOT}" if rows else "")
+    return text + (f"\n\n{kernels.FOOT}" if rows else "")
 
 
 def _print(head: Any, rows: Any, last: str) -> None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 from torch import Tensor, nn
 
 from racecar.inspect.subject import plain
-from racecar.plan.graph import PASSABLE
 from racecar.plan.layer import Layer
 from racecar.racecar import call_arguments
 from racecar.run.forward_pass import ForwardPass
 from racecar.watch.eval_mode import eval_mode
+from racecar.watch.names import choose
 
 RANGES: dict[str, tuple[float, float]] = {
     "tanh": (-1.0, 1.0),
@@ -68,7 +67,8 @@ def activations(
         return found
     spellings = [(one.name, *layer.names) for one, layer in zip(found, forward.layers, strict=False)]
     spellings.append((found[-1].name, "output"))
-    return _chosen(found, spellings, [layers] if isinstance(layers, str) else layers)
+    labels = [f"{one.name} ({one.layer})" for one in found]
+    return [found[i] for i in choose([layers] if isinstance(layers, str) else layers, spellings, "layers:", labels)]
 
 
 def _activation(forward: ForwardPass, name: str, layer: str, value: int) -> Activation:
@@ -81,22 +81,8 @@ def _top(forward: ForwardPass, last: Layer) -> int:
     """The last norm or activation after the last layer, a softmax at the very end included."""
     graph, value = forward.layer_graph.graph, last.end
     top = value
-    while len(users := graph.users.get(value, [])) == 1 and users[0].role in PASSABLE:
+    while len(users := graph.users.get(value, [])) == 1 and users[0].role.passable:
         value = users[0].outputs[0]
-        if users[0].role in ("norm", "activation"):
+        if users[0].role.sets_range:
             top = value
     return top
-
-
-def _chosen(found: Sequence[Activation], spellings: Sequence[Sequence[str]], layers: Sequence[str]) -> list[Activation]:
-    for pattern in layers:
-        if not any(_matches(pattern, one) for one in spellings):
-            known = ", ".join(f"{one.name} ({one.layer})" for one in found)
-            raise ValueError(f"layers: {pattern!r} matches none of {known}")
-    return [
-        one for one, names in zip(found, spellings, strict=True) if any(_matches(pattern, names) for pattern in layers)
-    ]
-
-
-def _matches(pattern: str, names: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for name in names)

@@ -12,6 +12,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from racecar.plan.graph import Op
 from racecar.plan.layer import Layer
+from racecar.rules.roles import Role
 from racecar.rules.shape import reshape
 from racecar.run.forward_pass import ForwardPass
 from racecar.watch.names import MODEL, shown
@@ -136,7 +137,7 @@ class Seen:
     def picture(self) -> tuple[int, ...] | None:
         """(C, H, W) if the layer sees whole pictures, flattened or not."""
         plain = all(
-            op.role in ("pass", "affine") or (op.rule is not None and op.rule.apply is reshape)
+            op.role in (Role.PASS, Role.AFFINE) or (op.rule is not None and op.rule.apply is reshape)
             for op in self.layer.approach
         )
         shape = tuple(self.d.shape[1:])

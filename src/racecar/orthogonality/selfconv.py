@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from racecar.orthogonality.gram import check_side, excess, residual, squared
-from racecar.orthogonality.weights import Layer, Patterns, Weights, exact, find, stacks, total
+from racecar.orthogonality.weights import Kernel, Patterns, Weights, exact, find, stacks, total
 
 
 def ocnn(
@@ -47,12 +47,12 @@ def ocnn(
 
 def _applied(
     weight: Tensor, stride: int | Sequence[int] | None, dilation: int | Sequence[int] | None, groups: int | None
-) -> Layer:
+) -> Kernel:
     dims = weight.dim() - 2
     groups = 1 if groups is None else groups
     if groups < 1 or len(weight) % groups:
         raise ValueError(f"a weight with {len(weight)} filters cannot be in {groups} groups")
-    return Layer(weight, _each(stride, dims, "stride"), _each(dilation, dims, "dilation"), groups)
+    return Kernel(weight, _each(stride, dims, "stride"), _each(dilation, dims, "dilation"), groups)
 
 
 def _each(value: int | Sequence[int] | None, dims: int, what: str) -> tuple[int, ...]:
@@ -63,7 +63,7 @@ def _each(value: int | Sequence[int] | None, dims: int, what: str) -> tuple[int,
     return values
 
 
-def blocks(stack: Tensor, layer: Layer) -> Tensor:
+def blocks(stack: Tensor, layer: Kernel) -> Tensor:
     """The same operators as convolutions of stride 1: (layers, out, in/groups, k…) → (blocks, rows, columns, taps…).
 
     Each group is a block. Input places that differ modulo the stride become columns of their own. Dilated filters

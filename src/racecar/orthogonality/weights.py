@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
 from racecar.support.precision import wide
+from racecar.watch.names import choose
 
 Weights = nn.Module | Tensor | Iterable[Tensor] | Mapping[str, Tensor]
 Patterns = str | Iterable[str]
@@ -18,7 +18,7 @@ Patterns = str | Iterable[str]
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
-class Layer(NamedTuple):
+class Kernel(NamedTuple):
     """A weight (out, rest…) and how it is applied; of a transposed convolution, how its adjoint is."""
 
     weight: Tensor
@@ -27,7 +27,7 @@ class Layer(NamedTuple):
     groups: int = 1
 
 
-def find(weights: Weights, patterns: Patterns | None) -> list[Layer]:
+def find(weights: Weights, patterns: Patterns | None) -> list[Kernel]:
     """All linear layers and convolutions of a model, or the weights that are given; a shared one counts once.
 
     Args:
@@ -55,7 +55,7 @@ def find(weights: Weights, patterns: Patterns | None) -> list[Layer]:
     return list({id(layer.weight): layer for layer in layers}.values())
 
 
-def _layer(one: Any, name: str, bare: bool) -> Layer:
+def _layer(one: Any, name: str, bare: bool) -> Kernel:
     weight = one if bare else one.weight
     if not isinstance(weight, Tensor):
         raise TypeError(f"weight {name!r} must be a tensor, not {type(weight).__name__}")
@@ -68,36 +68,23 @@ def _layer(one: Any, name: str, bare: bool) -> Layer:
             f"weight {name!r} has shape {tuple(weight.shape)}: a matrix or a kernel (out, in, …) is needed"
         )
     if isinstance(one, _CONVOLUTIONS):
-        return Layer(weight, one.stride, one.dilation, one.groups)
-    return Layer(weight)
+        return Kernel(weight, one.stride, one.dilation, one.groups)
+    return Kernel(weight)
 
 
 def _chosen(names: list[str], patterns: Patterns | None) -> list[str]:
     if patterns is None:
         return names
-    patterns = [patterns] if isinstance(patterns, str) else list(patterns)
-    for pattern in patterns:
-        if not any(_matches(name, pattern) for name in names):
-            raise ValueError(
-                f"layers pattern {pattern!r} matches no layer; the layers are: {', '.join(map(repr, names))}"
-            )
-    return [name for name in names if any(_matches(name, pattern) for pattern in patterns)]
+    patterns = [patterns] if isinstance(patterns, str) else patterns
+    return [names[i] for i in choose(patterns, [(name,) for name in names], "layers pattern")]
 
 
-def _matches(name: str, pattern: str) -> bool:
-    return fnmatchcase(name, pattern)
-
-
-# Dynamo cannot look into fnmatch. This is what torch.compiler.assume_constant_result does; that also loads dynamo.
-_matches._dynamo_marked_constant = True  # type: ignore[attr-defined]
-
-
-def stacks(layers: Iterable[Layer]) -> Iterator[tuple[Layer, Tensor]]:
+def stacks(layers: Iterable[Kernel]) -> Iterator[tuple[Kernel, Tensor]]:
     """Layers that are alike in all but their values: one of them, and their weights (layers, out, rest…) in float32.
 
     Float64 stays float64.
     """
-    alike: dict[tuple[object, ...], list[Layer]] = {}
+    alike: dict[tuple[object, ...], list[Kernel]] = {}
     for layer in layers:
         weight = layer.weight
         alike.setdefault((weight.device, weight.dtype, weight.shape, *layer[1:]), []).append(layer)
@@ -108,7 +95,7 @@ def stacks(layers: Iterable[Layer]) -> Iterator[tuple[Layer, Tensor]]:
 
 def matrices(weights: Weights, patterns: Patterns | None) -> Iterator[Tensor]:
     """Weights flattened to W, out × rest, those of one shape stacked: (layers, out, rest)."""
-    for _, stack in stacks(Layer(layer.weight.flatten(1)) for layer in find(weights, patterns)):
+    for _, stack in stacks(Kernel(layer.weight.flatten(1)) for layer in find(weights, patterns)):
         yield stack
 
 

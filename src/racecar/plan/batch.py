@@ -1,6 +1,6 @@
 """Where the batch is: which dimension of each value runs over the samples.
 
-A slice of the batch must cut every tensor of the way back alike, also where the model has moved the batch
+A slice of the batch must cut every tensor of the reverse pass alike, also where the model has moved the batch
 (``(T, N, C)``) or merged it with tokens or windows (``(N·T, C)``, ``(T·N, C)``). Rearrangements are followed by
 sending the sample number of every element through them: nothing that looks at values, such as an index into a table.
 
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from racecar.plan.graph import Graph, Op
 from racecar.rules.pool import reduced_dims
+from racecar.rules.roles import Role
 from racecar.rules.shape import reshape
 
 
@@ -65,16 +66,16 @@ def _follow(graph: Graph, op: Op, found: dict[int, Batch | None], size: int) -> 
             for out, place in zip(op.outputs, places[op.slot :], strict=False)
         ]
     else:
-        shift = _shift(graph, op) if op.role == "source" and op.module is None else 0
+        shift = _shift(graph, op) if op.role is Role.SOURCE and op.module is None else 0
         outs = [_same(op, trace.tensor(out).shape, x.shape, batch, shift) for out in op.outputs]
     found.update(zip(op.outputs, outs, strict=True))
 
 
 def _rearranges(op: Op) -> bool:
     """Whether an operation moves values about and looks at none of them, so that it takes invented ones."""
-    if op.role not in ("shape", "select") or op.module is not None or op.kind.endswith("(vjp)"):
+    if op.role not in (Role.SHAPE, Role.SELECT) or op.module is not None or op.by_vjp:
         return False
-    return op.rule is None or op.rule.role != "layer"  # which is a product with a constant
+    return op.rule is None or op.rule.role is not Role.LAYER  # which is a product with a constant
 
 
 def _shift(graph: Graph, op: Op) -> int | None:
@@ -88,7 +89,7 @@ def _shift(graph: Graph, op: Op) -> int | None:
         return at if all(part is None or isinstance(part, slice) for part in others) else None
     if op.kind == "index_select":
         return op.bind(call).get(1, "dim") % graph.trace.tensor(op.outputs[0]).dim()
-    kept = op.rule is not None and op.rule.role in ("source", "pass")
+    kept = op.rule is not None and op.rule.role in (Role.SOURCE, Role.PASS)
     return 0 if kept or op.kind in ("gather", "take", "take_along_dim") else None
 
 

@@ -10,46 +10,46 @@ from torch.nn import functional as F
 from racecar.plan import parts
 from racecar.plan.graph import Graph, Op
 from racecar.rules import fallback, find
-from racecar.rules.registry import INPLACE_POSITION, OUT_OF_PLACE, SPELT_OUT, Rule, forms, label
+from racecar.rules.registry import FIRST, Rule, Rules, label
+from racecar.rules.roles import Role
 from racecar.rules.shape import PARTS
+from racecar.rules.torch_functions import INPLACE_POSITION, OUT_OF_PLACE, SPELT_OUT, forms
 from racecar.watch.calls import Call, ModuleWatch, without_data
 from racecar.watch.owners import Weights
 from racecar.watch.trace import Trace
 
 
-def build(trace: Trace, model: nn.Module, modules: ModuleWatch | None = None) -> Graph:
+def build(trace: Trace, model: nn.Module, modules: ModuleWatch | None, rules: Rules) -> Graph:
     """Classify every call that uses data."""
     weights = Weights(trace, model, modules)
     ops = []
     for ordinal, i in enumerate(trace.links):
-        ops.append(_classify(trace, i, ordinal, weights))
+        ops.append(_classify(trace, i, ordinal, weights, rules))
         for old, new in trace.spills.get(i, ()):
             inputs = (*([] if old is None else [((0,), old)]), ((1,), ops[-1].outputs[0]))
-            ops.append(Op(ordinal, "join", f"{ops[-1].kind} of a part", None, None, (), {}, inputs, (new,)))
+            ops.append(Op(ordinal, Role.JOIN, f"{ops[-1].kind} of a part", None, None, (), {}, inputs, (new,)))
     return Graph(trace, parts.apart(ops))
 
 
-def _classify(trace: Trace, i: int, ordinal: int, weights: Weights) -> Op:
+def _classify(trace: Trace, i: int, ordinal: int, weights: Weights, rules: Rules) -> Op:
     call, links = trace.calls[i], trace.links[i]
     if call.func is Tensor.copy_:  # what it is copied into is overwritten
         links = links[-1:]
     at = tuple(path for path, _ in links)
     args, kwargs = without_data(call, at)
-    rule = find(call.func)
+    rule = find(call.func, rules)
     owner = weights.of_call(i)
     func = OUT_OF_PLACE.get(call.func, call.func)
-    if rule is not None and rule.role in ("activation", "affine", "resample"):
+    if rule is not None and rule.role in (Role.ACTIVATION, Role.AFFINE, Role.RESAMPLE):
         func = SPELT_OUT.get(func, func)
     op = Op(
-        ordinal, "unknown", rule.kind if rule else label(call.func), rule, func, _hide(args), _hide(kwargs),
+        ordinal, Role.UNKNOWN, rule.kind if rule else label(call.func), rule, func, _hide(args), _hide(kwargs),
         links, trace.made[i], owner, inplace_at=INPLACE_POSITION.get(func), called=call.func,
     )  # fmt: skip
     op.role = _role(op, trace, call)
-    if op.role == "join" or (op.role == "skipped" and len(links) > 1):
+    if op.role is Role.JOIN or (op.role is Role.SKIPPED and len(links) > 1):
         op.kind = label(call.func)
-    if op.role == "affine (vjp)":
-        op.role = "shape" if owner is None else "layer"
-        op.rule = fallback.ADJOINT_SHAPE if owner is None else fallback.ADJOINT_LAYER
+    if op.by_vjp:
         op.kind = f"{op.kind} (vjp)"
     return op
 
@@ -68,52 +68,52 @@ def _hide(value: Any) -> Any:
 _PLAIN = (int, float, str, type(None))
 
 
-def _role(op: Op, trace: Trace, call: Call) -> str:
+def _role(op: Op, trace: Trace, call: Call) -> Role:
     rule, values = op.rule, {v for _, v in op.inputs}
-    role = rule.role if rule else "unknown"
-    if len(op.inputs) > 1 and op.owner is not None and (role == "layer" or call.func in _SEVERAL_TENSORS):
-        return "skipped"
+    role = rule.role if rule else Role.UNKNOWN
+    if len(op.inputs) > 1 and op.owner is not None and (role is Role.LAYER or call.func in _SEVERAL_TENSORS):
+        return Role.SKIPPED
     if len(values) > 1:
-        return "join"
-    if role == "source":
+        return Role.JOIN
+    if role is Role.SOURCE:
         return role
     made = trace.tensor(op.outputs[0]) if op.outputs else None
     if made is None or not made.is_floating_point():
-        return "unknown"
-    if role in ("pass", "shape", "select") and not trace.tensor(op.source).is_floating_point():
-        return "source"  # a one-hot code or a mask becomes a number, or an index picks from a table
+        return Role.UNKNOWN
+    if role in (Role.PASS, Role.SHAPE, Role.SELECT) and not trace.tensor(op.source).is_floating_point():
+        return Role.SOURCE  # a one-hot code or a mask becomes a number, or an index picks from a table
     if len(op.inputs) > 1:  # x * x, cat([x, x])
-        return "join"
+        return Role.JOIN
     path = op.inputs[0][0]
-    if role == "layer":
-        if call.func in _INPUT_FIRST and path not in _FIRST:
-            return "unknown"
-        return role if op.owner is not None else "shape"
-    if call.func is Tensor.copy_ and path in _FIRST:
-        return "unknown"
-    if role == "select" or call.func in PARTS or op.kind == "pad":
+    if role is Role.LAYER:
+        if call.func in _INPUT_FIRST and path not in FIRST:
+            return Role.UNKNOWN
+        return role if op.owner is not None else Role.SHAPE
+    if call.func is Tensor.copy_ and path in FIRST:
+        return Role.UNKNOWN
+    if role is Role.SELECT or call.func in PARTS or op.kind == "pad":
         return parts.role(op, call, trace.tensor(op.source), made)
-    if op.kind == "div" and path not in _FIRST:  # c / x
+    if op.kind == "div" and path not in FIRST:  # c / x
         op.rule = _POINTWISE
-        return "activation"
-    if role == "resample" and isinstance(op.bind(call).get(1, "other"), Tensor):  # torch.max(x, c)
+        return Role.ACTIVATION
+    if role is Role.RESAMPLE and isinstance(op.bind(call).get(1, "other"), Tensor):  # torch.max(x, c)
         op.rule = _POINTWISE
-        return "activation"
-    if role == "unknown":
+        return Role.ACTIVATION
+    if role is Role.UNKNOWN:
         x = trace.tensor(op.source)
         if call.func in OUT_OF_PLACE or call.func is Tensor.__setitem__ or not x.is_floating_point():
-            return "unknown"
+            return Role.UNKNOWN
         if fallback.is_affine(op.bind(call), x):
-            return "affine (vjp)"
-        return "skipped" if op.owner is not None else "unknown"
+            op.rule = fallback.ADJOINT_SHAPE if op.owner is None else fallback.ADJOINT_LAYER
+            return op.rule.role
+        return Role.SKIPPED if op.owner is not None else Role.UNKNOWN
     return role
 
 
-_FIRST = ((0,), ("input",))
 _INPUT_FIRST = frozenset((F.linear, *(getattr(F, f"conv{t}{d}d") for t in ("", "_transpose") for d in (1, 2, 3))))
 _SEVERAL_TENSORS = frozenset(
     forms("bilinear rnn_tanh_cell rnn_relu_cell lstm_cell gru_cell lstm gru rnn_tanh rnn_relu baddbmm einsum")
     + forms("grouped_mm _grouped_mm")
 )
 """Weighted operations on more than one tensor of data: no rule can give all of them back."""
-_POINTWISE = Rule("activation", "pointwise", lambda op, x: op(x))
+_POINTWISE = Rule(Role.ACTIVATION, "pointwise", lambda op, x: op(x))

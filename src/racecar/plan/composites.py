@@ -2,13 +2,15 @@
 
 ``x * sigmoid(x)`` forks and joins, and yet it is an activation of x; ``x * rsqrt(x.pow(2).mean(-1, keepdim=True))`` is
 a norm. Such a cone of weightless calls between one tensor and one of the same shape is taken as one operation, which
-is re-applied on the way back by making its calls again.
+is re-applied in the reverse pass by making its calls again.
 """
 
 from __future__ import annotations
 
 from racecar.plan.graph import Graph, Op
-from racecar.rules.registry import Rule, forms
+from racecar.rules.registry import Rule
+from racecar.rules.roles import Role
+from racecar.rules.torch_functions import forms
 from racecar.watch.calls import tensors
 
 _REDUCTIONS = frozenset(forms("mean", "sum", "var", "std", "amax", "amin", "norm", "logsumexp"))
@@ -26,7 +28,7 @@ def gather(graph: Graph) -> None:
     swallowed: set[int] = set()
     cones: dict[int, Op] = {}
     for op in reversed(graph.ops):
-        if op.ordinal in swallowed or op.role not in ("join", "affine", "activation"):
+        if op.ordinal in swallowed or op.role not in (Role.JOIN, Role.AFFINE, Role.ACTIVATION):
             continue
         cone = _cone(graph, op)
         if cone is not None:
@@ -43,18 +45,16 @@ def _pure(op: Op) -> bool:
     """No weight, no change of layout or resolution; a reduction must keep its dimension to be broadcast back."""
     if op.func in _REDUCTIONS:
         return bool(op.kwargs.get("keepdim")) or True in op.args[2:]
-    if op.role == "join":
+    if op.role in (Role.JOIN, Role.UNKNOWN):
         return op.func in _BINARY
-    if op.role == "unknown":
-        return op.func in _BINARY
-    if op.role == "source":  # a mask becomes numbers
-        return op.rule is not None and op.rule.role == "pass"
-    return op.role in ("activation", "norm", "affine", "pass")
+    if op.role is Role.SOURCE:  # a mask becomes numbers
+        return op.rule is not None and op.rule.role is Role.PASS
+    return op.role.keeps_layout or op.role is Role.PASS
 
 
 def _cone(graph: Graph, tip: Op) -> Op | None:
     """The cone that ends in ``tip``, or None."""
-    if tip.role != "join" or not _pure(tip) or len(tip.outputs) != 1:
+    if tip.role is not Role.JOIN or not _pure(tip) or len(tip.outputs) != 1:
         return None
     members = [tip]
     frontier = {value for _, value in tip.inputs}
@@ -77,8 +77,8 @@ def _cone(graph: Graph, tip: Op) -> Op | None:
     if trace.tensor(source).shape != trace.tensor(tip.outputs[0]).shape:
         return None
     members.sort(key=lambda op: op.ordinal)
-    norm = any(op.func in _REDUCTIONS or op.role == "norm" for op in members)
-    role = "norm" if norm else "activation"
+    norm = any(op.func in _REDUCTIONS or op.role is Role.NORM for op in members)
+    role = Role.NORM if norm else Role.ACTIVATION
     kind = "norm" if norm else "pointwise"
     plain = not norm and not any(_constants(graph, op) for op in members)
     return Op(

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from torch import nn
 
 from racecar.plan.graph import Graph, Op
-from racecar.rules import find
-from racecar.rules.registry import label
+from racecar.rules.registry import Rules, find, label
+from racecar.rules.roles import Role
 from racecar.watch.calls import ModuleWatch, outputs, tensors
 from racecar.watch.owners import Weights
 from racecar.watch.trace import NOT_DATA, Trace
@@ -61,14 +61,19 @@ class _Origin(NamedTuple):
 
 
 def coverage(
-    graph: Graph, model: nn.Module, modules: ModuleWatch | None, layers: Sequence[Op], names: Collection[str]
+    graph: Graph,
+    model: nn.Module,
+    modules: ModuleWatch | None,
+    layers: Sequence[Op],
+    names: Collection[str],
+    rules: Rules,
 ) -> Coverage:
     """Of the layers of a graph, given as their operations and their names."""
     own = {name: weight for name, weight in model.named_parameters() if weight.dim() > 1}
     weights = {id(weight): name for name, weight in own.items()}
     origins = _origins(graph.trace, model, weights)
     of_layer = tuple(_used(graph, op, origins, weights) for op in layers)
-    constants = _constants(graph.trace, Weights(graph.trace, model, modules), origins, names)
+    constants = _constants(graph.trace, Weights(graph.trace, model, modules), origins, names, rules)
     known = frozenset[str]().union(*of_layer, *(origins[i].weights for i, _ in constants))
     reasons = _reasons(graph, origins, weights)
     for module in modules.elsewhere if modules is not None else ():
@@ -108,13 +113,13 @@ def _used(graph: Graph, op: Op, origins: Sequence[_Origin], weights: dict[int, s
 
 
 def _constants(
-    trace: Trace, owners: Weights, origins: Sequence[_Origin], names: Collection[str]
+    trace: Trace, owners: Weights, origins: Sequence[_Origin], names: Collection[str], rules: Rules
 ) -> list[tuple[int, Constant]]:
     """The calls of weighted operations that see no data, of modules that are no layer elsewhere."""
     found = []
     for i, call in enumerate(trace.calls):
-        rule = find(call.func)
-        owner = owners.of_constant(i) if i not in trace.links and rule is not None and rule.role == "layer" else None
+        rule = find(call.func, rules)
+        owner = owners.of_constant(i) if i not in trace.links and rule is not None and rule.role is Role.LAYER else None
         if rule is not None and owner is not None and not owner.derived and owner.name not in names:
             found.append((i, Constant(owner.name, rule.kind, _LOST if origins[i].lost else _NO_DATA)))
     return found
@@ -124,7 +129,7 @@ def _reasons(graph: Graph, origins: Sequence[_Origin], weights: dict[int, str]) 
     """Why weights that are used belong to no layer: what meets data tells most."""
     found: dict[str, str] = {}
     for op in graph.ops:
-        if op.role in ("layer", "skipped"):
+        if op.role.weighted:
             continue
         for name in _used(graph, op, origins, weights):
             found.setdefault(name, _reason(graph, op))
@@ -139,15 +144,15 @@ def _reasons(graph: Graph, origins: Sequence[_Origin], weights: dict[int, str]) 
 def _reason(graph: Graph, op: Op) -> str:
     """Why a weight that an operation uses beside data makes no layer."""
     kind = op.kind if op.called is None else label(op.called)
-    if op.role == "source":
+    if op.role is Role.SOURCE:
         return f"the data picks parts of it ({kind}), which count as data"
-    if op.role == "join":
+    if op.role is Role.JOIN:
         return f"no rule for {kind} of several tensors"
-    if op.role == "affine":
+    if op.role is Role.AFFINE:
         return f"added to the data or multiplied with it ({kind}), which is undone"
-    if op.role in ("norm", "activation"):
+    if op.role.sets_range:
         return f"part of a {op.role} ({op.kind}), which is applied again"
-    if op.role == "shape":
-        return f"beside the data ({kind}), cut off on the way back"
+    if op.role is Role.SHAPE:
+        return f"beside the data ({kind}), cut off in the reverse pass"
     numbers = " of complex numbers" if any(graph.trace.tensor(value).is_complex() for value in op.outputs) else ""
     return f"no rule for {kind}{numbers}"

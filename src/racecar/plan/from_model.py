@@ -12,15 +12,18 @@ from torch.utils import _pytree
 
 from racecar.errors import NoRuleWarning, Unsupported
 from racecar.plan.layers import LayerGraph
+from racecar.rules.registry import Rules
+from racecar.rules.roles import Role
+from racecar.support.compiling import uncompiled
 from racecar.watch.calls import ModuleWatch, Watch, version
-from racecar.watch.dry_run import RandomState, uncompiled, untouched
+from racecar.watch.dry_run import RngState, untouched
 from racecar.watch.inputs import batch_tensors
 from racecar.watch.names import shown
 from racecar.watch.trace import Trace
 
 
 def layer_graph_of(
-    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], start: RandomState | None = None
+    model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], rules: Rules, start: RngState | None = None
 ) -> LayerGraph:
     """Plan a model by one forward pass that leaves no trace: no gradient, no buffer, no random number."""
     watch = Watch()
@@ -32,7 +35,7 @@ def layer_graph_of(
             # Re-entrant checkpointing warns about the missing gradient before we can refuse it.
             warnings.filterwarnings("ignore", message="None of the inputs have requires_grad=True")
             try:
-                with ModuleWatch(watch, model) as modules, watch:
+                with ModuleWatch(watch, model, rules) as modules, watch:
                     model(*args, **kwargs)
             except Unsupported:
                 raise
@@ -41,7 +44,7 @@ def layer_graph_of(
                 raise ValueError(
                     f"{type(model).__name__} does not accept example_inputs ({shapes}): {type(error).__name__}: {error}"
                 ) from error
-        return LayerGraph(model, Trace(watch.calls, inputs, watch.versions, versions, inputs), modules)
+        return LayerGraph(model, Trace(watch.calls, inputs, watch.versions, versions, inputs), rules, modules)
 
 
 def warn_about(layer_graph: LayerGraph) -> None:
@@ -50,9 +53,9 @@ def warn_about(layer_graph: LayerGraph) -> None:
         name = shown(layer.name)
         if layer.problem:
             message = f"layer {name!r} is skipped: {layer.problem}; add one with @racecar.rules.register(...)"
-        elif layer.bottom is not None and layer.bottom.role == "unknown" and layer.bottom.rule is None:
+        elif layer.bottom is not None and layer.bottom.role is Role.UNKNOWN and layer.bottom.rule is None:
             message = (
-                f"no rule for {layer.bottom.kind!r}: the way back from layer {name!r} ends there; add one with "
+                f"no rule for {layer.bottom.kind!r}: the reverse pass from layer {name!r} ends there; add one with "
                 "@racecar.rules.register(..., role='shape') or role='activation'"
             )
         else:

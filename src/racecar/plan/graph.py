@@ -9,25 +9,19 @@ from typing import Any
 from torch import Tensor, nn
 
 from racecar.rules.registry import Operation, Path, Rule
+from racecar.rules.roles import Role
 from racecar.watch.calls import Call, without_data
 from racecar.watch.owners import Owner
 from racecar.watch.trace import Trace
 
-PASSABLE = ("norm", "activation", "shape", "resample", "affine", "pass")
-"""Roles that the way back goes through between two layers."""
-
 
 @dataclass(eq=False)
 class Op:
-    """One operation on data.
-
-    ``role`` is that of its rule, or "join" (two or more tensors of data), "skipped" (a weight without a rule) or
-    "unknown" (no weight, no rule).
-    """
+    """One operation on data, with the role of its rule, or one of those that no rule has."""
 
     ordinal: int
     """Its position among the calls that use data."""
-    role: str
+    role: Role
     kind: str
     rule: Rule | None
     func: Any
@@ -49,6 +43,10 @@ class Op:
     def source(self) -> int:
         """The value that a unary operation works on."""
         return self.inputs[0][1]
+
+    @property
+    def by_vjp(self) -> bool:
+        return self.rule is not None and self.rule.by_vjp
 
     @property
     def pointwise(self) -> bool:
@@ -83,9 +81,9 @@ class _Replay(Operation):
         made: dict[int, Any] = {self.op.source: x}
         for op, member in zip(self.op.members, self.members, strict=True):
             data = [made[value] for _, value in op.inputs]
-            if op.role == "pass":  # a dropout draws no number on the way back
+            if op.role is Role.PASS:  # a dropout draws no number in the reverse pass
                 out = data[0]
-            elif op.role in ("norm", "activation") and op.rule is not None and op.rule.apply is not None:
+            elif op.role.sets_range and op.rule is not None and op.rule.apply is not None:
                 out = op.rule.apply(member, data[0])
             else:
                 out = member.run(data)

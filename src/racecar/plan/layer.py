@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from racecar.plan.graph import Op
-from racecar.plan.steps import Step
+from racecar.plan.step import Step
 from racecar.watch.names import MODEL, shown
 
 
@@ -43,6 +43,8 @@ class Layer:
     """The one layer that this one leads to, if the way is unique."""
     own_padding: Op | None = None
     """A convolution's own reflect, replicate or circular padding: part of the operation, so it goes back transposed."""
+    shape: tuple[int, ...] = ()
+    """Of d_m in the planned pass, without its batch dimension."""
     stop: str = ""
     """What ends the layer's output, if there is no layer above."""
 

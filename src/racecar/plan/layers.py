@@ -17,32 +17,40 @@ from torch import nn
 from racecar.plan import classify, composites, module_rules
 from racecar.plan.batch import batch_dims
 from racecar.plan.coverage import coverage
-from racecar.plan.graph import PASSABLE, Graph, Op
+from racecar.plan.graph import Graph, Op
 from racecar.plan.layer import Layer
 from racecar.plan.match import Matcher
 from racecar.plan.norms import batch_norms
 from racecar.plan.parts import passable
 from racecar.plan.slices import per_sample
-from racecar.plan.steps import Step, into_d, undo
+from racecar.plan.step import Step, undo
+from racecar.plan.step_order import into_d
 from racecar.rules.activation import SOFTMAX
+from racecar.rules.registry import Rules
+from racecar.rules.roles import Role
 from racecar.watch.calls import ModuleWatch
 from racecar.watch.inputs import batch_size
 from racecar.watch.trace import Trace, Value
 
 
 class LayerGraph:
-    """The layers of one way through a model. Made from a trace; it holds no tensor of it."""
+    """The layers of one way through a model. Made from a trace; it holds no tensor of it.
 
-    def __init__(self, model: nn.Module, trace: Trace, modules: ModuleWatch | None = None) -> None:
-        self.graph: Graph = classify.build(trace, model, modules)
+    Args:
+        rules: those that are stronger than the registered ones.
+        modules: which module made which calls; None: rules for modules are not used.
+    """
+
+    def __init__(self, model: nn.Module, trace: Trace, rules: Rules, modules: ModuleWatch | None = None) -> None:
+        self.graph: Graph = classify.build(trace, model, modules, rules)
         if modules is not None:
             module_rules.gather(self.graph, modules)
         composites.gather(self.graph)
         self.ordinals = self.graph.positions
-        self.layers = [Layer("", op) for op in self.graph.ops if op.role in ("layer", "skipped")]
+        self.layers = [Layer("", op) for op in self.graph.ops if op.role.weighted]
         for i, layer in enumerate(self.layers):
             layer.index = i
-            if layer.op.role == "skipped":
+            if layer.op.role is Role.SKIPPED:
                 several = " of several tensors" if len(layer.op.inputs) > 1 else ""
                 layer.problem = f"no rule for {layer.op.kind}{several}"
         self._name()
@@ -63,10 +71,16 @@ class LayerGraph:
             layer.onward = tuple(reversed(self._chain(layer, layer.out)))
         ordinal = {call: i for i, call in enumerate(trace.links)} | {-1: -1}
         self.values = [Value(ordinal[call], slot) for call, slot in trace.values]
+        self.positions = [trace.position(value) for value in range(len(trace.values))]
+        """Of each value, the call of the planned pass that made it, or −1 − i for input i."""
         self.batch_size = batch_size(trace.inputs)
         self.batch = batch_dims(self.graph, self.batch_size)
+        for layer in self.layers:
+            shape, where = trace.tensor(layer.d).shape, self.batch[layer.d]
+            dim = 0 if where is None else where.dim
+            layer.shape = (*shape[:dim], *shape[dim + 1 :])
         self.per_sample = per_sample(self.graph, self.batch, self.batch_size)
-        """Operations without a rule of their own, by ordinal, whose constants are cut with the samples."""
+        """Operations, by ordinal, whose constants are cut with the samples."""
         self.match = Matcher(self.layers, self.ordinals, self.batch, self.batch_size, trace)
         self.changed = trace.changed_later()
         """Values that are changed in place after they were made."""
@@ -77,14 +91,9 @@ class LayerGraph:
         self.changing = tuple({id(op.called): op.called for op in makers if op.called is not None}.values())
         """The functions that made them."""
         names = {layer.name for layer in self.layers}
-        self.coverage = coverage(self.graph, model, modules, [layer.op for layer in self.layers], names)
+        self.coverage = coverage(self.graph, model, modules, [layer.op for layer in self.layers], names, rules)
         """Which weights the layers use, and why no layer uses the others."""
         self.graph.forget()
-
-    def position(self, value: int) -> int:
-        """The call that made a value, or −1 − i for input i."""
-        call, slot = self.values[value]
-        return -1 - slot if call < 0 else self.ordinals[call]
 
     def _name(self) -> None:
         """Qualified module names; ".weight" for modules with several weights, "#2" for later uses."""
@@ -106,7 +115,7 @@ class LayerGraph:
         """Values that some later layer depends on."""
         found: set[int] = set()
         for op in reversed(self.graph.ops):
-            if op.role in ("layer", "skipped") or any(value in found for value in op.outputs):
+            if op.role.weighted or any(value in found for value in op.outputs):
                 found.update(value for _, value in op.inputs)
         return found
 
@@ -120,11 +129,11 @@ class LayerGraph:
         end = value = layer.op.outputs[0]
         if layer.problem:
             return end
-        while (op := self._next(value)) is not None and (op.role in ("shape", "pass") or op.kind in ("add", "sub")):
-            if op.role not in PASSABLE:
+        while (op := self._next(value)) is not None and op.role.passable:
+            if op.role not in (Role.SHAPE, Role.PASS) and op.kind not in ("add", "sub"):
                 break
             value = op.outputs[0]
-            if op.role == "affine":
+            if op.role is Role.AFFINE:
                 end = value
         return end
 
@@ -139,8 +148,8 @@ class LayerGraph:
                 layer.below = self._ends[value]
                 break
             op = self.graph.maker.get(value)
-            shaped = shaped or (bool(chain) and chain[-1].role in ("norm", "activation"))
-            if op is None or not (op.role in PASSABLE or (passable(op) and (shaped or self._of_input(op)))):
+            shaped = shaped or (bool(chain) and chain[-1].role.sets_range)
+            if op is None or not (op.role.passable or (passable(op) and (shaped or self._of_input(op)))):
                 layer.bottom = op
                 layer.beyond = self._beyond(op)
                 break
@@ -149,20 +158,20 @@ class LayerGraph:
         module = layer.op.owner.module if layer.op.owner else None
         if chain and chain[0].kind == "pad" and getattr(module, "padding_mode", "zeros") != "zeros":
             layer.own_padding = chain[0]
-        first = next((i for i, op in enumerate(chain) if op.role in ("norm", "activation")), None)
+        first = next((i for i, op in enumerate(chain) if op.role.sets_range), None)
         if first is None:
             layer.d, layer.approach = value, chain
         else:
             layer.d, layer.approach = chain[first].outputs[0], chain[:first]
             forward = chain[first:][::-1]
-            start = next(i for i, op in enumerate(forward) if op.role in ("norm", "activation"))
-            layer.redo = [op for op in forward[start:] if op.role != "pass"]
+            start = next(i for i, op in enumerate(forward) if op.role.sets_range)
+            layer.redo = [op for op in forward[start:] if op.role is not Role.PASS]
 
     def _of_input(self, op: Op) -> bool:
         """Whether a selection was made from the model's input itself."""
         made: Op | None = op
         while made is not None:
-            if made.role in ("norm", "activation") or not (made.role in PASSABLE or passable(made)):
+            if made.role.sets_range or not (made.role.passable or passable(made)):
                 return False
             if made.source in self._ends:
                 return False
@@ -173,7 +182,7 @@ class LayerGraph:
         """The layer that a selection of parts was made from."""
         if op is None or not passable(op):
             return None
-        while op is not None and (op.role in PASSABLE or passable(op)):
+        while op is not None and (op.role.passable or passable(op)):
             value = op.source
             if value in self._ends:
                 return self._ends[value]
@@ -184,11 +193,11 @@ class LayerGraph:
         """Walk forward to the last norm or activation before a join, a fork, another layer or the end."""
         out = value = layer.end
         cut: int | None = None
-        while (op := self._next(value)) is not None and (op.role in PASSABLE or passable(op)):
+        while (op := self._next(value)) is not None and (op.role.passable or passable(op)):
             last = op.kind in SOFTMAX and value not in self._leads_on
-            cut = value if op.role == "select" and cut is None else cut
+            cut = value if op.role is Role.SELECT and cut is None else cut
             value = op.outputs[0]
-            if op.role in ("norm", "activation") and not last:
+            if op.role.sets_range and not last:
                 out, cut = value, None
         layer.stop = self._why_stop(value if cut is None else cut)
         return out
@@ -200,7 +209,7 @@ class LayerGraph:
         if len(users) > 1:
             return f"fork: {', '.join(sorted({self.label(op) for op in users}))}"
         (op,) = users
-        if op.role == "join":
+        if op.role is Role.JOIN:
             return f"join: {self.label(op)}"
         return f"before {self.label(op)}"
 
@@ -234,10 +243,6 @@ class LayerGraph:
         Norms, activations and what is scaled after them are not undone: d' already has their range.
         """
         chain = self._chain(layer, value)
-        shaped = [i for i, op in enumerate(chain) if op.role in ("norm", "activation")]
+        shaped = [i for i, op in enumerate(chain) if op.role.sets_range]
         first = shaped[-1] if shaped else -1  # in forward order the first
-        return [
-            undo(op)
-            for i, op in enumerate(chain)
-            if op.role in ("shape", "select", "resample") or (op.role == "affine" and i > first)
-        ]
+        return [undo(op) for i, op in enumerate(chain) if op.role.moves or (op.role is Role.AFFINE and i > first)]

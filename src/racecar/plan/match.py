@@ -75,7 +75,7 @@ class Matcher:
     def can_slice(self, inputs: Sequence[Tensor]) -> bool:
         """Whether what the plan knows of the batch holds for these inputs.
 
-        A single sample shows nothing; and where a place hangs on other sizes, nobody knows how, these must be equal.
+        A single sample shows nothing; and where a place depends on other sizes, nobody knows how, these must be equal.
         """
         if self.batch_size == 1:
             return False

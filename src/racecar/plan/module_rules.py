@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from torch import nn
 
 from racecar.plan.graph import Graph, Op
-from racecar.rules import find
 from racecar.rules.registry import Rule
+from racecar.rules.roles import Role
 from racecar.watch.calls import ModuleWatch, Span
 from racecar.watch.owners import Owner
 
@@ -21,9 +21,9 @@ def gather(graph: Graph, modules: ModuleWatch) -> None:
     """Take the calls of every module whose class has a rule as one operation."""
     found: dict[int, tuple[Op, ...]] = {}
     for span in modules.spans:  # inner spans come first, outer ones replace them
-        rule = find(type(span.module))
+        rule = modules.ruled[span.module]
         inside = [op for op in graph.ops if span.start <= graph.positions[op.ordinal] < span.end]
-        if rule is not None and inside:
+        if inside:
             whole = _whole(graph, inside, span, rule, modules.model)
             found.update({op.ordinal: whole for op in inside if whole})
     if found:
@@ -43,16 +43,16 @@ def _whole(graph: Graph, inside: Sequence[Op], span: Span, rule: Rule, model: nn
     used = [v for v in leaving if any(op not in inside for op in graph.users.get(v, ()))]
     first, *others = used or leaving[:1]
     owner = _owner(span.module, model)
-    role = rule.role if len(entering) == 1 else "join"
-    if role == "layer" and owner is None:
-        role = "shape"
+    role = rule.role if len(entering) == 1 else Role.JOIN
+    if role is Role.LAYER and owner is None:
+        role = Role.SHAPE
     inputs = tuple(((i,), value) for i, value in enumerate(entering))
     func = type(span.module)
     whole = Op(ordinal, role, rule.kind, rule, func, (None,), {}, inputs, (first,), owner, span.module)
     if not others:
         return (whole,)
     kind = f"{rule.kind}, other outputs"
-    return whole, Op(ordinal, "join", kind, None, None, (), {}, (((0,), first),), tuple(others))
+    return whole, Op(ordinal, Role.JOIN, kind, None, None, (), {}, (((0,), first),), tuple(others))
 
 
 def _owner(module: nn.Module, model: nn.Module) -> Owner | None:

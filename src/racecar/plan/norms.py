@@ -10,6 +10,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from racecar.plan.graph import Graph, Op
 from racecar.rules.norm import BATCH_NORMS
+from racecar.rules.roles import Role
 from racecar.support.precision import wide
 from racecar.watch.calls import ModuleWatch
 
@@ -26,7 +27,7 @@ class Norm(NamedTuple):
 
 def is_batch_norm(op: Op) -> bool:
     """Whether an operation is a batch norm by itself."""
-    return op.role == "norm" and op.rule is not None and op.rule.apply in BATCH_NORMS
+    return op.role is Role.NORM and op.rule is not None and op.rule.apply in BATCH_NORMS
 
 
 def batch_norms(graph: Graph, modules: ModuleWatch | None) -> dict[int, Norm]:

@@ -2,7 +2,7 @@
 
 What leaves elements out is a selection. Straight before a layer the part is the layer's d: the layer is compared with
 what it sees, and the layer below starts again from its forward output. Where a norm or an activation comes first, and
-at the model's input, d is another tensor; there, and in modes "full" and "input", the way back goes on through the
+at the model's input, d is another tensor; there, and in modes "full" and "input", the reverse pass goes on through the
 selection, and zeros come back for what was left out. Several parts of one tensor are a fork.
 """
 
@@ -15,20 +15,21 @@ from torch import Tensor
 
 from racecar.plan.graph import Op
 from racecar.rules.registry import Rule
+from racecar.rules.roles import Role
 from racecar.rules.shape import PARTS, is_crop
 from racecar.watch.calls import Call
 
 
-def role(op: Op, call: Call, x: Tensor, made: Tensor) -> str:
-    """ "select" where a call on ``x`` leaves elements out, "shape" where it only rearranges them."""
+def role(op: Op, call: Call, x: Tensor, made: Tensor) -> Role:
+    """SELECT where a call on ``x`` leaves elements out, SHAPE where it only rearranges them."""
     if op.kind == "pad":
         sizes = op.bind(call).get(1, "pad")
-        return "select" if max(sizes) <= 0 > min(sizes) else "shape"
+        return Role.SELECT if max(sizes) <= 0 > min(sizes) else Role.SHAPE
     if call.func is Tensor.__getitem__ and not is_crop(call.args[1]):
-        op.rule = Rule("select", op.kind)
+        op.rule = Rule(Role.SELECT, op.kind)
         if any(not isinstance(part, (int, slice, type(None), type(Ellipsis))) for part in _index(call)):
-            return "select"
-    return "shape" if call.func in PARTS and made.numel() == x.numel() else "select"
+            return Role.SELECT
+    return Role.SHAPE if call.func in PARTS and made.numel() == x.numel() else Role.SELECT
 
 
 def _index(call: Call) -> tuple[object, ...]:
@@ -42,7 +43,7 @@ def apart(ops: Sequence[Op]) -> list[Op]:
     found: list[Op] = []
     for op in ops:
         slots = [i for i, value in enumerate(op.outputs) if value in used]
-        if op.role == "select" and slots:
+        if op.role is Role.SELECT and slots:
             found += [replace(op, outputs=(op.outputs[i],), slot=i) for i in slots]
         else:
             found.append(op)
@@ -50,5 +51,5 @@ def apart(ops: Sequence[Op]) -> list[Op]:
 
 
 def passable(op: Op) -> bool:
-    """Whether a way back can go on through a selection: not where the data itself chooses."""
-    return op.role == "select" and op.kind != "topk"
+    """Whether a reverse pass can go on through a selection: not where the data itself chooses."""
+    return op.role is Role.SELECT and op.kind != "topk"

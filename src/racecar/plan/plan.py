@@ -1,16 +1,20 @@
-"""Which way back: from a plan, a mode and the weights to the steps of a reverse pass."""
+"""The plan of a reverse pass: its steps, from the layers, a mode and the weights; and its table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from torch import Tensor
 
 from racecar.errors import NotReversible
 from racecar.plan.coverage import Uncovered
 from racecar.plan.graph import Op
 from racecar.plan.layer import Layer
 from racecar.plan.layers import LayerGraph
-from racecar.plan.steps import Step
+from racecar.plan.step import Step
+from racecar.rules.roles import Role
 from racecar.support.table import table
 from racecar.watch.names import shown
 
@@ -26,16 +30,42 @@ class Entry:
     kind: str
     constrained: bool
     source: str
-    """"reverse": from d'(m+1), the layer above on the way back. "forward": from the forward output d(m+1)."""
+    """"reverse": from d'(m+1), the layer above in the reverse pass. "forward": from the forward output d(m+1)."""
     reason: str
     layer: Layer | None = field(default=None, repr=False)
     upper: Layer | None = field(default=None, repr=False)
     """The layer whose d' it starts from, if its source is "reverse"."""
     steps: tuple[Step, ...] = field(default=(), repr=False)
     passed: bool = field(default=False, repr=False)
-    """Whether the way back goes through it."""
+    """Whether the reverse pass goes through it."""
     needed: bool = field(default=False, repr=False)
-    """Whether a constrained layer hangs on it."""
+    """Whether a constrained layer depends on it."""
+
+
+class PlanRow(NamedTuple):
+    """One line of a plan's table."""
+
+    name: str
+    """Of the layer in the model, or of a parameter that no layer uses."""
+    kind: str
+    constrained: bool
+    source: str
+    """ "reverse" or "forward", as of an entry; empty where the reverse pass does not go."""
+    note: str
+    shape: tuple[int, ...] | None = None
+    """Of d_m, one sample, as in the pass that was planned; None of what sees no data."""
+    weight: float | Tensor | None = None
+    """λ as it was given; None where no λ was asked for."""
+
+    @property
+    def happens(self) -> str:
+        """ "compared" (its error is in the loss), "passed" (the reverse pass goes through) or "left out"."""
+        return "compared" if self.constrained else "passed" if self.source else "left out"
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Its text under ``HEAD``."""
+        return shown(self.name), self.kind, "yes" if self.constrained else "no", self.source or "-", self.note
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,6 +75,8 @@ class Plan:
     layer_graph: LayerGraph
     mode: str
     entries: tuple[Entry, ...]
+    weights: tuple[float | Tensor, ...] = ()
+    """λ of each layer; empty: not asked for."""
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
@@ -62,17 +94,17 @@ class Plan:
 
     @property
     def covered(self) -> float | None:
-        """The share of the parameters of two or more dimensions that the way back uses; None if there are none."""
+        """The share of the parameters of two or more dimensions that the reverse pass uses; None if there are none."""
         return self.layer_graph.coverage.share(e.layer.index for e in self.entries if e.needed and e.layer is not None)
 
-    @property
-    def rows(self) -> list[tuple[str, ...]]:
-        """The table's rows, under ``HEAD``: one for each entry, then one for each parameter that none uses."""
-        layers = [
-            (shown(e.name), e.kind, "yes" if e.constrained else "no", e.source if e.passed else "-", e.reason)
-            for e in self.entries
-        ]
-        return [*layers, *((name, "parameter", "no", "-", reason) for name, reason in self.uncovered)]
+    def rows(self) -> list[PlanRow]:
+        """The lines of the table: one for each entry, then one for each parameter that none uses."""
+        layers = []
+        for e in self.entries:
+            shape = None if e.layer is None else e.layer.shape
+            weight = self.weights[e.layer.index] if e.layer is not None and self.weights else None
+            layers.append(PlanRow(e.name, e.kind, e.constrained, e.source if e.passed else "", e.reason, shape, weight))
+        return [*layers, *(PlanRow(name, "parameter", False, "", reason) for name, reason in self.uncovered)]
 
     @property
     def summary(self) -> str:
@@ -84,7 +116,7 @@ class Plan:
         return f"covers {percent:g} % of the parameters of two or more dimensions; {line}"
 
     def __str__(self) -> str:
-        return f"{table(HEAD, self.rows)}\n{self.summary}"
+        return f"{table(HEAD, [row.cells for row in self.rows()])}\n{self.summary}"
 
     __repr__ = __str__
 
@@ -93,12 +125,19 @@ Starts = dict[int, Layer | None]
 """Layer index → the layer above whose d' its step back starts from; None: its own forward output."""
 
 
-def make_plan(layer_graph: LayerGraph, mode: str, active: Sequence[bool], frozen: Sequence[bool] = ()) -> Plan:
-    """The way back for the layers that are compared.
+def make_plan(
+    layer_graph: LayerGraph,
+    mode: str,
+    active: Sequence[bool],
+    frozen: Sequence[bool] = (),
+    weights: Sequence[float | Tensor] = (),
+) -> Plan:
+    """The plan for the layers that are compared.
 
     Args:
         active: one flag per layer of the plan, whether its λ is not 0 and it is not left out as frozen.
         frozen: one flag per layer, for the table; empty: none is.
+        weights: λ of each layer, for the table.
     """
     active = [flag and not layer.problem for flag, layer in zip(active, layer_graph.layers, strict=True)]
     starts: Starts
@@ -124,7 +163,7 @@ def make_plan(layer_graph: LayerGraph, mode: str, active: Sequence[bool], frozen
         _entry(layer_graph, mode, layer, starts, active, needed, left_out[layer.index]) for layer in layer_graph.layers
     ]
     entries += [Entry(one.name, one.kind, False, "forward", one.reason) for one in layer_graph.coverage.constants]
-    return Plan(layer_graph, mode, tuple(entries))
+    return Plan(layer_graph, mode, tuple(entries), tuple(weights))
 
 
 def _stretches(layer_graph: LayerGraph, active: Sequence[bool]) -> Starts:
@@ -146,7 +185,7 @@ def _whole_way(layer_graph: LayerGraph, mode: str, active: Sequence[bool]) -> li
     join = _join_before(layer_graph, last)
     if join is not None:
         raise NotReversible(
-            f"mode {mode!r} needs one way back from output to input, but {layer_graph.place(join)} joins several "
+            f"mode {mode!r} needs one reverse pass from output to input, but {layer_graph.place(join)} joins several "
             f"tensors before layer {shown(last.name)!r}; use mode='auto' or mode='layerwise'"
         )
     way: list[Layer] = []
@@ -167,16 +206,16 @@ def _join_before(layer_graph: LayerGraph, layer: Layer) -> Op | None:
         if op is None or id(op) in seen:
             continue
         seen.add(id(op))
-        joins = not op.members and (op.role == "join" or len({v for _, v in op.inputs}) > 1)
+        joins = not op.members and (op.role is Role.JOIN or len({v for _, v in op.inputs}) > 1)
         if joins and (found is None or op.ordinal < found.ordinal):
             found = op
-        if op.role != "source":
+        if op.role is not Role.SOURCE:
             waiting += [v for _, v in op.inputs]
     return found
 
 
 def _needed(layer_graph: LayerGraph, starts: Starts, active: Sequence[bool]) -> set[int]:
-    """Layers whose d' some active layer's term hangs on."""
+    """Layers whose d' some active layer's term depends on."""
     needed = {i for i in starts if active[i]}
     for layer in layer_graph.layers:  # from the input up
         above = starts.get(layer.index)

@@ -1,4 +1,4 @@
-"""A slice of the batch: the first samples of every tensor that the way back needs."""
+"""A slice of the batch: the first samples of every tensor that the reverse pass needs."""
 
 from __future__ import annotations
 
@@ -47,13 +47,14 @@ def cut_constants(operation: Operation, shape: Size, where: Batch, size: int, sa
 
 
 def per_sample(graph: Graph, batch: Mapping[int, Batch | None], size: int) -> frozenset[int]:
-    """Operations without a rule, by ordinal, whose constants have to be cut: the others work on one sample as they are.
+    """Operations, by ordinal, whose constants have to be cut with the samples, where they hold a value for each.
 
-    A weight may have as many rows as there are samples by chance.
+    Of those without a rule, only what does not work on one sample as it is: a weight may have as many rows as there are
+    samples by chance.
     """
-    found = set()
+    found = {op.ordinal for op in graph.ops if op.role.keeps_layout or op.kind == "cat"}
     for op in graph.ops:
-        before, after = (batch.get(op.source), batch.get(op.outputs[0])) if op.kind.endswith("(vjp)") else (None, None)
+        before, after = (batch.get(op.source), batch.get(op.outputs[0])) if op.by_vjp else (None, None)
         if before is None or after is None:
             continue
         one = cut(torch.zeros_like(graph.trace.tensor(op.source)), before, size, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 from torch import nn
@@ -12,7 +11,7 @@ from racecar.plan.layer import Layer
 from racecar.racecar import call_arguments
 from racecar.run.forward_pass import ForwardPass
 from racecar.watch.calls import tensors
-from racecar.watch.names import shown
+from racecar.watch.names import choose, shown
 
 
 class Chosen:
@@ -26,11 +25,10 @@ class Chosen:
         self.layers: dict[str, list[str]] = {}
         taken: set[str] = set()
         known = ", ".join(repr(shown(layer.name)) for layer in forward.layers)
-        for pattern in patterns or ():
-            if not any(fnmatchcase(n, pattern) for layer in forward.layers for n in layer.names):
-                raise ValueError(f"layers pattern {pattern!r} matches nothing; the layers are: {known}")
-        for layer in forward.layers:
-            if layer.problem or not (patterns is None or any(fnmatchcase(n, p) for n in layer.names for p in patterns)):
+        spellings = [layer.names for layer in forward.layers]
+        for i in choose(["*"] if patterns is None else patterns, spellings, "layers pattern"):
+            layer = forward.layers[i]
+            if layer.problem:
                 continue
             own = [names[id(one)] for one in _parameters(forward, layer) if id(one) in names]
             own = [one for one in own if one not in taken]

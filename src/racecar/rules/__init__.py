@@ -2,6 +2,7 @@
 
 from racecar.rules import activation, conv, fallback, join, linear, norm, pool, shape
 from racecar.rules.registry import Operation, Rule, find, register, unregister
+from racecar.rules.roles import Role
 
-__all__ = ["Operation", "Rule", "find", "register", "unregister"]
+__all__ = ["Operation", "Role", "Rule", "find", "register", "unregister"]
 _FAMILIES = (linear, conv, norm, activation, pool, shape, join, fallback)

@@ -1,4 +1,4 @@
-"""Activations: re-applied on the way back, with their own parameters."""
+"""Activations: re-applied in the reverse pass, with their own parameters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from racecar.rules.registry import Operation, forms, register
+from racecar.rules.registry import Operation, register
+from racecar.rules.roles import Role
+from racecar.rules.torch_functions import forms
 
 SOFTMAX = ("softmax", "log_softmax", "softmin")
 
@@ -22,40 +24,40 @@ _MATHS = (
 )
 
 
-@register(*forms(_ACTIVATIONS, _MATHS), role="activation", pointwise=True)
+@register(*forms(_ACTIVATIONS, _MATHS), role=Role.ACTIVATION, pointwise=True)
 def pointwise(op: Operation, x: Tensor) -> Tensor:
     """Anything that looks at every element alone."""
     return op(x)
 
 
-@register(*forms("rrelu"), role="activation", pointwise=True)
+@register(*forms("rrelu"), role=Role.ACTIVATION, pointwise=True)
 def rrelu(op: Operation, x: Tensor) -> Tensor:
-    """The random slope is not known on the way back; its mean is."""
+    """The random slope is not known in the reverse pass; its mean is."""
     lower, upper = op.get(1, "lower", 1 / 8), op.get(2, "upper", 1 / 3)
     return F.leaky_relu(x, (lower + upper) / 2)
 
 
-@register(*forms("prelu"), role="activation")
+@register(*forms("prelu"), role=Role.ACTIVATION)
 def prelu(op: Operation, x: Tensor) -> Tensor:
     """One slope per channel, so the layout matters."""
     return torch.prelu(x, op.get(1, "weight"))
 
 
-@register(*forms("maximum", "minimum"), role="activation")
+@register(*forms("maximum", "minimum"), role=Role.ACTIVATION)
 def extreme(op: Operation, x: Tensor) -> Tensor:
     """Against a constant or a parameter of some layout."""
     return op(x)
 
 
-@register(*forms("softmax"), role="activation", kind="softmax")
-@register(*forms("log_softmax"), role="activation", kind="log_softmax")
-@register(*forms("softmin"), role="activation", kind="softmin")
+@register(*forms("softmax"), role=Role.ACTIVATION, kind="softmax")
+@register(*forms("log_softmax"), role=Role.ACTIVATION, kind="log_softmax")
+@register(*forms("softmin"), role=Role.ACTIVATION, kind="softmin")
 def softmax(op: Operation, x: Tensor) -> Tensor:
     """Re-applied in the middle of a model; at its end a plan looks through it."""
     return op(x)
 
 
-@register(*forms("gumbel_softmax"), role="activation")
+@register(*forms("gumbel_softmax"), role=Role.ACTIVATION)
 def gumbel_softmax(op: Operation, x: Tensor) -> Tensor:
-    """Without its noise, as the way back draws no random number."""
+    """Without its noise, as the reverse pass draws no random number."""
     return F.softmax(x / op.get(1, "tau", 1), op.get(4, "dim", -1))

@@ -1,4 +1,4 @@
-"""Convolutions: the way back is the transposed convolution with the same kernel, and the other way round."""
+"""Convolutions: the reverse pass is the transposed convolution with the same kernel, and the other way round."""
 
 from __future__ import annotations
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Size, Tensor
 
 from racecar.rules.registry import Operation, Rule
+from racecar.rules.roles import Role
 
 
 def adjoint(op: Operation, y: Tensor, shape: Size) -> Tensor:
@@ -17,19 +20,21 @@ def adjoint(op: Operation, y: Tensor, shape: Size) -> Tensor:
 
 def is_affine(op: Operation, x: Tensor) -> bool:
     """Whether ``op`` is affine, tried at random points of ``x``'s shape: f(u + v) + f(0) = f(u) + f(v)."""
-    # A generator of its own, so that probing never moves the user's random state.
+    # A generator of its own, so that probing never moves the user's RNG.
     generator = torch.Generator().manual_seed(0)
 
     # Rounding must not pass for a bend: half precision is probed in float32.
     dtype = x.dtype if x.dtype == torch.float64 else torch.float32
 
-    def random(like: Tensor) -> Tensor:
-        return torch.randn(like.shape, generator=generator, dtype=torch.float32).to(like.device, dtype)
+    def random(one: Any) -> Any:
+        if isinstance(one, Tensor) and one.is_floating_point():
+            return torch.randn(one.shape, generator=generator, dtype=torch.float32).to(one.device, dtype)
+        return type(one)(map(random, one)) if type(one) in (tuple, list) else one
 
     u, v = random(x), random(x)
     # A weight may start at zero, where every operation looks affine.
-    args = tuple(random(one) if isinstance(one, Tensor) and one.is_floating_point() else one for one in op.args)
-    op = Operation(op.func, args, op.kwargs, op.at, inplace_at=op.inplace_at)
+    kwargs = {name: random(one) for name, one in op.kwargs.items()}
+    op = Operation(op.func, random(op.args), kwargs, op.at, inplace_at=op.inplace_at)
     try:
         together, zero, left, right = op(u + v), op(torch.zeros_like(u)), op(u), op(v)
     except (RuntimeError, TypeError, ValueError, IndexError):
@@ -41,5 +46,5 @@ def is_affine(op: Operation, x: Tensor) -> bool:
     return bool(size > 0) and bool(gap <= 1e3 * torch.finfo(together.dtype).eps * size)
 
 
-ADJOINT_LAYER = Rule("layer", "affine (vjp)", adjoint)
-ADJOINT_SHAPE = Rule("shape", "affine (vjp)", adjoint)
+ADJOINT_LAYER = Rule(Role.LAYER, "affine (vjp)", adjoint, by_vjp=True)
+ADJOINT_SHAPE = Rule(Role.SHAPE, "affine (vjp)", adjoint, by_vjp=True)

@@ -1,7 +1,7 @@
 """Adding and multiplying constants or parameters is affine; with a second tensor of data it is a join.
 
 A constant is undone by its inverse. A parameter is a weight, and weights go back transposed: multiplication by a
-diagonal matrix is its own transpose (dividing by a learned scale near zero would blow up the way back).
+diagonal matrix is its own transpose (dividing by a learned scale near zero would blow up the reverse pass).
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ import torch
 from torch import Size, Tensor
 
 from racecar.rules.fallback import adjoint
-from racecar.rules.registry import Operation, forms, register
+from racecar.rules.registry import Operation, register
+from racecar.rules.roles import Role
 from racecar.rules.shape import unbroadcast
+from racecar.rules.torch_functions import forms
 
 
 def _parts(op: Operation) -> tuple[bool, Any, float]:
     """Whether the data stands first, the other operand, and alpha."""
-    first = op.at[0] in ((0,), ("input",))
+    first = op.data_first
     other = op.get(1, "other") if first else op.get(0, "input")
     return first, other, op.kwargs.get("alpha", 1)
 
@@ -31,7 +33,7 @@ def _divide(y: Tensor, by: Any) -> Tensor:
     return y / by if by != 0 else torch.zeros_like(y)
 
 
-@register(*forms("add", "__add__", "__radd__", "__iadd__"), role="affine", kind="add")
+@register(*forms("add", "__add__", "__radd__", "__iadd__"), role=Role.AFFINE, kind="add")
 def add(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """x + α c, or c + α x."""
     first, other, alpha = _parts(op)
@@ -39,7 +41,7 @@ def add(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return unbroadcast(x, shape)
 
 
-@register(*forms("sub", "subtract", "__sub__", "__isub__"), role="affine", kind="sub")
+@register(*forms("sub", "subtract", "__sub__", "__isub__"), role=Role.AFFINE, kind="sub")
 def sub(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """x − α c, or c − α x."""
     first, other, alpha = _parts(op)
@@ -47,28 +49,28 @@ def sub(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return unbroadcast(x, shape)
 
 
-@register(*forms("rsub", "__rsub__"), role="affine", kind="rsub")
+@register(*forms("rsub", "__rsub__"), role=Role.AFFINE, kind="rsub")
 def rsub(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """c − α x, with the data as the first argument."""
     _, other, alpha = _parts(op)
     return unbroadcast(_divide(other - y, alpha), shape)
 
 
-@register(*forms("mul", "multiply", "__mul__", "__rmul__", "__imul__"), role="affine", kind="mul")
+@register(*forms("mul", "multiply", "__mul__", "__rmul__", "__imul__"), role=Role.AFFINE, kind="mul")
 def mul(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """x · c."""
     _, other, _ = _parts(op)
     return unbroadcast(y * other if op.trainable else _divide(y, other), shape)
 
 
-@register(*forms("div", "divide", "true_divide", "__truediv__", "__itruediv__", "__div__"), role="affine", kind="div")
+@register(*forms("div divide true_divide __truediv__ __itruediv__ __div__"), role=Role.AFFINE, kind="div")
 def div(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """x / c. (c / x is no affine operation; a plan takes it for an activation.)"""
     _, other, _ = _parts(op)
     return unbroadcast(_divide(y, other) if op.trainable else y * other, shape)
 
 
-@register(*forms("addcmul"), role="affine", kind="addcmul")
+@register(*forms("addcmul"), role=Role.AFFINE, kind="addcmul")
 def addcmul(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """c + v·a·x."""
     place = op.at[0][0]
@@ -79,7 +81,7 @@ def addcmul(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return unbroadcast(x * other if op.trainable else _divide(x, other), shape)
 
 
-@register(*forms("neg", "negative", "__neg__"), role="affine", kind="neg")
+@register(*forms("neg", "negative", "__neg__"), role=Role.AFFINE, kind="neg")
 def neg(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """−x."""
     return -y

@@ -7,7 +7,8 @@ from torch import Size, Tensor
 from torch.nn import functional as F
 
 from racecar.rules.fallback import adjoint
-from racecar.rules.registry import Operation, forms, register
+from racecar.rules.registry import Operation, register
+from racecar.rules.torch_functions import forms
 
 
 def like(y: Tensor, weight: Tensor) -> Tensor:
@@ -45,7 +46,7 @@ def addmm(op: Operation, y: Tensor, shape: Size) -> Tensor:
 @register(*forms("matmul", "mm", "__matmul__"), kind="linear")
 def matmul(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """x W or W x with a weight matrix W: y Wᵀ or Wᵀ y; other ranks go through the adjoint."""
-    first = op.at[0] in ((0,), ("input",))
+    first = op.data_first
     weight = (op.get(1, "other") if "other" in op.kwargs else op.get(1, "mat2")) if first else op.get(0, "input")
     if weight.dim() != 2 or len(shape) < 2:
         return adjoint(op, y, shape)

@@ -1,4 +1,4 @@
-"""Normalisations: re-applied on the way back with the statistics of the reverse data; the model's are never updated."""
+"""Normalisations: re-applied in the reverse pass with the statistics of its own data; the model's never change."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from racecar.rules.registry import Operation, forms, register
+from racecar.rules.registry import Operation, register
+from racecar.rules.roles import Role
+from racecar.rules.torch_functions import forms
+from racecar.support.compiling import compiling
 
 
 class Seen(NamedTuple):
-    """The statistics of what a batch norm was given on the way back."""
+    """The statistics of what a batch norm was given in the reverse pass."""
 
     mean: Tensor
     """(C,), or with the dimensions of the data."""
@@ -29,7 +32,7 @@ Known = tuple[Tensor, Tensor, Tensor]
 
 
 class Place:
-    """One place where the way back applies a batch norm again.
+    """One place where the reverse pass applies a batch norm again.
 
     Args:
         known: given the number of channels, finds running statistics of the reverse data there; None: the norm's own
@@ -77,11 +80,11 @@ def normalise_batch(
         if not training:
             mean, var = place.running(mean, var)
     if training and not (single and mean is not None):
-        if torch.compiler.is_compiling():
+        if compiling():
             return Normalised.apply(x, weight, bias, eps)
         mean = var = None
     elif mean is not None:
-        if training and torch.compiler.is_compiling():
+        if training and compiling():
             mean, var = _once(mean), None if var is None else _once(var)
         training = False
     # torch.batch_norm, not F.batch_norm: the latter refuses a single value per channel.
@@ -90,7 +93,7 @@ def normalise_batch(
 
 def _leaving(place: Place, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, count: int) -> Tensor:
     """Batch norm of x by its own statistics, which are left in the place."""
-    if torch.compiler.is_compiling():  # which finds these statistics only once
+    if compiling():  # which finds these statistics only once
         with torch.no_grad():  # a detached x would be another one to the compiler
             place.seen = Seen(*_statistics(x, eps), eps, count)
         return Normalised.apply(x, weight, bias, eps)
@@ -222,7 +225,7 @@ def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x if x.dtype == dtype else x.to(dtype)
 
 
-@register(F.batch_norm, role="norm")
+@register(F.batch_norm, role=Role.NORM)
 def batch_norm(op: Operation, x: Tensor) -> Tensor:
     """x (N, C, …)."""
     mean, var = op.get(1, "running_mean"), op.get(2, "running_var")
@@ -230,16 +233,16 @@ def batch_norm(op: Operation, x: Tensor) -> Tensor:
     return normalise_batch(x, mean, var, weight, bias, op.get(5, "training", False), op.get(7, "eps", 1e-5), op.place)
 
 
-@register(torch.batch_norm, role="norm")
+@register(torch.batch_norm, role=Role.NORM)
 def torch_batch_norm(op: Operation, x: Tensor) -> Tensor:
     """The C++ spelling: weight and bias stand before the running statistics."""
     _, weight, bias, mean, var, training, _, eps = op.args[:8]
     return normalise_batch(x, mean, var, weight, bias, training, eps, op.place)
 
 
-@register(nn.SyncBatchNorm, role="norm")
+@register(nn.SyncBatchNorm, role=Role.NORM)
 def sync_batch_norm(op: Operation, x: Tensor) -> Tensor:
-    """Each process normalises its own reverse data, so that the way back needs no communication."""
+    """Each process normalises its own reverse data, so that the reverse pass needs no communication."""
     m = op.module
     assert isinstance(m, nn.SyncBatchNorm)
     training = m.training or m.running_mean is None
@@ -250,7 +253,7 @@ BATCH_NORMS = (batch_norm, torch_batch_norm, sync_batch_norm)
 """The rules that keep statistics of the reverse data."""
 
 
-@register(F.instance_norm, role="norm")
+@register(F.instance_norm, role=Role.NORM)
 def instance_norm(op: Operation, x: Tensor) -> Tensor:
     """x (N, C, …); a single value per channel becomes the shift."""
     weight, bias, own = op.get(3, "weight"), op.get(4, "bias"), op.get(5, "use_input_stats", True)
@@ -260,14 +263,14 @@ def instance_norm(op: Operation, x: Tensor) -> Tensor:
     )
 
 
-@register(*forms("group_norm"), role="norm")
+@register(*forms("group_norm"), role=Role.NORM)
 def group_norm(op: Operation, x: Tensor) -> Tensor:
     """x (N, C, …); a single value per group becomes the shift, which F.group_norm refuses for one sample."""
     weight, bias, eps = op.get(2, "weight"), op.get(3, "bias"), op.get(4, "eps", 1e-5)
     return torch.group_norm(x, op.get(1, "num_groups"), weight, bias, eps, torch.backends.cudnn.enabled)
 
 
-@register(*forms("layer_norm", "rms_norm", "local_response_norm", "normalize"), role="norm")
+@register(*forms("layer_norm", "rms_norm", "local_response_norm", "normalize"), role=Role.NORM)
 def own_statistics(op: Operation, x: Tensor) -> Tensor:
     """Norms that look at one sample at a time: simply applied again."""
     return op(x)

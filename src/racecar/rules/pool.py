@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Size, Tensor
 from torch.nn import functional as F
 
-from racecar.rules.registry import Operation, forms, register
+from racecar.rules.registry import Operation, register
+from racecar.rules.roles import Role
+from racecar.rules.torch_functions import forms
+from racecar.support.compiling import compiling
 from racecar.support.memory_order import memory_order
 
 _AVERAGE: dict[int, Any] = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
@@ -21,7 +23,7 @@ def _spatial(y: Tensor, shape: Size, dims: int, mode: str) -> Tensor:
     if old == size:
         return y
     whole = all(new % few == 0 for new, few in zip(size, old, strict=True))
-    if mode == "nearest" and whole and (y.is_cuda or torch.compiler.is_compiling()):
+    if mode == "nearest" and whole and (y.is_cuda or compiling()):
         return repeated(y, size)
     batched = y if y.dim() == dims + 2 else y.unsqueeze(0)
     x = F.interpolate(batched, size=size, mode="nearest") if mode == "nearest" else _AVERAGE[dims](batched, size)
@@ -60,10 +62,10 @@ def _unpool(dims: int) -> Callable[[Operation, Tensor, Size], Tensor]:
 
 
 for _dims in (1, 2, 3):
-    register(*forms(*_names(_dims)), role="resample", kind=f"pool{_dims}d")(_unpool(_dims))
+    register(*forms(*_names(_dims)), role=Role.RESAMPLE, kind=f"pool{_dims}d")(_unpool(_dims))
 
 
-@register(*forms("interpolate", "upsample", "upsample_nearest", "upsample_bilinear"), role="resample")
+@register(*forms("interpolate", "upsample", "upsample_nearest", "upsample_bilinear"), role=Role.RESAMPLE)
 def interpolate(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Averages down to the true size after up-sampling, nearest up to it after down-sampling."""
     shrunk = all(new <= old for new, old in zip(y.shape[2:], shape[2:], strict=True))
@@ -87,13 +89,13 @@ def _lift(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return y.reshape([1 if d in gone else next(sizes) for d in range(len(shape))])
 
 
-@register(*forms("mean", "amax", "amin", "max", "min", "median", "nanmean"), role="resample", lift=_lift)
+@register(*forms("mean", "amax", "amin", "max", "min", "median", "nanmean"), role=Role.RESAMPLE, lift=_lift)
 def reduce(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """A global mean or maximum is broadcast: y (N, C) → (N, C, H, W)."""
     return _lift(op, y, shape).expand(shape)
 
 
-@register(*forms("sum"), role="resample", lift=_lift)
+@register(*forms("sum"), role=Role.RESAMPLE, lift=_lift)
 def total(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """A sum is shared out evenly."""
     lifted = _lift(op, y, shape)

@@ -1,46 +1,45 @@
-"""One table that says what to do with each kind of operation on the way back.
+"""One table that says what to do with each kind of operation in the reverse pass.
 
-A rule has a role, which says where in a layer the operation belongs:
-
-| role | the operation | its function |
-|---|---|---|
-| layer | carries a weight: it makes a layer m | ``(op, y, shape) -> x'``, the transposed weight without the bias |
-| norm, activation | shapes the range of d_m | ``(op, x) -> y``, re-applied on the way back |
-| shape | rearranges or crops | ``(op, y, shape) -> x'``, its inverse |
-| resample | changes the resolution (pooling, up-sampling) | ``(op, y, shape) -> x'``, back to the true size |
-| affine | adds or multiplies a constant or parameter | ``(op, y, shape) -> x'`` |
-| pass | changes nothing that matters (dropout, casts) | none |
-| source | starts a way: an embedding's output is the first d | none |
-| select | leaves elements out: straight before a layer the part is its d | as of shape, or none: zeros come back |
+A rule has a role, which says where in a layer the operation belongs: see :class:`racecar.rules.Role`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+
+from racecar.rules.roles import Role
 
 Path = tuple[int | str, ...]
 """Where an argument stands: ``(1,)`` second positional, ``("bias",)`` keyword, ``(0, 2)`` third of a list."""
 
-ROLES = ("layer", "norm", "activation", "shape", "resample", "affine", "pass", "source", "select")
+FIRST: tuple[Path, ...] = ((0,), ("input",))
+"""The first argument, however it is given."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """What one kind of operation is and how it is taken back (see the table above)."""
+    """What one kind of operation is and how it is taken back (see :class:`Role`)."""
 
-    role: str
+    role: Role
+    """Its name, such as "activation", will do."""
     kind: str
+    """The name shown in plan tables."""
     apply: Callable[..., Tensor] | None = None
     pointwise: bool = False
     """An activation that looks at every element alone, so that it may be applied in any layout."""
     lift: Callable[[Operation, Tensor, torch.Size], Tensor] | None = None
     """For a resampling that drops dimensions: bring them back with size 1, before norms are re-applied."""
+    by_vjp: bool = False
+    """It stands in for an affine operation that has no rule of its own."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "role", Role.of_rule(self.role))
 
 
 class Operation:
@@ -52,7 +51,7 @@ class Operation:
         module: the module that owns the weight, if any.
         name: the layer's name, or the function's.
         trainable: whether a parameter takes part.
-        place: for a batch norm on the way back, where statistics of the reverse data are found and left.
+        place: for a batch norm in the reverse pass, where statistics of the reverse data are found and left.
     """
 
     __slots__ = ("args", "at", "func", "inplace_at", "kwargs", "members", "module", "name", "place", "trainable")
@@ -72,6 +71,11 @@ class Operation:
         self.name, self.module, self.trainable, self.inplace_at = name, module, trainable, inplace_at
         self.members: list[Operation] = []
         self.place: Any = None
+
+    @property
+    def data_first(self) -> bool:
+        """Whether the data is the first argument."""
+        return self.at[0] in FIRST
 
     def get(self, position: int, name: str, default: Any = None) -> Any:
         """The argument that a caller may have given by position or by name."""
@@ -102,20 +106,50 @@ def _put(args: list[Any], kwargs: dict[str, Any], path: Path, x: Tensor) -> None
     holder[head] = x
 
 
+Rules = Mapping[Hashable, Rule]
+"""Module class or function → its rule."""
+GivenRules = Mapping[Any, Rule | Callable[..., Tensor]]
+
 _RULES: dict[Hashable, Rule] = {}
 
 
-def find(kind: Any) -> Rule | None:
-    """The rule of a function, or of a module class or one of its bases."""
-    rule = _RULES.get(kind)
-    if rule is None and isinstance(kind, type):
-        rule = next((_RULES[base] for base in kind.__mro__ if base in _RULES), None)
-    return rule
+def find(kind: Any, own: Rules = MappingProxyType({})) -> Rule | None:
+    """The rule of a function, or of a module class or its nearest base; one of ``own`` before a registered one."""
+    for one in kind.__mro__ if isinstance(kind, type) else (kind,):
+        rule = own.get(one) or _RULES.get(one)
+        if rule is not None:
+            return rule
+    return None
+
+
+def own_rules(given: GivenRules | None) -> Rules:
+    """Rules for one use, as a user gives them: a plain function is the rule of a layer."""
+    given = {} if given is None else given
+    if not isinstance(given, Mapping):
+        raise TypeError(f"rules must be a dict from module classes or functions to rules, not {type(given).__name__}")
+    found: dict[Hashable, Rule] = {}
+    for kind, rule in given.items():
+        _check_kind(kind)
+        if not isinstance(rule, Rule) and not callable(rule):
+            raise TypeError(
+                f"the rule of {label(kind)} must be a function (op, y, shape) -> x' or a racecar.rules.Rule, "
+                f"not {type(rule).__name__}"
+            )
+        found[kind] = rule if isinstance(rule, Rule) else Rule(Role.LAYER, label(kind), rule)
+    return found
+
+
+def _check_kind(kind: Any) -> None:
+    wanted = "a rule is for a module class or a function, not for"
+    if isinstance(kind, nn.Module):
+        raise TypeError(f"{wanted} an instance: give {type(kind).__name__}")
+    if not callable(kind) or (isinstance(kind, type) and not issubclass(kind, nn.Module)):
+        raise TypeError(f"{wanted} {kind!r}")
 
 
 def register(
     *kinds: Hashable,
-    role: str = "layer",
+    role: Role | str = Role.LAYER,
     kind: str | None = None,
     pointwise: bool = False,
     lift: Callable[[Operation, Tensor, torch.Size], Tensor] | None = None,
@@ -123,32 +157,30 @@ def register(
     """Register a rule for module classes or functions.
 
         @racecar.rules.register(MyLayer)
-        def undo_my_layer(op, y, shape):      # y: the layer's output on the way back
+        def undo_my_layer(op, y, shape):      # y: the layer's output in the reverse pass
             return (y - op.module.bias) @ op.module.weight     # x', of shape ``shape``
 
     Args:
         kinds: module classes, or functions as the model calls them (``torch.foo``, ``F.foo``, ``torch.Tensor.foo``).
-        role: "layer" for an operation with a weight; see the module's table for the others.
+        role: "layer" for an operation with a weight; see :class:`Role` for the others.
         kind: the name shown in plan tables; the function's own by default.
         pointwise, lift: see :class:`Rule`.
     """
-    if role not in ROLES:
-        raise ValueError(f"role must be one of {', '.join(ROLES)}, not {role!r}")
     if not kinds:
         raise TypeError("register needs at least one module class or function")
     for one in kinds:
-        if not callable(one):
-            raise TypeError(f"a rule is registered for a module class or a function, not for {one!r}")
+        _check_kind(one)
+    checked = Role.of_rule(role)
 
     def decorate(apply: Callable[..., Tensor]) -> Callable[..., Tensor]:
         for one in kinds:
-            _RULES[one] = Rule(role, kind or label(one), apply, pointwise, lift)
+            _RULES[one] = Rule(checked, kind or label(one), apply, pointwise, lift)
         return apply
 
     return decorate
 
 
-def register_plain(role: str, *kinds: Hashable) -> None:
+def register_plain(role: Role, *kinds: Hashable) -> None:
     """Register kinds whose role says everything (pass, source, select)."""
     for one in kinds:
         _RULES[one] = Rule(role, label(one))
@@ -166,75 +198,3 @@ def label(kind: Any) -> str:
     if name == "__get__":
         name = getattr(getattr(kind, "__self__", None), "__name__", name)
     return name.strip("_") or name
-
-
-def forms(*names: str) -> tuple[Hashable, ...]:
-    """Every spelling of operations, given by name (several in a string too): torch, functional, method, in place."""
-    found: dict[int, Hashable] = {}
-    for name in " ".join(names).split():
-        for space in (torch, F, Tensor, torch._C._nn, torch.special):
-            for spelling in (name, f"{name}_"):
-                kind = getattr(space, spelling, None)
-                if callable(kind) and not isinstance(kind, type):
-                    found[id(kind)] = kind
-    return tuple(found.values())
-
-
-_FLAGS = ("requires_grad_", "share_memory_")
-"""In-place by name, but they change no number."""
-
-
-def _of_a_copy(func: Any) -> Any:
-    """An in-place method as a function that leaves its argument alone."""
-
-    def made(x: Tensor, *args: Any, **kwargs: Any) -> Any:
-        return func(x.clone(), *args, **kwargs)
-
-    return made
-
-
-def _copied(to: Tensor, x: Tensor, non_blocking: bool = False) -> Tensor:
-    """What ``to.copy_(x)`` makes of ``to``."""
-    return x.to(to).expand_as(to)
-
-
-def _out_of_place() -> dict[Any, Any]:
-    table: dict[Any, Any] = {}
-    for space in (torch, F, Tensor, torch._C._nn):
-        for name in dir(space):
-            twin = name[:-1]
-            if name.endswith("_") and not name.startswith("_") and callable(getattr(space, twin, None)):
-                table[getattr(space, name)] = getattr(space, twin)
-    for name in dir(Tensor):  # those without a twin, such as fill_diagonal_: made from a copy
-        func = getattr(Tensor, name)
-        if name.endswith("_") and not name.startswith("_") and callable(func) and name not in _FLAGS:
-            table.setdefault(func, _of_a_copy(func))
-    table[Tensor.copy_] = _copied
-    for name in ("add", "sub", "mul", "truediv"):
-        table[getattr(Tensor, f"__i{name}__")] = getattr(Tensor, f"__{name}__")
-    return table
-
-
-def _inplace_position() -> dict[Any, int]:
-    import inspect
-
-    table = {}
-    for name in dir(F):
-        func = getattr(F, name)
-        if inspect.isfunction(func) and "inplace" in inspect.signature(func).parameters:
-            table[func] = list(inspect.signature(func).parameters).index("inplace")
-    return table
-
-
-OUT_OF_PLACE = _out_of_place()
-"""In-place functions and their twins that leave their argument alone."""
-
-INPLACE_POSITION = _inplace_position()
-"""Where ``inplace`` stands among the arguments of a functional."""
-
-SPELT_OUT = {
-    getattr(Tensor, name): getattr(torch, name)
-    for name in dir(Tensor)
-    if not name.startswith("_") and callable(getattr(Tensor, name)) and callable(getattr(torch, name, None))
-}
-"""Tensor methods and the functions that do the same, which every torch.compile can call."""

@@ -9,18 +9,20 @@ from torch import Size, Tensor
 from torch.nn import functional as F
 
 from racecar.rules.fallback import adjoint
-from racecar.rules.registry import Operation, forms, register, register_plain
+from racecar.rules.registry import Operation, register, register_plain
+from racecar.rules.roles import Role
+from racecar.rules.torch_functions import forms
 
 _PASS = (
     "alpha_dropout bernoulli_dropout clone contiguous cpu cuda detach dropout dropout1d dropout2d dropout3d double "
     "feature_alpha_dropout feature_dropout float half bfloat16 positive requires_grad_ to type type_as"
 )
 
-register_plain("pass", *forms(_PASS))
-register_plain("source", F.embedding, F.embedding_bag)
+register_plain(Role.PASS, *forms(_PASS))
+register_plain(Role.SOURCE, F.embedding, F.embedding_bag)
 _PARTS = forms("select chunk split unbind tensor_split unsafe_chunk unsafe_split split_with_sizes hsplit vsplit dsplit")
-register_plain("select", *_PARTS)
-register_plain("select", *forms("index_select", "gather", "take", "masked_select", "take_along_dim", "topk"))
+register_plain(Role.SELECT, *_PARTS)
+register_plain(Role.SELECT, *forms("index_select", "gather", "take", "masked_select", "take_along_dim", "topk"))
 
 PARTS = frozenset((*_PARTS, *forms("narrow"), Tensor.__getitem__))
 """Functions that give every element at most once, and so may leave out none."""
@@ -28,7 +30,7 @@ PARTS = frozenset((*_PARTS, *forms("narrow"), Tensor.__getitem__))
 
 @register(
     *forms("flatten", "reshape", "view", "view_as", "reshape_as", "unflatten", "squeeze", "unsqueeze", "ravel"),
-    role="shape",
+    role=Role.SHAPE,
 )
 def reshape(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Anything that keeps the order of the elements."""
@@ -43,14 +45,14 @@ def _ints(op: Operation, position: int, name: str) -> tuple[int, ...]:
     return tuple(rest) if rest else tuple(op.kwargs[name])
 
 
-@register(*forms("permute"), role="shape")
+@register(*forms("permute"), role=Role.SHAPE)
 def permute(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """y.permute of the inverse permutation."""
     dims = [d % y.dim() for d in _ints(op, 1, "dims")]
     return y.permute([dims.index(d) for d in range(y.dim())])
 
 
-@register(*forms("transpose", "swapaxes", "swapdims"), role="shape")
+@register(*forms("transpose", "swapaxes", "swapdims"), role=Role.SHAPE)
 def transpose(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Swapping twice is nothing."""
     first = op.get(1, "dim0", op.kwargs.get("axis0"))
@@ -58,55 +60,55 @@ def transpose(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return y.transpose(first, second)
 
 
-@register(*forms("movedim", "moveaxis"), role="shape")
+@register(*forms("movedim", "moveaxis"), role=Role.SHAPE)
 def movedim(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Moved back: source and destination change places."""
     return y.movedim(op.get(2, "destination"), op.get(1, "source"))
 
 
-@register(*forms("t", "adjoint"), Tensor.mT.__get__, Tensor.mH.__get__, role="shape")  # type: ignore[attr-defined]
+@register(*forms("t", "adjoint"), Tensor.mT.__get__, Tensor.mH.__get__, role=Role.SHAPE)  # type: ignore[attr-defined]
 def matrix_transpose(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """The last two dimensions."""
     return y.mT if y.dim() > 1 else y
 
 
-@register(Tensor.T.__get__, Tensor.H.__get__, role="shape")  # type: ignore[attr-defined]
+@register(Tensor.T.__get__, Tensor.H.__get__, role=Role.SHAPE)  # type: ignore[attr-defined]
 def reverse_dimensions(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """All dimensions in reverse order."""
     return y.permute(*range(y.dim() - 1, -1, -1))
 
 
-@register(*forms("pixel_shuffle"), role="shape")
+@register(*forms("pixel_shuffle"), role=Role.SHAPE)
 def pixel_shuffle(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """(N, C, H·r, W·r) → (N, C·r², H, W)."""
     return F.pixel_unshuffle(y, op.get(1, "upscale_factor"))
 
 
-@register(*forms("pixel_unshuffle"), role="shape")
+@register(*forms("pixel_unshuffle"), role=Role.SHAPE)
 def pixel_unshuffle(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """(N, C·r², H, W) → (N, C, H·r, W·r)."""
     return F.pixel_shuffle(y, op.get(1, "downscale_factor"))
 
 
-@register(*forms("channel_shuffle", "native_channel_shuffle"), role="shape")
+@register(*forms("channel_shuffle", "native_channel_shuffle"), role=Role.SHAPE)
 def channel_shuffle(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Shuffling C channels in g groups is undone by C/g groups."""
     return F.channel_shuffle(y, shape[1] // op.get(1, "groups"))
 
 
-@register(*forms("pad"), role="shape")
+@register(*forms("pad"), role=Role.SHAPE)
 def pad(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Padding of any mode is cropped; a crop is filled with zeros."""
     return F.pad(y, [-n for n in op.get(1, "pad")])
 
 
-@register(*forms("flip"), role="shape")
+@register(*forms("flip"), role=Role.SHAPE)
 def flip(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Flipping twice is nothing."""
     return y.flip(_ints(op, 1, "dims"))
 
 
-@register(*forms("roll"), role="shape")
+@register(*forms("roll"), role=Role.SHAPE)
 def roll(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Rolled back."""
     shifts = op.get(1, "shifts")
@@ -115,20 +117,20 @@ def roll(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return y.roll(back, () if dims is None else dims)
 
 
-@register(*forms("narrow"), role="shape")
+@register(*forms("narrow"), role=Role.SHAPE)
 def narrow(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """What was cut off comes back as zeros."""
     dim = op.get(1, "dim") % len(shape)
     return _fill(y, {dim: int(op.get(2, "start")) % shape[dim]}, shape)
 
 
-@register(*forms("expand", "expand_as", "broadcast_to"), Tensor.copy_, role="shape")
+@register(*forms("expand", "expand_as", "broadcast_to"), Tensor.copy_, role=Role.SHAPE)
 def expand(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Copies are averaged."""
     return unbroadcast(y, shape)
 
 
-@register(*forms("repeat", "tile"), role="shape")
+@register(*forms("repeat", "tile"), role=Role.SHAPE)
 def repeat(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Copies are averaged."""
     x = y
@@ -138,7 +140,7 @@ def repeat(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return x.reshape(shape)
 
 
-@register(*forms("repeat_interleave"), role="shape")
+@register(*forms("repeat_interleave"), role=Role.SHAPE)
 def repeat_interleave(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Copies are averaged, where every element was copied as often."""
     times, dim = op.get(1, "repeats"), op.get(2, "dim")
@@ -177,7 +179,7 @@ def is_crop(index: Any) -> bool:
     )
 
 
-@register(Tensor.__getitem__, role="shape", kind="crop")
+@register(Tensor.__getitem__, role=Role.SHAPE, kind="crop")
 def crop(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Slices of step 1: what was cut off comes back as zeros."""
     parts = list(_index(op))
@@ -191,7 +193,7 @@ def crop(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return _fill(y.reshape([*sizes, *shape[len(slices) :]]), starts, shape)
 
 
-@register(torch.cat, torch.concat, torch.concatenate, role="shape", kind="cat")
+@register(torch.cat, torch.concat, torch.concatenate, role=Role.SHAPE, kind="cat")
 def cat(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Beside constants or parameters (a class token): the data's own part is cut out."""
     (_, place), dim = op.at[0], op.get(1, "dim", 0) % len(shape)

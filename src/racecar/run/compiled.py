@@ -1,6 +1,6 @@
-"""What a compiled step keeps of the way back until the backward pass.
+"""What a compiled step keeps of the reverse pass until the backward pass.
 
-Left to itself, torch.compile keeps d', d' − b, 2(d − d') and more of every layer. All of them are cheap to make again
+Left to itself, torch.compile keeps d', d' − b, 2(d − d') and more of every layer. All of them are cheap to recompute
 from the products Mᵀy, so only those are kept, and what was summed: the statistics of norms and each √Σ d². On a slice
 of the batch that costs next to nothing; on the whole batch the time would count for more than the memory.
 """
@@ -14,6 +14,8 @@ from typing import Any, TypeVar
 
 import torch
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+from racecar.support.compiling import at_trace_time
 
 T = TypeVar("T")
 
@@ -42,9 +44,14 @@ def _is_news(record: logging.LogRecord) -> bool:
     return "context_fn is passed to torch.utils.checkpoint" not in record.getMessage()
 
 
-logging.getLogger("torch._higher_order_ops.wrap").addFilter(_is_news)
+@at_trace_time
+def _hush() -> bool:
+    """Leave that out of the log, from the first slice that is compiled: torch says it when it is done with tracing."""
+    logging.getLogger("torch._higher_order_ops.wrap").addFilter(_is_news)
+    return True
 
 
 def selective_checkpoint(function: Callable[[], T]) -> T:
     """``function()``, while torch.compile traces."""
+    _hush()
     return checkpoint(function, use_reentrant=False, context_fn=_contexts)

@@ -17,13 +17,15 @@ from racecar.plan.from_model import layer_graph_of, warn_about
 from racecar.plan.layers import LayerGraph
 from racecar.plan.plan import Plan
 from racecar.run import terms, weights
-from racecar.run.prepared import Outcome, PreparedPlan, slice_of
+from racecar.run.prepared import Outcome, PreparedPlan
 from racecar.run.settings import Settings
 from racecar.run.statistics import ReverseStatistics
+from racecar.support.compiling import capturing, compiling
 from racecar.watch.calls import Watch
-from racecar.watch.dry_run import RandomState, untouched, watch_forward
+from racecar.watch.dry_run import RngState, untouched, watch_forward
 from racecar.watch.guards import check_model, check_sharding, fusible, reshard, takes_fused_path
 from racecar.watch.inputs import batch_tensors, input_tensors
+from racecar.watch.names import check_patterns
 from racecar.watch.trace import Trace
 
 MAX_PLANS = 256
@@ -71,7 +73,7 @@ class Engine:
             args, kwargs: of a call.
             train: whether it is to be trained: one whose layers are all frozen is refused, too.
         """
-        layer_graph = layer_graph_of(self.model, args, kwargs)
+        layer_graph = layer_graph_of(self.model, args, kwargs, self.settings.rules)
         reshard(self.model)
         prepared = self.add(layer_graph)
         if train and not self.off and not prepared.constrained and any(prepared.frozen):
@@ -97,7 +99,7 @@ class Engine:
             warnings.warn(message, UserWarning, stacklevel=4)
         self.plans = [*self.plans[-MAX_PLANS + 1 :], prepared]
         self.latest = prepared
-        self.keep |= frozenset(layer_graph.position(value) for value in prepared.copies)
+        self.keep |= frozenset(layer_graph.positions[value] for value in prepared.copies)
         return prepared
 
     def work_out(
@@ -151,15 +153,15 @@ class Engine:
             for name, module in self.model.named_modules()
             if any(p is not None and p.dim() > 1 for p in module._parameters.values())
         ]
-        weights.check_patterns(weight, seen, unseen)
+        check_patterns(weight, seen, "weight pattern", unseen)
 
     def run(self, args: Sequence[Any], kwargs: Mapping[str, Any], look: bool = False) -> tuple[Any, Outcome]:
         """The model's output, and its racecar loss with the terms and, if asked for, what shows whether it lives."""
-        if torch.compiler.is_compiling():
+        if compiling():
             return self._run_compiled(args, kwargs)
-        # A way that was never seen may have to be watched again, from the same random state.
+        # A way that was never seen may have to be watched again, from the same RNG state.
         # While a CUDA graph is being recorded there is no such state to look at; the way is known then.
-        start = RandomState(self.model) if self.model.training and not capturing() else None
+        start = RngState(self.model) if self.model.training and not capturing() else None
         if takes_fused_path(self.fusible):  # watched, torch would not fuse: leave that pass without a trace
             with untouched(self.model):
                 _, trace = watch_forward(self.model, args, kwargs, self.keep)
@@ -170,7 +172,7 @@ class Engine:
         if not prepared.constrained:
             return output, Outcome(no_loss(trace.inputs), {}, None)
         tape, yardstick = prepared.tape([trace.calls[i] for i in trace.links], trace.kept_inputs)
-        del trace  # frees the activations that the way back does not need
+        del trace  # frees the activations that the reverse pass does not need
         return output, prepared.loss(tape, yardstick, self.statistics, look)
 
     def prepared_for(
@@ -178,18 +180,19 @@ class Engine:
         trace: Trace,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        start: RandomState | None = None,
+        start: RngState | None = None,
         whole: bool = False,
     ) -> tuple[PreparedPlan, Trace]:
         """The way that a pass took, planned anew if it was never seen; and its trace, with all that is needed."""
-        size, samples = slice_of(trace.inputs, self.settings.share)
+        size, samples = self.settings.slice_of(trace.inputs)
         sliced = samples < size and not whole
         prepared = next((prepared for prepared in self.plans if prepared.layer_graph.match.fits(trace, sliced)), None)
         if prepared is None:
             check_sharding(self.model)
-            found = layer_graph_of(self.model, args, kwargs, start)
+            rules = self.settings.rules
+            found = layer_graph_of(self.model, args, kwargs, rules, start)
             # A way that is random differs in the dry pass: plan what was seen, without rules for whole modules.
-            prepared = self.add(found if found.match.fits(trace, sliced) else LayerGraph(self.model, trace))
+            prepared = self.add(found if found.match.fits(trace, sliced) else LayerGraph(self.model, trace, rules))
         elif (flags := prepared.frozen_now()) != prepared.frozen:
             prepared = self._refreeze(prepared, flags)
         self.latest = prepared
@@ -239,7 +242,7 @@ class Engine:
                         "layers were frozen or unfrozen (requires_grad) since they were planned: call the uncompiled "
                         "Racecar once, so that it is planned anew"
                     )
-                size, samples = slice_of(inputs, self.settings.share)
+                size, samples = self.settings.slice_of(inputs)
                 if samples < size and not prepared.layer_graph.match.can_slice(inputs):
                     raise RuntimeError(
                         "to compile with fraction < 1, make Racecar with example_inputs of two or more samples, of the "
@@ -260,11 +263,6 @@ def plan_of(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], se
     engine = Engine(model, settings)
     engine.start(args, kwargs, train=False)
     return engine.plans[0].plan
-
-
-def capturing() -> bool:
-    """Whether a CUDA graph is being recorded."""
-    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def no_loss(inputs: Sequence[Tensor]) -> Tensor:

@@ -1,4 +1,4 @@
-"""One forward pass through a model, kept whole: every d_m, and the way back from any of them."""
+"""One forward pass through a model, kept whole: every d_m, and the reverse pass from any of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ForwardPass:
     Args:
         model: any model that has a plan.
         args, kwargs: the arguments of the call.
-        statistics: of the reverse data, which batch norms in evaluation use on the way back; None: their own.
+        statistics: of the reverse data, which batch norms in evaluation use in the reverse pass; None: their own.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ForwardPass:
         engine.start(args, kwargs, train=False)
         layer_graph = engine.plans[0].layer_graph
         engine.keep |= frozenset(
-            layer_graph.position(value) for value in layer_graph.changed
+            layer_graph.positions[value] for value in layer_graph.changed
         )  # all that may be looked at
         with torch.no_grad(), untouched(model):
             if layer_graph.changes_input:
@@ -75,20 +75,20 @@ class ForwardPass:
         return layer.op.operation(self.calls, layer.name)
 
     def plan(self, mode: str, last: Layer | None = None) -> Plan:
-        """The way back from layer ``last`` (the last one if None) or, layer by layer, from every layer."""
+        """The reverse pass from layer ``last`` (the last one if None) or, layer by layer, from every layer."""
         active = [last is None or layer.index <= last.index for layer in self.layers]
         return make_plan(self.layer_graph, mode, active)
 
     @torch.no_grad()
     def rebuild(self, plan: Plan, input_activation: Activation | None = None) -> dict[int, Tensor]:
-        """d'_m by layer index, wherever the way back passes."""
+        """d'_m by layer index, wherever the reverse pass passes."""
         reading = None if self.statistics is None else Reading(self.statistics, prefix=title(plan))
         return self._run(Needs(_passed(plan)), input_activation, reading)
 
     @torch.no_grad()
     def gather(self, plans: Sequence[Plan], statistics: ReverseStatistics) -> None:
-        """Run ways back by the statistics of this pass's own reverse data, and take these into ``statistics``: every
-        way has its own, and all passes count alike."""
+        """Run reverse passes by the statistics of their own data, and take these into ``statistics``: every plan has
+        its own, and all passes count alike."""
         seen: dict[str, Seen] = {}
         for plan in plans:
             needs, reading = Needs(_passed(plan)), Reading(statistics, gather=True, prefix=title(plan))
@@ -109,6 +109,6 @@ def _passed(plan: Plan) -> list[Entry]:
 
 
 def title(plan: Plan) -> str:
-    """A way back in words, before the keys of its statistics."""
+    """A reverse pass in words, before the keys of its statistics."""
     passed = _passed(plan)
     return f"{plan.mode} from {passed[-1].name}/" if passed else ""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from racecar.errors import DeadLayerWarning
 from racecar.run.weights import Weight, layer_weights
+from racecar.support.compiling import capturing
 from racecar.watch.names import shown
 
 EVERY = 4
@@ -81,8 +82,7 @@ class Health:
 
 def can_look() -> bool:
     """Whether numbers can be read at all: not while steps are recorded, as a CUDA graph or by a dispatch mode."""
-    capturing = torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
-    return not capturing and not torch._C._len_torch_dispatch_stack()
+    return not capturing() and not torch._C._len_torch_dispatch_stack()
 
 
 def _to_host(dead: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from racecar.plan.graph import Op
 from racecar.plan.layer import Layer
 from racecar.plan.plan import Entry
-from racecar.run import gram
+from racecar.plan.step import Action
+from racecar.rules.roles import Role
+from racecar.run import short_cut
 from racecar.run.places import places
 
 _DROPOUTS = ("bernoulli_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "rrelu")
@@ -37,7 +39,7 @@ class Needs:
                 for op in (layer.op, *layer.onward):
                     ops.setdefault(op.ordinal, (op, entry.name))
                     shapes[op.outputs[0]] = None
-                    if op.role == "norm":
+                    if op.role is Role.NORM:
                         wholes[op.source] = None
                     if is_random(op):
                         values.update(dict.fromkeys((op.source, op.outputs[0])))
@@ -46,9 +48,9 @@ class Needs:
                 starts.add(layer.out)
             for action, op in entry.steps:
                 ops.setdefault(op.ordinal, (op, entry.name))
-                if action != "redo":
+                if action is not Action.REDO:
                     shapes[op.source] = None
-                if action == "move":
+                if action is Action.MOVE:
                     shapes[op.outputs[0]] = None
         self.entries = tuple(reversed(entries))
         self.starts = frozenset(starts)
@@ -57,7 +59,7 @@ class Needs:
         """Those of which nobody keeps the whole: a slice of them has memory of its own."""
         self.again = frozenset(again)
         """Layers, by index, whose output is computed again, for a way that starts there."""
-        self.live = self.starts | {e.layer.d for e in entries if e.layer and gram.short_cut(e)}
+        self.live = self.starts | {e.layer.d for e in entries if e.layer and short_cut.applies(e)}
         self.constant = frozenset(values) if gradient == "weights" else frozenset(values) - self.live
         """Values through which no gradient flows, unless it flows through all."""
         if gradient == "both":

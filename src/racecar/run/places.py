@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from racecar.plan.norms import Norm, is_batch_norm
 from racecar.plan.plan import Entry
+from racecar.plan.step import Action
 
 
 class Spot(NamedTuple):
@@ -30,7 +31,7 @@ def places(entries: Sequence[Entry]) -> Places:
         layer = entry.layer
         assert layer is not None
         for step in entry.steps:
-            if step.action != "redo":
+            if step.action is not Action.REDO:
                 continue
             key = f"{layer.name}:{layer.redo.index(step.op)}"
             if is_batch_norm(step.op):

@@ -17,6 +17,7 @@ from racecar.plan.norms import Norm
 from racecar.plan.plan import make_plan
 from racecar.plan.slices import cut, cut_shape
 from racecar.rules.norm import Moments, has_batch_statistics, moments
+from racecar.rules.roles import Role
 from racecar.run import reverse, terms, weights
 from racecar.run.compiled import selective_checkpoint
 from racecar.run.health import Signs
@@ -27,6 +28,7 @@ from racecar.run.settings import Settings
 from racecar.run.statistics import ReverseStatistics
 from racecar.run.tape import Tape, record
 from racecar.run.values import Finder
+from racecar.support.compiling import compiling
 from racecar.support.precision import wide
 from racecar.watch.calls import Call
 from racecar.watch.inputs import batch_size
@@ -68,13 +70,13 @@ class PreparedPlan:
         """For each layer, whether it was frozen when this was worked out."""
         self.siblings = {self.frozen: self}
         """The same with other layers frozen."""
-        # The one term of mode "input" trains all layers that the way back passes.
+        # The one term of mode "input" trains all layers that the reverse pass passes.
         whole = settings.mode == "input" and not all(self.frozen)
         numbers = zip(self.weights, self.frozen, strict=True)
         active = [not weights.is_zero(weight) and (whole or not flag) for weight, flag in numbers]
-        self.plan = make_plan(layer_graph, settings.mode, active, self.frozen)
+        self.plan = make_plan(layer_graph, settings.mode, active, self.frozen, found)
         self.constrained = [e.layer for e in self.plan if e.constrained and e.layer is not None]
-        norms = [[op for op in layer.redo if op.role == "norm" and not op.members] for layer in self.constrained]
+        norms = [[op for op in layer.redo if op.role is Role.NORM and not op.members] for layer in self.constrained]
         self.norms = [found[-1] if found and settings.scale in terms.RELATIVE else None for found in norms]
         """For each constrained layer the last norm before its d_m, if it matters."""
         self.needs = Needs([entry for entry in self.plan if entry.needed], settings.gradient)
@@ -82,7 +84,7 @@ class PreparedPlan:
         norm_inputs = [op.source for op in self.norms if op is not None]
         looked_at = (*self.needs.values, *self.needs.wholes, *self.needs_all.values, *norm_inputs)
         self.copies = sorted(set(looked_at) & layer_graph.changed)
-        """Values that the way back needs and that the model changes in place later."""
+        """Values that the reverse pass needs and that the model changes in place later."""
         lost = [value for value in (*self.needs.values, *self.needs.shapes) if layer_graph.batch[value] is None]
         self.lost = layer_graph.around(lost[0]) if lost else ""
         """Where the batch dimension cannot be followed, if anywhere."""
@@ -104,11 +106,11 @@ class PreparedPlan:
         """For each layer, whether it is frozen: other layers may be than when this was worked out."""
         return frozen(self._behind, self.frozen)
 
-    def slice_of(self, inputs: Sequence[Tensor]) -> tuple[int, int]:
-        """(N, n): the batch and how many of its samples the reverse pass sees."""
-        size, samples = slice_of(inputs, self.settings.share)
+    def _slice(self, inputs: Sequence[Tensor]) -> tuple[int, int]:
+        """(N, n) of the settings; the whole batch where its dimension cannot be followed."""
+        size, samples = self.settings.slice_of(inputs)
         lost = samples < size and bool(self.lost)
-        if not torch.compiler.is_compiling():
+        if not compiling():
             if lost:
                 self._ignored(f"the batch dimension cannot be followed through {self.lost}")
             elif size == 1 and self.settings.fraction < 1 and any(x.shape[:1].numel() > 1 for x in inputs):
@@ -121,7 +123,7 @@ class PreparedPlan:
     def tape(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> tuple[Tape, Yardstick]:
         """What a pass left behind, cut to the slice of the batch that the settings ask for, and what its errors are
         measured by."""
-        find, (size, samples) = Finder(self.layer_graph, calls, inputs), self.slice_of(inputs)
+        find, (size, samples) = Finder(self.layer_graph, calls, inputs), self._slice(inputs)
         return record(self.needs, find, size, samples), self._yardstick(find, size, samples)
 
     def _yardstick(self, find: Finder, size: int, samples: int) -> Yardstick:
@@ -160,11 +162,11 @@ class PreparedPlan:
     ) -> Outcome:
         """The same while torch.compile traces.
 
-        A slice is cut off inside what is made again in the backward pass, and so is cut off again. Outside it would be
+        A slice is cut off inside what the backward pass recomputes, and so is cut off again. Outside it would be
         kept, beside the whole tensor; and torch (as of 2.13), which does not see that the two share their memory, would
         write over the one before it has read the other.
         """
-        find, (size, samples) = Finder(self.layer_graph, calls, inputs), self.slice_of(inputs)
+        find, (size, samples) = Finder(self.layer_graph, calls, inputs), self._slice(inputs)
         yardstick = self._yardstick(find, size, samples)
         rows = find.all_rows(self.needs, size, samples) if samples < size else None
         tape = partial(record, self.needs, find, size, samples, rows)
@@ -191,8 +193,8 @@ class PreparedPlan:
     def _terms(
         self, tape: Tape, yardstick: Yardstick, look: bool, reading: Reading | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """Run the way back: the terms of the constrained layers, as one vector; and √Σ d² of each, if they have to be
-        looked at, and the term does not tell: one that is relative to it is 0 with it."""
+        """Run the reverse pass: the terms of the constrained layers, as one vector; and √Σ d² of each, if they have to
+        be looked at, and the term does not tell: one that is relative to it is 0 with it."""
         constrained, scale = set(self.constrained), self.settings.scale
         relative = scale in terms.RELATIVE
         errors, sizes, counts = [], [], []
@@ -211,7 +213,7 @@ class PreparedPlan:
                 sizes.append(terms.size(d, features, scale))
         for found in (errors, sizes, counts):
             found.reverse()  # from the first layer to the last
-        if not torch.compiler.is_compiling() and self.lambdas.device != errors[0].device:  # the model has moved
+        if not compiling() and self.lambdas.device != errors[0].device:  # the model has moved
             self.move(errors[0])
         norms = terms.totals(sizes, torch.linalg.vector_norm) if sizes else None
         made = terms.terms(
@@ -228,13 +230,7 @@ class PreparedPlan:
     def rebuild(
         self, calls: Sequence[Call | None], inputs: Sequence[Tensor], reading: Reading | None = None
     ) -> dict[int, Tensor]:
-        """d'_m by layer index, of the whole batch, wherever the way back passes."""
+        """d'_m by layer index, of the whole batch, wherever the reverse pass passes."""
         size = batch_size(inputs)
         tape = record(self.needs_all, Finder(self.layer_graph, calls, inputs), size, size)
         return reverse.run(self.needs_all, tape, self.settings.input_activation, reading)
-
-
-def slice_of(inputs: Sequence[Tensor], share: str) -> tuple[int, int]:
-    """(N, n): the batch and how many of its samples the reverse pass sees."""
-    size = batch_size(inputs)
-    return size, max(1, round(float(share) * size))

@@ -1,8 +1,9 @@
-"""A layer's output made again from constants, so that a gradient reaches its weights and nothing below.
+"""A layer's output recomputed from constants, so that a gradient reaches its weights and nothing below.
 
-The way back starts at d_(m+1), which depends on the layer's weights and on all layers below. For ``gradient="weights"``
-the layer's product is taken again on its input as a constant; what follows it (bias, norm, activation) is applied again
-with the statistics of the forward pass's whole batch and its dropout masks, as constants too. The values stay the same.
+The reverse pass starts at d_(m+1), which depends on the layer's weights and on all layers below. For
+``gradient="weights"`` the layer's product is taken again on its input as a constant. What follows it (bias, norm,
+activation) is applied again with the statistics of the forward pass's whole batch and its dropout masks, as constants
+too. The values stay the same.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from torch import Tensor
 
 from racecar.plan.graph import Op
 from racecar.plan.layer import Layer
-from racecar.plan.steps import Step, output, take
+from racecar.plan.step import Action, Step, output, take
 from racecar.rules.norm import first_rows, has_batch_statistics
 from racecar.rules.registry import Operation
+from racecar.rules.roles import Role
 from racecar.run.needs import ALPHA_DROPOUTS, is_random
 from racecar.run.tape import Tape
 
@@ -32,11 +34,11 @@ def recompute(layer: Layer, tape: Tape) -> Tensor:
 def _again(op: Op, y: Tensor, operation: Operation, tape: Tape) -> Tensor:
     if is_random(op):
         return _as_drawn(op, y, tape.tensors)
-    if op.role in ("shape", "select", "resample", "affine"):
-        return take(Step("move", op), y, operation, tape.shapes)
-    if op.role == "norm" and not op.members and has_batch_statistics(operation):
+    if op.role.moves or op.role is Role.AFFINE:
+        return take(Step(Action.MOVE, op), y, operation, tape.shapes)
+    if op.role is Role.NORM and not op.members and has_batch_statistics(operation):
         return first_rows(operation, tape.wholes[op.source], y)
-    if op.role == "norm" and not op.members and op.rule is not None and op.rule.apply is not None:
+    if op.role is Role.NORM and not op.members and op.rule is not None and op.rule.apply is not None:
         return op.rule.apply(operation, y)  # changes no running statistic
     return output(operation(y), 0)
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from racecar.errors import RuleError
 from racecar.plan.layer import Layer
 from racecar.plan.plan import Entry
-from racecar.plan.steps import Step, take
-from racecar.run import gram, recompute
+from racecar.plan.step import Action, Step, take
+from racecar.run import recompute, short_cut
 from racecar.run.needs import Needs
 from racecar.run.reading import Reading
 from racecar.run.tape import Tape
@@ -35,7 +35,7 @@ def steps(
         assert layer is not None
         y, left = _start(entry, needs, tape, reverse)
         for step in left:
-            here = needs.places.get((layer.index, step.op.ordinal)) if step.action == "redo" else None
+            here = needs.places.get((layer.index, step.op.ordinal)) if step.action is Action.REDO else None
             if reading is not None and here is not None:
                 y = reading.step(here, tape.operations[step.op.ordinal], partial(_step, step, y, tape, entry))
             else:
@@ -45,20 +45,21 @@ def steps(
         shape = tape.shapes[layer.d]
         if y.shape != shape:
             raise RuleError(
-                f"the way back through layer {shown(layer.name)!r} gave shape {tuple(y.shape)}, d_m has {tuple(shape)}"
+                f"the reverse pass through layer {shown(layer.name)!r} gave shape {tuple(y.shape)}, but d_m has "
+                f"{tuple(shape)}"
             )
         reverse[layer.index] = y
         yield layer, y
 
 
 def _start(entry: Entry, needs: Needs, tape: Tape, reverse: Mapping[int, Tensor]) -> tuple[Tensor, Sequence[Step]]:
-    """Where an entry's way back starts, and the steps from there."""
+    """Where an entry's reverse pass starts, and the steps from there."""
     assert entry.layer is not None
     if entry.upper is not None:
         return reverse[entry.upper.index], entry.steps
-    if gram.short_cut(entry):
+    if short_cut.applies(entry):
         first, *others = entry.steps
-        y = gram.back(tape.operations[first.op.ordinal], tape.tensors[entry.layer.d])
+        y = short_cut.back(tape.operations[first.op.ordinal], tape.tensors[entry.layer.d])
         if y is not None:
             return y, others
     if entry.layer.index in needs.again:
@@ -68,7 +69,7 @@ def _start(entry: Entry, needs: Needs, tape: Tape, reverse: Mapping[int, Tensor]
 
 def _step(step: Step, y: Tensor, tape: Tape, entry: Entry) -> Tensor:
     x = take(step, y, tape.operations[step.op.ordinal], tape.shapes)
-    if step.action in ("undo", "fold", "part"):
+    if step.action.undoes:
         shape = tape.shapes[step.op.source]
         if not isinstance(x, Tensor) or x.shape != shape:
             rule = step.op.rule.apply if step.op.rule is not None else None

@@ -16,8 +16,8 @@ def part_of(whole: Tensor, where: Batch, size: int, samples: int, own: bool) -> 
     """The first samples of a value, in eager mode.
 
     Args:
-        own: in memory of their own. A d is kept for backward anyway; what a way back starts from may not be, and a view
-            would keep it.
+        own: in memory of their own. A d is kept for backward anyway; what a reverse pass starts from may not be, and a
+            view would keep it.
     """
     if where == Batch(0) and whole.dim() == 4 and not whole.is_contiguous():
         # Channels last, which the gradient of a view would forget: that costs convolutions dearly.

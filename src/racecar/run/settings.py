@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -10,8 +10,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from racecar.plan.plan import MODES
+from racecar.rules.registry import Rules
 from racecar.run.terms import GRADIENTS, REDUCTIONS, SCALES
 from racecar.run.weights import Weight, check_weight
+from racecar.watch.inputs import batch_size
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -27,6 +29,8 @@ class Settings:
     input_activation: Activation | None = None
     gradient: str = "reverse"
     reduction: str = "mean"
+    rules: Rules = field(default_factory=dict)
+    """Stronger than the registered ones."""
     times: int = 1
     """What the weight is multiplied by: k where the reverse pass runs in every k-th step."""
     share: str = field(init=False)
@@ -45,6 +49,11 @@ class Settings:
         check_weight(self.weight)
         if isinstance(self.weight, Mapping):  # a copy: a change in place could not be followed
             object.__setattr__(self, "weight", dict(self.weight))
+
+    def slice_of(self, inputs: Sequence[Tensor]) -> tuple[int, int]:
+        """(N, n): the batch and how many of its samples the reverse pass sees."""
+        size = batch_size(inputs)
+        return size, max(1, round(float(self.share) * size))
 
 
 def activation(given: str | Activation | None) -> Activation | None:

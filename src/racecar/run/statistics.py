@@ -12,10 +12,10 @@ from itertools import groupby
 
 import torch
 from torch import Tensor, nn
-from torch._C._functorch import is_functorch_wrapped_tensor
 
 from racecar.plan.norms import Norm
 from racecar.rules.norm import Known, Seen
+from racecar.support.compiling import compiling, in_transform
 
 
 class Block(nn.Module):
@@ -86,7 +86,7 @@ def unbiased(seen: Sequence[Seen]) -> list[Tensor]:
         return []
     eps, spread = [one.eps for one in seen], [one.size / (one.size - 1) for one in seen]
     inverse = [one.inverse for one in seen]
-    if torch.compiler.is_compiling() or is_functorch_wrapped_tensor(inverse[0]):
+    if compiling() or in_transform(inverse[0]):
         return [
             (x.square().reciprocal() - e).clamp(min=0) * s for x, e, s in zip(inverse, eps, spread, strict=True)
         ]  # fmt: skip
@@ -173,7 +173,7 @@ class ReverseStatistics(nn.Module):
         seen = self._named(seen)
         first = next(iter(seen.values()))
         for block in self._blocks():
-            if is_functorch_wrapped_tensor(first.mean) != is_functorch_wrapped_tensor(block.mean):
+            if in_transform(first.mean) != in_transform(block.mean):
                 return
             one = next((seen[key] for key in block.keys if key in seen), None)
             if one is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Size, Tensor
 
 from racecar.plan.batch import Batch
@@ -13,17 +12,18 @@ from racecar.rules.registry import Operation
 from racecar.run.needs import Needs
 from racecar.run.rows import FirstRows, part_of
 from racecar.run.values import Finder, Rows
+from racecar.support.compiling import compiling
 
 
 @dataclass
 class Tape:
-    """What one forward pass leaves behind for the way back; nothing else of the pass is held, so that the rest of its
+    """What one forward pass leaves behind for the reverse pass. Nothing else of it is held, so that the rest of its
     activations can be freed."""
 
     size: int
     """Samples in the batch."""
     samples: int
-    """Samples that the way back sees, from the start of the batch."""
+    """Samples that the reverse pass sees, from the start of the batch."""
     shapes: dict[int, Size]
     tensors: dict[int, Tensor]
     wholes: dict[int, Tensor]
@@ -36,7 +36,7 @@ def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | Non
     """The tape of one forward pass.
 
     Args:
-        needs: what the way back asks for.
+        needs: what the reverse pass asks for.
         find: finds the tensors of the pass.
         size, samples: as in a tape.
         rows: those that were found before.
@@ -54,7 +54,7 @@ def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | Non
             tensor = tensor.detach()
             tensor = tensor if where is None else cut(tensor, where, size, samples)
         elif where is not None:
-            if torch.compiler.is_compiling():
+            if compiling():
                 part = rows.get(value)
                 if part is None and where == Batch(0) and value in needs.starts:
                     part = find.normed_rows(value, size, samples)
@@ -65,9 +65,7 @@ def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | Non
     operations: dict[int, Operation] = {}
     for op, name in needs.ops:
         operations[op.ordinal] = operation = op.operation(find.calls, name)
-        if samples < size and (
-            op.role in _WITH_CONSTANTS or op.kind == "cat" or op.ordinal in find.layer_graph.per_sample
-        ):
+        if samples < size and op.ordinal in find.layer_graph.per_sample:
             pairs = zip(op.members, operation.members, strict=True) if op.members else ((op, operation),)
             for one, its in pairs:
                 where = batch(one.outputs[0])
@@ -75,6 +73,3 @@ def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | Non
                     cut_constants(its, find.tensor(one.outputs[0]).shape, where, size, samples)
     wholes = {value: find.tensor(value).detach() for value in needs.wholes}
     return Tape(size, samples, shapes, tensors, wholes, operations)
-
-
-_WITH_CONSTANTS = ("affine", "activation", "norm")

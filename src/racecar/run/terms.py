@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from racecar.rules.norm import Moments
+from racecar.support.compiling import compiling
 from racecar.support.memory_order import memory_order
 from racecar.support.precision import wide
 
@@ -36,7 +37,7 @@ def squared_error(d: Tensor, reverse: Tensor, weight: Tensor | None) -> Tensor:
         weight: None, or a tensor that broadcasts against d_m without its batch dimension.
     """
     dtype = torch.promote_types(wide(d), wide(reverse))  # a float64 head behind layers in float32
-    if weight is not None or torch.compiler.is_compiling():
+    if weight is not None or compiling():
         # Compiled, the difference is not rounded before it is squared; but it, and the gradient of both sides, is kept
         # in the precision of the activations.
         d, reverse, weight = along_memory(d, reverse, weight)
@@ -91,7 +92,7 @@ def in_rows(x: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
     A compiler takes two kernels for a scalar, and many a small one for the scalars of all layers. So many rows it
     reduces in one kernel, which also puts them beside those of the other layers.
     """
-    if not torch.compiler.is_compiling():
+    if not compiling():
         return reduce(x)
     if x.numel() % ROWS:
         return F.pad(reduce(x).reshape(1), (0, ROWS - 1))
@@ -153,7 +154,7 @@ def noise_floors(found: Sequence[Moments | None], counts: Sequence[int]) -> Tens
 def _vector(numbers: Sequence[float], like: Tensor) -> Tensor | float:
     """Numbers that are the same in every step, as a tensor: no step waits until they are on the device. A compiler is
     given one number where all are alike."""
-    if not torch.compiler.is_compiling():
+    if not compiling():
         return _kept(tuple(numbers), like.dtype, like.device)
     if all(one == numbers[0] for one in numbers):
         return numbers[0]
@@ -162,7 +163,7 @@ def _vector(numbers: Sequence[float], like: Tensor) -> Tensor | float:
 
 def _stack(tensors: Sequence[Tensor]) -> Tensor:
     """torch.stack. A compiler copies up to 8 tensors by one kernel, and more of them by one for each."""
-    if not torch.compiler.is_compiling():
+    if not compiling():
         return torch.stack(list(tensors))
     return torch.cat([torch.stack(list(tensors[i : i + 8])) for i in range(0, len(tensors), 8)])
 

@@ -13,11 +13,13 @@ from racecar.plan.layers import LayerGraph
 from racecar.plan.slices import cut
 from racecar.rules.norm import first_rows, has_batch_statistics
 from racecar.rules.registry import Operation
+from racecar.rules.roles import Role
 from racecar.run.needs import Needs
-from racecar.watch.calls import Call, outputs
+from racecar.watch.calls import Call
+from racecar.watch.trace import tensor_of
 
 Rows = dict[int, Tensor]
-"""Value → its first samples, in memory of their own, where a way back starts."""
+"""Value → its first samples, in memory of their own, where a reverse pass starts."""
 
 
 class Finder:
@@ -26,27 +28,18 @@ class Finder:
     def __init__(self, layer_graph: LayerGraph, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> None:
         self.layer_graph, self.calls, self.inputs = layer_graph, calls, inputs
 
-    def look(self, value: int) -> Tensor | None:
-        """What the maker returned, or what a user was given; None if torch.compile hides both."""
-        call, slot = self.layer_graph.values[value]
-        if call < 0:
-            return self.inputs[slot]
-        made = self.calls[call]
-        if made is not None:
-            outs = (made.kept,) if isinstance(made.kept, Tensor) else outputs(made)
-            if slot < len(outs):
-                return outs[slot]
-        for op in self.layer_graph.graph.users.get(value, ()):
-            user = self.calls[op.ordinal]
-            if user is not None and op.called is not None:
-                return _at(user, next(path for path, used in op.inputs if used == value))
-        return None
-
     def tensor(self, value: int) -> Tensor:
-        """The tensor of a value; where both ends are hidden it is made again, which the compiler does only once."""
-        tensor = self.look(value)
+        """What the maker returned, or what a user was given; where torch.compile hides both, the value is recomputed,
+        which the compiler does only once."""
+        tensor = tensor_of(self.layer_graph.values[value], self.calls, self.inputs)
+        if tensor is not None:
+            return tensor
+        for user in self.layer_graph.graph.users.get(value, ()):
+            call = self.calls[user.ordinal]
+            if call is not None and user.called is not None:
+                return _at(call, next(path for path, used in user.inputs if used == value))
         op = self.layer_graph.graph.maker.get(value)
-        if tensor is None and op is not None and op.role in ("activation", "shape", "resample", "pass", "affine"):
+        if op is not None and op.role.passable and op.role is not Role.NORM:
             out = op.operation(self.calls)(self.tensor(op.source))
             tensor = out if isinstance(out, Tensor) else None
         if tensor is None:
@@ -60,13 +53,13 @@ class Finder:
         return place_in(self.layer_graph.graph, self.layer_graph.batch, value, lambda one: self.tensor(one).shape)
 
     def all_rows(self, needs: Needs, size: int, samples: int) -> Rows:
-        """The first samples of values where a way back starts, in memory of their own: for views of them a compiler
+        """The first samples of values where a reverse pass starts, in memory of their own: for views of them a compiler
         would keep the whole values. Not of those that a batch norm's input, which is kept, gives again."""
         found = {}
         for value in needs.values:
             if value in needs.own and self.batch(value) == Batch(0):
                 used = self.layer_graph.graph.users.get(value, ())  # a view of it, as of a qkv, keeps it whole anyway
-                if any(op.role != "shape" for op in used) and self._norm(value) is None:
+                if any(op.role is not Role.SHAPE for op in used) and self._norm(value) is None:
                     tensor = self.tensor(value).detach()
                     some = torch.arange(tensor.shape[0] // size * samples, device=tensor.device)
                     found[value] = tensor.index_select(0, some)  # a clone would be taken for the view
@@ -84,7 +77,7 @@ class Finder:
     def _norm(self, value: int) -> Operation | None:
         """The batch norm that made a value by the statistics of its input; None of other values."""
         op = self.layer_graph.graph.maker.get(value)
-        if op is None or op.role != "norm" or op.members:
+        if op is None or op.role is not Role.NORM or op.members:
             return None
         operation = op.operation(self.calls)
         return operation if has_batch_statistics(operation) else None

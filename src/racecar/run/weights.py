@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from numbers import Real
 
 import torch
 from torch import Tensor
 
-from racecar.watch.names import shown
+from racecar.watch.names import matches, shown
 
 Weight = float | Tensor | Mapping[str, float | Tensor]
 
@@ -50,7 +49,7 @@ def layer_weights(weight: Weight, names: Sequence[Sequence[str]]) -> list[float 
     found: list[float | Tensor] = [0.0] * len(names)
     for pattern, one in weight.items():
         for i, spellings in enumerate(names):
-            if _matches(pattern, spellings):
+            if matches(pattern, spellings):
                 found[i] = one
     return found
 
@@ -68,19 +67,7 @@ def unmatched(weight: Weight, names: Sequence[Sequence[str]]) -> bool:
     """Whether some layer is left out because no pattern matches it (not because its weight is 0)."""
     if not isinstance(weight, Mapping):
         return False
-    return not all(any(_matches(pattern, spellings) for pattern in weight) for spellings in names)
-
-
-def check_patterns(weight: Weight, names: Sequence[Sequence[str]], unseen: Sequence[Sequence[str]] = ()) -> None:
-    """Refuse a pattern that matches no layer, neither one of ``names`` nor one that was not ``seen`` so far."""
-    for pattern in weight if isinstance(weight, Mapping) else ():
-        if not any(_matches(pattern, spellings) for spellings in (*names, *unseen)):
-            known = ", ".join(repr(shown(spellings[0])) for spellings in names)
-            raise ValueError(f"weight pattern {pattern!r} matches no layer; the layers are: {known}")
-
-
-def _matches(pattern: str, spellings: Sequence[str]) -> bool:
-    return any(fnmatchcase(one, pattern) for one in spellings)
+    return not all(any(matches(pattern, spellings) for pattern in weight) for spellings in names)
 
 
 def spread(weight: Tensor, shape: torch.Size, batch: int, name: str) -> Tensor:

@@ -19,7 +19,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree
 from torch.utils.checkpoint import checkpoint
 
-from racecar.rules.registry import Path, find
+from racecar.rules.registry import Path, Rules, find
+from racecar.support.compiling import compiling
 from racecar.watch.guards import refuse_reentrant
 
 
@@ -70,14 +71,14 @@ class Watch(TorchFunctionMode):
         self.keep = keep
         self.keep_funcs = keep_funcs
         self.grad = torch.is_grad_enabled()
-        self.eager = not torch.compiler.is_compiling()
+        self.eager = not compiling()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func is F.multi_head_attention_forward:
             with self:
                 return _attention(*args, **kwargs)
-        if func is checkpoint:  # torch.compile shows it as one call; what the way back needs is kept anyway
+        if func is checkpoint:  # torch.compile shows it as one call; what the reverse pass needs is kept anyway
             with self:
                 return args[0](*args[1:], **{k: v for k, v in kwargs.items() if k not in _CHECKPOINT_OPTIONS})
         if func is _UNFLATTEN:  # a Python method that torch.compile cannot call from here
@@ -183,10 +184,11 @@ class Span:
 class ModuleWatch:
     """While planning: which module made which calls. Hooks are global and gone afterwards; the model has none."""
 
-    def __init__(self, watch: Watch, model: nn.Module) -> None:
+    def __init__(self, watch: Watch, model: nn.Module, rules: Rules) -> None:
         self.watch, self.model = watch, model
         self.members = set(model.modules())
-        self.ruled = {module for module in self.members if find(type(module)) is not None}
+        found = {module: find(type(module), rules) for module in self.members}
+        self.ruled = {module: rule for module, rule in found.items() if rule is not None}
         self.spans: list[Span] = []
         self.elsewhere: set[nn.Module] = set()
         """Modules that ran in another thread, where no call is seen."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -29,8 +29,8 @@ def watch_forward(
     return output, Trace(watch.calls, inputs, watch.versions, versions, kept_inputs, keep)
 
 
-class RandomState:
-    """The random state of torch (on the CPU and the model's devices), Python and NumPy, to go back to."""
+class RngState:
+    """The RNG state of torch (on the CPU and the model's devices), Python and NumPy, to go back to."""
 
     def __init__(self, model: nn.Module) -> None:
         devices = {parameter.device for parameter in model.parameters() if parameter.device.type == "cuda"}
@@ -50,9 +50,9 @@ class RandomState:
 
 
 @contextmanager
-def untouched(model: nn.Module, start: RandomState | None = None) -> Iterator[None]:
-    """Run the model on copies of its buffers, from random state ``start``; everything is put back afterwards."""
-    now = RandomState(model)
+def untouched(model: nn.Module, start: RngState | None = None) -> Iterator[None]:
+    """Run the model on copies of its buffers, from RNG state ``start``; everything is put back afterwards."""
+    now = RngState(model)
     own = [(module, name, buffer) for module in model.modules() for name, buffer in module._buffers.items()]
     copies: dict[int, Tensor] = {}
     try:
@@ -66,10 +66,3 @@ def untouched(model: nn.Module, start: RandomState | None = None) -> Iterator[No
         for module, name, buffer in own:
             module._buffers[name] = buffer
         now.restore()
-
-
-def uncompiled() -> AbstractContextManager[Any]:
-    """Functions of a model that are compiled run as they were written: the compiler cannot trace what watches them."""
-    if "torch._dynamo" not in sys.modules:  # nothing is compiled, and to import it takes seconds
-        return nullcontext()
-    return torch.compiler.set_stance("force_eager")

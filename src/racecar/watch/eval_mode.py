@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 STATISTICS = ("batch", "running")
-"""Of the forward pass, and on the way back too where there are no others."""
+"""Of the forward pass, and in the reverse pass too where there are no others."""
 
 
 @contextmanager
@@ -18,7 +18,7 @@ def eval_mode(model: nn.Module, statistics: str = "running") -> Iterator[None]:
 
     Args:
         statistics: what batch norm uses: its "running" statistics, or those of the "batch" that it sees, as in
-            training. The running ones are those of forward data, and can be far off for what the way back brings.
+            training. The running ones are those of forward data, and can be far off for what the reverse pass brings.
     """
     if statistics not in STATISTICS:
         raise ValueError(f"statistics must be one of {', '.join(STATISTICS)}, not {statistics!r}")

@@ -52,7 +52,7 @@ def _problem(module: nn.Module) -> str:
 
 
 def check_sharding(model: nn.Module) -> None:
-    """Weights that are freed after their own layer's forward pass are not there on the way back."""
+    """Weights that are freed after their own layer's forward pass are not there in the reverse pass."""
     if not torch.distributed.is_available() or not torch.distributed.is_initialized():
         return
     from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel

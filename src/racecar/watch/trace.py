@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from racecar.rules.registry import Path, forms
+from racecar.rules.registry import Path
 from racecar.rules.shape import PARTS
+from racecar.rules.torch_functions import forms
 from racecar.watch.calls import Call, outputs, tensors, version
 
 
@@ -18,6 +19,19 @@ class Value(NamedTuple):
 
     call: int
     slot: int
+
+
+def tensor_of(value: Value, calls: Sequence[Call | None], inputs: Sequence[Tensor], now: bool = False) -> Tensor | None:
+    """The tensor of a value among the calls of a pass, as it was made or as it is ``now``; None where its call is
+    hidden, or hides it."""
+    call, slot = value
+    if call < 0:
+        return inputs[slot]
+    made = calls[call]
+    if made is None:
+        return None
+    outs = (made.kept,) if isinstance(made.kept, Tensor) and not now else outputs(made)
+    return outs[slot] if slot < len(outs) else None
 
 
 def rooted(calls: Sequence[Call]) -> list[bool]:
@@ -124,7 +138,7 @@ class Trace:
                 for other in self._family(tensor, i):
                     spill(i, outs, other, known.get(id(other)))
             if call.func in PARTS:
-                signature.append(outs[0].numel() == self._made(found[0][1]).numel())
+                signature.append(outs[0].numel() == self.tensor(found[0][1], now=True).numel())
             if call.func is Tensor.__getitem__:
                 signature.append(_form(call.args[1]))
             elif call.func in _TURNING:
@@ -152,24 +166,17 @@ class Trace:
 
     def changed_later(self) -> set[int]:
         """Values whose tensor was changed in place after it was made."""
-        return {
-            number
-            for number, (call, slot) in enumerate(self.values)
-            if version(self._made(number)) != (self.input_versions[slot] if call < 0 else self.versions[call])
-        }
+        then = [self.input_versions[slot] if call < 0 else self.versions[call] for call, slot in self.values]
+        return {value for value, one in enumerate(then) if version(self.tensor(value, now=True)) != one}
 
-    def _made(self, value: int) -> Tensor:
-        if value in self._spilled:
-            return self._spilled[value]
-        call, slot = self.values[value]
-        return self.inputs[slot] if call < 0 else outputs(self.calls[call])[slot]
-
-    def tensor(self, value: int) -> Tensor:
-        """The tensor of a value, as it was when it was made."""
-        if value in self._spilled:
-            return self._spilled[value]
-        call, slot = self.values[value]
-        return self.kept_inputs[slot] if call < 0 else kept(self.calls[call], slot)
+    def tensor(self, value: int, now: bool = False) -> Tensor:
+        """The tensor of a value, as it was when it was made; or as it is ``now``, after changes in place."""
+        found = self._spilled.get(value)
+        if found is None:
+            inputs = self.inputs if now else self.kept_inputs
+            found = tensor_of(self.values[value], self.calls, inputs, now)
+        assert found is not None
+        return found
 
     def roots(self, call: int, known: Collection[int]) -> Iterator[Tensor]:
         """What the arguments of a call that are not data were made of, in their order, as far as ``known`` (by id)."""
@@ -198,13 +205,6 @@ class Trace:
         """The call that made a value, or −1 − i for input i."""
         call, slot = self.values[value]
         return -1 - slot if call < 0 else call
-
-
-def kept(call: Call, slot: int) -> Tensor:
-    """Output ``slot`` of a call."""
-    if isinstance(call.kept, Tensor):
-        return call.kept
-    return outputs(call)[slot]
 
 
 def _alias(tensor: Tensor, known: dict[int, int], views: dict[int, list[tuple[Tensor, int]]]) -> int | None:

@@ -158,7 +158,7 @@ def test_as_many_samples_as_the_memory_holds(tmp_path, side, limit, count):
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        (["--layers", "fc*"], "--layers: 'fc*' matches no layer; the layers are: 0, 4"),
+        (["--layers", "fc*"], "--layers: 'fc*' matches no layer; the layers are: '0', '4'"),
         (["--data", "nowhere"], "there is no folder or file nowhere"),
         (["--out", "nets.py"], "--out nets.py: nets.py is not a folder"),
         (["--out", "nets.py/deeper"], "nets.py is not a folder"),

@@ -48,7 +48,7 @@ def show(plan: Plan) -> None:
     from racecar.cli.console import print_table
     from racecar.plan.plan import HEAD
 
-    print_table(HEAD, plan.rows, plan.summary)
+    print_table(HEAD, [row.cells for row in plan.rows()], plan.summary)
 
 
 def read_weight(texts: list[str]) -> float | dict[str, float]:

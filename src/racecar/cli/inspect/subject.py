@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from math import prod
 from pathlib import Path
 
@@ -13,12 +11,11 @@ from torch import nn
 from racecar.cli.inspect.pictures import Samples, load_samples
 from racecar.cli.target.inputs import Example, arguments, draw, with_batch
 from racecar.cli.target.target import Target
-from racecar.plan.layer import Layer
 from racecar.plan.plan import Plan
 from racecar.racecar import call_arguments
 from racecar.run.engine import plan_of
 from racecar.run.settings import Settings
-from racecar.watch.names import shown
+from racecar.watch.names import choose
 
 NOISE = 16
 """Samples of noise, where there are no data."""
@@ -70,13 +67,5 @@ def chosen(plan: Plan, patterns: str) -> tuple[str, ...]:
     """Names of the layers that some pattern matches, one for each weight, in the order in which they run."""
     layers = [entry.layer for entry in plan if entry.layer is not None]
     wanted = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
-    for pattern in wanted:
-        if not any(_matches(layer, [pattern]) for layer in layers):
-            known = ", ".join(shown(layer.name) for layer in layers)
-            raise ValueError(f"--layers: {pattern!r} matches no layer; the layers are: {known}")
-    found = [layer for layer in layers if _matches(layer, wanted)] if wanted else layers[:1]
+    found = [layers[i] for i in choose(wanted, [layer.names for layer in layers], "--layers:")] or layers[:1]
     return tuple(dict.fromkeys(layer.name.partition("#")[0] for layer in found))  # "#2": the same weight again
-
-
-def _matches(layer: Layer, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for name in layer.names for pattern in patterns)

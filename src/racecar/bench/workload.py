@@ -36,7 +36,7 @@ class Circumstances:
 
 @dataclass(frozen=True)
 class About:
-    """What a record says of a subject."""
+    """What a record says of a workload."""
 
     name: str
     parameters: int
@@ -45,7 +45,7 @@ class About:
     how: Circumstances
 
 
-class Subject:
+class Workload:
     """A model in training mode, its inputs, and the loss of a task made up for it.
 
     Where the output is (N, classes) the task is cross-entropy with random labels, otherwise the mean square of all

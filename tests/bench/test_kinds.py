@@ -7,15 +7,15 @@ import torch
 from torch import nn
 
 from racecar.bench import by_hand, floor, memory, timing
-from racecar.bench.steps import PLAIN, Kind, hand_written, kinds, loss_function, srip_as_published, srip_ours
-from racecar.bench.subject import Circumstances, Subject
+from racecar.bench.kinds import PLAIN, Kind, hand_written, kinds, loss_function, srip_as_published, srip_ours
+from racecar.bench.workload import Circumstances, Workload
 from racecar.networks.dense import dense
 from racecar.networks.vgg import vgg
 
 
-def mlp(half: bool = False) -> Subject:
+def mlp(half: bool = False) -> Workload:
     torch.manual_seed(0)
-    return Subject("mlp", dense([6, 5, 4], nn.ReLU), torch.rand(8, 6), Circumstances(half=half))
+    return Workload("mlp", dense([6, 5, 4], nn.ReLU), torch.rand(8, 6), Circumstances(half=half))
 
 
 # --- kinds --------------------------------------------------------------------------------------------------------
@@ -31,16 +31,16 @@ def test_labels():
 
 
 def test_losses_are_the_task_and_the_regulariser():
-    subject = mlp()
-    task = loss_function(PLAIN, subject)()
-    torch.testing.assert_close(task, nn.functional.cross_entropy(subject.model(subject.args[0]), subject.target))
-    ours, hand = (loss_function(Kind(way, 0.5), subject)() - task for way in ("racecar", "by hand"))
+    workload = mlp()
+    task = loss_function(PLAIN, workload)()
+    torch.testing.assert_close(task, nn.functional.cross_entropy(workload.model(workload.args[0]), workload.target))
+    ours, hand = (loss_function(Kind(way, 0.5), workload)() - task for way in ("racecar", "by hand"))
     torch.testing.assert_close(ours, hand)
-    torch.testing.assert_close(hand, by_hand.mlp(subject.model, subject.args[0], 0.5)[1])
+    torch.testing.assert_close(hand, by_hand.mlp(workload.model, workload.args[0], 0.5)[1])
     torch.manual_seed(1)
-    with_srip = loss_function(Kind("srip"), subject)()
+    with_srip = loss_function(Kind("srip"), workload)()
     torch.manual_seed(1)
-    torch.testing.assert_close(with_srip - task, srip_ours(subject.model))
+    torch.testing.assert_close(with_srip - task, srip_ours(workload.model))
 
 
 def test_the_task_of_other_outputs_is_their_mean_square():
@@ -52,23 +52,23 @@ def test_the_task_of_other_outputs_is_their_mean_square():
         def forward(self, x):
             return {"a": self.inner(x), "b": (2 * x, None)}
 
-    subject = Subject("two", Two(), {"x": torch.ones(4, 3)}, Circumstances())
-    assert subject.target is None
-    expected = subject.model.inner(torch.ones(4, 3)).square().mean() + 4
-    torch.testing.assert_close(loss_function(PLAIN, subject)(), expected)
+    workload = Workload("two", Two(), {"x": torch.ones(4, 3)}, Circumstances())
+    assert workload.target is None
+    expected = workload.model.inner(torch.ones(4, 3)).square().mean() + 4
+    torch.testing.assert_close(loss_function(PLAIN, workload)(), expected)
 
 
 def test_half_precision():
     for half, dtype in [(True, torch.bfloat16), (False, torch.float32)]:
-        subject = mlp(half)
-        with subject.autocast():
-            assert subject.model(subject.args[0]).dtype == dtype
-        assert loss_function(PLAIN, subject)().dtype == torch.float32
+        workload = mlp(half)
+        with workload.autocast():
+            assert workload.model(workload.args[0]).dtype == dtype
+        assert loss_function(PLAIN, workload)().dtype == torch.float32
 
 
 def test_a_hand_written_step_must_compute_the_same(monkeypatch):
     with pytest.raises(LookupError, match="nobody wrote one"):
-        hand_written(Subject("tanh", dense([3, 3, 3], nn.Tanh), torch.rand(4, 3), Circumstances()), 1.0)
+        hand_written(Workload("tanh", dense([3, 3, 3], nn.Tanh), torch.rand(4, 3), Circumstances()), 1.0)
 
     def wrong(model, x, fraction):
         output, loss = by_hand.mlp(model, x, fraction)
@@ -81,13 +81,13 @@ def test_a_hand_written_step_must_compute_the_same(monkeypatch):
 
 def test_the_check_leaves_no_trace():
     torch.manual_seed(0)
-    subject = Subject("vgg", vgg((4, "M"), size=4), torch.rand(8, 3, 4, 4), Circumstances())
-    before, state = {k: v.clone() for k, v in subject.model.state_dict().items()}, torch.get_rng_state()
-    hand_written(subject, 0.5)
-    floor.flops(subject)
-    assert all(torch.equal(before[name], value) for name, value in subject.model.state_dict().items())
+    workload = Workload("vgg", vgg((4, "M"), size=4), torch.rand(8, 3, 4, 4), Circumstances())
+    before, state = {k: v.clone() for k, v in workload.model.state_dict().items()}, torch.get_rng_state()
+    hand_written(workload, 0.5)
+    floor.flops(workload)
+    assert all(torch.equal(before[name], value) for name, value in workload.model.state_dict().items())
     assert torch.equal(state, torch.get_rng_state())
-    assert all(p.grad is None for p in subject.parameters)
+    assert all(p.grad is None for p in workload.parameters)
 
 
 def test_both_srips_are_one():
@@ -109,10 +109,10 @@ def test_both_srips_are_one():
 
 
 def test_every_kind_is_one_graph_and_none_recompiles_another():
-    subject = mlp(half=True)
+    workload = mlp(half=True)
     with torch._dynamo.config.patch(error_on_recompile=True):
         losses = [
-            torch.compile(loss_function(kind, subject), backend="aot_eager", fullgraph=True)
+            torch.compile(loss_function(kind, workload), backend="aot_eager", fullgraph=True)
             for kind in kinds([1.0, 0.5])
             if not kind.eager
         ]
@@ -126,7 +126,7 @@ def test_every_kind_is_one_graph_and_none_recompiles_another():
 
 
 def test_floor_of_linear_layers():
-    """Forward, weight gradient and data gradient, which the first layer does without; the same on the way back."""
+    """Forward, weight gradient and data gradient, which the first layer does without; the same in the reverse pass."""
     plain, exact = floor.flops(mlp())
     first, second = 2 * 6 * 5, 2 * 5 * 4
     assert plain == 2 * first + 3 * second
@@ -134,9 +134,9 @@ def test_floor_of_linear_layers():
 
 
 def test_floor_of_convolutions():
-    subject = Subject("vgg", vgg((4, "M", 6), size=8, classes=5), torch.rand(3, 3, 8, 8), Circumstances())
+    workload = Workload("vgg", vgg((4, "M", 6), size=8, classes=5), torch.rand(3, 3, 8, 8), Circumstances())
     first, second, last = 2 * 64 * 9 * 3 * 4, 2 * 16 * 9 * 4 * 6, 2 * 16 * 6 * 5
-    plain, exact = floor.flops(subject)
+    plain, exact = floor.flops(workload)
     assert plain == 2 * first + 3 * second + 3 * last
     assert exact == plain + 3 * (first + second + last)
 

@@ -1,4 +1,4 @@
-"""The way back through a wide linear layer by WᵀW: the same loss and gradients, for fewer multiplications."""
+"""The reverse pass through a wide linear layer by WᵀW: the same loss and gradients, for fewer multiplications."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from racecar.run import gram
+from racecar.run import short_cut
 from tests.losses import classic
 from tests.steps import assert_same, step
 
@@ -17,9 +17,9 @@ from tests.steps import assert_same, step
 def both(model, x, **settings):
     """A step with the short cut where it pays, and one without; each with its number of multiplications."""
     rr, found = classic(model, x, **settings), []
-    for asked in (gram.short_cut, lambda entry: False):
+    for asked in (short_cut.applies, lambda entry: False):
         with pytest.MonkeyPatch.context() as patch, FlopCounterMode(display=False) as counter:
-            patch.setattr(gram, "short_cut", asked)
+            patch.setattr(short_cut, "applies", asked)
             made = step(rr, x)
         found.append((made, counter.get_total_flops()))
     return found
@@ -35,7 +35,7 @@ def both(model, x, **settings):
     scale=st.sampled_from(["relative", "sum"]),
 )
 def test_the_same_and_never_dearer(rows, inner, outer, bias, norm, fraction, scale):
-    """With a norm below, which is applied again, or without; the way back starts at the layer's own output."""
+    """With a norm below, which is applied again, or without; the reverse pass starts at the layer's own output."""
     torch.manual_seed(0)
     model = nn.Sequential(*([nn.LayerNorm(inner)] if norm else []), nn.Linear(inner, outer, bias)).double()
     x = torch.randn(4, rows, inner, dtype=torch.float64)
@@ -77,6 +77,6 @@ def test_a_rule_of_ones_own_is_asked(monkeypatch):
     """Not passed by."""
     rr = classic(nn.Linear(4, WIDE), torch.randn(50, 4))
     (entry,) = rr.plan
-    assert gram.short_cut(entry)
+    assert short_cut.applies(entry)
     monkeypatch.setattr(entry.layer.op, "rule", replace(entry.layer.op.rule, apply=lambda op, y, shape: y))
-    assert not gram.short_cut(entry)
+    assert not short_cut.applies(entry)

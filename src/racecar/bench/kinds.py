@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from racecar.bench import by_hand
-from racecar.bench.subject import Subject
+from racecar.bench.workload import Workload
 from racecar.orthogonality import srip
 from racecar.orthogonality.weights import find
 from racecar.racecar import Racecar
@@ -58,63 +58,63 @@ def kinds(fractions: Sequence[float], everys: Sequence[int] = (1,), hand: bool =
     return found
 
 
-def loss_function(kind: Kind, subject: Subject) -> Callable[[], Tensor]:
+def loss_function(kind: Kind, workload: Workload) -> Callable[[], Tensor]:
     """The loss of a step with the regulariser, as a function that can be compiled; None of it is left to decide.
 
     Raises:
         LookupError: the kind does not exist for this model.
     """
-    model, args, kwargs = subject.model, subject.args, subject.kwargs
+    model, args, kwargs = workload.model, workload.args, workload.kwargs
     if kind.way == "plain":
 
         def loss() -> Tensor:
-            with subject.autocast():
+            with workload.autocast():
                 output = model(*args, **kwargs)
-            return subject.task(output)
+            return workload.task(output)
 
     elif kind.way == "racecar":
-        few = subject.few(PLANNED)
+        few = workload.few(PLANNED)
         rr = Racecar(model, few[1] or few[0], fraction=kind.fraction)
 
         def loss() -> Tensor:
-            with subject.autocast():
+            with workload.autocast():
                 output, term = rr(*args, **kwargs)
-            return subject.task(output) + term
+            return workload.task(output) + term
 
     elif kind.way == "by hand":
-        step, fraction = hand_written(subject, kind.fraction), kind.fraction
+        step, fraction = hand_written(workload, kind.fraction), kind.fraction
 
         def loss() -> Tensor:
-            with subject.autocast():
+            with workload.autocast():
                 output, term = step(model, args[0], fraction)
-            return subject.task(output) + term
+            return workload.task(output) + term
 
     else:
         ort = srip_as_published if kind.eager else srip_ours
 
         def loss() -> Tensor:
-            with subject.autocast():
+            with workload.autocast():
                 output = model(*args, **kwargs)
-            return subject.task(output) + ort(model)
+            return workload.task(output) + ort(model)
 
     # A code object of its own: the compiler keeps what it made, and its limit of versions, by code object.
     loss.__code__ = loss.__code__.replace(co_name="_".join(["loss", *kind.label.replace("/", "_").split()]))
     return loss
 
 
-def hand_written(subject: Subject, fraction: float) -> by_hand.Step:
+def hand_written(workload: Workload, fraction: float) -> by_hand.LossFunction:
     """The hand-written step, if there is one and it computes the loss that ours computes."""
-    step = by_hand.find(subject.model)
-    if step is None or subject.kwargs or len(subject.args) != 1:
+    step = by_hand.find(workload.model)
+    if step is None or workload.kwargs or len(workload.args) != 1:
         raise LookupError("nobody wrote one for this model")
-    (x,), _ = subject.few(PLANNED)
-    buffers = {name: buffer.clone() for name, buffer in subject.model.named_buffers()}
+    (x,), _ = workload.few(PLANNED)
+    buffers = {name: buffer.clone() for name, buffer in workload.model.named_buffers()}
     losses = []
     with torch.no_grad(), torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
-        for call in (Racecar(subject.model, x, fraction=fraction), lambda x: step(subject.model, x, fraction)):
+        for call in (Racecar(workload.model, x, fraction=fraction), lambda x: step(workload.model, x, fraction)):
             torch.manual_seed(0)
             losses.append(float(call(x)[1]))
-            for name, buffer in subject.model.named_buffers():
+            for name, buffer in workload.model.named_buffers():
                 buffer.copy_(buffers[name])
     if abs(losses[0] - losses[1]) > 1e-2 * abs(losses[0]):  # TF32 and the order of sums, no more
         raise RuntimeError(f"by hand the loss is {losses[1]:.6g}, ours is {losses[0]:.6g}: their times mean nothing")

@@ -1,7 +1,7 @@
 """Back through the first matrix of a way at once: x (WᵀW) instead of (x Wᵀ) W.
 
-Where a way back starts at a linear layer's own output, as at a transformer's query, key and value or at the gates of an
-MLP, both are the same; and WᵀW is small where the layer is wide.
+Where a reverse pass starts at a linear layer's own output, as at a transformer's query, key and value or at the gates
+of an MLP, both are the same; and the Gram matrix WᵀW is small where the layer is wide.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from __future__ import annotations
 from torch import Tensor
 
 from racecar.plan.plan import Entry
+from racecar.plan.step import Action
 from racecar.rules import linear
 from racecar.rules.registry import Operation
 
 
-def short_cut(entry: Entry) -> bool:
+def applies(entry: Entry) -> bool:
     """Whether an entry's first step takes x Wᵀ + b, which nothing has changed, back to x."""
     layer = entry.layer
     if layer is None or entry.upper is not None or layer.d != layer.op.source or layer.out != layer.op.outputs[0]:
         return False
     action, op = entry.steps[0]
-    return action == "undo" and op is layer.op and op.rule is not None and op.rule.apply is linear.linear
+    return action is Action.UNDO and op is layer.op and op.rule is not None and op.rule.apply is linear.linear
 
 
 def back(operation: Operation, x: Tensor) -> Tensor | None:

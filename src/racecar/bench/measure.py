@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from racecar.bench import floor, memory, timing
+from racecar.bench.kernels import parts
+from racecar.bench.kinds import PLAIN, Kind, loss_function, srip_as_published
 from racecar.bench.models import Open
-from racecar.bench.parts import parts
 from racecar.bench.record import model_record
-from racecar.bench.steps import PLAIN, Kind, loss_function, srip_as_published
-from racecar.bench.subject import About, Circumstances, Subject
+from racecar.bench.workload import About, Circumstances, Workload
 
 T = TypeVar("T")
 Say = Callable[[int, str], None]
@@ -78,8 +78,8 @@ class Work:
         """Seconds to wait for memory that other processes hold for the moment."""
         if how.cuda and (index := torch.device(how.device).index) is not None:
             torch.cuda.set_device(index)  # memory and events are those of the current device
-        self.subject = Subject(name, *open_model(name), how)
-        self.about: About | None = self.subject.about
+        self.workload = Workload(name, *open_model(name), how)
+        self.about: About | None = self.workload.about
         self.flops: tuple[int, int] | None = None
         self.losses: dict[Kind, Callable[[], Tensor]] = {}
         self.steps: dict[Kind, timing.Call] = {}
@@ -103,7 +103,7 @@ class Work:
             if PLAIN not in self.found and any(kind.every > 1 for kind in self.kinds):
                 self._attempt(PLAIN)  # compiled elsewhere by now, if anywhere
             try:
-                self.flops = floor.flops(self.subject) if count else None
+                self.flops = floor.flops(self.workload) if count else None
             except Exception as error:
                 self.say(0, f"no floor: {describe(error)}")
 
@@ -121,7 +121,7 @@ class Work:
             step = self._step(loss)
             self._patiently(self._first(step))
             first = time.perf_counter() - began
-            bytes_ = self._patiently(lambda: memory.peak(step, self.subject.clear, others, self.how.cuda))
+            bytes_ = self._patiently(lambda: memory.peak(step, self.workload.clear, others, self.how.cuda))
             self.steps[kind], self.found[kind] = step, {"first_s": first, "memory": bytes_}
             if kind.way == "racecar":
                 self.found[kind]["plan_s"] = made
@@ -129,25 +129,25 @@ class Work:
             self.found[kind] = {"error": str(missing), "missing": True}
         except Exception as error:
             self.found[kind] = {"error": describe(error)}
-        self.subject.clear()
+        self.workload.clear()
         if self.how.cuda:
             torch.cuda.empty_cache()  # others compile still
 
     def _patiently(self, work: Callable[[], T]) -> T:
-        return memory.patiently(work, self.subject.clear, self.patience)
+        return memory.patiently(work, self.workload.clear, self.patience)
 
     def _loss(self, kind: Kind) -> Callable[[], Tensor]:
         if kind.eager:
-            plain, model = self.losses[PLAIN], self.subject.model
+            plain, model = self.losses[PLAIN], self.workload.model
             return lambda: plain() + srip_as_published(model)
-        loss = loss_function(kind, self.subject)
+        loss = loss_function(kind, self.workload)
         if not self.how.compile:
             return loss
         options: dict[str, Any] | None = {"combo_kernels": True} if self.how.combine else None
         return torch.compile(loss, fullgraph=True, options=options)
 
     def _step(self, loss: Callable[[], Tensor]) -> timing.Call:
-        clear = self.subject.clear
+        clear = self.workload.clear
 
         def step() -> None:
             clear()
@@ -185,13 +185,13 @@ class Work:
         """What to time, by label, and the steps in one call."""
         single: dict[Kind, timing.Call] = dict(self.steps)
         if self.how.graphs:
-            self.subject.clear()
+            self.workload.clear()
             torch.cuda.empty_cache()
             pool = torch.cuda.graph_pool_handle()
             for kind, step in self.steps.items():
                 if not kind.eager:
                     try:
-                        single[kind] = timing.captured(step, self.subject.clear, pool)
+                        single[kind] = timing.captured(step, self.workload.clear, pool)
                     except Exception as error:
                         del single[kind]
                         self.found[kind]["error"] = f"not captured: {describe(error)}"

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from racecar.bench import parts
+from racecar.bench import kernels
 
 KERNELS = {
     "nvjet_hsh_128x256_64x4_1x2_h_bz_coopA_NNT": True,
@@ -21,22 +21,22 @@ KERNELS = {
 
 def test_what_is_a_product():
     for name, product in KERNELS.items():
-        assert parts.summed([(name, 1000.0)])["product_ms"] == float(product), name
-    found = parts.summed([(name, 1000.0) for name in KERNELS])
+        assert kernels.summed([(name, 1000.0)])["product_ms"] == float(product), name
+    found = kernels.summed([(name, 1000.0) for name in KERNELS])
     assert (found["kernels"], found["kernel_ms"], found["product_ms"]) == (10, 10.0, 6.0)
 
 
 def test_kinds_of_kernels():
     """One row for kernels that differ in a number or in template arguments, the longest first."""
     times = {"triton_red_fused_sum_11": 1.0, "triton_red_fused_sum_2": 2.5, "void cutlass::Kernel<a<1>>": 9.0}
-    found = parts.summed([*times.items(), ("void cutlass::Kernel<b>", 500.0)])
+    found = kernels.summed([*times.items(), ("void cutlass::Kernel<b>", 500.0)])
     assert found["largest"] == [["void cutlass::Kernel", 2, 0.509], ["triton_red_fused_sum", 2, 0.0035]]
 
 
 def test_a_step():
     """Three products; on a CPU operators are counted."""
     layer, x = nn.Linear(256, 256), torch.randn(256, 256, requires_grad=True)
-    found = parts.parts(lambda: layer(x).sum().backward(), cuda=False)
+    found = kernels.parts(lambda: layer(x).sum().backward(), cuda=False)
     assert found["kernels"] > 3
     assert 0 < found["product_ms"] < found["kernel_ms"]
 
@@ -47,11 +47,11 @@ def test_rows():
 
     steps = [step("plain", 10, 2.0, 1.5), step("racecar 1", 25, 4.0, 3.0), step("racecar 1 every 4", 25, 4.0, 3.0, 4)]
     steps.append({"step": "srip", "every": 1})
-    found = parts.rows({"models": [{"model": "net", "steps": steps}, {"model": "broken", "error": "no"}]})
+    found = kernels.rows({"models": [{"model": "net", "steps": steps}, {"model": "broken", "error": "no"}]})
     assert found == [
         ["net", "plain", "10", "2.00", "1.50", "0.50", "+0", "+0.00", "+0.00"],
         ["", "racecar 1", "25", "4.00", "3.00", "1.00", "+15", "+1.50", "+0.50"],
     ]
-    assert {len(row) for row in found} == {len(parts.HEAD)}
-    (alone,) = parts.rows({"models": [{"model": "net", "steps": steps[1:2]}]})
+    assert {len(row) for row in found} == {len(kernels.HEAD)}
+    (alone,) = kernels.rows({"models": [{"model": "net", "steps": steps[1:2]}]})
     assert alone[-3:] == ["–", "–", "–"]
