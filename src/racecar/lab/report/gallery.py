@@ -16,6 +16,9 @@ from racecar.lab.running.run import Run
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+CURVES = "Over training"
+"""So begin the titles of curves."""
+
 
 def own_pictures(experiment: Experiment | None, runs: Sequence[Run], anchor: str) -> tuple[list[Picture], str]:
     """What an experiment draws of its finished runs, and what went wrong with it: the rest is not lost for that."""
@@ -30,6 +33,13 @@ def own_pictures(experiment: Experiment | None, runs: Sequence[Run], anchor: str
 def draw(figures: Mapping[str, Figure], prefix: str) -> list[Picture]:
     """Figures by title, as parts of a page."""
     return [picture(figure, title, f"{prefix}-{i}") for i, (title, figure) in enumerate(figures.items(), 1)]
+
+
+def main_and_more(own: Sequence[Picture], common: Sequence[Picture]) -> tuple[list[Picture], list[Picture]]:
+    """What Markdown shows, and what the HTML page shows besides: an experiment that draws nothing itself has its runs
+    for that, without their curves."""
+    main = list(own) or [one for one in common if not one.title.startswith(CURVES)] or list(common)
+    return main, [one for one in common if one not in main]
 
 
 def common_figures(
@@ -56,7 +66,7 @@ def common_figures(
             figures[f"Over the coefficient: mean ± sd{where}"] = sweep_figure(members, swept)
         trained = _one_for_each(members, findings)
         if any(map(curves, trained)):
-            figures[f"Over training: mean ± sd{where}"] = curves_figure(trained)
+            figures[f"{CURVES}: mean ± sd{where}"] = curves_figure(trained)
     return figures
 
 

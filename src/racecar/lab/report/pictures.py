@@ -24,7 +24,7 @@ _DOTS = 160
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure, ready for the page and for a file beside it."""
+    """A figure, ready for the page and for the sheet beside it."""
 
     title: str
     alt: str
@@ -33,9 +33,9 @@ class Picture:
     """In CSS pixels, as it was drawn."""
     height: int
     suffix: str
-    """Of its file: "svg" or "png"."""
+    """"svg" or "png"."""
     content: bytes
-    """Of its file."""
+    """SVG as it was drawn, or the PNG."""
     markup: str
     """The inline SVG; empty for a PNG."""
 
@@ -56,10 +56,9 @@ def picture(figure: Figure, title: str, prefix: str) -> Picture:
     width, height = (round(96 * inches) for inches in figure.get_size_inches())
     alt = describe(figure, title)
     drawn = _draw(figure, "svg")
-    content = light(drawn)
-    if len(content) > LARGEST:
+    if len(light(drawn)) > LARGEST:
         return Picture(title, alt, width, height, "png", _draw(figure, "png"), "")
-    return Picture(title, alt, width, height, "svg", content, _inline(drawn, prefix, alt))
+    return Picture(title, alt, width, height, "svg", drawn, _inline(drawn, prefix, alt))
 
 
 def describe(figure: Figure, title: str) -> str:
@@ -105,7 +104,8 @@ def _inline(content: bytes, prefix: str, alt: str) -> str:
         element.tail = None  # line breaks between elements
         if element.get("id") not in used:
             element.attrib.pop("id", None)
-        element.attrib = {local(name): _own(local(name), text, prefix) for name, text in element.attrib.items()}
+        named = {local(name): text for name, text in element.attrib.items()}
+        element.attrib = {name: _short(name, own(name, text, prefix)) for name, text in named.items()}
     for name in ("width", "height", "version"):
         root.attrib.pop(name, None)
     # What the style sheet said of all elements; here it would speak for the whole page.
@@ -113,12 +113,17 @@ def _inline(content: bytes, prefix: str, alt: str) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def _own(name: str, text: str, prefix: str) -> str:
+def own(name: str, text: str, prefix: str) -> str:
     """An attribute with its ids made different from those of other figures."""
     if name == "id":
         return f"{prefix}-{text}"
     if name == "href" and text.startswith("#"):
         return f"#{prefix}-{text[1:]}"
-    if name == "d":
-        return re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", text).replace("\n", "")
     return re.sub(r"url\(#", f"url(#{prefix}-", text)
+
+
+def _short(name: str, text: str) -> str:
+    """Coordinates to a hundredth of a point."""
+    if name != "d":
+        return text
+    return re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", text).replace("\n", "")

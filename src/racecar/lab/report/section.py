@@ -11,7 +11,7 @@ from racecar.lab.experiment import Experiment
 from racecar.lab.report import words
 from racecar.lab.report.claim_tables import claims_table
 from racecar.lab.report.claims import Family, Finding, judge
-from racecar.lab.report.gallery import common_figures, draw, own_pictures
+from racecar.lab.report.gallery import common_figures, draw, main_and_more, own_pictures
 from racecar.lab.report.groups import Groups, gather, label
 from racecar.lab.report.pictures import Picture
 from racecar.lab.report.restate import config_of, loss_of, restated, times
@@ -41,6 +41,8 @@ class Section:
     more: Sequence[Table]
     """Long ones, folded away at first."""
     figures: Sequence[Picture]
+    """The main ones, which Markdown shows, too: the experiment's own, or every run if it has none."""
+    more_figures: Sequence[Picture]
     commands: Sequence[str]
     facts: Mapping[str, str]
     notes: Sequence[str]
@@ -99,6 +101,7 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         if (value := printed_value(paper, group, metric)) is not None
     }
     own, problem = own_pictures(experiment, groups.runs, anchor)
+    figures, more_figures = main_and_more(own, draw(common_figures(groups, main, printed, findings), anchor))
     tables = [results_table("Paper and ours" if paper else "Results", groups, main, paper), cost_table(groups)]
     return Section(
         name=name,
@@ -110,7 +113,8 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         findings=findings,
         tables=[claims_table(findings), *tables] if findings else tables,
         more=[*([results_table("All that was measured besides", groups, rest)] if rest else []), *inner_tables(groups)],
-        figures=[*own, *draw(common_figures(groups, main, printed, findings), anchor)],
+        figures=figures,
+        more_figures=more_figures,
         commands=_commands(runs),
         facts=_facts(runs, groups, experiment),
         notes=[*_notes(name, groups, experiment), *_conversions(runs, experiment)],
@@ -143,6 +147,7 @@ def _told(experiment: Experiment, anchor: str, runs: Sequence[Run], groups: Grou
         tables=tables,
         more=(),
         figures=own,
+        more_figures=[],
         commands=_commands(runs),
         facts=_facts(runs, groups, None),  # its tables name the losses
         notes=notes,
