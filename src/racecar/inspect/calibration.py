@@ -23,7 +23,7 @@ from racecar.watch.eval_mode import eval_mode
 def calibrate(
     model: nn.Module, batches: Iterable[Any], inputs: Callable[[Any], Any] | None = None
 ) -> ReverseStatistics:
-    """Find what batch norms see on the way back, in evaluation, over some batches.
+    """Find what batch norms see in the reverse pass, in evaluation, over some batches.
 
         found = calibrate(model, loader)
         invertibility(model, picture, statistics=found)  # (1, …): one sample is enough
@@ -35,7 +35,7 @@ def calibrate(
         inputs: makes the model's input, as for ``Racecar``, from a batch, where it is not as above.
 
     Returns:
-        Statistics for ``invertibility`` and ``leakage``: of every way back that they run.
+        Statistics for ``invertibility`` and ``leakage``: of every reverse pass that they run.
     """
     found, own, count = ReverseStatistics(), ReverseStatistics(), 0
     parameter = next(model.parameters(), None)
@@ -58,7 +58,7 @@ def calibrate(
 
 @torch.no_grad()
 def gather(rr: Racecar, args: tuple[Any, ...], kwargs: Mapping[str, Any], statistics: ReverseStatistics) -> None:
-    """Take the statistics of a Racecar's own way back on a batch into ``statistics``, and make room for them in it."""
+    """Take the statistics of a Racecar's own reverse pass on a batch into ``statistics``, and make room for them."""
     reading = Reading(statistics, gather=True)
     with untouched(rr.model):
         _, trace = watch_forward(rr.model, args, kwargs, rr._engine.keep)

@@ -16,11 +16,11 @@ def plain(model: nn.Module) -> nn.Module:
 def which(
     model: nn.Module, statistics: str | ReverseStatistics | None
 ) -> tuple[nn.Module, str, ReverseStatistics | None]:
-    """The model to look at, the statistics of its forward pass and those of the way back, if it has its own.
+    """The model to look at, the statistics of its forward pass and those of the reverse pass, if it has its own.
 
     Args:
         model: any model, or a Racecar.
-        statistics: "batch" or "running" for both; "reverse" for a Racecar's own on the way back; those to use there;
+        statistics: "batch" or "running" for both; "reverse" for a Racecar's own in reverse; those to use there;
             or None: "reverse" for a Racecar that has some, else "batch".
     """
     if isinstance(statistics, ReverseStatistics):

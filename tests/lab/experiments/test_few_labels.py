@@ -395,7 +395,7 @@ def test_settings_that_say_nothing_to_std():
     runs += [record("Std", seed, 0.0, longer=True) for seed in range(3)]
     for change, gain in (({}, 0.1), ({"fraction": 1.0}, 0.2), ({"layers": "late"}, 0.3), ({"decay": True}, -0.1)):
         runs += [record("RR", seed, 0.5 + 0.1 * seed + gain, 0.1, **change) for seed in range(3)]
-    runs += [record("RR", seed, 0.9, 0.1, augment=True) for seed in range(3)]  # which Std does hang on
+    runs += [record("RR", seed, 0.9, 0.1, augment=True) for seed in range(3)]  # which Std does depend on
     assert [cell["probe_2"].mean for cell in gains(runs).values()] == pytest.approx([0.1, 0.2, 0.3, -0.1])
 
 

@@ -218,7 +218,7 @@ def test_every_layer_is_constrained():
 @pytest.mark.parametrize("mode", ["full", "layerwise"])
 @pytest.mark.parametrize("depth, norm", [(3, "none"), (6, "batch"), (12, "group")])
 def test_the_classifier_is_left_out(depth, norm, mode):
-    """Exactly it, and nothing else; the way back does not even go through it. The mean is over the others."""
+    """Exactly it, and nothing else; the reverse pass does not even go through it. The mean is over the others."""
     net, x = SAFETY.network(replace(ONE, depth=depth, norm=norm)), torch.rand(4, 1, 14, 14)
     wanted = [name for name, one in net.named_modules() if isinstance(one, nn.Conv2d)]
     found = {}

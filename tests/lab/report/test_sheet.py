@@ -49,7 +49,7 @@ def test_all_is_on_it_and_nothing_overlaps(figures):
     for (a, b, c, d), (e, f, g, h) in combinations(places + captions, 2):
         assert c <= e or g <= a or d <= f or h <= b
     _, _, width, height = map(float, root.get("viewBox").split())
-    assert all(0 <= a and c <= width and 0 <= b and d <= height for a, b, c, d in places)
+    assert all(a >= 0 and c <= width and b >= 0 and d <= height for a, b, c, d in places)
     assert len({top for _, top, *_ in places}) == 3  # two, the wide one, two
 
 

@@ -40,7 +40,7 @@ Statistics = Annotated[
     typer.Option(
         "--statistics",
         metavar="WHICH",
-        help="What batch norm uses: calibrated (its running ones, and on the way back those that the reverse data of "
+        help="What batch norm uses: calibrated (its running ones, and in reverse those that the reverse data of "
         "these samples have), batch (of the samples, both ways) or running (of forward data, both ways).",
     ),
 ]
@@ -65,7 +65,7 @@ def inspect(
     input_activation: Activation = None,
     seed: options.Seed = 0,
 ) -> None:
-    """Write tables and figures of what a network learned: singular vectors, the way back, information plane."""
+    """Write tables and figures of what a network learned: singular vectors, the reverse pass, information plane."""
     from datetime import UTC, datetime
 
     import torch

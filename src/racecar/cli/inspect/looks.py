@@ -28,11 +28,11 @@ SWEPT = 12
 
 
 STATISTICS = {
-    "calibrated": "Batch norm has its running statistics, and on the way back those of the reverse data, calibrated on "
+    "calibrated": "Batch norm has its running statistics, and in reverse those of the reverse data, calibrated on "
     "these samples.",
     "batch": "Batch norm has the statistics of these samples, both ways.",
     "running": "Batch norm has its running statistics both ways; those are of forward data, and can be far off on the "
-    "way back.",
+    "reverse pass.",
 }
 """What batch norm may use, and how the page says so."""
 
@@ -57,7 +57,7 @@ def looks(subject: Subject, choices: Choices) -> dict[str, Callable[[], list[Sec
         "plan": partial(plan, subject),
         **layers,
         "first layer and data": partial(first_layer, subject, choices),
-        "way back": partial(way_back, subject, choices),
+        "reverse pass": partial(reverse_pass, subject, choices),
         "information plane": partial(information_plane, subject),
     }
 
@@ -118,7 +118,7 @@ def first_layer(subject: Subject, choices: Choices) -> list[Section]:
     return sections
 
 
-def way_back(subject: Subject, choices: Choices) -> list[Section]:
+def reverse_pass(subject: Subject, choices: Choices) -> list[Section]:
     """What comes back when the network runs backwards, and how much of the input that gives away."""
     statistics: str | ReverseStatistics = choices.statistics
     if statistics == "calibrated":
@@ -135,12 +135,12 @@ def way_back(subject: Subject, choices: Choices) -> list[Section]:
     drawn = {"invertibility": figures.invertibility_figure(back)}
     if shown.pictures and shown.rebuilt:
         drawn["rebuilt"] = figures.rebuilt_figure(shown)
-    words = "Relative error Σ(d − d')² / Σd² of the way back into every d_m; 0 is perfect, 1 no better than zeros."
+    words = "Relative error Σ(d − d')² / Σd² of the reverse pass into every d_m; 0 is perfect, 1 no better than zeros."
     if any(isinstance(module, _BatchNorm) for module in subject.model.modules()):
         words += f" {STATISTICS[choices.statistics]}"
     leak_figures = {"leakage": figures.leakage_figure(leaks)} if leaks.leaks else {}
     return [
-        Section("invertibility", "The way back", words, str(back), back.to_dict(), drawn, _came_back(back)),
+        Section("invertibility", "The reverse pass", words, str(back), back.to_dict(), drawn, _came_back(back)),
         Section("leakage", "What the layers give away", "", str(leaks), leaks.to_dict(), leak_figures, leaks.reading),
     ]
 
@@ -149,7 +149,7 @@ def _came_back(back: Invertibility) -> str:
     """How well the input comes back from the deepest place from which the way is unique."""
     known = [depth for depth in back if depth.input is not None]
     if not known:
-        return "There is no unique way back to the input."
+        return "There is no unique reverse pass to the input."
     last = known[-1]
     return f"The input comes back through {last.layer or 'the model'} with a relative error of {last.input:.3g}."
 

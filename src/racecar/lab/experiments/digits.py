@@ -119,5 +119,5 @@ class Digits(Experiment[DigitsConfig]):
                 title = f"The two digits, and the singular vectors that carry most of them{where}"
                 figures[title] = vectors_figure(seen, "digits")
             if seen := having(some, "rebuilt"):
-                figures[f"What the way back makes of the first digit during training{where}"] = strip_figure(seen)
+                figures[f"What the reverse pass makes of the first digit during training{where}"] = strip_figure(seen)
         return figures

@@ -184,7 +184,7 @@ class FewLabels(Experiment[FewLabelsConfig]):
         return (self.sources[config.task].name,)
 
     def data(self, config: FewLabelsConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """A: the source; B: the new task, with the pictures from which labelled ones are drawn. Which pictures hangs on
+        """A: the source; B: the new task, with the pictures to draw labelled ones from. Which pictures depends on
         the seed. A share ``valid`` of the training files is held out of both, and then no test file is opened."""
         return transfer.tasks(
             self.sources[config.task],
@@ -199,7 +199,7 @@ class FewLabels(Experiment[FewLabelsConfig]):
         )
 
     def network(self, config: FewLabelsConfig, dropout: float = 0.0) -> nn.Module:
-        """PyTorch's own first weights, the same for every norm: VGG's make the way back explode where there is none."""
+        """PyTorch's own first weights, the same for every norm: without one, VGG's make the reverse pass explode."""
         layout: list[int | str] = []
         for width in WIDTHS[config.task]:
             layout += [*[width] * (config.depth // 3), "M"]

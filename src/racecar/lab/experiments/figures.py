@@ -96,7 +96,7 @@ def vectors_figure(runs: Sequence[Run], what: str, seeds: int = 3, count: int = 
 
 @styled
 def strip_figure(runs: Sequence[Run]) -> Figure:
-    """The first picture as the way back rebuilds it, from the start of the training to its end; of the first seed that
+    """The first picture as the reverse pass rebuilds it, from the start of training to its end; of the first seed that
     most variants have."""
     seeds = sorted(run.seed for run in runs)
     seed = max(seeds, key=seeds.count)
@@ -112,7 +112,7 @@ def strip_figure(runs: Sequence[Run]) -> Figure:
 
 @styled
 def rebuilt_figure(runs: Sequence[Run]) -> Figure:
-    """Pictures d1, and in a row for each variant what the way back makes of them; of the first seed that most have."""
+    """Pictures d1, and a row for each variant, what the reverse pass makes of them; of the seed that most have."""
     seeds = sorted(run.seed for run in runs)
     seed = max(seeds, key=seeds.count)
     groups = {name: run for name, some in by_variant(runs).items() for run in some if run.seed == seed}

@@ -99,7 +99,7 @@ class Information(Experiment[InformationConfig]):
         return (INFORMATION.name,) if config.source == "var_u" else ()
 
     def data(self, config: InformationConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """A: the labels; B: the same swapped. The split hangs on the seed."""
+        """A: the labels; B: the same swapped. The split depends on the seed."""
         x, y = sphere.load() if config.source == "sphere" else _var_u(folder)
         order = torch.randperm(len(y), generator=draws.generator("information", seed))
         train, test = order[:TRAIN], order[TRAIN:]
@@ -171,7 +171,7 @@ class Information(Experiment[InformationConfig]):
             if measured := [run for run in some if "test_accuracy" in run.metrics]:
                 figures[f"Accuracy of every stage{where}"] = accuracy_figure(measured)
             if first := [run for run in planes if run.stage == "A"]:
-                figures[f"How far I(X;D) hangs on the bins{where}"] = sweep_figure(first)
+                figures[f"How far I(X;D) depends on the bins{where}"] = sweep_figure(first)
         return figures
 
 

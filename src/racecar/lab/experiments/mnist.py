@@ -74,7 +74,7 @@ def claims() -> tuple[Claim, ...]:
     new = Claim("RR beats Std from scratch, on blurred MNIST", "test_accuracy", "AB", "RR", "Std", than_stage="B")
     found.append(replace(new, where={"longer": False}))
     for than in ("Std", "Ort"):
-        text = f"RR's way back rebuilds the picture better than {than}'s"
+        text = f"RR's reverse pass rebuilds the picture better than {than}'s"
         found.append(Claim(text, "ssim", "A", "RR", than, where={"longer": False}))
     return tuple(found)
 
@@ -86,7 +86,7 @@ class Mnist(Experiment[MnistConfig]):
     summary = (
         "Three convolutions learn MNIST with a regulariser (A), then go on without it (AA) or learn MNIST blurred by "
         "motion (AB), which Std also learns from scratch (B). The paper has RR slightly behind in A and best in AA and "
-        "AB; only RR's way back rebuilds the picture."
+        "AB; only RR's reverse pass rebuilds the picture."
     )
     Config = MnistConfig
     quick: ClassVar[dict[str, Any]] = {"epochs": 2, "finetune": 1, "batch": 50, "share": 1 / 60, "cost": 1.0}
@@ -146,7 +146,7 @@ class Mnist(Experiment[MnistConfig]):
         layout = (20, "M", 40, "M", 60, "M")
         model = vgg(layout, norm=config.norm, size=28, channels=1, hidden=(128,), dropout=dropout)
         for module in model.modules():
-            if isinstance(module, nn.Conv2d):  # without batch norm, VGG's first weights make the way back explode
+            if isinstance(module, nn.Conv2d):  # without batch norm, VGG's first weights make the reverse pass explode
                 module.reset_parameters()
         return model
 
@@ -193,7 +193,7 @@ class Mnist(Experiment[MnistConfig]):
         figures = {}
         for where, some in by_setting(chosen(runs)).items():
             if seen := having(some, "rebuilt"):
-                figures[f"d1 and, below, what the way back makes of it{where}"] = rebuilt_figure(seen)
+                figures[f"d1 and, below, what the reverse pass makes of it{where}"] = rebuilt_figure(seen)
             if measured := [run for run in some if "test_accuracy" in run.metrics]:
                 figures[f"Accuracy of every stage{where}"] = accuracy_figure(measured)
         return figures
@@ -214,7 +214,7 @@ def pictures(folder: Path | None, share: float) -> tuple[tuple[Split, Split], tu
 
 @torch.no_grad()
 def run_back(model: nn.Module, x: Tensor, options: Mapping[str, Any]) -> tuple[Tensor, float]:
-    """Inputs x (N, …) as the full way back from the last convolution rebuilds them, and the relative reverse loss, the
+    """Inputs x (N, …) as the full reverse pass from the last convolution rebuilds them; and the relative reverse loss:
     mean over the layers; batch norm has the statistics of the batch, as in training. The model is not changed."""
     rr = Racecar(copy.deepcopy(model).train(), x[:2], mode="full", **options)
     back, total = [], torch.zeros((), device=x.device)

@@ -114,6 +114,6 @@ class Peaks(Experiment[PeaksConfig]):
                     title = f"Singular vectors that carry most of the data: {what}{where}"
                     figures[title] = vectors_figure(seen, "class means")
                 if seen := having(some, "rebuilt"):
-                    title = f"What the way back makes of a picture during training: {what}{where}"
+                    title = f"What the reverse pass makes of a picture during training: {what}{where}"
                     figures[title] = strip_figure(seen)
         return figures

@@ -135,7 +135,7 @@ class Slices(Experiment[S]):
         return "made from its rule, seed 0"
 
     def data(self, config: S, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """The split hangs on the seed."""
+        """The split depends on the seed."""
         x, y = sphere.load()
         order = torch.randperm(len(y), generator=draws.generator("slices", seed))
         train, test = (Split(x[some], y[some]) for some in (order[:TRAIN], order[TRAIN:]))
@@ -208,7 +208,7 @@ class SlicesMnist(_Pictures[MnistConfig]):
     def network(self, config: MnistConfig, dropout: float = 0.0) -> nn.Module:
         model = vgg((20, "M", 40, "M", 60, "M"), norm=False, size=28, channels=1)
         for module in model.modules():
-            if isinstance(module, nn.Conv2d):  # without batch norm, VGG's first weights make the way back explode
+            if isinstance(module, nn.Conv2d):  # without batch norm, VGG's first weights make the reverse pass explode
                 module.reset_parameters()
         return model
 
@@ -245,7 +245,7 @@ class SlicesCifar(_Pictures[CifarConfig]):
 
 @torch.no_grad()
 def reverse_loss(model: nn.Module, x: Tensor, weight: Any, training: bool) -> float:
-    """The exact relative reverse loss of a trained model, the full way back: the mean over its layers and over batches
+    """The exact relative reverse loss of a trained model, in mode full: the mean over its layers and over batches
     of the samples x (N, …). Training: batch norm as the loss had it in training, with statistics of the batch; else
     with the running ones. The model is not changed."""
     model = copy.deepcopy(model).train(training)

@@ -100,7 +100,7 @@ def judge(claims: Sequence[Claim], groups: Groups, usual: Usual = lambda config,
 
 
 def _telling(groups: Groups, named: Collection[str]) -> set[str]:
-    """Fields that tell configurations apart. Those that claims name do not, nor those that hang on them alone, as a
+    """Fields that tell configurations apart. Those that claims name do not, nor those that depend on them alone, as a
     learning rate may on the optimiser: one configuration goes through their values."""
     values: dict[tuple[Setting, str], set[Any]] = {}
     for group in groups.groups:

@@ -62,4 +62,3 @@ def _placed(figure: Picture, prefix: str, x: float, y: float) -> Element:
     for part in element.iter():
         part.attrib = {name: own(local(name), text, prefix) for name, text in part.attrib.items()}
     return element
-
