@@ -31,7 +31,10 @@ SearchOut = Annotated[
         help="Results folder; out/NAME-search without it, and out/NAME-search-quick for a quick one.",
     ),
 ]
-Tuned = Annotated[Path | None, typer.Option("--tuned", metavar="FILE", help="What `racecar search` chose.")]
+Tuned = Annotated[
+    Path | None,
+    typer.Option("--tuned", metavar="FILE", help="What `racecar search` chose; one of several: FILE.jsonl#NAME."),
+]
 Over = Annotated[str, typer.Option("--over", metavar="FIELD=a,b,c", help="A setting, or weight: the coefficient.")]
 
 

@@ -7,12 +7,14 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from racecar.inspect.style import SETTINGS
 from racecar.lab.report.svg import light, local
 from racecar.support.extras import need
+from racecar.support.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,6 +61,12 @@ def picture(figure: Figure, title: str, prefix: str) -> Picture:
     if len(light(drawn)) > LARGEST:
         return Picture(title, alt, width, height, "png", _draw(figure, "png"), "")
     return Picture(title, alt, width, height, "svg", drawn, _inline(drawn, prefix, alt))
+
+
+def save_light(figure: Figure, path: Path) -> None:
+    """Write a figure as SVG, as light as those of a page."""
+    with write_atomically(path) as file:
+        file.write(light(_draw(figure, "svg")))
 
 
 def describe(figure: Figure, title: str) -> str:
