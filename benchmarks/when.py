@@ -21,6 +21,7 @@ from racecar.inspect.style import look, new_figure, styled
 from racecar.lab.config import younger
 from racecar.lab.experiments import few_labels
 from racecar.lab.report import words
+from racecar.lab.report.groups import has
 from racecar.lab.report.pictures import save_light
 from racecar.lab.report.statistics import Estimate, estimate, gains
 from racecar.lab.running.results import Store
@@ -93,8 +94,7 @@ def read(folder: Path, norm: str, task: str = "digits") -> Found:
 
 
 def _has(run: Run, fields: Mapping[str, Any]) -> bool:
-    own = {**run.config, COEFFICIENT: run.record["coefficient"]}
-    return all(own.get(name) == value for name, value in fields.items())
+    return has({**run.config, COEFFICIENT: run.record["coefficient"]}, fields)
 
 
 def gain(found: Found, metric: str, than: str = "Std", alive: bool = False) -> Estimate | None:

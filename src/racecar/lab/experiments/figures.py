@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import mean, stdev
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from racecar.inspect.style import look, new_figure, styled
-from racecar.lab.training.variants import VARIANTS
+from racecar.lab.report.groups import by_variant
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,31 +21,6 @@ if TYPE_CHECKING:
 
 DASHES = ("-", "--", ":", "-.")
 """Lines of one variant with several coefficients."""
-
-
-def by_setting(runs: Sequence[Run], but: Collection[str] = ()) -> dict[str, list[Run]]:
-    """Finished runs of one configuration each, all with settings from a search or none; the name says what tells them
-    from the others, as " (optimiser = sgd)". In fields that are named by ``but`` they may differ."""
-    runs = [run for run in runs if run.finished]
-    settings = [{**run.config, "tuned": bool(run.record.get("tuned"))} for run in runs]
-    names = dict.fromkeys(name for one in settings for name in one if name not in but)
-    varying = [name for name in names if any(one.get(name) != settings[0].get(name) for one in settings)]
-    groups: dict[str, list[Run]] = {}
-    for run, one in zip(runs, settings, strict=True):
-        where = ", ".join(f"{name} = {one.get(name)}" for name in varying)
-        groups.setdefault(f" ({where})" if where else "", []).append(run)
-    return dict(sorted(groups.items()))
-
-
-def by_variant(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Finished runs of each variant, in our order, by seed; of each of its coefficients, if there are several."""
-    groups: dict[str, list[Run]] = {}
-    for name in VARIANTS:
-        some = [run for run in runs if run.variant == name and run.finished]
-        several = len({run.coefficient for run in some}) > 1
-        for run in sorted(some, key=lambda run: (run.coefficient or 0.0, run.seed)):
-            groups.setdefault(f"{name} {run.coefficient:g}" if several else name, []).append(run)
-    return groups
 
 
 def chosen(runs: Sequence[Run]) -> list[Run]:

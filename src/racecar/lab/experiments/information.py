@@ -161,7 +161,8 @@ class Information(Experiment[InformationConfig]):
         return Measured(metrics, tables={"plane": rows, "sweep": sweep, "ceilings": ceilings})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.experiments.figures import accuracy_figure, by_setting, chosen, planes_figure, sweep_figure
+        from racecar.lab.experiments.figures import accuracy_figure, chosen, planes_figure, sweep_figure
+        from racecar.lab.report.groups import by_setting
 
         figures = {}
         for where, some in by_setting(chosen(runs)).items():

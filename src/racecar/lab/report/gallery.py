@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from racecar.lab.experiment import Experiment
 from racecar.lab.report.claims import Finding
 from racecar.lab.report.figures import curves, curves_figure, runs_figure, sweep_figure
-from racecar.lab.report.groups import Group, Groups, Metric, label
+from racecar.lab.report.groups import Group, Groups, Metric, collect, label
 from racecar.lab.report.pictures import Picture, picture
 from racecar.lab.running.run import Run
 
@@ -79,10 +79,7 @@ def _is_sweep(groups: Sequence[Group]) -> bool:
 def _one_for_each(groups: Sequence[Group], findings: Sequence[Finding]) -> list[Group]:
     """One for each stage and variant: of several coefficients the one that a claim is about, or the middle one."""
     judged = {(one.variant, one.coefficient) for found in findings for one in (found.better, found.than) if one}
-    members: dict[tuple[str, str], list[Group]] = {}
-    for group in groups:
-        members.setdefault((group.stage, group.variant), []).append(group)
     return [
         next((one for one in some if (one.variant, one.coefficient) in judged), some[len(some) // 2])
-        for some in members.values()
+        for some in collect(((group.stage, group.variant), group) for group in groups).values()
     ]

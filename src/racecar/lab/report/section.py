@@ -10,9 +10,9 @@ from typing import Any
 from racecar.lab.experiment import Experiment
 from racecar.lab.report import words
 from racecar.lab.report.claim_tables import claims_table
-from racecar.lab.report.claims import Family, Finding, judge
+from racecar.lab.report.claims import Finding, judge
 from racecar.lab.report.gallery import common_figures, draw, main_and_more, own_pictures
-from racecar.lab.report.groups import Groups, gather, label
+from racecar.lab.report.groups import Groups, collect, gather, label
 from racecar.lab.report.pictures import Picture
 from racecar.lab.report.restate import config_of, loss_of, restated, times
 from racecar.lab.report.result_tables import cost_table, inner_tables, printed_value, results_table
@@ -57,9 +57,7 @@ class Section:
     @property
     def outcomes(self) -> list[tuple[str, str, str]]:
         """Of each configuration: what tells it from the others, its verdict, and how many claims became what."""
-        families: dict[Family, list[Finding]] = {}
-        for found in self.findings:
-            families.setdefault(found.family, []).append(found)
+        families = collect((found.family, found) for found in self.findings)
         return [(str(one), overall([found.verdict for found in some]), tally(some)) for one, some in families.items()]
 
 
@@ -235,9 +233,10 @@ def _notes(name: str, groups: Groups, experiment: Experiment | None) -> list[str
 
 def _said(what: str, runs: Iterable[Run], groups: Groups) -> list[str]:
     """A sentence for each kind of run and reason, with the seeds."""
-    seeds: dict[str, set[int]] = {}
+    found = []
     for run in runs:
         whose = run.variant if run.coefficient is None else f"{run.variant} ({words.number(run.coefficient)})"
         which = ", ".join(filter(None, (whose, run.stage, label(groups.setting(run)))))
-        seeds.setdefault(f"{which}: {run.record.get('note') or 'no reason given'}", set()).add(run.seed)
-    return [f"{what}: {which} (seed {', '.join(map(str, sorted(some)))})." for which, some in seeds.items()]
+        found.append((f"{which}: {run.record.get('note') or 'no reason given'}", run.seed))
+    said = {which: ", ".join(map(str, sorted(set(some)))) for which, some in collect(found).items()}
+    return [f"{what}: {which} (seed {seeds})." for which, seeds in said.items()]
