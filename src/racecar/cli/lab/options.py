@@ -105,5 +105,5 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         options = Options(**{f.name: given.pop(f.name) for f in fields(Options)})
         command(**given, options=options)
 
-    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # which is what typer reads
+    call.__dict__["__signature__"] = inspect.Signature(parameters)  # which is what typer reads
     return call

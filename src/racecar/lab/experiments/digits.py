@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from racecar.lab.config import Config
 from racecar.lab.datasets import MNIST, digits
 from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Task, Trained
+from racecar.lab.experiments.shared import coefficient_of
 from racecar.lab.measures.features import first_layer, rebuilt
 from racecar.lab.training import draws
 from racecar.lab.training.loss_config import PAPER
@@ -90,7 +91,7 @@ class Digits(Experiment[DigitsConfig]):
         return glorot(dense((784, 10)))
 
     def coefficient(self, config: DigitsConfig, variant: str) -> float:
-        return {"Ort": config.beta, "Pre": 100.0, "WD": 1e-4, "Drop": 0.5}.get(variant, config.strength / 2)
+        return coefficient_of(variant, config.strength / 2, Ort=config.beta, Pre=100.0, Drop=0.5)
 
     def reverse(self, config: DigitsConfig) -> dict[str, Any]:
         """The paper's own loss."""

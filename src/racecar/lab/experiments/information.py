@@ -15,6 +15,7 @@ from racecar.lab.config import later
 from racecar.lab.datasets import INFORMATION, DataError, data_folder, sphere
 from racecar.lab.datasets.checksum import differs, digest
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar.lab.experiments.shared import coefficient_of
 from racecar.lab.search import Search
 from racecar.lab.training import draws
 from racecar.lab.training.loss_config import LossConfig
@@ -126,7 +127,7 @@ class Information(Experiment[InformationConfig]):
         )
 
     def coefficient(self, config: InformationConfig, variant: str) -> float:
-        return {"Ort": 1e-2, "Pre": 20.0, "WD": 1e-4, "Drop": 0.1}.get(variant, config.strength)
+        return coefficient_of(variant, config.strength, Pre=20.0)
 
     def reverse(self, config: InformationConfig) -> dict[str, Any]:
         """One λ for all layers."""

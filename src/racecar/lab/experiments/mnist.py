@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from racecar.inspect import ssim
 from racecar.lab.datasets import MNIST, Source, motion
 from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained, accuracy
+from racecar.lab.experiments.shared import coefficient_of, mean_terms, torch_start
 from racecar.lab.measures.features import deployed_loss
 from racecar.lab.search import Search
 from racecar.lab.training.longer import LongerConfig, with_longer
@@ -144,11 +145,7 @@ class Mnist(Experiment[MnistConfig]):
     def network(self, config: MnistConfig, dropout: float = 0.0) -> nn.Module:
         """The sizes are ours: the paper's table is not in the text that we have."""
         layout = (20, "M", 40, "M", 60, "M")
-        model = vgg(layout, norm=config.norm, size=28, channels=1, hidden=(128,), dropout=dropout)
-        for module in model.modules():
-            if isinstance(module, nn.Conv2d):  # without batch norm, VGG's first weights make the reverse pass explode
-                module.reset_parameters()
-        return model
+        return torch_start(vgg(layout, norm=config.norm, size=28, channels=1, hidden=(128,), dropout=dropout))
 
     def stages(self, config: MnistConfig) -> tuple[Stage, ...]:
         """The paper calls them mni, MNI, n-MNI and n-MNI from scratch. Std alone has the last one, and a longer
@@ -159,7 +156,7 @@ class Mnist(Experiment[MnistConfig]):
         return stages if config.longer else (*stages, Stage("B", task="B", regularised=False, variants=("Std",)))
 
     def coefficient(self, config: MnistConfig, variant: str) -> float:
-        return {"Ort": 1e-2, "Pre": 3.0, "WD": 1e-4, "Drop": 0.5}.get(variant, config.strength)
+        return coefficient_of(variant, config.strength, Pre=3.0, Drop=0.5)
 
     def reverse(self, config: MnistConfig) -> dict[str, Any]:
         """Errors of the three convolutions; the linear layers are left out, and pixels are never negative."""
@@ -218,14 +215,15 @@ def run_back(model: nn.Module, x: Tensor, options: Mapping[str, Any]) -> tuple[T
     """Inputs x (N, …) as the full reverse pass from the last convolution rebuilds them; and the relative reverse loss:
     mean over the layers; batch norm has the statistics of the batch, as in training. The model is not changed."""
     rr = Racecar(copy.deepcopy(model).train(), x[:2], mode="full", **options)
-    back, total = [], torch.zeros((), device=x.device)
-    for part in x.split(BATCH):
+    back: list[Tensor] = []
+
+    def rebuild(part: Tensor) -> None:
         first = rr.reconstruct(part)[0]
         assert first is not None
         back.append(first)
-        rr(part)
-        total += torch.stack(list(rr.terms.values())).mean() * len(part)
-    return torch.cat(back), float(total) / len(x)
+
+    error = mean_terms(rr, x, BATCH, before=rebuild)
+    return torch.cat(back), error
 
 
 def likeness(x: Tensor, back: Tensor) -> dict[str, float]:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from racecar.lab.config import Config
 from racecar.lab.datasets import peaks
 from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Task, Trained, accuracy
+from racecar.lab.experiments.shared import coefficient_of
 from racecar.lab.measures.features import class_means, first_layer, rebuilt
 from racecar.lab.training.loss_config import PAPER
 from racecar.networks.dense import dense, glorot
@@ -83,7 +84,7 @@ class Peaks(Experiment[PeaksConfig]):
         return glorot(dense(widths, nn.ReLU, norm=True, last=net != "linear", dropout=dropout))
 
     def coefficient(self, config: PeaksConfig, variant: str) -> float:
-        return {"Ort": config.beta, "Pre": 500.0, "WD": 1e-4, "Drop": 0.5}.get(variant, config.strength / 2)
+        return coefficient_of(variant, config.strength / 2, Ort=config.beta, Pre=500.0, Drop=0.5)
 
     def reverse(self, config: PeaksConfig) -> dict[str, Any]:
         """The paper's own loss."""

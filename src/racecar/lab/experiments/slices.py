@@ -16,6 +16,7 @@ from racecar.lab.config import guide, later
 from racecar.lab.datasets import CIFAR10, MNIST, Source, sphere
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.information import TRAIN, WIDTHS
+from racecar.lab.experiments.shared import coefficient_of, mean_terms, torch_start
 from racecar.lab.measures.features import deployed_loss
 from racecar.lab.training import draws
 from racecar.lab.training.loss_config import LossConfig
@@ -150,7 +151,7 @@ class Slices(Experiment[S]):
         return (Stage("A", variants=None if exact else ("RR", "lRR", "RR1")),)
 
     def coefficient(self, config: S, variant: str) -> float:
-        return {"Ort": 1e-2, "Pre": 20.0, "WD": 1e-4, "Drop": 0.1}.get(variant, config.strength)
+        return coefficient_of(variant, config.strength, Pre=20.0)
 
     def reverse(self, config: S) -> dict[str, Any]:
         """One λ for all layers, but a classifier on top of convolutions is left out."""
@@ -206,11 +207,7 @@ class SlicesMnist(_Pictures[MnistConfig]):
     source = MNIST
 
     def network(self, config: MnistConfig, dropout: float = 0.0) -> nn.Module:
-        model = vgg((20, "M", 40, "M", 60, "M"), norm=False, size=28, channels=1)
-        for module in model.modules():
-            if isinstance(module, nn.Conv2d):  # without batch norm, VGG's first weights make the reverse pass explode
-                module.reset_parameters()
-        return model
+        return torch_start(vgg((20, "M", 40, "M", 60, "M"), norm=False, size=28, channels=1))
 
     def layers(self, config: MnistConfig) -> int:
         return 3
@@ -249,9 +246,4 @@ def reverse_loss(model: nn.Module, x: Tensor, weight: Any, training: bool) -> fl
     of the samples x (N, …). Training: batch norm as the loss had it in training, with statistics of the batch; else
     with the running ones. The model is not changed."""
     model = copy.deepcopy(model).train(training)
-    rr = Racecar(model, x[:2], mode="full", weight=weight, scale="relative")
-    total = torch.zeros((), device=x.device)
-    for part in x.split(BATCH):
-        rr(part)
-        total += torch.stack(list(rr.terms.values())).mean() * len(part)
-    return float(total) / len(x)
+    return mean_terms(Racecar(model, x[:2], mode="full", weight=weight, scale="relative"), x, BATCH)

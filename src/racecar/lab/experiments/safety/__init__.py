@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from racecar.lab.datasets import MNIST, Source, data_folder
 from racecar.lab.experiment import Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.safety.config import SafetyConfig, designed
+from racecar.lab.experiments.shared import coefficient_of
 from racecar.lab.measures import transfer
 from racecar.lab.measures.dead import PROBED, is_dead
 from racecar.lab.measures.probe import body, choose, features, ridge
@@ -92,7 +93,7 @@ class Safety(Experiment[SafetyConfig]):
         return (Stage("A", variants=(VARIANT[config.mode],)),)
 
     def coefficient(self, config: SafetyConfig, variant: str) -> float:
-        return {"Ort": 1e-2, "Pre": 4.0, "WD": 1e-4, "Drop": 0.1}.get(variant, config.lam)
+        return coefficient_of(variant, config.lam, Pre=4.0)
 
     def reverse(self, config: SafetyConfig) -> dict[str, Any]:
         """As it comes for a user: the whole batch; λ times the mean over layers."""
