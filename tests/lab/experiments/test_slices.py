@@ -1,7 +1,6 @@
 """Slices of the reverse pass, on the 12-bit net and, in small, on MNIST and CIFAR-10 in their publishers' layouts."""
 
 import copy
-import struct
 from dataclasses import replace
 from itertools import product
 
@@ -23,6 +22,7 @@ from racecar.lab.running.results import Store
 from racecar.lab.running.work import prepare
 from racecar.lab.training import augment
 from racecar.lab.training.train import Options, Trainer
+from tests.lab.experiments.pictures import write_cifar, write_mnist
 from tests.lab.tiny import results, run
 
 BITS = experiment("slices")
@@ -34,18 +34,8 @@ COUNTS = {"train": 20, "test": 10}
 def pictures(tmp_path, monkeypatch):
     """Twenty pictures to train on and ten to test on, of either kind; the folder that they are in."""
     rng = np.random.default_rng(0)
-    raw, batches = tmp_path / "MNIST" / "raw", tmp_path / "cifar-10-batches-bin"
-    raw.mkdir(parents=True)
-    batches.mkdir()
-    for name, count in (("train", 20), ("t10k", 10)):
-        pixels, labels = rng.integers(0, 256, count * 784, np.uint8), np.arange(count, dtype=np.uint8) % 10
-        (raw / f"{name}-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, count, 28, 28) + pixels.tobytes())
-        (raw / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, count) + labels.tobytes())
-    for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"):
-        count = 10 if name == "test_batch" else 4
-        rows = rng.integers(0, 256, (count, 3073), np.uint8)
-        rows[:, 0] %= 10
-        (batches / f"{name}.bin").write_bytes(rows.tobytes())
+    write_mnist(tmp_path, COUNTS, rng)
+    write_cifar(tmp_path, COUNTS, rng)
     monkeypatch.setattr(SlicesMnist, "source", replace(MNIST, counts=COUNTS))
     monkeypatch.setattr(SlicesCifar, "source", replace(CIFAR10, counts=COUNTS))
     return tmp_path
