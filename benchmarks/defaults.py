@@ -15,8 +15,8 @@ from typing import Any
 
 from benchmarks import records
 from racecar.lab.experiments.safety.rule import Verdict, judge
-from racecar.lab.experiments.safety.words import fresh_table, rows_of, told
-from racecar.lab.report.table import Table
+from racecar.lab.experiments.safety.told import fresh_table, rows_of, told
+from racecar.lab.report.page_table import Table
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import Run
 from racecar.support.files import write_text

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 
 from racecar.inspect.invertibility import ways
-from racecar.inspect.subject import plain
+from racecar.inspect.unwrap import unwrapped
 from racecar.racecar import Racecar, call_arguments
 from racecar.run.forward_pass import ForwardPass
 from racecar.run.places import norms_at
@@ -40,11 +40,11 @@ def calibrate(
     found, own, count = ReverseStatistics(), ReverseStatistics(), 0
     parameter = next(model.parameters(), None)
     device = None if parameter is None else parameter.device
-    with eval_mode(plain(model)):
+    with eval_mode(unwrapped(model)):
         for batch in batches:
             given = inputs(batch) if inputs is not None else batch[0] if isinstance(batch, (tuple, list)) else batch
             args, kwargs = call_arguments(_pytree.tree_map_only(Tensor, lambda x: x.to(device), given))
-            forward = ForwardPass(plain(model), args, kwargs)
+            forward = ForwardPass(unwrapped(model), args, kwargs)
             forward.gather(ways(forward), found)
             if isinstance(model, Racecar):
                 gather(model, args, kwargs, own)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from racecar.errors import NotReversible
 from racecar.inspect.ssim import psnr, ssim
-from racecar.inspect.subject import which
+from racecar.inspect.unwrap import model_and_statistics
 from racecar.plan.layer import Layer
 from racecar.plan.plan import Plan
 from racecar.racecar import call_arguments
@@ -112,7 +112,7 @@ def invertibility(
         For every layer the relative error of the reverse pass, of the layer alone, and of the input rebuilt from it.
     """
     finish = activation(input_activation)
-    model, used, known = which(model, statistics)
+    model, used, known = model_and_statistics(model, statistics)
     with eval_mode(model, used):  # the reverse pass, too: some rules ask a module whether it trains
         try:
             forward = ForwardPass(model, *call_arguments(inputs), known)

@@ -8,12 +8,12 @@ from racecar.racecar import Racecar
 from racecar.run.statistics import ReverseStatistics
 
 
-def plain(model: nn.Module) -> nn.Module:
+def unwrapped(model: nn.Module) -> nn.Module:
     """A Racecar's model; any other model itself."""
     return model.model if isinstance(model, Racecar) else model
 
 
-def which(
+def model_and_statistics(
     model: nn.Module, statistics: str | ReverseStatistics | None
 ) -> tuple[nn.Module, str, ReverseStatistics | None]:
     """The model to look at, the statistics of its forward pass and those of the reverse pass, if it has its own.
@@ -24,15 +24,15 @@ def which(
             or None: "reverse" for a Racecar that has some, else "batch".
     """
     if isinstance(statistics, ReverseStatistics):
-        return plain(model), "running", statistics
+        return unwrapped(model), "running", statistics
     own = model.reverse_statistics if isinstance(model, Racecar) and model.reverse_statistics.known else None
     if statistics is None:
         statistics = "batch" if own is None else "reverse"
     if statistics != "reverse":
-        return plain(model), statistics, None
+        return unwrapped(model), statistics, None
     if own is None:
         raise ValueError(
             "there are no reverse statistics: a Racecar has some after its first training call, and "
             "racecar.inspect.calibrate(model, batches) finds them for any model"
         )
-    return plain(model), "running", own
+    return unwrapped(model), "running", own

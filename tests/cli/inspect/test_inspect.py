@@ -13,7 +13,7 @@ from PIL import Image
 
 import racecar
 from racecar.cli.inspect.findings import Section, write_report
-from racecar.cli.inspect.subject import prepare
+from racecar.cli.inspect.looked_at import prepare
 from racecar.cli.target.inputs import Input
 from racecar.cli.target.target import Target
 from racecar.inspect import calibrate, invertibility

@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from racecar.cli.inspect.pictures import load_samples, picture_shape
+from racecar.cli.inspect.samples import load_samples, picture_shape
 from racecar.cli.target.inputs import Input
 
 RGB = Input((1, 3, 4, 6))

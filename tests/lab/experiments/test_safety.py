@@ -19,9 +19,9 @@ from racecar.lab.experiments import safety as module
 from racecar.lab.experiments.safety import Safety, silent
 from racecar.lab.experiments.safety import config as safety_config
 from racecar.lab.experiments.safety.design import CONTEXTS, LAMBDAS, LOSSES, Context, Loss, Setting, covering
-from racecar.lab.experiments.safety.figures import all_figures, map_figure
+from racecar.lab.experiments.safety.map_figure import all_figures, map_figure
 from racecar.lab.experiments.safety.rule import judge
-from racecar.lab.experiments.safety.words import rows_of, told
+from racecar.lab.experiments.safety.told import rows_of, told
 from racecar.lab.measures.dead import is_dead
 from racecar.lab.report import write_report
 from racecar.lab.running.engines import vmap

@@ -5,10 +5,10 @@ from xml.etree import ElementTree
 
 from racecar.inspect.style import COLOURS, new_figure
 from racecar.lab.report import pictures
-from racecar.lab.report.figures import curves, curves_figure, runs_figure, sweep_figure
 from racecar.lab.report.gallery import common_figures
 from racecar.lab.report.groups import gather
 from racecar.lab.report.pictures import describe, picture
+from racecar.lab.report.run_figures import curves, curves_figure, runs_figure, sweep_figure
 from tests.lab.report.records import record, runs
 
 

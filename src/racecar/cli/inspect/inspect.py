@@ -71,9 +71,9 @@ def inspect(
     import torch
 
     import racecar
-    from racecar.cli.inspect.findings import Section, write_report
+    from racecar.cli.inspect.findings import Chapter, write_report
+    from racecar.cli.inspect.looked_at import prepare
     from racecar.cli.inspect.looks import STATISTICS, Choices, looks
-    from racecar.cli.inspect.subject import prepare
     from racecar.cli.target.target import open_target
     from racecar.inspect import Lpips
     from racecar.run.settings import activation
@@ -111,7 +111,7 @@ def inspect(
                 raise ValueError(f"out of memory at {title}: try a smaller --limit or --input") from error
             except ValueError as error:  # this network does not allow it, for example with infinite activations
                 note(f"{title}: left out, {error}")
-                sections.append(Section(title.replace(" ", "_"), title.capitalize(), f"Left out: {error}."))
+                sections.append(Chapter(title.replace(" ", "_"), title.capitalize(), f"Left out: {error}."))
             advance(1, title)
     for section in sections:
         if section.finding:

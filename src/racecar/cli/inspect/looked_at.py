@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import nn
 
-from racecar.cli.inspect.pictures import Samples, load_samples
+from racecar.cli.inspect.samples import Samples, load_samples
 from racecar.cli.target.inputs import Example, arguments, draw, with_batch
 from racecar.cli.target.target import Target
 from racecar.plan.plan import Plan
@@ -25,7 +25,7 @@ FEWEST = 8
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class LookedAt:
     """A model with samples that it accepts."""
 
     model: nn.Module
@@ -38,7 +38,7 @@ class Subject:
     """Those whose singular vectors are wanted."""
 
 
-def prepare(target: Target, data: Path | None, limit: int | None, patterns: str, seed: int) -> Subject:
+def prepare(target: Target, data: Path | None, limit: int | None, patterns: str, seed: int) -> LookedAt:
     """Load samples or draw noise, plan the model on them, and choose the layers.
 
     Args:
@@ -60,7 +60,7 @@ def prepare(target: Target, data: Path | None, limit: int | None, patterns: str,
         tensors = [samples.inputs]
     inputs = arguments(target.inputs, tensors)
     plan = plan_of(target.model, *call_arguments(inputs), Settings())
-    return Subject(target.model, inputs, samples, plan, chosen(plan, patterns))
+    return LookedAt(target.model, inputs, samples, plan, chosen(plan, patterns))
 
 
 def chosen(plan: Plan, patterns: str) -> tuple[str, ...]:

@@ -112,7 +112,7 @@ class Digits(Experiment[DigitsConfig]):
         return Measured(found.metrics, arrays={**found.arrays, **trained.history})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.experiments.figures import having, strip_figure, vectors_figure
+        from racecar.lab.experiments.paper_figures import having, strip_figure, vectors_figure
         from racecar.lab.report.groups import by_setting
 
         figures = {}

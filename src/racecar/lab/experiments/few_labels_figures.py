@@ -8,7 +8,7 @@ from statistics import mean, mode, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from racecar.inspect.style import new_figure, styled
-from racecar.lab.experiments.figures import _look, chosen
+from racecar.lab.experiments.paper_figures import chosen, look_of
 from racecar.lab.report.groups import Setting, asked, by_setting, by_variant, collect, telling
 from racecar.lab.training.variants import VARIANTS
 
@@ -84,7 +84,7 @@ def labels_figure(runs: Sequence[Run]) -> Figure:
     groups = lines(runs)
     for axis, kind in zip(axes, kinds, strict=True):
         for name, some in groups.items():
-            style = _look(name, groups)
+            style = look_of(name, groups)
             _band(axis, some, kind, linewidth=1.0, markersize=5, label=name, **style)
         if kind == "probe":
             grey = {"color": "#888888", "linestyle": "--"}

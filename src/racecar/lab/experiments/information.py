@@ -162,7 +162,7 @@ class Information(Experiment[InformationConfig]):
         return Measured(metrics, tables={"plane": rows, "sweep": sweep, "ceilings": ceilings})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.experiments.figures import accuracy_figure, chosen, planes_figure, sweep_figure
+        from racecar.lab.experiments.paper_figures import accuracy_figure, chosen, planes_figure, sweep_figure
         from racecar.lab.report.groups import by_setting
 
         figures = {}

@@ -185,7 +185,7 @@ class Mnist(Experiment[MnistConfig]):
         return Measured(metrics, arrays={"d1": task.test.x[shown].cpu(), "rebuilt": back[shown].cpu()})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.experiments.figures import accuracy_figure, chosen, having, rebuilt_figure
+        from racecar.lab.experiments.paper_figures import accuracy_figure, chosen, having, rebuilt_figure
         from racecar.lab.report.groups import by_setting
 
         figures = {}

@@ -33,7 +33,7 @@ def having(runs: Sequence[Run], array: str) -> list[Run]:
     return [run for run in runs if array in run.arrays]
 
 
-def _look(name: str, names: Iterable[str]) -> dict[str, Any]:
+def look_of(name: str, names: Iterable[str]) -> dict[str, Any]:
     """Of a name that ``by_variant`` gives: a variant's colour and marker, and a line for each of its coefficients."""
     variant = name.split()[0]
     alike = [one for one in names if one.split()[0] == variant]
@@ -110,7 +110,7 @@ def planes_figure(runs: Sequence[Run]) -> Figure:
     for axis, stage in zip(axes, stages, strict=True):
         groups = by_variant([run for run in runs if run.stage == stage])
         for name, some in groups.items():
-            style = _look(name, groups)
+            style = look_of(name, groups)
             points = torch.tensor([[(row["i_xd"], row["i_dy"]) for row in run.tables["plane"]] for run in some])
             x, y = points.mean(0).unbind(1)
             axis.plot(x.tolist(), y.tolist(), linewidth=0.8, markersize=6, label=name, **style)
@@ -164,7 +164,7 @@ def sweep_figure(runs: Sequence[Run]) -> Figure:
     for name, some in groups.items():
         bins = [int(count) for count in some[0].tables["sweep"]]
         values = [mean(mean(row[0] for row in run.tables["sweep"][str(count)][1:-1]) for run in some) for count in bins]
-        axis.plot(bins, values, linewidth=0.9, markersize=5, label=name, **_look(name, groups))
+        axis.plot(bins, values, linewidth=0.9, markersize=5, label=name, **look_of(name, groups))
     axis.set(xscale="log", xlabel="bins", ylabel="mean I(X;D) of d2 … d6 in bits")
     axis.legend(fontsize=7)
     return figure

@@ -15,9 +15,9 @@ from typing import Any
 from racecar.inspect.style import look
 from racecar.lab.report import words
 from racecar.lab.report.how import HOW
+from racecar.lab.report.page_table import Table
 from racecar.lab.report.section import Section, tally
 from racecar.lab.report.statistics import HOLDS, IN_PART, NOT, NOT_RUN, SO_FAR, TOO_FEW
-from racecar.lab.report.table import Table
 from racecar.support.extras import need
 
 _SIGNS = {HOLDS: "✓", SO_FAR: "◔", IN_PART: "◐", NOT: "✗", TOO_FEW: "…", NOT_RUN: "–"}

@@ -10,8 +10,8 @@ from typing import Any
 from racecar.lab.experiment import Paper
 from racecar.lab.report import words
 from racecar.lab.report.groups import Group, Groups, Metric, collect, label, plain
+from racecar.lab.report.page_table import Cell, Column, Table, mean_cell, number_cell, word_cell
 from racecar.lab.report.statistics import estimate
-from racecar.lab.report.table import Cell, Column, Table, mean_cell, number_cell, word_cell
 
 Rows = Sequence[Mapping[str, Any]]
 

@@ -13,11 +13,11 @@ from racecar.lab.report.claim_tables import claims_table
 from racecar.lab.report.claims import Finding, judge
 from racecar.lab.report.gallery import common_figures, draw, main_and_more, own_pictures
 from racecar.lab.report.groups import Groups, collect, gather, label
+from racecar.lab.report.page_table import Table
 from racecar.lab.report.pictures import Picture
 from racecar.lab.report.restate import config_of, loss_of, restated, times
 from racecar.lab.report.result_tables import cost_table, inner_tables, printed_value, results_table
 from racecar.lab.report.statistics import VERDICTS, overall
-from racecar.lab.report.table import Table
 from racecar.lab.running.run import Run
 
 MARKS = {"": "", "quick": "quick runs: no evidence", "search": "runs of a search: no evidence"}

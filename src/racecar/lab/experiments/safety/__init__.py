@@ -29,7 +29,7 @@ from racecar.networks.vgg import vgg
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from racecar.lab.report.table import Table
+    from racecar.lab.report.page_table import Table
     from racecar.lab.running.run import Run
 
 CLASSES = 5
@@ -110,12 +110,12 @@ class Safety(Experiment[SafetyConfig]):
         return Measured({name: short(value) for name, value in {**metrics, **_probes(config, trained, given)}.items()})
 
     def told(self, runs: Sequence[Run]) -> tuple[Sequence[str], Sequence[Table]]:
-        from racecar.lab.experiments.safety.words import told
+        from racecar.lab.experiments.safety.told import told
 
         return told(runs)
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.experiments.safety.figures import all_figures
+        from racecar.lab.experiments.safety.map_figure import all_figures
 
         return all_figures(runs)
 

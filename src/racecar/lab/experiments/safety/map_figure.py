@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from racecar.inspect.style import new_figure, styled
 from racecar.lab.experiments.safety.design import LAMBDAS, LOSSES, SUMMED, Loss, Setting
-from racecar.lab.experiments.safety.rule import Cell, judge
-from racecar.lab.experiments.safety.words import rows_of
+from racecar.lab.experiments.safety.rule import MapCell, judge
+from racecar.lab.experiments.safety.told import rows_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,7 @@ def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
 
 
 @styled
-def map_figure(cells: Mapping[Setting, Cell], chosen: Setting | None = None) -> Figure:
+def map_figure(cells: Mapping[Setting, MapCell], chosen: Setting | None = None) -> Figure:
     """Rows: losses; columns: λ. Left the gain of the probe in points, right the share of killed nets in percent."""
     losses = [loss for loss in LOSSES if any(one.loss == loss for one in cells)]
     gains = [[_gain(cells.get(Setting(loss, place))) for place in LAMBDAS] for loss in losses]
@@ -59,11 +59,11 @@ def _label(losses: Sequence[Loss]) -> str:
     return f"λ (scale sum: divided by {SUMMED:,.0f})" if any(loss.scale == "sum" for loss in losses) else "λ"
 
 
-def _gain(cell: Cell | None) -> float:
+def _gain(cell: MapCell | None) -> float:
     return float("nan") if cell is None or cell.gain is None else 100 * cell.gain
 
 
-def _share(cell: Cell | None) -> float:
+def _share(cell: MapCell | None) -> float:
     return float("nan") if cell is None or not cell.nets else 100 * cell.share
 
 

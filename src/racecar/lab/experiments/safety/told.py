@@ -1,4 +1,4 @@
-"""What the safety map says, in words and two tables."""
+"""What the safety map says of itself: sentences and two tables."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 from racecar.lab.experiments.safety.config import GUIDES, OWN
 from racecar.lab.experiments.safety.design import DEPTHS, LOSSES, NORMS, SUMMED, Context, Loss, Setting, place_of
-from racecar.lab.experiments.safety.rule import CONFIRMING, FRESH, Cell, Row, Verdict, by_loss, judge
+from racecar.lab.experiments.safety.rule import CONFIRMING, FRESH, MapCell, Row, Verdict, by_loss, judge
 from racecar.lab.report import words
 from racecar.lab.report.groups import plain
-from racecar.lab.report.table import Cell as Entry
-from racecar.lab.report.table import Column, Table, number_cell, word_cell
+from racecar.lab.report.page_table import Cell, Column, Table, number_cell, word_cell
 from racecar.lab.running.run import Run
 
 BEST = 8
@@ -107,7 +106,7 @@ def _points(value: float | None) -> str:
     return words.NONE if value is None else f"{100 * value:+.1f}".replace("-", "−")
 
 
-def _deaths(cell: Cell) -> str:
+def _deaths(cell: MapCell) -> str:
     """Where nets were killed: the levels of each factor with their share of them."""
     count = len(cell.killed)
     text = [f"{count} of {words.count(cell.nets, 'net')} killed"]
@@ -128,7 +127,7 @@ def _best(verdict: Verdict) -> Table:
     for i, one in enumerate(verdict.order[:BEST], 1):
         cell = verdict.cells[one]
         rows.append([
-            number_cell(i, str), Entry(str(one.loss)), number_cell(one.place, lambda v: f"{v:g}"),
+            number_cell(i, str), Cell(str(one.loss)), number_cell(one.place, lambda v: f"{v:g}"),
             number_cell(cell.gain, _points), number_cell(cell.error, lambda v: f"{100 * v:.1f}"),
             *(word_cell(_points(cell.source.get(norm))) for norm in ("none", "batch", "group")),
             number_cell(cell.nets, str),
@@ -147,7 +146,7 @@ def fresh_table(verdict: Verdict) -> Table:
     for one in sorted(verdict.fresh, key=lambda one: (LOSSES.index(one.loss), one.place)):
         cell = verdict.fresh[one]
         rows.append([
-            Entry(str(one.loss)), number_cell(one.place, lambda v: f"{v:g}"),
+            Cell(str(one.loss)), number_cell(one.place, lambda v: f"{v:g}"),
             number_cell(len(cell.killed), str), number_cell(cell.nets, str),
             *(_with_error(cell.plain_gains.get(depth)) for depth in DEPTHS),
             *(_with_error(cell.gains.get(norm)) for norm in NORMS),
@@ -156,9 +155,9 @@ def fresh_table(verdict: Verdict) -> Table:
     return Table.of("All contexts, ten fresh seeds: points more than plain training (± standard error)", columns, rows)
 
 
-def _with_error(found: tuple[float, float] | None) -> Entry:
+def _with_error(found: tuple[float, float] | None) -> Cell:
     return (
-        Entry(words.NONE) if found is None else Entry(f"{_points(found[0])} ± {100 * found[1]:.1f}", found[0], "number")
+        Cell(words.NONE) if found is None else Cell(f"{_points(found[0])} ± {100 * found[1]:.1f}", found[0], "number")
     )
 
 
@@ -176,9 +175,9 @@ def _losses(verdict: Verdict) -> Table:
         gains = [gain for place in safe if (gain := cells[place].gain) is not None]
         killers = [place for place in places if cells[place].killed]
         rows.append([
-            Entry(str(loss)), number_cell(max(safe, default=None), lambda v: f"{v:g}"),
+            Cell(str(loss)), number_cell(max(safe, default=None), lambda v: f"{v:g}"),
             number_cell(max(gains, default=None), _points),
             number_cell(min(killers, default=None), lambda v: f"{v:g}"),
-            Entry(_deaths(cells[killers[0]]) if killers else ""),
+            Cell(_deaths(cells[killers[0]]) if killers else ""),
         ])  # fmt: skip
     return Table.of("Every loss", columns, rows)
