@@ -8,7 +8,6 @@ Between its marks the page holds what this finds: nothing there is typed.
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import records
-from racecar.support.files import write_text
+from benchmarks.pages import write_page
 
 NETS = {"vgg19": "VGG19-BN", "resnet50": "ResNet50", "vit": "ViT-B/16", "resnet110": "ResNet110"}
 STEPS = {
@@ -114,11 +113,7 @@ def page(text: str, folder: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=Path("results/bench"))
-    parser.add_argument("--page", type=Path, default=Path("docs/bench.md"))
-    given = parser.parse_args()
-    write_text(given.page, page(given.page.read_text(), given.results))
+    write_page(__doc__, Path("docs/bench.md"), page, Path("results/bench"))
 
 
 if __name__ == "__main__":

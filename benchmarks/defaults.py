@@ -7,19 +7,18 @@ Between its marks the page holds what this prints: nothing there is typed.
 
 from __future__ import annotations
 
-import argparse
 import re
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 from benchmarks import records
+from benchmarks.pages import write_page
 from racecar.lab.experiments.safety.rule import Verdict, judge
 from racecar.lab.experiments.safety.told import fresh_table, rows_of, told
 from racecar.lab.report.page_table import Table
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import Run
-from racecar.support.files import write_text
 
 MARK = re.compile(r"(?P<mark><!-- (?P<what>rule|fresh|small nets) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
 DEAD = 0.2
@@ -78,11 +77,7 @@ def page(text: str, folder: Path) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=Path("results"))
-    parser.add_argument("--page", type=Path, default=Path("docs/loss.md"))
-    asked = parser.parse_args()
-    write_text(asked.page, page(asked.page.read_text(), asked.results))
+    write_page(__doc__, Path("docs/loss.md"), page)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ Between its marks the page holds what this prints: nothing there is typed.
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from benchmarks.pages import write_page
 from racecar import Racecar
-from racecar.support.files import write_text
 
 MARK = re.compile(r"(<!-- (net|watch|plan|run|terms) -->\n).*?(<!-- end -->)", re.DOTALL)
 NET = """\
@@ -109,10 +108,7 @@ def page(text: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--page", type=Path, default=Path("docs/how-it-works.md"))
-    given = parser.parse_args()
-    write_text(given.page, page(given.page.read_text()))
+    write_page(__doc__, Path("docs/how-it-works.md"), lambda text, _: page(text))
 
 
 if __name__ == "__main__":

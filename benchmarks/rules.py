@@ -7,7 +7,6 @@ Between its marks the page holds what this finds: nothing there is typed.
 
 from __future__ import annotations
 
-import argparse
 import re
 import warnings
 from collections.abc import Iterator
@@ -18,9 +17,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.pages import write_page
 from racecar.lab.report.groups import collect
 from racecar.rules import Rule, find
-from racecar.support.files import write_text
 
 MARK = re.compile(r"(<!-- rules -->\n).*?(<!-- end -->)", re.DOTALL)
 HEAD = ("operations", "role", "what comes back", "bias", "norm, activation", "size")
@@ -80,10 +79,7 @@ def page(text: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--page", type=Path, default=Path("docs/rules.md"))
-    given = parser.parse_args()
-    write_text(given.page, page(given.page.read_text()))
+    write_page(__doc__, Path("docs/rules.md"), lambda text, _: page(text))
 
 
 if __name__ == "__main__":
