@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 import racecar
-from racecar.cli.inspect.findings import Section, write_report
+from racecar.cli.inspect.findings import Chapter, write_report
 from racecar.cli.inspect.looked_at import prepare
 from racecar.cli.target.inputs import Input
 from racecar.cli.target.target import Target
@@ -184,7 +184,7 @@ def test_data_for_two_inputs_are_refused(refused, pictures):
 
 def test_numbers_that_json_does_not_know(tmp_path):
     record = {"psnr": [float("inf"), 1.5], "loss": float("nan")}
-    write_report(tmp_path / "out", "title", {}, [Section("one", "One", record=record)])
+    write_report(tmp_path / "out", "title", {}, [Chapter("one", "One", record=record)])
     assert json.loads((tmp_path / "out" / "report.json").read_text()) == {
         "one": {"psnr": ["inf", 1.5], "loss": "nan"},
     }

@@ -23,6 +23,7 @@ from racecar.lab.running.work import prepare
 from racecar.lab.training import augment
 from racecar.lab.training.train import Options, Trainer
 from tests.lab.experiments.pictures import write_cifar, write_mnist
+from tests.lab.report.records import record, runs
 from tests.lab.tiny import results, run
 
 BITS = experiment("slices")
@@ -250,3 +251,25 @@ def test_a_step_never_waits_for_the_device(pictures, tmp_path):
             trainer._step(module, order[trainer.step], noise, moves[trainer.step])
         finally:
             torch.cuda.set_sync_debug_mode("default")
+
+
+# The figure
+
+
+def test_every_slice_has_a_column():
+    """Plain training, the exact loss, then the slices; a dot for each seed, where it was measured."""
+    records = []
+    for optimiser, (fraction, every), seed in product(("adam", "sgd"), [(0.125, 4), (0.0625, 1), (1.0, 1)], (0, 1)):
+        config = {**SHORT.to_dict(), "optimiser": optimiser, "fraction": fraction, "every": every}
+        for variant, coefficient in (("RR", 0.2), ("Std", None)) if fraction == 1 else (("RR", 0.2),):
+            metrics = {"reverse_loss": fraction / every + seed, "test_accuracy": 1 - fraction}
+            about = {"experiment": "slices", "config": config, "coefficient": coefficient}
+            records.append(record(variant, seed, metrics, **about))
+    figures = BITS.figures(runs(records))
+    assert [title.rpartition(" (")[2] for title in figures] == ["optimiser = adam)", "optimiser = sgd)"]
+    for figure in figures.values():
+        loss, accuracies = figure.axes
+        assert (loss.get_title(), accuracies.get_title()) == ("reverse_loss, A", "test_accuracy, A")
+        assert [one.get_text() for one in loss.get_xticklabels()] == ["Std", "exact", "1/16", "1/8,\n1 of 4"]
+        dots = [sorted(line.get_ydata()) for line in loss.lines if line.get_linestyle() == "None"]
+        assert dots == [[1.0, 2.0], [1.0, 2.0], [0.0625, 1.0625], [0.03125, 1.03125]]

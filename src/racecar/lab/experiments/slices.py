@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,11 @@ from racecar.lab.training.loss_config import LossConfig
 from racecar.networks.dense import dense, glorot
 from racecar.networks.vgg import VGG16, vgg
 from racecar.racecar import Racecar
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from racecar.lab.running.run import Run
 
 SLICES = ((1.0, 1), (1 / 8, 1), (1 / 16, 1), (1 / 8, 2), (1 / 8, 4), (1 / 16, 4))
 """Share of the batch, and of how many steps one has the reverse pass; the first is exact."""
@@ -174,6 +179,11 @@ class Slices(Experiment[S]):
                 model, trained.task.train.x[: 4 * BATCH], test.x, options, BATCH
             )
         return Measured(metrics)
+
+    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
+        from racecar.lab.experiments.slices_figures import all_figures
+
+        return all_figures(runs)
 
 
 class _Pictures(Slices[P]):

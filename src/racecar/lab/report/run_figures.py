@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from racecar.inspect.style import look, new_figure, styled
@@ -22,13 +22,19 @@ _ACROSS = 3
 
 
 @styled
-def runs_figure(groups: Sequence[Group], metrics: Sequence[Metric], paper: Mapping[tuple[Group, str], float]) -> Figure:
+def runs_figure(
+    groups: Sequence[Group],
+    metrics: Sequence[Metric],
+    paper: Mapping[tuple[Group, str], float],
+    name_of: Callable[[Group], str] | None = None,
+) -> Figure:
     """Every run as a dot, the mean with its 95 % interval beside them, and the paper's value as a hollow diamond.
 
     Args:
         groups: of one setting.
         metrics: stage and name of each panel.
         paper: values that the paper prints.
+        name_of: what stands below a group; its variant, with a coefficient where that is needed, if None.
     """
     shown = [(stage, name, [group for group in groups if group.stage == stage]) for stage, name in metrics]
     figure, axes = _panels(len(shown), [max(1.8, 0.6 + 0.46 * len(one[2])) for one in shown], 2.7)
@@ -44,7 +50,8 @@ def runs_figure(groups: Sequence[Group], metrics: Sequence[Metric], paper: Mappi
                 axis.plot([x + 0.24], [printed], marker="D", markersize=6, markerfacecolor="none", color="#333333")
             if group.diverged:
                 _mark_diverged(axis, x, group)
-        axis.set_xticks(range(len(columns)), [_name(group, columns) for group in columns])
+        names = [_name(group, columns) if name_of is None else _text(name_of(group)) for group in columns]
+        axis.set_xticks(range(len(columns)), names)
         axis.set_xlim(-0.5, len(columns) - 0.5)
         axis.tick_params(axis="x", labelsize=7.5)
         axis.grid(False, axis="x")
