@@ -226,7 +226,7 @@ def test_what_cannot_be_looked_at_is_left_out_and_said(cli, monkeypatch, undrawn
     assert result.status == 0
     assert result.err == "note: reverse pass: left out, infinite values\n"
     page, _ = check_files(Path("out"))
-    assert "## Way back\n\nLeft out: infinite values." in page
+    assert "## Reverse pass\n\nLeft out: infinite values." in page
     assert "## Plan" in page
 
 
