@@ -17,7 +17,7 @@ from typing import Any
 from racecar.cli.bench import markdown
 from racecar.support.files import write_text
 
-PACK, PAGE = "records.jsonl", "records.md"
+PACK, PAGE = "benchmarks.jsonl", "records.md"  # records.jsonl is what racecar pack writes
 
 Records = Mapping[str, dict[str, Any]]
 """By name."""

@@ -21,7 +21,7 @@ def test_pack_and_read(tmp_path):
         (tmp_path / f"{name}.json").write_text(json.dumps(one))
     assert records.read(tmp_path) == given
     records.pack(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["records.jsonl", "records.md"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["benchmarks.jsonl", "records.md"]
     assert records.read(tmp_path) == given
     assert list(records.read(tmp_path, "b*")) == ["b-more", "b"]
     (tmp_path / "b.json").write_text('{"x": 2}')
