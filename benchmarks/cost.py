@@ -8,15 +8,14 @@ Between its marks the page holds what this finds: nothing there is typed.
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from racecar.support.files import write_text
+from benchmarks import records
+from benchmarks.pages import write_page
 
 NETS = {"vgg19": "VGG19-BN", "resnet50": "ResNet50", "vit": "ViT-B/16", "resnet110": "ResNet110"}
 STEPS = {
@@ -35,11 +34,10 @@ Steps = Mapping[str, Mapping[str, Any]]
 """By name, what was measured of a step."""
 
 
-def read(folder: Path) -> dict[str, Steps]:
+def read(folder: Path, pattern: str = "h200-*") -> dict[str, Steps]:
     """Net → its compiled steps, of all records of the H200; what several have is taken from the last one, by name."""
     found: dict[str, dict[str, Any]] = {name: {} for name in NETS}
-    for path in sorted(folder.glob("h200-*.json")):
-        record = json.loads(path.read_text())
+    for record in records.read(folder, pattern).values():
         if record["settings"]["compile"] and not record["settings"].get("combine"):
             for model in record["models"]:
                 steps = [step for step in model.get("steps", []) if step.get("ratio") is not None]
@@ -85,11 +83,11 @@ def parts(found: Mapping[str, Steps]) -> str:
 
 def first(folder: Path) -> str:
     """The laboratory beside plain trainings, seconds and ratios, by machine."""
-    records = [json.loads(path.read_text()) for path in sorted(folder.glob("first-two-*.json"))]
-    ways = list(records[0]["ratio"])
+    found = list(records.read(folder, "first-two-*").values())
+    ways = list(found[0]["ratio"])
     head = ["", *(f"{way}, s" for way in ways), "the laboratory, s", *(f"× faster than {way}" for way in ways)]
     lines = [head, ["---", *["---:"] * (len(head) - 1)]]
-    for record in records:
+    for record in found:
         seconds = [f"{median(record['seconds'][way]):.0f}" for way in (*ways, "ours")]
         ratios = [f"{record['ratio'][way]:.2f}" for way in ways]
         machine = f"{record['cores']} cores, {record['device'].removeprefix('CPU ')}, torch {record['torch']}"
@@ -110,16 +108,12 @@ def page(text: str, folder: Path) -> str:
     """The page with its tables filled in."""
     found = read(folder)
     made = {"cost": table(found), "parts": parts(found), "first": first(folder)}
-    made["default"] = table(read(folder / "default"), whole=False)
+    made["default"] = table(read(folder, "default-h200-*"), whole=False)
     return MARK.sub(lambda mark: f"{mark[1]}\n{made[mark[2]]}\n\n{mark[3]}", text)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=Path("results/bench"))
-    parser.add_argument("--page", type=Path, default=Path("docs/bench.md"))
-    given = parser.parse_args()
-    write_text(given.page, page(given.page.read_text(), given.results))
+    write_page(__doc__, Path("docs/bench.md"), page, Path("results/bench"))
 
 
 if __name__ == "__main__":

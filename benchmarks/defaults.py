@@ -1,27 +1,24 @@
-"""What docs/loss.md says of the defaults: the outcome of the safety map's rule, its figure, and a user's small nets.
+"""What docs/loss.md says of the defaults: the outcome of the safety map's rule, and a user's small nets.
 
-    python -m benchmarks.defaults [--results results] [--page docs/loss.md] [--figure docs/images/safety]
+    python -m benchmarks.defaults [--results results] [--page docs/loss.md]
 
 Between its marks the page holds what this prints: nothing there is typed.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from racecar.inspect.style import save
-from racecar.lab.experiments.safety.figures import map_figure
+from benchmarks import records
+from benchmarks.pages import write_page
 from racecar.lab.experiments.safety.rule import Verdict, judge
-from racecar.lab.experiments.safety.words import fresh_table, rows_of, told
-from racecar.lab.report.table import Table
+from racecar.lab.experiments.safety.told import fresh_table, rows_of, told
+from racecar.lab.report.page_table import Table
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import Run
-from racecar.support.files import write_text
 
 MARK = re.compile(r"(?P<mark><!-- (?P<what>rule|fresh|small nets) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
 DEAD = 0.2
@@ -73,21 +70,14 @@ def page(text: str, folder: Path) -> str:
         elif mark["what"] == "fresh":
             made = markdown(fresh_table(verdict(folder)))
         else:
-            made = small_nets(json.loads((folder / "bench" / "small-nets.json").read_text()))
+            made = small_nets(records.read(folder / "bench")["small-nets"])
         return f"{mark['mark']}\n{made}\n\n{mark['end']}"
 
     return MARK.sub(fill, text)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=Path("results"))
-    parser.add_argument("--page", type=Path, default=Path("docs/loss.md"))
-    parser.add_argument("--figure", type=Path, default=Path("docs/images/safety"))
-    asked = parser.parse_args()
-    write_text(asked.page, page(asked.page.read_text(), asked.results))
-    found = verdict(asked.results)
-    save(map_figure(found.cells, found.chosen), asked.figure)
+    write_page(__doc__, Path("docs/loss.md"), page)
 
 
 if __name__ == "__main__":

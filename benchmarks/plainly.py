@@ -60,7 +60,7 @@ def racecar(net: Net, d: list[Tensor]) -> Tensor:
     total, back = torch.zeros(()), d[-1]
     for m in reversed(range(len(net.layers))):
         back = (back - net.layers[m].bias) @ net.layers[m].weight
-        if m and net.norms:  # what made d_m, with the statistics of the way back
+        if m and net.norms:  # what made d_m, with the statistics of the reverse pass
             norm = net.norms[m - 1]
             back = F.relu(F.batch_norm(back, None, None, norm.weight, norm.bias, training=True))
         total = total + (d[m] - back).square().sum()

@@ -1,6 +1,6 @@
 """The tables and the figure of docs/when.md, from the records of few-labels and mnist.
 
-    python -m benchmarks.when [--results results] [--page docs/when.md] [--figure docs/images/when]
+    python -m benchmarks.when [--results results] [--page docs/when.md] [--figure docs/images/when.svg]
 
 Between its marks the page holds what this prints: nothing there is typed.
 """
@@ -17,10 +17,12 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from racecar.inspect.style import look, new_figure, save, styled
+from racecar.inspect.style import look, new_figure, styled
 from racecar.lab.config import younger
 from racecar.lab.experiments import few_labels
 from racecar.lab.report import words
+from racecar.lab.report.groups import has
+from racecar.lab.report.pictures import save_light
 from racecar.lab.report.statistics import Estimate, estimate, gains
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import Run
@@ -92,8 +94,7 @@ def read(folder: Path, norm: str, task: str = "digits") -> Found:
 
 
 def _has(run: Run, fields: Mapping[str, Any]) -> bool:
-    own = {**run.config, COEFFICIENT: run.record["coefficient"]}
-    return all(own.get(name) == value for name, value in fields.items())
+    return has({**run.config, COEFFICIENT: run.record["coefficient"]}, fields)
 
 
 def gain(found: Found, metric: str, than: str = "Std", alive: bool = False) -> Estimate | None:
@@ -251,10 +252,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=Path("results"))
     parser.add_argument("--page", type=Path, default=Path("docs/when.md"))
-    parser.add_argument("--figure", type=Path, default=Path("docs/images/when"))
+    parser.add_argument("--figure", type=Path, default=Path("docs/images/when.svg"))
     asked = parser.parse_args()
     write_text(asked.page, page(asked.page.read_text(), asked.results))
-    save(figure(asked.results / "few-labels"), asked.figure)
+    save_light(figure(asked.results / "few-labels"), asked.figure)
 
 
 if __name__ == "__main__":

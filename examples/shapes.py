@@ -3,7 +3,7 @@
     python examples/shapes.py [--steps 400] [--out out/shapes]
 
 Pictures of circles, squares and crosses are made on the spot. The table says how the reverse pass was derived; the
-picture shows inputs beside what the way back from the last convolution makes of them. Weights and some pictures are
+picture shows inputs beside what the reverse pass from the last convolution makes of them. Weights and some pictures are
 kept, for ``racecar inspect``; see docs/inspect.md.
 """
 
@@ -55,7 +55,7 @@ def train(weight: float, steps: int, seed: int = 0) -> tuple[Racecar, float]:
     torch.manual_seed(seed)
     model, generator = network(), torch.Generator().manual_seed(seed)
     x, y = pictures(64, generator)
-    # All the way back, and more of it than by default: the whole point is to look at what comes out.
+    # The full reverse pass, and more of it than by default: the whole point is to look at what comes out.
     rr = Racecar(model, x, mode="full", weight={"*": weight, "10": 0}, input_activation="relu")
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
     for step in range(steps):
@@ -111,7 +111,7 @@ def main() -> None:
             axis.imshow(image[0], cmap="gray", vmin=0, vmax=1)
             axis.set(xticks=[], yticks=[])
         line[0].set_ylabel(name)
-    figure.suptitle("Inputs, and what the way back from the last convolution makes of them", fontsize=10)
+    figure.suptitle("Inputs, and what the reverse pass from the last convolution makes of them", fontsize=10)
     figure.tight_layout()
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / "rebuilt.png"

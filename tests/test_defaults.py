@@ -1,13 +1,12 @@
 """The defaults are what the rule chose from the published map, and one place has them."""
 
 import inspect
-import json
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from benchmarks import defaults
+from benchmarks import defaults, records
 from racecar import Racecar
 from racecar.functional import reverse_loss
 from racecar.run.settings import Settings
@@ -53,7 +52,7 @@ def test_the_map_is_large_enough():
 
 def test_a_users_small_nets():
     """None is dead, and none is worse but by noise: three standard errors of the paired difference."""
-    record = json.loads((RESULTS / "bench" / "small-nets.json").read_text())
+    record = records.read(RESULTS / "bench")["small-nets"]
     assert record["settings"] == {}
     nets = {one["net"] for one in record["nets"]}
     assert len(nets) >= 7

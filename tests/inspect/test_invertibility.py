@@ -48,7 +48,7 @@ def double(model, inputs):
 
 @pytest.mark.parametrize("name, statistics", [(n, "batch") for n in NETWORKS] + [(n, "running") for n in SOME])
 def test_equals_the_terms_of_the_regulariser(name, statistics):
-    """Σ(d − d')² / Σd² is Racecar's term with scale "relative", in the mode that the way back takes."""
+    """Σ(d − d')² / Σd² is Racecar's term with scale "relative", in the mode that the reverse pass takes."""
     model, inputs = double(*NETWORKS[name]())
     found = invertibility(model, inputs, statistics=statistics)
     statistics_of_the_batch(model) if statistics == "batch" else model.eval()
@@ -69,7 +69,7 @@ PLAIN = [name for name in CASES if not name.startswith("join")]
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_by_hand(name):
-    """The way back from the output, the layers alone, and the input from every depth, as equations."""
+    """The reverse pass from the output, the layers alone, and the input from every depth, as equations."""
     model, inputs, by_hand = CASES[name]()
     given = inputs.clone()
     torch.manual_seed(1)  # for a dropout that is always on
@@ -192,7 +192,7 @@ def identity():
     return model, torch.rand(3, 1, 12, 12, generator=torch.Generator().manual_seed(0))
 
 
-def test_an_exact_way_back():
+def test_an_exact_reverse_pass():
     """Nothing is lost, so PSNR has no finite value; the table and the record still stand."""
     found = invertibility(*identity())
     (depth,) = found
@@ -202,7 +202,7 @@ def test_an_exact_way_back():
     assert str(found)
 
 
-def test_the_record_of_an_exact_way_back_is_json():
+def test_the_record_of_an_exact_reverse_pass_is_json():
     record = json.loads(json.dumps(invertibility(*identity()).to_dict(), allow_nan=False))
     assert record["layers"][0]["input"] == 0
 
@@ -305,7 +305,7 @@ def skipping():
 
 
 def test_a_layer_without_a_rule_hides_the_input():
-    """Above it nothing can be rebuilt: the way back from there does not exist, and must not start again below."""
+    """Above it nothing can be rebuilt: the reverse pass from there does not exist, and must not start again below."""
     model, x = skipping()
     with pytest.warns(NoRuleWarning, match="cdist"):
         found = invertibility(model, x)
@@ -382,7 +382,7 @@ def test_a_batch_of_one():
 
 
 def test_tokens():
-    """The way back ends at the embedding, whose output is the first d."""
+    """The reverse pass ends at the embedding, whose output is the first d."""
     model, tokens = NETWORKS["text"]()
     found = invertibility(model, tokens)
     assert found.mode == "full"

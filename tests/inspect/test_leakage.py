@@ -93,7 +93,7 @@ def test_the_constant_baseline(n, channels, side, seed):
 
 
 def test_the_best_constant_is_the_best():
-    """No other colour is nearer: what a constant way back explains is never above 0."""
+    """No other colour is nearer: what a constant reverse pass explains is never above 0."""
     x = pictures(3, 3, 12, 12)
     model = flat_linear((3, 12, 12), 5)
     back = invertibility(model, x)
@@ -214,7 +214,7 @@ def test_layers_behind_a_join():
     found = leakage(model, x)
     assert [leak.layer for leak in found] == ["conv1", "blocks.0.conv1", "blocks.0.conv2"]
     assert found.hidden == ("blocks.1.conv1", "blocks.1.conv2", "blocks.2.conv1", "blocks.2.conv2", "fc")
-    assert found.reading.endswith("; nothing is known of 5 layers without a unique way back.")
+    assert found.reading.endswith("; nothing is known of 5 layers without a unique reverse pass.")
     assert found.reading.startswith("From d4, the output of blocks.0.conv2, the reverse pass gives back ")
 
 
@@ -222,7 +222,7 @@ def test_everything_behind_a_join():
     model = Net(lambda m, x, y: m.a(x * y), a=nn.Linear(6, 3))
     found = leakage(model, (torch.rand(4, 6), torch.rand(4, 6)))
     assert (len(found), found.hidden) == (0, ("a",))
-    assert found.reading.startswith("From no depth is the way back to the input unique")
+    assert found.reading.startswith("From no depth is the reverse pass to the input unique")
     assert str(found).endswith(found.reading)
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["depths"] == []
 
@@ -257,7 +257,7 @@ def test_pictures_without_content():
 @pytest.mark.parametrize("model", [identity(144), flat_linear((144,), 5)])
 @pytest.mark.parametrize("x", [pictures(2, 1, 12, 12), torch.full((2, 1, 12, 12), 0.5)])
 def test_the_record_is_json(model, x):
-    """Also where PSNR is infinite: an exact way back, or pictures that are constant themselves."""
+    """Also where PSNR is infinite: an exact reverse pass, or pictures that are constant themselves."""
     json.dumps(leakage(model, x).to_dict(), allow_nan=False)
 
 

@@ -161,8 +161,8 @@ def run(jobs: Sequence[Job], folder: Path, engine: str = "here", **plan: Any) ->
 
 
 def results(folder: Path) -> dict[str, dict[str, Any]]:
-    """Id → all that must not hang on how it came about: the record but its cost and maker; weights and arrays
-    themselves, not their checksums, which hang on rounding."""
+    """Id → all that must not depend on how it came about: the record but its cost and maker; weights and arrays
+    themselves, not their checksums, which depend on rounding."""
     store, found = Store(folder), {}
     for one in store.runs():
         record = {name: value for name, value in one.record.items() if name not in ("cost", "made", "sha256")}

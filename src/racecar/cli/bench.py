@@ -99,7 +99,7 @@ def bench(
     from racecar.support.files import check_folder, spared, write_json
 
     if show is not None:
-        print(_markdown(record.read(show)))
+        print(markdown(record.read(show)))
         return
     for path, option in ((out, "--out"), (figure, "--figure")):
         if path is not None:
@@ -231,7 +231,7 @@ def _fractions(text: str) -> list[float]:
     return found
 
 
-def _markdown(made: Mapping[str, Any]) -> str:
+def markdown(made: Mapping[str, Any]) -> str:
     from racecar.bench import growth, kernels, record_table
 
     text, grow = record_table.markdown(made), made["settings"].get("grow")

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from racecar.inspect.subject import plain
+from racecar.inspect.unwrap import unwrapped
 from racecar.plan.layer import Layer
 from racecar.racecar import call_arguments
 from racecar.run.forward_pass import ForwardPass
@@ -57,7 +57,7 @@ def activations(
     Returns:
         d_m in the order in which the layers run, then the output of the last layer.
     """
-    model = plain(model)
+    model = unwrapped(model)
     with eval_mode(model):
         forward = ForwardPass(model, *call_arguments(inputs))
     found = [_activation(forward, f"d{layer.index + 1}", layer.name, layer.d) for layer in forward.layers]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 
 from racecar.inspect.invertibility import ways
-from racecar.inspect.subject import plain
+from racecar.inspect.unwrap import unwrapped
 from racecar.racecar import Racecar, call_arguments
 from racecar.run.forward_pass import ForwardPass
 from racecar.run.places import norms_at
@@ -23,7 +23,7 @@ from racecar.watch.eval_mode import eval_mode
 def calibrate(
     model: nn.Module, batches: Iterable[Any], inputs: Callable[[Any], Any] | None = None
 ) -> ReverseStatistics:
-    """Find what batch norms see on the way back, in evaluation, over some batches.
+    """Find what batch norms see in the reverse pass, in evaluation, over some batches.
 
         found = calibrate(model, loader)
         invertibility(model, picture, statistics=found)  # (1, …): one sample is enough
@@ -35,16 +35,16 @@ def calibrate(
         inputs: makes the model's input, as for ``Racecar``, from a batch, where it is not as above.
 
     Returns:
-        Statistics for ``invertibility`` and ``leakage``: of every way back that they run.
+        Statistics for ``invertibility`` and ``leakage``: of every reverse pass that they run.
     """
     found, own, count = ReverseStatistics(), ReverseStatistics(), 0
     parameter = next(model.parameters(), None)
     device = None if parameter is None else parameter.device
-    with eval_mode(plain(model)):
+    with eval_mode(unwrapped(model)):
         for batch in batches:
             given = inputs(batch) if inputs is not None else batch[0] if isinstance(batch, (tuple, list)) else batch
             args, kwargs = call_arguments(_pytree.tree_map_only(Tensor, lambda x: x.to(device), given))
-            forward = ForwardPass(plain(model), args, kwargs)
+            forward = ForwardPass(unwrapped(model), args, kwargs)
             forward.gather(ways(forward), found)
             if isinstance(model, Racecar):
                 gather(model, args, kwargs, own)
@@ -58,7 +58,7 @@ def calibrate(
 
 @torch.no_grad()
 def gather(rr: Racecar, args: tuple[Any, ...], kwargs: Mapping[str, Any], statistics: ReverseStatistics) -> None:
-    """Take the statistics of a Racecar's own way back on a batch into ``statistics``, and make room for them in it."""
+    """Take the statistics of a Racecar's own reverse pass on a batch into ``statistics``, and make room for them."""
     reading = Reading(statistics, gather=True)
     with untouched(rr.model):
         _, trace = watch_forward(rr.model, args, kwargs, rr._engine.keep)

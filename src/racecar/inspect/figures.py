@@ -121,7 +121,7 @@ def plane_figure(planes: Mapping[str, InformationPlane] | InformationPlane) -> F
 
 @styled
 def sweep_figure(sweep: Mapping[int, InformationPlane]) -> Figure:
-    """I(X;D) and I(D;Y) of every layer over the number of bins: what hangs on the bins is not the network's."""
+    """I(X;D) and I(D;Y) of every layer over the number of bins: what depends on the bins is not the network's."""
     if not sweep:
         raise ValueError("there is nothing to draw: the sweep is empty")
     figure, (axes,) = new_figure(1, 2, (7.2, 2.9))
@@ -140,7 +140,7 @@ def sweep_figure(sweep: Mapping[int, InformationPlane]) -> Figure:
 
 @styled
 def invertibility_figure(found: Mapping[str, Invertibility] | Invertibility) -> Figure:
-    """Relative error of the way back into every d_m: along the whole way, and of each layer alone."""
+    """Relative error of the reverse pass into every d_m: along the whole way, and of each layer alone."""
     several = _several(found)
     first = next(iter(several.values()))
     figure, (axes,) = new_figure(1, 2, (7.2, 2.9))
@@ -154,7 +154,7 @@ def invertibility_figure(found: Mapping[str, Invertibility] | Invertibility) -> 
         axis.set(xlabel="m", yscale="log")
         if len(first) <= 12:
             axis.set_xticks(range(1, len(first) + 1), [depth.name for depth in first])
-    axes[0].set(title=f"the way back from the output ({first.mode})", ylabel="Σ(d−d')² / Σd²")
+    axes[0].set(title=f"the reverse pass from the output ({first.mode})", ylabel="Σ(d−d')² / Σd²")
     axes[1].set(title="each layer from its own output")
     axes[1].annotate("1: no better than zeros", (len(first), 1), (0, 3), **_NOTE)
     if len(several) > 1:
@@ -164,7 +164,7 @@ def invertibility_figure(found: Mapping[str, Invertibility] | Invertibility) -> 
 
 @styled
 def rebuilt_figure(found: Invertibility, count: int = 6, depths: int = 12) -> Figure:
-    """Inputs, and below them what the way back from each depth makes of them."""
+    """Inputs, and below them what the reverse pass from each depth makes of them."""
     if not found.pictures:
         raise ValueError(f"the inputs are no pictures (N, 1 or 3, H, W): they have shape {tuple(found.inputs.shape)}")
     if count < 1 or depths < 1:

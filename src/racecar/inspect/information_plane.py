@@ -28,7 +28,7 @@ from racecar.watch.inputs import input_tensors
 from racecar.watch.names import shown
 
 SWEEP = (2, 5, 10, 20, 30, 50, 100, 200)
-"""Numbers of bins that show how far a plane hangs on its bins."""
+"""Numbers of bins that show how far a plane depends on its bins."""
 SLACK = 0.01
 """By how much of a fixed range a value may leave it, as rounding does; it then counts to the outermost bin."""
 

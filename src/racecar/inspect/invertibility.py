@@ -1,4 +1,4 @@
-"""How well a network can be run backwards: the error of the way back, and what it makes of the input."""
+"""How well a network can be run backwards: the error of the reverse pass, and what it makes of the input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from racecar.errors import NotReversible
 from racecar.inspect.ssim import psnr, ssim
-from racecar.inspect.subject import which
+from racecar.inspect.unwrap import model_and_statistics
 from racecar.plan.layer import Layer
 from racecar.plan.plan import Plan
 from racecar.racecar import call_arguments
@@ -28,14 +28,14 @@ WINDOW = 11
 
 @dataclass(frozen=True)
 class Depth:
-    """The way back at one layer m."""
+    """The reverse pass at one layer m."""
 
     name: str
     """"d1", "d2", …"""
     layer: str
     kind: str
     way: float | None
-    """Σ(d_m − d'_m)² / Σd_m² of the one way back from the output; None where it does not pass."""
+    """Σ(d_m − d'_m)² / Σd_m² of the one reverse pass from the output; None where it does not pass."""
     layerwise: float | None
     """The same from the layer's own forward output d_(m+1)."""
     input: float | None
@@ -51,10 +51,10 @@ class Invertibility:
     """How well a model can be run backwards on some inputs. Iterable over its layers; printable as a table."""
 
     mode: str
-    """"full", or "auto" where joins or forks make the way back start again."""
+    """"full", or "auto" where joins or forks make the reverse pass start again."""
     depths: tuple[Depth, ...]
     inputs: Tensor
-    """What the way back should end in: the model's input, (N, …), or the output of its embedding."""
+    """What the reverse pass should end in: the model's input, (N, …), or the output of its embedding."""
     rebuilt: dict[str, Tensor]
     """"d(m+1)" → the input rebuilt from there, (N, …), for every depth from which the way is unique."""
     range: float
@@ -101,19 +101,19 @@ def invertibility(
         model: any model that Racecar can plan, or a Racecar; nothing in it is changed.
         inputs: as for ``Racecar``: a tensor (N, …), a tuple of arguments or a dict of keyword arguments.
         statistics: what batch norm uses: those of the "batch", as the reverse pass does in training; the model's own
-            "running" ones, which can be far off on the way back; or its running ones in the forward pass and reverse
-            statistics on the way back, which hold for a single sample, too: of :func:`calibrate`, or "reverse" for
+            "running" ones, which are often far off in reverse; or its running ones in the forward pass and reverse
+            statistics in the reverse pass, which hold for a single sample, too: of :func:`calibrate`, or "reverse" for
             those of a Racecar, which are of its own way and serve for all. None: "reverse" for a Racecar that has some,
             else "batch".
         input_activation: applied to the rebuilt input, as for ``Racecar``.
         range: of the pixels, for PSNR and SSIM; largest minus smallest value of the inputs if None.
 
     Returns:
-        For every layer the relative error of the way back and of the layer alone, and of the input rebuilt from there.
+        For every layer the relative error of the reverse pass, of the layer alone, and of the input rebuilt from it.
     """
     finish = activation(input_activation)
-    model, used, known = which(model, statistics)
-    with eval_mode(model, used):  # the way back, too: some rules ask a module whether it trains
+    model, used, known = model_and_statistics(model, statistics)
+    with eval_mode(model, used):  # the reverse pass, too: some rules ask a module whether it trains
         try:
             forward = ForwardPass(model, *call_arguments(inputs), known)
         except ValueError as error:
@@ -125,7 +125,7 @@ def invertibility(
 
 
 def ways(forward: ForwardPass) -> list[Plan]:
-    """Every way back that is measured: the longest one, layer by layer, and to the input from each depth."""
+    """Every reverse pass that is measured: the longest one, layer by layer, and to the input from each depth."""
     inputs = [_way_to_input(forward, layer) for layer in forward.layers]
     return [_longest(forward), forward.plan("layerwise"), *(way for way in inputs if not isinstance(way, str))]
 
@@ -188,7 +188,7 @@ def _way_to_input(forward: ForwardPass, layer: Layer) -> Plan | str:
         if end.problem:
             return f"no way to the input: {end.problem} in layer {shown(end.name)!r}"
     if end.d != forward.layers[0].d:
-        return "the way back ends above the first layer"
+        return "the reverse pass ends above the first layer"
     return way
 
 

@@ -16,10 +16,10 @@ READINGS = (
     (0.9, "nearly everything: handle these activations as the inputs themselves"),
     (0.5, "much: what the input shows can be recognised"),
     (0.1, "some: coarse structure shows through"),
-    (0.0, "little that this way back can show"),
+    (0.0, "little that this reverse pass can show"),
 )
 """From which share of the input's variation on a sentence holds."""
-UNKNOWN = "nothing can be said: the way back is not finite"
+UNKNOWN = "nothing can be said: the reverse pass is not finite"
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Leakage:
     """Of the best constant image: each input's own mean colour."""
     constant_ssim: float | None
     hidden: tuple[str, ...]
-    """Layers from which the way back to the input is not unique; nothing is said about them."""
+    """Layers from which the reverse pass to the input is not unique; nothing is said about them."""
 
     def __iter__(self) -> Iterator[Leak]:
         return iter(self.leaks)
@@ -61,7 +61,7 @@ class Leakage:
     def reading(self) -> str:
         """The outcome in plain words."""
         if not self.leaks:
-            return "From no depth is the way back to the input unique, so the reverse pass says nothing here."
+            return "From no depth is the reverse pass to the input unique, so it says nothing here."
         last = self.leaks[-1]
         text = f"From {last.name}, the output of {last.layer or 'the model'}, the reverse pass gives back "
         text += f"{last.adjusted:.0%} of the input's variation. "
@@ -73,7 +73,7 @@ class Leakage:
             text += "No depth gives back as much as half of it. "
         text += "This is a lower bound: a stronger attack may find more"
         hidden = f"{len(self.hidden)} layer{'s' if len(self.hidden) > 1 else ''}"
-        return text + (f"; nothing is known of {hidden} without a unique way back." if self.hidden else ".")
+        return text + (f"; nothing is known of {hidden} without a unique reverse pass." if self.hidden else ".")
 
     def __str__(self) -> str:
         head = ["from", "made by", "explained", "adjusted", "PSNR", "SSIM", "reading"]

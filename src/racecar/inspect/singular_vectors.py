@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from racecar.inspect.krylov import top_singular
 from racecar.inspect.matrices import Seen, Weight, operator_of, weight_of
-from racecar.inspect.subject import plain
+from racecar.inspect.unwrap import unwrapped
 from racecar.racecar import call_arguments
 from racecar.run.forward_pass import ForwardPass
 from racecar.watch.eval_mode import eval_mode
@@ -111,7 +111,7 @@ def singular_vectors(
         raise ValueError(f"order must be one of {', '.join(ORDERS)}, not {order!r}")
     if order == "data" and data is None:
         raise ValueError("order='data' needs data: inputs of the model")
-    model, seen = plain(model), None
+    model, seen = unwrapped(model), None
     with eval_mode(model):  # a weight that is computed may change buffers in training
         weight = weight_of(model, layer)
         if data is not None:

@@ -16,7 +16,7 @@ from racecar.lab.config import CONFIGS, C, Config
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from racecar.lab.report.table import Table
+    from racecar.lab.report.page_table import Table
     from racecar.lab.running.run import Run
     from racecar.lab.search import Search
 

@@ -12,8 +12,8 @@ import torch
 from PIL import Image
 
 import racecar
-from racecar.cli.inspect.findings import Section, write_report
-from racecar.cli.inspect.subject import prepare
+from racecar.cli.inspect.findings import Chapter, write_report
+from racecar.cli.inspect.looked_at import prepare
 from racecar.cli.target.inputs import Input
 from racecar.cli.target.target import Target
 from racecar.inspect import calibrate, invertibility
@@ -66,7 +66,7 @@ def test_pictures_with_classes(cli, pictures, undrawn):
     assert len(findings) + len(files) == len(result.out.splitlines())
     assert findings[0] == "Plan: 2 of 2 layers can be constrained."
     error = record["invertibility"]["layers"][-1]["input"]
-    assert findings[1] == f"The way back: The input comes back through 4 with a relative error of {error:.3g}."
+    assert findings[1] == f"The reverse pass: The input comes back through 4 with a relative error of {error:.3g}."
     assert findings[2].startswith("What the layers give away: From d3, the output of 4, the reverse pass gives back ")
     assert record["command"].startswith("racecar inspect nets:wide --input 1,3,16,16 --data ")
     assert (record["racecar"], record["torch"]) == (racecar.__version__, torch.__version__)
@@ -91,7 +91,7 @@ def test_pictures_with_classes(cli, pictures, undrawn):
     assert "rebuilt.png" in page
 
 
-def test_the_way_back_is_measured_on_the_samples(cli, tmp_path, undrawn):
+def test_the_reverse_pass_is_measured_on_the_samples(cli, tmp_path, undrawn):
     x = torch.rand(6, 3, 16, 16)
     np.save(tmp_path / "x.npy", x.numpy())
     for statistics in ("batch", "running", "calibrated"):
@@ -184,7 +184,7 @@ def test_data_for_two_inputs_are_refused(refused, pictures):
 
 def test_numbers_that_json_does_not_know(tmp_path):
     record = {"psnr": [float("inf"), 1.5], "loss": float("nan")}
-    write_report(tmp_path / "out", "title", {}, [Section("one", "One", record=record)])
+    write_report(tmp_path / "out", "title", {}, [Chapter("one", "One", record=record)])
     assert json.loads((tmp_path / "out" / "report.json").read_text()) == {
         "one": {"psnr": ["inf", 1.5], "loss": "nan"},
     }
@@ -214,7 +214,7 @@ def test_out_of_memory_says_where(refused, monkeypatch):
 
     monkeypatch.setattr("racecar.inspect.invertibility", full)
     line = refused("inspect", "nets:flat", "--input", "1,64", "--out", "out", "--k", 2)
-    assert line == "racecar: out of memory at way back: try a smaller --limit or --input\n"
+    assert line == "racecar: out of memory at reverse pass: try a smaller --limit or --input\n"
 
 
 def test_what_cannot_be_looked_at_is_left_out_and_said(cli, monkeypatch, undrawn):
@@ -224,9 +224,9 @@ def test_what_cannot_be_looked_at_is_left_out_and_said(cli, monkeypatch, undrawn
     monkeypatch.setattr("racecar.inspect.invertibility", refuse)
     result = cli("inspect", "nets:flat", "--input", "1,64", "--out", "out", "--k", 2)
     assert result.status == 0
-    assert result.err == "note: way back: left out, infinite values\n"
+    assert result.err == "note: reverse pass: left out, infinite values\n"
     page, _ = check_files(Path("out"))
-    assert "## Way back\n\nLeft out: infinite values." in page
+    assert "## Reverse pass\n\nLeft out: infinite values." in page
     assert "## Plan" in page
 
 

@@ -13,6 +13,7 @@ import torch
 from scipy.io import savemat
 
 from racecar.cli import app
+from racecar.cli.lab.settings import tuned_of
 from racecar.lab.experiment import Measured
 from racecar.lab.experiments import EXPERIMENTS, experiment
 from racecar.lab.running.results import Store
@@ -560,6 +561,20 @@ def test_what_a_search_chose_is_not_mixed_up(refused, tuned, arguments, words, t
 def test_tuned_files_that_are_none(refused, tmp_path, content):
     (tmp_path / "other.json").write_text(content, encoding="latin-1")
     assert "other.json" in refused(*PEAKS, "--tuned", "other.json")
+
+
+@pytest.mark.parametrize("name", ["information/adam-RR1", "few-labels/none", "mnist/batch"])
+def test_one_search_of_several_in_a_file(name):
+    """As if it had a file of its own; a name that is not there is answered with those that are."""
+    folder, _, which = name.partition("/")
+    file = Path(__file__).parents[3] / "results" / folder / "tuned.jsonl"
+    (line,) = [one for one in map(json.loads, file.read_text().splitlines()) if one["name"] == which]
+    one, variants = experiment(line["experiment"]), list(line["variants"])
+    config = replace(one.Config(), optimiser=line["config"]["optimiser"])
+    found = tuned_of(Path(f"{file}#{which}"), one, config, variants, [])
+    assert {name: own["lr"] for name, own in found.items()} == {name: line["variants"][name]["lr"] for name in variants}
+    with pytest.raises(ValueError, match=f"no search 'other', but .*{which}"):
+        tuned_of(Path(f"{file}#other"), one, config, variants, [])
 
 
 # One line, and exit status 2

@@ -417,7 +417,7 @@ def test_the_bin_sweep(plane):
 
 
 def test_the_reverse_loss(plane):
-    """Mean over the layers of Σ(d−d')² / Σd², one way back from the output before the softmax."""
+    """Mean over the layers of Σ(d−d')² / Σd², one reverse pass from the output before the softmax."""
     run, found = plane
     linear = [m for m in run.model if isinstance(m, nn.Linear)]
     weights = [(m.weight.detach().double().numpy(), m.bias.detach().double().numpy()) for m in linear]

@@ -1,6 +1,5 @@
 """Few labels, in small: pictures in their publishers' layouts, every norm and task, the map by hand."""
 
-import struct
 from dataclasses import fields, replace
 from statistics import mean
 
@@ -28,6 +27,7 @@ from racecar.lab.running.work import prepare
 from racecar.lab.training import augment, draws
 from racecar.lab.training.loss_config import FIRST_LOSS
 from racecar.lab.training.train import fading
+from tests.lab.experiments.pictures import write_cifar, write_mnist
 from tests.lab.tiny import results, run
 
 NORMS, LAYERS = choices(FewLabelsConfig)["norm"], choices(FewLabelsConfig)["layers"]
@@ -40,18 +40,8 @@ COUNTS = {"train": 100, "test": 40}
 def pictures(tmp_path, monkeypatch):
     """A hundred pictures to train on and forty to test on, of either kind; the folder that they are in."""
     rng = np.random.default_rng(0)
-    raw, batches = tmp_path / "MNIST" / "raw", tmp_path / "cifar-10-batches-bin"
-    raw.mkdir(parents=True)
-    batches.mkdir()
-    for name, count in (("train", 100), ("t10k", 40)):
-        pixels, labels = rng.integers(0, 256, count * 784, np.uint8), np.arange(count, dtype=np.uint8) % 10
-        (raw / f"{name}-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, count, 28, 28) + pixels.tobytes())
-        (raw / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, count) + labels.tobytes())
-    for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"):
-        count = 40 if name == "test_batch" else 20
-        rows = rng.integers(0, 256, (count, 3073), np.uint8)
-        rows[:, 0] = np.arange(count) % 10
-        (batches / f"{name}.bin").write_bytes(rows.tobytes())
+    write_mnist(tmp_path, COUNTS, rng)
+    write_cifar(tmp_path, COUNTS, rng)
     mnist, cifar = (replace(one, counts=COUNTS) for one in (MNIST, CIFAR10))
     monkeypatch.setattr(FewLabels, "sources", {"digits": mnist, "blur": mnist, "cifar": cifar})
     return tmp_path
@@ -395,7 +385,7 @@ def test_settings_that_say_nothing_to_std():
     runs += [record("Std", seed, 0.0, longer=True) for seed in range(3)]
     for change, gain in (({}, 0.1), ({"fraction": 1.0}, 0.2), ({"layers": "late"}, 0.3), ({"decay": True}, -0.1)):
         runs += [record("RR", seed, 0.5 + 0.1 * seed + gain, 0.1, **change) for seed in range(3)]
-    runs += [record("RR", seed, 0.9, 0.1, augment=True) for seed in range(3)]  # which Std does hang on
+    runs += [record("RR", seed, 0.9, 0.1, augment=True) for seed in range(3)]  # which Std does depend on
     assert [cell["probe_2"].mean for cell in gains(runs).values()] == pytest.approx([0.1, 0.2, 0.3, -0.1])
 
 

@@ -180,7 +180,7 @@ def test_the_same_budget_for_every_variant():
 
 
 @torch.no_grad()
-def test_the_way_back_by_hand(pictures):
+def test_the_reverse_pass_by_hand(pictures):
     """Without batch norm: every convolution transposed, the activation and twice the size in between."""
     model, x = network(), ONE.data(SHORT, 0, pictures)["A"].test.x
     convolutions = [module for module in model.features if isinstance(module, torch.nn.Conv2d)]
@@ -254,7 +254,7 @@ def test_names_of_settings():
     ]
 
 
-def test_the_way_back_is_learned(pictures, tmp_path):
+def test_the_reverse_pass_is_learned(pictures, tmp_path):
     """The point of it, in small: RR's picture is far nearer to the input than Std's."""
     config = replace(SHORT, **FIRST_LOSS, share=0.4, epochs=10, lr=3e-3, cost=1.0, fraction=1.0, strength=0.1)
     found = {}

@@ -3,7 +3,6 @@
 import gc
 import json
 import random
-import struct
 from collections import Counter
 from dataclasses import replace
 
@@ -20,9 +19,9 @@ from racecar.lab.experiments import safety as module
 from racecar.lab.experiments.safety import Safety, silent
 from racecar.lab.experiments.safety import config as safety_config
 from racecar.lab.experiments.safety.design import CONTEXTS, LAMBDAS, LOSSES, Context, Loss, Setting, covering
-from racecar.lab.experiments.safety.figures import all_figures, map_figure
+from racecar.lab.experiments.safety.map_figure import all_figures, map_figure
 from racecar.lab.experiments.safety.rule import judge
-from racecar.lab.experiments.safety.words import rows_of, told
+from racecar.lab.experiments.safety.told import rows_of, told
 from racecar.lab.measures.dead import is_dead
 from racecar.lab.report import write_report
 from racecar.lab.running.engines import vmap
@@ -30,6 +29,7 @@ from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.packed import pack, write_pack
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import Run
+from tests.lab.experiments.pictures import write_mnist
 from tests.lab.report.records import record
 from tests.lab.tiny import results, run
 
@@ -51,12 +51,8 @@ def frozen():
 def pictures(tmp_path_factory):
     """Two hundred pictures to train on and a hundred to test on; the folder that they are in."""
     folder = tmp_path_factory.mktemp("pictures")
-    rng, raw, counts = np.random.default_rng(0), folder / "MNIST" / "raw", {"train": 200, "test": 100}
-    raw.mkdir(parents=True)
-    for name, count in (("train", 200), ("t10k", 100)):
-        pixels, labels = rng.integers(0, 256, count * 784, np.uint8), np.arange(count, dtype=np.uint8) % 10
-        (raw / f"{name}-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, count, 28, 28) + pixels.tobytes())
-        (raw / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, count) + labels.tobytes())
+    counts = {"train": 200, "test": 100}
+    write_mnist(folder, counts, np.random.default_rng(0))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Safety, "source", replace(MNIST, counts=counts))
         yield folder
@@ -218,7 +214,7 @@ def test_every_layer_is_constrained():
 @pytest.mark.parametrize("mode", ["full", "layerwise"])
 @pytest.mark.parametrize("depth, norm", [(3, "none"), (6, "batch"), (12, "group")])
 def test_the_classifier_is_left_out(depth, norm, mode):
-    """Exactly it, and nothing else; the way back does not even go through it. The mean is over the others."""
+    """Exactly it, and nothing else; the reverse pass does not even go through it. The mean is over the others."""
     net, x = SAFETY.network(replace(ONE, depth=depth, norm=norm)), torch.rand(4, 1, 14, 14)
     wanted = [name for name, one in net.named_modules() if isinstance(one, nn.Conv2d)]
     found = {}

@@ -1,7 +1,6 @@
 """Slices of the reverse pass, on the 12-bit net and, in small, on MNIST and CIFAR-10 in their publishers' layouts."""
 
 import copy
-import struct
 from dataclasses import replace
 from itertools import product
 
@@ -23,6 +22,8 @@ from racecar.lab.running.results import Store
 from racecar.lab.running.work import prepare
 from racecar.lab.training import augment
 from racecar.lab.training.train import Options, Trainer
+from tests.lab.experiments.pictures import write_cifar, write_mnist
+from tests.lab.report.records import record, runs
 from tests.lab.tiny import results, run
 
 BITS = experiment("slices")
@@ -34,18 +35,8 @@ COUNTS = {"train": 20, "test": 10}
 def pictures(tmp_path, monkeypatch):
     """Twenty pictures to train on and ten to test on, of either kind; the folder that they are in."""
     rng = np.random.default_rng(0)
-    raw, batches = tmp_path / "MNIST" / "raw", tmp_path / "cifar-10-batches-bin"
-    raw.mkdir(parents=True)
-    batches.mkdir()
-    for name, count in (("train", 20), ("t10k", 10)):
-        pixels, labels = rng.integers(0, 256, count * 784, np.uint8), np.arange(count, dtype=np.uint8) % 10
-        (raw / f"{name}-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, count, 28, 28) + pixels.tobytes())
-        (raw / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, count) + labels.tobytes())
-    for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"):
-        count = 10 if name == "test_batch" else 4
-        rows = rng.integers(0, 256, (count, 3073), np.uint8)
-        rows[:, 0] %= 10
-        (batches / f"{name}.bin").write_bytes(rows.tobytes())
+    write_mnist(tmp_path, COUNTS, rng)
+    write_cifar(tmp_path, COUNTS, rng)
     monkeypatch.setattr(SlicesMnist, "source", replace(MNIST, counts=COUNTS))
     monkeypatch.setattr(SlicesCifar, "source", replace(CIFAR10, counts=COUNTS))
     return tmp_path
@@ -260,3 +251,25 @@ def test_a_step_never_waits_for_the_device(pictures, tmp_path):
             trainer._step(module, order[trainer.step], noise, moves[trainer.step])
         finally:
             torch.cuda.set_sync_debug_mode("default")
+
+
+# The figure
+
+
+def test_every_slice_has_a_column():
+    """Plain training, the exact loss, then the slices; a dot for each seed, where it was measured."""
+    records = []
+    for optimiser, (fraction, every), seed in product(("adam", "sgd"), [(0.125, 4), (0.0625, 1), (1.0, 1)], (0, 1)):
+        config = {**SHORT.to_dict(), "optimiser": optimiser, "fraction": fraction, "every": every}
+        for variant, coefficient in (("RR", 0.2), ("Std", None)) if fraction == 1 else (("RR", 0.2),):
+            metrics = {"reverse_loss": fraction / every + seed, "test_accuracy": 1 - fraction}
+            about = {"experiment": "slices", "config": config, "coefficient": coefficient}
+            records.append(record(variant, seed, metrics, **about))
+    figures = BITS.figures(runs(records))
+    assert [title.rpartition(" (")[2] for title in figures] == ["optimiser = adam)", "optimiser = sgd)"]
+    for figure in figures.values():
+        loss, accuracies = figure.axes
+        assert (loss.get_title(), accuracies.get_title()) == ("reverse_loss, A", "test_accuracy, A")
+        assert [one.get_text() for one in loss.get_xticklabels()] == ["Std", "exact", "1/16", "1/8,\n1 of 4"]
+        dots = [sorted(line.get_ydata()) for line in loss.lines if line.get_linestyle() == "None"]
+        assert dots == [[1.0, 2.0], [1.0, 2.0], [0.0625, 1.0625], [0.03125, 1.03125]]

@@ -166,7 +166,7 @@ def test_what_a_search_chose_is_a_configuration_of_its_own():
 
 
 def test_what_claims_name_is_one_configuration():
-    """And so is what hangs on it alone, here the learning rate on the net: four tests, corrected together."""
+    """And so is what depends on it alone, here the learning rate on the net: four tests, corrected together."""
     claims = [claim(where={"net": net}) for net in ("one", "two")] + [claim("Ort", where={"net": "one"})]
 
     def some(net, **more):

@@ -1,8 +1,13 @@
 """Which runs belong together."""
 
-import pytest
+import json
+from itertools import product
 
-from racecar.lab.report.groups import gather, label
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from racecar.lab.report.groups import by_setting, gather, label, telling
 from tests.lab.report.records import record, runs
 
 
@@ -75,3 +80,31 @@ def test_order(order):
     found = [(group.stage, group.variant, group.coefficient) for group in gather(runs(records[::order])).groups]
     expected = [("A", "Std", None), ("A", "Ort", 0.1), ("A", "RR", 9.0), ("A", "RR", 10.0), ("A", "Mine", None)]
     assert found == [*expected, ("B", "Std", None), ("AA", "Std", None)]
+
+
+CONFIGS = st.lists(
+    st.dictionaries(st.sampled_from("abc"), st.sampled_from([0, 0.5, None, [1, 2], [1, [2]], {"x": 1}, "word"])),
+    max_size=5,
+)
+
+
+@given(CONFIGS, st.sets(st.sampled_from("abc"), max_size=1))
+def test_what_tells_configurations_apart(configs, but):
+    """Two have the same setting where they differ in nothing but ``but``; a field that all share is in none. A list is
+    the same as the tuple that it was before JSON."""
+    settings = telling(configs, but)
+    for (one, first), (other, second) in product(zip(configs, settings, strict=True), repeat=2):
+        same = all(one.get(name) == other.get(name) for name in {*one, *other} - but)
+        assert (first == second) is same
+    for name in "abc":
+        shared = all(config.get(name) == configs[0].get(name) for config in configs)
+        assert any(name in dict(setting) for setting in settings) is (not shared and name not in but)
+    assert telling([json.loads(json.dumps(config)) for config in configs], but) == settings
+
+
+def test_one_label_for_a_setting_everywhere():
+    """The page's tables, an experiment's own figures and the table after a run tell the same settings apart."""
+    some = runs([record(config={"sizes": [784, 2], "cost": cost, "lr": 0.1}) for cost in (1.0, 1.5)])
+    assert [label(setting) for setting in gather(some).settings] == ["cost = 1", "cost = 1.5"]
+    assert list(by_setting(some)) == [" (cost = 1)", " (cost = 1.5)"]
+    assert list(by_setting(some, but=("cost",))) == [""]

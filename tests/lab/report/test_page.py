@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from html.parser import HTMLParser
 from itertools import pairwise
+from xml.etree import ElementTree
 
 import pytest
 
@@ -140,10 +141,16 @@ def test_markdown_tables_are_whole(markdown):
     assert len(widths) > 6
 
 
-def test_markdown_links_its_figures(folder, markdown):
+def test_markdown_links_a_sheet_for_each_section(folder, markdown, page):
+    """It shows the main figures; the HTML page shows as many more as Markdown says."""
     linked = re.findall(r"^!\[.*\]\((figures/[^)]+)\)$", markdown, re.MULTILINE)
-    assert len(linked) >= 5
+    assert len(linked) == len(set(linked)) == len(re.findall("^## ", markdown, re.MULTILINE)) - 2 == 2
     assert {f"figures/{path.name}" for path in (folder / "figures").iterdir()} == set(linked)
+    sheets = [ElementTree.parse(folder / name).getroot() for name in linked]
+    shown = sum(len(sheet.findall("{http://www.w3.org/2000/svg}svg")) for sheet in sheets)
+    more = sum(map(int, re.findall(r"^\*(\d+) more: ", markdown, re.MULTILINE)))
+    assert shown + more == len(page.all("figure"))
+    assert more >= 3
 
 
 @pytest.mark.parametrize(

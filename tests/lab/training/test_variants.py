@@ -27,7 +27,7 @@ def small(seed=0, **more):
     return model
 
 
-def way_back(model, x, mode):
+def reverse_pass(model, x, mode):
     """[(d_m, d'_m)] of a dense net with tanh, as the paper writes it."""
     layers = [m for m in model if isinstance(m, nn.Linear)]
     weights = [(m.weight.detach().numpy(), m.bias.detach().numpy()) for m in layers]
@@ -47,7 +47,7 @@ def way_back(model, x, mode):
 
 
 def by_hand(model, x, mode, scale):
-    errors = [((d - back) ** 2, d) for d, back in way_back(model, x, mode)]
+    errors = [((d - back) ** 2, d) for d, back in reverse_pass(model, x, mode)]
     of = {
         "relative": lambda error, d: error.sum() / (d**2).sum(),
         "sum": lambda error, d: error.sum(),

@@ -14,8 +14,8 @@ from racecar.support.files import write_json, write_text
 
 
 @dataclass(frozen=True)
-class Section:
-    """One look into a network."""
+class Chapter:
+    """One look into a network, as a chapter of its report."""
 
     name: str
     """Its key in the numbers."""
@@ -32,7 +32,7 @@ class Section:
     """What came out, in a sentence for the screen."""
 
 
-def write_report(out: Path, title: str, facts: Mapping[str, Any], sections: Sequence[Section]) -> list[Path]:
+def write_report(out: Path, title: str, facts: Mapping[str, Any], sections: Sequence[Chapter]) -> list[Path]:
     """Write report.md, report.json and every figure as SVG and PNG; nothing appears before all is made.
 
     Args:
@@ -62,7 +62,7 @@ def write_report(out: Path, title: str, facts: Mapping[str, Any], sections: Sequ
     return [out / name for name in names]
 
 
-def _page(title: str, facts: Mapping[str, Any], sections: Sequence[Section]) -> str:
+def _page(title: str, facts: Mapping[str, Any], sections: Sequence[Chapter]) -> str:
     parts = [f"# {title}", "\n".join(f"- {name}: {value}" for name, value in facts.items())]
     for one in sections:
         parts += [f"## {one.title}", one.finding, one.words, f"```text\n{one.table}\n```" if one.table else ""]

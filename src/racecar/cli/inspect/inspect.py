@@ -40,7 +40,7 @@ Statistics = Annotated[
     typer.Option(
         "--statistics",
         metavar="WHICH",
-        help="What batch norm uses: calibrated (its running ones, and on the way back those that the reverse data of "
+        help="What batch norm uses: calibrated (its running ones, and in reverse those that the reverse data of "
         "these samples have), batch (of the samples, both ways) or running (of forward data, both ways).",
     ),
 ]
@@ -65,15 +65,15 @@ def inspect(
     input_activation: Activation = None,
     seed: options.Seed = 0,
 ) -> None:
-    """Write tables and figures of what a network learned: singular vectors, the way back, information plane."""
+    """Write tables and figures of what a network learned: singular vectors, the reverse pass, information plane."""
     from datetime import UTC, datetime
 
     import torch
 
     import racecar
-    from racecar.cli.inspect.findings import Section, write_report
+    from racecar.cli.inspect.findings import Chapter, write_report
+    from racecar.cli.inspect.looked_at import prepare
     from racecar.cli.inspect.looks import STATISTICS, Choices, looks
-    from racecar.cli.inspect.subject import prepare
     from racecar.cli.target.target import open_target
     from racecar.inspect import Lpips
     from racecar.run.settings import activation
@@ -111,7 +111,7 @@ def inspect(
                 raise ValueError(f"out of memory at {title}: try a smaller --limit or --input") from error
             except ValueError as error:  # this network does not allow it, for example with infinite activations
                 note(f"{title}: left out, {error}")
-                sections.append(Section(title.replace(" ", "_"), title.capitalize(), f"Left out: {error}."))
+                sections.append(Chapter(title.replace(" ", "_"), title.capitalize(), f"Left out: {error}."))
             advance(1, title)
     for section in sections:
         if section.finding:

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from racecar import inspect
-from racecar.cli.inspect.findings import Section
-from racecar.cli.inspect.subject import Subject
+from racecar.cli.inspect.findings import Chapter
+from racecar.cli.inspect.looked_at import LookedAt
 from racecar.inspect import Invertibility, Lpips, SingularVectors, figures
 from racecar.inspect.matrices import weight_of
 from racecar.run.statistics import ReverseStatistics
@@ -28,11 +28,11 @@ SWEPT = 12
 
 
 STATISTICS = {
-    "calibrated": "Batch norm has its running statistics, and on the way back those of the reverse data, calibrated on "
+    "calibrated": "Batch norm has its running statistics, and in reverse those of the reverse data, calibrated on "
     "these samples.",
     "batch": "Batch norm has the statistics of these samples, both ways.",
     "running": "Batch norm has its running statistics both ways; those are of forward data, and can be far off on the "
-    "way back.",
+    "reverse pass.",
 }
 """What batch norm may use, and how the page says so."""
 
@@ -48,7 +48,7 @@ class Choices:
     lpips: Lpips | None
 
 
-def looks(subject: Subject, choices: Choices) -> dict[str, Callable[[], list[Section]]]:
+def looks(subject: LookedAt, choices: Choices) -> dict[str, Callable[[], list[Chapter]]]:
     """What there is to do, in order: a title for the progress bar → what makes the sections."""
     layers = {
         f"singular vectors of {name}": partial(singular_vectors, subject, name, choices) for name in subject.layers
@@ -57,21 +57,21 @@ def looks(subject: Subject, choices: Choices) -> dict[str, Callable[[], list[Sec
         "plan": partial(plan, subject),
         **layers,
         "first layer and data": partial(first_layer, subject, choices),
-        "way back": partial(way_back, subject, choices),
+        "reverse pass": partial(reverse_pass, subject, choices),
         "information plane": partial(information_plane, subject),
     }
 
 
-def plan(subject: Subject) -> list[Section]:
+def plan(subject: LookedAt) -> list[Chapter]:
     """How the reverse pass treats every layer."""
     fields = ("name", "kind", "constrained", "source", "reason")
     record = [{name: getattr(entry, name) for name in fields} for entry in subject.plan]
     count = sum(entry.constrained for entry in subject.plan)
     finding = f"{count} of {len(record)} layers can be constrained."
-    return [Section("plan", "Plan", table=str(subject.plan), record=record, finding=finding)]
+    return [Chapter("plan", "Plan", table=str(subject.plan), record=record, finding=finding)]
 
 
-def singular_vectors(subject: Subject, layer: str, choices: Choices) -> list[Section]:
+def singular_vectors(subject: LookedAt, layer: str, choices: Choices) -> list[Chapter]:
     """Right singular vectors of a layer's matrix, by value and by what they carry of the samples."""
     found = _of_matrix(subject, layer, choices.k)
     by_data = found.ordered("data")
@@ -86,10 +86,10 @@ def singular_vectors(subject: Subject, layer: str, choices: Choices) -> list[Sec
         f"{name}_spectrum": figures.spectrum_figure(found),
     }
     table = f"{_first(found, choices.k)}\n\n{_first(by_data, choices.k)}"
-    return [Section(name, f"Singular vectors of {layer or 'the model'}", words, table, found.to_dict(), drawn)]
+    return [Chapter(name, f"Singular vectors of {layer or 'the model'}", words, table, found.to_dict(), drawn)]
 
 
-def first_layer(subject: Subject, choices: Choices) -> list[Section]:
+def first_layer(subject: LookedAt, choices: Choices) -> list[Chapter]:
     """How much the first layer's singular vectors resemble what it sees; of a convolution, those of the operator."""
     (first,) = inspect.activations(subject.model, subject.inputs, "d1")
     sections, size = [], tuple(first.tensor.shape[1:])
@@ -105,7 +105,7 @@ def first_layer(subject: Subject, choices: Choices) -> list[Section]:
         words = f"The largest ones of the whole convolution, stride and padding included, on inputs of {_shape(size)}."
         drawn = {"operator": figures.vectors_figure(found, choices.k)}
         title = f"Singular vectors of the operator {first.layer or 'of the model'}"
-        sections.append(Section("operator", title, words, str(found), found.to_dict(), drawn))
+        sections.append(Chapter("operator", title, words, str(found), found.to_dict(), drawn))
     else:
         found = _of_matrix(subject, first.layer, choices.k)
     if found.vectors.shape[1] == prod(first.tensor.shape[1:]):
@@ -114,11 +114,11 @@ def first_layer(subject: Subject, choices: Choices) -> list[Section]:
             f"Of {len(found)} right singular vectors of {first.layer or 'the model'} to {len(first.tensor)} samples."
         )
         drawn = {"similarity": figures.similarity_figure(like)}
-        sections.append(Section("similarity", "Similarity to the data", words, str(like), like.to_dict(), drawn))
+        sections.append(Chapter("similarity", "Similarity to the data", words, str(like), like.to_dict(), drawn))
     return sections
 
 
-def way_back(subject: Subject, choices: Choices) -> list[Section]:
+def reverse_pass(subject: LookedAt, choices: Choices) -> list[Chapter]:
     """What comes back when the network runs backwards, and how much of the input that gives away."""
     statistics: str | ReverseStatistics = choices.statistics
     if statistics == "calibrated":
@@ -135,13 +135,13 @@ def way_back(subject: Subject, choices: Choices) -> list[Section]:
     drawn = {"invertibility": figures.invertibility_figure(back)}
     if shown.pictures and shown.rebuilt:
         drawn["rebuilt"] = figures.rebuilt_figure(shown)
-    words = "Relative error Σ(d − d')² / Σd² of the way back into every d_m; 0 is perfect, 1 no better than zeros."
+    words = "Relative error Σ(d − d')² / Σd² of the reverse pass into every d_m; 0 is perfect, 1 no better than zeros."
     if any(isinstance(module, _BatchNorm) for module in subject.model.modules()):
         words += f" {STATISTICS[choices.statistics]}"
     leak_figures = {"leakage": figures.leakage_figure(leaks)} if leaks.leaks else {}
     return [
-        Section("invertibility", "The way back", words, str(back), back.to_dict(), drawn, _came_back(back)),
-        Section("leakage", "What the layers give away", "", str(leaks), leaks.to_dict(), leak_figures, leaks.reading),
+        Chapter("invertibility", "The reverse pass", words, str(back), back.to_dict(), drawn, _came_back(back)),
+        Chapter("leakage", "What the layers give away", "", str(leaks), leaks.to_dict(), leak_figures, leaks.reading),
     ]
 
 
@@ -149,16 +149,16 @@ def _came_back(back: Invertibility) -> str:
     """How well the input comes back from the deepest place from which the way is unique."""
     known = [depth for depth in back if depth.input is not None]
     if not known:
-        return "There is no unique way back to the input."
+        return "There is no unique reverse pass to the input."
     last = known[-1]
     return f"The input comes back through {last.layer or 'the model'} with a relative error of {last.input:.3g}."
 
 
-def information_plane(subject: Subject) -> list[Section]:
+def information_plane(subject: LookedAt) -> list[Chapter]:
     """What every layer tells of input and label; needs labels."""
     labels, title = subject.samples.labels, "Information plane"
     if labels is None:
-        return [Section("information_plane", title, "Left out: it needs labels, one folder per class or an array y.")]
+        return [Chapter("information_plane", title, "Left out: it needs labels, one folder per class or an array y.")]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", inspect.SaturationWarning)  # the table says so
         found = inspect.information_plane(subject.model, subject.inputs, labels)
@@ -172,10 +172,10 @@ def information_plane(subject: Subject) -> list[Section]:
         sweep = inspect.bin_sweep(subject.model, subject.inputs, labels)
         drawn["bin_sweep"] = figures.sweep_figure(sweep)
         record["sweep"] = {str(bins): one.to_dict() for bins, one in sweep.items()}
-    return [Section("information_plane", title, words, str(found), record, drawn)]
+    return [Chapter("information_plane", title, words, str(found), record, drawn)]
 
 
-def _of_matrix(subject: Subject, layer: str, k: int) -> SingularVectors:
+def _of_matrix(subject: LookedAt, layer: str, k: int) -> SingularVectors:
     """All right singular vectors of a layer, or the first k of a large one; as pictures where the layer sees them."""
     weight, picture = weight_of(subject.model, layer), subject.samples.picture
     flattened = picture is not None and weight.shape == (prod(picture),)

@@ -31,7 +31,10 @@ SearchOut = Annotated[
         help="Results folder; out/NAME-search without it, and out/NAME-search-quick for a quick one.",
     ),
 ]
-Tuned = Annotated[Path | None, typer.Option("--tuned", metavar="FILE", help="What `racecar search` chose.")]
+Tuned = Annotated[
+    Path | None,
+    typer.Option("--tuned", metavar="FILE", help="What `racecar search` chose; one of several: FILE.jsonl#NAME."),
+]
 Over = Annotated[str, typer.Option("--over", metavar="FIELD=a,b,c", help="A setting, or weight: the coefficient.")]
 
 
@@ -102,5 +105,5 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         options = Options(**{f.name: given.pop(f.name) for f in fields(Options)})
         command(**given, options=options)
 
-    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # which is what typer reads
+    call.__dict__["__signature__"] = inspect.Signature(parameters)  # which is what typer reads
     return call

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from racecar.cli.console import show
 from racecar.cli.lab.options import Name, Options, Out, Tuned, with_options
+from racecar.cli.lab.perform import do
 from racecar.cli.lab.settings import coefficients_of, config_of, folder_of, seeds_of, tuned_of, variants_of
-from racecar.cli.lab.work import do
 from racecar.lab.running.engines.processes import warm_up
 
 if TYPE_CHECKING:

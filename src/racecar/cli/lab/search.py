@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from racecar.cli.console import command
 from racecar.cli.lab.options import Name, Options, SearchOut, with_options
+from racecar.cli.lab.perform import do, speaks
 from racecar.cli.lab.settings import coefficients_of, config_of, count_of, folder_of, sets, variants_of
-from racecar.cli.lab.work import do, speaks
 from racecar.lab.running.engines.processes import warm_up
 
 

@@ -77,18 +77,16 @@ def tuned_of(
     path: Path | None, one: Experiment, config: Config, variants: Sequence[str], settings: Sequence[str]
 ) -> Mapping[str, Mapping[str, Any]]:
     """Variant → settings, from the file that ``racecar search`` wrote for this experiment and optimiser."""
-    import json
-
     if path is None:
         return {}
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = _searched(path)
         made_for = content["experiment"], content["config"]["optimiser"]
         tuned = {
             name: {key: float(found[key]) for key in ("lr", "coefficient") if key in found}
             for name, found in content["variants"].items()
         }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is no file of `racecar search` ({type(error).__name__}: {error})") from None
     if made_for != (one.name, config.optimiser):
         raise ValueError(f"{path} was made for experiment {made_for[0]} with optimiser {made_for[1]}")
@@ -98,3 +96,16 @@ def tuned_of(
     if sets(settings, "lr"):
         raise ValueError(f"lr is given, and by {path} too: leave one of them out")
     return tuned
+
+
+def _searched(path: Path) -> Any:
+    """What a search wrote: a file, or one line of several searches, FILE.jsonl#NAME."""
+    import json
+
+    file, _, name = str(path).rpartition("#")
+    if not file.endswith(".jsonl"):
+        return json.loads(path.read_text(encoding="utf-8"))
+    found = {one["name"]: one for one in map(json.loads, Path(file).read_text(encoding="utf-8").splitlines())}
+    if name not in found:
+        raise LookupError(f"{file} has no search {name!r}, but {', '.join(found)}")
+    return found[name]

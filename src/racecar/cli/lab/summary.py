@@ -5,12 +5,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from racecar.support.table import table
 
 if TYPE_CHECKING:
     from racecar.lab.experiment import Stage
+    from racecar.lab.report.groups import Setting
     from racecar.lab.running.jobs import Job
     from racecar.lab.running.results import Store
     from racecar.lab.running.run import Run
@@ -26,18 +27,20 @@ Key = tuple[str, ...]
 def summary(jobs: Sequence[Job], store: Store) -> str:
     """Mean ± sd of every metric over the seeds, the coefficient as pages print it; or what an experiment of many
     settings says of itself."""
+    from racecar.lab.report.groups import collect, telling
+
     found, _ = store.read()  # what cannot be read is the failure of its job
     known = {run.id: one for run in found if jobs and (one := run.made_for(jobs[0].purpose))}
     if jobs and jobs[0].experiment.tells:
         notes, _ = jobs[0].experiment.told(list(known.values()))
         return "\n".join(notes)
-    settings = _settings(jobs)
-    runs: dict[Key, list[Run]] = {}
-    for job in jobs:
-        for stage in job.stages:
-            if (run := known.get(job.ids[stage.name])) is not None:
-                key = (settings[job], stage.name, job.variant, _coefficient(job), _tuned(job))
-                runs.setdefault(key, []).append(run)
+    settings = dict(zip(jobs, map(_written, telling([job.base.to_dict() for job in jobs])), strict=True))
+    runs: dict[Key, list[Run]] = collect(
+        ((settings[job], stage.name, job.variant, _coefficient(job), _tuned(job)), run)
+        for job in jobs
+        for stage in job.stages
+        if (run := known.get(job.ids[stage.name])) is not None
+    )
     legend: list[str] = []
     texts = list(dict.fromkeys(key[0] for key in runs))
     if max(map(len, texts), default=0) > LONG:
@@ -52,21 +55,9 @@ def _wrap(text: str) -> str:
     return textwrap.fill(text, WIDTH, subsequent_indent="  ")
 
 
-def _varying(jobs: Sequence[Job]) -> list[str]:
-    """Fields of the configuration that are not the same for all jobs."""
-    names = jobs[0].base.to_dict() if jobs else {}
-    return [name for name in names if len({getattr(job.base, name) for job in jobs}) > 1]
-
-
-def _written(values: Mapping[str, Any]) -> str:
-    texts = {name: ",".join(map(str, one)) if isinstance(one, tuple) else str(one) for name, one in values.items()}
+def _written(setting: Setting) -> str:
+    texts = {name: ",".join(map(str, one)) if isinstance(one, tuple) else str(one) for name, one in setting}
     return ", ".join(f"{name}={text}" for name, text in texts.items())
-
-
-def _settings(jobs: Sequence[Job]) -> dict[Job, str]:
-    """What tells a job's settings from those of others."""
-    names = _varying(jobs)
-    return {job: _written({name: getattr(job.base, name) for name in names}) for job in jobs}
 
 
 def _title(jobs: Sequence[Job]) -> str:
@@ -75,8 +66,10 @@ def _title(jobs: Sequence[Job]) -> str:
 
     if not jobs:
         return ""
-    left_out = {*_varying(jobs), *guides(type(jobs[0].base))}
-    same = _written({name: value for name, value in changed(jobs[0].base).items() if name not in left_out})
+    from racecar.lab.report.groups import telling
+
+    left_out = {*dict(telling([job.base.to_dict() for job in jobs])[0]), *guides(type(jobs[0].base))}
+    same = _written(tuple(one for one in changed(jobs[0].base).items() if one[0] not in left_out))
     return jobs[0].experiment.title + (f": {same}" if same else "")
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from racecar.cli.lab.options import Name, Options, Out, Over, Tuned, with_options
+from racecar.cli.lab.perform import do
 from racecar.cli.lab.settings import coefficients_of, config_of, folder_of, seeds_of, tuned_of, variants_of
-from racecar.cli.lab.work import do
 from racecar.lab.running.engines.processes import warm_up
 
 

@@ -1,7 +1,7 @@
 """The mutual-information task, made from its rule: binary patterns on a sphere, judged by their power spectrum.
 
 Twelve points stand evenly on a sphere, as the corners of an icosahedron. A pattern switches each of them on or off:
-4096 patterns. The label hangs on a function of the pattern that no rotation changes, its spherical-harmonics power
+4096 patterns. The label depends on a function of the pattern that no rotation changes, its spherical-harmonics power
 spectrum (Kazhdan et al. 2003), through a soft threshold: p(y = 1 | x) = 1 / (1 + exp(−γ (f(x) − θ))). θ is set so that
 p(y = 1) ≈ 0.5, γ so that I(X;Y) = 0.99 bits (Shwartz-Ziv & Tishby 2017).
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from racecar.lab.config import Config
 from racecar.lab.datasets import MNIST, digits
 from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Task, Trained
+from racecar.lab.experiments.shared import coefficient_of
 from racecar.lab.measures.features import first_layer, rebuilt
 from racecar.lab.training import draws
 from racecar.lab.training.loss_config import PAPER
@@ -90,7 +91,7 @@ class Digits(Experiment[DigitsConfig]):
         return glorot(dense((784, 10)))
 
     def coefficient(self, config: DigitsConfig, variant: str) -> float:
-        return {"Ort": config.beta, "Pre": 100.0, "WD": 1e-4, "Drop": 0.5}.get(variant, config.strength / 2)
+        return coefficient_of(variant, config.strength / 2, Ort=config.beta, Pre=100.0, Drop=0.5)
 
     def reverse(self, config: DigitsConfig) -> dict[str, Any]:
         """The paper's own loss."""
@@ -111,7 +112,8 @@ class Digits(Experiment[DigitsConfig]):
         return Measured(found.metrics, arrays={**found.arrays, **trained.history})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.experiments.figures import by_setting, having, strip_figure, vectors_figure
+        from racecar.lab.experiments.paper_figures import having, strip_figure, vectors_figure
+        from racecar.lab.report.groups import by_setting
 
         figures = {}
         for where, some in by_setting(runs).items():
@@ -119,5 +121,5 @@ class Digits(Experiment[DigitsConfig]):
                 title = f"The two digits, and the singular vectors that carry most of them{where}"
                 figures[title] = vectors_figure(seen, "digits")
             if seen := having(some, "rebuilt"):
-                figures[f"What the way back makes of the first digit during training{where}"] = strip_figure(seen)
+                figures[f"What the reverse pass makes of the first digit during training{where}"] = strip_figure(seen)
         return figures

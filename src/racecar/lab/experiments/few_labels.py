@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from racecar.lab.config import later
 from racecar.lab.datasets import CIFAR10, MNIST, Source, motion
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar.lab.experiments.shared import coefficient_of, torch_start
 from racecar.lab.measures import transfer
 from racecar.lab.measures.probe import body, choose, features, probe, settle, tune
 from racecar.lab.search import Search
@@ -184,7 +185,7 @@ class FewLabels(Experiment[FewLabelsConfig]):
         return (self.sources[config.task].name,)
 
     def data(self, config: FewLabelsConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """A: the source; B: the new task, with the pictures from which labelled ones are drawn. Which pictures hangs on
+        """A: the source; B: the new task, with the pictures to draw labelled ones from. Which pictures depends on
         the seed. A share ``valid`` of the training files is held out of both, and then no test file is opened."""
         return transfer.tasks(
             self.sources[config.task],
@@ -199,17 +200,15 @@ class FewLabels(Experiment[FewLabelsConfig]):
         )
 
     def network(self, config: FewLabelsConfig, dropout: float = 0.0) -> nn.Module:
-        """PyTorch's own first weights, the same for every norm: VGG's make the way back explode where there is none."""
+        """PyTorch's own first weights, the same for every norm."""
         layout: list[int | str] = []
         for width in WIDTHS[config.task]:
             layout += [*[width] * (config.depth // 3), "M"]
         size, channels = (32, 3) if config.task == "cifar" else (28, 1)
         classes = SIDES[config.task][0]
-        model = vgg(layout, norm=config.norm != "none", size=size, channels=channels, classes=classes)
+        model = torch_start(vgg(layout, norm=config.norm != "none", size=size, channels=channels, classes=classes))
         for i, module in enumerate(model.features):
-            if isinstance(module, nn.Conv2d):
-                module.reset_parameters()
-            elif isinstance(module, nn.BatchNorm2d) and config.norm == "group":
+            if isinstance(module, nn.BatchNorm2d) and config.norm == "group":
                 model.features[i] = nn.GroupNorm(GROUPS, module.num_features)
         return model
 
@@ -218,7 +217,7 @@ class FewLabels(Experiment[FewLabelsConfig]):
         return (Stage("A", epochs=config.long_epochs, variants=("Std",)) if config.longer else Stage("A"),)
 
     def coefficient(self, config: FewLabelsConfig, variant: str) -> float:
-        return {"Ort": 1e-2, "Pre": 4.0, "WD": 1e-4, "Drop": 0.1}.get(variant, config.strength)
+        return coefficient_of(variant, config.strength, Pre=4.0)
 
     def reverse(self, config: FewLabelsConfig) -> dict[str, Any]:
         """Errors of the constrained convolutions; pixels are at least 0."""

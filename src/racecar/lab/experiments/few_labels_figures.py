@@ -8,7 +8,8 @@ from statistics import mean, mode, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from racecar.inspect.style import new_figure, styled
-from racecar.lab.experiments.figures import _look, by_setting, by_variant, chosen
+from racecar.lab.experiments.paper_figures import chosen, look_of
+from racecar.lab.report.groups import Setting, asked, by_setting, by_variant, collect, telling
 from racecar.lab.training.variants import VARIANTS
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Gain(NamedTuple):
     sd: float
 
 
-Cells = dict[tuple[tuple[str, Any], ...], dict[str, Gain]]
+Cells = dict[Setting, dict[str, Gain]]
 """Setting, with RR's λ, → metric → gain."""
 KINDS = {"probe": "linear probe", "tune": "fine-tuned"}
 LIMIT = 10.0
@@ -64,11 +65,12 @@ def counts(metrics: Mapping[str, Any], kind: str) -> list[int]:
 def lines(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Runs of each variant, with the longer training of Std and larger slices of the batch beside the usual ones."""
     least = min((run.config["fraction"] for run in runs), default=1.0)
-    groups: dict[str, list[Run]] = {}
-    for run in runs:
+
+    def kind_of(run: Run) -> str:
         slice_ = run.config["fraction"]
-        kind = " longer" if run.config.get("longer") else "" if slice_ == least else f" fraction {slice_:g}"
-        groups.setdefault(kind, []).append(run)
+        return " longer" if run.config.get("longer") else "" if slice_ == least else f" fraction {slice_:g}"
+
+    groups = collect((kind_of(run), run) for run in runs)
     found = [(name + kind, some) for kind in sorted(groups) for name, some in by_variant(groups[kind]).items()]
     order = list(VARIANTS)
     return dict(sorted(found, key=lambda one: order.index(one[0].split()[0])))
@@ -82,7 +84,7 @@ def labels_figure(runs: Sequence[Run]) -> Figure:
     groups = lines(runs)
     for axis, kind in zip(axes, kinds, strict=True):
         for name, some in groups.items():
-            style = _look(name, groups)
+            style = look_of(name, groups)
             _band(axis, some, kind, linewidth=1.0, markersize=5, label=name, **style)
         if kind == "probe":
             grey = {"color": "#888888", "linestyle": "--"}
@@ -110,38 +112,28 @@ def _band(axis: Axes, runs: Sequence[Run], kind: str, **style: Any) -> None:
 
 def gains(runs: Sequence[Run]) -> Cells:
     """Of every setting that has both, the mean difference over their common seeds."""
-    found: Cells = {}
-    settings = [_setting(run) for run in runs]
-    varying = [name for name in (settings or [{}])[0] if any(s.get(name) != settings[0][name] for s in settings)]
-    keys = [tuple((name, one.get(name)) for name in varying) for one in settings]
+    keys = telling([asked(run) for run in runs])
     std = {
         (_plain(key), run.seed): run.metrics
         for key, run in zip(keys, runs, strict=True)
         if run.variant == "Std" and run.finished
     }
-    differences: dict[tuple[Any, ...], dict[str, list[float]]] = {}
+    differences: list[tuple[Setting, tuple[str, float]]] = []
     for key, run in zip(keys, runs, strict=True):
         base = std.get((_plain(key), run.seed))
         if run.variant != "RR" or not run.finished or base is None:
             continue
-        cell = differences.setdefault((*key, ("λ", run.coefficient)), {})
-        for kind in KINDS:
-            for n in counts(run.metrics, kind):
-                one, other = run.metrics[f"{kind}_{n}"], base.get(f"{kind}_{n}")
-                if one is not None and other is not None:
-                    cell.setdefault(f"{kind}_{n}", []).append(one - other)
-    for key, cell in differences.items():
-        found[key] = {metric: Gain(mean(v), stdev(v) if len(v) > 1 else 0.0) for metric, v in cell.items()}
-    return found
+        for metric in (f"{kind}_{n}" for kind in KINDS for n in counts(run.metrics, kind)):
+            if (other := base.get(metric)) is not None:
+                differences.append(((*key, ("λ", run.coefficient)), (metric, run.metrics[metric] - other)))
+    return {
+        key: {metric: Gain(mean(v), stdev(v) if len(v) > 1 else 0.0) for metric, v in collect(some).items()}
+        for key, some in collect(differences).items()
+    }
 
 
-def _plain(key: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+def _plain(key: Setting) -> Setting:
     return tuple(one for one in key if one[0] not in OURS)
-
-
-def _setting(run: Run) -> dict[str, Any]:
-    values = {**run.config, "tuned": bool(run.record.get("tuned"))}
-    return {name: tuple(one) if isinstance(one, list) else one for name, one in values.items()}
 
 
 def names(cells: Cells) -> list[str]:

@@ -15,6 +15,7 @@ from racecar.lab.config import later
 from racecar.lab.datasets import INFORMATION, DataError, data_folder, sphere
 from racecar.lab.datasets.checksum import differs, digest
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar.lab.experiments.shared import coefficient_of
 from racecar.lab.search import Search
 from racecar.lab.training import draws
 from racecar.lab.training.loss_config import LossConfig
@@ -99,7 +100,7 @@ class Information(Experiment[InformationConfig]):
         return (INFORMATION.name,) if config.source == "var_u" else ()
 
     def data(self, config: InformationConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """A: the labels; B: the same swapped. The split hangs on the seed."""
+        """A: the labels; B: the same swapped. The split depends on the seed."""
         x, y = sphere.load() if config.source == "sphere" else _var_u(folder)
         order = torch.randperm(len(y), generator=draws.generator("information", seed))
         train, test = order[:TRAIN], order[TRAIN:]
@@ -126,7 +127,7 @@ class Information(Experiment[InformationConfig]):
         )
 
     def coefficient(self, config: InformationConfig, variant: str) -> float:
-        return {"Ort": 1e-2, "Pre": 20.0, "WD": 1e-4, "Drop": 0.1}.get(variant, config.strength)
+        return coefficient_of(variant, config.strength, Pre=20.0)
 
     def reverse(self, config: InformationConfig) -> dict[str, Any]:
         """One λ for all layers."""
@@ -161,7 +162,8 @@ class Information(Experiment[InformationConfig]):
         return Measured(metrics, tables={"plane": rows, "sweep": sweep, "ceilings": ceilings})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.experiments.figures import accuracy_figure, by_setting, chosen, planes_figure, sweep_figure
+        from racecar.lab.experiments.paper_figures import accuracy_figure, chosen, planes_figure, sweep_figure
+        from racecar.lab.report.groups import by_setting
 
         figures = {}
         for where, some in by_setting(chosen(runs)).items():
@@ -171,7 +173,7 @@ class Information(Experiment[InformationConfig]):
             if measured := [run for run in some if "test_accuracy" in run.metrics]:
                 figures[f"Accuracy of every stage{where}"] = accuracy_figure(measured)
             if first := [run for run in planes if run.stage == "A"]:
-                figures[f"How far I(X;D) hangs on the bins{where}"] = sweep_figure(first)
+                figures[f"How far I(X;D) depends on the bins{where}"] = sweep_figure(first)
         return figures
 
 

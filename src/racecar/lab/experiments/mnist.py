@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from racecar.inspect import ssim
 from racecar.lab.datasets import MNIST, Source, motion
 from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained, accuracy
+from racecar.lab.experiments.shared import coefficient_of, mean_terms, torch_start
 from racecar.lab.measures.features import deployed_loss
 from racecar.lab.search import Search
 from racecar.lab.training.longer import LongerConfig, with_longer
@@ -74,7 +75,7 @@ def claims() -> tuple[Claim, ...]:
     new = Claim("RR beats Std from scratch, on blurred MNIST", "test_accuracy", "AB", "RR", "Std", than_stage="B")
     found.append(replace(new, where={"longer": False}))
     for than in ("Std", "Ort"):
-        text = f"RR's way back rebuilds the picture better than {than}'s"
+        text = f"RR's reverse pass rebuilds the picture better than {than}'s"
         found.append(Claim(text, "ssim", "A", "RR", than, where={"longer": False}))
     return tuple(found)
 
@@ -86,7 +87,7 @@ class Mnist(Experiment[MnistConfig]):
     summary = (
         "Three convolutions learn MNIST with a regulariser (A), then go on without it (AA) or learn MNIST blurred by "
         "motion (AB), which Std also learns from scratch (B). The paper has RR slightly behind in A and best in AA and "
-        "AB; only RR's way back rebuilds the picture."
+        "AB; only RR's reverse pass rebuilds the picture."
     )
     Config = MnistConfig
     quick: ClassVar[dict[str, Any]] = {"epochs": 2, "finetune": 1, "batch": 50, "share": 1 / 60, "cost": 1.0}
@@ -144,11 +145,7 @@ class Mnist(Experiment[MnistConfig]):
     def network(self, config: MnistConfig, dropout: float = 0.0) -> nn.Module:
         """The sizes are ours: the paper's table is not in the text that we have."""
         layout = (20, "M", 40, "M", 60, "M")
-        model = vgg(layout, norm=config.norm, size=28, channels=1, hidden=(128,), dropout=dropout)
-        for module in model.modules():
-            if isinstance(module, nn.Conv2d):  # without batch norm, VGG's first weights make the way back explode
-                module.reset_parameters()
-        return model
+        return torch_start(vgg(layout, norm=config.norm, size=28, channels=1, hidden=(128,), dropout=dropout))
 
     def stages(self, config: MnistConfig) -> tuple[Stage, ...]:
         """The paper calls them mni, MNI, n-MNI and n-MNI from scratch. Std alone has the last one, and a longer
@@ -159,7 +156,7 @@ class Mnist(Experiment[MnistConfig]):
         return stages if config.longer else (*stages, Stage("B", task="B", regularised=False, variants=("Std",)))
 
     def coefficient(self, config: MnistConfig, variant: str) -> float:
-        return {"Ort": 1e-2, "Pre": 3.0, "WD": 1e-4, "Drop": 0.5}.get(variant, config.strength)
+        return coefficient_of(variant, config.strength, Pre=3.0, Drop=0.5)
 
     def reverse(self, config: MnistConfig) -> dict[str, Any]:
         """Errors of the three convolutions; the linear layers are left out, and pixels are never negative."""
@@ -188,12 +185,13 @@ class Mnist(Experiment[MnistConfig]):
         return Measured(metrics, arrays={"d1": task.test.x[shown].cpu(), "rebuilt": back[shown].cpu()})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.experiments.figures import accuracy_figure, by_setting, chosen, having, rebuilt_figure
+        from racecar.lab.experiments.paper_figures import accuracy_figure, chosen, having, rebuilt_figure
+        from racecar.lab.report.groups import by_setting
 
         figures = {}
         for where, some in by_setting(chosen(runs)).items():
             if seen := having(some, "rebuilt"):
-                figures[f"d1 and, below, what the way back makes of it{where}"] = rebuilt_figure(seen)
+                figures[f"d1 and, below, what the reverse pass makes of it{where}"] = rebuilt_figure(seen)
             if measured := [run for run in some if "test_accuracy" in run.metrics]:
                 figures[f"Accuracy of every stage{where}"] = accuracy_figure(measured)
         return figures
@@ -214,17 +212,18 @@ def pictures(folder: Path | None, share: float) -> tuple[tuple[Split, Split], tu
 
 @torch.no_grad()
 def run_back(model: nn.Module, x: Tensor, options: Mapping[str, Any]) -> tuple[Tensor, float]:
-    """Inputs x (N, …) as the full way back from the last convolution rebuilds them, and the relative reverse loss, the
+    """Inputs x (N, …) as the full reverse pass from the last convolution rebuilds them; and the relative reverse loss:
     mean over the layers; batch norm has the statistics of the batch, as in training. The model is not changed."""
     rr = Racecar(copy.deepcopy(model).train(), x[:2], mode="full", **options)
-    back, total = [], torch.zeros((), device=x.device)
-    for part in x.split(BATCH):
+    back: list[Tensor] = []
+
+    def rebuild(part: Tensor) -> None:
         first = rr.reconstruct(part)[0]
         assert first is not None
         back.append(first)
-        rr(part)
-        total += torch.stack(list(rr.terms.values())).mean() * len(part)
-    return torch.cat(back), float(total) / len(x)
+
+    error = mean_terms(rr, x, BATCH, before=rebuild)
+    return torch.cat(back), error
 
 
 def likeness(x: Tensor, back: Tensor) -> dict[str, float]:

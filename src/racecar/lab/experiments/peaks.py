@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from racecar.lab.config import Config
 from racecar.lab.datasets import peaks
 from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Task, Trained, accuracy
+from racecar.lab.experiments.shared import coefficient_of
 from racecar.lab.measures.features import class_means, first_layer, rebuilt
 from racecar.lab.training.loss_config import PAPER
 from racecar.networks.dense import dense, glorot
@@ -83,7 +84,7 @@ class Peaks(Experiment[PeaksConfig]):
         return glorot(dense(widths, nn.ReLU, norm=True, last=net != "linear", dropout=dropout))
 
     def coefficient(self, config: PeaksConfig, variant: str) -> float:
-        return {"Ort": config.beta, "Pre": 500.0, "WD": 1e-4, "Drop": 0.5}.get(variant, config.strength / 2)
+        return coefficient_of(variant, config.strength / 2, Ort=config.beta, Pre=500.0, Drop=0.5)
 
     def reverse(self, config: PeaksConfig) -> dict[str, Any]:
         """The paper's own loss."""
@@ -105,7 +106,8 @@ class Peaks(Experiment[PeaksConfig]):
         return Measured(metrics, arrays={**found.arrays, **trained.history})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.experiments.figures import by_setting, having, strip_figure, vectors_figure
+        from racecar.lab.experiments.paper_figures import having, strip_figure, vectors_figure
+        from racecar.lab.report.groups import by_setting
 
         figures = {}
         for net, what in NETS.items():
@@ -114,6 +116,6 @@ class Peaks(Experiment[PeaksConfig]):
                     title = f"Singular vectors that carry most of the data: {what}{where}"
                     figures[title] = vectors_figure(seen, "class means")
                 if seen := having(some, "rebuilt"):
-                    title = f"What the way back makes of a picture during training: {what}{where}"
+                    title = f"What the reverse pass makes of a picture during training: {what}{where}"
                     figures[title] = strip_figure(seen)
         return figures

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,12 +16,18 @@ from racecar.lab.config import guide, later
 from racecar.lab.datasets import CIFAR10, MNIST, Source, sphere
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.information import TRAIN, WIDTHS
+from racecar.lab.experiments.shared import coefficient_of, mean_terms, torch_start
 from racecar.lab.measures.features import deployed_loss
 from racecar.lab.training import draws
 from racecar.lab.training.loss_config import LossConfig
 from racecar.networks.dense import dense, glorot
 from racecar.networks.vgg import VGG16, vgg
 from racecar.racecar import Racecar
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from racecar.lab.running.run import Run
 
 SLICES = ((1.0, 1), (1 / 8, 1), (1 / 16, 1), (1 / 8, 2), (1 / 8, 4), (1 / 16, 4))
 """Share of the batch, and of how many steps one has the reverse pass; the first is exact."""
@@ -135,7 +141,7 @@ class Slices(Experiment[S]):
         return "made from its rule, seed 0"
 
     def data(self, config: S, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """The split hangs on the seed."""
+        """The split depends on the seed."""
         x, y = sphere.load()
         order = torch.randperm(len(y), generator=draws.generator("slices", seed))
         train, test = (Split(x[some], y[some]) for some in (order[:TRAIN], order[TRAIN:]))
@@ -150,7 +156,7 @@ class Slices(Experiment[S]):
         return (Stage("A", variants=None if exact else ("RR", "lRR", "RR1")),)
 
     def coefficient(self, config: S, variant: str) -> float:
-        return {"Ort": 1e-2, "Pre": 20.0, "WD": 1e-4, "Drop": 0.1}.get(variant, config.strength)
+        return coefficient_of(variant, config.strength, Pre=20.0)
 
     def reverse(self, config: S) -> dict[str, Any]:
         """One λ for all layers, but a classifier on top of convolutions is left out."""
@@ -173,6 +179,11 @@ class Slices(Experiment[S]):
                 model, trained.task.train.x[: 4 * BATCH], test.x, options, BATCH
             )
         return Measured(metrics)
+
+    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
+        from racecar.lab.experiments.slices_figures import all_figures
+
+        return all_figures(runs)
 
 
 class _Pictures(Slices[P]):
@@ -206,11 +217,7 @@ class SlicesMnist(_Pictures[MnistConfig]):
     source = MNIST
 
     def network(self, config: MnistConfig, dropout: float = 0.0) -> nn.Module:
-        model = vgg((20, "M", 40, "M", 60, "M"), norm=False, size=28, channels=1)
-        for module in model.modules():
-            if isinstance(module, nn.Conv2d):  # without batch norm, VGG's first weights make the way back explode
-                module.reset_parameters()
-        return model
+        return torch_start(vgg((20, "M", 40, "M", 60, "M"), norm=False, size=28, channels=1))
 
     def layers(self, config: MnistConfig) -> int:
         return 3
@@ -245,13 +252,8 @@ class SlicesCifar(_Pictures[CifarConfig]):
 
 @torch.no_grad()
 def reverse_loss(model: nn.Module, x: Tensor, weight: Any, training: bool) -> float:
-    """The exact relative reverse loss of a trained model, the full way back: the mean over its layers and over batches
+    """The exact relative reverse loss of a trained model, in mode full: the mean over its layers and over batches
     of the samples x (N, …). Training: batch norm as the loss had it in training, with statistics of the batch; else
     with the running ones. The model is not changed."""
     model = copy.deepcopy(model).train(training)
-    rr = Racecar(model, x[:2], mode="full", weight=weight, scale="relative")
-    total = torch.zeros((), device=x.device)
-    for part in x.split(BATCH):
-        rr(part)
-        total += torch.stack(list(rr.terms.values())).mean() * len(part)
-    return float(total) / len(x)
+    return mean_terms(Racecar(model, x[:2], mode="full", weight=weight, scale="relative"), x, BATCH)

@@ -21,7 +21,7 @@ def is_dead(model: nn.Module, x: Tensor) -> bool:
 
 
 def dead_layers(model: nn.Module, x: Tensor) -> list[str]:
-    """Layers whose d_m is 0 for all samples x (N, …): the way back compares nothing with nothing there."""
+    """Layers whose d_m is 0 for all samples x (N, …): the reverse pass compares nothing with nothing there."""
     seen = activations(model, x)
     alive = torch.stack([one.tensor.any() for one in seen]).tolist()
     return [one.layer for one, lives in zip(seen, alive, strict=True) if not lives]

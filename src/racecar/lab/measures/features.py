@@ -75,7 +75,7 @@ def _lpips(path: Path) -> Lpips | None:
 
 
 def rebuilt(model: nn.Module, x: Tensor) -> Tensor:
-    """The input as the way back from the output makes it, with batch statistics."""
+    """The input as the reverse pass from the output makes it, with batch statistics."""
     with eval_mode(model, "batch"):
         forward = ForwardPass(model, (x,))
     return forward.rebuild(forward.plan("full"))[0].reshape(x.shape)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from racecar.lab.report import words
 from racecar.lab.report.claims import Finding
 from racecar.lab.report.groups import Group, label
+from racecar.lab.report.page_table import Cell, Column, Table, mean_cell, number_cell
 from racecar.lab.report.statistics import VERDICTS
-from racecar.lab.report.table import Cell, Column, Table, mean_cell, number_cell
 
 _GAIN = (Column("gain", "number"), Column("95 % interval (Holm)", "interval"))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from racecar.lab.experiment import Claim
-from racecar.lab.report.groups import Group, Groups, Setting, label
+from racecar.lab.report.groups import Group, Groups, Setting, collect, label
 from racecar.lab.report.statistics import (
     NOT,
     NOT_RUN,
@@ -100,14 +100,12 @@ def judge(claims: Sequence[Claim], groups: Groups, usual: Usual = lambda config,
 
 
 def _telling(groups: Groups, named: Collection[str]) -> set[str]:
-    """Fields that tell configurations apart. Those that claims name do not, nor those that hang on them alone, as a
+    """Fields that tell configurations apart. Those that claims name do not, nor those that depend on them alone, as a
     learning rate may on the optimiser: one configuration goes through their values."""
-    values: dict[tuple[Setting, str], set[Any]] = {}
-    for group in groups.groups:
-        design = _only(group.setting, named)
-        for name, value in group.setting:
-            values.setdefault((design, name), set()).add(value)
-    return {name for (_, name), some in values.items() if len(some) > 1}
+    values = collect(
+        ((_only(group.setting, named), name), value) for group in groups.groups for name, value in group.setting
+    )
+    return {name for (_, name), some in values.items() if len(set(some)) > 1}
 
 
 def _judge(claims: Sequence[Claim], family: Family, found: Sequence[Finding]) -> list[Finding]:

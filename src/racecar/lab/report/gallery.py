@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 from racecar.lab.experiment import Experiment
 from racecar.lab.report.claims import Finding
-from racecar.lab.report.figures import curves, curves_figure, runs_figure, sweep_figure
-from racecar.lab.report.groups import Group, Groups, Metric, label
+from racecar.lab.report.groups import Group, Groups, Metric, collect, label
 from racecar.lab.report.pictures import Picture, picture
+from racecar.lab.report.run_figures import curves, curves_figure, runs_figure, sweep_figure
 from racecar.lab.running.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+CURVES = "Over training"
+"""So begin the titles of curves."""
 
 
 def own_pictures(experiment: Experiment | None, runs: Sequence[Run], anchor: str) -> tuple[list[Picture], str]:
@@ -30,6 +33,13 @@ def own_pictures(experiment: Experiment | None, runs: Sequence[Run], anchor: str
 def draw(figures: Mapping[str, Figure], prefix: str) -> list[Picture]:
     """Figures by title, as parts of a page."""
     return [picture(figure, title, f"{prefix}-{i}") for i, (title, figure) in enumerate(figures.items(), 1)]
+
+
+def main_and_more(own: Sequence[Picture], common: Sequence[Picture]) -> tuple[list[Picture], list[Picture]]:
+    """What Markdown shows, and what the HTML page shows besides: an experiment that draws nothing itself has its runs
+    for that, without their curves."""
+    main = list(own) or [one for one in common if not one.title.startswith(CURVES)] or list(common)
+    return main, [one for one in common if one not in main]
 
 
 def common_figures(
@@ -56,7 +66,7 @@ def common_figures(
             figures[f"Over the coefficient: mean ± sd{where}"] = sweep_figure(members, swept)
         trained = _one_for_each(members, findings)
         if any(map(curves, trained)):
-            figures[f"Over training: mean ± sd{where}"] = curves_figure(trained)
+            figures[f"{CURVES}: mean ± sd{where}"] = curves_figure(trained)
     return figures
 
 
@@ -69,10 +79,7 @@ def _is_sweep(groups: Sequence[Group]) -> bool:
 def _one_for_each(groups: Sequence[Group], findings: Sequence[Finding]) -> list[Group]:
     """One for each stage and variant: of several coefficients the one that a claim is about, or the middle one."""
     judged = {(one.variant, one.coefficient) for found in findings for one in (found.better, found.than) if one}
-    members: dict[tuple[str, str], list[Group]] = {}
-    for group in groups:
-        members.setdefault((group.stage, group.variant), []).append(group)
     return [
         next((one for one in some if (one.variant, one.coefficient) in judged), some[len(some) // 2])
-        for some in members.values()
+        for some in collect(((group.stage, group.variant), group) for group in groups).values()
     ]

@@ -1,14 +1,17 @@
-"""Runs that differ in nothing but the seed belong together; here they find each other."""
+"""Runs that belong together find each other here, for tables, figures, summaries and documents: those that differ in
+nothing but the seed, those of one setting, those of one variant."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from racecar.lab.running.run import Run
 from racecar.lab.training.variants import VARIANTS
 
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 Setting = tuple[tuple[str, Any], ...]
 """Fields of the configuration that are not the same in all runs of an experiment, and their values."""
 Metric = tuple[str, str]
@@ -58,9 +61,7 @@ class Group:
 
     def matches(self, where: Mapping[str, Any]) -> bool:
         """Whether the configuration has these values, or one of those in a frozenset."""
-        have = self.config
-        sets = {name: one if isinstance(one, frozenset) else {plain(one)} for name, one in where.items()}
-        return all(name in have and plain(have[name]) in some for name, some in sets.items())
+        return has(self.config, where)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,22 +98,66 @@ class Groups:
         ]
 
 
+def collect(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """Values by key, both in their order."""
+    found: dict[K, list[V]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
+
+
+def telling(configs: Sequence[Mapping[str, Any]], but: Collection[str] = ()) -> list[Setting]:
+    """Of each configuration what tells it from the others: the fields that are not the same in all, save those that are
+    named by ``but``."""
+    names = dict.fromkeys(name for config in configs for name in config if name not in but)
+    values = {name: [plain(config.get(name)) for config in configs] for name in names}
+    varying = [name for name in names if len(set(values[name])) > 1]
+    return [tuple((name, values[name][i]) for name in varying) for i in range(len(configs))]
+
+
+def has(config: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+    """Whether a configuration has these values, or one of those in a frozenset."""
+    sets = {name: one if isinstance(one, frozenset) else {plain(one)} for name, one in where.items()}
+    return all(name in config and plain(config[name]) in some for name, some in sets.items())
+
+
+def asked(run: Run) -> dict[str, Any]:
+    """The configuration of a run, and whether a search has changed it."""
+    return {**run.config, "tuned": bool(run.record.get("tuned"))}
+
+
+def by_setting(runs: Sequence[Run], but: Collection[str] = ()) -> dict[str, list[Run]]:
+    """Finished runs of one configuration each, all with settings from a search or none; the name says what tells them
+    from the others, as " (optimiser = sgd)". In fields that are named by ``but`` they may differ."""
+    runs = [run for run in runs if run.finished]
+    texts = map(label, telling([asked(run) for run in runs], but))
+    names = [f" ({text})" if text else "" for text in texts]
+    return dict(sorted(collect(zip(names, runs, strict=True)).items()))
+
+
+def by_variant(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Finished runs of each variant, in our order, by seed; of each of its coefficients, if there are several."""
+    pairs = []
+    for name in VARIANTS:
+        some = [run for run in runs if run.variant == name and run.finished]
+        several = len({run.coefficient for run in some}) > 1
+        for run in sorted(some, key=lambda run: (run.coefficient or 0.0, run.seed)):
+            pairs.append((f"{name} {run.coefficient:g}" if several else name, run))
+    return collect(pairs)
+
+
 def gather(runs: Iterable[Run]) -> Groups:
     """Group the runs of one experiment, finished and diverged ones; each is in the group of every setting that it was
     asked for."""
-    newest: dict[tuple[Any, ...], Run] = {}
     runs = [one for run in runs for one in run.everywhere]
     runs = sorted(runs, key=lambda run: (str(run.record["made"].get("finished") or ""), run.id))
-    varying = _varying(runs)
-    for run in runs:
-        newest[_key(run, varying)] = run
+    settings = telling([run.config for run in runs])
+    newest = {(_key(run, setting), run.seed): run for run, setting in zip(runs, settings, strict=True)}
     before = _stages_before(runs)
-    members: dict[tuple[Any, ...], dict[int, Run]] = {}
-    for (*group, seed), run in newest.items():
-        members.setdefault(tuple(group), {})[seed] = run
+    members = collect((key, run) for (key, _), run in newest.items())
     ordered = sorted(members, key=lambda key: _order(key, before))
-    groups = [_group(key, members[key]) for key in ordered]
-    config = runs[0].config if runs else {}
+    groups = [_group(key, {run.seed: run for run in members[key]}) for key in ordered]
+    config, varying = (runs[0].config, dict(settings[0])) if runs else ({}, {})
     common = {name: plain(value) for name, value in config.items() if name not in varying}
     diverged = [run for run in newest.values() if not run.finished]
     return Groups(groups, diverged, len(runs) - len(newest), common)
@@ -136,18 +181,10 @@ def _written(value: Any) -> str:
     return "not set" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _varying(runs: Sequence[Run]) -> list[str]:
-    """Fields of the configuration that differ between runs."""
-    configs = [run.config for run in runs]
-    names = dict.fromkeys(name for config in configs for name in config)
-    return [name for name in names if len({plain(config.get(name)) for config in configs}) > 1]
-
-
-def _key(run: Run, varying: Sequence[str]) -> tuple[Any, ...]:
-    config, tuned = run.config, run.record.get("tuned") or {}
-    setting = tuple((name, plain(config.get(name))) for name in varying)
+def _key(run: Run, setting: Setting) -> tuple[Any, ...]:
+    tuned = run.record.get("tuned") or {}
     own = tuple((name, plain(tuned[name])) for name in sorted(tuned))
-    return setting, run.stage, run.variant, run.coefficient, own, run.seed
+    return setting, run.stage, run.variant, run.coefficient, own
 
 
 def _stages_before(runs: Sequence[Run]) -> dict[str, str]:

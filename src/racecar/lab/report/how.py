@@ -38,7 +38,7 @@ HOW = {
         over the survivors may flatter a variant that diverges.""",
     "spread": """
         Standard deviations of the two variants of a claim over the same seeds, with the p-value of Pitman and Morgan's
-        test that they are the same. It is not corrected, and no verdict hangs on it.""",
+        test that they are the same. It is not corrected, and no verdict depends on it.""",
     "cost": """
         Median time of a training step, and peak memory, which is measured on GPUs alone (n/a: not measured, or nothing
         to compare with). Ratios are to Std with the same seed, at the same stage and setting, on the same engine and

@@ -15,9 +15,9 @@ from typing import Any
 from racecar.inspect.style import look
 from racecar.lab.report import words
 from racecar.lab.report.how import HOW
+from racecar.lab.report.page_table import Table
 from racecar.lab.report.section import Section, tally
 from racecar.lab.report.statistics import HOLDS, IN_PART, NOT, NOT_RUN, SO_FAR, TOO_FEW
-from racecar.lab.report.table import Table
 from racecar.support.extras import need
 
 _SIGNS = {HOLDS: "✓", SO_FAR: "◔", IN_PART: "◐", NOT: "✗", TOO_FEW: "…", NOT_RUN: "–"}
@@ -57,15 +57,15 @@ def to_html(page: Page) -> str:
 
 
 def to_markdown(page: Page, folder: str) -> str:
-    """The same tables and verdicts; figures are linked from a folder beside it."""
+    """The same tables and verdicts; the main figures are linked from a folder beside it, a sheet for each section."""
     text = _templates(False).get_template("page.md").render(page=page, folder=folder)
     text = re.sub(r" +$", "", text, flags=re.MULTILINE)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
-def figure_name(section: Section, i: int) -> str:
-    """File name of the i-th figure, from 1."""
-    return f"{section.anchor}-{i}.{section.figures[i - 1].suffix}"
+def sheet_name(section: Section) -> str:
+    """File name of a section's figures."""
+    return f"{section.anchor}.svg"
 
 
 def markdown(text: str) -> str:
@@ -105,7 +105,7 @@ def _templates(escape: bool) -> Any:
         keep_trailing_newline=True,
     )
     templates.filters |= {"md": markdown, "fenced": fenced, "bar": bar}
-    templates.globals |= {"figure_name": figure_name, "how": HOW, "sign": _SIGNS.get, "swatch": swatch}
+    templates.globals |= {"sheet_name": sheet_name, "how": HOW, "sign": _SIGNS.get, "swatch": swatch}
     return templates
 
 

@@ -7,12 +7,14 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from racecar.inspect.style import SETTINGS
 from racecar.lab.report.svg import light, local
 from racecar.support.extras import need
+from racecar.support.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +26,7 @@ _DOTS = 160
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure, ready for the page and for a file beside it."""
+    """A figure, ready for the page and for the sheet beside it."""
 
     title: str
     alt: str
@@ -33,9 +35,9 @@ class Picture:
     """In CSS pixels, as it was drawn."""
     height: int
     suffix: str
-    """Of its file: "svg" or "png"."""
+    """"svg" or "png"."""
     content: bytes
-    """Of its file."""
+    """SVG as it was drawn, or the PNG."""
     markup: str
     """The inline SVG; empty for a PNG."""
 
@@ -56,10 +58,15 @@ def picture(figure: Figure, title: str, prefix: str) -> Picture:
     width, height = (round(96 * inches) for inches in figure.get_size_inches())
     alt = describe(figure, title)
     drawn = _draw(figure, "svg")
-    content = light(drawn)
-    if len(content) > LARGEST:
+    if len(light(drawn)) > LARGEST:
         return Picture(title, alt, width, height, "png", _draw(figure, "png"), "")
-    return Picture(title, alt, width, height, "svg", content, _inline(drawn, prefix, alt))
+    return Picture(title, alt, width, height, "svg", drawn, _inline(drawn, prefix, alt))
+
+
+def save_light(figure: Figure, path: Path) -> None:
+    """Write a figure as SVG, as light as those of a page."""
+    with write_atomically(path) as file:
+        file.write(light(_draw(figure, "svg")))
 
 
 def describe(figure: Figure, title: str) -> str:
@@ -105,7 +112,8 @@ def _inline(content: bytes, prefix: str, alt: str) -> str:
         element.tail = None  # line breaks between elements
         if element.get("id") not in used:
             element.attrib.pop("id", None)
-        element.attrib = {local(name): _own(local(name), text, prefix) for name, text in element.attrib.items()}
+        named = {local(name): text for name, text in element.attrib.items()}
+        element.attrib = {name: _short(name, own(name, text, prefix)) for name, text in named.items()}
     for name in ("width", "height", "version"):
         root.attrib.pop(name, None)
     # What the style sheet said of all elements; here it would speak for the whole page.
@@ -113,12 +121,17 @@ def _inline(content: bytes, prefix: str, alt: str) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def _own(name: str, text: str, prefix: str) -> str:
+def own(name: str, text: str, prefix: str) -> str:
     """An attribute with its ids made different from those of other figures."""
     if name == "id":
         return f"{prefix}-{text}"
     if name == "href" and text.startswith("#"):
         return f"#{prefix}-{text[1:]}"
-    if name == "d":
-        return re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", text).replace("\n", "")
     return re.sub(r"url\(#", f"url(#{prefix}-", text)
+
+
+def _short(name: str, text: str) -> str:
+    """Coordinates to a hundredth of a point."""
+    if name != "d":
+        return text
+    return re.sub(r"\d+\.\d{3,}", lambda found: f"{float(found[0]):.2f}", text).replace("\n", "")

@@ -9,9 +9,9 @@ from typing import Any
 
 from racecar.lab.experiment import Paper
 from racecar.lab.report import words
-from racecar.lab.report.groups import Group, Groups, Metric, label, plain
+from racecar.lab.report.groups import Group, Groups, Metric, collect, label, plain
+from racecar.lab.report.page_table import Cell, Column, Table, mean_cell, number_cell, word_cell
 from racecar.lab.report.statistics import estimate
-from racecar.lab.report.table import Cell, Column, Table, mean_cell, number_cell, word_cell
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -72,21 +72,19 @@ def inner_tables(groups: Groups) -> list[Table]:
     Rows of different runs are the same row if their words agree, and as many of their whole numbers as are needed to
     tell the rows of one run apart; all other numbers are averaged.
     """
-    found: dict[str, list[tuple[Group, Rows]]] = {}
-    for group in groups.groups:
-        for run in group.runs.values():
-            for name, content in run.tables.items():
-                if isinstance(content, list) and content and all(isinstance(row, dict) for row in content):
-                    found.setdefault(name, []).append((group, content))
+    found = collect(
+        (name, (group, content))
+        for group in groups.groups
+        for run in group.runs.values()
+        for name, content in run.tables.items()
+        if isinstance(content, list) and content and all(isinstance(row, dict) for row in content)
+    )
     return [_averaged(name, tables) for name, tables in found.items()]
 
 
 def _averaged(name: str, tables: Sequence[tuple[Group, Rows]]) -> Table:
     keys, measured = _roles([rows for _, rows in tables])
-    same: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for group, rows in tables:
-        for row in rows:
-            same.setdefault((group, *_pick(row, keys)), []).append(row)
+    same = collect(((group, *_pick(row, keys)), row) for group, rows in tables for row in rows)
     cells = [
         [
             *_which(group), *_whose(group), *map(_key_cell, key),
@@ -163,12 +161,8 @@ def _place(record: Mapping[str, Any]) -> tuple[str, str]:
 
 def _costs(groups: Sequence[Group], place: tuple[str, str], name: str) -> dict[int, float]:
     """What the runs in one place cost, by seed."""
-    found: dict[int, list[float]] = {}
-    for group in groups:
-        for seed, run in group.runs.items():
-            value = run.record["cost"].get(name)
-            if value is not None and _place(run.record) == place:
-                found.setdefault(seed, []).append(value)
+    runs = [one for group in groups for one in group.runs.items() if _place(one[1].record) == place]
+    found = collect((seed, value) for seed, run in runs if (value := run.record["cost"].get(name)) is not None)
     return {seed: median(values) for seed, values in found.items()}
 
 

@@ -10,14 +10,14 @@ from typing import Any
 from racecar.lab.experiment import Experiment
 from racecar.lab.report import words
 from racecar.lab.report.claim_tables import claims_table
-from racecar.lab.report.claims import Family, Finding, judge
-from racecar.lab.report.gallery import common_figures, draw, own_pictures
-from racecar.lab.report.groups import Groups, gather, label
+from racecar.lab.report.claims import Finding, judge
+from racecar.lab.report.gallery import common_figures, draw, main_and_more, own_pictures
+from racecar.lab.report.groups import Groups, collect, gather, label
+from racecar.lab.report.page_table import Table
 from racecar.lab.report.pictures import Picture
 from racecar.lab.report.restate import config_of, loss_of, restated, times
 from racecar.lab.report.result_tables import cost_table, inner_tables, printed_value, results_table
 from racecar.lab.report.statistics import VERDICTS, overall
-from racecar.lab.report.table import Table
 from racecar.lab.running.run import Run
 
 MARKS = {"": "", "quick": "quick runs: no evidence", "search": "runs of a search: no evidence"}
@@ -41,6 +41,8 @@ class Section:
     more: Sequence[Table]
     """Long ones, folded away at first."""
     figures: Sequence[Picture]
+    """The main ones, which Markdown shows, too: the experiment's own, or every run if it has none."""
+    more_figures: Sequence[Picture]
     commands: Sequence[str]
     facts: Mapping[str, str]
     notes: Sequence[str]
@@ -55,9 +57,7 @@ class Section:
     @property
     def outcomes(self) -> list[tuple[str, str, str]]:
         """Of each configuration: what tells it from the others, its verdict, and how many claims became what."""
-        families: dict[Family, list[Finding]] = {}
-        for found in self.findings:
-            families.setdefault(found.family, []).append(found)
+        families = collect((found.family, found) for found in self.findings)
         return [(str(one), overall([found.verdict for found in some]), tally(some)) for one, some in families.items()]
 
 
@@ -99,6 +99,7 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         if (value := printed_value(paper, group, metric)) is not None
     }
     own, problem = own_pictures(experiment, groups.runs, anchor)
+    figures, more_figures = main_and_more(own, draw(common_figures(groups, main, printed, findings), anchor))
     tables = [results_table("Paper and ours" if paper else "Results", groups, main, paper), cost_table(groups)]
     return Section(
         name=name,
@@ -110,7 +111,8 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         findings=findings,
         tables=[claims_table(findings), *tables] if findings else tables,
         more=[*([results_table("All that was measured besides", groups, rest)] if rest else []), *inner_tables(groups)],
-        figures=[*own, *draw(common_figures(groups, main, printed, findings), anchor)],
+        figures=figures,
+        more_figures=more_figures,
         commands=_commands(runs),
         facts=_facts(runs, groups, experiment),
         notes=[*_notes(name, groups, experiment), *_conversions(runs, experiment)],
@@ -143,6 +145,7 @@ def _told(experiment: Experiment, anchor: str, runs: Sequence[Run], groups: Grou
         tables=tables,
         more=(),
         figures=own,
+        more_figures=[],
         commands=_commands(runs),
         facts=_facts(runs, groups, None),  # its tables name the losses
         notes=notes,
@@ -230,9 +233,10 @@ def _notes(name: str, groups: Groups, experiment: Experiment | None) -> list[str
 
 def _said(what: str, runs: Iterable[Run], groups: Groups) -> list[str]:
     """A sentence for each kind of run and reason, with the seeds."""
-    seeds: dict[str, set[int]] = {}
+    found = []
     for run in runs:
         whose = run.variant if run.coefficient is None else f"{run.variant} ({words.number(run.coefficient)})"
         which = ", ".join(filter(None, (whose, run.stage, label(groups.setting(run)))))
-        seeds.setdefault(f"{which}: {run.record.get('note') or 'no reason given'}", set()).add(run.seed)
-    return [f"{what}: {which} (seed {', '.join(map(str, sorted(some)))})." for which, some in seeds.items()]
+        found.append((f"{which}: {run.record.get('note') or 'no reason given'}", run.seed))
+    said = {which: ", ".join(map(str, sorted(set(some)))) for which, some in collect(found).items()}
+    return [f"{what}: {which} (seed {seeds})." for which, seeds in said.items()]

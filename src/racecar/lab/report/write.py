@@ -10,9 +10,10 @@ from pathlib import Path
 
 from racecar.lab.experiment import Experiment
 from racecar.lab.report.claim_tables import overview
-from racecar.lab.report.page import Page, figure_name, to_html, to_markdown
+from racecar.lab.report.page import Page, sheet_name, to_html, to_markdown
 from racecar.lab.report.reading import inside, read_runs
 from racecar.lab.report.section import Section, section
+from racecar.lab.report.sheet import sheet
 from racecar.lab.running.record import PURPOSES
 from racecar.lab.running.run import Run
 from racecar.support.files import write_atomically, write_text
@@ -54,9 +55,9 @@ def write_report(folder: Path, experiments: Mapping[str, Experiment], made: date
         raise ValueError(problems[0])
     page = build(parts, experiments, problems, made or datetime.now(UTC))
     for one in page.sections:
-        for i, figure in enumerate(one.figures, 1):
-            with write_atomically(folder / FIGURES / figure_name(one, i)) as file:
-                file.write(figure.content)
+        if one.figures:
+            with write_atomically(folder / FIGURES / sheet_name(one)) as file:
+                file.write(sheet(one.figures))
     report = Report(folder / "report.html", folder / "report.md", page.problems)
     write_text(report.markdown, to_markdown(page, FIGURES))
     write_text(report.html, to_html(page))

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from racecar.lab.datasets import MNIST, Source, data_folder
 from racecar.lab.experiment import Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.safety.config import SafetyConfig, designed
+from racecar.lab.experiments.shared import coefficient_of
 from racecar.lab.measures import transfer
 from racecar.lab.measures.dead import PROBED, is_dead
 from racecar.lab.measures.probe import body, choose, features, ridge
@@ -28,7 +29,7 @@ from racecar.networks.vgg import vgg
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from racecar.lab.report.table import Table
+    from racecar.lab.report.page_table import Table
     from racecar.lab.running.run import Run
 
 CLASSES = 5
@@ -92,7 +93,7 @@ class Safety(Experiment[SafetyConfig]):
         return (Stage("A", variants=(VARIANT[config.mode],)),)
 
     def coefficient(self, config: SafetyConfig, variant: str) -> float:
-        return {"Ort": 1e-2, "Pre": 4.0, "WD": 1e-4, "Drop": 0.1}.get(variant, config.lam)
+        return coefficient_of(variant, config.lam, Pre=4.0)
 
     def reverse(self, config: SafetyConfig) -> dict[str, Any]:
         """As it comes for a user: the whole batch; λ times the mean over layers."""
@@ -109,12 +110,12 @@ class Safety(Experiment[SafetyConfig]):
         return Measured({name: short(value) for name, value in {**metrics, **_probes(config, trained, given)}.items()})
 
     def told(self, runs: Sequence[Run]) -> tuple[Sequence[str], Sequence[Table]]:
-        from racecar.lab.experiments.safety.words import told
+        from racecar.lab.experiments.safety.told import told
 
         return told(runs)
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.experiments.safety.figures import all_figures
+        from racecar.lab.experiments.safety.map_figure import all_figures
 
         return all_figures(runs)
 

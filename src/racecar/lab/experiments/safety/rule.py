@@ -60,7 +60,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Cell:
+class MapCell:
     """What became of the nets of a setting where plain training works."""
 
     nets: int
@@ -86,12 +86,12 @@ class Cell:
 class Verdict:
     """The rule's outcome."""
 
-    cells: Mapping[Setting, Cell]
+    cells: Mapping[Setting, MapCell]
     safe: frozenset[Setting]
     harmless: frozenset[Setting]
     order: tuple[Setting, ...]
     """Settings that can be a default, as rule 4 has them."""
-    fresh: Mapping[Setting, Cell]
+    fresh: Mapping[Setting, MapCell]
     """The confirmations."""
     chosen: Setting | None
     confirmed: bool
@@ -129,7 +129,7 @@ def judge(rows: Iterable[Row]) -> Verdict:
     return Verdict(cells, safe, harmless, order, fresh, chosen, confirmed, *counts)
 
 
-def _cell(pairs: Sequence[tuple[Row, Row]], fatal: Set[Context]) -> Cell:
+def _cell(pairs: Sequence[tuple[Row, Row]], fatal: Set[Context]) -> MapCell:
     """Rows with their twins, but for contexts in which a plain net died."""
     living = [(row, twin) for row, twin in pairs if row.context not in fatal]
     killed = tuple((row.context, row.seed) for row, _ in living if row.dead)
@@ -141,7 +141,7 @@ def _cell(pairs: Sequence[tuple[Row, Row]], fatal: Set[Context]) -> Cell:
     deep = {depth: _mean(found["none"]) for depth, some in bare.items() if (found := _differences(some, "probe"))}
     gain = fmean(mean for mean, _ in gains.values()) if gains else None
     error = sqrt(sum(one**2 for _, one in gains.values())) / len(gains) if gains else 0.0
-    return Cell(len(living), killed, {norm: fmean(some) for norm, some in source.items()}, gain, error, gains, deep)
+    return MapCell(len(living), killed, {norm: fmean(some) for norm, some in source.items()}, gain, error, gains, deep)
 
 
 def _mean(values: Sequence[float]) -> tuple[float, float]:
@@ -159,16 +159,16 @@ def _differences(pairs: Sequence[tuple[Row, Row]], name: str) -> dict[str, list[
     return found
 
 
-def _is_safe(setting: Setting, cells: Mapping[Setting, Cell]) -> bool:
+def _is_safe(setting: Setting, cells: Mapping[Setting, MapCell]) -> bool:
     larger = [Setting(setting.loss, place) for place in LAMBDAS if place > setting.place][:1]
     return bool(larger) and all(one in cells and not cells[one].killed for one in (setting, *larger))
 
 
-def _is_harmless(cell: Cell) -> bool:
+def _is_harmless(cell: MapCell) -> bool:
     return all(cell.source.get(norm, float("-inf")) >= HARM - 1e-12 for norm in NORMS)  # −1 point itself is none below
 
 
-def ranked(cells: Mapping[Setting, Cell]) -> list[Setting]:
+def ranked(cells: Mapping[Setting, MapCell]) -> list[Setting]:
     """Rule 4, again and again: the best, then the best of the rest."""
     left = {setting: (cell.gain, cell.error) for setting, cell in cells.items() if cell.gain is not None}
     order = []

@@ -1,0 +1,115 @@
+"""The blocks of docs/how-it-works.md: one small net, followed through the pipeline, with its real values.
+
+    python -m benchmarks.how_it_works [--page docs/how-it-works.md]
+
+Between its marks the page holds what this prints: nothing there is typed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from benchmarks.pages import write_page
+from racecar import Racecar
+
+MARK = re.compile(r"(<!-- (net|watch|plan|run|terms) -->\n).*?(<!-- end -->)", re.DOTALL)
+NET = """\
+net = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 2))
+with torch.no_grad():
+    net[0].weight.copy_(torch.tensor([[0.6, 0.8, 0.0], [0.0, 0.0, 1.0]]))
+    net[0].bias.copy_(torch.tensor([0.0, 0.5]))
+    net[2].weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 0.5]]))
+    net[2].bias.copy_(torch.tensor([0.0, 1.0]))
+x = torch.tensor([[1.0, 2.0, 1.0], [-2.0, 1.0, 2.0]])
+rr = Racecar(net, x, mode="full", weight=1.0)
+output, loss = rr(x)"""
+
+
+class Watching(TorchFunctionMode):
+    """Notes every torch function that is called, as racecar.watch does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[str, Tensor, Tensor]] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        if isinstance(made, Tensor):
+            self.calls.append((func.__name__, args[0], made))
+        return made
+
+
+def net() -> dict[str, Any]:
+    """What the page's first block makes, by name."""
+    made: dict[str, Any] = {"torch": torch, "nn": nn, "Racecar": Racecar}
+    exec(NET, made)  # the page shows the very lines that are run
+    return made
+
+
+def watch(made: dict[str, Any]) -> str:
+    with Watching() as seen, torch.no_grad():
+        made["net"](made["x"])
+    lines = ["call     from                          to"]
+    return "\n".join([*lines, *(f"{name:7}  {_row(x):28}  {_row(y)}" for name, x, y in seen.calls)])
+
+
+def run(made: dict[str, Any]) -> str:
+    """d_m and d'_m of every layer, from the last to the first."""
+    model, x, rr = made["net"], made["x"], made["rr"]
+    with torch.no_grad():
+        d = [x, model[:2](x), model(x)]
+    rebuilt = rr.reconstruct(x)
+    lines = [f"d3   {_row(d[2]):41}  the output: the reverse pass starts here"]
+    for m, how in ((2, "relu((d3 − b2) W2)"), (1, "(d2' − b1) W1")):
+        lines.append(f"d{m}   {_row(d[m - 1]):41}  {'after relu' if m > 1 else 'the input'}")
+        lines.append(f"d{m}'  {_row(rebuilt[m - 1]):41}  {how}")
+    return "\n".join(lines)
+
+
+def terms(made: dict[str, Any]) -> str:
+    found = enumerate(made["rr"].terms.items(), 1)
+    lines = [f"layer {name!r}: Σ(d{m} − d{m}')² / Σd{m}² = {term:.4f}" for m, (name, term) in found]
+    return "\n".join([*lines, f"loss: λ · their mean = {made['loss']:.4f}"])
+
+
+def _row(values: Tensor) -> str:
+    return "  ".join("(" + ", ".join(f"{value:g}" for value in _short(line)) + ")" for line in values)
+
+
+def _short(line: Tensor) -> list[float]:
+    return [round(value, 3) + 0.0 for value in line.tolist()]
+
+
+BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
+    "net": ("python", lambda made: NET),
+    "watch": ("", watch),
+    "plan": ("", lambda made: str(made["rr"].plan)),
+    "run": ("", run),
+    "terms": ("", terms),
+}
+
+
+def page(text: str) -> str:
+    """The page with its blocks filled in."""
+    made = net()
+
+    def fill(mark: re.Match[str]) -> str:
+        kind, block = BLOCKS[mark[2]]
+        return f"{mark[1]}\n```{kind}\n{block(made)}\n```\n\n{mark[3]}"
+
+    return MARK.sub(fill, text)
+
+
+def main() -> None:
+    write_page(__doc__, Path("docs/how-it-works.md"), lambda text, _: page(text))
+
+
+if __name__ == "__main__":
+    main()

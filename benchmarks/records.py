@@ -1,0 +1,60 @@
+"""Records of benchmarks in few files: one with a line for each, and a page that shows those of `racecar bench`.
+
+    python -m benchmarks.records [--results results/bench]
+
+What `racecar bench --out` and the programs beside this one wrote into the folder is taken into them, and removed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from racecar.cli.bench import markdown
+from racecar.support.files import write_text
+
+PACK, PAGE = "benchmarks.jsonl", "records.md"  # records.jsonl is what racecar pack writes
+
+Records = Mapping[str, dict[str, Any]]
+"""By name."""
+
+
+def read(folder: Path, pattern: str = "*") -> dict[str, dict[str, Any]]:
+    """Records whose names match a pattern, those with more in their names first; one in a file of its own is newer than
+    one of the pack."""
+    pack = folder / PACK
+    lines = pack.read_text(encoding="utf-8").splitlines() if pack.exists() else []
+    found = {record.pop("name"): record for record in map(json.loads, lines)}
+    found |= {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")}
+    names = sorted(found, key=lambda name: f"{name}.")  # "-" comes before "."
+    return {name: found[name] for name in names if fnmatchcase(name, pattern)}
+
+
+def page(records: Records) -> str:
+    """All that `racecar bench` wrote, as `racecar bench --show` prints it."""
+    shown = {name: record for name, record in records.items() if {"models", "settings"} <= set(record)}
+    parts = [f"## {name}\n\n{markdown(record)}" for name, record in shown.items()]
+    return "\n\n".join(["# Records of racecar bench", *parts]) + "\n"
+
+
+def pack(folder: Path) -> None:
+    """Write the two files, then remove the others."""
+    records = read(folder)
+    write_text(folder / PACK, "".join(json.dumps({"name": name, **one}) + "\n" for name, one in records.items()))
+    write_text(folder / PAGE, page(records))
+    for path in folder.glob("*.json"):
+        path.unlink()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=Path("results/bench"))
+    pack(parser.parse_args().results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""The table of docs/rules.md: every rule, from the registry.
+
+    python -m benchmarks.rules [--page docs/rules.md]
+
+Between its marks the page holds what this finds: nothing there is typed.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from benchmarks.pages import write_page
+from racecar.lab.report.groups import collect
+from racecar.rules import Rule, find
+
+MARK = re.compile(r"(<!-- rules -->\n).*?(<!-- end -->)", re.DOTALL)
+HEAD = ("operations", "role", "what comes back", "bias", "norm, activation", "size")
+ROLES = {
+    "layer": ("subtracted", "those before it are applied again", "of its input, exactly"),
+    "norm": ("its shift is added again", "applied again, on the reverse data", "stays"),
+    "activation": ("–", "applied again", "stays"),
+    "resample": ("–", "applied at the lower resolution, then it is undone", "of its input, exactly"),
+    "shape": ("–", "–", "of its input; zeros for what was cut off"),
+    "affine": ("what was added is subtracted", "–", "stays"),
+    "select": ("–", "–", "zeros for what was left out; right before a layer, the part is its d"),
+    "pass": ("–", "–", "stays"),
+    "source": ("–", "–", "its output is the first d"),
+}
+"""Role → what its rules do to bias, norm and activation, size."""
+WORDS = {
+    "pass": "the same, unchanged",
+    "source": "nothing: the reverse pass ends here",
+    "select": "the part",
+}
+"""Of roles that need no function."""
+
+
+def rules() -> Iterator[Rule]:
+    """The rule of every function of torch, and of every module class, that has one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some names of torch are old
+        kinds = [getattr(space, name, None) for space in (torch, F, Tensor, torch.special, nn) for name in dir(space)]
+    for kind in kinds:
+        for one in (kind, getattr(kind, "__get__", None)):  # a property, such as x.T, is called as its getter
+            if callable(one) and (rule := find(one)) is not None:
+                yield rule
+
+
+def table() -> str:
+    """A row for each function that rules have, or for each role that needs none."""
+    rows = collect(((str(rule.role), rule.apply), rule.kind) for rule in rules())
+    lines = [HEAD, ("---",) * len(HEAD)]
+    for role in ROLES:
+        some = [(apply, kinds) for (one, apply), kinds in rows.items() if one == role]
+        for apply, kinds in sorted(some, key=lambda one: min(one[1])):
+            said = WORDS.get(role, "") if apply is None else _sentence(apply)
+            names = ", ".join(f"`{name}`" for name in sorted(set(kinds)))
+            lines.append((names, role, said, *ROLES[role]))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _sentence(apply: Any) -> str:
+    """The first sentence of a rule's docstring."""
+    text = " ".join((apply.__doc__ or "").split())
+    return re.split(r"(?<=\w)\. ", text)[0].rstrip(".").replace("|", "\\|")
+
+
+def page(text: str) -> str:
+    """The page with its table filled in."""
+    return MARK.sub(lambda mark: f"{mark[1]}\n{table()}\n\n{mark[2]}", text)
+
+
+def main() -> None:
+    write_page(__doc__, Path("docs/rules.md"), lambda text, _: page(text))
+
+
+if __name__ == "__main__":
+    main()

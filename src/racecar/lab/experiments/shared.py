@@ -1,0 +1,39 @@
+"""What several experiments share: first weights, coefficients, and the reverse loss over a set of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from racecar import Racecar
+
+M = TypeVar("M", bound=nn.Module)
+COEFFICIENTS = {"Ort": 1e-2, "WD": 1e-4, "Drop": 0.1}
+"""Of other regularisers than ours, unless an experiment has its own."""
+
+
+def coefficient_of(variant: str, ours: float, **own: float) -> float:
+    """What a variant's regulariser is multiplied by: an experiment's own, or the usual one, or else λ."""
+    return {**COEFFICIENTS, **own}.get(variant, ours)
+
+
+def torch_start(model: M) -> M:
+    """PyTorch's own first weights in all convolutions: without batch norm, VGG's make the reverse pass explode."""
+    for module in model.modules():
+        if isinstance(module, nn.Conv2d):
+            module.reset_parameters()
+    return model
+
+
+@torch.no_grad()
+def mean_terms(rr: Racecar, x: Tensor, batch: int, before: Callable[[Tensor], Any] = lambda part: None) -> float:
+    """The mean of the terms over layers and samples x (N, …), taken in batches; ``before`` sees each batch first."""
+    total = torch.zeros((), device=x.device)
+    for part in x.split(batch):
+        before(part)
+        rr(part)
+        total += torch.stack(list(rr.terms.values())).mean() * len(part)
+    return float(total) / len(x)

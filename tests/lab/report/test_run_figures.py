@@ -1,0 +1,142 @@
+"""Figures: that they show the numbers, and that they fit into a page."""
+
+import re
+from xml.etree import ElementTree
+
+from racecar.inspect.style import COLOURS, new_figure
+from racecar.lab.report import pictures
+from racecar.lab.report.gallery import common_figures
+from racecar.lab.report.groups import gather
+from racecar.lab.report.pictures import describe, picture
+from racecar.lab.report.run_figures import curves, curves_figure, runs_figure, sweep_figure
+from tests.lab.report.records import record, runs
+
+
+def lines(axis, colour):
+    """Points of the lines of a variant that have markers."""
+    return [
+        line.get_xydata().tolist() for line in axis.lines if line.get_color() == colour and line.get_marker() != "None"
+    ]
+
+
+def swept(weights):
+    found = [
+        record(
+            "RR", seed, {"m": 10 * weight + seed}, coefficient=weight, status="diverged" if weight > 3 else "finished"
+        )
+        for weight in weights
+        for seed in (0, 2)
+    ]
+    return gather(runs([*found, record("Std", 0, {"m": 3.0}), record("Std", 1, {"m": 5.0})]))
+
+
+def test_sweep():
+    figure = sweep_figure(swept([0.1, 1.0, 10.0]).groups, [("A", "m")])
+    (axis,) = figure.axes
+    assert axis.get_xscale() == "log"
+    assert lines(axis, COLOURS["RR"]) == [[[0.1, 2.0], [1.0, 11.0]]]
+    (level,) = [line for line in axis.lines if line.get_color() == COLOURS["Std"]]
+    assert set(level.get_ydata()) == {4.0}
+    assert [text.get_text() for text in axis.texts] == ["✕ 2/2"]
+
+
+def test_a_coefficient_of_zero_has_a_place():
+    (axis,) = sweep_figure(swept([0.0, 0.1, 1.0]).groups, [("A", "m")]).axes
+    assert axis.get_xscale() == "symlog"
+    assert lines(axis, COLOURS["RR"])[0][0] == [0.0, 1.0]
+
+
+def test_curves_are_averaged_where_they_have_points():
+    """One run is shorter, and one has a gap."""
+    given = [
+        {"epoch": [1, 2, 3], "loss": [4.0, 3.0, 2.0]},
+        {"epoch": [1, 2], "loss": [2.0, None]},
+        {"epoch": [1], "loss": [0.5, 0.6]},  # does not fit together
+    ]
+    groups = gather(runs([record("RR", seed, curves=one) for seed, one in enumerate(given)])).groups
+    (axis,) = curves_figure(groups).axes
+    assert lines(axis, COLOURS["RR"]) == [[[1, 3.0], [2, 3.0], [3, 2.0]]]
+    assert axis.get_xlabel() == "epoch"
+
+
+def test_curves_without_anything_to_see():
+    (group,) = gather(runs([record(curves={"epoch": [1, 2], "regulariser": [0.0, 0.0], "loss": [None, None]})])).groups
+    assert curves(group) == {}
+    (group,) = gather(runs([record()])).groups
+    assert curves(group) == {}
+
+
+def test_long_curves_are_thinned_and_keep_their_end():
+    count = 5003
+    curve = {"epoch": list(range(count)), "loss": [float(one) for one in range(count)]}
+    (axis,) = curves_figure(gather(runs([record(curves=curve)])).groups).axes
+    (points,) = lines(axis, COLOURS["Std"])
+    assert len(points) <= 120
+    assert points[-1] == [count - 1, count - 1]
+
+
+def test_every_run_is_a_dot():
+    groups = swept([1.0]).groups
+    rr = next(group for group in groups if group.variant == "RR")
+    (axis,) = runs_figure(groups, [("A", "m")], {(rr, "m"): 7.0}).axes
+    assert [y for _, y in lines(axis, COLOURS["RR"])[0]] == [10.0, 12.0]
+    assert [line.get_ydata() for line in axis.lines if line.get_marker() == "D"] == [[7.0]]
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["Std", "RR"]
+
+
+def test_which_figures_there_are():
+    def titles(groups):
+        return list(common_figures(groups, [("A", "m")], {}, []))
+
+    every = "Every run; bars: means with 95 % intervals"
+    assert titles(swept([1.0])) == [every]
+    assert titles(swept([0.1, 1.0])) == [every, "Over the coefficient: mean ± sd"]
+    assert titles(gather(runs([record(curves={"epoch": [1], "loss": [2.0]})]))) == ["Over training: mean ± sd"]
+
+
+def draw():
+    figure, (axes,) = new_figure(1, 2, (4, 2))
+    axes[0].plot([1, 2], [1, 2], marker="o", label="<Std> & co")
+    axes[0].legend()
+    axes[1].imshow([[0.0, 1.0], [0.5, 0.2]])
+    axes[0].set(xlabel="epoch", ylabel="loss")
+    return figure
+
+
+def test_inline_svg():
+    """Ids of its own that all references find, no name spaces, nothing to load, and the words still words."""
+    one, other = picture(draw(), "T", "a"), picture(draw(), "T", "b")
+    root = ElementTree.fromstring(one.markup)
+    ids = [element.get("id") for element in root.iter() if element.get("id")]
+    assert len(ids) == len(set(ids))
+    assert all(id.startswith("a-") for id in ids)
+    assert not set(ids) & set(re.findall(r'id="([^"]+)"', other.markup))
+    used = re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', one.markup)
+    assert used
+    assert {a or b for a, b in used} <= set(ids)
+    assert "http" not in one.markup
+    assert "<style" not in one.markup
+    assert "<metadata" not in one.markup
+    assert "&lt;Std&gt; &amp; co" in one.markup
+    assert root.get("aria-label") == one.alt == "T; loss over epoch; for <Std> & co."
+    assert (one.width, one.height) == (384, 192)
+    assert ElementTree.fromstring(one.content).get("width")  # the file stands alone
+
+
+def test_large_figures_are_png(monkeypatch):
+    monkeypatch.setattr(pictures, "LARGEST", 100)
+    one = picture(draw(), "T", "a")
+    assert (one.suffix, one.markup) == ("png", "")
+    assert one.content.startswith(b"\x89PNG")
+    assert one.data.startswith("data:image/png;base64,iVBOR")
+
+
+def test_the_same_figure_gives_the_same_file():
+    assert picture(draw(), "T", "a").content == picture(draw(), "T", "a").content
+
+
+def test_many_panels_are_counted_in_words():
+    figure, axes = new_figure(2, 4, (4, 2))
+    for i, axis in enumerate(axis for line in axes for axis in line):
+        axis.set_title(f"panel {i}")
+    assert describe(figure, "T") == "T; 8 panels."
