@@ -20,7 +20,7 @@ BATCH = 16
 NETS = {
     "vgg": lambda: vgg((8, "M", 16, "M", 32)),
     "resnet": lambda: ResNet(Bottleneck, (1,), width=4, classes=10, large=False),
-    "vit": lambda: ViT(32, 8, 24, 1, 3, 10),
+    "vit": lambda: ViT(32, 8, 24, 2, 3, 10),
 }
 
 
