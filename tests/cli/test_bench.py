@@ -50,8 +50,7 @@ def test_taken_apart(cli, tmp_path):
 
 
 def test_growth(cli, tmp_path):
-    few = (*QUICK, "--no-srip", "--no-by-hand")
-    result = cli("bench", *few, "--depth", "2,4", "--figure", "growth", "--out", "growth.json")
+    result = cli("bench", *QUICK, "--depth", "2,4", "--figure", "growth", "--out", "growth.json")
     assert result.status == 0
     assert "ms per layer" in result.out
     assert (tmp_path / "growth.svg").exists()
