@@ -1,14 +1,25 @@
 """What every test needs: one thread, inductor imported before warnings become errors, and how hypothesis draws."""
 
+import importlib
 import os
 import warnings
 
 import torch
 from hypothesis import settings
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # inductor's import warns about things of its own
-    import torch._inductor.compile_fx
+
+def pytest_sessionstart(session):
+    """Where tests are run: not in the process that only hands them out to workers."""
+    if hasattr(session.config, "workerinput") or session.config.getoption("dist", "no") == "no":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # inductor's import warns about things of its own
+            importlib.import_module("torch._inductor.compile_fx")
+
+
+def pytest_collection_modifyitems(items):
+    """What takes long comes first, so that no worker is left alone with it at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
 
 torch.set_num_threads(1)
 

@@ -14,7 +14,15 @@ from tests.pages import emptied
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results"
-verdict = cache(defaults.verdict)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def read_once():
+    """The published map is read and judged once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(defaults, "runs", cache(defaults.runs))
+        patch.setattr(defaults, "verdict", cache(defaults.verdict))
+        yield
 
 
 @pytest.mark.parametrize("made", [Racecar.__init__, reverse_loss])
@@ -27,7 +35,7 @@ def test_one_set_of_defaults(made):
 
 def test_the_default_is_what_the_rule_chose():
     """From every net that was trained, and confirmed on fresh seeds without a death."""
-    found, default = verdict(RESULTS), Settings()
+    found, default = defaults.verdict(RESULTS), Settings()
     assert found.chosen is not None
     assert found.chosen.loss == (default.gradient, default.scale, default.mode, "all")
     assert found.chosen.lam == default.weight
@@ -39,7 +47,7 @@ def test_the_default_is_what_the_rule_chose():
 
 def test_the_map_is_large_enough():
     """Gradient × scale × mode × λ over three decades × two learning rates × depth × start × norm, five seeds."""
-    found = verdict(RESULTS)
+    found = defaults.verdict(RESULTS)
     losses = {one.loss for one in found.cells if one.loss.layers == "all"}
     assert {loss.gradient for loss in losses} == {"both", "reverse", "weights"}
     assert {loss.scale for loss in losses} == {"sum", "mean", "relative", "ratio", "anchored"}

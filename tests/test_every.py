@@ -226,13 +226,13 @@ def fresh():
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("name", WEIGHTS)
+@pytest.mark.parametrize("name", ["number", "features"])  # a schedule of the others: run/test_compile.py
 @pytest.mark.usefixtures("fresh")
 def test_two_graphs_and_no_third(name):
     model, x = NETWORKS["mlp"]()
     eager, rr = (classic(one, x, weight=WEIGHTS[name], fraction=0.5) for one in (copy.deepcopy(model), model))
     every, slow = Every(rr, 3), Every(eager, 3)
-    fast = torch.compile(rr, backend="aot_eager", fullgraph=True)
+    fast = torch.compile(rr, backend="eager", fullgraph=True)
     for i in range(20):
         assert every.step() == slow.step()
         if i == 12 and name == "number":

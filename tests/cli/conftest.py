@@ -102,6 +102,24 @@ def cli(capsys, monkeypatch, tmp_path) -> Callable[..., SimpleNamespace]:
 
 
 @pytest.fixture
+def undrawn(monkeypatch) -> None:
+    """Figures are made, and neither laid out nor drawn, which takes most of the time."""
+
+    def save(figure, path):
+        assert figure.axes
+        path.with_name(f"{path.name}.png").write_bytes(b"\x89PNG")
+        path.with_name(f"{path.name}.svg").write_text("<svg")
+
+    def draw(figure, kind):
+        assert figure.axes
+        return b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>'
+
+    monkeypatch.setattr("matplotlib.figure.Figure.draw_without_rendering", lambda figure: None)
+    monkeypatch.setattr("racecar.inspect.style.save", save)
+    monkeypatch.setattr("racecar.lab.report.pictures._draw", draw)
+
+
+@pytest.fixture
 def refused(cli) -> Callable[..., str]:
     """Run a command line that must end with status 2 and one line on stderr; returns the line."""
 

@@ -31,7 +31,7 @@ def test_a_target(cli, tmp_path):
 
 def test_a_net_of_ours(cli):
     few = ("--device", "cpu", "--rounds", "1", "--fractions", "1/2", "--every", "1,2")
-    result = cli("bench", *few, "--models", "resnet20", "--batch", "2", "--no-srip")
+    result = cli("bench", *few, "--models", "mlp", "--batch", "2", "--no-srip")
     assert result.status == 0
     assert [line.split("  ")[1].strip() or line.split() for line in result.out.splitlines()[2:3]] == ["plain"]
     for step in ("racecar 1/2 every 2", "by hand 1/2"):

@@ -45,6 +45,12 @@ def nothing_of_the_user_s(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert settings() == before
 
 
+@pytest.fixture
+def no_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what is not laid out: that takes most of the time."""
+    monkeypatch.setattr(Figure, "draw_without_rendering", lambda figure: None)
+
+
 # --- results made by hand -----------------------------------------------------------------------------------------
 
 
@@ -239,8 +245,7 @@ def test_the_same_figure_gives_the_same_files(tmp_path: Path, case: str):
 def test_every_case_can_be_drawn(case: str):
     """Without a warning, and with its names in it."""
     draw, texts = CASES[case]
-    figure = draw()
-    figure.draw_without_rendering()
+    figure = draw()  # which lays it out
     found = [text.get_text() for text in figure.findobj(Text) if text.get_visible()]
     for text in texts:
         assert any(text in one for one in found), f"{text!r} is not among {found}"
@@ -367,6 +372,7 @@ def marked(axis: Axes) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", MANY)
+@pytest.mark.usefixtures("no_layout")
 def test_variants_have_their_colour_and_marker_in_every_panel(name: str):
     figure = MANY[name]()
     looks = [(style.look(one)["color"], style.look(one)["marker"]) for one in VARIANTS]
@@ -387,6 +393,7 @@ ONE = {
 
 
 @pytest.mark.parametrize("name", ONE)
+@pytest.mark.usefixtures("no_layout")
 def test_one_alone_needs_no_legend_and_looks_the_same_everywhere(name: str):
     figure = ONE[name]()
     assert not [axis for axis in figure.axes if axis.get_legend()]
@@ -469,6 +476,7 @@ def inside(axis: Axes, line: Any) -> list[bool]:
     return [bool(np.isfinite(place).all()) and frame.padded(1).contains(*place) for place in places]
 
 
+@pytest.mark.usefixtures("no_layout")
 def test_no_error_at_all_can_be_seen():
     """0 has no place on a logarithmic axis, and is the best that there is: it must not be what is missing."""
     figure = figures.invertibility_figure({"Std": inverse(), "RR": inverse((0.0, 0.1, 0.0), (0.0, 0.0, 0.0))})
@@ -487,6 +495,7 @@ def test_leakage_shows_the_numbers_and_the_constant_image():
 
 
 @pytest.mark.parametrize("order", [("d2 d4", "d2 d3 d4"), ("", "d2 d3"), ("d10 d11", "d2 d9 d10"), ("d3", "d2")])
+@pytest.mark.usefixtures("no_layout")
 def test_depths_stand_in_order(order: tuple[str, str]):
     """Also where one variant lacks some that another has."""
     figure = figures.leakage_figure({"Std": leak(order[0]), "RR": leak(order[1])})
@@ -551,6 +560,7 @@ def test_rebuilt_inputs_share_the_inputs_shades():
 
 
 @pytest.mark.parametrize("depths, shown", [(1, None), (2, ["d2", "d10"]), (3, ["d2", "d6", "d10"]), (99, None)])
+@pytest.mark.usefixtures("no_layout")
 def test_rebuilt_from_some_depths(depths: int, shown: list[str] | None):
     figure = figures.rebuilt_figure(inverse((0.5,) * 9, (0.5,) * 9), count=1, depths=depths)
     labels = [axis.get_ylabel().removeprefix("from ") for axis in figure.axes]
@@ -607,6 +617,7 @@ def test_what_cannot_be_drawn_is_refused_in_one_line(case: str):
 
 
 @pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.usefixtures("no_layout")
 def test_similarities_with_other_measures(turned: bool):
     """One variant was compared as pictures, the other not: draw what there is, or refuse in one line."""
     found = {"Std": similar(0), "RR": similar(1, pictures=False, lpips=False)}
@@ -622,6 +633,7 @@ def test_similarities_with_other_measures(turned: bool):
 # --- from a network to its figures --------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("no_layout")
 def test_a_residual_network_whose_input_comes_back_from_the_first_depths_only():
     model, x = NETWORKS["resnet_pad"]()
     found = invertibility(model, x)

@@ -244,14 +244,14 @@ def switched(m, x, other=False):
 def test_compile_tells_of_a_way_without_plan():
     torch._dynamo.reset()
     rr = classic(Net(switched, **twins()), rows())
-    fast = torch.compile(rr, backend="aot_eager", fullgraph=True)
+    fast = torch.compile(rr, backend="eager", fullgraph=True)
     x = rows()
     fast(x)
     with pytest.raises(Exception, match="no plan yet.*breaks the graph.*call the uncompiled Racecar once"):
         fast(x, 1)
     rr(x, 1)
     torch._dynamo.reset()
-    fast = torch.compile(rr, backend="aot_eager", fullgraph=True)
+    fast = torch.compile(rr, backend="eager", fullgraph=True)
     for other in (1, 0):
         torch.testing.assert_close(fast(x, other), rr(x, other))
 
@@ -261,14 +261,14 @@ def test_compile_tells_weights_apart():
     torch._dynamo.reset()
     x = rows()
     rr = classic(Net(switched, **twins()), x, weight=WEIGHT)
-    fast = torch.compile(rr, backend="aot_eager", fullgraph=True)
+    fast = torch.compile(rr, backend="eager", fullgraph=True)
     fast(x)
     assert list(rr.terms) == ["first", "left", "last"]
     with pytest.raises(Exception, match="call the uncompiled Racecar once"):
         fast(x, 2)
     expected = rr(x, 2)
     torch._dynamo.reset()
-    torch.testing.assert_close(torch.compile(rr, backend="aot_eager", fullgraph=True)(x, 2), expected)
+    torch.testing.assert_close(torch.compile(rr, backend="eager", fullgraph=True)(x, 2), expected)
     assert list(rr.terms) == ["first", "right", "last"]
 
 
@@ -278,7 +278,7 @@ def test_data_dependent_branches_without_fullgraph():
     model, x = NETWORKS["branching"]()
     rr = classic(model, x)
     rr(-x)
-    fast = torch.compile(rr, backend="aot_eager")
+    fast = torch.compile(rr, backend="eager")
     for data in (x, -x, x):
         torch.testing.assert_close(fast(data), rr(data))
 
@@ -288,6 +288,6 @@ def test_sequence_of_another_length_under_compile(name, width, fraction):
     torch._dynamo.reset()
     model, x = LENGTHS[name]()
     rr = classic(model, x, fraction=fraction)
-    fast = torch.compile(rr, backend="aot_eager", fullgraph=True)
+    fast = torch.compile(rr, backend="eager", fullgraph=True)
     for data in (x, sequence(width, 9), sequence(width, 3)):
         torch.testing.assert_close(call(fast, data), call(rr, data), rtol=1e-4, atol=1e-5)

@@ -43,7 +43,10 @@ def rebuilt(rr):
     return rr.reconstruct(X)[0]
 
 
-@pytest.mark.parametrize("rules", [{Odd: undo}, {cube: undo}, {Odd: Rule(Role.LAYER, "odd", undo)}], ids=str)
+ALONE = {"module": {Odd: undo}, "function": {cube: undo}, "rule": {Odd: Rule(Role.LAYER, "odd", undo)}}
+
+
+@pytest.mark.parametrize("rules", ALONE.values(), ids=ALONE)
 def test_for_this_racecar_alone(rules):
     """Another one of the same model, made before or after, knows nothing of it; neither does the registry."""
     model = net(Odder)

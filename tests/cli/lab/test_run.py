@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
@@ -28,6 +29,12 @@ ONE = ("--variants", "Std", "--seeds", "1")
 def no_data(tmp_path, monkeypatch):
     """Nothing here needs data from elsewhere."""
     monkeypatch.setenv("RACECAR_DATA", str(tmp_path / "nothing"))
+
+
+@pytest.fixture(autouse=True)
+def one_number_of_bins(monkeypatch):
+    """What `information` measures is not looked at here, and takes longer than to train."""
+    monkeypatch.setattr("racecar.lab.experiments.information.SWEEP", (30,))
 
 
 def records(folder):
@@ -88,11 +95,23 @@ def test_list(cli):
 # Run
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """What `ran` leaves, for those who ask for it later: a folder, and what was said."""
+    return tmp_path_factory.mktemp("trained") / "out", []
+
+
 @pytest.fixture
-def ran(cli):
-    """Peaks, two variants and two seeds."""
+def ran(cli, trained, tmp_path):
+    """Peaks, two variants and two seeds; trained once, and copied with the times of its files."""
+    folder, said = trained
+    if said:
+        shutil.copytree(folder, tmp_path / "out")
+        return said[0]
     result = cli(*PEAKS, "--variants", "Std,RR", "--seeds", "2")
     assert (result.status, result.err) == (0, "")
+    shutil.copytree(tmp_path / "out", folder)
+    said.append(result)
     return result
 
 
@@ -139,7 +158,7 @@ def test_the_table_fits_and_explains_itself(ran, cli):
     assert max(map(len, swept.out.splitlines())) <= 100
 
 
-def test_the_verdict_is_that_of_the_page(cli):
+def test_the_verdict_is_that_of_the_page(cli, undrawn):
     ran = cli("run", *INFORMATION, "--variants", "Std,RR", "--seeds", "2")
     assert cli("report", "out").status == 0
     (said,) = re.findall("^verdict: (.*); (.*)$", ran.out, re.MULTILINE)
@@ -254,7 +273,7 @@ def test_a_metric_that_is_no_number(cli, monkeypatch):
     assert (row["runs"], row["good"], row["bad"]) == ("2", "0.500 ± 0.000", "2.000")
 
 
-def test_diverged(cli):
+def test_diverged(cli, undrawn):
     """Not an error: it is what came of it, and the table and the page say so."""
     wild = ("--set", "optimiser=sgd", "--set", "lr=1e36")
     result = cli(*PEAKS, "--variants", "Std", "--seeds", "2", *wild)
@@ -298,8 +317,10 @@ def test_interrupted(cli, monkeypatch):
     assert (result.status, result.out, result.err) == (130, "", line)
 
 
-@pytest.mark.parametrize("engine", ["here", "vmap"])
-@pytest.mark.parametrize("bad, words", [("{", "is no record"), ({"metrics": 3}, "has no object for metrics: 3")])
+@pytest.mark.parametrize(
+    "engine, bad, words",
+    [("here", "{", "is no record"), ("vmap", {"metrics": 3}, "has no object for metrics: 3")],
+)
 def test_a_broken_record_is_named_and_the_other_jobs_are_done(ran, cli, engine, bad, words):
     path = next(path for path in sorted((Store("out").folder / "records").iterdir()))
     good = json.loads(path.read_text())
@@ -337,7 +358,7 @@ def test_what_is_no_evidence_goes_elsewhere(cli, search, arguments, name, purpos
 # Every experiment, and its page
 
 
-def test_digits_without_any_data(cli):
+def test_digits_without_any_data(cli, undrawn):
     result = cli("run", "digits", "--quick", "--set", "epochs=2", "--seeds", "1", "--workers", "1", "--out", "out")
     assert (result.status, result.err) == (0, "")
     assert [row["variant"] for row in rows(result.out)] == ["Std", "Ort", "RR"]
@@ -430,7 +451,7 @@ def search(monkeypatch):
     return small
 
 
-def test_search_and_tuned(cli, search):
+def test_search_and_tuned(cli, search, undrawn):
     result = cli("search", *INFORMATION, "--variants", "Std,RR")
     assert (result.status, result.err) == (0, "")
     tuned = json.loads((Store("out").folder / "tuned.json").read_text())
@@ -474,7 +495,7 @@ def test_search_and_tuned(cli, search):
 
 
 @pytest.mark.parametrize("first", ["usual", "tuned"])
-def test_what_a_search_chose_may_be_what_is_usual(cli, tuned, first, tmp_path):
+def test_what_a_search_chose_may_be_what_is_usual(cli, tuned, first, tmp_path, undrawn):
     """Then nothing is trained twice, and the page shows the runs as both."""
     content = json.loads((tmp_path / "tuned.json").read_text())
     usual = experiment("information").Config()

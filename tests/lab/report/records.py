@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from racecar.lab.config import Config
 from racecar.lab.experiment import Claim, Experiment, Paper
+from racecar.lab.running.jobs import Job
 from racecar.lab.running.results import identity
 from racecar.lab.running.run import Run
 from racecar.support.files import write_json
@@ -45,6 +47,18 @@ def record(
 
 def runs(records: list[dict[str, Any]]) -> list[Run]:
     return [Run(one) for one in records]
+
+
+def untrained(jobs: Sequence[Job], names: Iterable[str]) -> list[Run]:
+    """Jobs as if they had been run, with metrics that differ with the variant and the seed: what is claimed of them
+    finds its two sides without a training."""
+    found = []
+    for job in jobs:
+        value = 0.5 + 0.01 * job.seed + 0.1 * (job.variant == "RR")
+        one = {"experiment": job.experiment.name, "coefficient": job.coefficient, "config": job.base.to_dict()}
+        metrics = dict.fromkeys(names, value)
+        found += [record(job.variant, job.seed, metrics, stage=s, id=id, tuned={}, **one) for s, id in job.ids.items()]
+    return runs(found)
 
 
 def write(folder: Path, records: list[dict[str, Any]]) -> Path:

@@ -76,7 +76,7 @@ def test_vmap_with_other_settings(every, tmp_path):
 def test_vmap_with_batch_norm(tmp_path):
     """Every net has running statistics of its own, through all stages. Not by Adam, which blows up the rounding that is
     all that the gradient of a bias before a norm is."""
-    some = make(["Std", "RR"], [0, 1], coefficients={"RR": (0.1, 0.5)}, norm=True, optimiser="sgd")
+    some = make(["Std", "RR"], [0, 1], norm=True, optimiser="sgd")
     for engine in ("here", "vmap"):
         assert run(some, tmp_path / engine, engine) == []
     found = results(tmp_path / "vmap")
@@ -198,8 +198,7 @@ def test_engines_have_names(tmp_path):
 LOST = "stage A, which it starts from, diverged"
 
 
-@pytest.mark.parametrize("engine", ["here", "vmap"])
-@pytest.mark.parametrize("name", ["Ort", "Pre", "RR"])
+@pytest.mark.parametrize("name, engine", [("Ort", "vmap"), ("Pre", "here"), ("RR", "here"), ("RR", "vmap")])
 def test_one_diverges_and_the_others_go_on(name, engine, tmp_path):
     stages = {"finetune": 1 if name == "RR" else 0}
     assert run(make([name], [0, 1, 2], infinite=(1,), **stages), tmp_path / "some", engine) == []

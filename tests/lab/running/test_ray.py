@@ -9,11 +9,13 @@ import pytest
 import torch
 
 from racecar.lab.running.results import Store
-from tests.lab.tiny import ALL, ROOT, STEPS, Slow, make, plain, results, run, started, wait_for
+from tests.lab.tiny import ROOT, STEPS, Slow, make, plain, results, run, started, wait_for
 
 EPOCHS = 3
 A = 3 * EPOCHS
 """Steps of a stage."""
+SOME = ("Std", "Ort", "WD", "Drop")
+"""Beside RR and Pre: what a variant does is the same in every worker."""
 SHARED = {"finetune": EPOCHS, "valid": 0.2, "batch": 6, "every": 2}
 
 
@@ -53,7 +55,7 @@ def test_ray(tmp_path, monkeypatch):
     kept = kill_a_command(out, tmp_path / "killed")
     finished = len(list(out.glob("records/*.json")))
     cut = make(["RR", "Pre"], [0], Slow(), **SHARED)
-    many = make(ALL, [0, 1], **SHARED, clip=0.5, schedule="cosine")
+    many = make(SOME, [0], **SHARED, clip=0.5, schedule="cosine")
     done = [job for job in many if job.variant == "Std"]
     (bad,) = make(["RR"], [5], raises=(5,))
     (mortal,) = make(["RR"], [6], folder=tmp_path, dies=(6,))
@@ -70,7 +72,7 @@ def test_ray(tmp_path, monkeypatch):
     assert run([mortal, *cut, *many], tmp_path / "here") == []
     found = results(out)
     assert (tmp_path / "dead").exists()
-    assert len(found) == 3 + 6 + len(ALL) * 2 * 3
+    assert len(found) == 3 + 6 + len(SOME) * 3
     assert plain(found) == plain(results(tmp_path / "here"))
 
     # What was done is not done again.

@@ -189,7 +189,7 @@ def interrupt(number, processes, folder):
     one.start()
     try:
         assert wait_for(lambda: catches(one.pid, signal.SIGTERM))
-        time.sleep(random.Random(number).uniform(0, 3))
+        time.sleep(random.Random(number).uniform(0, 2))
         (os.kill if alone else os.killpg)(one.pid, signum)
         one.join(15)
         left = not wait_for(lambda: not living(session=one.pid), 5.0)
@@ -205,9 +205,10 @@ def interrupt(number, processes, folder):
     return (one.exitcode, text, left), wanted
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_interrupted_at_any_moment(processes, tmp_path):
     """Twenty times: it ends soon, in one line, with the status that shells know, and nobody works on."""
-    with ThreadPoolExecutor(2) as two:
-        found = dict(enumerate(two.map(lambda number: interrupt(number, processes, tmp_path), range(20))))
+    with ThreadPoolExecutor(4) as four:  # they mostly sleep
+        found = dict(enumerate(four.map(lambda number: interrupt(number, processes, tmp_path), range(20))))
     assert {number: got for number, (got, _) in found.items()} == {number: due for number, (_, due) in found.items()}

@@ -35,7 +35,7 @@ def calls(monkeypatch):
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_recorded_is_the_same(setting, calls, tmp_path, monkeypatch):
     """Batch norm's running statistics and the masks of dropout included."""
-    jobs = make(ALL, **SETTINGS[setting])
+    jobs = make(ALL if setting == "adam" else ("Std", "Ort", "RR", "Drop"), **SETTINGS[setting])
     assert run(jobs, tmp_path / "recorded") == []
     stages = sum(len(job.stages) for job in jobs)
     assert len(calls) == stages
