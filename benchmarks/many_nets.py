@@ -18,10 +18,10 @@ import torch
 
 from racecar.bench.record import as_module, circumstances, write_json
 from racecar.lab.experiments import experiment
-from racecar.lab.running.engines.batched import Batched
 from racecar.lab.running.jobs import Job, make_jobs
 from racecar.lab.running.results import Store
 from racecar.lab.running.work import prepare, strength
+from racecar.lab.training.steps.vmapped import Batched
 from racecar.lab.training.train import Trainer
 
 

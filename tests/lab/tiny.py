@@ -25,7 +25,7 @@ from racecar.lab.running.engines.base import Failure, Plan
 from racecar.lab.running.jobs import Job, make_jobs
 from racecar.lab.running.results import Store
 from racecar.lab.running.work import Maker
-from racecar.lab.training import draws
+from racecar.lab.training import rng
 from racecar.networks.dense import dense
 
 ROOT = Path(__file__).parents[2]
@@ -72,11 +72,11 @@ class Tiny(Experiment):
         return [replace(config, scales=(scale,)) for scale in config.scales]
 
     def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        x = torch.randn(TRAIN + TEST, WIDTHS[0], generator=draws.generator("tiny", seed))
+        x = torch.randn(TRAIN + TEST, WIDTHS[0], generator=rng.generator("tiny", seed))
         y = (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
         held = round(config.valid * TRAIN)
         if seed in config.infinite:
-            x[held + draws.order(TRAIN - held, config.batch, seed, "A", 0)[-1, -1], 0] = torch.inf
+            x[held + rng.order(TRAIN - held, config.batch, seed, "A", 0)[-1, -1], 0] = torch.inf
 
         def task(labels: Tensor) -> Task:
             parts = [Split(x[a:b], labels[a:b]) for a, b in ((held, TRAIN), (TRAIN, None), (0, held))]

@@ -24,7 +24,7 @@ from racecar.lab.running.results import Store
 from racecar.lab.running.run import Run
 from racecar.lab.running.search import trials
 from racecar.lab.running.work import prepare
-from racecar.lab.training import augment, draws
+from racecar.lab.training import augment, rng
 from racecar.lab.training.loss_config import FIRST_LOSS
 from racecar.lab.training.train import fading
 from tests.lab.experiments.pictures import write_cifar, write_mnist
@@ -205,7 +205,7 @@ def test_what_is_measured(pictures, tmp_path):
         for labels in (1, 3):
             values = []
             for i in range(2):
-                chosen = choose(new.train.y, labels, draws.generator("few-labels", 3, labels, i))
+                chosen = choose(new.train.y, labels, rng.generator("few-labels", 3, labels, i))
                 values.append(probe(Split(seen.x[chosen], seen.y[chosen]), test, 5, config.l2))
             assert metrics[f"{name}_{labels}"] == pytest.approx(mean(values), abs=0.03)  # rounding of features
 
@@ -295,7 +295,7 @@ def test_a_coefficient_that_fades(pictures, tmp_path):
     store, task = Store(tmp_path / "here"), FEW.data(config, 0, pictures)["A"]
     module = prepare(job, job.stages[0], task, store, "cpu").train()
     optimiser = torch.optim.Adam(module.parameters(), config.lr)
-    batches = [one for epoch in range(2) for one in draws.order(20, 8, 0, "A", epoch)]
+    batches = [one for epoch in range(2) for one in rng.order(20, 8, 0, "A", epoch)]
     assert len(batches) == 4
     for chosen, left in zip(batches, (1.0, 0.75, 0.5, 0.25), strict=True):
         output, regulariser = module(task.train.x[chosen])

@@ -16,7 +16,7 @@ from racecar.lab.measures.dead import dead_layers
 from racecar.lab.report.section import section
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import DEAD, Run
-from racecar.lab.training import draws, train
+from racecar.lab.training import rng, train
 from racecar.lab.training.train import Options, Trainer
 from racecar.lab.training.variants import regularise, variant
 from racecar.orthogonality import srip
@@ -38,7 +38,7 @@ def by_hand(name, config, seed=0, stage="A", task="A", start=None):
     """The model, losses (epochs, steps, 2) and moving average of a stage, from torch and the numbers that are drawn."""
     tiny, which = Tiny(), variant(name)
     split = tiny.data(config, seed, None)[task].train
-    torch.manual_seed(draws.seed_of("network", "tiny", seed))
+    torch.manual_seed(rng.seed_of("network", "tiny", seed))
     model = tiny.network(config)
     if start is not None:
         model.load_state_dict(start)
@@ -53,8 +53,8 @@ def by_hand(name, config, seed=0, stage="A", task="A", start=None):
     batch = config.batch or len(split)
     steps, losses, average = len(split) // batch, [], []
     for epoch in range(config.epochs):
-        order = draws.order(len(split), config.batch, seed, stage, epoch)
-        noise = draws.noise(NOISE, steps, seed, stage, epoch)
+        order = rng.order(len(split), config.batch, seed, stage, epoch)
+        noise = rng.noise(NOISE, steps, seed, stage, epoch)
         for i in range(steps):
             if config.schedule == "cosine":
                 done = (epoch * steps + i) / (steps * config.epochs)
@@ -184,7 +184,7 @@ def test_variants_start_alike_and_see_the_same_batches(tmp_path):
 def test_looks_go_from_the_first_weights_to_the_last(tmp_path):
     run(make(["RR"]), tmp_path)
     got = trained(tmp_path)
-    torch.manual_seed(draws.seed_of("network", "tiny", 0))
+    torch.manual_seed(rng.seed_of("network", "tiny", 0))
     looks = got["arrays"]["looks"]
     assert torch.equal(looks[0], Tiny().network(TinyConfig())[1].weight)
     assert torch.equal(looks[-1], got["weights"]["1.weight"])

@@ -15,7 +15,7 @@ from racecar.lab.datasets import MNIST, digits
 from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Task, Trained
 from racecar.lab.experiments.shared import coefficient_of
 from racecar.lab.measures.features import first_layer, rebuilt
-from racecar.lab.training import draws
+from racecar.lab.training import rng
 from racecar.lab.training.loss_config import PAPER
 from racecar.networks.dense import dense, glorot
 
@@ -81,7 +81,7 @@ class Digits(Experiment[DigitsConfig]):
     def data(self, config: DigitsConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A random pair of two different digits, pixels 0–255."""
         images, labels = digits.load() if config.shipped else MNIST.load(folder, "train")
-        order = torch.randperm(len(labels), generator=draws.generator("digits", seed))
+        order = torch.randperm(len(labels), generator=rng.generator("digits", seed))
         first = order[0]
         second = next(i for i in order[1:] if labels[i] != labels[first])
         pair = Split(images[torch.stack((first, second))].float(), labels[torch.stack((first, second))])

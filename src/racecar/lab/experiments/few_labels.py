@@ -18,7 +18,7 @@ from racecar.lab.experiments.shared import coefficient_of, torch_start
 from racecar.lab.measures import transfer
 from racecar.lab.measures.probe import body, choose, features, probe, settle, tune
 from racecar.lab.search import Search
-from racecar.lab.training import draws
+from racecar.lab.training import rng
 from racecar.lab.training.longer import LongerConfig, with_longer
 from racecar.lab.training.loss_config import FIRST_LOSS, LossConfig
 from racecar.networks.vgg import vgg
@@ -190,7 +190,7 @@ class FewLabels(Experiment[FewLabelsConfig]):
         return transfer.tasks(
             self.sources[config.task],
             folder,
-            draws.generator(self.name, seed),
+            rng.generator(self.name, seed),
             sides=SIDES[config.task],
             change=motion.blur if config.task == "blur" else None,
             images=config.images,
@@ -277,12 +277,12 @@ class FewLabels(Experiment[FewLabelsConfig]):
 
     def _chosen(self, count: int, labels: int, task: Task, seed: int) -> list[tuple[torch.Generator, Tensor]]:
         """For each draw the generator, for what is random after it, and indices of the labelled pictures."""
-        generators = [draws.generator(self.name, seed, labels, i) for i in range(count)]
+        generators = [rng.generator(self.name, seed, labels, i) for i in range(count)]
         return [(one, choose(task.train.y, labels, one).to(task.train.y.device)) for one in generators]
 
     def _untrained(self, config: FewLabelsConfig, trained: Trained) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(draws.seed_of("network", self.name, trained.seed))
+            torch.manual_seed(rng.seed_of("network", self.name, trained.seed))
             return self.network(config).to(trained.device)
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:

@@ -22,10 +22,11 @@ from racecar.lab.measures.dead import PROBED, dead_layers, is_dead
 from racecar.lab.running.jobs import Job
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import DEAD
-from racecar.lab.training import distributed, draws
+from racecar.lab.training import distributed, rng
 from racecar.lab.training.curves import Diverged, short
 from racecar.lab.training.train import Options, Outcome, Trainer
 from racecar.lab.training.variants import Regularised, Variant, regularise, variant
+from racecar.support.processes import is_rank_zero
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def _do(job: Job, stage: Stage, task: Task, store: Store, options: Options, make
 
 def _train(job: Job, stage: Stage, task: Task, store: Store, options: Options) -> tuple[Trainer, Outcome]:
     checkpoint = store.checkpoint(job.ids[stage.name])
-    if not options.resume and distributed.first():
+    if not options.resume and is_rank_zero():
         store.forget(job.ids[stage.name])
     distributed.wait()
     trainer = Trainer(
@@ -118,7 +119,7 @@ def begin(job: Job, stage: Stage, task: Task, store: Store, device: str, fresh: 
     Args:
         fresh: False where a checkpoint brings the weights, so that they need no pretraining.
     """
-    torch.manual_seed(draws.seed_of("network", job.experiment.name, job.seed))
+    torch.manual_seed(rng.seed_of("network", job.experiment.name, job.seed))
     model = _network(job, stage).to(device)
     parent = job.parent(stage)
     if parent is not None:
@@ -161,7 +162,7 @@ def _pretrain(job: Job, model: nn.Module, task: Task, checkpoint: Path) -> None:
     epochs, samples = round(job.coefficient or 0), len(task.train)
     if epochs < 1:
         return
-    batches = [task.train.x[chosen] for chosen in draws.order(samples, job.config.batch, job.seed, "pretrain", 0)]
+    batches = [task.train.x[chosen] for chosen in rng.order(samples, job.config.batch, job.seed, "pretrain", 0)]
     layers = job.experiment.reverse(job.config).get("weight")
     names = [name for name, value in layers.items() if value] if isinstance(layers, Mapping) else None
     pretrain.greedy(

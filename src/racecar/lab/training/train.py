@@ -16,11 +16,13 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from racecar.lab.config import Config
 from racecar.lab.experiment import Loss, Split, Task, accuracy
-from racecar.lab.training import augment, checkpoint, distributed, draws, recording
-from racecar.lab.training.captured import Captured
+from racecar.lab.training import augment, checkpoint, distributed, rng
 from racecar.lab.training.curves import Curves, Diverged
 from racecar.lab.training.optimiser import Fused, fading, load_optimiser, make_optimiser, set_step_size, step_size
+from racecar.lab.training.steps import recorded
+from racecar.lab.training.steps.cuda_graph import Captured
 from racecar.lab.training.variants import Regularised
+from racecar.support.processes import is_rank_zero
 from racecar.support.progress import TELL, Regularly
 
 Report = Callable[[int, int, str], None]
@@ -84,7 +86,7 @@ class Trainer:
         self.module, self.config, self.name, self.seed, self.epochs = module, config, name, seed, epochs
         self.task = task.to(self.device)
         self.loss, self.shift, self.flip, self.coefficient, self.fade = loss, shift, flip, coefficient, fade
-        self.per_epoch = draws.steps_per_epoch(len(task.train), config.batch)
+        self.per_epoch = rng.steps_per_epoch(len(task.train), config.batch)
         self.total = self.per_epoch * epochs
         self.look, self.look_every = look, max(1, self.total // looks) if looks else 0
         self.history: list[dict[str, Tensor]] = []
@@ -92,10 +94,10 @@ class Trainer:
         changing = fade or config.every > 1 or self.options.scalars is not None  # TensorBoard shows the terms, too
         on_gpu = self.device.type == "cuda"
         self.captured = Captured(self._whole) if self.options.graphs and not self.options.compile and on_gpu else None
-        recorded = steady and not rewritten and not changing and self.captured is None
-        self.recorded = recording.Step(module, loss, coefficient) if recorded else None
-        self.optimiser = make_optimiser(module.model.parameters(), config, weight_decay, fused=recorded)
-        self.fused = Fused(self.optimiser) if recorded and config.optimiser != "sgd" else None
+        repeats = steady and not rewritten and not changing and self.captured is None
+        self.recorded = recorded.Step(module, loss, coefficient) if repeats else None
+        self.optimiser = make_optimiser(module.model.parameters(), config, weight_decay, fused=repeats)
+        self.fused = Fused(self.optimiser) if repeats and config.optimiser != "sgd" else None
         half = config.precision == "float16" and on_gpu
         if half and self.captured is not None:
             raise ValueError("--cuda-graphs cannot record float16's scaling of the loss: use --set precision=bfloat16")
@@ -109,7 +111,7 @@ class Trainer:
             module.model.to(memory_format=self._layout)  # type: ignore[call-overload]
         self.curves = Curves(epochs)
         self.step = 0
-        torch.manual_seed(draws.seed_of("stage", seed, name))
+        torch.manual_seed(rng.seed_of("stage", seed, name))
 
     def run(self, path: Path | None = None) -> Outcome:
         """Train to the end, from the checkpoint if it is there. Raises Diverged where the loss stops being finite."""
@@ -165,8 +167,8 @@ class Trainer:
     def _epoch(self, epoch: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """All that is random in an epoch, on the device: indices, noise, and moves of pictures."""
         name, batch = (self.seed, self.name, epoch), self.config.batch
-        order = draws.order(len(self.task.train), batch, *name).to(self.device)
-        noise = draws.noise(self.module.noise, self.per_epoch, *name).to(self.device) if self.module.noise else None
+        order = rng.order(len(self.task.train), batch, *name).to(self.device)
+        noise = rng.noise(self.module.noise, self.per_epoch, *name).to(self.device) if self.module.noise else None
         moves = augment.moves(self.shift, order.shape, *name, flip=self.flip).to(self.device) if self.shift else None
         return order, noise, moves
 
@@ -275,7 +277,7 @@ class Trainer:
 
     def save(self, path: Path) -> None:
         """The whole state, into a file that is there whole or not at all."""
-        if not distributed.first():
+        if not is_rank_zero():
             return
         state = {
             "step": self.step,

@@ -8,8 +8,8 @@ import torch
 
 from racecar.lab.running.engines import vmap
 from racecar.lab.running.results import Store
-from racecar.lab.training import captured
-from racecar.lab.training.captured import WARM, Captured
+from racecar.lab.training.steps import cuda_graph
+from racecar.lab.training.steps.cuda_graph import WARM, Captured
 from racecar.lab.training.train import Trainer
 from racecar.lab.training.variants import regularise, variant
 from tests.lab.tiny import Tiny, TinyConfig, make, results, run
@@ -38,8 +38,8 @@ def replayed(monkeypatch):
 
         return replay, result
 
-    monkeypatch.setattr(captured, "record", record)
-    monkeypatch.setattr(captured, "aside", lambda step: step())
+    monkeypatch.setattr(cuda_graph, "record", record)
+    monkeypatch.setattr(cuda_graph, "aside", lambda step: step())
     return recorded
 
 
@@ -72,7 +72,7 @@ def test_the_same_training(name, setting, fade, replayed):
 
 def test_it_is_forgotten_after_the_last_step(replayed, monkeypatch):
     """At once, not when garbage is collected: a recording holds the memory of a whole step."""
-    monkeypatch.setattr(captured, "record", lambda step: (lambda: None, step()))
+    monkeypatch.setattr(cuda_graph, "record", lambda step: (lambda: None, step()))
     one = trainer("RR", TinyConfig(epochs=6, batch=20))
     one.captured = Captured(one._whole)
     gone = weakref.ref(one.captured)

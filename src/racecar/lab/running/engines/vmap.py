@@ -14,7 +14,6 @@ from torch import nn
 
 from racecar.lab.experiment import Stage, Task
 from racecar.lab.running.engines.base import Failure, FullStage, Plan, Progress, failure
-from racecar.lab.running.engines.batched import Batched
 from racecar.lab.running.engines.here import size
 from racecar.lab.running.engines.pool import share_out
 from racecar.lab.running.jobs import Job
@@ -22,6 +21,7 @@ from racecar.lab.running.results import Store, identity
 from racecar.lab.running.work import begin, constrain, decay, finish, lost, write
 from racecar.lab.training.checkpoint import reading
 from racecar.lab.training.curves import Diverged
+from racecar.lab.training.steps.vmapped import Batched
 from racecar.lab.training.variants import variant
 from racecar.support.files import remove
 from racecar.support.full import is_full

@@ -11,7 +11,7 @@ from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from racecar.lab.experiment import Loss
-from racecar.lab.training.shorten import shorten
+from racecar.lab.training.fx_pass import shorten
 from racecar.lab.training.variants import Regularised
 
 

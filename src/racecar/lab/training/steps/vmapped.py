@@ -14,11 +14,11 @@ from torch.func import functional_call, grad_and_value, vmap
 from racecar.lab.experiment import Stage, Task, accuracy
 from racecar.lab.running.jobs import Job
 from racecar.lab.running.work import decay, strength
-from racecar.lab.training import augment, checkpoint, draws
-from racecar.lab.training.captured import Captured
+from racecar.lab.training import augment, checkpoint, rng
 from racecar.lab.training.curves import POINTS, short
 from racecar.lab.training.optimiser import fading, load_optimiser, make_optimiser, set_step_size, step_size
-from racecar.lab.training.recording import record
+from racecar.lab.training.steps.cuda_graph import Captured
+from racecar.lab.training.steps.recorded import record
 from racecar.lab.training.train import Outcome
 from racecar.lab.training.variants import Regularised
 from racecar.support.progress import TELL, Regularly
@@ -61,7 +61,7 @@ class Batched:
         self.buffers = {name: stacked[name] for name, _ in module.model.named_buffers()}
         self.coefficients = torch.tensor([strength(job, stage) for job in jobs], device=device)
         self.epochs = stage.epochs or self.config.epochs
-        self.per_epoch = draws.steps_per_epoch(self.x.shape[1], self.config.batch)
+        self.per_epoch = rng.steps_per_epoch(self.x.shape[1], self.config.batch)
         self.total, self.step, self.seconds = self.per_epoch * self.epochs, 0, 0.0
         self.parts = self._parts()
         self.optimisers = [
@@ -175,9 +175,9 @@ class Batched:
         """Indices (E, steps, batch), random numbers (E, steps, count) and moves of pictures (E, steps, batch, 3): each
         net's own, as if it were alone."""
         name, samples, batch = self.stage.name, self.x.shape[1], self.config.batch
-        order = torch.stack([draws.order(samples, batch, seed, name, epoch) for seed in self.seeds])
+        order = torch.stack([rng.order(samples, batch, seed, name, epoch) for seed in self.seeds])
         count = max(1, self.module.noise)
-        noise = torch.stack([draws.noise(count, self.per_epoch, seed, name, epoch) for seed in self.seeds])
+        noise = torch.stack([rng.noise(count, self.per_epoch, seed, name, epoch) for seed in self.seeds])
         moves = order[..., :0]
         if self.shift:
             shape = order.shape[1:]
