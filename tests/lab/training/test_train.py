@@ -17,8 +17,11 @@ from racecar.lab.report.section import section
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import DEAD, Run
 from racecar.lab.training import rng, train
-from racecar.lab.training.train import Options, Trainer
-from racecar.lab.training.variants import regularise, variant
+from racecar.lab.training.recipe import Recipe
+from racecar.lab.training.single import Single
+from racecar.lab.training.spec import Options, Training
+from racecar.lab.training.train import Trainer
+from racecar.lab.training.variants import variant
 from racecar.orthogonality import srip
 from tests.lab.tiny import WIDTHS, Tiny, TinyConfig, make, plain, results, run
 
@@ -279,27 +282,24 @@ def test_tensorboard_has_a_scalar_for_every_term(tmp_path):
     assert last == pytest.approx(trained(tmp_path)["curves"]["regulariser"][-1], rel=0.5)
 
 
-def trainer(seed=0, **options):
-    config = TinyConfig()
+def trainer(seed=0, loss=F.cross_entropy, **options):
+    config, given = TinyConfig(), Options(**options)
     torch.manual_seed(seed)
     task = Tiny().data(config, 0, None)["A"]
-    module = regularise(Tiny().network(config), variant("Std"), task.train.x, {}, {})
-    return Trainer(
-        module, task, config, name="A", seed=seed, epochs=3, loss=F.cross_entropy, options=Options(**options)
-    )
+    one = Training(Tiny().network(config), task, config, Recipe(loss), seed=0, epochs=3)
+    return Trainer(Single(one, given), given)
 
 
 def test_a_checkpoint_is_written_when_the_interval_is_over(tmp_path, monkeypatch):
     """Every step takes ten seconds here: with an interval of 25, after steps 3 and 6 but not at the end."""
     seconds, saved = [0.0], []
     monkeypatch.setattr(train.time, "monotonic", lambda: seconds[0])
-    one = trainer(interval=25.0)
 
     def loss(output, y):
         seconds[0] += 10
         return F.cross_entropy(output, y)
 
-    one.loss = loss
+    one = trainer(loss=loss, interval=25.0)
     real = one.save
     monkeypatch.setattr(one, "save", lambda path: (saved.append(one.step), real(path)))
     one.run(tmp_path / "checkpoint.pt")
@@ -308,21 +308,19 @@ def test_a_checkpoint_is_written_when_the_interval_is_over(tmp_path, monkeypatch
 
 def test_a_resumed_trainer_ends_in_the_same_place(tmp_path):
     whole = trainer()
-    curves = whole.run().curves
-    begun, path = trainer(interval=0.0), tmp_path / "checkpoint.pt"
+    (outcome,) = whole.run()
 
     def loss(output, y):
         if begun.step == 4:
             raise InterruptedError
         return F.cross_entropy(output, y)
 
-    begun.loss = loss
+    begun, path = trainer(loss=loss, interval=0.0), tmp_path / "checkpoint.pt"
     with pytest.raises(InterruptedError):
         begun.run(path)
     resumed = trainer(seed=1)  # other weights, which the file replaces
-    resumed.seed = 0
-    assert resumed.run(path).curves == curves
-    assert plain(resumed.module.model.state_dict()) == plain(whole.module.model.state_dict())
+    assert resumed.run(path)[0].curves == outcome.curves
+    assert plain(resumed.nets.model.state_dict()) == plain(whole.nets.model.state_dict())
 
 
 @pytest.mark.parametrize("content", ["truncated", "of something else"])

@@ -21,6 +21,7 @@ from racecar.lab.search import Search
 from racecar.lab.training import rng
 from racecar.lab.training.longer import LongerConfig, with_longer
 from racecar.lab.training.loss_config import FIRST_LOSS, LossConfig
+from racecar.lab.training.recipe import Recipe
 from racecar.networks.vgg import vgg
 
 if TYPE_CHECKING:
@@ -231,14 +232,9 @@ class FewLabels(Experiment[FewLabelsConfig]):
     def layers(self, config: FewLabelsConfig) -> int:
         return len(constrained(config))
 
-    def shift(self, config: FewLabelsConfig) -> int:
-        return (4 if config.task == "cifar" else 2) if config.augment else 0
-
-    def flips(self, config: FewLabelsConfig) -> bool:
-        return bool(config.task == "cifar")
-
-    def fades(self, config: FewLabelsConfig) -> bool:
-        return bool(config.decay)
+    def recipe(self, config: FewLabelsConfig, stage: Stage) -> Recipe:
+        cifar = config.task == "cifar"
+        return Recipe(shift=(4 if cifar else 2) if config.augment else 0, flip=cifar, fade=config.decay)
 
     def measure(self, config: FewLabelsConfig, trained: Trained) -> Measured:
         """All variants of a seed have the same labelled pictures. In a search, which is judged by the probe alone, on

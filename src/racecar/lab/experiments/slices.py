@@ -20,6 +20,7 @@ from racecar.lab.experiments.shared import coefficient_of, mean_terms, torch_sta
 from racecar.lab.measures.features import deployed_loss
 from racecar.lab.training import rng
 from racecar.lab.training.loss_config import LossConfig
+from racecar.lab.training.recipe import Recipe
 from racecar.networks.dense import dense, glorot
 from racecar.networks.vgg import VGG16, vgg
 from racecar.racecar import Racecar
@@ -246,8 +247,8 @@ class SlicesCifar(_Pictures[CifarConfig]):
     def layers(self, config: CifarConfig) -> int:
         return 13
 
-    def shift(self, config: CifarConfig) -> int:
-        return 4
+    def recipe(self, config: CifarConfig, stage: Stage) -> Recipe:
+        return Recipe(shift=4)
 
 
 @torch.no_grad()

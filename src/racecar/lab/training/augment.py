@@ -9,6 +9,18 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from racecar.lab.training import rng
+from racecar.lab.training.recipe import Recipe
+
+
+def draw(recipe: Recipe, shape: Sequence[int], seed: int, stage: str, epoch: int) -> Tensor | None:
+    """All that is random in an epoch's augmentation, (steps, batch, …), ``shape`` being (steps, batch); None: nothing
+    is."""
+    return moves(recipe.shift, shape, seed, stage, epoch, recipe.flip) if recipe.shift else None
+
+
+def apply(recipe: Recipe, x: Tensor, drawn: Tensor) -> Tensor:
+    """Samples (N, …), augmented by what was drawn for them, (N, …)."""
+    return move(x, drawn, recipe.shift)
 
 
 def moves(shift: int, shape: Sequence[int], seed: int, stage: str, epoch: int, flip: bool = True) -> Tensor:

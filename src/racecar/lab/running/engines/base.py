@@ -11,7 +11,7 @@ from typing import Any
 from racecar.lab.running.jobs import Job
 from racecar.lab.running.results import Store
 from racecar.lab.running.work import Maker, do
-from racecar.lab.training.train import Options
+from racecar.lab.training.spec import Options
 from racecar.support.full import is_full
 from racecar.support.interrupts import heard
 from racecar.support.processes import is_rank_zero

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from racecar.lab.experiment import Loss
 from racecar.lab.training.fx_pass import shorten
-from racecar.lab.training.variants import Regularised
+from racecar.lab.training.optimiser import Fused
+from racecar.lab.training.steps.eager import Eager
 
 
 def record(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
@@ -26,33 +26,44 @@ def record(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
     return recorded.forward
 
 
-class Step:
-    """Losses and gradients of one net that does the same in every step, whatever the data."""
+class Recorded(Eager):
+    """Of one net that does the same in every step, whatever the data. Adam works without its bookkeeping."""
 
-    def __init__(self, module: Regularised, loss: Loss, coefficient: float) -> None:
-        self.module, self.loss, self.coefficient = module, loss, coefficient
-        self.parameters, self.buffers = dict(module.named_parameters()), dict(module.named_buffers())
-        self._given = [*self.parameters.values(), *self.buffers.values()]
+    fused = True
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self._names = [*dict(self.objective.named_parameters()), *dict(self.objective.named_buffers())]
+        self._given = [*self.objective.parameters(), *self.objective.buffers()]
         self._recorded: Callable[..., Any] | None = None
+        if self.config.optimiser != "sgd":
+            self._fused = Fused(self.optimiser)
 
-    def __call__(self, x: Tensor, y: Tensor, noise: Tensor | None) -> Tensor:
-        """Leaves the gradients with the parameters; returns the loss of the task and the regulariser, (2,)."""
+    def gradients(
+        self, x: Tensor, y: Tensor, noise: Tensor | None, latent: Tensor | None, coefficient: float | Tensor
+    ) -> Tensor:
         if self._recorded is None:
-            parameters = [one.detach().clone().requires_grad_() for one in self.parameters.values()]
-            buffers = [one.clone() for one in self.buffers.values()]  # recording changes them, too
-            self._recorded = record(self._step, *parameters, *buffers, x, y, noise)
+            parameters = [one.detach().clone().requires_grad_() for one in self.parameters]
+            buffers = [one.clone() for one in self.objective.buffers()]  # recording changes them, too
+            self._recorded = record(self._step, *parameters, *buffers, x, y, noise, latent)
         with torch.no_grad():
-            losses, *gradients = self._recorded(*self._given, x, y, noise)
-        for parameter, gradient in zip(self.parameters.values(), gradients, strict=True):
+            losses, *gradients = self._recorded(*self._given, x, y, noise, latent)
+        for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient
         return losses
 
     def _step(self, *tensors: Any) -> Any:
-        """Parameters, buffers, samples, labels and noise one after the other: dicts would be taken apart every time."""
-        *given, x, y, noise = tensors
-        names = (*self.parameters, *self.buffers)
-        output, regulariser = functional_call(self.module, dict(zip(names, given, strict=True)), (x, noise))
-        task = self.loss(output, y)
+        """Parameters, buffers and the batch one after the other: dicts would be taken apart every time."""
+        given, batch = tensors[: len(self._names)], tensors[len(self._names) :]
+        task, regulariser = functional_call(self.objective, dict(zip(self._names, given, strict=True)), batch)
         total = task if self.coefficient == 0 else task + self.coefficient * regulariser
         gradients = torch.autograd.grad(total, given[: len(self.parameters)], allow_unused=True)
         return torch.stack((task.detach().float(), regulariser.detach().float())), *gradients
+
+    def update(self) -> None:
+        if self.config.optimiser == "sgd":
+            super().update()
+            return
+        if self.config.clip:
+            nn.utils.clip_grad_norm_(self.parameters, self.config.clip)
+        self._fused.step()
