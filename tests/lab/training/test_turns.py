@@ -3,6 +3,7 @@
 import copy
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,8 +15,12 @@ from racecar.cli.app import run as command
 from racecar.lab.experiment import Stage
 from racecar.lab.experiments import EXPERIMENTS
 from racecar.lab.running.results import Store
+from racecar.lab.running.work import begin, training
 from racecar.lab.training import rng
 from racecar.lab.training.recipe import Recipe, Turn
+from racecar.lab.training.single import Single
+from racecar.lab.training.spec import Options, Training
+from racecar.lab.training.train import Trainer
 from racecar.networks.dense import dense
 from tests.lab.tiny import ROOT, plain, results, run
 from tests.lab.toy import LATENT, LOSSES, Toy, ToyConfig, cut, jobs, rebuild
@@ -124,6 +129,41 @@ def test_looks_keep_pictures(tmp_path):
         model = gan_by_hand("RR", True, epochs)[0] if epochs else nn.ModuleDict({"generator": _first()})
         z = torch.randn(4, LATENT, generator=rng.generator("pictures"))
         assert torch.equal(seen, model["generator"].eval()(z))
+
+
+def test_a_turn_may_come_twice(tmp_path, monkeypatch):
+    """One optimiser for both, and numbers of its own for each."""
+    critic, generator = Toy().recipe(ToyConfig(), Stage("GAN")).turns
+    (job,), seen = jobs(["Std"]), []
+
+    def loss(net, batch, networks):
+        seen.append(batch.latent)
+        return critic.loss(net, batch, networks)
+
+    turn = replace(critic, loss=loss)
+    task, stage = Toy().data(job.config, 0, None)["A"], job.stages[0]
+    one = training(job, stage, task, begin(job, stage, task, Store(tmp_path), "cpu"))
+    nets = Single(replace(one, recipe=Recipe(turns=(turn, turn, generator))), Options())
+    (outcome,) = Trainer(nets).run()
+    counts = [int(step.optimiser.state_dict()["state"][0]["step"]) for step in nets.made]
+    assert (outcome.steps, counts) == (18, [12, 6])
+    assert len({tuple(z.flatten().tolist()) for z in seen}) == len(seen) == 12
+
+
+def test_networks_may_have_parts_in_common(tmp_path):
+    """What a network that is trained shares with one that is not is trained."""
+    (job,) = jobs(["Std"])
+    shared, task = nn.Linear(6, 6), Toy().data(job.config, 0, None)["A"]
+    model = nn.ModuleDict({"a": nn.Sequential(shared, nn.Linear(6, 6)), "b": nn.Sequential(shared, nn.Linear(6, 6))})
+    before = copy.deepcopy(model.state_dict())
+
+    def loss(net, batch, networks):
+        return (net(batch.x) - networks["b"](batch.x)).square().mean()
+
+    recipe = Recipe(turns=(Turn(loss, "a"),))
+    Trainer(Single(Training(model, task, job.config, recipe), Options())).run()
+    changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed == {"a.0.weight", "a.0.bias", "b.0.weight", "b.0.bias", "a.1.weight", "a.1.bias"}
 
 
 def _first():

@@ -34,12 +34,17 @@ class Batches:
         self.task, self.recipe, self.device, self.layout = training.task.to(device), training.recipe, device, layout
         self.seed, self.stage, self.batch = training.seed, training.name, training.config.batch
         self.per_epoch = rng.steps_per_epoch(len(training.task.train), self.batch)
+        self._all = None
+        if self.per_epoch == 1 and not 0 < self.batch < len(training.task.train):  # the same in every epoch
+            self._all = rng.order(len(training.task.train), 0, self.seed, self.stage, 0).to(device)
         self._needs = [(one.own.noise, one.turn.latent) for one in objectives]
 
     def draw(self, epoch: int) -> list[Drawn]:
         """For every turn, what is random in all steps of an epoch, (steps, …)."""
         name = self.seed, self.stage, epoch
-        order = rng.order(len(self.task.train), self.batch, *name)
+        order = self._all
+        if order is None:
+            order = rng.order(len(self.task.train), self.batch, *name)
         moves = augment.draw(self.recipe, order.shape, *name)
         turns: list[Drawn] = []
         for i, (count, shape) in enumerate(self._needs):

@@ -47,8 +47,9 @@ class Single(Nets):
         if config.precision == "float16" and _graphed(options):
             raise ValueError("--cuda-graphs cannot record float16's scaling of the loss: use --set precision=bfloat16")
         self.turns = [turn.network for turn in turns]
-        for name in networks.keys() - set(self.turns):
-            networks[name].requires_grad_(False)
+        trained = {parameter for name in self.turns for parameter in networks[name].parameters()}
+        for parameter in set(self.model.parameters()) - trained:
+            parameter.requires_grad_(False)
         objectives = {turn: training.objective(turn) for turn in turns}
         layout = torch.channels_last if self.device.type == "cuda" and training.task.train.x.dim() == 4 else None
         self.batches = Batches(training, [objectives[turn] for turn in turns], self.device, layout)
@@ -87,14 +88,16 @@ class Single(Nets):
 
     def _unfreeze(self, *names: str) -> None:
         """Of the networks that take turns, these alone need gradients now."""
-        for name, parameters in self._trained.items():
-            for parameter in parameters:
-                parameter.requires_grad_(name in names)
+        for on in (False, True):  # they may have parts in common
+            for name, parameters in self._trained.items():
+                for parameter in parameters if (name in names) is on else ():
+                    parameter.requires_grad_(on)
 
     def train(self) -> None:
         self.measured(0).train()
-        for name, network in self.trainings[0].networks.items():
-            network.train(name in self._trained)
+        self.model.eval()
+        for name in self._trained:
+            self.trainings[0].networks[name].train()
 
     def measured(self, i: int) -> nn.Module:
         """The moving average of the weights if there is one. The losses on the curves alone are those of the steps,

@@ -9,6 +9,7 @@ import torch
 
 from racecar.lab.running.engines import vmap
 from racecar.lab.running.results import Store
+from racecar.lab.running.work import begin, training
 from racecar.lab.training.recipe import Recipe
 from racecar.lab.training.single import Single
 from racecar.lab.training.spec import Options, Training
@@ -16,6 +17,7 @@ from racecar.lab.training.steps import cuda_graph
 from racecar.lab.training.steps.cuda_graph import WARM, Captured, CudaGraph
 from racecar.lab.training.train import Trainer
 from racecar.lab.training.variants import variant
+from tests.lab import toy
 from tests.lab.tiny import Tiny, TinyConfig, make, results, run
 
 SETTINGS = {
@@ -111,6 +113,21 @@ def test_it_goes_on_from_a_checkpoint(block, replayed, tmp_path, monkeypatch):
         first.run()
     second.run(path)
     torch.testing.assert_close(weights(second), weights(whole), rtol=1e-4, atol=1e-6)
+
+
+def test_networks_that_take_turns(replayed, tmp_path):
+    """Each network's step by itself."""
+    (job,) = toy.jobs(["RR"], epochs=4, norm=True)
+    stage, task = job.stages[0], job.experiment.data(job.config, 0, None)["A"]
+    found = []
+    for graphed in (False, True):
+        nets = Single(training(job, stage, task, begin(job, stage, task, Store(tmp_path), "cpu")), Options())
+        if graphed:
+            nets.steps = [CudaGraph(step) for step in nets.steps]
+        Trainer(nets).run()
+        found.append(dict(nets.model.state_dict()))
+    assert len(replayed) == 2
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
 
 
 def test_results_are_not_overwritten(replayed):
