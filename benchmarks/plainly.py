@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from racecar.lab.datasets import digits, peaks
-from racecar.lab.training import draws
+from racecar.lab.training import rng
 
 SEED, LR, BETA = 0, 1e-4, 0.1
 STRENGTH = {"digits": 1e-5, "linear": 1e-6, "norm": 1e-6, "two": 1e-6}
@@ -30,7 +30,7 @@ def pictures(name: str) -> tuple[Tensor, Tensor]:
         x, y = peaks.load(SEED)
         return x[:100].flatten(1), y[:100]
     images, labels = digits.load()
-    order = torch.randperm(len(labels), generator=draws.generator("digits", SEED))
+    order = torch.randperm(len(labels), generator=rng.generator("digits", SEED))
     pair = torch.stack((order[0], next(i for i in order[1:] if labels[i] != labels[order[0]])))
     return images[pair].float().flatten(1), labels[pair]
 
@@ -82,7 +82,7 @@ def train(name: str, variant: str, epochs: int) -> dict[str, Any]:
     """The last losses, and the singular values of the first layer."""
     x, y = pictures(name)
     widths = {"digits": [784, 10], "two": [784, 128, 2]}.get(name, [784, 2])
-    torch.manual_seed(draws.seed_of("network", "digits" if name == "digits" else "peaks", SEED))
+    torch.manual_seed(rng.seed_of("network", "digits" if name == "digits" else "peaks", SEED))
     net = Net(widths, norm=name in ("norm", "two"))
     optimiser = torch.optim.Adam(net.parameters(), LR)
     losses = []
@@ -94,7 +94,7 @@ def train(name: str, variant: str, epochs: int) -> dict[str, Any]:
             regulariser = racecar(net, d)
             loss = task + STRENGTH[name] / 2 * regulariser
         elif variant == "Ort":
-            noise = draws.noise(sum(widths[1:]), 1, SEED, "A", epoch)[0]
+            noise = rng.noise(sum(widths[1:]), 1, SEED, "A", epoch)[0]
             regulariser = srip(net, noise)
             loss = task + BETA * regulariser
         optimiser.zero_grad()

@@ -25,7 +25,8 @@ from racecar.lab.running.engines.base import Failure, Plan
 from racecar.lab.running.jobs import Job, make_jobs
 from racecar.lab.running.results import Store
 from racecar.lab.running.work import Maker
-from racecar.lab.training import draws
+from racecar.lab.training import rng
+from racecar.lab.training.recipe import Recipe
 from racecar.networks.dense import dense
 
 ROOT = Path(__file__).parents[2]
@@ -66,17 +67,17 @@ class Tiny(Experiment):
     Config = TinyConfig
     variants = ("Std", "Ort", "RR")
     seeds = 2
-    looks = 2
+    steady = False
 
     def configs(self, config: Any, folder: Path | None) -> Sequence[Any]:
         return [replace(config, scales=(scale,)) for scale in config.scales]
 
     def data(self, config: Any, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        x = torch.randn(TRAIN + TEST, WIDTHS[0], generator=draws.generator("tiny", seed))
+        x = torch.randn(TRAIN + TEST, WIDTHS[0], generator=rng.generator("tiny", seed))
         y = (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
         held = round(config.valid * TRAIN)
         if seed in config.infinite:
-            x[held + draws.order(TRAIN - held, config.batch, seed, "A", 0)[-1, -1], 0] = torch.inf
+            x[held + rng.order(TRAIN - held, config.batch, seed, "A", 0)[-1, -1], 0] = torch.inf
 
         def task(labels: Tensor) -> Task:
             parts = [Split(x[a:b], labels[a:b]) for a, b in ((held, TRAIN), (TRAIN, None), (0, held))]
@@ -97,8 +98,11 @@ class Tiny(Experiment):
     def reverse(self, config: Any) -> dict[str, Any]:
         return {"scale": config.scales[0], "fraction": config.fraction}
 
-    def look(self, model: nn.Module, task: Task) -> dict[str, Tensor]:
-        return {"looks": first_weight(model).clone()}
+    def recipe(self, config: Any, stage: Stage) -> Recipe:
+        return Recipe(look=look, looks=2, loss=lambda output, y: self.loss(output, y), steady=self.steady)
+
+    def loss(self, output: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(output, y)
 
     def measure(self, config: Any, trained: Trained) -> Measured:
         if trained.seed in config.kills:
@@ -136,6 +140,10 @@ class Slow(Tiny):
 
 def _die(*_: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def look(model: nn.Module, task: Task) -> dict[str, Tensor]:
+    return {"looks": first_weight(model).clone()}
 
 
 def first_weight(model: nn.Module) -> Tensor:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from racecar.lab.config import CONFIGS, C, Config
+from racecar.lab.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,6 +70,7 @@ class Trained:
 
     stage: Stage
     model: nn.Module
+    """One network, or several by name in an ``nn.ModuleDict``."""
     task: Task
     seed: int
     variant: str
@@ -77,7 +78,7 @@ class Trained:
     folder: Path | None = None
     """Where the data are."""
     history: dict[str, Tensor] = field(default_factory=dict)
-    """What ``Experiment.look`` kept during training, stacked; first dimension: looks."""
+    """What ``Recipe.look`` kept during training, stacked; first dimension: looks."""
 
 
 @dataclass(frozen=True)
@@ -147,10 +148,6 @@ class Experiment(Generic[C]):
     paper: ClassVar[tuple[Paper, ...]] = ()
     search: ClassVar[Search | None] = None
     """What ``racecar search`` tries, if it can choose the settings."""
-    looks: ClassVar[int] = 0
-    """How often ``look`` is called during a training."""
-    steady: ClassVar[bool] = False
-    """Every step does the same, whatever the data: it may be recorded once and then repeated."""
     stackable: ClassVar[tuple[str, ...]] = ()
     """Fields of the configuration that change the first weights or the coefficient, and nothing else: nets that differ
     in them alone can be trained as one batched net."""
@@ -185,6 +182,17 @@ class Experiment(Generic[C]):
         """The untrained network, from torch's random state."""
         raise NotImplementedError
 
+    def networks(self, config: C, stage: Stage, earlier: nn.Module | None, dropout: float = 0.0) -> nn.Module:
+        """What a stage trains: one network, or several that take turns, by name in an ``nn.ModuleDict``.
+
+        Args:
+            earlier: what the stage that it starts from has trained, to go on with or to take parts of; None for a stage
+                that starts anew.
+        """
+        if earlier is not None:
+            return earlier
+        return self.network(config, dropout) if dropout else self.network(config)
+
     def stages(self, config: C) -> tuple[Stage, ...]:
         return (Stage("A"),)
 
@@ -204,24 +212,9 @@ class Experiment(Generic[C]):
         """Arguments of ``orthogonality.srip``."""
         return {}
 
-    def shift(self, config: C) -> int:
-        """In training, pictures are flipped at random and shifted by up to so many pixels; 0: left as they are."""
-        return 0
-
-    def flips(self, config: C) -> bool:
-        """Whether pictures that are shifted are also flipped; letters and digits should not be."""
-        return True
-
-    def fades(self, config: C) -> bool:
-        """Whether the coefficient falls to 0 over a training, in a straight line."""
-        return False
-
-    def loss(self, output: Tensor, y: Tensor) -> Tensor:
-        return F.cross_entropy(output, y)
-
-    def look(self, model: nn.Module, task: Task) -> dict[str, Tensor]:
-        """What to keep of a model in the middle of training, for a strip of pictures."""
-        return {}
+    def recipe(self, config: C, stage: Stage) -> Recipe:
+        """What a training does: losses, augmentation, looks …; by default cross-entropy and nothing else."""
+        return Recipe()
 
     def measure(self, config: C, trained: Trained) -> Measured:
         """Metrics of a finished stage, the model in evaluation mode."""
@@ -244,6 +237,3 @@ def accuracy(model: nn.Module, split: Split, batch: int | None = None) -> float:
         (model(x).argmax(1) == y).sum() for x, y in zip(split.x.split(batch), split.y.split(batch), strict=True)
     )
     return float(right) / len(split)
-
-
-Loss = Callable[[Tensor, Tensor], Tensor]

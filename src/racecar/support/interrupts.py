@@ -13,6 +13,8 @@ from multiprocessing import resource_tracker
 from types import FrameType
 from typing import Any
 
+from racecar.support.processes import is_rank_zero
+
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 PATIENCE = 10.0
 """Seconds from a signal to the end of the command, in order or not."""
@@ -54,7 +56,7 @@ def heard() -> bool:
 def tell() -> int:
     """Say in one line what happened and how to go on; the exit status."""
     which = signal.Signals(_heard or signal.SIGINT)
-    if advice and os.environ.get("RANK", "0") == "0":  # of the processes that torchrun started, one speaks
+    if advice and is_rank_zero():
         print(f"racecar: {WORDS[which]}; {advice}", file=sys.stderr, flush=True)
     return 128 + which
 

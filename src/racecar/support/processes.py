@@ -1,4 +1,4 @@
-"""Processes that we start end with the one that started them."""
+"""Which of several processes this is, and that those we start end with the one that started them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import os
 import threading
 from contextlib import suppress
 from multiprocessing.connection import Connection
+
+
+def is_rank_zero() -> bool:
+    """Whether this process is the one, of those that torchrun started, that speaks and writes for all."""
+    return int(os.environ.get("WORLD_SIZE", "1")) <= 1 or os.environ.get("RANK", "0") == "0"
 
 
 def end_with_parent() -> None:

@@ -22,7 +22,7 @@ from racecar.lab.measures.features import class_means, first_layer, rebuilt
 from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.results import Store
 from racecar.lab.running.work import Maker, do
-from racecar.lab.training.train import Options
+from racecar.lab.training.spec import Options
 from racecar.lab.training.variants import VARIANTS
 
 DIGITS, PEAKS, INFORMATION = (experiment(name) for name in ("digits", "peaks", "information"))

@@ -23,10 +23,10 @@ from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import Run
 from racecar.lab.running.search import trials
-from racecar.lab.running.work import prepare
-from racecar.lab.training import augment, draws
+from racecar.lab.running.work import begin
+from racecar.lab.training import augment, rng
 from racecar.lab.training.loss_config import FIRST_LOSS
-from racecar.lab.training.train import fading
+from racecar.lab.training.optimiser import fading
 from tests.lab.experiments.pictures import write_cifar, write_mnist
 from tests.lab.tiny import results, run
 
@@ -195,7 +195,7 @@ def test_what_is_measured(pictures, tmp_path):
     store, tasks = Store(tmp_path / "out"), FEW.data(config, 3, pictures)
     metrics = store.get(job.ids["A"]).metrics
     assert not any(name.startswith("tune") for name in metrics)
-    fresh = prepare(job, job.stages[0], tasks["A"], store, "cpu").model
+    fresh = begin(job, job.stages[0], tasks["A"], store, "cpu")
     trained = FEW.network(config)
     trained.load_state_dict(store.weights(job.ids["A"]))
     assert metrics["source_accuracy"] == accuracy(trained.eval(), tasks["A"].test)
@@ -205,7 +205,7 @@ def test_what_is_measured(pictures, tmp_path):
         for labels in (1, 3):
             values = []
             for i in range(2):
-                chosen = choose(new.train.y, labels, draws.generator("few-labels", 3, labels, i))
+                chosen = choose(new.train.y, labels, rng.generator("few-labels", 3, labels, i))
                 values.append(probe(Split(seen.x[chosen], seen.y[chosen]), test, 5, config.l2))
             assert metrics[f"{name}_{labels}"] == pytest.approx(mean(values), abs=0.03)  # rounding of features
 
@@ -293,16 +293,17 @@ def test_a_coefficient_that_fades(pictures, tmp_path):
     for engine in ("here", "vmap"):
         assert run([*jobs, *plain], tmp_path / engine, engine) == []
     store, task = Store(tmp_path / "here"), FEW.data(config, 0, pictures)["A"]
-    module = prepare(job, job.stages[0], task, store, "cpu").train()
-    optimiser = torch.optim.Adam(module.parameters(), config.lr)
-    batches = [one for epoch in range(2) for one in draws.order(20, 8, 0, "A", epoch)]
+    model = begin(job, job.stages[0], task, store, "cpu")
+    rr = Racecar(model.train(), task.train.x[:8], mode="full", **FEW.reverse(config))
+    optimiser = torch.optim.Adam(model.parameters(), config.lr)
+    batches = [one for epoch in range(2) for one in rng.order(20, 8, 0, "A", epoch)]
     assert len(batches) == 4
     for chosen, left in zip(batches, (1.0, 0.75, 0.5, 0.25), strict=True):
-        output, regulariser = module(task.train.x[chosen])
+        output, regulariser = rr(task.train.x[chosen])
         optimiser.zero_grad()
         (nn.functional.cross_entropy(output, task.train.y[chosen]) + 5.0 * left * regulariser).backward()
         optimiser.step()
-    wanted = dict(module.model.named_parameters())
+    wanted = dict(model.named_parameters())
     for engine in ("here", "vmap"):
         found = Store(tmp_path / engine).weights(job.ids["A"])
         for name, value in wanted.items():
@@ -324,7 +325,7 @@ def test_shifts_without_flips():
 def test_augmented(task, flips, shift, pictures, tmp_path, monkeypatch):
     """Digits are not flipped, by either engine."""
     config = replace(TINY, task=task, augment=True, tune_draws=0)
-    assert FEW.shift(replace(config, augment=False)) == 0
+    assert FEW.recipe(replace(config, augment=False), FEW.stages(config)[0]).shift == 0
     seen, real = [], augment.move
     monkeypatch.setattr(augment, "move", lambda x, moves, by: seen.append((moves, by)) or real(x, moves, by))
     jobs = make_jobs(FEW, config, ["Std"], [0], pictures)

@@ -13,7 +13,7 @@ from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import Run
 from racecar.lab.running.work import Maker, do
-from racecar.lab.training.train import Options
+from racecar.lab.training.spec import Options
 
 SMALL = {
     "digits": ({"shipped": True, "epochs": 2}, ("Std", "RR"), 2),

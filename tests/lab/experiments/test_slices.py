@@ -19,9 +19,11 @@ from racecar.lab.report.groups import gather
 from racecar.lab.report.statistics import NOT_RUN, TOO_FEW
 from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.results import Store
-from racecar.lab.running.work import prepare
+from racecar.lab.running.work import begin, training
 from racecar.lab.training import augment
-from racecar.lab.training.train import Options, Trainer
+from racecar.lab.training.recipe import Recipe
+from racecar.lab.training.single import Single
+from racecar.lab.training.spec import Options
 from tests.lab.experiments.pictures import write_cifar, write_mnist
 from tests.lab.report.records import record, runs, untrained
 from tests.lab.tiny import results, run
@@ -156,9 +158,9 @@ def test_the_reverse_loss_with_batch_norm(pictures):
     assert not model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     rr = Racecar(copy.deepcopy(model), task.test.x, mode="full", weight=one.reverse(config)["weight"], scale="relative")
-    for name, training in (("reverse_loss_running", False), ("reverse_loss", True)):  # the second changes statistics
+    for name, mode in (("reverse_loss_running", False), ("reverse_loss", True)):  # the second changes statistics
         with torch.no_grad():
-            rr.train(training)(task.test.x)
+            rr.train(mode)(task.test.x)
         wanted = float(torch.stack(list(rr.terms.values())).mean())
         assert metrics[name] == pytest.approx(wanted, rel=0.01)
     assert metrics["reverse_loss"] != pytest.approx(metrics["reverse_loss_running"])
@@ -172,7 +174,7 @@ def test_the_reverse_loss_with_batch_norm(pictures):
 
 
 def test_every_engine_moves_alike(pictures, tmp_path, monkeypatch):
-    monkeypatch.setattr(SlicesMnist, "shift", lambda self, config: 3)
+    monkeypatch.setattr(SlicesMnist, "recipe", lambda *_: Recipe(shift=3))
     one = experiment("slices-mnist")
     jobs = make_jobs(one, one.Config(grid=False, epochs=2, batch=8), ["Std"], [0, 1], pictures)
     for engine in ("here", "vmap"):
@@ -181,7 +183,7 @@ def test_every_engine_moves_alike(pictures, tmp_path, monkeypatch):
     for id, found in here.items():
         torch.testing.assert_close(vmap[id]["weights"], found["weights"], rtol=1e-4, atol=1e-5)
     monkeypatch.undo()
-    assert one.shift(None) == 0
+    assert one.recipe(None, None).shift == 0
 
 
 def test_moves_by_hand():
@@ -243,15 +245,14 @@ def test_a_step_never_waits_for_the_device(pictures, tmp_path):
     config = one.Config(grid=False, batch=4, fraction=0.5, every=2)
     (job,) = make_jobs(one, config, ["RR"], [0], pictures)
     task = one.data(config, 0, pictures)["A"]
-    module = prepare(job, job.stages[0], task, Store(tmp_path), "cuda")
-    given = {"loss": one.loss, "shift": 4, "coefficient": 0.1, "options": Options("cuda")}
-    trainer = Trainer(module, task, config, name="A", seed=0, epochs=1, **given)
-    module.train()
-    order, noise, moves = trainer._epoch(0)
-    for trainer.step in range(5):
-        torch.cuda.set_sync_debug_mode("error" if trainer.step > 1 else "default")
+    model = begin(job, job.stages[0], task, Store(tmp_path), "cuda")
+    nets = Single(training(job, job.stages[0], task, model), Options("cuda"))
+    nets.start()
+    (drawn,) = nets.draw(0)
+    for step in range(5):
+        torch.cuda.set_sync_debug_mode("error" if step > 1 else "default")
         try:
-            trainer._step(module, order[trainer.step], noise, moves[trainer.step])
+            nets.take(0, step, [None if some is None else some[step] for some in drawn])
         finally:
             torch.cuda.set_sync_debug_mode("default")
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from racecar.lab.experiment import Split
 from racecar.lab.measures.probe import body, choose, features, logistic, probe, ridge, settle, tune
-from racecar.lab.training.draws import generator
+from racecar.lab.training.rng import generator
 from racecar.networks.vgg import vgg
 
 

@@ -12,6 +12,7 @@ from racecar.lab.experiments import EXPERIMENTS
 from racecar.lab.running import runner
 from racecar.lab.running.engines import vmap
 from racecar.lab.running.results import Store
+from racecar.lab.training.train import Trainer
 from tests.lab.tiny import Tiny, make, plain, results, run
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -178,8 +179,8 @@ def test_vmap_names_a_checkpoint_that_cannot_be_read(tmp_path, monkeypatch):
         path.write_bytes(path.read_bytes()[:-100])
         raise KeyboardInterrupt
 
-    save = vmap.Batched.save
-    monkeypatch.setattr(vmap.Batched, "save", interrupt)
+    save = Trainer.save
+    monkeypatch.setattr(Trainer, "save", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run(make(["Std"]), tmp_path, "vmap", interval=0.0)
     monkeypatch.undo()

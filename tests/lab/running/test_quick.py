@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from racecar.lab.datasets import Source
 from racecar.lab.experiments import EXPERIMENTS, mnist, safety
 from racecar.lab.running.jobs import make_jobs
-from racecar.lab.training.draws import steps_per_epoch
+from racecar.lab.training.rng import steps_per_epoch
 from racecar.lab.training.variants import variant
 
 RATE = 1e10

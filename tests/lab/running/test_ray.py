@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from racecar.lab.running.results import Store
+from tests.lab import toy
 from tests.lab.tiny import ROOT, STEPS, Slow, make, plain, results, run, started, wait_for
 
 EPOCHS = 3
@@ -62,17 +63,20 @@ def test_ray(tmp_path, monkeypatch):
     (broken,) = make(["RR"], [7])
     path = Store(out).checkpoint(broken.ids["A"])
     path.write_bytes(b"nothing")
+    turns = toy.jobs(norm=True)
+    for job in turns:  # a GAN, between two turns
+        assert len(toy.cut([job], out, toy.LOSSES[job.variant])) == 1
     assert run(done, out) == []
     monkeypatch.setenv(STEPS, str(log))
-    failures = run([bad, mortal, broken, *cut, *many], out, "ray", workers=2)
+    failures = run([bad, mortal, broken, *cut, *many, *turns], out, "ray", workers=2)
 
     # The numbers are those of one process, bit for bit: of stages in one go, of those that were cut by the kill, and of
     # the job that lost a worker and went on with another.
     steps = log.stat().st_size
-    assert run([mortal, *cut, *many], tmp_path / "here") == []
+    assert run([mortal, *cut, *many, *turns], tmp_path / "here") == []
     found = results(out)
     assert (tmp_path / "dead").exists()
-    assert len(found) == 3 + 6 + len(SOME) * 3
+    assert len(found) == 3 + 6 + len(SOME) * 3 + 4
     assert plain(found) == plain(results(tmp_path / "here"))
 
     # What was done is not done again.

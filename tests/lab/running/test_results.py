@@ -20,7 +20,7 @@ from racecar.lab.running.record import NEEDED, read_record
 from racecar.lab.running.results import Store, identity
 from racecar.lab.running.run import Run
 from racecar.lab.running.work import Maker, do
-from racecar.lab.training.train import Options
+from racecar.lab.training.spec import Options
 from tests.lab.report.records import record
 
 WEIGHTS = {"layer.weight": torch.arange(6.0).view(2, 3).t(), "count": torch.tensor(7), "half": torch.ones(3).bfloat16()}

@@ -16,9 +16,12 @@ from racecar.lab.measures.dead import dead_layers
 from racecar.lab.report.section import section
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import DEAD, Run
-from racecar.lab.training import draws, train
-from racecar.lab.training.train import Options, Trainer
-from racecar.lab.training.variants import regularise, variant
+from racecar.lab.training import rng, train
+from racecar.lab.training.recipe import Recipe
+from racecar.lab.training.single import Single
+from racecar.lab.training.spec import Options, Training
+from racecar.lab.training.train import Trainer
+from racecar.lab.training.variants import variant
 from racecar.orthogonality import srip
 from tests.lab.tiny import WIDTHS, Tiny, TinyConfig, make, plain, results, run
 
@@ -38,7 +41,7 @@ def by_hand(name, config, seed=0, stage="A", task="A", start=None):
     """The model, losses (epochs, steps, 2) and moving average of a stage, from torch and the numbers that are drawn."""
     tiny, which = Tiny(), variant(name)
     split = tiny.data(config, seed, None)[task].train
-    torch.manual_seed(draws.seed_of("network", "tiny", seed))
+    torch.manual_seed(rng.seed_of("network", "tiny", seed))
     model = tiny.network(config)
     if start is not None:
         model.load_state_dict(start)
@@ -53,8 +56,8 @@ def by_hand(name, config, seed=0, stage="A", task="A", start=None):
     batch = config.batch or len(split)
     steps, losses, average = len(split) // batch, [], []
     for epoch in range(config.epochs):
-        order = draws.order(len(split), config.batch, seed, stage, epoch)
-        noise = draws.noise(NOISE, steps, seed, stage, epoch)
+        order = rng.order(len(split), config.batch, seed, stage, epoch)
+        noise = rng.noise(NOISE, steps, seed, stage, epoch)
         for i in range(steps):
             if config.schedule == "cosine":
                 done = (epoch * steps + i) / (steps * config.epochs)
@@ -184,7 +187,7 @@ def test_variants_start_alike_and_see_the_same_batches(tmp_path):
 def test_looks_go_from_the_first_weights_to_the_last(tmp_path):
     run(make(["RR"]), tmp_path)
     got = trained(tmp_path)
-    torch.manual_seed(draws.seed_of("network", "tiny", 0))
+    torch.manual_seed(rng.seed_of("network", "tiny", 0))
     looks = got["arrays"]["looks"]
     assert torch.equal(looks[0], Tiny().network(TinyConfig())[1].weight)
     assert torch.equal(looks[-1], got["weights"]["1.weight"])
@@ -279,27 +282,24 @@ def test_tensorboard_has_a_scalar_for_every_term(tmp_path):
     assert last == pytest.approx(trained(tmp_path)["curves"]["regulariser"][-1], rel=0.5)
 
 
-def trainer(seed=0, **options):
-    config = TinyConfig()
+def trainer(seed=0, loss=F.cross_entropy, **options):
+    config, given = TinyConfig(), Options(**options)
     torch.manual_seed(seed)
     task = Tiny().data(config, 0, None)["A"]
-    module = regularise(Tiny().network(config), variant("Std"), task.train.x, {}, {})
-    return Trainer(
-        module, task, config, name="A", seed=seed, epochs=3, loss=F.cross_entropy, options=Options(**options)
-    )
+    one = Training(Tiny().network(config), task, config, Recipe(loss), seed=0, epochs=3)
+    return Trainer(Single(one, given), given)
 
 
 def test_a_checkpoint_is_written_when_the_interval_is_over(tmp_path, monkeypatch):
     """Every step takes ten seconds here: with an interval of 25, after steps 3 and 6 but not at the end."""
     seconds, saved = [0.0], []
     monkeypatch.setattr(train.time, "monotonic", lambda: seconds[0])
-    one = trainer(interval=25.0)
 
     def loss(output, y):
         seconds[0] += 10
         return F.cross_entropy(output, y)
 
-    one.loss = loss
+    one = trainer(loss=loss, interval=25.0)
     real = one.save
     monkeypatch.setattr(one, "save", lambda path: (saved.append(one.step), real(path)))
     one.run(tmp_path / "checkpoint.pt")
@@ -308,21 +308,19 @@ def test_a_checkpoint_is_written_when_the_interval_is_over(tmp_path, monkeypatch
 
 def test_a_resumed_trainer_ends_in_the_same_place(tmp_path):
     whole = trainer()
-    curves = whole.run().curves
-    begun, path = trainer(interval=0.0), tmp_path / "checkpoint.pt"
+    (outcome,) = whole.run()
 
     def loss(output, y):
         if begun.step == 4:
             raise InterruptedError
         return F.cross_entropy(output, y)
 
-    begun.loss = loss
+    begun, path = trainer(loss=loss, interval=0.0), tmp_path / "checkpoint.pt"
     with pytest.raises(InterruptedError):
         begun.run(path)
     resumed = trainer(seed=1)  # other weights, which the file replaces
-    resumed.seed = 0
-    assert resumed.run(path).curves == curves
-    assert plain(resumed.module.model.state_dict()) == plain(whole.module.model.state_dict())
+    assert resumed.run(path)[0].curves == outcome.curves
+    assert plain(resumed.nets.model.state_dict()) == plain(whole.nets.model.state_dict())
 
 
 @pytest.mark.parametrize("content", ["truncated", "of something else"])

@@ -9,8 +9,8 @@ from racecar.inspect.style import look
 from racecar.lab.experiments import EXPERIMENTS, experiment
 from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.results import Store
-from racecar.lab.running.work import Maker, do, prepare
-from racecar.lab.training.train import Options
+from racecar.lab.running.work import Maker, begin, do
+from racecar.lab.training.spec import Options
 from racecar.lab.training.variants import VARIANTS, regularise, variant
 from racecar.networks.dense import dense, glorot
 
@@ -86,7 +86,7 @@ def test_orthogonality(power, squared):
     module = regularise(model, variant("Ort"), x, {}, options)
     assert module.noise == 5 + 4 + 3  # the smaller side of every layer
     noise = torch.randn(module.noise, dtype=torch.float64)
-    output, loss = module(x, noise)
+    output, loss = module(x, noise=noise)
     assert output.equal(model(x))
     given, total = noise.numpy(), 0.0
     for layer in (m for m in model if isinstance(m, nn.Linear)):
@@ -176,12 +176,12 @@ def test_dropout(tmp_path):
     (job,) = jobs(["Drop"])
     store = Store(tmp_path)
     task = INFORMATION.data(job.config, 0, None)["A"]
-    first = prepare(job, job.stages[0], task, store, "cpu").model
+    first = begin(job, job.stages[0], task, store, "cpu")
     places = [module.p for module in first.modules() if isinstance(module, nn.Dropout)]
     assert places == [0.1] * 5  # after every hidden layer
     do(job, store, Options(), Maker("test", "here"))
     assert all(store.get(id).finished for id in job.ids.values())
-    second = prepare(job, job.stages[1], task, store, "cpu").model
+    second = begin(job, job.stages[1], task, store, "cpu")
     assert not any(isinstance(module, nn.Dropout) and module.p for module in second.modules())
     before = store.weights(job.ids["A"])
     assert all(value.equal(before[name]) for name, value in second.state_dict().items())
@@ -201,7 +201,7 @@ def test_pretraining_starts_elsewhere_and_the_others_at_the_same_place(tmp_path)
     task = INFORMATION.data(INFORMATION.Config(), 0, None)["A"]
     starts = {}
     for job in jobs(names):
-        model = prepare(job, job.stages[0], task, Store(tmp_path), "cpu").model
+        model = begin(job, job.stages[0], task, Store(tmp_path), "cpu")
         starts[job.variant] = torch.cat([p.detach().flatten() for p in model.parameters()])
     for name in names:
         assert starts[name].equal(starts["Std"]) is (name != "Pre"), name

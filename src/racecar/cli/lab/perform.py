@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from racecar.cli.console import command, note
 from racecar.cli.lab.options import Options
 from racecar.cli.lab.summary import summary
 from racecar.support import interrupts
+from racecar.support.processes import is_rank_zero
 
 if TYPE_CHECKING:
     from racecar.lab.running.engines.base import Plan
@@ -45,17 +45,12 @@ def plan_of(options: Options, folder: Path) -> Plan:
     try:
         runner.check(plan, options.engine)
     except ValueError:
-        if not speaks():
+        if not is_rank_zero():
             raise typer.Exit(2) from None
         raise
     if distributed.launched():  # the processes share every training
         return replace(plan, device=distributed.start(options.device), workers=1)
     return plan
-
-
-def speaks() -> bool:
-    """Whether this process is the one, of those that torchrun started, that speaks for all."""
-    return os.environ.get("RANK", "0") == "0"
 
 
 def do(jobs: Sequence[Job], folder: Path, options: Options, quiet: bool = False) -> None:
@@ -69,18 +64,18 @@ def do(jobs: Sequence[Job], folder: Path, options: Options, quiet: bool = False)
     plan, store = plan_of(options, folder), Store(folder)
     for job in jobs:
         if job.unfinished(store):
-            if speaks():
+            if is_rank_zero():
                 store.check()
             job.experiment.data(job.config, job.seed, job.folder)  # where they are missing, that is said once
             break
     there = sum(len(job.stages) - len(job.unfinished(store)) for job in jobs)
-    if there and distributed.first():
+    if there and is_rank_zero():
         print(f"{there} of {sum(len(job.stages) for job in jobs)} stages are there already", file=sys.stderr)
-    if distributed.first() and (begun := [] if options.resume else runner.begun(jobs, plan, options.engine)):
+    if is_rank_zero() and (begun := [] if options.resume else runner.begun(jobs, plan, options.engine)):
         which = f"{begun[0]}" + (f" and {len(begun) - 1} more" if begun[1:] else "")
         note(f"begun before, and started anew for want of --resume: {which}")
     failures = runner.run(jobs, plan, options.engine)
-    if distributed.first():
+    if is_rank_zero():
         if not quiet:
             if jobs and jobs[0].purpose:
                 print(f"a {jobs[0].purpose} run: no evidence, and nothing of it is judged")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from racecar.cli.console import command
 from racecar.cli.lab.options import Name, Options, SearchOut, with_options
-from racecar.cli.lab.perform import do, speaks
+from racecar.cli.lab.perform import do
 from racecar.cli.lab.settings import coefficients_of, config_of, count_of, folder_of, sets, variants_of
 from racecar.lab.running.engines.processes import warm_up
+from racecar.support.processes import is_rank_zero
 
 
 @with_options
@@ -37,10 +38,10 @@ def search(name: Name, options: Options, out: SearchOut = None) -> None:
     )
     jobs = trials(one, what, config, variants, options.data)
     folder = folder_of(out, name, "search", "quick" if options.quick else "")
-    if speaks():
+    if is_rank_zero():
         check_folder(folder, "--out")
     do(jobs, folder, replace(options, resume=True), quiet=True)
-    if not speaks():
+    if not is_rank_zero():
         return
     chosen = best(jobs, Store(folder), what)
     write_json(

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from racecar.lab.training import draws
+from racecar.lab.training import rng
 
 SIZE, COUNT = 28, 110
 CENTRES = ((7.0, 7.0), (20.0, 20.0))
@@ -21,7 +21,7 @@ INK = 0.6
 
 def load(seed: int) -> tuple[Tensor, Tensor]:
     """(110, 1, 28, 28) pictures with values 0–255, and their labels: 0 top-left, 1 bottom-right, in turn."""
-    generator = draws.generator("peaks", seed)
+    generator = rng.generator("peaks", seed)
     labels = torch.arange(COUNT) % 2
     scribbles = torch.stack([_scribble(generator) for _ in range(COUNT)])
     return ((peaks()[labels] + INK * scribbles).clamp(max=1) * 255).unsqueeze(1), labels

@@ -12,11 +12,12 @@ from torch import Tensor, nn
 
 from racecar.lab.config import Config
 from racecar.lab.datasets import MNIST, digits
-from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Task, Trained
+from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained
 from racecar.lab.experiments.shared import coefficient_of
 from racecar.lab.measures.features import first_layer, rebuilt
-from racecar.lab.training import draws
+from racecar.lab.training import rng
 from racecar.lab.training.loss_config import PAPER
+from racecar.lab.training.recipe import Recipe
 from racecar.networks.dense import dense, glorot
 
 if TYPE_CHECKING:
@@ -58,8 +59,6 @@ class Digits(Experiment[DigitsConfig]):
     )
     Config = DigitsConfig
     quick = {"shipped": True, "epochs": 300}  # noqa: RUF012
-    looks = 8
-    steady = True
     claims = (
         Claim("RR's singular vectors carry both digits better than Std's", "cosine_2", "A", "RR", "Std"),
         Claim("RR's singular vectors carry both digits better than Ort's", "cosine_2", "A", "RR", "Ort"),
@@ -81,7 +80,7 @@ class Digits(Experiment[DigitsConfig]):
     def data(self, config: DigitsConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A random pair of two different digits, pixels 0–255."""
         images, labels = digits.load() if config.shipped else MNIST.load(folder, "train")
-        order = torch.randperm(len(labels), generator=draws.generator("digits", seed))
+        order = torch.randperm(len(labels), generator=rng.generator("digits", seed))
         first = order[0]
         second = next(i for i in order[1:] if labels[i] != labels[first])
         pair = Split(images[torch.stack((first, second))].float(), labels[torch.stack((first, second))])
@@ -103,8 +102,8 @@ class Digits(Experiment[DigitsConfig]):
     def orthogonality(self, config: DigitsConfig) -> dict[str, Any]:
         return {"power": 1, "squared": True}
 
-    def look(self, model: nn.Module, task: Task) -> dict[str, Tensor]:
-        return {"rebuilt": rebuilt(model, task.train.x)}
+    def recipe(self, config: DigitsConfig, stage: Stage) -> Recipe:
+        return Recipe(look=look, looks=8, steady=True)
 
     def measure(self, config: DigitsConfig, trained: Trained) -> Measured:
         x = trained.task.train.x
@@ -123,3 +122,7 @@ class Digits(Experiment[DigitsConfig]):
             if seen := having(some, "rebuilt"):
                 figures[f"What the reverse pass makes of the first digit during training{where}"] = strip_figure(seen)
         return figures
+
+
+def look(model: nn.Module, task: Task) -> dict[str, Tensor]:
+    return {"rebuilt": rebuilt(model, task.train.x)}

@@ -18,9 +18,10 @@ from racecar.lab.experiments.shared import coefficient_of, torch_start
 from racecar.lab.measures import transfer
 from racecar.lab.measures.probe import body, choose, features, probe, settle, tune
 from racecar.lab.search import Search
-from racecar.lab.training import draws
+from racecar.lab.training import rng
 from racecar.lab.training.longer import LongerConfig, with_longer
 from racecar.lab.training.loss_config import FIRST_LOSS, LossConfig
+from racecar.lab.training.recipe import Recipe
 from racecar.networks.vgg import vgg
 
 if TYPE_CHECKING:
@@ -190,7 +191,7 @@ class FewLabels(Experiment[FewLabelsConfig]):
         return transfer.tasks(
             self.sources[config.task],
             folder,
-            draws.generator(self.name, seed),
+            rng.generator(self.name, seed),
             sides=SIDES[config.task],
             change=motion.blur if config.task == "blur" else None,
             images=config.images,
@@ -231,14 +232,9 @@ class FewLabels(Experiment[FewLabelsConfig]):
     def layers(self, config: FewLabelsConfig) -> int:
         return len(constrained(config))
 
-    def shift(self, config: FewLabelsConfig) -> int:
-        return (4 if config.task == "cifar" else 2) if config.augment else 0
-
-    def flips(self, config: FewLabelsConfig) -> bool:
-        return bool(config.task == "cifar")
-
-    def fades(self, config: FewLabelsConfig) -> bool:
-        return bool(config.decay)
+    def recipe(self, config: FewLabelsConfig, stage: Stage) -> Recipe:
+        cifar = config.task == "cifar"
+        return Recipe(shift=(4 if cifar else 2) if config.augment else 0, flip=cifar, fade=config.decay)
 
     def measure(self, config: FewLabelsConfig, trained: Trained) -> Measured:
         """All variants of a seed have the same labelled pictures. In a search, which is judged by the probe alone, on
@@ -277,12 +273,12 @@ class FewLabels(Experiment[FewLabelsConfig]):
 
     def _chosen(self, count: int, labels: int, task: Task, seed: int) -> list[tuple[torch.Generator, Tensor]]:
         """For each draw the generator, for what is random after it, and indices of the labelled pictures."""
-        generators = [draws.generator(self.name, seed, labels, i) for i in range(count)]
+        generators = [rng.generator(self.name, seed, labels, i) for i in range(count)]
         return [(one, choose(task.train.y, labels, one).to(task.train.y.device)) for one in generators]
 
     def _untrained(self, config: FewLabelsConfig, trained: Trained) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(draws.seed_of("network", self.name, trained.seed))
+            torch.manual_seed(rng.seed_of("network", self.name, trained.seed))
             return self.network(config).to(trained.device)
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:

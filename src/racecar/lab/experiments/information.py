@@ -17,7 +17,7 @@ from racecar.lab.datasets.checksum import differs, digest
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.shared import coefficient_of
 from racecar.lab.search import Search
-from racecar.lab.training import draws
+from racecar.lab.training import rng
 from racecar.lab.training.loss_config import LossConfig
 from racecar.networks.dense import dense, glorot
 
@@ -102,7 +102,7 @@ class Information(Experiment[InformationConfig]):
     def data(self, config: InformationConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A: the labels; B: the same swapped. The split depends on the seed."""
         x, y = sphere.load() if config.source == "sphere" else _var_u(folder)
-        order = torch.randperm(len(y), generator=draws.generator("information", seed))
+        order = torch.randperm(len(y), generator=rng.generator("information", seed))
         train, test = order[:TRAIN], order[TRAIN:]
         held = train[: round(config.valid * TRAIN)]
         train = train[len(held) :]

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from racecar.lab.config import Config
 from racecar.lab.datasets import peaks
-from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Task, Trained, accuracy
+from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.shared import coefficient_of
 from racecar.lab.measures.features import class_means, first_layer, rebuilt
 from racecar.lab.training.loss_config import PAPER
+from racecar.lab.training.recipe import Recipe
 from racecar.networks.dense import dense, glorot
 
 if TYPE_CHECKING:
@@ -59,8 +60,6 @@ class Peaks(Experiment[PeaksConfig]):
     )
     Config = PeaksConfig
     quick = {"nets": ("two",), "epochs": 1500, "lr": 4e-4}  # noqa: RUF012
-    looks = 8
-    steady = True
     claims = tuple(
         Claim(f"RR carries the peaks better than {other}: {what}", "cosine_1", "A", "RR", other, where={"nets": [net]})
         for net, what in NETS.items()
@@ -96,8 +95,8 @@ class Peaks(Experiment[PeaksConfig]):
     def orthogonality(self, config: PeaksConfig) -> dict[str, Any]:
         return {"power": 1, "squared": True}
 
-    def look(self, model: nn.Module, task: Task) -> dict[str, Tensor]:
-        return {"rebuilt": rebuilt(model, task.train.x)[:2]}
+    def recipe(self, config: PeaksConfig, stage: Stage) -> Recipe:
+        return Recipe(look=look, looks=8, steady=True)
 
     def measure(self, config: PeaksConfig, trained: Trained) -> Measured:
         train = trained.task.train
@@ -119,3 +118,7 @@ class Peaks(Experiment[PeaksConfig]):
                     title = f"What the reverse pass makes of a picture during training: {what}{where}"
                     figures[title] = strip_figure(seen)
         return figures
+
+
+def look(model: nn.Module, task: Task) -> dict[str, Tensor]:
+    return {"rebuilt": rebuilt(model, task.train.x)[:2]}

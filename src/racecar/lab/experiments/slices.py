@@ -18,8 +18,9 @@ from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Ta
 from racecar.lab.experiments.information import TRAIN, WIDTHS
 from racecar.lab.experiments.shared import coefficient_of, mean_terms, torch_start
 from racecar.lab.measures.features import deployed_loss
-from racecar.lab.training import draws
+from racecar.lab.training import rng
 from racecar.lab.training.loss_config import LossConfig
+from racecar.lab.training.recipe import Recipe
 from racecar.networks.dense import dense, glorot
 from racecar.networks.vgg import VGG16, vgg
 from racecar.racecar import Racecar
@@ -143,7 +144,7 @@ class Slices(Experiment[S]):
     def data(self, config: S, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """The split depends on the seed."""
         x, y = sphere.load()
-        order = torch.randperm(len(y), generator=draws.generator("slices", seed))
+        order = torch.randperm(len(y), generator=rng.generator("slices", seed))
         train, test = (Split(x[some], y[some]) for some in (order[:TRAIN], order[TRAIN:]))
         return {"A": Task(train, test)}
 
@@ -246,8 +247,8 @@ class SlicesCifar(_Pictures[CifarConfig]):
     def layers(self, config: CifarConfig) -> int:
         return 13
 
-    def shift(self, config: CifarConfig) -> int:
-        return 4
+    def recipe(self, config: CifarConfig, stage: Stage) -> Recipe:
+        return Recipe(shift=4)
 
 
 @torch.no_grad()

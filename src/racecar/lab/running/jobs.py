@@ -116,6 +116,8 @@ def _every(
             stages = tuple(s for s in experiment.stages(config) if s.variants is None or name in s.variants)
             if not stages:
                 continue
+            for stage in stages:
+                experiment.recipe(config, stage)  # one that cannot be is refused before anything is trained
             for coefficient in dict.fromkeys(values):
                 if coefficient is not None and not (math.isfinite(coefficient) and coefficient >= 0):
                     raise ValueError(f"the coefficient of {name} must be at least 0, not {coefficient!r}")

@@ -12,6 +12,7 @@ from racecar.lab.running.engines.base import Failure, Plan, failure
 from racecar.lab.running.jobs import Job
 from racecar.lab.running.results import Store
 from racecar.lab.training import distributed
+from racecar.support.processes import is_rank_zero
 
 ENGINES = ("here", "vmap", "ray")
 
@@ -39,7 +40,7 @@ def _ask(job: Job, store: Store, command: str) -> Failure | None:
     """Note in what the store holds of a job that it is asked for; if that cannot be read, this job fails, no other."""
     try:
         for id in job.ids.values():
-            if store.has(id) and distributed.first():
+            if store.has(id) and is_rank_zero():
                 store.ask(id, job.base.to_dict(), job.tuned, command, job.purpose)
             elif store.has(id):
                 store.get(id)
@@ -52,7 +53,7 @@ def _run(jobs: Sequence[Job], store: Store, plan: Plan, engine: str, show: bool 
     todo = [job for job in jobs if job.unfinished(store)]
     if not todo:
         return []
-    show = show if distributed.first() else False
+    show = show if is_rank_zero() else False
     with bars(sum(len(job.unfinished(store)) for job in todo), show) as progress:
         if engine == "vmap":
             from racecar.lab.running.engines import vmap

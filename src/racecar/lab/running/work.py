@@ -6,7 +6,7 @@ import math
 import platform
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -22,10 +22,13 @@ from racecar.lab.measures.dead import PROBED, dead_layers, is_dead
 from racecar.lab.running.jobs import Job
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import DEAD
-from racecar.lab.training import distributed, draws
+from racecar.lab.training import distributed, rng
 from racecar.lab.training.curves import Diverged, short
-from racecar.lab.training.train import Options, Outcome, Trainer
-from racecar.lab.training.variants import Regularised, Variant, regularise, variant
+from racecar.lab.training.single import Single
+from racecar.lab.training.spec import Options, Training
+from racecar.lab.training.train import Outcome, Trainer
+from racecar.lab.training.variants import Variant, variant
+from racecar.support.processes import is_rank_zero
 
 
 @dataclass(frozen=True)
@@ -66,37 +69,33 @@ def _do(job: Job, stage: Stage, task: Task, store: Store, options: Options, make
     try:
         if note := lost(job, stage, store):
             raise Diverged(note)
-        trainer, outcome = _train(job, stage, task, store, options)
-        keep = partial(finish, job, stage, trainer.task, trainer.module.model, outcome, store, maker, began=began)
+        nets, outcome = _train(job, stage, task, store, options)
+        if outcome.note:
+            raise Diverged(outcome.note)
+        keep = partial(finish, job, stage, nets.tasks[0], nets.model, outcome, store, maker, began=began)
     except FloatingPointError as error:
         keep = partial(write, job, stage, store, maker, note=str(error))
     distributed.once(partial(keep, device=options.device), options.device)
 
 
-def _train(job: Job, stage: Stage, task: Task, store: Store, options: Options) -> tuple[Trainer, Outcome]:
+def _train(job: Job, stage: Stage, task: Task, store: Store, options: Options) -> tuple[Single, Outcome]:
     checkpoint = store.checkpoint(job.ids[stage.name])
-    if not options.resume and distributed.first():
+    if not options.resume and is_rank_zero():
         store.forget(job.ids[stage.name])
     distributed.wait()
-    trainer = Trainer(
-        prepare(job, stage, task, store, options.device, fresh=not checkpoint.exists()),
-        task,
-        job.config,
-        name=stage.name,
-        seed=job.seed,
-        epochs=stage.epochs or job.config.epochs,
-        loss=job.experiment.loss,
-        shift=job.experiment.shift(job.config),
-        flip=job.experiment.flips(job.config),
-        coefficient=strength(job, stage),
-        fade=job.experiment.fades(job.config),
-        weight_decay=decay(job, stage),
-        look=job.experiment.look,
-        looks=job.experiment.looks if stage.regularised else 0,
-        steady=job.experiment.steady,
-        options=options,
-    )
-    return trainer, trainer.run(checkpoint)
+    model = begin(job, stage, task, store, options.device, fresh=not checkpoint.exists())
+    nets = Single(training(job, stage, task, model), options)
+    (outcome,) = Trainer(nets, options).run(checkpoint)
+    return nets, outcome
+
+
+def training(job: Job, stage: Stage, task: Task, model: nn.Module) -> Training:
+    """What a stage does with a model that has its first weights."""
+    recipe, config = job.experiment.recipe(job.config, stage), job.config
+    recipe = recipe if stage.regularised else replace(recipe, looks=0)
+    what = model, task, config, recipe, stage.name, job.seed, stage.epochs or config.epochs
+    options = job.experiment.reverse(config), job.experiment.orthogonality(config)
+    return Training(*what, _variant(job, stage), float(job.coefficient or 0.0), *options, job.ids[stage.name])
 
 
 def lost(job: Job, stage: Stage, store: Store) -> str:
@@ -107,51 +106,38 @@ def lost(job: Job, stage: Stage, store: Store) -> str:
     return ""
 
 
-def prepare(job: Job, stage: Stage, task: Task, store: Store, device: str, fresh: bool = True) -> Regularised:
-    """The network of a stage with its first weights, and its regulariser; arguments as in ``begin``."""
-    return constrain(job, stage, task, begin(job, stage, task, store, device, fresh))
-
-
 def begin(job: Job, stage: Stage, task: Task, store: Store, device: str, fresh: bool = True) -> nn.Module:
-    """The network of a stage with its first weights.
+    """What a stage trains, with its first weights.
 
     Args:
         fresh: False where a checkpoint brings the weights, so that they need no pretraining.
     """
-    torch.manual_seed(draws.seed_of("network", job.experiment.name, job.seed))
-    model = _network(job, stage).to(device)
-    parent = job.parent(stage)
-    if parent is not None:
-        model.load_state_dict(store.weights(parent))
-    elif _variant(job, stage).kind == "pretrain" and fresh:
+    torch.manual_seed(rng.seed_of("network", job.experiment.name, job.seed))
+    model = _networks(job, stage, store).to(device)
+    if stage.after is None and _variant(job, stage).kind == "pretrain" and fresh:
         _pretrain(job, model, task, store.pretraining(job.ids[stage.name]))
     return model
-
-
-def constrain(job: Job, stage: Stage, task: Task, model: nn.Module) -> Regularised:
-    """A network with the regulariser of a stage, on the device that it is on."""
-    device = next(model.parameters()).device
-    example = task.train.x[: min(len(task.train), max(2, job.config.batch or 64))].to(device)
-    which = _variant(job, stage)
-    options = job.experiment.reverse(job.config), job.experiment.orthogonality(job.config)
-    return regularise(model, which, example, *options, every=job.config.every)
 
 
 def _variant(job: Job, stage: Stage) -> Variant:
     return variant(job.variant) if stage.regularised else variant("Std")
 
 
-def _network(job: Job, stage: Stage) -> nn.Module:
-    """Dropout that a variant brings along stays in its place without regulariser, but off: names are the same."""
-    if variant(job.variant).kind != "dropout":
-        return job.experiment.network(job.config)
-    model = job.experiment.network(job.config, dropout=float(job.coefficient or 0.0))
-    places = [module for module in model.modules() if isinstance(module, nn.modules.dropout._DropoutNd)]
-    if job.coefficient and not places:
-        raise ValueError(f"{job.variant}: this network has no hidden layer for dropout, so it would be Std")
-    for module in places:
-        if not stage.regularised:
-            module.p = 0.0
+def _networks(job: Job, stage: Stage, store: Store) -> nn.Module:
+    """As the experiment builds them, from those of the stage before, if there is one. Dropout that a variant brings
+    along stays in its place without regulariser, but off: names are the same."""
+    earlier, dropout = None, float(job.coefficient or 0.0) if variant(job.variant).kind == "dropout" else 0.0
+    if stage.after is not None:
+        (before,) = (one for one in job.experiment.stages(job.config) if one.name == stage.after)
+        earlier = _networks(job, before, store)
+        earlier.load_state_dict(store.weights(job.ids[stage.after]))
+    model = job.experiment.networks(job.config, stage, earlier, dropout)
+    if variant(job.variant).kind == "dropout":
+        places = [module for module in model.modules() if isinstance(module, nn.modules.dropout._DropoutNd)]
+        if dropout and not places:
+            raise ValueError(f"{job.variant}: this network has no hidden layer for dropout, so it would be Std")
+        for module in places:
+            module.p = module.p if stage.regularised else 0.0
     return model
 
 
@@ -161,22 +147,14 @@ def _pretrain(job: Job, model: nn.Module, task: Task, checkpoint: Path) -> None:
     epochs, samples = round(job.coefficient or 0), len(task.train)
     if epochs < 1:
         return
-    batches = [task.train.x[chosen] for chosen in draws.order(samples, job.config.batch, job.seed, "pretrain", 0)]
+    if isinstance(model, nn.ModuleDict):
+        raise ValueError(f"Pre: pretraining is for one network, and this stage has several: {', '.join(model)}")
+    batches = [task.train.x[chosen] for chosen in rng.order(samples, job.config.batch, job.seed, "pretrain", 0)]
     layers = job.experiment.reverse(job.config).get("weight")
     names = [name for name, value in layers.items() if value] if isinstance(layers, Mapping) else None
     pretrain.greedy(
         model, batches, epochs=epochs, lr=job.config.lr, layers=names, checkpoint=checkpoint, progress=False
     )
-
-
-def strength(job: Job, stage: Stage) -> float:
-    """What the regulariser of a stage is multiplied by."""
-    regularising = variant(job.variant).kind in ("reverse", "orthogonality")
-    return float(job.coefficient or 0.0) if stage.regularised and regularising else 0.0
-
-
-def decay(job: Job, stage: Stage) -> float:
-    return float(job.coefficient or 0.0) if stage.regularised and variant(job.variant).kind == "decay" else 0.0
 
 
 def finish(
@@ -200,8 +178,9 @@ def finish(
         "steps": outcome.steps,
         "peak_memory": outcome.peak_memory,
     }
-    seen = task.train.x[:PROBED]
-    note, dead = DEAD if is_dead(model, seen) else "", dead_layers(model, seen) if stage.regularised else None
+    note, dead, seen = "", None, task.train.x[:PROBED]
+    if not job.experiment.recipe(job.config, stage).turns:  # which know themselves what their networks are called with
+        note, dead = DEAD if is_dead(model, seen) else "", dead_layers(model, seen) if stage.regularised else None
     write(job, stage, store, maker, device, measured, outcome.curves, cost, model, note, dead)
 
 

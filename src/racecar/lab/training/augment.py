@@ -8,14 +8,26 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from racecar.lab.training import draws
+from racecar.lab.training import rng
+from racecar.lab.training.recipe import Recipe
+
+
+def draw(recipe: Recipe, shape: Sequence[int], seed: int, stage: str, epoch: int) -> Tensor | None:
+    """All that is random in an epoch's augmentation, (steps, batch, …), ``shape`` being (steps, batch); None: nothing
+    is."""
+    return moves(recipe.shift, shape, seed, stage, epoch, recipe.flip) if recipe.shift else None
+
+
+def apply(recipe: Recipe, x: Tensor, drawn: Tensor) -> Tensor:
+    """Samples (N, …), augmented by what was drawn for them, (N, …)."""
+    return move(x, drawn, recipe.shift)
 
 
 def moves(shift: int, shape: Sequence[int], seed: int, stage: str, epoch: int, flip: bool = True) -> Tensor:
     """For an epoch, ``shape`` being (steps, batch): (steps, batch, 3), whether a picture is flipped, and where it is
     cut out, from above and from the left, of one with ``shift`` pixels more on every side. Without ``flip`` none is
     flipped."""
-    generator = draws.generator("moves", seed, stage, epoch)
+    generator = rng.generator("moves", seed, stage, epoch)
     flips = torch.randint(2, (*shape, 1), generator=generator)
     corners = torch.randint(2 * shift + 1, (*shape, 2), generator=generator)
     return torch.cat((flips if flip else torch.zeros_like(flips), corners), 2)

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from racecar.support.processes import is_rank_zero
+
 
 def launched() -> bool:
     """Whether torchrun started this process as one of several."""
@@ -42,11 +44,6 @@ def world() -> int:
     return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
 
 
-def first() -> bool:
-    """Whether this process writes for all."""
-    return world() == 1 or distributed.get_rank() == 0
-
-
 def wait() -> None:
     """Until every process is here."""
     if world() > 1:
@@ -63,10 +60,10 @@ def mean(values: Tensor) -> Tensor:
 
 
 def once(work: Callable[[], None], device: str) -> None:
-    """The first process works for all of them. They start and go on together; where it fails, all of them do."""
+    """Rank 0 works for all processes. They start and go on together; where it fails, all of them do."""
     wait()
     error: Exception | None = None
-    if first():
+    if is_rank_zero():
         try:
             work()
         except Exception as caught:

@@ -13,12 +13,17 @@ from racecar.lab.config import Config
 
 
 def make_optimiser(
-    parameters: Iterable[Tensor], config: Config, weight_decay: float, fused: bool = False
+    parameters: Iterable[Tensor],
+    config: Config,
+    weight_decay: float,
+    fused: bool = False,
+    betas: tuple[float, float] = (0.9, 0.999),
 ) -> torch.optim.Optimizer:
     """As the configuration says; weight decay is decoupled in "adamw" and part of the gradient elsewhere.
 
     Args:
         fused: all parameters are stepped by one kernel; always so on a GPU.
+        betas: of Adam.
     """
     parameters = list(parameters)
     cuda = all(parameter.is_cuda for parameter in parameters)
@@ -26,7 +31,7 @@ def make_optimiser(
     if config.optimiser == "sgd":
         return torch.optim.SGD(parameters, config.lr, config.momentum, weight_decay=weight_decay, fused=one)
     kind = torch.optim.AdamW if config.optimiser == "adamw" else torch.optim.Adam
-    return kind(parameters, config.lr, weight_decay=weight_decay, fused=one, capturable=cuda)
+    return kind(parameters, config.lr, betas, weight_decay=weight_decay, fused=one, capturable=cuda)
 
 
 class Fused:
@@ -59,11 +64,10 @@ class Fused:
             )  # fmt: skip
 
 
-def step_size(config: Config, step: int, total: int) -> float:
-    """The learning rate of a step."""
-    if config.schedule == "cosine":
-        return config.lr * 0.5 * (1 + math.cos(math.pi * step / total))
-    return config.lr
+def step_size(config: Config, step: int, total: int, lr: float | None = None) -> float:
+    """The learning rate of a step; ``lr`` is the first one, if it is not that of the configuration."""
+    first = config.lr if lr is None else lr
+    return first * 0.5 * (1 + math.cos(math.pi * step / total)) if config.schedule == "cosine" else first
 
 
 def set_step_size(optimiser: torch.optim.Optimizer, lr: float | Tensor) -> None:

@@ -73,8 +73,8 @@ class Regularised(nn.Module):
         """Before each step of the training, counted from 0; whether the regulariser is on in it."""
         return True
 
-    def forward(self, x: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        output = self.model(x)
+    def forward(self, *inputs: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        output = self.model(*inputs)
         return output, output.new_zeros(())
 
 
@@ -83,7 +83,7 @@ class _Reverse(Regularised):
 
     where = "rr.model."
 
-    def __init__(self, model: nn.Module, example: Tensor, mode: str, options: Mapping[str, Any], every: int) -> None:
+    def __init__(self, model: nn.Module, example: Any, mode: str, options: Mapping[str, Any], every: int) -> None:
         nn.Module.__init__(self)  # the model is in here once: functional_call gets lost in modules that are shared
         self.rr = Racecar(model, example, mode=mode, **{"weight": 1.0, **options})  # λ is the coefficient
         self.every = Every(self.rr, every)
@@ -102,8 +102,8 @@ class _Reverse(Regularised):
         self.every.load_state_dict({"steps": step})  # a resumed training goes on where it was
         return self.every.step()
 
-    def forward(self, x: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        output, loss = self.rr(x)
+    def forward(self, *inputs: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        output, loss = self.rr(*inputs)
         return output, loss * self.share
 
 
@@ -118,8 +118,8 @@ class _Orthogonal(Regularised):
     def regulariser(self, draw: Any) -> Tensor:
         return srip(self.model, draw=draw, **self.options)
 
-    def forward(self, x: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        return self.model(x), self.regulariser(None if noise is None else _Dealer(noise))
+    def forward(self, *inputs: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return self.model(*inputs), self.regulariser(None if noise is None else _Dealer(noise))
 
 
 class _Dealer:
@@ -152,7 +152,7 @@ def _count(use: Any) -> int:
 def regularise(
     model: nn.Module,
     which: Variant,
-    example: Tensor,
+    example: Tensor | tuple[Tensor, ...],
     reverse: Mapping[str, Any],
     orthogonality: Mapping[str, Any],
     every: int = 1,
@@ -162,7 +162,7 @@ def regularise(
     Args:
         model: on its device.
         which: the variant; those without a term in the loss give a regulariser of 0.
-        example: some inputs (N, …), to plan the reverse pass.
+        example: some inputs (N, …) of it, to plan the reverse pass.
         reverse: arguments of ``Racecar`` but mode.
         orthogonality: arguments of ``srip``.
         every: the reverse pass is on in every so-many-th step.

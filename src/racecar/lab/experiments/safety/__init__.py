@@ -22,7 +22,7 @@ from racecar.lab.experiments.shared import coefficient_of
 from racecar.lab.measures import transfer
 from racecar.lab.measures.dead import PROBED, is_dead
 from racecar.lab.measures.probe import body, choose, features, ridge
-from racecar.lab.training import draws
+from racecar.lab.training import rng
 from racecar.lab.training.curves import short
 from racecar.networks.vgg import vgg
 
@@ -125,7 +125,7 @@ def _tasks(folder: Path, seed: int, images: int, labels: int, tests: int, device
     if device != "cpu":
         found = _tasks(folder, seed, images, labels, tests, "cpu")
         return {name: task.to(device) for name, task in found.items()}
-    generator = draws.generator("safety", seed)
+    generator = rng.generator("safety", seed)
     sides = (CLASSES, CLASSES)
     found = transfer.tasks(Safety.source, folder, generator, sides=sides, images=images, labels=labels, tests=tests)
     return {name: Task(*(_halved(split) for split in (task.train, task.test))) for name, task in found.items()}
@@ -166,7 +166,7 @@ def silent(model: nn.Module, x: Tensor) -> int:
 @lru_cache(maxsize=64)
 def _chosen(y: Tensor, labels: int, count: int, seed: int) -> Tensor:
     """Indices (draws, classes · labels) of labelled pictures, the same for all nets of a seed."""
-    found = [choose(y, labels, draws.generator("safety", seed, labels, i)) for i in range(count)]
+    found = [choose(y, labels, rng.generator("safety", seed, labels, i)) for i in range(count)]
     return torch.stack(found).to(y.device)
 
 

@@ -11,10 +11,10 @@ from typing import Any
 from racecar.lab.running.jobs import Job
 from racecar.lab.running.results import Store
 from racecar.lab.running.work import Maker, do
-from racecar.lab.training import distributed
-from racecar.lab.training.train import Options
+from racecar.lab.training.spec import Options
 from racecar.support.full import is_full
 from racecar.support.interrupts import heard
+from racecar.support.processes import is_rank_zero
 
 Progress = Callable[[str, str, int, int, str], None]
 """(job, stage, steps done, steps in all, what to show) → None. −1 steps done: finished; −2: shown no longer."""
@@ -104,7 +104,7 @@ def replace_stages(job: Job, name: str) -> Job:
 
 
 def _writer(plan: Plan, job: Job, stage: str) -> Any:
-    if not plan.tensorboard or not distributed.first():
+    if not plan.tensorboard or not is_rank_zero():
         return None
     from racecar.support.extras import need
 

@@ -28,7 +28,7 @@ def run(jobs: Sequence[Job], plan: Plan, progress: Progress) -> list[Failure]:
 def size(job: Job) -> int:
     """Grows with the time that a job takes; a regularised step takes about twice as long as a plain one."""
     with torch.device("meta"):  # no numbers, and none drawn
-        network = job.experiment.network(job.config)
+        network = job.experiment.networks(job.config, job.stages[0], None)
     passes = 2 if variant(job.variant).kind in ("reverse", "orthogonality") else 1
     return passes * job.config.epochs * sum(parameter.numel() for parameter in network.parameters())
 

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from racecar.lab.experiment import Stage, Task
 from racecar.lab.running.engines.base import Failure, FullStage, Plan, Progress, failure
-from racecar.lab.running.engines.batched import Batched
 from racecar.lab.running.engines.here import size
 from racecar.lab.running.engines.pool import share_out
 from racecar.lab.running.jobs import Job
 from racecar.lab.running.results import Store, identity
-from racecar.lab.running.work import begin, constrain, decay, finish, lost, write
+from racecar.lab.running.work import begin, finish, lost, training, write
 from racecar.lab.training.checkpoint import reading
 from racecar.lab.training.curves import Diverged
+from racecar.lab.training.spec import Options, Training
+from racecar.lab.training.steps.vmapped import Vmapped
+from racecar.lab.training.train import Trainer
 from racecar.lab.training.variants import variant
 from racecar.support.files import remove
 from racecar.support.full import is_full
@@ -48,7 +48,7 @@ def _parts(jobs: Sequence[Job]) -> list[list[Job]]:
         key = identity({"experiment": job.experiment.name, "variant": job.variant, "config": alike})
         groups.setdefault(key, []).append(job)
     for group in groups.values():
-        group.sort(key=lambda job: (job.config.lr, decay(job, job.stages[0])))
+        group.sort(key=lambda job: (job.config.lr, job.coefficient if variant(job.variant).kind == "decay" else 0.0))
     return [group[i : i + AT_ONCE] for group in groups.values() for i in range(0, len(group), AT_ONCE)]
 
 
@@ -75,7 +75,8 @@ def _attempt(jobs: Sequence[Job], plan: Plan, progress: Progress) -> list[Failur
 
 
 def _check(job: Job) -> None:
-    config, network = job.config, job.experiment.network(job.config)
+    config, network = job.config, job.experiment.networks(job.config, job.stages[0], None)
+    turns = [turn.network for stage in job.stages for turn in job.experiment.recipe(config, stage).turns]
     drops = (isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0 for module in network.modules())
     norms = (isinstance(one, nn.modules.batchnorm._BatchNorm) and one.momentum is None for one in network.modules())
     refused = {
@@ -83,6 +84,7 @@ def _check(job: Job) -> None:
         "batch norm without momentum": any(norms),
         f"precision={config.precision}": config.precision != "float32",
         "ema": bool(config.ema),
+        f"networks that take turns ({', '.join(dict.fromkeys(turns))})": len(turns) > 1 or any(turns),
     }
     for what, refuse in refused.items():
         if refuse:
@@ -128,37 +130,39 @@ def _stage(
     failed: dict[Job, Failure],
 ) -> None:
     began, store = time.perf_counter(), Store(plan.folder)
-    members: list[tuple[Job, Task]] = []
-    models: list[nn.Module] = []
+    members: list[tuple[Job, Training]] = []
     for job in jobs:
         try:
             if note := lost(job, stage, store):
                 raise Diverged(note)
             task = data(job.seed)[stage.task]
             where = plan.device if variant(job.variant).kind == "pretrain" else "cpu"  # they are moved all at once
-            models.append(begin(job, stage, task, store, where, fresh=not path.exists()))
-            members.append((job, task))
+            model = begin(job, stage, task, store, where, fresh=not path.exists())
+            members.append((job, training(job, stage, task, model)))
         except FloatingPointError as error:
             write(job, stage, store, plan.maker, plan.device, note=str(error))
         except Exception as error:
             failed[job] = failure(job.label, error)
     if not members:
         return
-    states, device = [model.state_dict() for model in models], torch.device(plan.device)
-    module = constrain(members[0][0], stage, members[0][1], copy.deepcopy(models[0]).to(device))
-    batch = Batched(members, module, states, stage, device, plan.graphs)
     label = f"{members[0][0].experiment.name} {members[0][0].variant} × {len(members)}"
-    batch.run(path, plan.interval, lambda done, total, note: progress(label, stage.name, done, total, note))
+
+    def report(done: int, total: int, note: str) -> None:
+        progress(label, stage.name, done, total, note)
+
+    options = Options(plan.device, graphs=plan.graphs, interval=plan.interval, report=report)
+    nets = Vmapped([one for _, one in members], options)
+    outcomes = Trainer(nets, options).run(path)
     wall = (time.perf_counter() - began) / len(members)
-    for i, (job, _) in enumerate(members):
+    for i, ((job, _), outcome) in enumerate(zip(members, outcomes, strict=True)):
         if store.has(job.ids[stage.name]):
             continue
         try:
-            if bool(batch.finite[i]):
-                model, outcome, since = batch.unstack(i), batch.outcome(i), time.perf_counter() - wall
-                finish(job, stage, batch.tasks[i], model, outcome, store, plan.maker, plan.device, since)
+            if outcome.note:
+                write(job, stage, store, plan.maker, plan.device, note=outcome.note)
             else:
-                write(job, stage, store, plan.maker, plan.device, note="the loss was not finite any more")
+                since = time.perf_counter() - wall
+                finish(job, stage, nets.tasks[i], nets.measured(i), outcome, store, plan.maker, plan.device, since)
         except Exception as error:
             failed[job] = failure(job.label, error)
         progress(job.label, stage.name, -1, -1, "")

@@ -10,6 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from racecar.lab.training.batches import Drawn
+
+BLOCK = 256
+"""Steps whose numbers are put on the device together."""
 WARM = 3
 """Steps that run as they are before one is recorded: they make the optimiser's state and choose the kernels."""
 
@@ -74,3 +78,22 @@ class Captured:
         replay, result = self._replays[kind]
         replay()
         return result.clone()  # the next replay writes there
+
+
+class CudaGraph:
+    """Another kind of step, replayed. It reads its numbers on the device, where they are put for many steps at once.
+
+    Args:
+        step: has ``device``, ``begin``, ``numbers`` and ``whole``, as ``Eager`` does.
+    """
+
+    def __init__(self, step: Any) -> None:
+        self.step, self._captured = step, Captured(lambda *given: step.whole(given[:-1], given[-1]))
+        self._numbers, self._first = torch.empty(0), 0
+
+    def __call__(self, cycle: int, drawn: Drawn) -> Tensor:
+        at = cycle - self._first
+        if not 0 <= at < len(self._numbers):
+            numbers = [self.step.numbers(one) for one in range(cycle, cycle + BLOCK)]
+            self._numbers, self._first, at = torch.tensor(numbers, device=self.step.device), cycle, 0
+        return self._captured(self.step.begin(cycle), *drawn, self._numbers[at])

@@ -2,16 +2,22 @@
 
 import gc
 import weakref
+from dataclasses import replace
 
 import pytest
 import torch
 
 from racecar.lab.running.engines import vmap
 from racecar.lab.running.results import Store
-from racecar.lab.training import captured
-from racecar.lab.training.captured import WARM, Captured
+from racecar.lab.running.work import begin, training
+from racecar.lab.training.recipe import Recipe
+from racecar.lab.training.single import Single
+from racecar.lab.training.spec import Options, Training
+from racecar.lab.training.steps import cuda_graph
+from racecar.lab.training.steps.cuda_graph import WARM, Captured, CudaGraph
 from racecar.lab.training.train import Trainer
-from racecar.lab.training.variants import regularise, variant
+from racecar.lab.training.variants import variant
+from tests.lab import toy
 from tests.lab.tiny import Tiny, TinyConfig, make, results, run
 
 SETTINGS = {
@@ -38,20 +44,23 @@ def replayed(monkeypatch):
 
         return replay, result
 
-    monkeypatch.setattr(captured, "record", record)
-    monkeypatch.setattr(captured, "aside", lambda step: step())
+    monkeypatch.setattr(cuda_graph, "record", record)
+    monkeypatch.setattr(cuda_graph, "aside", lambda step: step())
     return recorded
 
 
-def trainer(name, config, fade=False):
+def trainer(name, config, fade=False, graphed=False):
     torch.manual_seed(0)
-    tiny, which = Tiny(), variant(name)
+    tiny, options = Tiny(), Options()
     task = tiny.data(config, 0, None)["A"]
-    module = regularise(tiny.network(config), which, task.train.x, {"scale": "relative"}, {}, config.every)
-    return Trainer(
-        module, task, config, name="A", seed=0, epochs=config.epochs, loss=tiny.loss, fade=fade,
-        coefficient=0.1 if which.meaning else 0.0,
+    one = Training(
+        tiny.network(config), task, config, Recipe(fade=fade), epochs=config.epochs,
+        variant=variant(name), coefficient=0.1, reverse={"scale": "relative"},
     )  # fmt: skip
+    nets = Single(one, options)
+    if graphed:
+        nets.steps = [CudaGraph(step) for step in nets.steps]
+    return Trainer(nets, options)
 
 
 @pytest.mark.parametrize("fade", [False, True])
@@ -59,23 +68,25 @@ def trainer(name, config, fade=False):
 @pytest.mark.parametrize("name", ["Std", "Ort", "RR"])
 def test_the_same_training(name, setting, fade, replayed):
     config = TinyConfig(**{"epochs": 12, "batch": 20, **SETTINGS[setting]})
-    plain, other = trainer(name, config, fade), trainer(name, config, fade)
-    other.captured = Captured(other._whole)
-    curves = plain.run().curves, other.run().curves
+    plain, other = trainer(name, config, fade), trainer(name, config, fade, graphed=True)
+    (wanted,), (found,) = plain.run(), other.run()
     kinds = 2 if name == "RR" and config.every == 2 else 1
     assert len(replayed) == kinds, "recorded once for each kind of step"
     assert plain.total > (1 + WARM) * kinds
-    for name_, curve in curves[0].items():
-        assert curves[1][name_] == pytest.approx(curve, rel=1e-4), name_
-    torch.testing.assert_close(dict(plain.module.state_dict()), dict(other.module.state_dict()), rtol=1e-4, atol=1e-6)
+    for name_, curve in wanted.curves.items():
+        assert found.curves[name_] == pytest.approx(curve, rel=1e-4), name_
+    torch.testing.assert_close(weights(other), weights(plain), rtol=1e-4, atol=1e-6)
+
+
+def weights(trainer):
+    return dict(trainer.nets.model.state_dict())
 
 
 def test_it_is_forgotten_after_the_last_step(replayed, monkeypatch):
     """At once, not when garbage is collected: a recording holds the memory of a whole step."""
-    monkeypatch.setattr(captured, "record", lambda step: (lambda: None, step()))
-    one = trainer("RR", TinyConfig(epochs=6, batch=20))
-    one.captured = Captured(one._whole)
-    gone = weakref.ref(one.captured)
+    monkeypatch.setattr(cuda_graph, "record", lambda step: (lambda: None, step()))
+    one = trainer("RR", TinyConfig(epochs=6, batch=20), graphed=True)
+    gone = weakref.ref(one.nets.steps[0]._captured)
     gc.disable()
     try:
         one.run()
@@ -84,25 +95,39 @@ def test_it_is_forgotten_after_the_last_step(replayed, monkeypatch):
         gc.enable()
 
 
-def test_it_goes_on_from_a_checkpoint(replayed, tmp_path):
-    """Saved by the one, taken up by the other."""
-    config = TinyConfig(epochs=6, batch=20, schedule="cosine")
-    whole = trainer("RR", config)
+@pytest.mark.parametrize("block", [256, 4])
+def test_it_goes_on_from_a_checkpoint(block, replayed, tmp_path, monkeypatch):
+    """Saved by the one, taken up by the other, wherever the numbers on the device end."""
+    monkeypatch.setattr(cuda_graph, "BLOCK", block)
+    config, path = TinyConfig(epochs=6, batch=20, schedule="cosine"), tmp_path / "checkpoint"
+    whole, first, second = trainer("RR", config), *(trainer("RR", config, graphed=True) for _ in range(2))
     whole.run()
-    first = trainer("RR", config)
-    first.captured = Captured(first._whole)
-    order, noise, moves = first._epoch(0)
-    numbers = first._numbers(0)
-    first.module.train()
-    for chosen, one in zip(order, numbers, strict=True):
-        first._step(first.module, chosen, noise, moves, one)
-        first.step += 1
-    first.curves.point(0)
-    first.save(tmp_path / "checkpoint")
-    second = trainer("RR", config)
-    second.captured = Captured(second._whole)
-    second.run(tmp_path / "checkpoint")
-    torch.testing.assert_close(dict(whole.module.state_dict()), dict(second.module.state_dict()), rtol=1e-4, atol=1e-6)
+
+    def interrupt(epoch):
+        first.save(path)
+        raise InterruptedError
+
+    first.curves.due = lambda epoch: epoch == 2
+    first._point = interrupt
+    with pytest.raises(InterruptedError):
+        first.run()
+    second.run(path)
+    torch.testing.assert_close(weights(second), weights(whole), rtol=1e-4, atol=1e-6)
+
+
+def test_networks_that_take_turns(replayed, tmp_path):
+    """Each network's step by itself."""
+    (job,) = toy.jobs(["RR"], epochs=4, norm=True)
+    stage, task = job.stages[0], job.experiment.data(job.config, 0, None)["A"]
+    found = []
+    for graphed in (False, True):
+        nets = Single(training(job, stage, task, begin(job, stage, task, Store(tmp_path), "cpu")), Options())
+        if graphed:
+            nets.steps = [CudaGraph(step) for step in nets.steps]
+        Trainer(nets).run()
+        found.append(dict(nets.model.state_dict()))
+    assert len(replayed) == 2
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-6)
 
 
 def test_results_are_not_overwritten(replayed):
@@ -122,16 +147,15 @@ BATCHED = {name: setting for name, setting in SETTINGS.items() if name != "avera
 def test_many_nets_at_once(setting, replayed, tmp_path, monkeypatch):
     """The vmap engine's steps, replayed and not."""
 
-    class Replayed(vmap.Batched):
-        def __init__(self, *args):
-            super().__init__(*args)
-            self.captured = Captured(self._whole)
+    class Replayed(vmap.Vmapped):
+        def __init__(self, trainings, options):
+            super().__init__(trainings, replace(options, graphs=True))
 
     given = {"epochs": 12, "batch": 20, "finetune": 0, **BATCHED[setting]}
     jobs = make(["Std", "RR"], [0, 1], coefficients={"RR": (0.1, 0.5)}, **given)
     jobs += make(["RR"], [0], **{**given, "lr": 3e-3})
     assert run(jobs, tmp_path / "plain", "vmap") == []
-    monkeypatch.setattr(vmap, "Batched", Replayed)
+    monkeypatch.setattr(vmap, "Vmapped", Replayed)
     assert run(jobs, tmp_path / "replayed", "vmap") == []
     assert len(replayed) == (3 if "every" in given else 2), "once for each batch and kind of step"
     wanted, found = (results(tmp_path / name) for name in ("plain", "replayed"))

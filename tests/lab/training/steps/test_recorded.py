@@ -9,7 +9,7 @@ from racecar.lab.experiments import experiment
 from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.results import Store
 from racecar.lab.training.optimiser import Fused
-from racecar.lab.training.recording import record
+from racecar.lab.training.steps.recorded import record
 from racecar.lab.training.train import Trainer
 from tests.lab.running.test_engines import assert_same
 from tests.lab.tiny import ALL, Tiny, make, plain, results, run

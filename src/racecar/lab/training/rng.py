@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -35,3 +36,8 @@ def order(samples: int, batch: int, seed: int, stage: str, epoch: int) -> Tensor
 def noise(count: int, steps: int, seed: int, stage: str, epoch: int) -> Tensor:
     """(steps, count) normal numbers for a regulariser that needs them."""
     return torch.randn(steps, count, generator=generator("noise", seed, stage, epoch))
+
+
+def latent(shape: Sequence[int], seed: int, stage: str, epoch: int) -> Tensor:
+    """Normal numbers for a loss that needs them, ``shape`` being (steps, batch, …)."""
+    return torch.randn(*shape, generator=generator("latent", seed, stage, epoch))

@@ -1,0 +1,308 @@
+"""Networks that take turns, and one built from them: a loop written out by hand, cut and gone on with, refused."""
+
+import copy
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from racecar import Racecar
+from racecar.cli.app import run as command
+from racecar.lab.experiment import Stage
+from racecar.lab.experiments import EXPERIMENTS
+from racecar.lab.running.results import Store
+from racecar.lab.running.work import begin, training
+from racecar.lab.training import rng
+from racecar.lab.training.recipe import Recipe, Turn
+from racecar.lab.training.single import Single
+from racecar.lab.training.spec import Options, Training
+from racecar.lab.training.train import Trainer
+from racecar.networks.dense import dense
+from tests.lab.tiny import ROOT, plain, results, run
+from tests.lab.toy import LATENT, LOSSES, Toy, ToyConfig, cut, jobs, rebuild
+
+TRAIN, BATCH, STEPS = 26, 8, 3
+
+
+def of(folder, variant, stage):
+    (one,) = [r for r in results(folder).values() if (r["variant"], r["stage"]) == (variant, stage)]
+    return one
+
+
+def regularised(network, example, variant):
+    """The network as a loss calls it, and what its regulariser says of each call."""
+    if variant == "Std":
+        return network, []
+    rr, said = Racecar(network, example, mode="full", weight=1.0, scale="mean"), []
+
+    def call(x):
+        output, loss = rr(x)
+        said.append(loss)
+        return output
+
+    return call, said
+
+
+def step(optimiser, task, said):
+    optimiser.zero_grad()
+    (task + 0.3 * torch.stack(said).mean() if said else task).backward()
+    optimiser.step()
+    found = task.item(), (torch.stack(said).mean().item() if said else 0.0)
+    said.clear()
+    return found
+
+
+def latent(turn, epoch):
+    generator = rng.generator("latent", 0, f"GAN, turn {turn}", epoch)
+    return torch.randn(STEPS, BATCH, LATENT, generator=generator)
+
+
+def gan_by_hand(variant, norm=False, epochs=2):
+    x = Toy().data(ToyConfig(), 0, None)["A"].train.x
+    torch.manual_seed(rng.seed_of("network", "toy", 0))
+    g, d = dense((LATENT, 5, 6), nn.Tanh, norm=norm), dense((6, 5, 1), nn.Tanh)
+    of_g, of_d = torch.optim.Adam(g.parameters(), 1e-2, (0.5, 0.9)), torch.optim.Adam(d.parameters(), 2e-2)
+    (call_g, said_g), (call_d, said_d) = regularised(g, torch.randn(8, LATENT), variant), regularised(d, x[:8], variant)
+    losses = []
+    for epoch in range(epochs):
+        order = rng.order(TRAIN, BATCH, 0, "GAN", epoch)
+        for chosen, first, second in zip(order, latent(0, epoch), latent(1, epoch), strict=True):
+            fake = g(first).detach()
+            task = (F.softplus(-call_d(x[chosen])) + F.softplus(call_d(fake))).mean()
+            losses.append(step(of_d, task, said_d) + step(of_g, F.softplus(-d(call_g(second))).mean(), said_g))
+    return nn.ModuleDict({"generator": g, "discriminator": d}), torch.tensor(losses).view(epochs, STEPS, 4).mean(1)
+
+
+def autoencoder_by_hand(variant, gan):
+    x = Toy().data(ToyConfig(), 0, None)["A"].train.x
+    g, d = gan["generator"], gan["discriminator"]
+    torch.manual_seed(rng.seed_of("network", "toy", 0))
+    dense((LATENT, 5, 6), nn.Tanh), dense((6, 5, 1), nn.Tanh)  # what the first stage drew
+    net, d = nn.Sequential(*copy.deepcopy(d)[:-1], nn.Linear(5, LATENT), *g), d.eval()
+    net.train()
+    optimiser = torch.optim.Adam(net.parameters(), 1e-2)
+    call, said = regularised(net, x[:8], variant)
+    for epoch in range(3):
+        for chosen in rng.order(TRAIN, BATCH, 0, "AE", epoch):
+            again = call(x[chosen])
+            task = F.mse_loss(again, x[chosen]) + F.mse_loss(d[:-1](again), d[:-1](x[chosen]).detach())
+            step(optimiser, task, said)
+    return nn.ModuleDict({"autoencoder": net, "critic": d})
+
+
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("variant", ["Std", "RR"])
+def test_both_stages_are_plain_loops(variant, norm, tmp_path):
+    """Bit for bit; the command line does them as any other experiment."""
+    EXPERIMENTS["toy"] = Toy()
+    try:
+        given = ["run", "toy", "--variants", variant, "--workers", "1", "--out", str(tmp_path), "--set", f"norm={norm}"]
+        assert command(given) == 0
+    finally:
+        del EXPERIMENTS["toy"]
+    gan, means = gan_by_hand(variant, norm)
+    got = of(tmp_path, variant, "GAN")
+    assert plain(got["weights"]) == plain(gan.state_dict())
+    names = [f"{net}_{what}" for net in ("discriminator", "generator") for what in ("loss", "regulariser")]
+    assert got["curves"].keys() == {"epoch", *names}
+    torch.testing.assert_close(torch.tensor([got["curves"][name] for name in names]).t(), means)
+    assert (means[:, 1::2] > 0).all() == (variant == "RR")
+    assert got["steps"] == 2 * 2 * STEPS
+    after = of(tmp_path, variant, "AE")
+    assert plain(after["weights"]) == plain(autoencoder_by_hand(variant, gan).state_dict())
+    for name, value in after["weights"].items():
+        if name.startswith("critic."):
+            assert torch.equal(value, got["weights"][name.replace("critic", "discriminator")]), "it only judges"
+
+
+def test_looks_keep_pictures(tmp_path):
+    """From the first weights to the last, in evaluation mode; there the critic is told from the trained ones."""
+    assert run(jobs(["RR"], norm=True), tmp_path) == []
+    got = of(tmp_path, "RR", "GAN")
+    kept = got["arrays"]["pictures"]
+    assert kept.shape == (3, 4, 6)
+    for epochs, seen in ((0, kept[0]), (2, kept[2])):
+        model = gan_by_hand("RR", True, epochs)[0] if epochs else nn.ModuleDict({"generator": _first()})
+        z = torch.randn(4, LATENT, generator=rng.generator("pictures"))
+        assert torch.equal(seen, model["generator"].eval()(z))
+
+
+def test_a_turn_may_come_twice(tmp_path, monkeypatch):
+    """One optimiser for both, and numbers of its own for each."""
+    critic, generator = Toy().recipe(ToyConfig(), Stage("GAN")).turns
+    (job,), seen = jobs(["Std"]), []
+
+    def loss(net, batch, networks):
+        seen.append(batch.latent)
+        return critic.loss(net, batch, networks)
+
+    turn = replace(critic, loss=loss)
+    task, stage = Toy().data(job.config, 0, None)["A"], job.stages[0]
+    one = training(job, stage, task, begin(job, stage, task, Store(tmp_path), "cpu"))
+    nets = Single(replace(one, recipe=Recipe(turns=(turn, turn, generator))), Options())
+    (outcome,) = Trainer(nets).run()
+    counts = [int(step.optimiser.state_dict()["state"][0]["step"]) for step in nets.made]
+    assert (outcome.steps, counts) == (18, [12, 6])
+    assert len({tuple(z.flatten().tolist()) for z in seen}) == len(seen) == 12
+
+
+def test_networks_may_have_parts_in_common(tmp_path):
+    """What a network that is trained shares with one that is not is trained."""
+    (job,) = jobs(["Std"])
+    shared, task = nn.Linear(6, 6), Toy().data(job.config, 0, None)["A"]
+    model = nn.ModuleDict({"a": nn.Sequential(shared, nn.Linear(6, 6)), "b": nn.Sequential(shared, nn.Linear(6, 6))})
+    before = copy.deepcopy(model.state_dict())
+
+    def loss(net, batch, networks):
+        return (net(batch.x) - networks["b"](batch.x)).square().mean()
+
+    recipe = Recipe(turns=(Turn(loss, "a"),))
+    Trainer(Single(Training(model, task, job.config, recipe), Options())).run()
+    changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed == {"a.0.weight", "a.0.bias", "b.0.weight", "b.0.bias", "a.1.weight", "a.1.bias"}
+
+
+def _first():
+    torch.manual_seed(rng.seed_of("network", "toy", 0))
+    return dense((LATENT, 5, 6), nn.Tanh, norm=True)
+
+
+# Cut and gone on with
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    assert run(jobs(norm=True), folder) == []
+    return plain(results(folder))
+
+
+@pytest.mark.parametrize("losses", range(2, 9))
+@pytest.mark.parametrize("variant", ["Std", "RR"])
+def test_resumed_bit_for_bit(variant, losses, whole, tmp_path):
+    """After every turn of the GAN's first cycles."""
+    some, looked = jobs([variant], norm=True), 0 if variant == "Std" else 2
+    assert len(cut(some, tmp_path, losses + looked)) == 1
+    (path,) = (tmp_path / "checkpoints").iterdir()
+    assert torch.load(path)["step"] == losses - 1
+    assert run(some, tmp_path) == []
+    assert plain(results(tmp_path)) == {id: one for id, one in whole.items() if one["variant"] == variant}
+
+
+@pytest.mark.timeout(90)
+def test_workers_go_on(whole, tmp_path):
+    """With two jobs that were cut between two turns, each in a process of its own."""
+    some = jobs(norm=True)
+    for job in some:
+        cut([job], tmp_path, LOSSES[job.variant])
+    assert [torch.load(path)["step"] for path in (tmp_path / "checkpoints").iterdir()] == [3, 3]
+    assert run(some, tmp_path, workers=2) == []
+    assert plain(results(tmp_path)) == whole
+
+
+@pytest.mark.timeout(120)
+def test_two_processes_share_it(tmp_path):
+    """As torchrun starts them: bit for bit where it was cut, and what one process comes to, but for rounding. (Curves
+    are not: what a point has of the steps before the cut is that of the process that saved them.)"""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    subprocess.run([*launcher, "-m", "tests.lab.toy", str(tmp_path)], cwd=ROOT, check=True, timeout=100)
+    assert run(jobs(), tmp_path / "one") == []
+    parts, two, one = (results(tmp_path / name) for name in ("parts", "whole", "one"))
+    assert two.keys() == one.keys()
+    for id, found in two.items():
+        for what in ("weights", "arrays", "metrics"):
+            assert plain(parts[id][what]) == plain(found[what])
+        torch.testing.assert_close(found["weights"], one[id]["weights"], rtol=1e-3, atol=1e-5)
+        assert found["curves"].keys() == one[id]["curves"].keys()
+
+
+# What cannot be done is said before anything is
+
+
+def test_vmap_refuses_turns(tmp_path):
+    (failure,) = run(jobs(["Std"]), tmp_path, "vmap")
+    who = "discriminator, generator, autoencoder"
+    assert failure.message.endswith(f"the vmap engine does not do networks that take turns ({who}): use --engine here")
+    assert results(tmp_path) == {}
+
+
+def test_pretraining_refuses_several_networks(tmp_path):
+    (failure,) = run(jobs(["Pre"]), tmp_path)
+    message = "Pre: pretraining is for one network, and this stage has several: generator, discriminator"
+    assert failure.message == f"ValueError: {message}"
+    assert results(tmp_path) == {}
+
+
+def test_a_recipe_that_cannot_be_is_refused_when_jobs_are_made(monkeypatch):
+    turns = Toy().recipe(ToyConfig(), Stage("GAN")).turns
+
+    def recipe(self, config, stage):
+        return Recipe(turns=turns, steady=stage.name == "AE")
+
+    monkeypatch.setattr(Toy, "recipe", recipe)
+    with pytest.raises(ValueError, match="steady: steps of networks that take turns cannot be recorded; leave it out"):
+        jobs()
+    with pytest.raises(ValueError, match="looks: there is no look to be taken"):
+        Recipe(looks=3)
+
+
+def test_a_turn_of_nobody_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(Toy, "recipe", lambda *_: Recipe(turns=(Turn(rebuild, "decoder"),)))
+    (failure,) = run(jobs(["Std"]), tmp_path)
+    assert "a turn trains network 'decoder'; the networks are: generator, discriminator" in failure.message
+
+
+def test_a_loss_that_forgets_its_network_is_named(tmp_path, monkeypatch):
+    turn = Turn(lambda net, batch, networks: networks["generator"](batch.x[:, :LATENT]).mean(), "generator")
+    monkeypatch.setattr(Toy, "recipe", lambda *_: Recipe(turns=(turn,)))
+    for variant in ("Std", "RR"):
+        (failure,) = run(jobs([variant]), tmp_path / variant)
+        assert "the loss of network 'generator' never calls it: there is nothing to train" in failure.message
+
+
+class Alone(Toy):
+    """One network with a loss of the batch alone, its random numbers too; recorded, and of many nets at once."""
+
+    name = "alone"
+
+    def stages(self, config):
+        return (Stage("AE"),)
+
+    def networks(self, config, stage, earlier, dropout=0.0):
+        return dense((6, 4, 6), nn.Tanh)
+
+    def recipe(self, config, stage):
+        def loss(net, batch, networks):
+            return F.mse_loss(net(batch.x + 0.1 * batch.latent), batch.x)
+
+        return Recipe(turns=(Turn(loss, latent=(6,)),), steady=True)
+
+    def measure(self, config, trained):
+        from racecar.lab.experiment import Measured
+
+        return Measured({"none": 0.0})
+
+
+@pytest.mark.parametrize("variant", ["Std", "RR"])
+def test_one_network_with_a_loss_of_its_own(variant, tmp_path):
+    """A denoising autoencoder: recorded, by vmap, and by hand."""
+    from racecar.lab.running.jobs import make_jobs
+
+    some = make_jobs(Alone(), ToyConfig(), [variant], [0, 1], None)
+    for engine in ("here", "vmap"):
+        assert run(some, tmp_path / engine, engine) == []
+    torch.manual_seed(rng.seed_of("network", "alone", 0))
+    net, x = dense((6, 4, 6), nn.Tanh), Toy().data(ToyConfig(), 0, None)["A"].train.x
+    optimiser = torch.optim.Adam(net.parameters(), 1e-2)
+    call, said = regularised(net, x[:8], variant)
+    for epoch in range(2):
+        noise = torch.randn(STEPS, BATCH, 6, generator=rng.generator("latent", 0, "AE", epoch))
+        for chosen, more in zip(rng.order(TRAIN, BATCH, 0, "AE", epoch), noise, strict=True):
+            step(optimiser, F.mse_loss(call(x[chosen] + 0.1 * more), x[chosen]), said)
+    for engine in ("here", "vmap"):
+        found = Store(tmp_path / engine).weights(some[0].ids["AE"])
+        torch.testing.assert_close(found, dict(net.state_dict()), rtol=1e-4, atol=1e-5)
