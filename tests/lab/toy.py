@@ -91,7 +91,8 @@ def pictures(model: Any, task: Task) -> dict[str, Tensor]:
     """What the networks make, of the same numbers every time."""
     if "autoencoder" in model:
         return {"pictures": model["autoencoder"](task.test.x[:4])}
-    return {"pictures": model["generator"](torch.randn(4, LATENT, generator=rng.generator("pictures")))}
+    latent = torch.randn(4, LATENT, generator=rng.generator("pictures"))
+    return {"pictures": model["generator"](latent.to(task.test.x.device))}
 
 
 def tell_apart(discriminator: Any, batch: Batch, networks: Mapping[str, nn.Module]) -> Tensor:

@@ -4,7 +4,7 @@ from fnmatch import fnmatchcase
 
 import pytest
 import torch
-from racecar.cli.inspect.subject import chosen
+from racecar.cli.inspect.looked_at import chosen
 from torch import nn
 
 from racecar import Racecar

@@ -14,7 +14,7 @@ from torch import nn
 from racecar.inspect import Lpips, ssim
 from racecar.lab.datasets import sphere
 from racecar.lab.datasets.digits import load as shipped
-from racecar.lab.experiment import Split, Task, Trained, accuracy
+from racecar.lab.experiment import Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments import EXPERIMENTS, PAPER, experiment
 from racecar.lab.experiments import digits as digits_module
 from racecar.lab.experiments.information import WIDTHS, bit_count_accuracy
@@ -317,7 +317,8 @@ def test_the_rebuilt_input(net):
     assert np.allclose(found.flatten(1).numpy(), d, rtol=1e-8, atol=1e-6)
     assert all(value.equal(before[name]) for name, value in model.state_dict().items())
     assert not any(module.training for module in model.modules())
-    kept = PEAKS.look(model, Task(Split(x, x), Split(x, x)))["rebuilt"]
+    look = PEAKS.recipe(PEAKS.Config(), Stage("A")).look
+    kept = look(model, Task(Split(x, x), Split(x, x)))["rebuilt"]
     assert kept.shape == (2, 1, 28, 28)
     assert kept.equal(found[:2])
 
