@@ -4,10 +4,10 @@ from fnmatch import fnmatchcase
 
 import pytest
 import torch
-from racecar.cli.inspect.looked_at import chosen
 from torch import nn
 
 from racecar import Racecar
+from racecar.cli.inspect.looked_at import chosen
 from racecar.inspect.activations import activations
 from racecar.orthogonality.weights import find
 from racecar.pretrain.layers import Chosen
