@@ -116,6 +116,8 @@ def rebuild(autoencoder: Any, batch: Batch, networks: Mapping[str, nn.Module]) -
 
 def _pass() -> None:
     global _computed
+    if torch.compiler.is_compiling():  # it would compile every step anew
+        return
     _computed += 1
     if _computed == int(os.environ.get(STOP, 0)):
         raise InterruptedError
