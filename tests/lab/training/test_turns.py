@@ -224,7 +224,7 @@ def test_two_processes_share_it(tmp_path):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("how", ["graphs", "compile"])
 def test_on_a_gpu(how, tmp_path):
-    """As CUDA graphs and compiled, what it comes to one kernel after the other; graphs cut and gone on with, bit for bit.
+    """As CUDA graphs and compiled, what it comes to kernel by kernel; graphs cut and gone on with, bit for bit.
     (Without norms: the bias before one has no gradient but rounding, which Adam makes as large as any.)"""
     some, fast = jobs(), {"device": "cuda", how: True}
     assert run(some, tmp_path / "eager", device="cuda") == []
