@@ -15,10 +15,12 @@ def main() -> None:
     warm_up("here", "cpu", 0)  # so workers import torch while this process does
     from benchmarks.first_two import jobs
     from racecar.lab.running import runner
-    from racecar.lab.running.engines.base import Plan
+    from racecar.lab.running.engines.base import RunOptions
     from racecar.lab.running.work import Maker
 
-    failures = runner.run(jobs(), Plan(Path(sys.argv[1]), Maker("benchmark", "here")), "here", show=False)
+    failures = runner.run(
+        jobs(), RunOptions(folder=Path(sys.argv[1]), maker=Maker("benchmark", "here")), "here", show=False
+    )
     sys.exit(len(failures))
 
 

@@ -16,7 +16,7 @@ from statistics import median
 from racecar.bench.record import as_module, circumstances, write_json
 from racecar.lab.experiments import experiment
 from racecar.lab.running import runner
-from racecar.lab.running.engines.base import Plan
+from racecar.lab.running.engines.base import RunOptions
 from racecar.lab.running.jobs import Job, make_jobs
 from racecar.lab.running.results import Store
 from racecar.lab.running.work import Maker
@@ -30,8 +30,8 @@ def jobs(variant: str, count: int, epochs: int) -> list[Job]:
 def step_s(some: list[Job], engine: str) -> float:
     """Seconds for a step of one net: the median over the nets."""
     with tempfile.TemporaryDirectory() as folder:
-        plan = Plan(Path(folder), Maker("benchmark", engine), workers=1)
-        if failures := runner.run(some, plan, engine, show=False):
+        options = RunOptions(folder=Path(folder), maker=Maker("benchmark", engine), workers=1)
+        if failures := runner.run(some, options, engine, show=False):
             raise RuntimeError(failures[0].details)
         return median(one.record["cost"]["step_s"] for one in Store(folder).runs())
 

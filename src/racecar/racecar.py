@@ -14,8 +14,8 @@ from racecar.rules.registry import GivenRules, Rule, own_rules
 from racecar.run.engine import Engine, no_loss
 from racecar.run.health import Health, Signs, can_look
 from racecar.run.reading import Reading
+from racecar.run.reverse_statistics import ReverseStatistics
 from racecar.run.settings import Activation, Settings, activation
-from racecar.run.statistics import ReverseStatistics
 from racecar.run.weights import Weight
 from racecar.support.compiling import compiling, in_transform
 from racecar.watch.dry_run import untouched, watch_forward

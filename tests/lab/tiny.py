@@ -21,7 +21,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from racecar.lab.config import Config
 from racecar.lab.experiment import Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.running import runner
-from racecar.lab.running.engines.base import Failure, Plan
+from racecar.lab.running.engines.base import Failure, RunOptions
 from racecar.lab.running.jobs import Job, make_jobs
 from racecar.lab.running.results import Store
 from racecar.lab.running.work import Maker
@@ -165,7 +165,7 @@ def make(
 def run(jobs: Sequence[Job], folder: Path, engine: str = "here", **plan: Any) -> list[Failure]:
     """In this process, unless there are more workers."""
     given = {"workers": 1, **plan}
-    return runner.run(jobs, Plan(folder, Maker("a test", engine), **given), engine, show=False)
+    return runner.run(jobs, RunOptions(folder=folder, maker=Maker("a test", engine), **given), engine, show=False)
 
 
 def results(folder: Path) -> dict[str, dict[str, Any]]:

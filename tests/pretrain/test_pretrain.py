@@ -208,7 +208,7 @@ def normed() -> nn.Sequential:
 
 
 def normed_layers(net: nn.Module, x: Tensor) -> list[Layer]:
-    """The dropout is off; ``net.bn(…)`` moves the running statistics, the way back does not."""
+    """The dropout is off; ``net.bn(…)`` moves the running statistics, the reverse pass does not."""
     d2 = torch.relu(net.bn1(net.conv1(x)))
     d3 = torch.tanh(net.bn2(net.conv2(F.max_pool2d(d2, 2))))
     backs = (
@@ -251,7 +251,7 @@ def test_scale_and_fraction(scale: str, fraction: float):
 
 
 def test_residual_block_by_hand():
-    """The way back into a branch starts before the join; what follows the join belongs to nobody."""
+    """The reverse pass into a branch starts before the join; what follows the join belongs to nobody."""
 
     def forward(m, x):
         h = torch.tanh(m.a(x))
@@ -988,7 +988,7 @@ def test_looking_asks_for_known_statistics():
 
 
 def test_passage_by_hand():
-    """d_m, d_(m+1), the whole way back, the layer-wise one and the one from a layer in the middle."""
+    """d_m, d_(m+1), the whole reverse pass, the layer-wise one and the one from a layer in the middle."""
     net, (x,) = mlp(), rows(1)
     layers = mlp_layers(net, x)
     forward = ForwardPass(net, (x,))

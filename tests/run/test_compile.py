@@ -50,7 +50,7 @@ def token_net(function):
 
 
 def residual(m, x):
-    """Batch norms, activations in place, pooling, and a shortcut that is thinned out and padded."""
+    """BatchDim norms, activations in place, pooling, and a shortcut that is thinned out and padded."""
     h = torch.relu_(m.norm(m.a(x)))
     h = torch.relu_(m.norm2(m.b(h)) + F.pad(h[:, :, ::2, ::2], (0, 0, 0, 0, 1, 1)))
     return m.c(F.max_pool2d(h, 2).flatten(1))

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from racecar import Racecar, functional
 from racecar.inspect import activations, calibrate, invertibility, leakage, singular_vectors
 from racecar.networks.vgg import vgg
-from racecar.run.statistics import ReverseStatistics
+from racecar.run.reverse_statistics import ReverseStatistics
 from tests.by_hand import Net, close, lively, undo_linear
 from tests.losses import classic
 from tests.run.test_compiled import compiled_as_by_inductor, count

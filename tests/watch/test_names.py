@@ -10,7 +10,7 @@ from racecar import Racecar
 from racecar.cli.inspect.looked_at import chosen
 from racecar.inspect.activations import activations
 from racecar.orthogonality.weights import find
-from racecar.pretrain.layers import Chosen
+from racecar.pretrain.chosen import Chosen
 from racecar.watch.names import choose
 
 X = torch.randn(3, 4)

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from racecar.networks.resnet import Basic, Bottleneck, ResNet
 from racecar.networks.vgg import VGG
-from racecar.networks.vit import Block, ViT
+from racecar.networks.vit import EncoderBlock, ViT
 from racecar.run.settings import Settings
 from racecar.support.compiling import compiling
 
@@ -211,7 +211,7 @@ def vit(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
     tokens = (h[:n] - model.pos_embed)[:, 1:].transpose(1, 2).unflatten(2, grid)
     terms = [relative(x[:n], conv_back(patch, tokens, x.shape[2]))]
     for block in model.blocks:
-        assert isinstance(block, Block)
+        assert isinstance(block, EncoderBlock)
         h, found = transformer(block, h, n)
         terms += found
     d = model.norm(h[:, 0])
@@ -219,7 +219,7 @@ def vit(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
     return output, weighed([*terms, relative(d[:n], model.norm(linear_back(model.head, output[:n])))])
 
 
-def transformer(block: Block, h: Tensor, n: int) -> tuple[Tensor, list[Tensor]]:
+def transformer(block: EncoderBlock, h: Tensor, n: int) -> tuple[Tensor, list[Tensor]]:
     """A block's output and its terms on the first n samples. h: (N, tokens, width)."""
     attention, mlp = block.attn, block.mlp
     d1 = block.norm1(h)

@@ -15,7 +15,7 @@ from racecar.racecar import Racecar, call_arguments
 from racecar.run.forward_pass import ForwardPass
 from racecar.run.places import norms_at
 from racecar.run.reading import Reading
-from racecar.run.statistics import ReverseStatistics
+from racecar.run.reverse_statistics import ReverseStatistics
 from racecar.watch.dry_run import untouched, watch_forward
 from racecar.watch.eval_mode import eval_mode
 

@@ -115,7 +115,7 @@ def operator_of(weight: Weight, size: tuple[int, ...]) -> tuple[Map, Map, int]:
     return apply, adjoint, made.numel()
 
 
-class Seen:
+class LayerInputs:
     """What a layer sees of some inputs of the model."""
 
     def __init__(self, forward: ForwardPass, name: str) -> None:

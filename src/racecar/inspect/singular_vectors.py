@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from racecar.inspect.krylov import top_singular
-from racecar.inspect.matrices import Seen, Weight, operator_of, weight_of
+from racecar.inspect.matrices import LayerInputs, Weight, operator_of, weight_of
 from racecar.inspect.unwrap import unwrapped
 from racecar.racecar import call_arguments
 from racecar.run.forward_pass import ForwardPass
@@ -115,7 +115,7 @@ def singular_vectors(
     with eval_mode(model):  # a weight that is computed may change buffers in training
         weight = weight_of(model, layer)
         if data is not None:
-            seen = Seen(ForwardPass(model, *call_arguments(data)), layer)
+            seen = LayerInputs(ForwardPass(model, *call_arguments(data)), layer)
             matrix = seen.matrix
             if matrix is not None:  # it may have been used transposed
                 shape = weight.shape if matrix.shape == weight.matrix.shape else (matrix.shape[1],)
@@ -181,7 +181,7 @@ def _start(n: int, k: int) -> Tensor:
     return torch.randn(min(n, k + max(8, k // 2)), n, dtype=torch.float64, generator=generator)
 
 
-def _size(weight: Weight, seen: Seen | None, size: tuple[int, ...] | None) -> tuple[int, ...]:
+def _size(weight: Weight, seen: LayerInputs | None, size: tuple[int, ...] | None) -> tuple[int, ...]:
     """The input size of an operator."""
     if size is not None:
         return tuple(size)
@@ -192,7 +192,7 @@ def _size(weight: Weight, seen: Seen | None, size: tuple[int, ...] | None) -> tu
     return tuple(seen.whole.shape[1:])
 
 
-def _picture(weight: Weight, seen: Seen | None, size: tuple[int, ...] | None) -> tuple[int, ...]:
+def _picture(weight: Weight, seen: LayerInputs | None, size: tuple[int, ...] | None) -> tuple[int, ...]:
     """The shape in which a vector of a matrix is looked at."""
     n = weight.matrix.shape[1]
     if len(weight.shape) > 1:

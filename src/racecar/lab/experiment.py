@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from racecar.lab.report.page_table import Table
     from racecar.lab.running.run import Run
-    from racecar.lab.search import Search
+    from racecar.lab.search_space import Search
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class Experiment(Generic[C]):
         return (config,)
 
     def fingerprint(self, config: C, folder: Path | None) -> str:
-        """Says which data a result hangs on, where they are not made from the seed."""
+        """Says which data a result depends on, where they are not made from the seed."""
         return "made from the seed"
 
     def needs(self, config: C) -> tuple[str, ...]:
@@ -205,7 +205,7 @@ class Experiment(Generic[C]):
         return {"fraction": config.fraction}
 
     def layers(self, config: C) -> int:
-        """How many layers the full way back compares: a loss that is their sum is so many times their mean."""
+        """How many layers the full reverse pass compares: a loss that is their sum is so many times their mean."""
         raise NotImplementedError
 
     def orthogonality(self, config: C) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class Mlp(nn.Module):
         return self.fc2(self.act(self.fc1(x)))
 
 
-class Block(nn.Module):
+class EncoderBlock(nn.Module):
     """Norm, attention, add; norm, MLP, add."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -81,7 +81,7 @@ class ViT(nn.Module):
         self.patch_embed = PatchEmbed(patch, width)
         self.cls_token = nn.Parameter(torch.zeros(1, 1, width))
         self.pos_embed = nn.Parameter(torch.zeros(1, (size // patch) ** 2 + 1, width))
-        self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(depth)))
+        self.blocks = nn.Sequential(*(EncoderBlock(width, heads) for _ in range(depth)))
         self.norm, self.head = nn.LayerNorm(width, eps=1e-6), nn.Linear(width, classes)
         for parameter in self.parameters():
             if parameter.dim() > 1:

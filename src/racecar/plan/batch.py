@@ -22,7 +22,7 @@ from racecar.rules.roles import Role
 from racecar.rules.shape import reshape
 
 
-class Batch(NamedTuple):
+class BatchDim(NamedTuple):
     """Dimension ``dim`` counts ``outer`` × samples × what is left."""
 
     dim: int
@@ -36,21 +36,21 @@ FIXED = -1
 """Instead of such a value: ``outer`` is known for the sizes of the planned pass alone."""
 
 
-def batch_dims(graph: Graph, size: int) -> dict[int, Batch | None]:
+def batch_dims(graph: Graph, size: int) -> dict[int, BatchDim | None]:
     """Where the samples of a batch of ``size`` run in every value; None where that is lost."""
     trace = graph.trace
-    found: dict[int, Batch | None] = {}
+    found: dict[int, BatchDim | None] = {}
     for value, (call, slot) in enumerate(trace.values):
         if call < 0:
             tensor = trace.inputs[slot]
-            found[value] = Batch(0) if tensor.dim() > 0 and tensor.shape[0] == size else None
+            found[value] = BatchDim(0) if tensor.dim() > 0 and tensor.shape[0] == size else None
     for op in graph.ops:
         for one in op.members or (op,):
             _follow(graph, one, found, size)
     return found
 
 
-def _follow(graph: Graph, op: Op, found: dict[int, Batch | None], size: int) -> None:
+def _follow(graph: Graph, op: Op, found: dict[int, BatchDim | None], size: int) -> None:
     trace = graph.trace
     known = [(value, batch) for _, value in op.inputs if (batch := found.get(value)) is not None]
     if not known:
@@ -58,7 +58,7 @@ def _follow(graph: Graph, op: Op, found: dict[int, Batch | None], size: int) -> 
         return
     value, batch = known[0]
     x = trace.tensor(value)
-    outs: Sequence[Batch | None]
+    outs: Sequence[BatchDim | None]
     if _rearranges(op):
         places = _send_numbers(graph, op, x, batch, size)
         outs = [
@@ -93,17 +93,17 @@ def _shift(graph: Graph, op: Op) -> int | None:
     return 0 if kept or op.kind in ("gather", "take", "take_along_dim") else None
 
 
-def _by(graph: Graph, op: Op, out: int, place: Batch, x: Tensor, batch: Batch) -> int | None:
+def _by(graph: Graph, op: Op, out: int, place: BatchDim, x: Tensor, batch: BatchDim) -> int | None:
     """What says how many elements of an output vary more slowly than the sample."""
     if op.rule is not None and op.rule.apply is reshape:
-        return None if batch == Batch(0) else FIXED if batch.by == FIXED else out
+        return None if batch == BatchDim(0) else FIXED if batch.by == FIXED else out
     same = place.outer == batch.outer and graph.trace.tensor(out).shape[place.dim] == x.shape[batch.dim]
     return batch.by if same or (batch.by is None and place.outer == 1) else FIXED
 
 
 def place_in(
-    graph: Graph, batch: Mapping[int, Batch | None], value: int, shape: Callable[[int], torch.Size]
-) -> Batch | None:
+    graph: Graph, batch: Mapping[int, BatchDim | None], value: int, shape: Callable[[int], torch.Size]
+) -> BatchDim | None:
     """Where the samples run in a value of a pass, whose values have the shapes that ``shape`` finds; ``batch``: where
     they run in the planned pass."""
     place = batch.get(value)
@@ -114,7 +114,7 @@ def place_in(
     assert before is not None
     assert made is not None
     slower = shape(source)[: before.dim].numel() * before.outer
-    return Batch(place.dim, slower // shape(place.by)[: made.dim].numel())
+    return BatchDim(place.dim, slower // shape(place.by)[: made.dim].numel())
 
 
 def _numbers(length: int, outer: int, size: int, like: Tensor) -> Tensor:
@@ -123,7 +123,7 @@ def _numbers(length: int, outer: int, size: int, like: Tensor) -> Tensor:
     return each.repeat_interleave(length // (size * outer)).repeat(outer)
 
 
-def _send_numbers(graph: Graph, op: Op, x: Tensor, batch: Batch, size: int) -> Sequence[Batch | None]:
+def _send_numbers(graph: Graph, op: Op, x: Tensor, batch: BatchDim, size: int) -> Sequence[BatchDim | None]:
     """Send sample numbers through a rearrangement and see where they come out."""
     numbers = _numbers(x.shape[batch.dim], batch.outer, size, x)
     coded = torch.empty_like(x)  # with x's strides, for views
@@ -146,7 +146,7 @@ def _blank(args: Any) -> Any:
     )  # fmt: skip
 
 
-def _find(coded: Tensor, size: int) -> Batch | None:
+def _find(coded: Tensor, size: int) -> BatchDim | None:
     """The dimension along which sample numbers run; padding (0) says nothing."""
     for dim, length in enumerate(coded.shape):
         if length % size:
@@ -155,11 +155,11 @@ def _find(coded: Tensor, size: int) -> Batch | None:
             if length // size % outer == 0:
                 numbers = _numbers(length, outer, size, coded).view(-1, *(1,) * (coded.dim() - dim - 1))
                 if bool(((coded == numbers) | (coded == 0)).all()):
-                    return Batch(dim, outer)
+                    return BatchDim(dim, outer)
     return None
 
 
-def _same(op: Op, new: torch.Size, old: torch.Size, batch: Batch, shift: int | None = 0) -> Batch | None:
+def _same(op: Op, new: torch.Size, old: torch.Size, batch: BatchDim, shift: int | None = 0) -> BatchDim | None:
     """Operations that keep dimensions where they are, but for reductions, which drop some, and lookups."""
     dim = batch.dim
     if op.func is None and len(op.inputs) == 1:  # written into a part of a constant

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from racecar.plan.batch import FIXED, Batch
+from racecar.plan.batch import FIXED, BatchDim
 from racecar.plan.layer import Layer
 from racecar.watch.calls import Call, tensors
 from racecar.watch.trace import Trace, rooted
@@ -38,7 +38,7 @@ class Matcher:
         self,
         layers: Sequence[Layer],
         ordinals: Sequence[int],
-        batch: Mapping[int, Batch | None],
+        batch: Mapping[int, BatchDim | None],
         batch_size: int,
         trace: Trace,
     ) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Size, Tensor
 
-from racecar.plan.batch import Batch
+from racecar.plan.batch import BatchDim
 from racecar.plan.graph import Graph
 from racecar.rules.registry import Operation
 
 
-def cut(tensor: Tensor, batch: Batch, size: int, samples: int) -> Tensor:
+def cut(tensor: Tensor, batch: BatchDim, size: int, samples: int) -> Tensor:
     """The first ``samples`` of ``size`` samples."""
     dim, outer = batch.dim, batch.outer
     if outer == 1:
@@ -22,7 +22,7 @@ def cut(tensor: Tensor, batch: Batch, size: int, samples: int) -> Tensor:
     return parts.narrow(dim + 1, 0, samples).flatten(dim, dim + 2)
 
 
-def cut_shape(shape: Size, where: Batch | None, size: int, samples: int) -> Size:
+def cut_shape(shape: Size, where: BatchDim | None, size: int, samples: int) -> Size:
     """The shape of the first samples of a value."""
     if where is None:
         return shape
@@ -30,7 +30,7 @@ def cut_shape(shape: Size, where: Batch | None, size: int, samples: int) -> Size
     return torch.Size((*shape[: where.dim], rows, *shape[where.dim + 1 :]))
 
 
-def cut_constants(operation: Operation, shape: Size, where: Batch, size: int, samples: int) -> None:
+def cut_constants(operation: Operation, shape: Size, where: BatchDim, size: int, samples: int) -> None:
     """Constants that hold a value per sample are cut as the data is."""
 
     def fit(one: Any) -> Any:
@@ -46,7 +46,7 @@ def cut_constants(operation: Operation, shape: Size, where: Batch, size: int, sa
     operation.kwargs = {name: fit(one) for name, one in operation.kwargs.items()}
 
 
-def per_sample(graph: Graph, batch: Mapping[int, Batch | None], size: int) -> frozenset[int]:
+def per_sample(graph: Graph, batch: Mapping[int, BatchDim | None], size: int) -> frozenset[int]:
     """Operations, by ordinal, whose constants have to be cut with the samples, where they hold a value for each.
 
     Of those without a rule, only what does not work on one sample as it is: a weight may have as many rows as there are

@@ -30,7 +30,7 @@ class Pretrained:
     seconds: float
 
 
-class Store:
+class ProgressFile:
     """The file that a pretraining goes on from."""
 
     def __init__(

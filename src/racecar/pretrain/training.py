@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 
 from racecar.errors import DeadLayerWarning
-from racecar.pretrain.layers import Chosen
-from racecar.pretrain.store import Pretrained, Store
+from racecar.pretrain.chosen import Chosen
+from racecar.pretrain.store import Pretrained, ProgressFile
 from racecar.racecar import Racecar, call_arguments
 from racecar.support.progress import bar
 from racecar.watch.eval_mode import eval_mode
@@ -91,7 +91,7 @@ def greedy(
             reduction="sum",
         )
         settings = {"epochs": epochs, "lr": lr, "scale": scale, "fraction": fraction}
-        store = Store(checkpoint, model, settings, loader, chosen.layers)
+        store = ProgressFile(checkpoint, model, settings, loader, chosen.layers)
         done = store.load()
         wanted = [model.get_parameter(name) for name in chosen.all_names]
         needed = [(parameter.requires_grad, parameter.grad) for parameter in wanted]

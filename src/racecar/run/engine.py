@@ -18,8 +18,8 @@ from racecar.plan.layers import LayerGraph
 from racecar.plan.plan import Plan
 from racecar.run import terms, weights
 from racecar.run.prepared import Outcome, PreparedPlan
+from racecar.run.reverse_statistics import ReverseStatistics
 from racecar.run.settings import Settings
-from racecar.run.statistics import ReverseStatistics
 from racecar.support.compiling import capturing, compiling
 from racecar.watch.calls import Watch
 from racecar.watch.dry_run import RngState, untouched, watch_forward

@@ -17,7 +17,7 @@ ALPHA_DROPOUTS = ("alpha_dropout", "feature_alpha_dropout")
 
 
 class Needs:
-    """What the way back through some entries needs of the forward pass.
+    """What the reverse pass through some entries needs of the forward pass.
 
     Args:
         entries: of a route.
@@ -54,7 +54,7 @@ class Needs:
                     shapes[op.outputs[0]] = None
         self.entries = tuple(reversed(entries))
         self.starts = frozenset(starts)
-        """Values from which a way back starts as they are."""
+        """Values from which a reverse pass starts as they are."""
         self.own = self.starts - {entry.layer.d for entry in entries if entry.layer is not None}
         """Those of which nobody keeps the whole: a slice of them has memory of its own."""
         self.again = frozenset(again)

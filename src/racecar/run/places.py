@@ -1,4 +1,4 @@
-"""Where the way back applies batch norms again."""
+"""Where the reverse pass applies batch norms again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from racecar.plan.step import Action
 
 
 class Spot(NamedTuple):
-    """A batch norm in a step of the way back."""
+    """A batch norm in a step of the reverse pass."""
 
     key: str
     ordinal: int
@@ -25,7 +25,7 @@ Places = dict[tuple[int, int], tuple[Spot, ...]]
 
 
 def places(entries: Sequence[Entry]) -> Places:
-    """The batch norms in the steps of a way back."""
+    """The batch norms in the steps of a reverse pass."""
     found: Places = {}
     for entry in entries:
         layer = entry.layer

@@ -19,13 +19,13 @@ from racecar.plan.slices import cut, cut_shape
 from racecar.rules.norm import Moments, has_batch_statistics, moments
 from racecar.rules.roles import Role
 from racecar.run import reverse, terms, weights
-from racecar.run.compiled import selective_checkpoint
 from racecar.run.health import Signs
 from racecar.run.needs import Needs
 from racecar.run.places import norms_at
 from racecar.run.reading import Reading
+from racecar.run.reverse_statistics import ReverseStatistics
+from racecar.run.selective_checkpoint import selective_checkpoint
 from racecar.run.settings import Settings
-from racecar.run.statistics import ReverseStatistics
 from racecar.run.tape import Tape, record
 from racecar.run.values import Finder
 from racecar.support.compiling import compiling

@@ -1,4 +1,4 @@
-"""One way back that uses statistics of the reverse data, and leaves what its batch norms see."""
+"""One reverse pass that uses statistics of the reverse data, and leaves what its batch norms see."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from torch import Tensor
 from racecar.rules.norm import Known, Place, Seen
 from racecar.rules.registry import Operation
 from racecar.run.places import Spot
-from racecar.run.statistics import ReverseStatistics
+from racecar.run.reverse_statistics import ReverseStatistics
 
 
 class Reading:
-    """One way back that uses statistics of reverse data, and what it saw of them.
+    """One reverse pass that uses statistics of reverse data, and what it saw of them.
 
     Args:
         statistics: those that norms use in evaluation.

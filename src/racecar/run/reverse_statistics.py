@@ -1,8 +1,8 @@
-"""Running statistics of what batch norms see on the way back.
+"""Running statistics of what batch norms see in the reverse pass.
 
-A batch norm's own running statistics are those of forward data; applied again on the way back it sees other data. These
-are kept beside the model, for every place where the way back applies a batch norm: a norm that several layers read is
-applied once for each, to other data every time.
+A batch norm's own running statistics are those of forward data; applied again in the reverse pass it sees other data.
+These are kept beside the model, for every place where the reverse pass applies a batch norm: a norm that several layers
+read is applied once for each, to other data every time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from racecar.rules.norm import Known, Seen
 from racecar.support.compiling import compiling, in_transform
 
 
-class Block(nn.Module):
+class StatisticsBlock(nn.Module):
     """The statistics of some places, one after the other in flat tensors: a step then takes few small kernels."""
 
     mean: Tensor
@@ -98,7 +98,7 @@ def unbiased(seen: Sequence[Seen]) -> list[Tensor]:
 
 
 class ReverseStatistics(nn.Module):
-    """Running mean and variance of the reverse data at every batch norm that the way back applies again.
+    """Running mean and variance of the reverse data at every batch norm that the reverse pass applies again.
 
     Call n moves them by the norm's momentum, or by 1/n where that is more: they start as the plain average, and stay it
     for momentum None. Variances are unbiased, as in torch. They move with ``.to()`` and are copied with the module, but
@@ -119,7 +119,7 @@ class ReverseStatistics(nn.Module):
 
     @property
     def keys(self) -> list[str]:
-        """ "layer:i" for operation i among those that the way back applies again before it is at the layer's input."""
+        """ "layer:i" for operation i among those that the reverse pass applies again before the layer's input."""
         return list(self._places)
 
     @property
@@ -136,7 +136,7 @@ class ReverseStatistics(nn.Module):
         for where in dict.fromkeys((norm.device, norm.dtype) for norm in new.values()):
             some = {key: norm for key, norm in new.items() if (norm.device, norm.dtype) == where}
             self._places.update((key, (len(self.blocks), i)) for i, key in enumerate(some))
-            self.blocks.append(Block(some))
+            self.blocks.append(StatisticsBlock(some))
 
     def _name(self, key: str, channels: int) -> str:
         """Another way through the model may have a norm of other size at the same place."""
@@ -230,10 +230,10 @@ class ReverseStatistics(nn.Module):
         made.load(exported)
         return made
 
-    def _blocks(self) -> Iterable[Block]:
+    def _blocks(self) -> Iterable[StatisticsBlock]:
         return self.blocks  # type: ignore[return-value]
 
-    def _block(self, i: int) -> Block:
+    def _block(self, i: int) -> StatisticsBlock:
         return self.blocks[i]  # type: ignore[return-value]
 
 

@@ -8,18 +8,18 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from racecar.plan.batch import Batch
+from racecar.plan.batch import BatchDim
 from racecar.plan.slices import cut
 
 
-def part_of(whole: Tensor, where: Batch, size: int, samples: int, own: bool) -> Tensor:
+def part_of(whole: Tensor, where: BatchDim, size: int, samples: int, own: bool) -> Tensor:
     """The first samples of a value, in eager mode.
 
     Args:
         own: in memory of their own. A d is kept for backward anyway; what a reverse pass starts from may not be, and a
             view would keep it.
     """
-    if where == Batch(0) and whole.dim() == 4 and not whole.is_contiguous():
+    if where == BatchDim(0) and whole.dim() == 4 and not whole.is_contiguous():
         # Channels last, which the gradient of a view would forget: that costs convolutions dearly.
         part = FirstRows.apply(whole, cut(whole.detach(), where, size, samples))
     else:

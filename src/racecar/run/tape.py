@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Size, Tensor
 
-from racecar.plan.batch import Batch
+from racecar.plan.batch import BatchDim
 from racecar.plan.slices import cut, cut_constants, cut_shape
 from racecar.rules.registry import Operation
 from racecar.run.needs import Needs
@@ -43,7 +43,7 @@ def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | Non
     """
     rows = rows or {}
 
-    def batch(value: int) -> Batch | None:
+    def batch(value: int) -> BatchDim | None:
         return find.batch(value) if samples < size else None
 
     shapes = {value: cut_shape(find.tensor(value).shape, batch(value), size, samples) for value in needs.shapes}
@@ -56,7 +56,7 @@ def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | Non
         elif where is not None:
             if compiling():
                 part = rows.get(value)
-                if part is None and where == Batch(0) and value in needs.starts:
+                if part is None and where == BatchDim(0) and value in needs.starts:
                     part = find.normed_rows(value, size, samples)
                 tensor = cut(tensor, where, size, samples) if part is None else FirstRows.apply(tensor, part)
             else:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from racecar.plan.batch import Batch, place_in
+from racecar.plan.batch import BatchDim, place_in
 from racecar.plan.layers import LayerGraph
 from racecar.plan.slices import cut
 from racecar.rules.norm import first_rows, has_batch_statistics
@@ -48,7 +48,7 @@ class Finder:
             )
         return tensor
 
-    def batch(self, value: int) -> Batch | None:
+    def batch(self, value: int) -> BatchDim | None:
         """Where the samples run in a value; None where that is lost."""
         return place_in(self.layer_graph.graph, self.layer_graph.batch, value, lambda one: self.tensor(one).shape)
 
@@ -57,7 +57,7 @@ class Finder:
         would keep the whole values. Not of those that a batch norm's input, which is kept, gives again."""
         found = {}
         for value in needs.values:
-            if value in needs.own and self.batch(value) == Batch(0):
+            if value in needs.own and self.batch(value) == BatchDim(0):
                 used = self.layer_graph.graph.users.get(value, ())  # a view of it, as of a qkv, keeps it whole anyway
                 if any(op.role is not Role.SHAPE for op in used) and self._norm(value) is None:
                     tensor = self.tensor(value).detach()
@@ -72,7 +72,7 @@ class Finder:
         if norm is None:
             return None
         x = self.tensor(self.layer_graph.graph.maker[value].source).detach()
-        return first_rows(norm, x, cut(x, Batch(0), size, samples))
+        return first_rows(norm, x, cut(x, BatchDim(0), size, samples))
 
     def _norm(self, value: int) -> Operation | None:
         """The batch norm that made a value by the statistics of its input; None of other values."""

@@ -18,7 +18,7 @@ from racecar.cli.lab.settings import tuned_of
 from racecar.lab.experiment import Measured
 from racecar.lab.experiments import EXPERIMENTS, experiment
 from racecar.lab.running.results import Store
-from racecar.lab.search import Search
+from racecar.lab.search_space import Search
 
 PEAKS = ("run", "peaks", "--quick", "--set", "epochs=2", "--set", "nets=linear", "--workers", "1", "--out", "out")
 INFORMATION = ("information", "--set", "epochs=1", "--set", "finetune=1", "--workers", "1", "--out", "out")

@@ -5,7 +5,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from racecar.cli.target.weights import load_weights
+from racecar.cli.target.state_files import load_weights
 
 
 def net(seed: int, classes: int = 5) -> nn.Module:

@@ -22,7 +22,7 @@ from racecar.lab.measures.features import class_means, first_layer, rebuilt
 from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.results import Store
 from racecar.lab.running.work import Maker, do
-from racecar.lab.training.spec import Options
+from racecar.lab.training.spec import TrainingOptions
 from racecar.lab.training.variants import VARIANTS
 
 DIGITS, PEAKS, INFORMATION = (experiment(name) for name in ("digits", "peaks", "information"))
@@ -532,7 +532,7 @@ def test_two_digits_in_the_singular_vectors(tmp_path):
     config = replace(QUICK, epochs=400, lr=5e-4)
     store, found = Store(tmp_path), {}
     for job in make_jobs(DIGITS, config, ["Std", "Ort", "RR"], [0], None):
-        do(job, store, Options(), Maker("test", "here"))
+        do(job, store, TrainingOptions(), Maker("test", "here"))
         run = store.get(job.ids["A"])
         found[job.variant] = run.metrics
         pictures = run.arrays["rebuilt"]

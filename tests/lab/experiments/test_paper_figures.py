@@ -13,7 +13,7 @@ from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import Run
 from racecar.lab.running.work import Maker, do
-from racecar.lab.training.spec import Options
+from racecar.lab.training.spec import TrainingOptions
 
 SMALL = {
     "digits": ({"shipped": True, "epochs": 2}, ("Std", "RR"), 2),
@@ -31,7 +31,7 @@ def real(tmp_path_factory) -> dict[str, list[Run]]:
     for name, (config, variants, seeds) in SMALL.items():
         one, store = experiment(name), Store(tmp_path_factory.mktemp(name))
         for job in make_jobs(one, one.Config(**config), variants, range(seeds), None):
-            do(job, store, Options(), Maker("test", "here"))
+            do(job, store, TrainingOptions(), Maker("test", "here"))
         found[name] = list(store.runs())
     found["information"] += [other(run, seed=1) for run in found["information"]]
     return found

@@ -23,7 +23,7 @@ from racecar.lab.running.work import begin, training
 from racecar.lab.training import augment
 from racecar.lab.training.recipe import Recipe
 from racecar.lab.training.single import Single
-from racecar.lab.training.spec import Options
+from racecar.lab.training.spec import TrainingOptions
 from tests.lab.experiments.pictures import write_cifar, write_mnist
 from tests.lab.report.records import record, runs, untrained
 from tests.lab.tiny import results, run
@@ -246,7 +246,7 @@ def test_a_step_never_waits_for_the_device(pictures, tmp_path):
     (job,) = make_jobs(one, config, ["RR"], [0], pictures)
     task = one.data(config, 0, pictures)["A"]
     model = begin(job, job.stages[0], task, Store(tmp_path), "cuda")
-    nets = Single(training(job, job.stages[0], task, model), Options("cuda"))
+    nets = Single(training(job, job.stages[0], task, model), TrainingOptions("cuda"))
     nets.start()
     (drawn,) = nets.draw(0)
     for step in range(5):

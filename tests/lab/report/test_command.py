@@ -9,7 +9,7 @@ import typer
 from racecar.cli import app as cli
 from racecar.cli.lab.report import report
 from racecar.lab import experiments
-from racecar.lab.report.reading import read_runs
+from racecar.lab.report.read_records import read_runs
 from racecar.lab.running.record import wrong
 from tests.lab.report.records import Peaks, record, write
 

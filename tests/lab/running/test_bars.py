@@ -7,7 +7,7 @@ import pytest
 
 from racecar.lab.running import runner
 from racecar.lab.running.bars import bars
-from racecar.lab.running.engines.base import Plan
+from racecar.lab.running.engines.base import RunOptions
 from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.work import Maker
 from racecar.support.progress import INTERVAL
@@ -48,7 +48,7 @@ def test_a_long_epoch_is_heard_of(engine, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr("racecar.support.progress.time", SimpleNamespace(monotonic=tick))
     jobs = make_jobs(Tiny(), TinyConfig(epochs=1, finetune=0, batch=1), ["Std"], [0], None)
-    assert runner.run(jobs, Plan(tmp_path, Maker("test", engine), workers=1), engine) == []
+    assert runner.run(jobs, RunOptions(folder=tmp_path, maker=Maker("test", engine), workers=1), engine) == []
     said = [line for line in capsys.readouterr().err.splitlines() if "steps" in line]
     steps = [int(re.search(r"A: (\d+) of 26 steps", line)[1]) for line in said]
     assert len(steps) > 2

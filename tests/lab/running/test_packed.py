@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from racecar.cli.app import run as command
-from racecar.lab.report.reading import read_runs
+from racecar.lab.report.read_records import read_runs
 from racecar.lab.running.packed import NAME, pack
 from racecar.lab.running.results import Store
 from tests.lab.report.records import record, write

@@ -20,7 +20,7 @@ from racecar.lab.running.record import NEEDED, read_record
 from racecar.lab.running.results import Store, identity
 from racecar.lab.running.run import Run
 from racecar.lab.running.work import Maker, do
-from racecar.lab.training.spec import Options
+from racecar.lab.training.spec import TrainingOptions
 from tests.lab.report.records import record
 
 WEIGHTS = {"layer.weight": torch.arange(6.0).view(2, 3).t(), "count": torch.tensor(7), "half": torch.ones(3).bfloat16()}
@@ -280,7 +280,7 @@ def measured(store, monkeypatch):
         monkeypatch.setattr(
             type(one), "measure", lambda self, config, trained: results_of(metrics, tables, trained.history)
         )
-        do(job, store, Options(), Maker("test", "here"))
+        do(job, store, TrainingOptions(), Maker("test", "here"))
         return store.get(job.ids["A"])
 
     return measure
@@ -312,7 +312,7 @@ def test_weights_that_are_no_numbers(store):
     one = experiment("peaks")
     config = one.Config(epochs=1, nets=("linear",), lr=1e38, optimiser="sgd")
     (job,) = make_jobs(one, config, ["Std"], [0], None)
-    do(job, store, Options(), Maker("test", "here"))
+    do(job, store, TrainingOptions(), Maker("test", "here"))
     run = store.get(job.ids["A"])
     assert not run.finished
     assert run.metrics == {}

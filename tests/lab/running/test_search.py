@@ -12,7 +12,7 @@ from racecar.lab.running import search
 from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.results import Store
 from racecar.lab.running.search import best, trials
-from racecar.lab.search import Search
+from racecar.lab.search_space import Search
 from racecar.lab.training.variants import VARIANTS
 from tests.lab.report.records import record
 

@@ -19,7 +19,7 @@ from racecar.lab.running.run import DEAD, Run
 from racecar.lab.training import rng, train
 from racecar.lab.training.recipe import Recipe
 from racecar.lab.training.single import Single
-from racecar.lab.training.spec import Options, Training
+from racecar.lab.training.spec import Training, TrainingOptions
 from racecar.lab.training.train import Trainer
 from racecar.lab.training.variants import variant
 from racecar.orthogonality import srip
@@ -283,7 +283,7 @@ def test_tensorboard_has_a_scalar_for_every_term(tmp_path):
 
 
 def trainer(seed=0, loss=F.cross_entropy, **options):
-    config, given = TinyConfig(), Options(**options)
+    config, given = TinyConfig(), TrainingOptions(**options)
     torch.manual_seed(seed)
     task = Tiny().data(config, 0, None)["A"]
     one = Training(Tiny().network(config), task, config, Recipe(loss), seed=0, epochs=3)

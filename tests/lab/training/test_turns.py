@@ -19,7 +19,7 @@ from racecar.lab.running.work import begin, training
 from racecar.lab.training import rng
 from racecar.lab.training.recipe import Recipe, Turn
 from racecar.lab.training.single import Single
-from racecar.lab.training.spec import Options, Training
+from racecar.lab.training.spec import Training, TrainingOptions
 from racecar.lab.training.train import Trainer
 from racecar.networks.dense import dense
 from tests.lab.tiny import ROOT, plain, results, run
@@ -143,7 +143,7 @@ def test_a_turn_may_come_twice(tmp_path, monkeypatch):
     turn = replace(critic, loss=loss)
     task, stage = Toy().data(job.config, 0, None)["A"], job.stages[0]
     one = training(job, stage, task, begin(job, stage, task, Store(tmp_path), "cpu"))
-    nets = Single(replace(one, recipe=Recipe(turns=(turn, turn, generator))), Options())
+    nets = Single(replace(one, recipe=Recipe(turns=(turn, turn, generator))), TrainingOptions())
     (outcome,) = Trainer(nets).run()
     counts = [int(step.optimiser.state_dict()["state"][0]["step"]) for step in nets.made]
     assert (outcome.steps, counts) == (18, [12, 6])
@@ -161,7 +161,7 @@ def test_networks_may_have_parts_in_common(tmp_path):
         return (net(batch.x) - networks["b"](batch.x)).square().mean()
 
     recipe = Recipe(turns=(Turn(loss, "a"),))
-    Trainer(Single(Training(model, task, job.config, recipe), Options())).run()
+    Trainer(Single(Training(model, task, job.config, recipe), TrainingOptions())).run()
     changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
     assert changed == {"a.0.weight", "a.0.bias", "b.0.weight", "b.0.bias", "a.1.weight", "a.1.bias"}
 

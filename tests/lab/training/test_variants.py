@@ -10,7 +10,7 @@ from racecar.lab.experiments import EXPERIMENTS, experiment
 from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.results import Store
 from racecar.lab.running.work import Maker, begin, do
-from racecar.lab.training.spec import Options
+from racecar.lab.training.spec import TrainingOptions
 from racecar.lab.training.variants import VARIANTS, regularise, variant
 from racecar.networks.dense import dense, glorot
 
@@ -179,7 +179,7 @@ def test_dropout(tmp_path):
     first = begin(job, job.stages[0], task, store, "cpu")
     places = [module.p for module in first.modules() if isinstance(module, nn.Dropout)]
     assert places == [0.1] * 5  # after every hidden layer
-    do(job, store, Options(), Maker("test", "here"))
+    do(job, store, TrainingOptions(), Maker("test", "here"))
     assert all(store.get(id).finished for id in job.ids.values())
     second = begin(job, job.stages[1], task, store, "cpu")
     assert not any(isinstance(module, nn.Dropout) and module.p for module in second.modules())
@@ -193,7 +193,7 @@ def test_dropout_where_there_is_no_place_for_it(name, config, tmp_path):
     one = experiment(name)
     (job,) = make_jobs(one, one.Config(epochs=1, **config), ["Drop"], [0], None)
     with pytest.raises(ValueError, match="dropout"):
-        do(job, Store(tmp_path), Options(), Maker("test", "here"))
+        do(job, Store(tmp_path), TrainingOptions(), Maker("test", "here"))
 
 
 def test_pretraining_starts_elsewhere_and_the_others_at_the_same_place(tmp_path):

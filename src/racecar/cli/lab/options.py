@@ -39,7 +39,7 @@ Over = Annotated[str, typer.Option("--over", metavar="FIELD=a,b,c", help="A sett
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class CommandOptions:
     """What is trained, and how; every field is an option of each command."""
 
     variants: Annotated[
@@ -92,17 +92,19 @@ class Options:
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """A command as typer sees it: its own parameters, then the fields of ``Options``. It is called with
-    ``options=Options(…)`` in their place."""
-    hints = typing.get_type_hints(Options, include_extras=True)
+    """A command as typer sees it: its own parameters, then the fields of ``CommandOptions``. It is called with
+    ``options=CommandOptions(…)`` in their place."""
+    hints = typing.get_type_hints(CommandOptions, include_extras=True)
     own = [one for one in inspect.signature(command, eval_str=True).parameters.values() if one.name != "options"]
     kind = inspect.Parameter.KEYWORD_ONLY
-    shared = [inspect.Parameter(f.name, kind, default=f.default, annotation=hints[f.name]) for f in fields(Options)]
+    shared = [
+        inspect.Parameter(f.name, kind, default=f.default, annotation=hints[f.name]) for f in fields(CommandOptions)
+    ]
     parameters = [*(one.replace(kind=kind) for one in own), *shared]
 
     @wraps(command)
     def call(**given: Any) -> None:
-        options = Options(**{f.name: given.pop(f.name) for f in fields(Options)})
+        options = CommandOptions(**{f.name: given.pop(f.name) for f in fields(CommandOptions)})
         command(**given, options=options)
 
     call.__dict__["__signature__"] = inspect.Signature(parameters)  # which is what typer reads

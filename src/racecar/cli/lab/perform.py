@@ -12,29 +12,29 @@ from typing import TYPE_CHECKING
 import typer
 
 from racecar.cli.console import command, note
-from racecar.cli.lab.options import Options
+from racecar.cli.lab.options import CommandOptions
 from racecar.cli.lab.summary import summary
 from racecar.support import interrupts
 from racecar.support.processes import is_rank_zero
 
 if TYPE_CHECKING:
-    from racecar.lab.running.engines.base import Plan
+    from racecar.lab.running.engines.base import RunOptions
     from racecar.lab.running.jobs import Job
 
 
-def plan_of(options: Options, folder: Path) -> Plan:
+def run_options(options: CommandOptions, folder: Path) -> RunOptions:
     """How jobs are done, for the laboratory. What would be forgotten on the way is refused."""
     from racecar.lab.running import runner
-    from racecar.lab.running.engines.base import Plan
+    from racecar.lab.running.engines.base import RunOptions
     from racecar.lab.running.work import Maker
     from racecar.lab.training import distributed
 
     _check_device(options.device, options.engine)
-    plan = Plan(
-        folder,
-        Maker(command(), options.engine, runner.commit()),
-        options.device,
-        options.compile,
+    made = RunOptions(
+        folder=folder,
+        maker=Maker(command(), options.engine, runner.commit()),
+        device=options.device,
+        compile=options.compile,
         interval=options.every,
         resume=options.resume,
         workers=options.workers,
@@ -43,17 +43,17 @@ def plan_of(options: Options, folder: Path) -> Plan:
         graphs=options.graphs,
     )
     try:
-        runner.check(plan, options.engine)
+        runner.check(made, options.engine)
     except ValueError:
         if not is_rank_zero():
             raise typer.Exit(2) from None
         raise
     if distributed.launched():  # the processes share every training
-        return replace(plan, device=distributed.start(options.device), workers=1)
-    return plan
+        return replace(made, device=distributed.start(options.device), workers=1)
+    return made
 
 
-def do(jobs: Sequence[Job], folder: Path, options: Options, quiet: bool = False) -> None:
+def do(jobs: Sequence[Job], folder: Path, options: CommandOptions, quiet: bool = False) -> None:
     """Do the jobs, and say what came of them."""
     from racecar.lab.running import runner
     from racecar.lab.running.results import Store
@@ -61,7 +61,7 @@ def do(jobs: Sequence[Job], folder: Path, options: Options, quiet: bool = False)
 
     again = command() if options.resume else f"{command()} --resume"
     interrupts.advice = f"what was finished is in {folder}; to go on: {again}"
-    plan, store = plan_of(options, folder), Store(folder)
+    how, store = run_options(options, folder), Store(folder)
     for job in jobs:
         if job.unfinished(store):
             if is_rank_zero():
@@ -71,10 +71,10 @@ def do(jobs: Sequence[Job], folder: Path, options: Options, quiet: bool = False)
     there = sum(len(job.stages) - len(job.unfinished(store)) for job in jobs)
     if there and is_rank_zero():
         print(f"{there} of {sum(len(job.stages) for job in jobs)} stages are there already", file=sys.stderr)
-    if is_rank_zero() and (begun := [] if options.resume else runner.begun(jobs, plan, options.engine)):
+    if is_rank_zero() and (begun := [] if options.resume else runner.begun(jobs, how, options.engine)):
         which = f"{begun[0]}" + (f" and {len(begun) - 1} more" if begun[1:] else "")
         note(f"begun before, and started anew for want of --resume: {which}")
-    failures = runner.run(jobs, plan, options.engine)
+    failures = runner.run(jobs, how, options.engine)
     if is_rank_zero():
         if not quiet:
             if jobs and jobs[0].purpose:

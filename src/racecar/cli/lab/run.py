@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from racecar.cli.console import show
-from racecar.cli.lab.options import Name, Options, Out, Tuned, with_options
+from racecar.cli.lab.options import CommandOptions, Name, Out, Tuned, with_options
 from racecar.cli.lab.perform import do
 from racecar.cli.lab.settings import coefficients_of, config_of, folder_of, seeds_of, tuned_of, variants_of
 from racecar.lab.running.engines.processes import warm_up
@@ -33,7 +33,7 @@ def _needs(one: Experiment) -> str:
 
 
 @with_options
-def run_experiment(name: Name, options: Options, out: Out = None, tuned: Tuned = None) -> None:
+def run_experiment(name: Name, options: CommandOptions, out: Out = None, tuned: Tuned = None) -> None:
     """Run an experiment: every variant, every seed, every stage. What is there already is skipped."""
     warm_up(options.engine, options.device, options.workers)
     from racecar.lab.experiments import experiment

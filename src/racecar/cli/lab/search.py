@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from racecar.cli.console import command
-from racecar.cli.lab.options import Name, Options, SearchOut, with_options
+from racecar.cli.lab.options import CommandOptions, Name, SearchOut, with_options
 from racecar.cli.lab.perform import do
 from racecar.cli.lab.settings import coefficients_of, config_of, count_of, folder_of, sets, variants_of
 from racecar.lab.running.engines.processes import warm_up
@@ -11,7 +11,7 @@ from racecar.support.processes import is_rank_zero
 
 
 @with_options
-def search(name: Name, options: Options, out: SearchOut = None) -> None:
+def search(name: Name, options: CommandOptions, out: SearchOut = None) -> None:
     """Choose learning rate and coefficient of every variant on held-out training data, with one budget for all."""
     warm_up(options.engine, options.device, options.workers)
     from dataclasses import replace

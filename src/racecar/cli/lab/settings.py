@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from racecar.cli.lab.options import Options
+from racecar.cli.lab.options import CommandOptions
 
 if TYPE_CHECKING:
     from racecar.lab.config import Config
     from racecar.lab.experiment import Experiment
 
 
-def config_of(one: Experiment, options: Options) -> Config:
+def config_of(one: Experiment, options: CommandOptions) -> Config:
     """The experiment's own, or its short form, with what ``--set`` changes."""
     from racecar.lab.config import override
 
@@ -25,7 +25,7 @@ def folder_of(out: Path | None, name: str, *marks: str) -> Path:
     return out or Path("out") / "-".join(filter(None, (name, *marks)))
 
 
-def variants_of(one: Experiment, options: Options) -> list[str]:
+def variants_of(one: Experiment, options: CommandOptions) -> list[str]:
     """From "Std,RR"; the experiment's own if there are none."""
     from racecar.lab.training.variants import variant
 
@@ -33,7 +33,7 @@ def variants_of(one: Experiment, options: Options) -> list[str]:
     return [variant(name).name for name in names]
 
 
-def count_of(options: Options) -> int:
+def count_of(options: CommandOptions) -> int:
     """How many seeds the user asks for; 0: does not say."""
     from racecar.lab.running.jobs import MOST
 
@@ -44,7 +44,7 @@ def count_of(options: Options) -> int:
     return options.seeds
 
 
-def seeds_of(one: Experiment, options: Options) -> range:
+def seeds_of(one: Experiment, options: CommandOptions) -> range:
     """Those that the user asks for, or as many as the experiment says."""
     first = options.first or 0
     return range(first, first + (count_of(options) or (one.quick_seeds if options.quick else one.seeds)))
@@ -55,7 +55,7 @@ def sets(settings: Sequence[str] | None, field: str) -> bool:
     return any(text.partition("=")[0].strip() == field for text in settings or [])
 
 
-def coefficients_of(options: Options, variants: Sequence[str]) -> dict[str, tuple[float, ...]]:
+def coefficients_of(options: CommandOptions, variants: Sequence[str]) -> dict[str, tuple[float, ...]]:
     """Variant → coefficients, from texts such as "RR=0.01,0.1"."""
     from racecar.lab.config import parse
     from racecar.lab.training.variants import variant

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from racecar.cli.lab.options import Name, Options, Out, Over, Tuned, with_options
+from racecar.cli.lab.options import CommandOptions, Name, Out, Over, Tuned, with_options
 from racecar.cli.lab.perform import do
 from racecar.cli.lab.settings import coefficients_of, config_of, folder_of, seeds_of, tuned_of, variants_of
 from racecar.lab.running.engines.processes import warm_up
 
 
 @with_options
-def sweep(name: Name, over: Over, options: Options, out: Out = None, tuned: Tuned = None) -> None:
+def sweep(name: Name, over: Over, options: CommandOptions, out: Out = None, tuned: Tuned = None) -> None:
     """Run an experiment once for each value of a setting; "weight" is the coefficient of every regulariser."""
     warm_up(options.engine, options.device, options.workers)
     from racecar.lab.config import override, parse

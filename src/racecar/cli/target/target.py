@@ -20,7 +20,7 @@ from torch import nn
 
 from racecar.cli.target.huggingface import open_huggingface
 from racecar.cli.target.inputs import Example, Input, arguments, draw, like, parse
-from racecar.cli.target.weights import load_weights
+from racecar.cli.target.state_files import load_weights
 from racecar.watch.guards import check_model
 
 FORMS = "package.module:callable, timm:NAME, torchvision:NAME or hf:CONFIG.json"

@@ -17,7 +17,7 @@ from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Ta
 from racecar.lab.experiments.shared import coefficient_of, torch_start
 from racecar.lab.measures import transfer
 from racecar.lab.measures.probe import body, choose, features, probe, settle, tune
-from racecar.lab.search import Search
+from racecar.lab.search_space import Search
 from racecar.lab.training import rng
 from racecar.lab.training.longer import LongerConfig, with_longer
 from racecar.lab.training.loss_config import FIRST_LOSS, LossConfig

@@ -16,7 +16,7 @@ from racecar.lab.datasets import INFORMATION, DataError, data_folder, sphere
 from racecar.lab.datasets.checksum import differs, digest
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.shared import coefficient_of
-from racecar.lab.search import Search
+from racecar.lab.search_space import Search
 from racecar.lab.training import rng
 from racecar.lab.training.loss_config import LossConfig
 from racecar.networks.dense import dense, glorot

@@ -17,7 +17,7 @@ from racecar.lab.datasets import MNIST, Source, motion
 from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.shared import coefficient_of, mean_terms, torch_start
 from racecar.lab.measures.features import deployed_loss
-from racecar.lab.search import Search
+from racecar.lab.search_space import Search
 from racecar.lab.training.longer import LongerConfig, with_longer
 from racecar.lab.training.loss_config import LossConfig
 from racecar.networks.vgg import vgg

@@ -70,7 +70,7 @@ class PicturesConfig(SlicesConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MnistConfig(PicturesConfig):
+class SlicesMnistConfig(PicturesConfig):
     epochs: int = 5
     batch: int = 256
     lr: float = 1e-3
@@ -211,16 +211,16 @@ class _Pictures(Slices[P]):
         return {"A": Task(*splits)}
 
 
-class SlicesMnist(_Pictures[MnistConfig]):
+class SlicesMnist(_Pictures[SlicesMnistConfig]):
     name = "slices-mnist"
     title = "A slice of the reverse pass: three convolutions on MNIST"
-    Config = MnistConfig
+    Config = SlicesMnistConfig
     source = MNIST
 
-    def network(self, config: MnistConfig, dropout: float = 0.0) -> nn.Module:
+    def network(self, config: SlicesMnistConfig, dropout: float = 0.0) -> nn.Module:
         return torch_start(vgg((20, "M", 40, "M", 60, "M"), norm=False, size=28, channels=1))
 
-    def layers(self, config: MnistConfig) -> int:
+    def layers(self, config: SlicesMnistConfig) -> int:
         return 3
 
 

@@ -17,7 +17,7 @@ from racecar.lab.datasets import data_folder
 from racecar.lab.experiment import Measured
 from racecar.racecar import Racecar
 from racecar.run.forward_pass import ForwardPass
-from racecar.run.statistics import ReverseStatistics
+from racecar.run.reverse_statistics import ReverseStatistics
 from racecar.watch.eval_mode import eval_mode
 
 BEST = 2

@@ -11,7 +11,7 @@ from pathlib import Path
 from racecar.lab.experiment import Experiment
 from racecar.lab.report.claim_tables import overview
 from racecar.lab.report.page import Page, sheet_name, to_html, to_markdown
-from racecar.lab.report.reading import inside, read_runs
+from racecar.lab.report.read_records import inside, read_runs
 from racecar.lab.report.section import Section, section
 from racecar.lab.report.sheet import sheet
 from racecar.lab.running.record import PURPOSES

@@ -37,7 +37,7 @@ class Job:
     ids: Mapping[str, str]
     """Stage name → id of its result."""
     purpose: str = ""
-    """What its results are made for, of ``record.PURPOSES``; their ids do not hang on it."""
+    """What its results are made for, of ``record.PURPOSES``; their ids do not depend on it."""
 
     @property
     def config(self) -> Config:

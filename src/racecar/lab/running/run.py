@@ -74,7 +74,7 @@ class Run:
 
     @property
     def dead(self) -> bool:
-        """Whether the output hangs on nothing any more, or a layer sees nothing but zeros, as far as the record says:
+        """Whether the output depends on nothing any more, or a layer sees nothing but zeros, as far as the record says:
         older ones say nothing of the layers."""
         return DEAD in str(self.record.get("note") or "") or bool(self.record.get("dead"))
 

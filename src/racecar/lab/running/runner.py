@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from racecar.lab.running.bars import bars
-from racecar.lab.running.engines.base import Failure, Plan, failure
+from racecar.lab.running.engines.base import Failure, RunOptions, failure
 from racecar.lab.running.jobs import Job
 from racecar.lab.running.results import Store
 from racecar.lab.training import distributed
@@ -17,23 +17,23 @@ from racecar.support.processes import is_rank_zero
 ENGINES = ("here", "vmap", "ray")
 
 
-def run(jobs: Sequence[Job], plan: Plan, engine: str = "here", show: bool | None = None) -> list[Failure]:
+def run(jobs: Sequence[Job], options: RunOptions, engine: str = "here", show: bool | None = None) -> list[Failure]:
     """Do what the store does not hold yet.
 
     Args:
         jobs: what to do.
-        plan: how.
+        options: how.
         engine: "here", "vmap" or "ray".
         show: progress bars; None shows them on a terminal, and lines elsewhere.
 
     Returns:
         The jobs that failed; all others are in the store.
     """
-    check(plan, engine)
-    store = Store(plan.folder)
-    broken = {job: failed for job in jobs if (failed := _ask(job, store, plan.maker.command))}
+    check(options, engine)
+    store = Store(options.folder)
+    broken = {job: failed for job in jobs if (failed := _ask(job, store, options.maker.command))}
     jobs = [job for job in jobs if job not in broken]
-    return [*broken.values(), *_run(jobs, store, plan, engine, show)]
+    return [*broken.values(), *_run(jobs, store, options, engine, show)]
 
 
 def _ask(job: Job, store: Store, command: str) -> Failure | None:
@@ -49,7 +49,7 @@ def _ask(job: Job, store: Store, command: str) -> Failure | None:
     return None
 
 
-def _run(jobs: Sequence[Job], store: Store, plan: Plan, engine: str, show: bool | None) -> list[Failure]:
+def _run(jobs: Sequence[Job], store: Store, options: RunOptions, engine: str, show: bool | None) -> list[Failure]:
     todo = [job for job in jobs if job.unfinished(store)]
     if not todo:
         return []
@@ -58,19 +58,19 @@ def _run(jobs: Sequence[Job], store: Store, plan: Plan, engine: str, show: bool 
         if engine == "vmap":
             from racecar.lab.running.engines import vmap
 
-            return vmap.run(jobs, plan, progress)  # all: a batch that was begun is found by its members
+            return vmap.run(jobs, options, progress)  # all: a batch that was begun is found by its members
         if engine == "ray":
             from racecar.lab.running.engines import ray
 
-            return ray.run(todo, plan, progress)
+            return ray.run(todo, options, progress)
         from racecar.lab.running.engines import here
 
-        return here.run(todo, plan, progress)
+        return here.run(todo, options, progress)
 
 
-def begun(jobs: Sequence[Job], plan: Plan, engine: str) -> list[Path]:
+def begun(jobs: Sequence[Job], options: RunOptions, engine: str) -> list[Path]:
     """Checkpoints of stages that are not finished: what a run goes on from, if it resumes."""
-    store = Store(plan.folder)
+    store = Store(options.folder)
     if engine == "vmap":
         from racecar.lab.running.engines import vmap
 
@@ -79,27 +79,30 @@ def begun(jobs: Sequence[Job], plan: Plan, engine: str) -> list[Path]:
     return [path for id in ids for path in (store.checkpoint(id), store.pretraining(id)) if path.exists()]
 
 
-def check(plan: Plan, engine: str) -> None:
+def check(options: RunOptions, engine: str) -> None:
     """Refuse what an engine, or torchrun, would silently forget."""
     if engine not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
     vmap, ray, torchrun = engine == "vmap", engine == "ray", distributed.launched()
-    workers, numbered = f"--workers {plan.workers}", plan.device.startswith("cuda:")
+    workers, numbered = f"--workers {options.workers}", options.device.startswith("cuda:")
     for refuse, message in (
-        (vmap and plan.compile, "--compile: the vmap engine does not compile; use --engine here"),
-        (vmap and plan.tensorboard, "--tensorboard: the vmap engine does not write it; use --engine here"),
+        (vmap and options.compile, "--compile: the vmap engine does not compile; use --engine here"),
+        (vmap and options.tensorboard, "--tensorboard: the vmap engine does not write it; use --engine here"),
         (
-            plan.graphs and not plan.device.startswith("cuda"),
+            options.graphs and not options.device.startswith("cuda"),
             "--cuda-graphs goes with --device cuda: add it, or leave --cuda-graphs out",
         ),
-        (torchrun and plan.graphs and not plan.compile, "--cuda-graphs: under torchrun it goes with --compile alone"),
-        (plan.address and not ray, "--address is that of a Ray cluster; add --engine ray"),
-        (ray and numbered, f"--device {plan.device}: Ray chooses the GPU; use --device cuda"),
+        (
+            torchrun and options.graphs and not options.compile,
+            "--cuda-graphs: under torchrun it goes with --compile alone",
+        ),
+        (options.address and not ray, "--address is that of a Ray cluster; add --engine ray"),
+        (ray and numbered, f"--device {options.device}: Ray chooses the GPU; use --device cuda"),
         (torchrun and engine != "here", f"--engine {engine}: torchrun shares a training, as only --engine here does"),
-        (torchrun and plan.workers > 1, f"{workers}: torchrun's processes do one job after the other; leave it out"),
+        (torchrun and options.workers > 1, f"{workers}: torchrun's processes do one job after the other; leave it out"),
         (
             torchrun and numbered and distributed.world() == 1,  # once they have joined, each has its own
-            f"--device {plan.device}: torchrun gives each process a GPU of its own; use --device cuda",
+            f"--device {options.device}: torchrun gives each process a GPU of its own; use --device cuda",
         ),
     ):
         if refuse:

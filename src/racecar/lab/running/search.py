@@ -10,7 +10,7 @@ from racecar.lab.config import Config
 from racecar.lab.experiment import Experiment
 from racecar.lab.running.jobs import Job, make_jobs, refuse_too_many
 from racecar.lab.running.results import Store
-from racecar.lab.search import Search
+from racecar.lab.search_space import Search
 
 
 def trials(experiment: Experiment, search: Search, config: Config, variants: Sequence[str], folder: Any) -> list[Job]:

@@ -25,8 +25,8 @@ from racecar.lab.running.run import DEAD
 from racecar.lab.training import distributed, rng
 from racecar.lab.training.curves import Diverged, short
 from racecar.lab.training.single import Single
-from racecar.lab.training.spec import Options, Training
-from racecar.lab.training.train import Outcome, Trainer
+from racecar.lab.training.spec import Training, TrainingOptions
+from racecar.lab.training.train import StageOutcome, Trainer
 from racecar.lab.training.variants import Variant, variant
 from racecar.support.processes import is_rank_zero
 
@@ -53,7 +53,7 @@ class Maker:
         }
 
 
-def do(job: Job, store: Store, options: Options, maker: Maker) -> None:
+def do(job: Job, store: Store, options: TrainingOptions, maker: Maker) -> None:
     """Train what is not in the store yet. A stage that diverges is recorded as such, and so are those after it."""
     todo = job.unfinished(store)
     if not todo:
@@ -63,7 +63,7 @@ def do(job: Job, store: Store, options: Options, maker: Maker) -> None:
         _do(job, stage, tasks[stage.task], store, options, maker)
 
 
-def _do(job: Job, stage: Stage, task: Task, store: Store, options: Options, maker: Maker) -> None:
+def _do(job: Job, stage: Stage, task: Task, store: Store, options: TrainingOptions, maker: Maker) -> None:
     """One stage, of which nothing is left on the device when the next one begins."""
     began = time.perf_counter()
     try:
@@ -78,7 +78,7 @@ def _do(job: Job, stage: Stage, task: Task, store: Store, options: Options, make
     distributed.once(partial(keep, device=options.device), options.device)
 
 
-def _train(job: Job, stage: Stage, task: Task, store: Store, options: Options) -> tuple[Single, Outcome]:
+def _train(job: Job, stage: Stage, task: Task, store: Store, options: TrainingOptions) -> tuple[Single, StageOutcome]:
     checkpoint = store.checkpoint(job.ids[stage.name])
     if not options.resume and is_rank_zero():
         store.forget(job.ids[stage.name])
@@ -162,7 +162,7 @@ def finish(
     stage: Stage,
     task: Task,
     model: nn.Module,
-    outcome: Outcome,
+    outcome: StageOutcome,
     store: Store,
     maker: Maker,
     device: str,

@@ -82,7 +82,7 @@ def fading(step: int, total: int) -> float:
 
 
 def load_optimiser(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Take up a saved state; whether steps can be recorded hangs on this machine, not on the one that saved it."""
+    """Take up a saved state; whether steps can be recorded depends on this machine, not on the one that saved it."""
     recordable = [group.get("capturable") for group in optimiser.param_groups]
     optimiser.load_state_dict(state)
     for group, mine in zip(optimiser.param_groups, recordable, strict=True):

@@ -13,14 +13,14 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from racecar.lab.training import distributed, rng
 from racecar.lab.training.batches import Batches, Drawn
 from racecar.lab.training.nets import Nets
-from racecar.lab.training.spec import Options, Training
+from racecar.lab.training.spec import Training, TrainingOptions
 from racecar.lab.training.steps.compiled import Compiled
 from racecar.lab.training.steps.cuda_graph import CudaGraph
 from racecar.lab.training.steps.eager import Eager
 from racecar.lab.training.steps.recorded import Recorded
 
 
-def kind_of(training: Training, options: Options) -> type[Eager]:
+def kind_of(training: Training, options: TrainingOptions) -> type[Eager]:
     """How a step is done, unless it is replayed as a CUDA graph."""
     if options.compile:
         return Compiled
@@ -30,14 +30,14 @@ def kind_of(training: Training, options: Options) -> type[Eager]:
     return Recorded if recipe.steady and not changing and not rewritten else Eager
 
 
-def _graphed(options: Options) -> bool:
+def _graphed(options: TrainingOptions) -> bool:
     return options.graphs and not options.compile and options.device.startswith("cuda")
 
 
 class Single(Nets):
     """The networks of one training, on their device."""
 
-    def __init__(self, training: Training, options: Options) -> None:
+    def __init__(self, training: Training, options: TrainingOptions) -> None:
         self.trainings, self.model, self.device = [training], training.model, torch.device(options.device)
         turns, networks, config = training.recipe.steps(), training.networks, training.config
         for turn in turns:

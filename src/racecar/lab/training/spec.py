@@ -21,7 +21,7 @@ Report = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True)
-class Options:
+class TrainingOptions:
     """How a stage is run; none of it changes what comes out, but for rounding."""
 
     device: str = "cpu"

@@ -13,13 +13,13 @@ from racecar.lab.experiment import accuracy
 from racecar.lab.training import checkpoint
 from racecar.lab.training.curves import Curves
 from racecar.lab.training.nets import Nets
-from racecar.lab.training.spec import Options
+from racecar.lab.training.spec import TrainingOptions
 from racecar.support.processes import is_rank_zero
 from racecar.support.progress import TELL, Regularly
 
 
 @dataclass
-class Outcome:
+class StageOutcome:
     """What the training of a net leaves behind beside the weights."""
 
     curves: dict[str, list[float]]
@@ -39,8 +39,8 @@ class Trainer:
     A *cycle* is all that is done with one batch: a step for each of the turns. Checkpoints may lie between two turns.
     """
 
-    def __init__(self, nets: Nets, options: Options | None = None) -> None:
-        self.nets, self.options = nets, options or Options()
+    def __init__(self, nets: Nets, options: TrainingOptions | None = None) -> None:
+        self.nets, self.options = nets, options or TrainingOptions()
         first = nets.trainings[0]
         self.recipe, self.epochs = first.recipe, first.epochs
         self.per_epoch = nets.per_epoch * len(nets.turns)
@@ -51,7 +51,7 @@ class Trainer:
         self.history: list[list[dict[str, Tensor]]] = []
         """Of every look, what it kept of each net."""
 
-    def run(self, path: Path | None = None) -> list[Outcome]:
+    def run(self, path: Path | None = None) -> list[StageOutcome]:
         """From the checkpoint, if it is there, to the end or until no net has a finite loss."""
         if path is not None and path.exists():
             self.load(path)
@@ -86,11 +86,11 @@ class Trainer:
         memory = self.nets.end()
         return [self._outcome(i, memory) for i in range(len(self.nets.trainings))]
 
-    def _outcome(self, i: int, memory: int | None) -> Outcome:
+    def _outcome(self, i: int, memory: int | None) -> StageOutcome:
         looks = [seen[i] for seen in self.history]
         history = {name: torch.stack([look[name] for look in looks]) for name in (looks or [{}])[0]}
         points, note = self.curves.points[i], self.curves.notes[i]
-        return Outcome(points, self.total, self.curves.step_s / len(self.nets.trainings), memory, history, note)
+        return StageOutcome(points, self.total, self.curves.step_s / len(self.nets.trainings), memory, history, note)
 
     def _point(self, epoch: int) -> None:
         """On the curves, with the accuracy on what is held out, and for who watches."""

@@ -35,7 +35,7 @@ VARIANTS = {
         Variant("Std", "no regulariser", "plain"),
         Variant("Ort", "orthogonality, SRIP (Bansal et al. 2018)", "orthogonality", meaning="β of the spectral norm"),
         Variant("Pre", "greedy layer-wise autoencoder pretraining", "pretrain", meaning="epochs per layer"),
-        Variant("RR", "racecar, the full way back", "reverse", "full", "λ"),
+        Variant("RR", "racecar, the full reverse pass", "reverse", "full", "λ"),
         Variant("lRR", "racecar, layer by layer", "reverse", "layerwise", "λ"),
         Variant("RR1", "racecar, compared at the input alone", "reverse", "input", "λ"),
         Variant("WD", "weight decay", "decay", meaning="weight decay"),

@@ -12,7 +12,7 @@ from racecar.lab.running.results import Store
 from racecar.lab.running.work import begin, training
 from racecar.lab.training.recipe import Recipe
 from racecar.lab.training.single import Single
-from racecar.lab.training.spec import Options, Training
+from racecar.lab.training.spec import Training, TrainingOptions
 from racecar.lab.training.steps import cuda_graph
 from racecar.lab.training.steps.cuda_graph import WARM, Captured, CudaGraph
 from racecar.lab.training.train import Trainer
@@ -51,7 +51,7 @@ def replayed(monkeypatch):
 
 def trainer(name, config, fade=False, graphed=False):
     torch.manual_seed(0)
-    tiny, options = Tiny(), Options()
+    tiny, options = Tiny(), TrainingOptions()
     task = tiny.data(config, 0, None)["A"]
     one = Training(
         tiny.network(config), task, config, Recipe(fade=fade), epochs=config.epochs,
@@ -121,7 +121,7 @@ def test_networks_that_take_turns(replayed, tmp_path):
     stage, task = job.stages[0], job.experiment.data(job.config, 0, None)["A"]
     found = []
     for graphed in (False, True):
-        nets = Single(training(job, stage, task, begin(job, stage, task, Store(tmp_path), "cpu")), Options())
+        nets = Single(training(job, stage, task, begin(job, stage, task, Store(tmp_path), "cpu")), TrainingOptions())
         if graphed:
             nets.steps = [CudaGraph(step) for step in nets.steps]
         Trainer(nets).run()

@@ -11,7 +11,7 @@ from typing import Any
 from racecar.lab.running.jobs import Job
 from racecar.lab.running.results import Store
 from racecar.lab.running.work import Maker, do
-from racecar.lab.training.spec import Options
+from racecar.lab.training.spec import TrainingOptions
 from racecar.support.full import is_full
 from racecar.support.interrupts import heard
 from racecar.support.processes import is_rank_zero
@@ -20,26 +20,18 @@ Progress = Callable[[str, str, int, int, str], None]
 """(job, stage, steps done, steps in all, what to show) → None. −1 steps done: finished; −2: shown no longer."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """How jobs are run."""
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(TrainingOptions):
+    """How jobs are run: each of their trainings, and all of them together."""
 
     folder: Path
     """Of the results store."""
     maker: Maker
-    device: str = "cpu"
-    compile: bool = False
-    interval: float = 60.0
-    """Seconds between checkpoints."""
-    resume: bool = True
-    """Go on from checkpoints; else start unfinished stages anew."""
     workers: int = 0
     """Processes at once; 0: as many as fit."""
     address: str | None = None
     """Of a Ray cluster."""
     tensorboard: bool = False
-    graphs: bool = False
-    """On a GPU: as CUDA graphs."""
 
 
 SMALLER = (
@@ -75,19 +67,18 @@ class FullStage(MemoryError):
     """Memory was full in a stage, the one that it is called with."""
 
 
-def do_job(job: Job, plan: Plan, progress: Progress) -> None:
+def do_job(job: Job, options: RunOptions, progress: Progress) -> None:
     """All unfinished stages of a job, in this process."""
-    store = Store(plan.folder)
-    options = Options(plan.device, plan.compile, plan.graphs, plan.interval, plan.resume)
+    store = Store(options.folder)
     for stage in job.unfinished(store):
-        writer = _writer(plan, job, stage.name)
+        writer = _writer(options, job, stage.name)
 
         def report(done: int, total: int, note: str, name: str = stage.name) -> None:
             progress(job.label, name, done, total, note)
 
         one = replace_stages(job, stage.name)
         try:
-            do(one, store, replace(options, report=report, scalars=writer), plan.maker)
+            do(one, store, replace(options, report=report, scalars=writer), options.maker)
         except Exception as error:
             if is_full(error):
                 raise FullStage(stage.name) from error
@@ -103,8 +94,8 @@ def replace_stages(job: Job, name: str) -> Job:
     return replace(job, stages=tuple(stage for stage in job.stages if stage.name == name))
 
 
-def _writer(plan: Plan, job: Job, stage: str) -> Any:
-    if not plan.tensorboard or not is_rank_zero():
+def _writer(options: RunOptions, job: Job, stage: str) -> Any:
+    if not options.tensorboard or not is_rank_zero():
         return None
     from racecar.support.extras import need
 
@@ -112,4 +103,4 @@ def _writer(plan: Plan, job: Job, stage: str) -> Any:
     from torch.utils.tensorboard import SummaryWriter
 
     name = f"{job.label} {stage}".replace(" ", "-")
-    return SummaryWriter(str(plan.folder / "tensorboard" / f"{name}-{job.ids[stage][:6]}"))
+    return SummaryWriter(str(options.folder / "tensorboard" / f"{name}-{job.ids[stage][:6]}"))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from racecar.lab.running.engines.base import Failure, Plan, Progress, do_job, failure
+from racecar.lab.running.engines.base import Failure, Progress, RunOptions, do_job, failure
 from racecar.lab.running.engines.pool import share_out
 from racecar.lab.running.engines.processes import cores
 from racecar.lab.running.jobs import Job
@@ -16,13 +16,13 @@ ON_ONE_GPU = 4
 """Processes that share a GPU unless the user says otherwise."""
 
 
-def run(jobs: Sequence[Job], plan: Plan, progress: Progress) -> list[Failure]:
+def run(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Failure]:
     """Do all jobs; those that fail are returned, the others are in the store."""
-    workers = min(plan.workers or _fitting(plan.device), len(jobs))
+    workers = min(options.workers or _fitting(options.device), len(jobs))
     if workers <= 1:
-        return [failed for job in jobs for failed in _attempt(job, plan, progress)]
+        return [failed for job in jobs for failed in _attempt(job, options, progress)]
     jobs = sorted(jobs, key=size, reverse=True)  # or one worker does the longest one while the others have ended
-    return share_out(jobs, _attempt, lambda job: job.label, workers, plan, progress)
+    return share_out(jobs, _attempt, lambda job: job.label, workers, options, progress)
 
 
 def size(job: Job) -> int:
@@ -37,9 +37,9 @@ def _fitting(device: str) -> int:
     return ON_ONE_GPU if device.startswith("cuda") else cores()
 
 
-def _attempt(job: Job, plan: Plan, progress: Progress) -> list[Failure]:
+def _attempt(job: Job, options: RunOptions, progress: Progress) -> list[Failure]:
     try:
-        do_job(job, plan, progress)
+        do_job(job, options, progress)
     except Exception as error:
         return [failure(job.label, error)]
     return []

@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 
 import torch
 
-from racecar.lab.running.engines.base import Failure, Plan, Progress
+from racecar.lab.running.engines.base import Failure, Progress, RunOptions
 from racecar.lab.running.engines.processes import context, cores, end_fork_server, fork_server_lost
 from racecar.support.interrupts import AGAIN, block_sigint
 from racecar.support.processes import end_with
 
 T = TypeVar("T")
-Work = Callable[[T, Plan, Progress], list[Failure]]
+Work = Callable[[T, RunOptions, Progress], list[Failure]]
 """Does one piece and returns what failed of it; a function that another process can import."""
 LOST = "the process that workers are forked from"
 GRACE = 1.0
@@ -31,7 +31,7 @@ PATIENCE = 3.0
 
 
 def share_out(
-    pieces: Sequence[T], work: Work[T], name: Callable[[T], str], workers: int, plan: Plan, progress: Progress
+    pieces: Sequence[T], work: Work[T], name: Callable[[T], str], workers: int, options: RunOptions, progress: Progress
 ) -> list[Failure]:
     """Do all pieces, in this order.
 
@@ -42,8 +42,8 @@ def share_out(
     crew = None
     try:
         with block_sigint():
-            crew = _Crew(workers, plan, progress)
-            crew.hire(pieces, work, plan)
+            crew = _Crew(workers, options, progress)
+            crew.hire(pieces, work, options)
         return _collect([name(piece) for piece in pieces], crew.futures)
     except BaseException:
         if crew is not None:
@@ -58,10 +58,10 @@ def share_out(
 class _Crew:
     """Workers, and the pipes between them and this process."""
 
-    def __init__(self, workers: int, plan: Plan, progress: Progress) -> None:
+    def __init__(self, workers: int, options: RunOptions, progress: Progress) -> None:
         if how := fork_server_lost():
             raise ChildProcessError(f"{LOST} {how}; {AGAIN}, or with --workers 1")
-        processes = context(plan.device)
+        processes = context(options.device)
         self._messages, self._theirs = processes.Pipe(duplex=False)
         held, self._leash = processes.Pipe(duplex=False)
         self._drain = threading.Thread(target=_drain, args=(self._messages, progress), daemon=True)
@@ -75,11 +75,11 @@ class _Crew:
         self._hiring = threading.Thread(target=self._hire, args=given, daemon=True)
         self._hiring.start()
 
-    def _hire(self, pieces: Sequence[T], work: Work[T], plan: Plan) -> None:
+    def _hire(self, pieces: Sequence[T], work: Work[T], options: RunOptions) -> None:
         self._futures: list[Future[list[Failure]]] = []
         for piece in pieces:
             try:
-                self._futures.append(self._pool.submit(_work, work, piece, plan))
+                self._futures.append(self._pool.submit(_work, work, piece, options))
             except (EOFError, OSError, RuntimeError) as error:  # RuntimeError: it is broken, or shut down meanwhile
                 failed: Future[list[Failure]] = Future()
                 failed.set_exception(BrokenProcessPool(repr(error)))
@@ -145,8 +145,8 @@ def _start(messages: Any, leash: Any, lock: Any, threads: int, environment: Mapp
     warnings.showwarning = lambda message, *_, **__: _say(str(message))
 
 
-def _work(work: Work[T], piece: T, plan: Plan) -> list[Failure]:
-    return work(piece, plan, _say)
+def _work(work: Work[T], piece: T, options: RunOptions) -> list[Failure]:
+    return work(piece, options, _say)
 
 
 def _say(*message: Any) -> None:

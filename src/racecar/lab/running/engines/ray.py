@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from racecar.lab.running.engines.base import Failure, Plan, Progress, do_job, failure
+from racecar.lab.running.engines.base import Failure, Progress, RunOptions, do_job, failure
 from racecar.lab.running.engines.mirror import Changes, Mirror
 from racecar.lab.running.jobs import Job
 from racecar.lab.running.results import Store
@@ -30,41 +30,41 @@ News = tuple[list[tuple[Any, ...]], Changes, Failure | None]
 """What a worker tells: its messages of progress, what it wrote, and why it ended, if it failed."""
 
 
-def run(jobs: Sequence[Job], plan: Plan, progress: Progress) -> list[Failure]:
+def run(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Failure]:
     """Do all jobs. A worker has a folder of its own; what it writes into it, checkpoints too, is brought here at once,
     and what is here of a job goes with it to its worker."""
     ray: Any = need("ray", "ray")
     mine = not ray.is_initialized()
     if mine:
-        address = plan.address or os.environ.get("RAY_ADDRESS") or "local"
-        cores = {"num_cpus": plan.workers} if plan.workers and address == "local" else {}
+        address = options.address or os.environ.get("RAY_ADDRESS") or "local"
+        cores = {"num_cpus": options.workers} if options.workers and address == "local" else {}
         job = ray.job_config.JobConfig()
         job._client_job = os.getcwd() not in sys.path  # or workers would look for modules in the current folder first
         quiet = {"log_to_driver": False, "include_dashboard": False, "configure_logging": False}
         with block_sigint():  # it takes SIGTERM for itself, and half a cluster is hard to end
             ray.init(address=address, job_config=job, **quiet, **cores)
     try:
-        return _drive(ray, jobs, plan, progress)
+        return _drive(ray, jobs, options, progress)
     finally:
         if mine:
             ray.shutdown()
 
 
-def _drive(ray: Any, jobs: Sequence[Job], plan: Plan, progress: Progress) -> list[Failure]:
-    store, gpus = Store(plan.folder), 0.25 if plan.device.startswith("cuda") else 0
+def _drive(ray: Any, jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Failure]:
+    store, gpus = Store(options.folder), 0.25 if options.device.startswith("cuda") else 0
     # A job that loses its worker goes on from its checkpoint, which is here: Ray would begin it anew.
     work = ray.remote(num_cpus=1, num_gpus=gpus, num_returns="streaming", max_retries=0)(_work)
     waiting, failures = deque(jobs), []
     running: dict[Any, Job] = {}
     begun: Counter[Job] = Counter()
     while waiting or running:
-        while waiting and len(running) < (plan.workers or len(jobs)):
+        while waiting and len(running) < (options.workers or len(jobs)):
             job = waiting.popleft()
-            if not plan.resume and not begun[job]:
+            if not options.resume and not begun[job]:
                 for stage in job.unfinished(store):
                     store.forget(job.ids[stage.name])
             begun[job] += 1
-            running[work.remote(job, plan, _files(job, store))] = job
+            running[work.remote(job, options, _files(job, store))] = job
         (one,), _ = ray.wait(list(running), num_returns=1)
         job = running[one]
         try:
@@ -81,7 +81,7 @@ def _drive(ray: Any, jobs: Sequence[Job], plan: Plan, progress: Progress) -> lis
                 message = f"its worker was lost {ATTEMPTS} times; run the same command with --resume to go on"
                 failures.append(Failure(job.label, message, str(error)))
         else:
-            changes.repeat(plan.folder)
+            changes.repeat(options.folder)
             for message in messages:
                 progress(*message)
             if failed is not None:
@@ -98,15 +98,15 @@ def _files(job: Job, store: Store) -> Changes:
     return Changes({str(p.relative_to(store.folder)): p.read_bytes() for p in paths if p.exists()})
 
 
-def _work(job: Job, plan: Plan, begun: Changes) -> Iterator[News]:
+def _work(job: Job, options: RunOptions, begun: Changes) -> Iterator[News]:
     """On the worker: do a job, and tell what comes of it while it is done."""
     said: queue.SimpleQueue[Any] = queue.SimpleQueue()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         begun.repeat(folder)
         mirror = Mirror(folder)
-        threading.Thread(target=_do, args=(job, plan, folder, said), daemon=True).start()
-        pause = min(LOOK, max(0.05, plan.interval))
+        threading.Thread(target=_do, args=(job, options, folder, said), daemon=True).start()
+        pause = min(LOOK, max(0.05, options.interval))
         end: list[Failure | None] = []
         while not end:
             heard = _hear(said, pause)
@@ -127,16 +127,16 @@ def _hear(said: queue.SimpleQueue[Any], seconds: float) -> list[Any]:
     return heard
 
 
-def _do(job: Job, plan: Plan, folder: Path, said: queue.SimpleQueue[Any]) -> None:
+def _do(job: Job, options: RunOptions, folder: Path, said: queue.SimpleQueue[Any]) -> None:
     """Beside the one that tells: messages of progress, and in the end the failure or None."""
     import torch
 
     torch.set_num_threads(1)
     failed = None
     try:
-        do_job(job, replace(plan, folder=folder, resume=True), lambda *message: said.put(message))
+        do_job(job, replace(options, folder=folder, resume=True), lambda *message: said.put(message))
     except BaseException as error:  # whatever it is, the other one must hear of it
         failed = failure(job.label, error)
-        here, there = str(folder), str(plan.folder)  # files are named as they are called where the user finds them
+        here, there = str(folder), str(options.folder)  # files are named as they are called where the user finds them
         failed = Failure(job.label, failed.message.replace(here, there), failed.details.replace(here, there))
     said.put(failed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from racecar.lab.experiment import Stage, Task
-from racecar.lab.running.engines.base import Failure, FullStage, Plan, Progress, failure
+from racecar.lab.running.engines.base import Failure, FullStage, Progress, RunOptions, failure
 from racecar.lab.running.engines.here import size
 from racecar.lab.running.engines.pool import share_out
 from racecar.lab.running.jobs import Job
@@ -19,7 +20,7 @@ from racecar.lab.running.results import Store, identity
 from racecar.lab.running.work import begin, finish, lost, training, write
 from racecar.lab.training.checkpoint import reading
 from racecar.lab.training.curves import Diverged
-from racecar.lab.training.spec import Options, Training
+from racecar.lab.training.spec import Training
 from racecar.lab.training.steps.vmapped import Vmapped
 from racecar.lab.training.train import Trainer
 from racecar.lab.training.variants import variant
@@ -30,13 +31,13 @@ AT_ONCE = 256
 """Nets in one batch."""
 
 
-def run(jobs: Sequence[Job], plan: Plan, progress: Progress) -> list[Failure]:
+def run(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Failure]:
     """Do all jobs, those of one variant and configuration together; several workers do whole groups, largest first."""
-    parts = [part for part in _parts(jobs) if any(job.unfinished(Store(plan.folder)) for job in part)]
-    if min(plan.workers, len(parts)) <= 1:
-        return [failed for part in parts for failed in _attempt(part, plan, progress)]
+    parts = [part for part in _parts(jobs) if any(job.unfinished(Store(options.folder)) for job in part)]
+    if min(options.workers, len(parts)) <= 1:
+        return [failed for part in parts for failed in _attempt(part, options, progress)]
     parts.sort(key=lambda part: len(part) * size(part[0]), reverse=True)
-    return share_out(parts, _attempt, _label, min(plan.workers, len(parts)), plan, progress)
+    return share_out(parts, _attempt, _label, min(options.workers, len(parts)), options, progress)
 
 
 def _parts(jobs: Sequence[Job]) -> list[list[Job]]:
@@ -65,10 +66,10 @@ def _label(jobs: Sequence[Job]) -> str:
     return f"{jobs[0].experiment.name} {jobs[0].variant}, {len(jobs)} nets"
 
 
-def _attempt(jobs: Sequence[Job], plan: Plan, progress: Progress) -> list[Failure]:
+def _attempt(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Failure]:
     failed: dict[Job, Failure] = {}
     try:
-        _do(jobs, plan, progress, failed)
+        _do(jobs, options, progress, failed)
     except Exception as error:
         return [failure(_label(jobs), error), *failed.values()]
     return list(failed.values())
@@ -91,24 +92,26 @@ def _check(job: Job) -> None:
             raise ValueError(f"the vmap engine does not do {what}: use --engine here")
 
 
-def _do(jobs: Sequence[Job], plan: Plan, progress: Progress, failed: dict[Job, Failure]) -> None:
+def _do(jobs: Sequence[Job], options: RunOptions, progress: Progress, failed: dict[Job, Failure]) -> None:
     """Stage by stage; a job that fails goes no further. First comes the batch that was begun, if there is one: all of
     it, although some of its nets may be in the store already, so that it goes on bit for bit."""
-    store, seeds = Store(plan.folder), {job.seed: job for job in jobs}
+    store, seeds = Store(options.folder), {job.seed: job for job in jobs}
     _check(jobs[0])
     data = cache(lambda seed: seeds[seed].experiment.data(seeds[seed].config, seed, seeds[seed].folder))
     for stage in jobs[0].stages:
         path = _checkpoint(jobs, stage, store)
-        if not plan.resume:
+        if not options.resume:
             remove(path)
             for job in jobs:
                 store.forget(job.ids[stage.name])
         if path.exists():
             with reading(path) as state:
                 begun = set(state["ids"])
-            _guarded([job for job in jobs if job.ids[stage.name] in begun], stage, path, data, plan, progress, failed)
+            _guarded(
+                [job for job in jobs if job.ids[stage.name] in begun], stage, path, data, options, progress, failed
+            )
         left = [job for job in jobs if job not in failed and not store.has(job.ids[stage.name])]
-        _guarded(left, stage, path, data, plan, progress, failed)
+        _guarded(left, stage, path, data, options, progress, failed)
 
 
 def _guarded(jobs: Sequence[Job], stage: Stage, *given: Any) -> None:
@@ -125,22 +128,22 @@ def _stage(
     stage: Stage,
     path: Path,
     data: Callable[[int], Mapping[str, Task]],
-    plan: Plan,
+    options: RunOptions,
     progress: Progress,
     failed: dict[Job, Failure],
 ) -> None:
-    began, store = time.perf_counter(), Store(plan.folder)
+    began, store = time.perf_counter(), Store(options.folder)
     members: list[tuple[Job, Training]] = []
     for job in jobs:
         try:
             if note := lost(job, stage, store):
                 raise Diverged(note)
             task = data(job.seed)[stage.task]
-            where = plan.device if variant(job.variant).kind == "pretrain" else "cpu"  # they are moved all at once
+            where = options.device if variant(job.variant).kind == "pretrain" else "cpu"  # they are moved all at once
             model = begin(job, stage, task, store, where, fresh=not path.exists())
             members.append((job, training(job, stage, task, model)))
         except FloatingPointError as error:
-            write(job, stage, store, plan.maker, plan.device, note=str(error))
+            write(job, stage, store, options.maker, options.device, note=str(error))
         except Exception as error:
             failed[job] = failure(job.label, error)
     if not members:
@@ -150,7 +153,7 @@ def _stage(
     def report(done: int, total: int, note: str) -> None:
         progress(label, stage.name, done, total, note)
 
-    options = Options(plan.device, graphs=plan.graphs, interval=plan.interval, report=report)
+    options = replace(options, report=report)
     nets = Vmapped([one for _, one in members], options)
     outcomes = Trainer(nets, options).run(path)
     wall = (time.perf_counter() - began) / len(members)
@@ -159,10 +162,12 @@ def _stage(
             continue
         try:
             if outcome.note:
-                write(job, stage, store, plan.maker, plan.device, note=outcome.note)
+                write(job, stage, store, options.maker, options.device, note=outcome.note)
             else:
                 since = time.perf_counter() - wall
-                finish(job, stage, nets.tasks[i], nets.measured(i), outcome, store, plan.maker, plan.device, since)
+                finish(
+                    job, stage, nets.tasks[i], nets.measured(i), outcome, store, options.maker, options.device, since
+                )
         except Exception as error:
             failed[job] = failure(job.label, error)
         progress(job.label, stage.name, -1, -1, "")

@@ -62,7 +62,7 @@ class Captured:
         """Do a step.
 
         Args:
-            kind: what the step hangs on beside its tensors; every kind is recorded by itself.
+            kind: what the step depends on beside its tensors; every kind is recorded by itself.
             tensors: always of the same shapes. None stays None.
         """
         if not self._given:

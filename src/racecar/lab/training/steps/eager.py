@@ -12,7 +12,7 @@ from racecar.lab.training import distributed
 from racecar.lab.training.batches import Batches, Drawn
 from racecar.lab.training.objective import Objective
 from racecar.lab.training.optimiser import fading, load_optimiser, make_optimiser, set_step_size, step_size
-from racecar.lab.training.spec import Options, Training
+from racecar.lab.training.spec import Training, TrainingOptions
 
 
 class Eager:
@@ -21,7 +21,7 @@ class Eager:
     fused = False
     """Whether the optimiser is one kernel, on a CPU, too."""
 
-    def __init__(self, objective: Objective, training: Training, batches: Batches, options: Options) -> None:
+    def __init__(self, objective: Objective, training: Training, batches: Batches, options: TrainingOptions) -> None:
         self.objective, self.batches, self.options = objective, batches, options
         self.config, self.turn, self.fade = training.config, objective.turn, training.recipe.fade
         self.total = batches.per_epoch * training.epochs

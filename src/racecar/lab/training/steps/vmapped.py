@@ -14,7 +14,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from racecar.lab.training.batches import Drawn, StackedBatches
 from racecar.lab.training.nets import Nets
 from racecar.lab.training.optimiser import fading, load_optimiser, make_optimiser, set_step_size, step_size
-from racecar.lab.training.spec import Options, Training
+from racecar.lab.training.spec import Training, TrainingOptions
 from racecar.lab.training.steps.cuda_graph import CudaGraph
 from racecar.lab.training.steps.recorded import record
 
@@ -32,7 +32,7 @@ class Vmapped(Nets):
     turns = ("",)
     safe = True
 
-    def __init__(self, trainings: Sequence[Training], options: Options) -> None:
+    def __init__(self, trainings: Sequence[Training], options: TrainingOptions) -> None:
         first, self.trainings, self.device = trainings[0], trainings, torch.device(options.device)
         states = [one.model.state_dict() for one in trainings]
         self.model = copy.deepcopy(first.model).to(self.device)
