@@ -8,6 +8,7 @@ Between its marks the page holds what this prints: nothing there is typed.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -40,16 +41,22 @@ def outcome(folder: Path) -> str:
     return "\n".join(f"- {note}" for note in notes[:2])
 
 
-def small_nets(record: dict[str, Any]) -> str:
-    """A user's nets under ``Racecar(model, x)`` as it comes, beside plain training."""
-    head = ["net", "learning rate", "plain, %", "racecar, %", "difference, paired, points", "dead: plain", "racecar"]
+def small_nets(found: Iterable[dict[str, Any]]) -> str:
+    """A user's nets under ``Racecar(model, x)`` as it comes, beside plain training; each from its record of most
+    seeds."""
+    head = ["net", "learning rate", "seeds", "plain, %", "racecar, %", "difference, paired, points", "dead: plain"]
+    head.append("racecar")
     lines = [head, ["---", *["---:"] * (len(head) - 1)]]
-    for one in record["nets"]:
+    largest: dict[tuple[str, float], dict[str, Any]] = {}
+    for record in sorted(found, key=lambda record: record["seeds"]):
+        largest |= {(one["net"], one["lr"]): one for one in record["nets"]}
+    for one in largest.values():
         pairs = list(zip(one["plain"], one["racecar"], strict=True))
         gains = [100 * (ours - plain) for plain, ours in pairs]
         dead = [sum(value < DEAD for value in one[name]) for name in ("plain", "racecar")]
         lines.append([
-            one["net"], f"{one['lr']:g}", *(f"{100 * mean(one[name]):.1f}" for name in ("plain", "racecar")),
+            one["net"], f"{one['lr']:g}", str(len(pairs)),
+            *(f"{100 * mean(one[name]):.1f}" for name in ("plain", "racecar")),
             f"{mean(gains):+.1f} ± {stdev(gains):.1f}".replace("-", "−"), *map(str, dead),
         ])  # fmt: skip
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
@@ -70,7 +77,7 @@ def page(text: str, folder: Path) -> str:
         elif mark["what"] == "fresh":
             made = markdown(fresh_table(verdict(folder)))
         else:
-            made = small_nets(records.read(folder / "bench")["small-nets"])
+            made = small_nets(records.read(folder / "bench", "small-nets*").values())
         return f"{mark['mark']}\n{made}\n\n{mark['end']}"
 
     return MARK.sub(fill, text)
