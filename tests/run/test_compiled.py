@@ -18,9 +18,9 @@ from tests.losses import classic
 
 BATCH = 16
 NETS = {
-    "vgg": lambda: vgg((8, "M", 16, "M", 32)),
+    "vgg": lambda: vgg((8, "M", 16)),
     "resnet": lambda: ResNet(Bottleneck, (1,), width=4, classes=10, large=False),
-    "vit": lambda: ViT(32, 8, 24, 2, 3, 10),
+    "vit": lambda: ViT(32, 8, 24, 1, 3, 10),
 }
 
 
@@ -69,7 +69,7 @@ def memory(tensors):
 @functools.cache
 def graphs_of(**settings):
     """Of both passes of a small net."""
-    model, x = vgg((8, "M", 16)).to(memory_format=torch.channels_last), torch.randn(BATCH, 3, 32, 32)
+    model, x = vgg((8, "M"), size=8).to(memory_format=torch.channels_last), torch.randn(BATCH, 3, 8, 8)
     x, graphs = x.contiguous(memory_format=torch.channels_last), {}
     rr = classic(model, x, **settings)
     compiled_as_by_inductor(lambda: rr(x)[1], graphs)().backward()
