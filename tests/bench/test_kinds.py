@@ -112,7 +112,7 @@ def test_every_kind_is_one_graph_and_none_recompiles_another():
     workload = mlp(half=True)
     with torch._dynamo.config.patch(error_on_recompile=True):
         losses = [
-            torch.compile(loss_function(kind, workload), backend="eager", fullgraph=True)
+            torch.compile(loss_function(kind, workload), backend="aot_eager", fullgraph=True)
             for kind in kinds([1.0, 0.5])
             if not kind.eager
         ]
