@@ -399,7 +399,7 @@ def test_a_compiler_sums_nothing_for_them(fraction):
     """The statistics that a norm is applied by are the ones that are kept; the backward pass has nothing to do."""
     x, found = torch.randn(8, 3, 8, 8), []
     for keep in (True, False):
-        model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 1))
+        model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 2, 1))
         rr, graphs = classic(model, x, fraction=fraction), {}
         if not keep:
             rr._engine.statistics = None
