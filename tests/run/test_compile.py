@@ -29,7 +29,7 @@ def compiled(rr, backend="eager"):
 
 
 def padded():
-    """Reflected and wrapped around, with an activation in place after the one and Hardswish after the other."""
+    """Reflected and wrapped around, with Hardswish after the one and an activation in place after the other."""
     first = nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect")
     second = nn.Conv2d(4, 5, 2, stride=2, padding=1, padding_mode="circular")
     return nn.Sequential(first, nn.Hardswish(), second, nn.ReLU6(inplace=True), nn.Flatten(), nn.Linear(125, 3))
@@ -50,7 +50,7 @@ def many_activations():
 
 
 def residual(m, x):
-    """BatchDim norms, activations in place, pooling, and a shortcut that is thinned out and padded."""
+    """Batch norms, activations in place, pooling, and a shortcut that is thinned out and padded."""
     h = torch.relu_(m.norm(m.a(x)))
     h = torch.relu_(m.norm2(m.b(h)) + F.pad(h[:, :, ::2, ::2], (0, 0, 0, 0, 1, 1)))
     return m.c(F.max_pool2d(h, 2).flatten(1))
