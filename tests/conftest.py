@@ -1,5 +1,6 @@
 """What every test needs: one thread, inductor imported before warnings become errors, and how hypothesis draws."""
 
+import gc
 import importlib
 import os
 import warnings
@@ -14,6 +15,11 @@ def pytest_sessionstart(session):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # inductor's import warns about things of its own
             importlib.import_module("torch._inductor.compile_fx")
+
+
+def pytest_collection_finish(session):
+    """What is imported and collected stays: looking through it for garbage would take a sixth of a compilation."""
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items):

@@ -104,8 +104,8 @@ def test_a_model_that_fails_does_not_lose_the_others():
 
 def test_processes():
     """Every kind in a process of its own leaves the record of one process but for times; and a net that is none."""
-    chosen = kinds([0.25], [1, 2], hand=False, ort=False)
-    names, kept, runs = [growth.names("depth", [2])[0], "conv depth=none"], [], []
+    chosen = kinds([0.25], hand=False, ort=False)
+    names, kept, runs = ["linear depth=2 width=4 batch=8", "conv depth=none"], [], []
     for jobs in (1, 2):
         runs.append(run(names, growth.open_size, CPU, chosen, 2, jobs, lambda records: kept.append(len(records))))
         assert [model["model"] for model in runs[-1]] == names

@@ -6,11 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
-from racecar.networks.vit import ViT
 from tests.by_hand import Net
 from tests.losses import classic
 from tests.networks import NETWORKS, images, rows, seeded, sequence
+from tests.networks.forms import Output
 from tests.steps import assert_same, step
 
 
@@ -27,30 +28,29 @@ def compiled(rr, backend="eager"):
     return torch.compile(rr, backend=backend, fullgraph=True)
 
 
-def padded(mode, activation=nn.ReLU6):
-    first = nn.Conv2d(3, 4, 3, padding=1, padding_mode=mode)
-    return nn.Sequential(first, activation(inplace=True), nn.Conv2d(4, 5, 2, stride=2, padding=1, padding_mode=mode))
+def padded():
+    """Reflected and wrapped around, with Hardswish after the one and an activation in place after the other."""
+    first = nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect")
+    second = nn.Conv2d(4, 5, 2, stride=2, padding=1, padding_mode="circular")
+    return nn.Sequential(first, nn.Hardswish(), second, nn.ReLU6(inplace=True), nn.Flatten(), nn.Linear(125, 3))
 
 
 def written_out(m, x):
-    """An activation and a norm made of several calls."""
+    """An activation and a norm made of several calls, then .mT."""
     h = m.a(x)
     h = h * torch.sigmoid(h)
-    return m.b(h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-5))
+    return m.b((h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-5)).mT)
 
 
 def many_activations():
-    kinds = (nn.Hardtanh, nn.PReLU, nn.Softplus, nn.ELU, nn.Softsign, nn.Tanhshrink, nn.Mish, nn.Hardsigmoid, nn.SiLU)
-    return nn.Sequential(*(part for kind in kinds for part in (nn.Linear(6, 6), kind())))
-
-
-def token_net(function):
-    """Over sequences of 5 tokens with 6 features; `b` sees the tokens."""
-    return Net(function, a=nn.Linear(6, 8), b=nn.Linear(5, 4)), sequence(6)
+    """Three after each layer."""
+    kinds = (nn.Hardtanh, nn.PReLU, nn.Softplus, nn.Tanhshrink, nn.ELU, nn.Softsign, nn.Mish, nn.Hardsigmoid, nn.SiLU)
+    parts = [kind() for kind in kinds]
+    return nn.Sequential(*(part for i in (0, 3, 6) for part in (nn.Linear(6, 6), *parts[i : i + 3])))
 
 
 def residual(m, x):
-    """BatchDim norms, activations in place, pooling, and a shortcut that is thinned out and padded."""
+    """Batch norms, activations in place, pooling, and a shortcut that is thinned out and padded."""
     h = torch.relu_(m.norm(m.a(x)))
     h = torch.relu_(m.norm2(m.b(h)) + F.pad(h[:, :, ::2, ::2], (0, 0, 0, 0, 1, 1)))
     return m.c(F.max_pool2d(h, 2).flatten(1))
@@ -61,33 +61,50 @@ def residual_net():
     return Net(residual, **convs, norm=nn.BatchNorm2d(4), norm2=nn.BatchNorm2d(6), c=nn.Linear(24, 5))
 
 
-# Dynamo shows hardswish, .mT and F.pad to no torch function mode: alone, and beside each other (hardswish_reflect).
+def shared(m, *, x, mask=None, scale=1.0):
+    """Arguments by keyword, one of them no tensor; a tied weight; a layer called twice; and a dataclass is returned."""
+    h = torch.tanh(m.tied(torch.tanh(m.first(x)) * scale * mask))
+    for _ in range(2):
+        h = torch.tanh(m.again(h))
+    return Output(m.last(h), h)
+
+
+def shared_net():
+    net = Net(shared, first=nn.Linear(6, 8), tied=nn.Linear(8, 8), again=nn.Linear(8, 8), last=nn.Linear(8, 3))
+    net.again.weight = net.tied.weight
+    return net, {"x": rows(), "mask": (rows(8) > 0).float(), "scale": 0.5}
+
+
+def parametrised():
+    """Weights that are worked out in every call, one of them from a buffer that changes."""
+    first, last = weight_norm(nn.Conv2d(1, 4, 3, padding=1)), spectral_norm(nn.Linear(64, 3))
+    return nn.Sequential(first, nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), last)
+
+
+# Dynamo shows hardswish, .mT and F.pad to no torch function mode: beside each other (padded), and alone (.mT in
+# written_out, hardswish in the schedules below).
 OURS = {
-    "hardswish": lambda: (nn.Sequential(nn.Linear(6, 8), nn.Hardswish(), nn.Linear(8, 3)), rows()),
-    "transposed": lambda: token_net(lambda m, x: m.b(torch.tanh(m.a(x)).mT)),
-    "reflect": lambda: (padded("reflect"), images(size=8)),
-    "circular": lambda: (padded("circular"), images(size=8)),
-    "hardswish_reflect": lambda: (padded("reflect", nn.Hardswish), images(size=8)),
-    "written_out": lambda: (Net(written_out, a=nn.Linear(6, 8), b=nn.Linear(8, 3)), rows()),
+    "padded": lambda: (padded(), images(size=8)),
+    "written_out": lambda: (Net(written_out, a=nn.Linear(6, 8), b=nn.Linear(5, 4)), sequence(6)),
     "residual": lambda: (residual_net(), images(size=8)),
     "many_activations": lambda: (many_activations(), rows()),
+    "shared": shared_net,
+    "parametrised": lambda: (parametrised(), images(1, 8)),
 }
-THEIRS = ["functional", "bare_weights", "text", "attention", "gated_fused", "scaled_dot_product"]
-THEIRS += ["keyword_inputs", "dataclass_output", "reused", "tied", "weight_norm", "spectral_norm", "checkpointed"]
-SLICED = ("residual", "functional", "text", "attention", "transposed", "reflect", "written_out", "hardswish")
-BOTH = ("functional",)  # attention, too: run/test_gradient.py
-SEEN = ("hardswish", "transposed", "written_out", "many_activations")
-SEEN += ("keyword_inputs", "dataclass_output", "reused", "tied", "weight_norm")
+THEIRS = ["functional", "text", "gated_fused", "scaled_dot_product", "checkpointed"]
+SLICED = ("residual", "functional", "text", "padded", "written_out")
+SEEN = ("written_out", "many_activations", "shared")
 """For what dynamo sees of them: they change nothing in place, and go without autograd's compiler."""
 CASES = {name: seeded(build) for name, build in OURS.items()} | {name: NETWORKS[name] for name in THEIRS}
 
 
-WHOLE = [(name, 1.0) for name in CASES if name not in SLICED or name in BOTH]
+@pytest.mark.parametrize("name", CASES)
+def test_a_compiled_step_is_the_eager_step(name):
+    check_two_steps(CASES[name], 0.5 if name in SLICED else 1.0, "eager" if name in SEEN else "aot_eager")
 
 
-@pytest.mark.parametrize("name, fraction", WHOLE + [(name, 0.5) for name in SLICED])
-def test_a_compiled_step_is_the_eager_step(name, fraction):
-    check_two_steps(CASES[name], fraction, "eager" if name in SEEN else "aot_eager")
+def normed():
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 3)), rows()
 
 
 def tokens_net():
@@ -95,7 +112,7 @@ def tokens_net():
     return nn.Sequential(nn.LayerNorm(12), nn.Linear(12, 36)), torch.randn(8, 5, 12)
 
 
-INDUCTOR = {"mlp_norm": NETWORKS["mlp_norm"], "tokens": seeded(tokens_net)}  # each takes a C++ compiler seconds
+INDUCTOR = {"normed": seeded(normed), "tokens": seeded(tokens_net)}  # each takes a C++ compiler seconds
 
 
 @pytest.mark.slow
@@ -131,30 +148,31 @@ SCHEDULES = {
 }
 
 
-@pytest.mark.parametrize("name", SCHEDULES)
-def test_a_schedule_of_the_weight(name):
-    """More values than dynamo's limit of compilations: a schedule may change the weight in every step."""
-    model, x = OURS["hardswish"]()
+def test_a_schedule_of_the_weight():
+    """More values than dynamo's limit of compilations: a schedule may change the weight in every step, and its kind."""
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(6, 8), nn.Hardswish(), nn.Linear(8, 3)), rows()
     rr = classic(model, x)
     fast = compiled(rr)
-    seen = []
-    for weight in SCHEDULES[name]:
-        rr.weight = weight
-        made = step(rr, x, fast)
-        assert_same(made, step(rr, x))
-        seen.append(made.values["loss"].item())
-    assert len(set(seen)) > 1
+    for name, weights in SCHEDULES.items():
+        seen = []
+        for weight in weights:
+            rr.weight = weight
+            made = step(rr, x, fast)
+            assert_same(made, step(rr, x))
+            seen.append(made.values["loss"].item())
+        assert len(set(seen)) > 1, name
 
 
 def encoder_layer():
     return nn.TransformerEncoderLayer(8, 2, 8, batch_first=True), sequence(8)
 
 
-@pytest.mark.parametrize("build", [NETWORKS["mlp_norm"], seeded(encoder_layer)], ids=["mlp_norm", "encoder_layer"])
+@pytest.mark.parametrize("build", [normed, encoder_layer])
 def test_training_and_evaluation_take_turns(build):
-    model, x = build()
-    eager, rr = classic(copy.deepcopy(model), x), classic(model, x)
-    fast = compiled(rr, "aot_eager" if build is NETWORKS["mlp_norm"] else "eager")
+    model, x = seeded(build)()
+    eager, rr = (classic(one, x, fraction=0.5) for one in (copy.deepcopy(model), model))
+    fast = compiled(rr, "aot_eager" if build is normed else "eager")
     for known in (False, True):
         with torch._dynamo.config.patch(error_on_recompile=known):
             rr.train(), eager.train()
@@ -164,38 +182,32 @@ def test_training_and_evaluation_take_turns(build):
                 torch.testing.assert_close(fast(x), eager(x), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("fraction", [1.0, 0.5])
-def test_batches_of_other_sizes(fraction):
+@pytest.mark.parametrize("fraction, backend", [(1.0, "eager"), (0.5, "aot_eager")])
+def test_batches_of_other_sizes(fraction, backend):
     """The last batch of an epoch is smaller; dynamo then makes the size a symbol."""
     model, x = NETWORKS["bare_weights"]()
     rr = classic(model, x, scale="sum", fraction=fraction)
-    fast = compiled(rr, "aot_eager")
+    fast = compiled(rr, backend)
     for size in (4, 7, 5):
         data = torch.rand(size, *x.shape[1:])
         assert_same(step(rr, data, fast), step(rr, data), rtol=1e-5, atol=1e-5)
 
 
 def test_a_copy_compiles():
-    """What an average of the weights (EMA) or a sweep does."""
-    model, x = NETWORKS["mlp_norm"]()
+    """What an average of the weights (EMA) or a sweep does; its terms and plan are there."""
+    model, x = NETWORKS["mlp"]()
     rr = classic(model, x)
     other = copy.deepcopy(rr)
     assert_same(step(other, x, compiled(other)), step(rr, x))
-
-
-def test_terms_and_plan_are_there():
-    model, x = NETWORKS["mlp"]()
-    rr = classic(model, x)
-    compiled(rr)(x)
-    assert list(rr.terms) == ["0", "2", "4"]
-    assert not any(term.requires_grad for term in rr.terms.values())
-    assert [entry.name for entry in rr.plan] == ["0", "2", "4"]
+    assert list(other.terms) == [entry.name for entry in other.plan] == ["0", "2", "4"]
+    assert not any(term.requires_grad for term in other.terms.values())
 
 
 def test_other_fractions_through_the_same_function():
     """Torch makes an input of a number that it has seen to differ, unless it is hidden from it."""
     torch.manual_seed(0)
-    model, x = ViT(16, 4, 24, 1, 3, 10).double(), torch.randn(8, 3, 16, 16, dtype=torch.float64)
+    parts = {"a": nn.Linear(12, 12), "norm": nn.LayerNorm(12), "b": nn.Linear(12, 6)}
+    model, x = Net(lambda m, x: m.b(m.norm(x + m.a(x)))[:, 0], **parts).double(), torch.randn(8, 5, 12).double()
 
     def loss(rr, x):
         output, term = rr(x)

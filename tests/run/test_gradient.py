@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad, stack_module_state, vmap
 
-from tests.by_hand import batch_norm, close, lively, squares, undo_conv, undo_linear, up
+from tests.by_hand import Net, batch_norm, close, lively, squares, undo_conv, undo_linear, up
 from tests.losses import classic
-from tests.networks import NETWORKS, SOME, call
+from tests.networks import NETWORKS, SOME, call, seeded
 from tests.steps import assert_same, step
 
 GRADIENTS = ["both", "reverse", "weights"]
@@ -139,14 +139,21 @@ def test_values_are_the_same_and_nothing_below_is_reached(name: str):
         torch.testing.assert_close(losses[1:], [losses[0]] * 2, rtol=1e-4, atol=1e-6)
 
 
+def joined():
+    """A batch norm, dropout before an activation, and a join."""
+    parts = {"a": nn.Linear(6, 8), "norm": nn.BatchNorm1d(8), "drop": nn.Dropout(0.4), "b": nn.Linear(14, 3)}
+    return Net(lambda m, x: m.b(torch.cat([torch.tanh(m.drop(m.norm(m.a(x)))), x], 1)), **parts), torch.randn(4, 6)
+
+
 @pytest.mark.parametrize(
-    "name, fraction, gradient",
-    [("mlp_norm", 0.5, "reverse"), ("functional", 0.5, "weights"), ("attention", 1.0, "weights")],
+    "build, fraction, gradient",
+    [(seeded(joined), 0.5, "reverse"), (seeded(joined), 0.5, "weights"), (NETWORKS["attention"], 1.0, "weights")],
+    ids=["joined-reverse", "joined-weights", "attention-weights"],
 )
-def test_compiled(name: str, fraction: float, gradient: str):
+def test_compiled(build: Callable, fraction: float, gradient: str):
     """As in eager mode, with gradients and buffers."""
     torch._dynamo.reset()
-    model, inputs = NETWORKS[name]()
+    model, inputs = build()
     eager, rr = (classic(m, inputs, fraction=fraction, gradient=gradient) for m in (copy.deepcopy(model), model))
     fast = torch.compile(rr, backend="aot_eager", fullgraph=True)
     assert_same(step(rr, inputs, fast), step(eager, inputs), rtol=1e-4, atol=1e-5)

@@ -89,8 +89,9 @@ def needs() -> list[tuple[str, str, str]]:
 
 
 def test_every_extra_brings_what_is_needed():
-    assert needs()
-    missing = [one for one in needs() if DISTRIBUTIONS.get(one[1], one[1]) not in brought(one[2])]
+    found = needs()
+    assert found
+    missing = [one for one in found if DISTRIBUTIONS.get(one[1], one[1]) not in brought(one[2])]
     assert not missing
 
 
