@@ -1,17 +1,13 @@
-"""No command imports from the current folder, but for a TARGET that the user names."""
+"""No command imports from the current folder, but for a TARGET that the user names (nor does Ray: test_ray)."""
 
 import os
-import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.lab.tiny import STEPS, started, wait_for
+from tests.lab.tiny import ROOT, hostile_folder
 
-ROOT = Path(__file__).parents[2]
-OTHERS = ("torch", "numpy", "typer", "rich", "safetensors", "matplotlib", "scipy", "PIL", "jinja2", "tests")
 NETS = """
 import colorsys
 from torch import nn
@@ -31,13 +27,7 @@ COMMANDS = {
 
 @pytest.fixture
 def hostile(tmp_path):
-    """A folder with a file for every module of Python's own, and some of others, that leaves a trace when it is run."""
-    folder = tmp_path / "here"
-    folder.mkdir()
-    for name in (*sys.stdlib_module_names, *OTHERS):
-        (folder / f"{name}.py").write_text(
-            f"with open({str(tmp_path / 'run')!r}, 'a') as file: print({name!r}, file=file)"
-        )
+    folder = hostile_folder(tmp_path)
     (folder / "nets.py").write_text(NETS)
     (folder / "sheep.py").write_text(SHEEP)
     return folder
@@ -66,29 +56,3 @@ def test_nothing_there_is_run(way, command, hostile, tmp_path):
     done = subprocess.run(given, cwd=hostile, env=environment, capture_output=True, text=True, timeout=300)
     assert not (tmp_path / "run").exists(), (tmp_path / "run").read_text()
     assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_nor_by_ray_which_can_be_terminated(hostile, tmp_path):
-    """Its workers would look there first, and it takes SIGTERM for itself."""
-    pytest.importorskip("ray")
-    (tmp_path / "racecar").write_text("from racecar.cli import main\nif __name__ == '__main__':\n    main()\n")
-    words = "run peaks --quick --set epochs=100000 --set nets=linear --variants Std --seeds 1 --workers 1 --engine ray"
-    given = [sys.executable, str(tmp_path / "racecar"), *words.split(), "--checkpoint-every", "0", "--out", "out"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", STEPS: str(tmp_path)}
-    one = subprocess.Popen(given, cwd=hostile, env=environment, stderr=subprocess.PIPE, text=True)
-    try:
-        assert wait_for(lambda: list(hostile.glob("out/checkpoints/*.pt")), 120)
-        one.terminate()
-        said = one.communicate(timeout=20)[1]
-        assert wait_for(lambda: not started(tmp_path), 20)
-    finally:
-        for pid in started(tmp_path):
-            os.kill(pid, signal.SIGKILL)
-        one.wait()
-    again = f"racecar {words} --checkpoint-every 0 --out out --resume"
-    assert said.splitlines()[-1] == f"racecar: terminated; what was finished is in out; to go on: {again}"
-    assert one.returncode == 128 + signal.SIGTERM
-    assert "Traceback" not in said
-    assert not (tmp_path / "run").exists(), (tmp_path / "run").read_text()

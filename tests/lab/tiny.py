@@ -292,6 +292,21 @@ def started(log: Path) -> dict[int, str]:
     return found
 
 
+OTHERS = ("torch", "numpy", "typer", "rich", "safetensors", "matplotlib", "scipy", "PIL", "jinja2", "tests")
+
+
+def hostile_folder(parent: Path) -> Path:
+    """A folder with a file for every module of Python's own, and some of others, that leaves a trace in the file "run"
+    beside it when it is run."""
+    folder = parent / "here"
+    folder.mkdir()
+    for name in (*sys.stdlib_module_names, *OTHERS):
+        (folder / f"{name}.py").write_text(
+            f"with open({str(parent / 'run')!r}, 'a') as file: print({name!r}, file=file)"
+        )
+    return folder
+
+
 if __name__ == "__main__":
     from tests.lab.tiny import command  # by its importable name, for processes that it starts
 

@@ -1,10 +1,9 @@
-"""A toy GAN, and an autoencoder built from its networks; as a program, cut and gone on with on several processes."""
+"""A toy GAN, and an autoencoder built from its networks; cut and gone on with on several processes."""
 
 from __future__ import annotations
 
 import copy
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -151,6 +150,3 @@ def main(folder: Path) -> None:
 
 LOSSES = {"Std": 4, "RR": 6}
 """With the last of them the generator would take its second turn; RR has looked at every loss once before."""
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

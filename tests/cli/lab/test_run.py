@@ -16,7 +16,7 @@ from scipy.io import savemat
 from racecar.cli import app
 from racecar.cli.lab.settings import tuned_of
 from racecar.lab.experiment import Measured
-from racecar.lab.experiments import EXPERIMENTS, experiment
+from racecar.lab.experiments import EXPERIMENTS, experiment, information
 from racecar.lab.running.results import Store
 from racecar.lab.search_space import Search
 
@@ -31,10 +31,29 @@ def no_data(tmp_path, monkeypatch):
     monkeypatch.setenv("RACECAR_DATA", str(tmp_path / "nothing"))
 
 
+@pytest.fixture(scope="module")
+def known():
+    """What `information` measured first, by the name of the function."""
+    return {}
+
+
 @pytest.fixture(autouse=True)
-def one_number_of_bins(monkeypatch):
-    """What `information` measures is not looked at here, and takes longer than to train."""
-    monkeypatch.setattr("racecar.lab.experiments.information.SWEEP", (30,))
+def measured_once(monkeypatch, known):
+    """What `information` measures is not looked at here, and takes longer than to train: one net's for all."""
+
+    def kept(name):
+        measure = getattr(information, name)
+
+        def call(*given, **more):
+            if name not in known:
+                known[name] = measure(*given, **more)
+            return known[name]
+
+        return call
+
+    monkeypatch.setattr(information, "SWEEP", (30,))
+    for name in ("plane", "invertibility"):
+        monkeypatch.setattr(information, name, kept(name))
 
 
 def records(folder):

@@ -173,14 +173,14 @@ def test_first_weights_are_the_same_for_every_norm():
 # Runs
 
 
-@pytest.mark.parametrize("norm", NORMS)
-def test_runs(norm, pictures, tmp_path):
+@pytest.mark.parametrize("norm, variants", [("none", FEW.variants), ("batch", ("Std", "RR")), ("group", ("RR",))])
+def test_runs(norm, variants, pictures, tmp_path):
     config = replace(TINY, norm=norm)
-    jobs = make_jobs(FEW, config, FEW.variants, [0], pictures)
+    jobs = make_jobs(FEW, config, variants, [0], pictures)
     assert run(jobs, tmp_path / "out") == []
     usual = {"source_accuracy", "probe_1", "probe_3", "tune_1", "tune_3"}
     found = {one["variant"]: one for one in results(tmp_path / "out").values()}
-    assert set(found) == {"Std", "Ort", "Pre", "RR"}
+    assert set(found) == set(variants)
     for name, one in found.items():
         assert set(one["metrics"]) == usual | ({"untrained_1", "untrained_3"} if name == "Std" else set())
         assert all(0 <= value <= 1 for value in one["metrics"].values())
@@ -290,8 +290,8 @@ def test_a_coefficient_that_fades(pictures, tmp_path):
     config = replace(TINY, decay=True, epochs=2, tune_draws=0)
     (job,) = jobs = make_jobs(FEW, config, ["RR"], [0], pictures, {"RR": (5.0,)})
     plain = make_jobs(FEW, replace(config, decay=False), ["RR"], [0], pictures, {"RR": (5.0,)})
-    for engine in ("here", "vmap"):
-        assert run([*jobs, *plain], tmp_path / engine, engine) == []
+    for engine, some in (("here", [*jobs, *plain]), ("vmap", jobs)):
+        assert run(some, tmp_path / engine, engine) == []
     store, task = Store(tmp_path / "here"), FEW.data(config, 0, pictures)["A"]
     model = begin(job, job.stages[0], task, store, "cpu")
     rr = Racecar(model.train(), task.train.x[:8], mode="full", **FEW.reverse(config))

@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import random
 import re
 import shlex
 import signal
@@ -47,12 +46,10 @@ def live(processes, tmp_path):
 
 
 CHAINS = {
-    "here": ("here", "RR", [0], {"norm": True, "dropout": 0.2, "ema": 0.8, "valid": 0.2}),
+    "here": ("here", "RR", [0], {"norm": True, "dropout": 0.2, "ema": 0.8, "valid": 0.2, "every": 2}),
     "here, sgd": ("here", "Ort", [0], {"optimiser": "sgd", "schedule": "cosine", "clip": 0.5}),
-    "here, every second step": ("here", "RR", [0], {"every": 2}),
-    "vmap, every second step": ("vmap", "RR", [0, 1], {"every": 2, "finetune": 0}),
-    "vmap, batch norm": ("vmap", "RR", [0, 1], {"norm": True, "finetune": 0}),
-    "vmap": ("vmap", "Ort", [0, 1], {"valid": 0.2, "schedule": "cosine", "finetune": 0}),
+    "vmap": ("vmap", "RR", [0, 1], {"every": 2, "norm": True, "epochs": 2, "finetune": 0}),
+    "vmap, cosine": ("vmap", "Ort", [0, 1], {"valid": 0.2, "schedule": "cosine", "finetune": 0}),
 }
 
 
@@ -133,41 +130,36 @@ def test_without_resume_an_unfinished_stage_starts_anew(engine, live, tmp_path):
 
 @pytest.fixture
 def at_work(processes, tmp_path):
-    """``racecar run`` with two workers, as soon as one of them has finished one more stage and they train on."""
-    folder, started = tmp_path / "out", []
-
-    def at_work():
-        before = len(list(folder.glob("records/*.json")))
-        given = ("run", "slow", "--out", str(folder), "--variants", "RR", "--seeds", "2", "--set", "finetune=3")
-        one = processes.Process(target=command, args=(*given, "--workers", "2", "--checkpoint-every", "0", "--resume"))
-        one.start()
-        started.append(one)
-        assert wait_for(lambda: len(list(folder.glob("records/*.json"))) > before)
+    """``racecar run`` with two workers, when one of them has finished a stage and they train on."""
+    folder = tmp_path / "out"
+    given = ("run", "slow", "--out", str(folder), "--variants", "RR", "--seeds", "2", "--set", "finetune=3")
+    one = processes.Process(target=command, args=(*given, "--workers", "2", "--checkpoint-every", "0"))
+    one.start()
+    try:
+        assert wait_for(lambda: list(folder.glob("records/*.json")))
         assert wait_for(lambda: list(folder.glob("checkpoints/*.pt")))
         assert len(living(session=one.pid)) >= 3
-        return one
+        yield one
+    finally:
+        end(one)
 
-    yield at_work
-    for one in started:
-        for pid in living(session=one.pid):
-            os.kill(pid, signal.SIGKILL)
-        one.join()
+
+def end(command):
+    """Whatever became of a command and its workers."""
+    for pid in living(session=command.pid):
+        os.kill(pid, signal.SIGKILL)
+    command.join()
 
 
 @pytest.mark.slow
-def test_nobody_works_on_when_the_command_is_gone(at_work, tmp_path):
-    """Killed, then interrupted as Ctrl-C does it; what is left is done in the end, and is what it would have been."""
-    killed = at_work()
-    killed.kill()
-    killed.join()
-    assert wait_for(lambda: not living(session=killed.pid), 5.0)
-    interrupted = at_work()
-    os.killpg(interrupted.pid, signal.SIGINT)
-    interrupted.join(10)
-    assert interrupted.exitcode == 130
-    assert wait_for(lambda: not living(session=interrupted.pid), 5.0)
+def test_interrupted_at_work(at_work, tmp_path):
+    """As Ctrl-C does it; what is left is done in the end, and is what it would have been."""
+    os.killpg(at_work.pid, signal.SIGINT)
+    at_work.join(10)
+    assert at_work.exitcode == 130
+    assert wait_for(lambda: not living(session=at_work.pid), 5.0)
     begun = {path: path.stat().st_mtime_ns for path in tmp_path.glob("out/records/*.json")}
-    assert 2 <= len(begun) < 6
+    assert 1 <= len(begun) < 6
     jobs = make(["RR"], [0, 1], finetune=3)
     for folder in ("out", "whole"):
         assert run(jobs, tmp_path / folder) == []
@@ -175,40 +167,53 @@ def test_nobody_works_on_when_the_command_is_gone(at_work, tmp_path):
     assert all(path.stat().st_mtime_ns == then for path, then in begun.items())
 
 
-HOW = ({"--engine": "here", "--workers": "2"},) * 3 + ({"--engine": "here", "--workers": "1"}, {"--engine": "vmap"})
+HOW = {"two": ("--workers", "2"), "one": ("--workers", "1"), "vmap": ("--engine", "vmap")}
+ENDS = {
+    signal.SIGINT: (130, "racecar: interrupted; run the same command again\n"),
+    signal.SIGTERM: (143, "racecar: terminated; run the same command again\n"),
+    signal.SIGKILL: (KILLED, ""),
+}
+"""Status, and what is said."""
+CASES = [
+    ("two", signal.SIGINT, True, 0.0), ("two", signal.SIGTERM, False, 0.4), ("two", signal.SIGINT, False, 0.8),
+    ("two", signal.SIGTERM, True, 1.2), ("two", signal.SIGINT, True, 1.6), ("two", signal.SIGTERM, False, 2.0),
+    ("one", signal.SIGINT, True, 0.2), ("one", signal.SIGTERM, False, 1.0),
+    ("vmap", signal.SIGTERM, True, 0.3), ("vmap", signal.SIGINT, False, 1.1),
+    ("two", signal.SIGKILL, True, None),
+]  # fmt: skip
+"""How it runs, the signal, whether it is for the command alone or for its workers too as a terminal does it, and when:
+seconds after it listens; None: when workers are at work."""
 
 
 def interrupt(number, processes, folder):
-    """A command that would take minutes is sent SIGINT or SIGTERM, alone or with all its workers as a terminal does it,
-    at any moment. Returns what came of it, and what should have."""
-    signum, alone = (signal.SIGINT, signal.SIGTERM)[number % 2], number // 2 % 2 == 0
+    """A command that would take minutes is sent a signal. Returns what came of it, and what should have."""
+    how, signum, alone, when = CASES[number]
     out, said = folder / f"out-{number}", folder / f"said-{number}"
-    how = [word for option in HOW[number // 4].items() for word in option]
-    given = ("run", "slow", "--out", str(out), "--variants", "RR", "--seeds", "3", "--set", "epochs=900", *how)
+    given = ("run", "slow", "--out", str(out), "--variants", "RR", "--seeds", "3", "--set", "epochs=900", *HOW[how])
+    if when is None:
+        given += ("--checkpoint-every", "0")
     one = processes.Process(target=heard, args=(said, *given))
     one.start()
     try:
         assert wait_for(lambda: catches(one.pid, signal.SIGTERM))
-        time.sleep(random.Random(number).uniform(0, 2))
+        if when is None:
+            assert wait_for(lambda: list(out.glob("checkpoints/*.pt")))
+        else:
+            time.sleep(when)
         (os.kill if alone else os.killpg)(one.pid, signum)
         one.join(15)
         left = not wait_for(lambda: not living(session=one.pid), 5.0)
     finally:
-        for pid in living(session=one.pid):
-            os.kill(pid, signal.SIGKILL)
-        one.join()
+        end(one)
     begun = f"what was finished is in {out}; to go on: {shlex.join(['racecar', *given])} --resume"
     text = re.sub(r"^\d+ of \d+ stages.*\n", "", said.read_text(), flags=re.MULTILINE)  # progress, every few seconds
-    text = text.replace(begun, "run the same command again")
-    word = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}[signum]
-    wanted = (128 + signum, f"racecar: {word}; run the same command again\n", False)
-    return (one.exitcode, text, left), wanted
+    return (one.exitcode, text.replace(begun, "run the same command again"), left), (*ENDS[signum], False)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_interrupted_at_any_moment(processes, tmp_path):
-    """Twenty times: it ends soon, in one line, with the status that shells know, and nobody works on."""
+def test_nobody_works_on_when_the_command_is_gone(processes, tmp_path):
+    """At any moment: it ends soon, in one line, with the status that shells know, and nobody works on."""
     with ThreadPoolExecutor(4) as four:  # they mostly sleep
-        found = dict(enumerate(four.map(lambda number: interrupt(number, processes, tmp_path), range(20))))
+        found = dict(enumerate(four.map(lambda number: interrupt(number, processes, tmp_path), range(len(CASES)))))
     assert {number: got for number, (got, _) in found.items()} == {number: due for number, (_, due) in found.items()}

@@ -1,8 +1,6 @@
 """Networks that take turns, and one built from them: a loop written out by hand, cut and gone on with, refused."""
 
 import copy
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -14,6 +12,7 @@ from racecar import Racecar
 from racecar.cli.app import run as command
 from racecar.lab.experiment import Stage
 from racecar.lab.experiments import EXPERIMENTS
+from racecar.lab.running.engines import processes
 from racecar.lab.running.results import Store
 from racecar.lab.running.work import begin, training
 from racecar.lab.training import rng
@@ -22,7 +21,7 @@ from racecar.lab.training.single import Single
 from racecar.lab.training.spec import Training, TrainingOptions
 from racecar.lab.training.train import Trainer
 from racecar.networks.dense import dense
-from tests.lab.tiny import ROOT, plain, results, run
+from tests.lab.tiny import plain, results, run
 from tests.lab.toy import LATENT, LOSSES, Toy, ToyConfig, cut, jobs, rebuild
 
 TRAIN, BATCH, STEPS = 26, 8, 3
@@ -194,30 +193,15 @@ def test_resumed_bit_for_bit(variant, losses, whole, tmp_path):
 
 
 @pytest.mark.timeout(90)
-def test_workers_go_on(whole, tmp_path):
-    """With two jobs that were cut between two turns, each in a process of its own."""
+def test_workers_go_on(whole, tmp_path, monkeypatch):
+    """With two jobs that were cut between two turns, each in a process that starts anew."""
+    monkeypatch.setattr(processes, "_warm", False)
     some = jobs(norm=True)
     for job in some:
         cut([job], tmp_path, LOSSES[job.variant])
     assert [torch.load(path)["step"] for path in (tmp_path / "checkpoints").iterdir()] == [3, 3]
     assert run(some, tmp_path, workers=2) == []
     assert plain(results(tmp_path)) == whole
-
-
-@pytest.mark.timeout(120)
-def test_two_processes_share_it(tmp_path):
-    """As torchrun starts them: bit for bit where it was cut, and what one process comes to, but for rounding. (Curves
-    are not: what a point has of the steps before the cut is that of the process that saved them.)"""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    subprocess.run([*launcher, "-m", "tests.lab.toy", str(tmp_path)], cwd=ROOT, check=True, timeout=100)
-    assert run(jobs(), tmp_path / "one") == []
-    parts, two, one = (results(tmp_path / name) for name in ("parts", "whole", "one"))
-    assert two.keys() == one.keys()
-    for id, found in two.items():
-        for what in ("weights", "arrays", "metrics"):
-            assert plain(parts[id][what]) == plain(found[what])
-        torch.testing.assert_close(found["weights"], one[id]["weights"], rtol=1e-3, atol=1e-5)
-        assert found["curves"].keys() == one[id]["curves"].keys()
 
 
 @pytest.mark.gpu

@@ -15,7 +15,7 @@ from tests.lab.running.test_engines import assert_same
 from tests.lab.tiny import ALL, Tiny, make, plain, results, run
 
 SETTINGS = {
-    "adam": {},
+    "adam": {},  # and all variants
     "adamw, clip": {"optimiser": "adamw", "clip": 0.5, "schedule": "cosine", "finetune": 0},
     "whole batch": {"batch": 0, "valid": 0.2, "scales": ("sum",), "fraction": 0.5, "finetune": 0},
     "sgd, batch norm": {"optimiser": "sgd", "ema": 0.9, "norm": True, "dropout": 0.2, "finetune": 0},
@@ -35,7 +35,9 @@ def calls(monkeypatch):
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_recorded_is_the_same(setting, calls, tmp_path, monkeypatch):
     """Batch norm's running statistics and the masks of dropout included."""
-    jobs = make(ALL if setting == "adam" else ("Std", "Ort", "RR", "Drop"), **SETTINGS[setting])
+    jobs = make(("Ort", "RR"), **SETTINGS[setting])
+    if setting == "adam":
+        jobs += make([name for name in ALL if name not in ("Ort", "RR")], finetune=0)
     assert run(jobs, tmp_path / "recorded") == []
     stages = sum(len(job.stages) for job in jobs)
     assert len(calls) == stages
@@ -54,9 +56,9 @@ def test_what_needs_the_step_itself_has_it(plan, calls, tmp_path, monkeypatch):
     assert len(calls) == 9
 
 
-@pytest.mark.parametrize("name", ["Ort", "RR", "Drop"])
+@pytest.mark.parametrize("name", ["Ort", "RR"])
 def test_resumed_bit_for_bit(name, calls, tmp_path, monkeypatch):
-    jobs, save = make([name], finetune=0, norm=True), Trainer.save
+    jobs, save = make([name], finetune=0, norm=True, dropout=0.2), Trainer.save
     assert run(jobs, tmp_path / "whole") == []
 
     def interrupt(trainer, path):

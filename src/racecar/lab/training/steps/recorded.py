@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._guards import TracingContext, tracing
+from torch._subclasses import FakeTensorMode
 from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -20,7 +22,8 @@ def record(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
     what the function holds besides stay as they are now. No random number is used up, but tensors are changed in
     place, where the function does so."""
     devices = {tensor.device for tensor in torch.utils._pytree.tree_leaves(args) if isinstance(tensor, Tensor)}
-    with torch.random.fork_rng([device for device in devices if device.type == "cuda"]):
+    shapes = TracingContext(FakeTensorMode(allow_fallback_kernels=True))  # or every operation would make one, slowly
+    with torch.random.fork_rng([device for device in devices if device.type == "cuda"]), tracing(shapes):
         recorded = make_fx(lambda *args: function(*args))(*args)  # it would count a method's self
     shorten(recorded)
     return recorded.forward

@@ -1,0 +1,46 @@
+"""What two processes do that torchrun starts once: networks that take turns, a command, and one that has no end."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+
+from racecar.cli import main
+from racecar.lab.experiments import EXPERIMENTS
+from tests.lab import toy
+from tests.lab.tiny import Slow, Tiny
+
+SETTING = {
+    "scales": ("sum", "mean"), "epochs": 1, "batch": 6, "valid": 0.2, "clip": 0.5, "every": 2,
+    "raises": (1,), "infinite": (2,),
+}  # fmt: skip
+"""Seed 1 cannot be measured, which one process does for both; seed 2 diverges in the other's half of a batch."""
+
+
+def command(port: str, *arguments: str) -> None:
+    """``racecar`` as if torchrun had started it; processes that meet again do so at another port, by themselves."""
+    os.environ |= {"MASTER_PORT": port, "TORCHELASTIC_USE_AGENT_STORE": "False"}
+    sys.argv[1:] = arguments
+    with suppress(SystemExit):
+        main()
+
+
+def both(folder: Path, first: str, second: str) -> None:
+    torch.set_num_threads(1)
+    EXPERIMENTS["tiny"], EXPERIMENTS["slow"] = Tiny(), Slow()
+    toy.main(folder / "turns")
+    settings = [f"{name}={','.join(map(str, v)) if isinstance(v, tuple) else v}" for name, v in SETTING.items()]
+    given = ["--variants=Std,Ort,RR", "--seeds=3", "--tensorboard", *(f"--set={one}" for one in settings)]
+    command(first, "run", "tiny", *given, f"--out={folder / 'two'}")
+    given = ["--variants=RR", "--seeds=1", "--checkpoint-every=0", "--set=scales=mean"]
+    command(second, "run", "slow", *given, f"--out={folder / 'cut'}")
+
+
+if __name__ == "__main__":
+    from tests.lab.pair import both  # by its importable name, as others know what is in it
+
+    both(Path(sys.argv[1]), *sys.argv[2:])
