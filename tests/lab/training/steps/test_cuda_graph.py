@@ -165,19 +165,24 @@ def test_many_nets_at_once(setting, replayed, tmp_path, monkeypatch):
         torch.testing.assert_close(found[id]["weights"], one["weights"], rtol=1e-3, atol=1e-5)
 
 
+def check_replayed(jobs, folder, engine):
+    """On a GPU, graphs come to what steps without them come to."""
+    for graphs in (False, True):
+        assert run(jobs, folder / str(graphs), engine, device="cuda", graphs=graphs) == []
+    plain, replayed = (results(folder / str(graphs)) for graphs in (False, True))
+    assert plain.keys() == replayed.keys()
+    for name, one in plain.items():
+        for curve in ("train_loss", "regulariser"):
+            assert replayed[name]["curves"][curve] == pytest.approx(one["curves"][curve], rel=1e-2, abs=1e-4)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("setting", BATCHED)
 def test_many_nets_on_a_gpu(setting, tmp_path):
     given = {"epochs": 12, "batch": 20, "finetune": 8, **BATCHED[setting]}
     jobs = make(["Std", "Ort", "RR", "lRR"], [0, 1], **given)
-    for graphs in (False, True):
-        assert run(jobs, tmp_path / str(graphs), "vmap", device="cuda", graphs=graphs) == []
-    plain, replayed = (results(tmp_path / str(graphs)) for graphs in (False, True))
-    assert plain.keys() == replayed.keys()
-    for name, one in plain.items():
-        for curve in ("train_loss", "regulariser"):
-            assert replayed[name]["curves"][curve] == pytest.approx(one["curves"][curve], rel=1e-2, abs=1e-4)
+    check_replayed(jobs, tmp_path, "vmap")
 
 
 @pytest.mark.gpu
@@ -187,13 +192,7 @@ def test_on_a_gpu(setting, tmp_path):
     """All variants, replayed and not."""
     given = {"epochs": 12, "batch": 20, "finetune": 8, **SETTINGS[setting]}
     jobs = make(["Std", "Ort", "Pre", "RR", "lRR"], [0], **given)
-    for graphs in (False, True):
-        assert run(jobs, tmp_path / str(graphs), device="cuda", graphs=graphs) == []
-    plain, replayed = (results(tmp_path / str(graphs)) for graphs in (False, True))
-    assert plain.keys() == replayed.keys()
-    for name, one in plain.items():
-        for curve in ("train_loss", "regulariser"):
-            assert replayed[name]["curves"][curve] == pytest.approx(one["curves"][curve], rel=1e-2, abs=1e-4)
+    check_replayed(jobs, tmp_path, "here")
 
 
 @pytest.mark.gpu
