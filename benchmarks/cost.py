@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks import records
 from benchmarks.pages import write_page
+from racecar.run.terms import GRADIENTS
 
 NETS = {"vgg19": "VGG19-BN", "resnet50": "ResNet50", "vit": "ViT-B/16", "resnet110": "ResNet110"}
 STEPS = {
@@ -28,7 +29,7 @@ STEPS = {
     "SRIP as published": "srip as published",
 }
 SLICES = ("1/8", "1/16")
-MARK = re.compile(r"(<!-- (cost|default|parts|first) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARK = re.compile(r"(<!-- (cost|default|gradients|parts|first) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Steps = Mapping[str, Mapping[str, Any]]
 """By name, what was measured of a step."""
@@ -60,6 +61,20 @@ def table(found: Mapping[str, Steps], whole: bool = True) -> str:
         lines.append([NETS[name], f"{steps['plain']['median_ms']:.1f}", *times, memory, worst])
     told = [i for i, column in enumerate(zip(*lines[2:], strict=True)) if whole or set(column) != {"–"}]
     return _markdown([[line[i] for i in told] for line in lines])
+
+
+def gradients(found: Mapping[str, Steps]) -> str:
+    """What each reach of the gradient costs: time and memory of a step over the plain one's."""
+    slices = {name: step for name, step in STEPS.items() if name == "exact" or name in SLICES}
+    head = ["", "gradient", *slices, *(f"memory, {name}" for name in slices)]
+    lines = [head, ["---", "---", *["---:"] * (len(head) - 2)]]
+    for name, steps in found.items():
+        for gradient in GRADIENTS:
+            word = "racecar" if gradient == "reverse" else f"racecar {gradient}"
+            labels = [step.replace("racecar", word) for step in slices.values()]
+            ratios = [_of(steps, label, what) for what in ("ratio", "memory_ratio") for label in labels]
+            lines.append([NETS[name], gradient, *ratios])
+    return _markdown(lines)
 
 
 def parts(found: Mapping[str, Steps]) -> str:
@@ -108,6 +123,7 @@ def page(text: str, folder: Path) -> str:
     """The page with its tables filled in."""
     found = read(folder)
     made = {"cost": table(found), "parts": parts(found), "first": first(folder)}
+    made["gradients"] = gradients(read(folder, "gradients-h200-*"))
     made["default"] = table(read(folder, "default-h200-*"), whole=False)
     return MARK.sub(lambda mark: f"{mark[1]}\n{made[mark[2]]}\n\n{mark[3]}", text)
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from benchmarks.cost import first, page, parts, read, table
+from benchmarks.cost import first, gradients, page, parts, read, table
 from tests.pages import emptied
 
 ROOT = Path(__file__).parent.parent
@@ -42,6 +42,23 @@ def test_a_row_from_several_records(tmp_path):
     assert list(found) == ["vit"]
     row = table(found).splitlines()[-1]
     assert row == "| ViT-B/16 | 20.0 | 2.50 | 1.25 | – | – | – | – | – | 1.12, – | 1.02 of 2 |"
+
+
+def test_each_reach_of_the_gradient(tmp_path):
+    """A row for each, under the label that its steps have; what was not measured is no number."""
+    plain = {"step": "plain", "ratio": 1.0, "median_ms": 10.0}
+    steps = [
+        plain,
+        {"step": "racecar 1", "ratio": 1.75},
+        {"step": "racecar both 1/8", "ratio": 1.5, "memory_ratio": 1.25},
+    ]
+    record = {"settings": {"compile": True}, "models": [{"model": "vit", "steps": steps}]}
+    (tmp_path / "gradients-h200-a.json").write_text(json.dumps(record))
+    assert gradients(read(tmp_path, "gradients-*")).splitlines()[2:] == [
+        "| ViT-B/16 | both | – | 1.50 | – | – | 1.25 | – |",
+        "| ViT-B/16 | reverse | 1.75 | – | – | – | – | – |",
+        "| ViT-B/16 | weights | – | – | – | – | – | – |",
+    ]
 
 
 def test_of_what_a_cost_consists(tmp_path):

@@ -8,9 +8,12 @@ from torch import nn
 
 from racecar.bench import by_hand, floor, memory, timing
 from racecar.bench.kinds import PLAIN, Kind, hand_written, kinds, loss_function, srip_as_published, srip_ours
+from racecar.bench.run import groups
 from racecar.bench.workload import Circumstances, Workload
 from racecar.networks.dense import dense
 from racecar.networks.vgg import vgg
+from racecar.racecar import Racecar
+from racecar.run.terms import GRADIENTS
 
 
 def mlp(half: bool = False) -> Workload:
@@ -28,6 +31,22 @@ def test_labels():
         "by hand 1", "by hand 1/16", "srip", "srip as published",
     ]  # fmt: skip
     assert [kind.label for kind in kinds([0.3], hand=False, ort=False)] == ["plain", "racecar 3/10"]
+    two = kinds([0.5], [1, 2], hand=False, ort=False, gradients=["reverse", "weights"])[1:]
+    assert [kind.label for kind in two] == [
+        "racecar 1/2", "racecar 1/2 every 2", "racecar weights 1/2", "racecar weights 1/2 every 2",
+    ]  # fmt: skip
+    assert groups(two) == [two[:2], two[2:]], "what is compiled once"
+
+
+@pytest.mark.parametrize("gradient", GRADIENTS)
+def test_the_gradient_that_was_asked_for(gradient):
+    workload = mlp()
+    loss_function(Kind("racecar", 0.5, gradient=gradient), workload)().backward()
+    found = [weight.grad.clone() for weight in workload.parameters]
+    workload.clear()
+    output, term = Racecar(workload.model, *workload.args, fraction=0.5, gradient=gradient)(*workload.args)
+    (workload.task(output) + term).backward()
+    torch.testing.assert_close(found, [weight.grad for weight in workload.parameters])
 
 
 def test_losses_are_the_task_and_the_regulariser():

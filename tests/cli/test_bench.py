@@ -98,6 +98,8 @@ def test_the_batch_of_a_target(cli):
         (["--precision", "int8"], "--precision must be bf16 or float32"),
         (["--fractions", "1,2"], "above 0 and up to 1"),
         (["--fractions", "1,0.5,1/2"], "different numbers"),
+        (["--gradients", "weights,all"], "different ones of both, reverse, weights"),
+        (["--gradients", "both,both"], "different ones of both, reverse, weights"),
         (["--fractions", "half"], "--fractions 'half'"),
         (["--fractions", "1/0"], "--fractions '1/0'"),
         (["--every", "0"], "whole numbers of at least 1"),

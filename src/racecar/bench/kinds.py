@@ -29,10 +29,12 @@ class Kind:
     """Share of the batch that the reverse pass sees."""
     every: int = 1
     """Only every k-th step has the reverse pass."""
+    gradient: str = "reverse"
+    """What the gradient of the reverse pass reaches, as `Racecar` has it; the label names any but the default."""
 
     @property
     def label(self) -> str:
-        words = [self.way]
+        words = [self.way] if self.gradient == "reverse" else [self.way, self.gradient]
         if self.fraction:
             words.append(str(Fraction(self.fraction).limit_denominator(4096)))
         if self.every > 1:
@@ -50,12 +52,23 @@ PLANNED = 8
 """Samples that a plan is made with: it needs no more, and its pass keeps every activation for a moment."""
 
 
-def kinds(fractions: Sequence[float], everys: Sequence[int] = (1,), hand: bool = True, ort: bool = True) -> list[Kind]:
-    """All kinds, plain first. ``everys``: on which steps the reverse pass runs; by hand it always runs."""
-    found = [PLAIN, *(Kind("racecar", fraction, every) for every in everys for fraction in fractions)]
+def kinds(
+    fractions: Sequence[float],
+    everys: Sequence[int] = (1,),
+    hand: bool = True,
+    ort: bool = True,
+    gradients: Sequence[str] = ("reverse",),
+) -> list[Kind]:
+    """All kinds, plain first. ``everys``: on which steps the reverse pass runs; by hand it runs on all of them, and its
+    gradient is the default one."""
+    found = [PLAIN, *(Kind("racecar", *one, gradient) for gradient in gradients for one in _slices(fractions, everys))]
     found += [Kind("by hand", fraction) for fraction in fractions] if hand else []
     found += [Kind("srip"), Kind("srip as published")] if ort else []
     return found
+
+
+def _slices(fractions: Sequence[float], everys: Sequence[int]) -> list[tuple[float, int]]:
+    return [(fraction, every) for every in everys for fraction in fractions]
 
 
 def loss_function(kind: Kind, workload: Workload) -> Callable[[], Tensor]:
@@ -74,7 +87,7 @@ def loss_function(kind: Kind, workload: Workload) -> Callable[[], Tensor]:
 
     elif kind.way == "racecar":
         few = workload.few(PLANNED)
-        rr = Racecar(model, few[1] or few[0], fraction=kind.fraction)
+        rr = Racecar(model, few[1] or few[0], fraction=kind.fraction, gradient=kind.gradient)
 
         def loss() -> Tensor:
             with workload.autocast():

@@ -71,18 +71,20 @@ def model_record(
         if about.get("missing"):
             continue
         row: dict[str, Any] = {"step": kind.label, "way": kind.way, "fraction": kind.fraction, "every": kind.every}
+        row |= {"gradient": kind.gradient} if kind.way == "racecar" else {}
         row |= {"error": about.get("error"), "memory": about.get("memory")}
         row |= {name: about[name] for name in BESIDE if name in about}
         if row["memory"] and plain_memory:
             row["memory_ratio"] = row["memory"] / plain_memory
         samples = max(1, round(kind.fraction * workload.batch)) if kind.fraction else 0
         row["samples"] = samples
-        if flops is not None and kind.way in ("plain", "racecar", "by hand"):
+        default = kind.gradient == PLAIN.gradient  # what was counted, and written by hand
+        if flops is not None and default and kind.way in ("plain", "racecar", "by hand"):
             row["floor"] = floor.floor(*flops, samples / workload.batch / kind.every)
         if kind.label in seconds:
             row |= {"captured": workload.how.graphs and not kind.eager, **times(seconds[kind.label], plain)}
             hand = seconds.get(Kind("by hand", kind.fraction).label)
-            if hand and kind.way == "racecar" and kind.every == 1:
+            if hand and default and kind.way == "racecar" and kind.every == 1:
                 row["over_by_hand"] = median(seconds[kind.label]) / median(hand)
             if plain and "floor" in row:
                 row["over_floor"] = row["ratio"] / row["floor"]

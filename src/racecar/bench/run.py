@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import wait
 from typing import Any
@@ -68,9 +69,9 @@ def run(
 
 def groups(kinds: Sequence[Kind]) -> list[list[Kind]]:
     """Kinds that differ in ``every`` alone share what is compiled, and so a process."""
-    found: dict[tuple[str, float], list[Kind]] = {}
+    found: dict[Kind, list[Kind]] = {}
     for kind in kinds:
-        found.setdefault((kind.way, kind.fraction), []).append(kind)
+        found.setdefault(replace(kind, every=1), []).append(kind)
     return list(found.values())
 
 

@@ -36,6 +36,9 @@ Models = Annotated[
 Batch = Annotated[int, typer.Option("--batch", metavar="N", min=0, help="Samples; 0: as usual for each net.")]
 Fractions = Annotated[str, typer.Option("--fractions", metavar="LIST", help="Slices of the batch, as 1,1/8,1/16.")]
 Every = Annotated[str, typer.Option("--every", metavar="LIST", help="Reverse pass on every k-th step, as 1,4.")]
+Gradients = Annotated[
+    str, typer.Option("--gradients", metavar="LIST", help="What the gradient reaches, as both,reverse,weights.")
+]
 Precision = Annotated[
     str, typer.Option("--precision", help="bf16 (autocast) or float32; without it what suits the device.")
 ]
@@ -76,6 +79,7 @@ def bench(
     batch: Batch = 0,
     fractions: Fractions = "1,1/8,1/16",
     every: Every = "1",
+    gradients: Gradients = "reverse",
     precision: Precision = "",
     compile_steps: Compile = None,
     combine: Combine = False,
@@ -109,7 +113,8 @@ def bench(
         raise ValueError("--figure draws growth: give --depth, --width or --batches as well")
     if grow and (models or shape or batch):
         raise ValueError("nets that grow are made for it: leave out --models, --input and --batch")
-    chosen = kinds(_fractions(fractions), _numbers(every, "--every"), by_hand and not grow, srip and not grow)
+    asked = _fractions(fractions), _numbers(every, "--every")
+    chosen = kinds(*asked, by_hand and not grow, srip and not grow, _gradients(gradients))
     how = _circumstances(device, precision, compile_steps, graphs, bool(grow))
     if combine and not how.compile:
         raise ValueError("--combine is an option of the compiler: give --compile as well")
@@ -228,6 +233,15 @@ def _fractions(text: str) -> list[float]:
         found = []
     if not found or not all(0 < one <= 1 for one in found) or len(set(found)) < len(found):
         raise ValueError(f"--fractions {text!r}: give different numbers above 0 and up to 1, as 1,1/8,1/16")
+    return found
+
+
+def _gradients(text: str) -> list[str]:
+    from racecar.run.terms import GRADIENTS
+
+    found = [one.strip() for one in text.split(",")]
+    if not set(found) <= set(GRADIENTS) or len(set(found)) < len(found):
+        raise ValueError(f"--gradients {text!r}: give different ones of {', '.join(GRADIENTS)}")
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
@@ -38,6 +38,11 @@ class Op:
     """For several calls taken as one: they are made again one by one."""
     slot: int = 0
     """Which of the function's results it gives, of one that makes several parts."""
+    held: tuple[Any] = field(init=False, repr=False)
+    """``func`` in a tuple: out of an attribute dynamo cannot call a method of Tensor, up to torch 2.11 at least."""
+
+    def __post_init__(self) -> None:
+        self.held = (self.func,)
 
     @property
     def source(self) -> int:
@@ -64,7 +69,7 @@ class Op:
         args, kwargs = (self.args, self.kwargs) if call is None else without_data(call, at)
         module = self.module or (self.owner.module if self.owner else None)
         return Operation(
-            self.func, args, kwargs, at, name or self.kind, module, self.owner is not None, self.inplace_at
+            self.held[0], args, kwargs, at, name or self.kind, module, self.owner is not None, self.inplace_at
         )
 
 
