@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from os import PathLike
@@ -80,10 +80,12 @@ def look(name: str, i: int = 0) -> dict[str, Any]:
     return {"color": colour, "marker": marker, "markeredgecolor": "white", "markeredgewidth": 0.5}
 
 
-def new_figure(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[list[Axes]]]:
+def new_figure(
+    rows: int, columns: int, size: tuple[float, float], height_ratios: Sequence[float] | None = None
+) -> tuple[Figure, list[list[Axes]]]:
     """A figure of ``size`` inches with a grid of axes; it belongs to nobody and opens no window."""
     figure = need("matplotlib.figure", "inspect").Figure(figsize=size, layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False)
+    axes = figure.subplots(rows, columns, squeeze=False, height_ratios=height_ratios)
     return figure, [list(line) for line in axes]
 
 

@@ -36,6 +36,13 @@ class Stage:
     variants: tuple[str, ...] | None = None
     """The variants that have it; None: all."""
 
+    @property
+    def told(self) -> str:
+        """What it is, in words."""
+        start = "from fresh weights" if self.after is None else f"from {self.after}'s weights"
+        task = "" if self.task == "A" else f" on task {self.task}"
+        return f"trained {start}{task}{'' if self.regularised else ' without regulariser'}"
+
 
 @dataclass(frozen=True, eq=False)
 class Split:

@@ -18,7 +18,7 @@ from racecar.lab.experiments.few_labels_figures import Gain, all_figures, gains,
 from racecar.lab.measures.probe import body, choose, features, probe, settle
 from racecar.lab.report.claims import judge
 from racecar.lab.report.groups import gather
-from racecar.lab.report.statistics import NOT_RUN, TOO_FEW
+from racecar.lab.report.verdicts import NOT_RUN, TOO_FEW
 from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import Run

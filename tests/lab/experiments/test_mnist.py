@@ -15,7 +15,7 @@ from racecar.lab.experiments import experiment
 from racecar.lab.experiments.mnist import Mnist, likeness, run_back
 from racecar.lab.report.claims import judge
 from racecar.lab.report.groups import gather
-from racecar.lab.report.statistics import TOO_FEW
+from racecar.lab.report.verdicts import TOO_FEW
 from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.results import Store
 from racecar.lab.running.search import best, trials

@@ -16,7 +16,7 @@ from racecar.lab.experiments import OURS, experiment
 from racecar.lab.experiments.slices import BATCH, SLICES, Slices, SlicesCifar, SlicesMnist, reverse_loss
 from racecar.lab.report.claims import judge
 from racecar.lab.report.groups import gather
-from racecar.lab.report.statistics import NOT_RUN, TOO_FEW
+from racecar.lab.report.verdicts import NOT_RUN, TOO_FEW
 from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.results import Store
 from racecar.lab.running.work import begin, training

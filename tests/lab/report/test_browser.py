@@ -162,14 +162,15 @@ def test_words_can_be_read(visit):
 
 def test_on_paper(visit, tmp_path):
     page = visit(viewport=DESKTOP, color_scheme="dark")
+    unfolded = page.locator("details[open]").count()
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator("details:not([open])").count() == 0
     page.emulate_media(media="print")
     assert not page.locator("nav").is_visible()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert page.locator(".badge").first.evaluate("one => getComputedStyle(one).color") == "rgb(20, 112, 46)"
+    assert page.locator(".badge.supported").first.evaluate("one => getComputedStyle(one).color") == "rgb(20, 112, 46)"
     page.evaluate("dispatchEvent(new Event('afterprint'))")
-    assert page.locator("details[open]").count() == 0
+    assert page.locator("details[open]").count() == unfolded
     page.pdf(path=tmp_path / "page.pdf")
     assert (tmp_path / "page.pdf").stat().st_size > 20_000
 

@@ -3,10 +3,11 @@
 import pytest
 from scipy import stats
 
-from racecar.lab.experiment import Claim
-from racecar.lab.report.claims import Family, judge
+from racecar.lab.experiment import Claim, Paper
+from racecar.lab.report.claims import judge
+from racecar.lab.report.findings import Family
 from racecar.lab.report.groups import gather, label
-from racecar.lab.report.statistics import HOLDS, IN_PART, NOT, NOT_RUN, TOO_FEW
+from racecar.lab.report.verdicts import CONTRADICTED, NOT_RUN, SUPPORTED, TOO_FEW, UNDECIDED
 from tests.lab.report.records import record, runs
 
 STD = [0.50, 0.52, 0.48, 0.55, 0.51]
@@ -27,22 +28,22 @@ def test_by_scipy():
     """Two claims: the surer one is held against 0.05/2, the other against 0.05."""
     first, second = judge([claim("Ort"), claim("RR")], made(Std=STD, RR=RR, Ort=ORT))
     truth = stats.ttest_rel(RR, STD)
-    assert second.verdict == HOLDS
+    assert second.verdict == SUPPORTED
     assert second.p == pytest.approx(truth.pvalue)
     assert second.p_holm == pytest.approx(2 * truth.pvalue)
     assert second.interval == pytest.approx(tuple(truth.confidence_interval(0.975)))
     truth = stats.ttest_rel(ORT, STD)
-    assert first.verdict == IN_PART
+    assert first.verdict == UNDECIDED
     assert first.p_holm == pytest.approx(truth.pvalue)
     assert first.interval == pytest.approx(tuple(truth.confidence_interval(0.95)))
 
 
 def test_direction():
     lower, higher = judge([claim(higher=False), claim()], made(Std=STD, RR=RR))
-    assert (lower.verdict, higher.verdict) == (NOT, HOLDS)
+    assert (lower.verdict, higher.verdict) == (CONTRADICTED, SUPPORTED)
     assert lower.gain.mean == pytest.approx(-higher.gain.mean)
     (turned,) = judge([claim("Std", "RR", higher=False)], made(Std=STD, RR=RR))
-    assert turned.verdict == HOLDS
+    assert turned.verdict == SUPPORTED
 
 
 def test_too_few():
@@ -70,6 +71,52 @@ def test_diverged_runs_are_no_pairs():
     (found,) = judge([claim()], made([wild], Std=STD, RR=RR[:4]))
     assert found.pairs == 4
     assert found.better.diverged == (4,)
+
+
+DEAD = "dead: the output is the same for every input"
+
+
+def test_a_dead_net_is_an_outcome_of_its_own():
+    """The gain is that of living pairs. With −0.5 among them nothing could be said, so nothing is."""
+    dead = record("RR", 5, {"m": 0.05}, note=DEAD)
+    plain = record("Std", 5, {"m": 0.52})
+    (alone,) = judge([claim()], made(Std=STD, RR=RR))
+    (found,) = judge([claim()], made([dead, plain], Std=STD, RR=RR))
+    assert alone.verdict == SUPPORTED
+    assert (found.gain, found.interval, found.pairs) == (alone.gain, alone.interval, 5)
+    assert (found.whole.n, found.verdict) == (6, UNDECIDED)
+    assert found.whole_interval[0] < 0 < found.whole_interval[1]
+    assert (alone.p_lost, found.p_lost) == (None, 1.0)
+    assert alone.whole is None
+
+
+def test_a_dead_net_that_changes_nothing():
+    """The other side died: both views say the same."""
+    more = [record("RR", 5, {"m": 0.6}), record("Std", 5, {"m": 0.5}, note=DEAD)]
+    (found,) = judge([claim()], made(more, Std=STD, RR=RR))
+    assert (found.verdict, found.pairs, found.whole.n) == (SUPPORTED, 5, 6)
+
+
+def test_all_dead():
+    """No living pair: all that is left is the view of all pairs."""
+    found = judge([claim()], made(
+        [record("RR", seed, {"m": 0.1 + 0.001 * seed}, note=DEAD) for seed in range(8)],
+        Std=[0.5 + 0.01 * seed for seed in range(8)],
+    ))[0]  # fmt: skip
+    assert (found.verdict, found.pairs, found.whole) == (CONTRADICTED, 8, None)
+    assert found.p_lost == pytest.approx(2 / 2**8)
+
+
+def test_what_the_paper_has():
+    """Its gain, and how often five pairs like these would show it."""
+    paper = [Paper("m", "A", "RR", 0.9), Paper("m", "A", "Std", 0.8), Paper("m", "AB", "Ort", 0.7)]
+    up, other = judge([claim(), claim("Ort")], made(Std=STD, RR=RR, Ort=ORT), paper=paper)
+    assert up.paper == pytest.approx(0.1)
+    assert up.power == pytest.approx(up.gain.power(0.1, up.level))
+    assert other.paper is None
+    assert other.power is None
+    (down,) = judge([claim(higher=False)], made(Std=STD, RR=RR), paper=paper)
+    assert down.paper == pytest.approx(-0.1)
 
 
 def test_the_usual_coefficient_is_the_one_that_is_claimed_of():
@@ -109,7 +156,7 @@ def test_a_usual_run_that_a_search_chose_is_held_against_tuned_ones_too():
     std = [record("Std", seed, {"m": value}, also=also) for seed, value in enumerate(STD)]
     rr = [record("RR", seed, {"m": value}, tuned={"lr": 1e-2}) for seed, value in enumerate(RR)]
     (found,) = judge([claim()], gather(runs([*std, *rr])))
-    assert (found.verdict, found.pairs, label(found.than.tuned)) == (HOLDS, 5, "lr = 0.0001")
+    assert (found.verdict, found.pairs, label(found.than.tuned)) == (SUPPORTED, 5, "lr = 0.0001")
 
 
 def test_every_setting_is_a_test_of_its_own():
@@ -176,13 +223,13 @@ def test_what_claims_name_is_one_configuration():
         ]  # fmt: skip
 
     found = judge(claims, gather(runs([*some("one", lr=1), *some("two", lr=2)])))
-    assert [one.verdict for one in found] == [HOLDS, HOLDS, NOT_RUN]
+    assert [one.verdict for one in found] == [SUPPORTED, SUPPORTED, NOT_RUN]
     assert [one.p_holm for one in found[:2]] == pytest.approx([3 * found[0].p] * 2)
     assert {one.family for one in found} == {Family()}
     apart = judge(claims, gather(runs([*some("one", lr=1), *some("one", lr=2), *some("two", lr=2)])))
     assert [(str(one.family), one.verdict) for one in apart] == [
-        ("lr = 1", HOLDS), ("lr = 1", NOT_RUN), ("lr = 1", NOT_RUN),
-        ("lr = 2", HOLDS), ("lr = 2", HOLDS), ("lr = 2", NOT_RUN),
+        ("lr = 1", SUPPORTED), ("lr = 1", NOT_RUN), ("lr = 1", NOT_RUN),
+        ("lr = 2", SUPPORTED), ("lr = 2", SUPPORTED), ("lr = 2", NOT_RUN),
     ]  # fmt: skip
 
 
@@ -229,7 +276,7 @@ def test_the_same_effect_by_scipy():
     above = stats.ttest_1samp(ratios, 0.03, alternative="less").pvalue
     below = stats.ttest_1samp(ratios, -0.03, alternative="greater").pvalue
     assert found.p == pytest.approx(2 * max(above, below))
-    assert found.verdict == HOLDS
+    assert found.verdict == SUPPORTED
     assert (found.better.config["fraction"], found.than.config["fraction"]) == (0.125, 1.0)
 
 
@@ -237,11 +284,11 @@ def test_the_same_effect_by_hand():
     """Differences −1, 0 and 1 hundredths: mean 0, sd 0.01, and the interval is ±4.303 · 0.01/√3 = ±0.02484."""
     whole, eighth = [0.5, 0.5, 0.5], [0.49, 0.5, 0.51]
     verdicts = [judge([same(m, False)], slices(whole=whole, eighth=eighth))[0].verdict for m in (0.0249, 0.0248)]
-    assert verdicts == [HOLDS, IN_PART]
+    assert verdicts == [SUPPORTED, UNDECIDED]
 
 
 @pytest.mark.parametrize(
-    "margin, expected", [(0.2, HOLDS), (0.05, IN_PART), (0.001, NOT)], ids=["wide", "narrow", "too narrow"]
+    "margin, expected", [(0.2, SUPPORTED), (0.05, UNDECIDED), (0.001, UNDECIDED)], ids=["wide", "narrow", "too narrow"]
 )
 def test_margins(margin, expected):
     (found,) = judge([same(margin)], slices(whole=EXACT, eighth=FAR))
@@ -253,23 +300,23 @@ def test_interval_and_margin_say_the_same_after_correction():
     for found in judge(claims, slices(whole=EXACT, eighth=FAR)):
         low, high = found.interval
         inside = -found.claim.margin < low and high < found.claim.margin
-        assert inside == (found.p_holm < 0.05) == (found.verdict == HOLDS)
+        assert inside == (found.p_holm < 0.05) == (found.verdict == SUPPORTED)
 
 
 def test_equal_runs_are_the_same():
     (found,) = judge([same()], slices(whole=EXACT, eighth=EXACT))
-    assert (found.verdict, found.p) == (HOLDS, 0.0)
+    assert (found.verdict, found.p) == (SUPPORTED, 0.0)
     (found,) = judge([same()], slices(whole=[1.0] * 3, eighth=[2.0] * 3))
-    assert (found.verdict, found.p) == (NOT, 1.0)
+    assert (found.verdict, found.p) == (CONTRADICTED, 1.0)
 
 
 def test_what_diverges_on_one_side_is_not_the_same():
     config = {"net": "one", "fraction": 0.125, "every": 1}
     lost = [record("RR", 4, {}, config=config, status="diverged")]
     (found,) = judge([same()], slices(lost, whole=EXACT, eighth=NEAR[:4]))
-    assert (found.verdict, found.pairs, found.apart) == (NOT, 4, {4})
+    assert (found.verdict, found.pairs, found.apart) == (UNDECIDED, 4, {4})
     lost = [record("RR", seed, {}, config=config, status="diverged") for seed in range(5)]
-    assert judge([same()], slices(lost, whole=EXACT))[0].verdict == NOT
+    assert judge([same()], slices(lost, whole=EXACT))[0].verdict == TOO_FEW
     both = [
         *lost,
         *(record("RR", seed, {}, config={**config, "fraction": 1.0}, status="diverged") for seed in range(5)),

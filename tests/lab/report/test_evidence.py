@@ -47,8 +47,9 @@ def test_the_rest_of_the_page_is_as_without_it(purposes, noted):
     real = peaks_records(3)
     alone = page(real)
     mixed = page([*real, *(one for purpose in purposes for one in tries(purpose, noted))])
-    assert len(alone.overview.rows) >= 5
-    assert mixed.overview == alone.overview
+    assert len(alone.sections[0].findings) >= 5
+    assert alone.overview is None
+    assert mixed.overview.rows[0][2].text == alone.sections[0].finding
     first, *others = mixed.sections
     assert asdict(first) == asdict(alone.sections[0])
     assert [one.mark for one in others] == [MARKS[purpose] for purpose in purposes]
@@ -64,9 +65,9 @@ def test_it_is_marked_and_not_judged(purpose):
     assert [table.caption for table in one.tables] == ["Results", "Cost"]  # and not beside the paper's
     html, markdown = to_html(made), to_markdown(made, "figures")
     body = html.partition("<body>")[2].partition('id="how"')[0]
-    assert body.count(MARKS[purpose]) == 3  # in the head of the page, the list of its parts, and at the part itself
-    assert 'class="badge holds' not in body
-    assert f"## {Peaks.title} ({MARKS[purpose]})\n" in markdown
+    assert body.count(MARKS[purpose]) == 4  # in the title and the head of the page, the list of its parts, and at the part itself
+    assert 'class="badge supported' not in body
+    assert f"## What was done ({MARKS[purpose]})\n" in markdown
     assert f"1 experiment; {MARKS[purpose]}." in markdown
     evidence = page(peaks_records(3))
     assert not any(mark in to_html(evidence) + to_markdown(evidence, "figures") for mark in MARKS.values())
@@ -101,9 +102,9 @@ def test_a_short_try_has_a_verdict_of_its_own():
     outcomes = {label: (verdict, tally) for label, verdict, tally in one.outcomes}
     assert list(outcomes) == ["epochs = 3", "epochs = 5000"]
     assert [outcomes["epochs = 5000"]] == [each[1:] for each in alone.outcomes]
-    assert outcomes["epochs = 3"] == ("does not hold", "5 claims: 1 × does not hold, 1 × too few runs, 3 × not run")
+    assert outcomes["epochs = 3"] == ("contradicted", "5 claims: 1 × contradicted, 1 × too few runs, 3 × not run")
     text = " ".join(to_html(page([*real, *short])).split())
-    assert "epochs = 3: 5 claims: 1 × does not hold, 1 × too few runs" in text
+    assert "epochs = 3: 5 claims: 1 × contradicted, 1 × too few runs" in text
 
 
 @pytest.mark.parametrize(

@@ -9,20 +9,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from racecar.lab.report.statistics import (
-    HOLDS,
-    IN_PART,
-    NOT,
-    NOT_RUN,
-    SO_FAR,
-    TOO_FEW,
     Estimate,
     estimate,
+    exact_pairs,
+    exact_share,
     gains,
     holm,
-    overall,
     same_spread,
-    verdict,
 )
+from racecar.lab.report.verdicts import SUPPORTED, verdict
 
 
 def sample(seed: int, n: int, mean: float = 0.0, sd: float = 1.0) -> list[float]:
@@ -110,56 +105,55 @@ def test_intervals_cover_the_mean_in_95_of_100_samples():
 
 
 def test_false_verdicts_are_rare():
-    """Four claims, none of them true: at least one "holds" in at most 5 of 100 experiments, in fact half of that."""
+    """Four claims, none of them true: one is "supported" in at most 5 of 100 experiments, in fact half of that."""
     times, wrong = 1500, 0
     for i in range(times):
         found = [estimate(sample(4 * i + j, 6)) for j in range(4)]
         corrected = holm([one.p for one in found])
-        decided = [
-            verdict(one.n, one.mean, one.interval(right.level)[0]) for one, right in zip(found, corrected, strict=True)
-        ]
-        wrong += HOLDS in decided
+        decided = [verdict(one.n, one.interval(right.level)) for one, right in zip(found, corrected, strict=True)]
+        wrong += SUPPORTED in decided
     assert 0.01 < wrong / times < 0.04
 
 
-@pytest.mark.parametrize(
-    "n, mean, low, minimum, expected",
-    [
-        (5, 0.3, 0.1, 3, HOLDS),
-        (5, 0.3, 0.0, 3, IN_PART),
-        (5, 0.3, -0.1, 3, IN_PART),
-        (5, 0.0, 0.0, 3, NOT),
-        (5, -0.3, -0.5, 3, NOT),
-        (2, 0.3, 0.1, 3, TOO_FEW),
-        (2, 0.3, 0.1, 1, TOO_FEW),
-        (9, 0.3, 0.1, 10, TOO_FEW),
-        (3, 0.3, 0.1, 3, HOLDS),
-    ],
-)
-def test_verdict(n, mean, low, minimum, expected):
-    assert verdict(n, mean, low, minimum) == expected
+@pytest.mark.parametrize("n, level", [(3, 0.95), (5, 0.95), (10, 0.995), (40, 0.99)])
+def test_power(n, level):
+    """By the noncentral t of scipy's statistics, and in made-up experiments."""
+    found = Estimate(n, 0.0, 2.0)
+    edge = stats.t.ppf((1 + level) / 2, n - 1)
+    for mean in (0.3, 1.5, -4.0):
+        assert found.power(mean, level) == pytest.approx(stats.nct.sf(edge, n - 1, abs(mean) / 2 * n**0.5), abs=1e-7)
+    assert found.power(found.smallest(level), level) == pytest.approx(0.8, abs=1e-6)
+    assert found.power(0.0) == pytest.approx(0.025)
 
 
-@pytest.mark.parametrize(
-    "verdicts, expected",
-    [
-        ([HOLDS, HOLDS], HOLDS),
-        ([HOLDS, NOT], IN_PART),
-        ([HOLDS, TOO_FEW], SO_FAR),
-        ([NOT_RUN, HOLDS], SO_FAR),
-        ([HOLDS, NOT_RUN, NOT], IN_PART),
-        ([IN_PART, NOT_RUN], IN_PART),
-        ([NOT, NOT_RUN], NOT),
-        ([NOT_RUN, TOO_FEW], TOO_FEW),
-        ([NOT_RUN, NOT_RUN], NOT_RUN),
-        ([NOT, TOO_FEW], NOT),
-        ([NOT, IN_PART], IN_PART),
-        ([IN_PART], IN_PART),
-        ([TOO_FEW, TOO_FEW], TOO_FEW),
-    ],
-)
-def test_overall(verdicts, expected):
-    assert overall(verdicts) == expected
+def test_power_in_made_up_experiments():
+    """One effect, 1000 times: as often as was said its interval lies above 0. (Each sample's own spread is another one,
+    so that the spread of the world is what counts.)"""
+    effect = Estimate(8, 0.0, 1.0).smallest()
+    seen = sum(estimate(sample(i, 8, effect)).interval()[0] > 0 for i in range(1000))
+    assert seen / 1000 == pytest.approx(0.8, abs=0.04)  # 3 standard errors
+
+
+def test_nothing_to_doubt():
+    assert Estimate(3, 0.5, 0.0).smallest() == 0
+    assert Estimate(3, 0.5, 0.0).power(0.1) == 1
+    assert Estimate(3, 0.5, 0.0).power(0.0) == 0
+    assert Estimate(1, 0.5, None).smallest() is None
+    assert Estimate(1, 0.5, None).power(0.1) is None
+    assert Estimate(4, 0.5, 0.1).times(-100) == Estimate(4, -50.0, 10.0)
+
+
+@pytest.mark.parametrize("count, total", [(0, 5), (1, 5), (5, 5), (3, 100), (50, 100)])
+def test_shares_by_scipy(count, total):
+    for level in (0.95, 0.99):
+        truth = stats.binomtest(count, total).proportion_ci(level, "exact")
+        assert exact_share(count, total, level) == pytest.approx((truth.low, truth.high), abs=1e-9)
+
+
+@pytest.mark.parametrize("one, other", [(0, 0), (1, 0), (0, 5), (3, 3), (2, 9), (10, 0)])
+def test_pairs_by_scipy(one, other):
+    truth = stats.binomtest(one, one + other).pvalue if one + other else 1.0
+    assert exact_pairs(one, other) == pytest.approx(truth)
 
 
 def test_spreads_are_compared_as_pitman_and_morgan_do():

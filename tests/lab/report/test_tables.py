@@ -6,7 +6,7 @@ import pytest
 
 from racecar.lab.experiment import Claim, Paper
 from racecar.lab.report import words
-from racecar.lab.report.claim_tables import claims_table, overview
+from racecar.lab.report.claim_tables import claims_table, unjudged_table
 from racecar.lab.report.claims import judge
 from racecar.lab.report.groups import gather
 from racecar.lab.report.result_tables import cost_table, inner_tables, results_table
@@ -116,15 +116,16 @@ def test_claims():
     records = [record(name, seed, {"m": v}) for name, some in values.items() for seed, v in enumerate(some)]
     records.append(record("RR", 4, {"m": None}, status="diverged"))
     findings = judge([Claim("Yes", "m", "A", "RR", "Std"), Claim("No", "m", "A", "Ort", "Std")], gather(runs(records)))
-    yes, no = rows(claims_table(findings))
-    assert (yes["verdict"].text, no["verdict"].text) == ("holds", "not run")
-    assert (yes["pairs"].text, yes["pairs"].note) == ("4", "1 seed diverged")
+    (yes,) = rows(claims_table(findings))
+    assert (yes["verdict"].text, yes["pairs"].text) == ("supported", "4")
+    assert yes["lost nets"].text == "RR 1 of 5 (1 to 72 %), Std 0 of 4 (0 to 60 %)"
+    assert yes["could show"].value == pytest.approx(findings[0].gain.smallest(findings[0].level))
     low, middle, high = yes["95 % interval (Holm)"].ends
     assert 0 < low < middle < high
     assert yes["gain"].value == pytest.approx(middle)
     assert yes["claim"].note == "RR against Std: m of A, higher is better"
-    first, _ = rows(overview([("in-x", "x", found) for found in findings]))
-    assert (first["experiment"].link, first["gain"]) == ("in-x", yes["gain"])
+    (no,) = rows(unjudged_table(findings))
+    assert (no["claim"].text, no["why"].text) == ("No", "not run: one side has no runs of this setting")
 
 
 def test_claims_of_the_same_effect():

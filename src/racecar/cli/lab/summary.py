@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from racecar.support.table import table
 
 if TYPE_CHECKING:
-    from racecar.lab.experiment import Stage
     from racecar.lab.report.groups import Setting
     from racecar.lab.running.jobs import Job
     from racecar.lab.running.results import Store
@@ -128,22 +127,16 @@ def _explained(jobs: Sequence[Job]) -> list[str]:
     of = ", ".join(f"{meaning} for {name}" for name, meaning in meanings.items())
     return [
         "Mean ± standard deviation over the runs, one for each seed.",
-        "stage: " + "; ".join(f"{name}, {_stage(stage)}" for name, stage in stages.items()) + ".",
+        "stage: " + "; ".join(f"{name}, {stage.told}" for name, stage in stages.items()) + ".",
         *([f"coefficient: {of}."] if of else []),
         *(["tuned: what a search chose for the variant."] if any(_tuned(job) for job in jobs) else []),
     ]
 
 
-def _stage(stage: Stage) -> str:
-    start = "from fresh weights" if stage.after is None else f"from {stage.after}'s weights"
-    task = "" if stage.task == "A" else f" on task {stage.task}"
-    return f"trained {start}{task}{'' if stage.regularised else ' without regulariser'}"
-
-
 def _verdict(jobs: Sequence[Job], runs: Sequence[Run]) -> list[str]:
     """Of these runs alone, as their page would have it; none where they are no evidence."""
     from racecar.lab.report.section import findings_of, tally
-    from racecar.lab.report.statistics import overall
+    from racecar.lab.report.verdicts import overall
 
     findings = findings_of(jobs[0].experiment, runs) if runs and not jobs[0].purpose else []
     return [f"verdict: {overall([one.verdict for one in findings])}; {tally(findings)}"] if findings else []

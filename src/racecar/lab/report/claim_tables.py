@@ -2,52 +2,52 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from racecar.lab.report import words
-from racecar.lab.report.claims import Finding
-from racecar.lab.report.groups import Group, label
-from racecar.lab.report.page_table import Cell, Column, Table, mean_cell, number_cell
-from racecar.lab.report.statistics import VERDICTS
-
-_GAIN = (Column("gain", "number"), Column("95 % interval (Holm)", "interval"))
-
-
-def overview(findings: Sequence[tuple[str, str, Finding]]) -> Table:
-    """All claims of a page, each with the link and the name of its experiment."""
-    columns = [Column("experiment"), Column("claim"), Column("verdict"), *_GAIN, Column("pairs", "number")]
-    tests = Counter((id(found.claim), found.setting) for _, _, found in findings)
-    rows = [
-        [
-            Cell(name, kind="word", link=link), _claim(found, tests[id(found.claim), found.setting] > 1),
-            _verdict(found), *_gain(found), _pairs(found),
-        ]
-        for link, name, found in findings
-    ]  # fmt: skip
-    return Table.of("Every claim and what became of it", columns, rows, keep=("pairs",))
+from racecar.lab.report.findings import Finding
+from racecar.lab.report.forest import judged, telling_settings
+from racecar.lab.report.groups import Group, Setting, label
+from racecar.lab.report.page_table import Cell, Column, Table, number_cell
+from racecar.lab.report.statistics import exact_share
+from racecar.lab.report.units import unit
+from racecar.lab.report.verdicts import NOT_RUN, VERDICTS
 
 
 def claims_table(findings: Sequence[Finding]) -> Table:
-    """The claims of an experiment with the numbers behind the verdicts."""
+    """The claims that were judged, with the numbers behind the verdicts."""
+    some = judged(findings)
     columns = [
-        Column("claim"), Column("verdict"), *_GAIN, Column("pairs", "number"), Column("p (Holm)", "number"),
-        Column("sd ratio", "number"),
+        Column("claim"), Column("verdict"), Column("gain", "number"), Column("95 % interval (Holm)", "interval"),
+        Column("pairs", "number"), Column("could show", "number"), Column("paper's gain", "number"),
+        Column("p (Holm)", "number"), Column("lost nets"), Column("sd ratio", "number"),
     ]  # fmt: skip
     rows = [
         [
-            Cell(found.claim.text, note=_compared(found)), _verdict(found), *_gain(found), _pairs(found), _p(found),
-            _spread(found),
+            Cell(found.claim.text, note=_compared(found, setting)), _verdict(found), *_gain(found),
+            number_cell(found.pairs, str), _smallest(found), _paper(found), _p(found), _lost(found), _spread(found),
         ]
-        for found in findings
+        for found, setting in zip(some, telling_settings(some), strict=True)
     ]  # fmt: skip
-    return Table.of("Claims", columns, rows, keep=("pairs",))
+    return Table.of("Claims in numbers", columns, rows, keep=("pairs",))
 
 
-def _claim(found: Finding, several: bool) -> Cell:
-    """With the setting, and with the coefficients where several were tested."""
-    more = [label(found.setting), " against ".join(_sides(found)) if several else ""]
-    return Cell(found.claim.text, note="; ".join(filter(None, more)))
+def unjudged_table(findings: Sequence[Finding]) -> Table:
+    """The other claims, with the reason."""
+    known = {id(one) for one in judged(findings)}
+    some = [one for one in findings if id(one) not in known]
+    rows = [
+        [Cell(found.claim.text, note=_compared(found, ())), Cell(_why(found)), Cell(label(setting))]
+        for found, setting in zip(some, telling_settings(some), strict=True)
+    ]
+    return Table.of("Claims that were not judged", [Column("claim"), Column("why"), Column("setting")], rows)
+
+
+def _why(found: Finding) -> str:
+    if found.verdict == NOT_RUN:
+        return "not run: one side has no runs of this setting"
+    asked = max(3, found.claim.minimum_seeds)
+    return f"too few runs: {words.count(found.pairs, 'pair')}, and {asked} are asked for"
 
 
 def _sides(found: Finding) -> list[str]:
@@ -61,12 +61,13 @@ def _side(name: str, group: Group | None, names: Iterable[str]) -> str:
         return name
     fields = label(tuple((one, group.config[one]) for one in names))
     weight = "" if group.coefficient is None else words.number(group.coefficient)
-    details = ", ".join(filter(None, (weight, label(group.tuned), fields)))
+    tuned = label(tuple((one, value) for one, value in group.tuned if one != "coefficient"))
+    details = ", ".join(filter(None, (weight, tuned, fields)))
     return f"{name} ({details})" if details else name
 
 
-def _compared(found: Finding) -> str:
-    claim, where = found.claim, f"; {label(found.setting)}" if found.setting else ""
+def _compared(found: Finding, setting: Setting) -> str:
+    claim, where = found.claim, f"; {label(setting)}" if setting else ""
     if claim.margin is None:
         asked = f"{'higher' if claim.higher else 'lower'} is better"
     else:
@@ -80,19 +81,45 @@ def _verdict(found: Finding) -> Cell:
 
 
 def _gain(found: Finding) -> list[Cell]:
-    gain, ends = found.gain, found.interval
-    drawn = None if gain is None or ends is None else (ends[0], gain.mean, ends[1])
-    return [mean_cell(gain), Cell(words.interval(ends), None if ends is None else ends[0], "interval", ends=drawn)]
+    """In the claim's unit; of all pairs below it, where some nets are dead."""
+    of, gain, ends = unit(found.claim), found.gain, found.interval
+    assert gain is not None
+    assert ends is not None
+    low, high = (of.factor * end for end in ends)
+    whole, wide = "", ""
+    if found.whole is not None and found.whole_interval is not None:
+        whole = f"with dead nets {words.plus_minus(found.whole.times(of.factor))}"
+        wide = words.interval((of.factor * found.whole_interval[0], of.factor * found.whole_interval[1]))
+    scaled = gain.times(of.factor)
+    return [
+        Cell(f"{words.plus_minus(scaled)} {of.name}", scaled.mean, "number", whole),
+        Cell(words.interval((low, high)), low, "interval", wide, ends=(low, scaled.mean, high)),
+    ]
 
 
-def _pairs(found: Finding) -> Cell:
-    sides = [group for group in (found.better, found.than) if group is not None]
-    lost = {
-        "diverged": {seed for one in sides for seed in one.diverged},
-        "dead": {s for one in sides for s in one.dead},
-    }
-    note = ", ".join(f"{words.count(len(some), 'seed')} {what}" for what, some in lost.items() if some)
-    return Cell(str(found.pairs), found.pairs, "number", note)
+def _smallest(found: Finding) -> Cell:
+    value = found.smallest
+    return number_cell(None if value is None else unit(found.claim).factor * value, lambda one: words.number(one, 2))
+
+
+def _paper(found: Finding) -> Cell:
+    """With how often so many pairs would show it."""
+    if found.paper is None:
+        return number_cell(None, str)
+    value = unit(found.claim).factor * found.paper
+    note = "" if found.power is None else f"shown with probability {found.power:.2f}"
+    return Cell(words.signed(value), value, "number", note)
+
+
+def _lost(found: Finding) -> Cell:
+    """Dead or diverged nets of each side, with exact intervals of their share."""
+    if found.p_lost is None:
+        return Cell(words.NONE)
+    told = []
+    for group in found.sides:
+        low, high = (round(100 * end) for end in exact_share(len(group.lost), group.total))
+        told.append(f"{group.variant} {len(group.lost)} of {group.total} ({low} to {high} %)")
+    return Cell(", ".join(told), note=f"p {words.p_value(found.p_lost)}, McNemar's exact test")
 
 
 def _p(found: Finding) -> Cell:

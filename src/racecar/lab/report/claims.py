@@ -3,84 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
-from racecar.lab.experiment import Claim
-from racecar.lab.report.groups import Group, Groups, Setting, collect, label
-from racecar.lab.report.statistics import (
-    NOT,
-    NOT_RUN,
-    TOO_FEW,
-    Corrected,
-    Estimate,
-    equivalence,
-    estimate,
-    gains,
-    holm,
-    same_spread,
-    shares,
-    verdict,
-)
+from racecar.lab.experiment import Claim, Paper
+from racecar.lab.report.findings import Family, Finding, measured
+from racecar.lab.report.groups import Group, Groups, Setting, collect, printed_value
+from racecar.lab.report.statistics import holm
 
 Usual = Callable[[Mapping[str, Any], str], float | None]
 """The coefficient that an experiment gives a variant under a configuration; None if it has none."""
 
 
-@dataclass(frozen=True)
-class Family:
-    """What one configuration claims: these tests are corrected together, and no others with them."""
-
-    setting: Setting = ()
-    """What tells the configuration from others."""
-    tuned: bool = False
-    """Whether its settings are from a search."""
-
-    def __str__(self) -> str:
-        return "; ".join(filter(None, (label(self.setting), "settings from a search" if self.tuned else "")))
-
-
-@dataclass(frozen=True, eq=False)
-class Finding:
-    """A claim, held against the runs of one setting."""
-
-    claim: Claim
-    family: Family = Family()
-    setting: Setting = ()
-    better: Group | None = None
-    than: Group | None = None
-    gain: Estimate | None = None
-    """Of the paired differences, positive in the claimed direction."""
-    p: float | None = None
-    """Of the paired t-test, two-sided; for a margin, of the test that the difference lies within it."""
-    p_holm: float | None = None
-    interval: tuple[float, float] | None = None
-    """Of the mean gain, corrected by Holm's method."""
-    verdict: str = NOT_RUN
-
-    @property
-    def pairs(self) -> int:
-        return 0 if self.gain is None else self.gain.n
-
-    @property
-    def apart(self) -> set[int]:
-        """Seeds that diverged on one side and ended well on the other."""
-        if self.better is None or self.than is None:
-            return set()
-        return (self.better.runs.keys() & set(self.than.diverged)) | (self.than.runs.keys() & set(self.better.diverged))
-
-    @property
-    def spreads(self) -> tuple[float, float, float | None] | None:
-        """Standard deviations of both variants over their common seeds, and the p-value of their being the same."""
-        if self.better is None or self.than is None or self.pairs < 2:
-            return None
-        a, b = self.better.values(self.claim.metric), self.than.values(self.claim.metric)
-        seeds = a.keys() & b.keys()
-        sds = [found.sd for x in (a, b) if (found := estimate([x[seed] for seed in seeds])) and found.sd is not None]
-        return (sds[0], sds[1], same_spread(a, b)) if len(sds) == 2 else None
-
-
-def judge(claims: Sequence[Claim], groups: Groups, usual: Usual = lambda config, variant: None) -> list[Finding]:
+def judge(
+    claims: Sequence[Claim],
+    groups: Groups,
+    usual: Usual = lambda config, variant: None,
+    paper: Sequence[Paper] = (),
+) -> list[Finding]:
     """Test every claim in every setting that has runs of both sides, configuration by configuration.
 
     Holm's correction is over all claims of a configuration, those that were not run among them; what else lies in the
@@ -91,7 +30,7 @@ def judge(claims: Sequence[Claim], groups: Groups, usual: Usual = lambda config,
     such runs alone.
     """
     telling = _telling(groups, {field for claim in claims for field in (*claim.where, *claim.against)})
-    found = [finding for claim in claims for finding in _tests(claim, telling, groups, usual)]
+    found = [finding for claim in claims for finding in _tests(claim, telling, groups, usual, paper)]
     return [
         decided
         for family in dict.fromkeys(finding.family for finding in found) or (Family(),)
@@ -115,10 +54,12 @@ def _judge(claims: Sequence[Claim], family: Family, found: Sequence[Finding]) ->
         own = [finding for finding in found if finding.claim is claim]
         tests += own or [Finding(claim, family, family.setting)]
     corrected = holm([finding.p for finding in tests])
-    return [_decide(finding, right) for finding, right in zip(tests, corrected, strict=True)]
+    return [finding.decided(right) for finding, right in zip(tests, corrected, strict=True)]
 
 
-def _tests(claim: Claim, telling: Collection[str], groups: Groups, usual: Usual) -> list[Finding]:
+def _tests(
+    claim: Claim, telling: Collection[str], groups: Groups, usual: Usual, paper: Sequence[Paper]
+) -> list[Finding]:
     found = []
     sides = (
         (claim.better, claim.stage, claim.where),
@@ -137,7 +78,9 @@ def _tests(claim: Claim, telling: Collection[str], groups: Groups, usual: Usual)
             for name, stage, where in sides
         ]
         found += [
-            _test(claim, Family(_only(setting, telling), bool(better.tuned)), setting, better, than)
+            measured(
+                claim, _family(setting, telling, better), setting, better, than, _printed(claim, paper, better, than)
+            )
             for better in pair[0]
             for than in pair[1]
             if bool(better.tuned) is bool(than.tuned)
@@ -167,23 +110,13 @@ def _wanted(group: Group, usual: Usual) -> float | None:
     return dict(group.tuned).get("coefficient") if group.tuned else usual(group.config, group.variant)
 
 
-def _test(claim: Claim, family: Family, setting: Setting, better: Group, than: Group) -> Finding:
-    one, other = better.values(claim.metric), than.values(claim.metric)
-    gain = estimate(shares(one, other) if claim.relative else gains(one, other, claim.higher))
-    if gain is None:
-        return Finding(claim, family, setting, better, than, verdict=TOO_FEW)
-    p = gain.p if claim.margin is None else gain.p_within(claim.margin)
-    return Finding(claim, family, setting, better, than, gain, p, verdict=TOO_FEW)
+def _family(setting: Setting, telling: Collection[str], group: Group) -> Family:
+    return Family(_only(setting, telling), bool(group.tuned))
 
 
-def _decide(finding: Finding, corrected: Corrected) -> Finding:
-    claim, gain = finding.claim, finding.gain
-    interval = None if gain is None else gain.interval(corrected.level)
-    if gain is not None and interval is not None:
-        if claim.margin is None:
-            decided = verdict(gain.n, gain.mean, interval[0], claim.minimum_seeds)
-        else:
-            decided = equivalence(gain.n, gain.mean, interval, claim.margin, claim.minimum_seeds)
-        finding = replace(finding, p_holm=corrected.p, interval=interval, verdict=decided)
-    # What diverges on one side alone has no pair, and does not have the same effect.
-    return replace(finding, verdict=NOT) if claim.margin is not None and finding.apart else finding
+def _printed(claim: Claim, paper: Sequence[Paper], better: Group, than: Group) -> float | None:
+    """The gain that the paper prints, where it has both sides."""
+    one, other = (printed_value(paper, group, claim.metric) for group in (better, than))
+    if one is None or other is None or claim.relative or claim.margin is not None:
+        return None
+    return (one.value - other.value) * (1 if claim.higher else -1)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from racecar.lab.experiment import Experiment
-from racecar.lab.report.claims import Finding
+from racecar.lab.report.findings import Finding
 from racecar.lab.report.groups import Group, Groups, Metric, collect, label
 from racecar.lab.report.pictures import Picture, picture
 from racecar.lab.report.run_figures import curves, curves_figure, runs_figure, sweep_figure

@@ -7,6 +7,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from racecar.lab.experiment import Paper
 from racecar.lab.running.run import Run
 from racecar.lab.training.variants import VARIANTS
 
@@ -44,7 +45,16 @@ class Group:
         return [seed for seed, run in self.runs.items() if run.dead]
 
     @property
-    def lost(self) -> str:
+    def lost(self) -> list[int]:
+        """Seeds whose net diverged or is dead."""
+        return [*self.diverged, *self.dead]
+
+    @property
+    def seeds(self) -> set[int]:
+        return {*self.runs, *self.diverged}
+
+    @property
+    def told_lost(self) -> str:
         """As "1 of 5 diverged, 2 of 5 dead"; empty if all is well."""
         counts = {"diverged": len(self.diverged), "dead": len(self.dead)}
         return ", ".join(f"{count} of {self.total} {what}" for what, count in counts.items() if count)
@@ -119,6 +129,16 @@ def has(config: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
     """Whether a configuration has these values, or one of those in a frozenset."""
     sets = {name: one if isinstance(one, frozenset) else {plain(one)} for name, one in where.items()}
     return all(name in config and plain(config[name]) in some for name, some in sets.items())
+
+
+def printed_value(paper: Sequence[Paper], group: Group, metric: str) -> Paper | None:
+    """The paper's figure for a group; the one that says most about the configuration, if several fit."""
+    fitting = [
+        one
+        for one in paper
+        if (one.metric, one.stage, one.variant) == (metric, group.stage, group.variant) and group.matches(one.where)
+    ]
+    return max(fitting, key=lambda one: len(one.where), default=None)
 
 
 def asked(run: Run) -> dict[str, Any]:

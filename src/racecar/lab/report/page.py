@@ -14,13 +14,14 @@ from typing import Any
 
 from racecar.inspect.style import look
 from racecar.lab.report import words
-from racecar.lab.report.how import HOW
-from racecar.lab.report.page_table import Table
+from racecar.lab.report.how import HOW, OF_CLAIMS
+from racecar.lab.report.page_table import Cell, Column, Table
 from racecar.lab.report.section import Section, tally
-from racecar.lab.report.statistics import HOLDS, IN_PART, NOT, NOT_RUN, SO_FAR, TOO_FEW
+from racecar.lab.report.verdicts import SIGNS, VERDICTS
 from racecar.support.extras import need
 
-_SIGNS = {HOLDS: "✓", SO_FAR: "◔", IN_PART: "◐", NOT: "✗", TOO_FEW: "…", NOT_RUN: "–"}
+LONGEST = 40
+"""Rows of a table in Markdown, which is a summary; the HTML page has all."""
 _SHAPES = {"o": "●", "s": "■", "P": "✚", "^": "▲", "v": "▼", "D": "◆"}
 
 
@@ -31,7 +32,7 @@ class Page:
     title: str
     made: datetime
     overview: Table | None
-    """All claims; None if nothing is claimed."""
+    """What each experiment found; None if there is one alone."""
     sections: Sequence[Section]
     problems: Sequence[str]
     """What could not be read or drawn."""
@@ -41,12 +42,32 @@ class Page:
         return words.day(self.made)
 
     @property
+    def how(self) -> dict[str, str]:
+        """What the words on the page mean."""
+        claimed = any(one.findings for one in self.sections)
+        return {name: text for name, text in HOW.items() if claimed or name not in OF_CLAIMS}
+
+    @property
     def tally(self) -> str:
         """How many experiments and claims, what became of them, and what is no evidence."""
         findings = [found for one in self.sections for found in one.findings]
         counted = words.count(len({one.name for one in self.sections}), "experiment")
         marks = dict.fromkeys(one.mark for one in self.sections if one.mark)
         return "; ".join([counted + (f", {tally(findings)}" if findings else ""), *marks])
+
+
+def overview(sections: Sequence[Section]) -> Table:
+    """What each experiment found, with a link to it."""
+    columns = [Column("experiment"), Column("verdict"), Column("finding")]
+    rows = [
+        [
+            Cell(one.name, kind="word", link=one.anchor),
+            Cell(one.verdict, VERDICTS.index(one.verdict), "verdict") if one.verdict else Cell(one.mark or words.NONE),
+            Cell(one.finding or one.summary),
+        ]
+        for one in sections
+    ]
+    return Table.of("What was found", columns, rows)
 
 
 def to_html(page: Page) -> str:
@@ -58,7 +79,7 @@ def to_html(page: Page) -> str:
 
 def to_markdown(page: Page, folder: str) -> str:
     """The same tables and verdicts; the main figures are linked from a folder beside it, a sheet for each section."""
-    text = _templates(False).get_template("page.md").render(page=page, folder=folder)
+    text = _templates(False).get_template("page.md").render(page=page, folder=folder, longest=LONGEST)
     text = re.sub(r" +$", "", text, flags=re.MULTILINE)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
@@ -105,7 +126,7 @@ def _templates(escape: bool) -> Any:
         keep_trailing_newline=True,
     )
     templates.filters |= {"md": markdown, "fenced": fenced, "bar": bar}
-    templates.globals |= {"sheet_name": sheet_name, "how": HOW, "sign": _SIGNS.get, "swatch": swatch}
+    templates.globals |= {"sheet_name": sheet_name, "sign": SIGNS.get, "swatch": swatch}
     return templates
 
 

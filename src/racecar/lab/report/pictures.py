@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 LARGEST = 200_000
 """Bytes of SVG; a larger figure becomes a PNG."""
 _DOTS = 160
+PAGE_COLOURS = {
+    "#ffffff": "var(--card)",
+    "#000000": "var(--ink)",
+    "#333333": "var(--ink)",
+    "#dddddd": "var(--line)",
+    "#14702e": "var(--good)",
+    "#565b61": "var(--none)",
+    "#a3241c": "var(--bad)",
+}
+"""Paper, ink, lines and verdicts of our figures, as the page's style sheet names them."""
 
 
 @dataclass(frozen=True)
@@ -113,12 +123,17 @@ def _inline(content: bytes, prefix: str, alt: str) -> str:
         if element.get("id") not in used:
             element.attrib.pop("id", None)
         named = {local(name): text for name, text in element.attrib.items()}
-        element.attrib = {name: _short(name, own(name, text, prefix)) for name, text in named.items()}
+        element.attrib = {name: _short(name, own(name, _by_night(text), prefix)) for name, text in named.items()}
     for name in ("width", "height", "version"):
         root.attrib.pop(name, None)
     # What the style sheet said of all elements; here it would speak for the whole page.
     root.attrib |= {"stroke-linejoin": "round", "role": "img", "aria-label": alt}
     return ElementTree.tostring(root, encoding="unicode")
+
+
+def _by_night(text: str) -> str:
+    """Colours that a page has in a light and a dark form, by their names in its style sheet."""
+    return re.sub(r"#[0-9a-f]{6}\b", lambda found: PAGE_COLOURS.get(found[0], found[0]), text)
 
 
 def own(name: str, text: str, prefix: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from racecar.lab.experiment import Paper
 from racecar.lab.report import words
-from racecar.lab.report.groups import Group, Groups, Metric, collect, label, plain
+from racecar.lab.report.groups import Group, Groups, Metric, collect, label, plain, printed_value
 from racecar.lab.report.page_table import Cell, Column, Table, mean_cell, number_cell, word_cell
 from racecar.lab.report.statistics import estimate
 
@@ -116,16 +116,6 @@ def _pick(row: Mapping[str, Any], keys: Sequence[str]) -> tuple[Any, ...]:
     return tuple(plain(row.get(field)) for field in keys)
 
 
-def printed_value(paper: Sequence[Paper], group: Group, metric: str) -> Paper | None:
-    """The paper's figure for a group; the one that says most about the configuration, if several fit."""
-    fitting = [
-        one
-        for one in paper
-        if (one.metric, one.stage, one.variant) == (metric, group.stage, group.variant) and group.matches(one.where)
-    ]
-    return max(fitting, key=lambda one: len(one.where), default=None)
-
-
 def _which(group: Group) -> list[Cell]:
     return [word_cell(group.stage), word_cell(label(group.setting))]
 
@@ -146,7 +136,7 @@ def _paper(printed: Paper | None) -> Cell:
 
 
 def _runs(group: Group, n: int) -> Cell:
-    return Cell(str(n), n, "number", group.lost)
+    return Cell(str(n), n, "number", group.told_lost)
 
 
 def _places(group: Group) -> list[tuple[str, str]]:

@@ -7,17 +7,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from racecar.lab.experiment import Experiment
+from racecar.lab.experiment import Experiment, Stage
 from racecar.lab.report import words
-from racecar.lab.report.claim_tables import claims_table
-from racecar.lab.report.claims import Finding, judge
+from racecar.lab.report.claim_tables import claims_table, unjudged_table
+from racecar.lab.report.claims import judge
+from racecar.lab.report.findings import Finding
+from racecar.lab.report.forest import forest, judged, sentence
+from racecar.lab.report.forest import title as forest_title
 from racecar.lab.report.gallery import common_figures, draw, main_and_more, own_pictures
-from racecar.lab.report.groups import Groups, collect, gather, label
+from racecar.lab.report.glossary import glossary
+from racecar.lab.report.groups import Groups, collect, gather, label, printed_value
 from racecar.lab.report.page_table import Table
 from racecar.lab.report.pictures import Picture
 from racecar.lab.report.restate import config_of, loss_of, restated, times
-from racecar.lab.report.result_tables import cost_table, inner_tables, printed_value, results_table
-from racecar.lab.report.statistics import VERDICTS, overall
+from racecar.lab.report.result_tables import cost_table, inner_tables, results_table
+from racecar.lab.report.verdicts import VERDICTS, overall
 from racecar.lab.running.run import Run
 
 MARKS = {"": "", "quick": "quick runs: no evidence", "search": "runs of a search: no evidence"}
@@ -37,6 +41,10 @@ class Section:
     mark: str
     """What its runs are if they are no evidence; empty if they are."""
     findings: Sequence[Finding]
+    finding: str
+    """What was found, in one sentence."""
+    forest: Sequence[Picture]
+    """One picture of all claims that were judged; none if none was."""
     tables: Sequence[Table]
     more: Sequence[Table]
     """Long ones, folded away at first."""
@@ -44,10 +52,17 @@ class Section:
     """The main ones, which Markdown shows, too: the experiment's own, or every run if it has none."""
     more_figures: Sequence[Picture]
     commands: Sequence[str]
+    glossary: Mapping[str, str]
+    """Variants, stages and metrics, with what they are."""
     facts: Mapping[str, str]
     notes: Sequence[str]
     problem: str
     """What went wrong while it was made; empty if nothing."""
+
+    @property
+    def shown(self) -> list[Picture]:
+        """What Markdown shows."""
+        return [*self.forest, *self.figures]
 
     @property
     def verdict(self) -> str:
@@ -62,7 +77,7 @@ class Section:
 
 
 def tally(findings: Sequence[Finding]) -> str:
-    """As "3 claims: 2 × holds, 1 × too few runs"."""
+    """As "3 claims: 2 × supported, 1 × too few runs"."""
     counts = Counter(found.verdict for found in findings)
     said = ", ".join(f"{counts[name]} × {name}" for name in VERDICTS if counts[name])
     return f"{words.count(len(findings), 'claim')}: {said}"
@@ -99,6 +114,8 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         if (value := printed_value(paper, group, metric)) is not None
     }
     own, problem = own_pictures(experiment, groups.runs, anchor)
+    some = judged(findings)
+    claims_figure = draw({forest_title(some): forest(some)}, f"{anchor}-claims") if some else []
     figures, more_figures = main_and_more(own, draw(common_figures(groups, main, printed, findings), anchor))
     tables = [results_table("Paper and ours" if paper else "Results", groups, main, paper), cost_table(groups)]
     return Section(
@@ -109,11 +126,19 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         summary="" if experiment is None else experiment.summary,
         mark=MARKS[purpose],
         findings=findings,
-        tables=[claims_table(findings), *tables] if findings else tables,
-        more=[*([results_table("All that was measured besides", groups, rest)] if rest else []), *inner_tables(groups)],
+        finding=sentence(findings),
+        forest=claims_figure,
+        tables=tables,
+        more=[
+            claims_table(findings),
+            unjudged_table(findings),
+            *([results_table("All that was measured besides", groups, rest)] if rest else []),
+            *inner_tables(groups),
+        ],
         figures=figures,
         more_figures=more_figures,
         commands=_commands(runs),
+        glossary=glossary(groups, _stages(groups, experiment)),
         facts=_facts(runs, groups, experiment),
         notes=[*_notes(name, groups, experiment), *_conversions(runs, experiment)],
         problem=problem,
@@ -126,7 +151,9 @@ def findings_of(experiment: Experiment, runs: Sequence[Run]) -> list[Finding]:
 
 
 def _judged(experiment: Experiment, groups: Groups) -> list[Finding]:
-    return judge(experiment.claims, groups, lambda config, variant: _usual(experiment, config, variant))
+    return judge(
+        experiment.claims, groups, lambda config, variant: _usual(experiment, config, variant), experiment.paper
+    )
 
 
 def _told(experiment: Experiment, anchor: str, runs: Sequence[Run], groups: Groups, purpose: str) -> Section:
@@ -142,11 +169,14 @@ def _told(experiment: Experiment, anchor: str, runs: Sequence[Run], groups: Grou
         summary=experiment.summary,
         mark=MARKS[purpose],
         findings=(),
+        finding="",
+        forest=(),
         tables=tables,
         more=(),
         figures=own,
         more_figures=[],
         commands=_commands(runs),
+        glossary=glossary(groups, _stages(groups, experiment)),
         facts=_facts(runs, groups, None),  # its tables name the losses
         notes=notes,
         problem=problem,
@@ -192,6 +222,13 @@ def _facts(runs: Sequence[Run], groups: Groups, experiment: Experiment | None) -
     return {name: text for name, text in facts.items() if text}
 
 
+def _stages(groups: Groups, experiment: Experiment | None) -> list[Stage]:
+    """All that the configurations have."""
+    configs = [] if experiment is None else [config_of(experiment, group.config) for group in groups.groups]
+    found = [stage for one in configs if one is not None and experiment is not None for stage in experiment.stages(one)]
+    return list(dict.fromkeys(found))
+
+
 def _losses(groups: Groups, experiment: Experiment | None) -> list[str]:
     """Every loss that there is on the page."""
     configs = [] if experiment is None else [config_of(experiment, group.config) for group in groups.groups]
@@ -227,8 +264,11 @@ def _notes(name: str, groups: Groups, experiment: Experiment | None) -> list[str
         )
     lost = {run.id for run in groups.diverged}
     noted = {run.id: run for group in groups.groups for run in group.runs.values() if run.record.get("note")}
-    first = [run for run in groups.diverged if run.record.get("parent") not in lost]  # said of the stage before
-    return [*notes, *_said("Diverged", first, groups), *_said("Finished, but", noted.values(), groups)]
+    said = (
+        ("Diverged", [run for run in groups.diverged if run.record.get("parent") not in lost]),
+        ("Finished, but", [run for run in noted.values() if run.record.get("parent") not in noted]),
+    )  # a later stage only repeats what was said of the one before
+    return [*notes, *(one for what, runs in said for one in _said(what, runs, groups))]
 
 
 def _said(what: str, runs: Iterable[Run], groups: Groups) -> list[str]:

@@ -1,4 +1,4 @@
-"""Means with their doubt, paired differences, Holm's correction, and the rule that makes a verdict of them."""
+"""Means with their doubt, paired differences and shares, Holm's correction, and what so many runs could have shown."""
 
 from __future__ import annotations
 
@@ -10,14 +10,8 @@ from racecar.support.extras import need
 
 ALPHA = 0.05
 """What an experiment may err at in all its claims together."""
-FEWEST = 3
-"""Pairs that a verdict needs."""
-
-HOLDS, IN_PART, NOT = "holds", "holds in part", "does not hold"
-TOO_FEW, NOT_RUN = "too few runs", "not run"
-SO_FAR = "holds so far"
-"""Of several claims: those that were judged hold, and others were not judged."""
-VERDICTS = (HOLDS, SO_FAR, IN_PART, NOT, TOO_FEW, NOT_RUN)
+POWER = 0.8
+"""Chance with which an effect is seen that could have been shown."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +30,10 @@ class Estimate:
         half = _t_quantile((1 - level) / 2, self.n - 1) * self.sd / math.sqrt(self.n)
         return self.mean - half, self.mean + half
 
+    def times(self, factor: float) -> Estimate:
+        """The same in another unit."""
+        return Estimate(self.n, factor * self.mean, None if self.sd is None else abs(factor) * self.sd)
+
     @property
     def p(self) -> float | None:
         """Of the two-sided t-test against 0. Values without any spread leave no doubt: then 0, or 1 if all are 0."""
@@ -44,6 +42,28 @@ class Estimate:
         if self.sd == 0:
             return 1.0 if self.mean == 0 else 0.0
         return _t_test(self.mean / self.sd * math.sqrt(self.n), self.n - 1)
+
+    def smallest(self, level: float = 1 - ALPHA) -> float | None:
+        """The smallest mean that as many values with this spread show in four of five cases: Student's interval of that
+        level then excludes 0."""
+        if self.sd is None:
+            return None
+        least = float(
+            need("scipy.special", "lab").nctdtrinc(self.n - 1, 1 - POWER, _t_quantile((1 - level) / 2, self.n - 1))
+        )
+        return least * self.sd / math.sqrt(self.n)
+
+    def power(self, mean: float, level: float = 1 - ALPHA) -> float | None:
+        """How often as many values with this spread show such a mean: Student's interval of that level lies on its side
+        of 0."""
+        if self.sd is None:
+            return None
+        if self.sd == 0:
+            return float(mean != 0)
+        away = abs(mean) / self.sd * math.sqrt(self.n)
+        return 1 - float(
+            need("scipy.special", "lab").nctdtr(self.n - 1, away, _t_quantile((1 - level) / 2, self.n - 1))
+        )
 
     def p_within(self, margin: float) -> float | None:
         """Of the two one-sided t-tests that the mean lies within ±margin (Schuirmann 1987), doubled: below α exactly
@@ -109,40 +129,19 @@ def holm(p_values: Sequence[float | None], alpha: float = ALPHA) -> list[Correct
     return [found[i] for i in range(m)]
 
 
-def verdict(n: int, mean: float, low: float, minimum: int = FEWEST) -> str:
-    """The rule, fixed before the runs.
-
-    Args:
-        n: pairs.
-        mean: of their differences, positive in the claimed direction.
-        low: lower end of the Holm-corrected interval of that mean.
-        minimum: pairs that the claim asks for; never fewer than three.
-    """
-    if n < max(FEWEST, minimum):
-        return TOO_FEW
-    if low > 0:
-        return HOLDS
-    return IN_PART if mean > 0 else NOT
+def exact_share(count: int, total: int, level: float = 1 - ALPHA) -> tuple[float, float]:
+    """Clopper and Pearson's exact interval of a share, of ``count`` among ``total``."""
+    special, tail = need("scipy.special", "lab"), (1 - level) / 2
+    low = float(special.betaincinv(count, total - count + 1, tail)) if count else 0.0
+    high = float(special.betaincinv(count + 1, total - count, 1 - tail)) if count < total else 1.0
+    return low, high
 
 
-def equivalence(n: int, mean: float, interval: tuple[float, float], margin: float, minimum: int = FEWEST) -> str:
-    """The rule for two settings that should have the same effect: holds if the Holm-corrected interval lies within
-    ±margin, in part if the mean alone does."""
-    if n < max(FEWEST, minimum):
-        return TOO_FEW
-    if -margin < interval[0] and interval[1] < margin:
-        return HOLDS
-    return IN_PART if abs(mean) < margin else NOT
-
-
-def overall(verdicts: Sequence[str]) -> str:
-    """One word for several claims: what was not judged is neither for nor against those that were."""
-    judged = [one for one in verdicts if one not in (TOO_FEW, NOT_RUN)]
-    if not judged:
-        return TOO_FEW if TOO_FEW in verdicts else NOT_RUN
-    if all(one == HOLDS for one in judged):
-        return HOLDS if len(judged) == len(verdicts) else SO_FAR
-    return NOT if all(one == NOT for one in judged) else IN_PART
+def exact_pairs(one: int, other: int) -> float:
+    """p-value of McNemar's exact test: of pairs in which only one side has an outcome, ``one`` and ``other`` of them,
+    each side is as likely. Two-sided; 1 if there are none."""
+    n = one + other
+    return min(1.0, 2 * float(need("scipy.special", "lab").bdtr(min(one, other), n, 0.5))) if n else 1.0
 
 
 def same_spread(a: Mapping[int, float], b: Mapping[int, float]) -> float | None:
@@ -153,7 +152,7 @@ def same_spread(a: Mapping[int, float], b: Mapping[int, float]) -> float | None:
     seeds = sorted(a.keys() & b.keys())
     sums, differences = ([a[seed] + sign * b[seed] for seed in seeds] for sign in (1, -1))
     s, d = estimate(sums), estimate(differences)
-    if len(seeds) < FEWEST or s is None or d is None or not s.sd or not d.sd:
+    if len(seeds) < 3 or s is None or d is None or not s.sd or not d.sd:
         return None
     products = ((x - s.mean) / s.sd * ((y - d.mean) / d.sd) for x, y in zip(sums, differences, strict=True))
     r = math.fsum(products) / (len(seeds) - 1)

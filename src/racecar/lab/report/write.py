@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from racecar.lab.experiment import Experiment
-from racecar.lab.report.claim_tables import overview
-from racecar.lab.report.page import Page, sheet_name, to_html, to_markdown
+from racecar.lab.report.page import Page, overview, sheet_name, to_html, to_markdown
 from racecar.lab.report.read_records import inside, read_runs
 from racecar.lab.report.section import Section, section
 from racecar.lab.report.sheet import sheet
@@ -55,9 +54,9 @@ def write_report(folder: Path, experiments: Mapping[str, Experiment], made: date
         raise ValueError(problems[0])
     page = build(parts, experiments, problems, made or datetime.now(UTC))
     for one in page.sections:
-        if one.figures:
+        if one.shown:
             with write_atomically(folder / FIGURES / sheet_name(one)) as file:
-                file.write(sheet(one.figures))
+                file.write(sheet(one.shown))
     report = Report(folder / "report.html", folder / "report.md", page.problems)
     write_text(report.markdown, to_markdown(page, FIGURES))
     write_text(report.html, to_html(page))
@@ -76,9 +75,13 @@ def build(
             made_of = section(name, anchor, members, experiments.get(name), purpose)
             where = f" ({folder})" if folder not in ("", name) else ""
             sections.append(replace(made_of, name=f"{name}{where}", title=f"{made_of.title}{where}"))
-    claims = [(one.anchor, one.name, found) for one in sections for found in one.findings]
     failed = [one.problem for one in sections if one.problem]
-    return Page(TITLE, made, overview(claims) if claims else None, sections, [*problems, *failed])
+    title = _title(sections[0]) if len(sections) == 1 else TITLE
+    return Page(title, made, overview(sections) if len(sections) > 1 else None, sections, [*problems, *failed])
+
+
+def _title(one: Section) -> str:
+    return f"{one.title} ({one.mark})" if one.mark else one.title
 
 
 def _kinds(runs: Sequence[Run], experiments: Mapping[str, Experiment]) -> dict[tuple[str, str], list[Run]]:

@@ -1,0 +1,50 @@
+"""What the names on a page mean: its variants, stages and metrics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from racecar.lab.experiment import Stage
+from racecar.lab.report.groups import Groups
+from racecar.lab.training.variants import VARIANTS
+
+METRICS = {
+    r"test_accuracy": "share of test pictures that are put into the right class",
+    r"valid_accuracy": "the same of pictures held out of the training set; searches choose by it",
+    r"train_accuracy": "the same of the training set",
+    r"source_accuracy": "test accuracy on the task that the net was trained on",
+    r"probe_(\d+)": "accuracy of a linear classifier on the frozen features, with {} labelled pictures per class",
+    r"tune_(\d+)": "accuracy of the whole net fine-tuned with {} labelled pictures per class",
+    r"untrained_(\d+)": "the probe with {} labels on a net that was never trained",
+    r"reverse_loss": "how far the reverse pass is from the forward pass: the mean over layers of ‖d − d'‖² / ‖d‖²",
+    r"reverse_loss_(eval|running)": "the same as a deployed net has it, with running statistics of its norms",
+    r"ssim": "structural similarity of the picture and what the reverse pass makes of it: 1 is the same picture",
+    r"ssim_scaled": "the same after brightness and contrast were fitted, so that shape alone counts",
+    r"cosine_(\d+)": "cosine between the features to be found and the {} leading singular vectors",
+    r"lpips.*": "perceptual distance (LPIPS) of singular vectors from the features to be found: 0 is the same",
+    r"i_xd": "information about the input in the activations, mean over the layers, in bits",
+    r"i_dy": "information about the label in the activations, mean over the layers, in bits",
+    r"i_xd_span": "largest less smallest information about the input over the layers, in bits",
+    r"bit_count": "accuracy of the rule that counts the ones of the input",
+    r"dead": "share of nets whose output does not depend on the input",
+}
+
+
+def glossary(groups: Groups, stages: Sequence[Stage]) -> dict[str, str]:
+    """Variants that were run, stages and metrics that were measured, each with what it is."""
+    variants = {group.variant: VARIANTS[group.variant].title for group in groups.groups if group.variant in VARIANTS}
+    reached = {group.stage for group in groups.groups}
+    trained = {f"stage {one.name}": one.told for one in stages if one.name in reached}
+    return {**variants, **trained, **meanings(name for run in groups.runs for name in run.metrics)}
+
+
+def meanings(names: Iterable[str]) -> dict[str, str]:
+    """What metrics are; a name that nobody explained is left out."""
+    found = {}
+    for name in dict.fromkeys(names):
+        for pattern, text in METRICS.items():
+            if match := re.fullmatch(pattern, name):
+                found[name] = text.format(*match.groups())
+                break
+    return found

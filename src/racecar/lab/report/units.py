@@ -1,0 +1,24 @@
+"""In what a gain is told: points of accuracy, per cent, or what the metric itself is in."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from racecar.lab.experiment import Claim
+
+_SHARES = re.compile(r"accuracy|^(probe|tune)_")
+
+
+class Unit(NamedTuple):
+    """A gain times the factor is in this unit."""
+
+    name: str
+    factor: float = 1.0
+
+
+def unit(claim: Claim) -> Unit:
+    """Of a claim's gain."""
+    if claim.relative:
+        return Unit("%", 100.0)
+    return Unit("points", 100.0) if _SHARES.search(claim.metric) else Unit(claim.metric)

@@ -1,0 +1,93 @@
+"""All claims in one picture and one sentence; what names mean."""
+
+import pytest
+
+from racecar.lab.experiment import Claim, Paper, Stage
+from racecar.lab.report.claims import judge
+from racecar.lab.report.forest import forest, judged, sentence, telling_settings, title
+from racecar.lab.report.glossary import glossary, meanings
+from racecar.lab.report.groups import gather, label
+from racecar.lab.report.units import unit
+from tests.lab.report.records import record, runs
+
+STD = [0.50, 0.52, 0.48, 0.55, 0.51]
+RR = [0.61, 0.60, 0.60, 0.66, 0.60]
+CLAIMS = [
+    Claim("RR beats Std", "test_accuracy", "A", "RR", "Std"),
+    Claim("Std rebuilds better than RR", "ssim", "A", "Std", "RR"),
+    Claim("RR is as good as Std", "test_accuracy", "A", "RR", "Std", margin=0.3),
+    Claim("Ort beats Std", "test_accuracy", "A", "Ort", "Std"),
+]
+
+
+@pytest.fixture
+def findings():
+    records = [
+        record(name, seed, {"test_accuracy": value, "ssim": 0.1 + value}, config={"lr": 1, "norm": True})
+        for name, values in (("Std", STD), ("RR", RR))
+        for seed, value in enumerate(values)
+    ]
+    paper = [Paper("test_accuracy", "A", "RR", 0.9), Paper("test_accuracy", "A", "Std", 0.85)]
+    return judge(CLAIMS, gather(runs(records)), paper=paper)
+
+
+def test_the_picture(findings):
+    """A panel for each unit; each claim once, with its words, its mean, its interval and the paper's gain."""
+    some = judged(findings)
+    points, other = forest(some).axes
+    assert (points.get_xlabel(), other.get_xlabel()) == ("gain in points", "gain in ssim")
+    said = [text.get_text().replace("\n", " ") for axis in (points, other) for text in axis.texts]
+    assert said == ["✓ RR beats Std", "✓ RR is as good as Std", "✗ Std rebuilds better than RR"]
+    lines = [line.get_xdata() for line in points.lines]
+    first = some[0]
+    assert list(lines[0]) == pytest.approx([100 * end for end in first.interval])
+    assert [line[0] for line in lines if len(line) == 1] == pytest.approx(
+        [100 * first.gain.mean, 5.0, 100 * first.gain.mean]
+    )
+    assert title(some).endswith("(✓ supported, ✗ contradicted, ◇ the paper's gain, grey: the margin)")
+
+
+def test_the_sentence(findings):
+    told = sentence(findings)
+    assert told.startswith("RR beats Std: supported (+10.2 points, ")
+    assert told.endswith("; of 3 claims 2 supported, 1 contradicted.")
+    assert sentence(findings[:1]).endswith("; the only claim supported.")
+    assert sentence(findings[3:]) == "None of 1 claim could be judged by these runs."
+    assert sentence([]) == ""
+
+
+def test_settings_that_tell_apart():
+    """Neither what never varies, nor what the claim names, nor what follows from another field."""
+    records = [
+        record(name, seed, {"m": value}, config={"cost": 1.4 + norm, "norm": norm, "net": net, "lr": 1})
+        for norm in (False, True)
+        for net in ("one", "two")
+        for name, values in (("Std", STD), ("RR", RR))
+        for seed, value in enumerate(values)
+    ]
+    claims = [Claim("", "m", "A", "RR", "Std", where={"net": net}) for net in ("one", "two")]
+    found = judge(claims, gather(runs(records)))
+    assert sorted(map(label, telling_settings(found))) == ["norm = False"] * 2 + ["norm = True"] * 2
+    assert telling_settings(found[:1]) == [()]
+
+
+@pytest.mark.parametrize(
+    "metric, more, expected",
+    [
+        ("valid_accuracy", {}, ("points", 100)),
+        ("probe_2", {}, ("points", 100)),
+        ("lpips_alexnet", {}, ("lpips_alexnet", 1)),
+        ("reverse_loss", {"margin": 0.1, "relative": True}, ("%", 100)),
+    ],
+)
+def test_units(metric, more, expected):
+    assert unit(Claim("", metric, "A", "RR", "Std", **more)) == expected
+
+
+def test_what_names_mean():
+    groups = gather(runs([record("RR", 0, {"probe_10": 0.5, "odd": 1.0}), record("Std", 0, {}, stage="AB")]))
+    found = glossary(groups, [Stage("A"), Stage("AB", "B", "A", regularised=False), Stage("B", "B")])
+    assert list(found) == ["RR", "Std", "stage A", "stage AB", "probe_10"]
+    assert found["stage AB"] == "trained from A's weights on task B without regulariser"
+    assert "with 10 labelled pictures" in found["probe_10"]
+    assert meanings(["odd"]) == {}
