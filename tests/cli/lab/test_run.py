@@ -385,7 +385,7 @@ def test_digits_without_any_data(cli, undrawn):
     report = cli("report", "out")
     assert (report.status, report.err) == (0, "")
     page = (Store("out").folder / "report.md").read_text()
-    assert f"## {experiment('digits').title} (quick runs: no evidence)" in page
+    assert f"# {experiment('digits').title} (quick runs: no evidence)" in page
 
 
 def test_peaks_and_its_page(cli):
@@ -539,7 +539,7 @@ def test_what_a_search_chose_may_be_what_is_usual(cli, tuned, first, tmp_path, u
     assert cli("report", "out").status == 0
     page = (tmp_path / "out" / "report.md").read_text()
     assert f"RR ({weight:g}) against Std: " in page
-    assert f"RR ({weight:g}, coefficient = {weight:g}, lr = {usual.lr:g}) against Std (lr = 0.5): " in page
+    assert f"RR ({weight:g}, lr = {usual.lr:g}) against Std (lr = 0.5): " in page
     assert page.count("racecar run information") >= 2
 
 
