@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
@@ -120,6 +120,9 @@ class Claim:
     """Fields in which the other side's configuration differs from ``where``; all else is the same on both sides."""
     than_stage: str = ""
     """The other side's stage, where it is another one."""
+    fails_below: float | None = None
+    """Given: fewer nets of the better side have a metric below this. For accuracies with two humps, whose mean says
+    little."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,8 @@ class Experiment(Generic[C]):
     paper: ClassVar[tuple[Paper, ...]] = ()
     search: ClassVar[Search | None] = None
     """What ``racecar search`` tries, if it can choose the settings."""
+    paper_coefficients: ClassVar[Mapping[str, tuple[float, ...]]] = {}
+    """What it tries instead for variants whose loss is a plain sum, as the paper's: their λ has another unit."""
     stackable: ClassVar[tuple[str, ...]] = ()
     """Fields of the configuration that change the first weights or the coefficient, and nothing else: nets that differ
     in them alone can be trained as one batched net."""
@@ -202,6 +207,12 @@ class Experiment(Generic[C]):
 
     def stages(self, config: C) -> tuple[Stage, ...]:
         return (Stage("A"),)
+
+    def search_for(self, config: C) -> Search | None:
+        """What ``racecar search`` tries under a configuration."""
+        if self.search is None or self.reverse(config).get("scale") != "sum":
+            return self.search
+        return replace(self.search, coefficients={**self.search.coefficients, **self.paper_coefficients})
 
     def coefficient(self, config: C, variant: str) -> float:
         """What a variant's regulariser is multiplied by, unless the user says otherwise."""

@@ -65,7 +65,9 @@ def test_it_is_marked_and_not_judged(purpose):
     assert [table.caption for table in one.tables] == ["Results", "Cost"]  # and not beside the paper's
     html, markdown = to_html(made), to_markdown(made, "figures")
     body = html.partition("<body>")[2].partition('id="how"')[0]
-    assert body.count(MARKS[purpose]) == 4  # in the title and the head of the page, the list of its parts, and at the part itself
+    assert (
+        body.count(MARKS[purpose]) == 4
+    )  # in the title and the head of the page, the list of its parts, and at the part itself
     assert 'class="badge supported' not in body
     assert f"## What was done ({MARKS[purpose]})\n" in markdown
     assert f"1 experiment; {MARKS[purpose]}." in markdown

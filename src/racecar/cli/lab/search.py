@@ -29,12 +29,13 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None) -> None:
     config, variants = config_of(one, options), variants_of(one, options)
     if sets(options.settings, "valid") and not config.valid:
         raise ValueError("--set valid=0: the search needs training data that it holds out")
-    config = replace(config, valid=config.valid or one.search.valid)
+    space = one.search_for(config) or one.search
+    config = replace(config, valid=config.valid or space.valid)
     what = replace(
-        one.search,
-        seeds=count_of(options) or one.search.seeds,
-        first_seed=one.search.first_seed if options.first is None else options.first,
-        coefficients={**one.search.coefficients, **coefficients_of(options, variants)},
+        space,
+        seeds=count_of(options) or space.seeds,
+        first_seed=space.first_seed if options.first is None else options.first,
+        coefficients={**space.coefficients, **coefficients_of(options, variants)},
     )
     jobs = trials(one, what, config, variants, options.data)
     folder = folder_of(out, name, "search", "quick" if options.quick else "")

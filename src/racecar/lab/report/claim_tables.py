@@ -68,7 +68,9 @@ def _side(name: str, group: Group | None, names: Iterable[str]) -> str:
 
 def _compared(found: Finding, setting: Setting) -> str:
     claim, where = found.claim, f"; {label(setting)}" if setting else ""
-    if claim.margin is None:
+    if claim.fails_below is not None:
+        asked = f"share of nets below {claim.fails_below:g}"
+    elif claim.margin is None:
         asked = f"{'higher' if claim.higher else 'lower'} is better"
     else:
         asked = f"within ±{100 * claim.margin:g} %" if claim.relative else f"within ±{claim.margin:g}"

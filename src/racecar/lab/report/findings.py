@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from racecar.lab.experiment import Claim
 from racecar.lab.report.groups import Group, Setting, label
-from racecar.lab.report.statistics import Corrected, Estimate, estimate, exact_pairs, gains, same_spread, shares
+from racecar.lab.report.statistics import (
+    Corrected,
+    Estimate,
+    PairedShares,
+    estimate,
+    exact_pairs,
+    gains,
+    same_spread,
+    shares,
+)
 from racecar.lab.report.verdicts import NOT_RUN, SUPPORTED, TOO_FEW, UNDECIDED, agreed, equivalence, verdict
+
+Gain = Estimate | PairedShares
 
 
 @dataclass(frozen=True)
@@ -32,9 +45,9 @@ class Finding:
     setting: Setting = ()
     better: Group | None = None
     than: Group | None = None
-    gain: Estimate | None = None
+    gain: Gain | None = None
     """Of the paired differences, positive in the claimed direction, of pairs in which both nets live."""
-    whole: Estimate | None = None
+    whole: Gain | None = None
     """The same of all pairs; None where no net of a pair is dead."""
     paper: float | None = None
     """The gain that the paper prints."""
@@ -114,7 +127,7 @@ class Finding:
             said = UNDECIDED
         return replace(found, verdict=said)
 
-    def _verdict(self, gain: Estimate) -> str:
+    def _verdict(self, gain: Gain) -> str:
         claim, interval = self.claim, gain.interval(self.level)
         if interval is None:
             return TOO_FEW
@@ -127,21 +140,31 @@ def measured(
     claim: Claim, family: Family, setting: Setting, better: Group, than: Group, paper: float | None
 ) -> Finding:
     """A claim with its gain, before it is corrected and judged."""
-    dead = {*better.dead, *than.dead}
+    dead = {*better.dead, *than.dead} if claim.fails_below is None else set()  # which is a failure, too
     whole = _gain(claim, better, than, set())
     gain = _gain(claim, better, than, dead) if dead else whole
     if gain is None:  # no pair in which both live
         gain, dead = whole, set()
     if gain is None:
         return Finding(claim, family, setting, better, than, verdict=TOO_FEW)
-    p = gain.p if claim.margin is None else gain.p_within(claim.margin)
+    p = gain.p_within(claim.margin) if isinstance(gain, Estimate) and claim.margin is not None else gain.p
     some = whole if whole is not None and whole.n > gain.n else None
     return Finding(claim, family, setting, better, than, gain, some, paper, p, verdict=TOO_FEW)
 
 
-def _gain(claim: Claim, better: Group, than: Group, without: set[int]) -> Estimate | None:
+def _gain(claim: Claim, better: Group, than: Group, without: set[int]) -> Gain | None:
     one, other = (
         {seed: value for seed, value in group.values(claim.metric).items() if seed not in without}
         for group in (better, than)
     )
+    if claim.fails_below is not None:
+        diverged = (dict.fromkeys(group.diverged, -math.inf) for group in (better, than))
+        return failures({**one, **next(diverged)}, {**other, **next(diverged)}, claim.fails_below)
     return estimate(shares(one, other) if claim.relative else gains(one, other, claim.higher))
+
+
+def failures(better: Mapping[int, float], than: Mapping[int, float], below: float) -> PairedShares | None:
+    """Pairs of which one side has a value below a bound; None if there are no pairs."""
+    seeds = better.keys() & than.keys()
+    pairs = [(better[seed] < below, than[seed] < below) for seed in seeds]
+    return PairedShares(len(pairs), pairs.count((True, False)), pairs.count((False, True))) if pairs else None

@@ -30,6 +30,10 @@ HOW = {
         claim is supported if the corrected 95 % interval of the difference lies inside the margin on both sides, which
         is two one-sided t-tests, contradicted if it lies outside, and undecided otherwise. A seed that diverged under
         one setting alone leaves it undecided.""",
+    "share of nets below": """
+        Where accuracies have two humps, a net either learns the task or does not, and a mean says little. Such a claim
+        is about the share of nets that fail, diverged ones among them, in pairs with the same seed; test and interval
+        are exact (McNemar; Clopper and Pearson among the pairs that differ).""",
     "coefficient": """
         What a variant's regulariser is multiplied by. Of RR, lRR and RR1 it is λ, times the mean of the reconstruction
         errors over the constrained layers, so that it means the same for 3 and for 100 of them; of the paper's own loss

@@ -76,6 +76,45 @@ class Estimate:
         return _t_test(room / self.sd * math.sqrt(self.n), self.n - 1)
 
 
+@dataclass(frozen=True)
+class PairedShares:
+    """How much more often one side of pairs fails than the other, exactly, whatever the failures depend on."""
+
+    n: int
+    worse: int
+    """Pairs in which the side that is claimed to be better fails alone."""
+    better: int
+    """Pairs in which the other side fails alone."""
+    sd: None = None
+
+    @property
+    def mean(self) -> float:
+        """The difference of the shares, positive if the better side fails less often."""
+        return (self.better - self.worse) / self.n
+
+    @property
+    def p(self) -> float:
+        return exact_pairs(self.worse, self.better)
+
+    def interval(self, level: float = 1 - ALPHA) -> tuple[float, float]:
+        """Of the difference, given how many pairs differ: Clopper and Pearson's of the share of those that speak for
+        the claim. It excludes 0 exactly if McNemar's exact test of that level does."""
+        differ = self.worse + self.better
+        low, high = exact_share(self.better, differ, level) if differ else (0.5, 0.5)
+        return (2 * low - 1) * differ / self.n, (2 * high - 1) * differ / self.n
+
+    def smallest(self, level: float = 1 - ALPHA) -> float:
+        """The smallest difference that so many pairs can show: all that differ speak for it."""
+        return min(1.0, math.ceil(1 - math.log2(1 - level)) / self.n)
+
+    def power(self, mean: float, level: float = 1 - ALPHA) -> None:
+        """Not known without how many pairs would differ."""
+
+    def times(self, factor: float) -> Estimate:
+        """In another unit."""
+        return Estimate(self.n, factor * self.mean, None)
+
+
 def estimate(values: Sequence[float]) -> Estimate | None:
     """Mean and standard deviation; None if there are no values."""
     n = len(values)
