@@ -107,6 +107,19 @@ def test_all_dead():
     assert found.p_lost == pytest.approx(2 / 2**8)
 
 
+def test_shares_of_nets_that_fail():
+    """Two humps: Std fails in 8 of 10 nets, RR in none; a mean would have an enormous spread. What diverges fails."""
+    std, rr = [0.5] * 7 + [0.9, 0.9], [0.9] * 10
+    lost = record("Std", 9, {}, status="diverged")
+    (found,) = judge([claim(fails_below=0.75)], made([lost], Std=std, RR=rr))
+    assert (found.gain.worse, found.gain.better, found.pairs) == (0, 8, 10)
+    assert (found.verdict, found.p) == (SUPPORTED, pytest.approx(2 / 2**8))
+    (turned,) = judge([claim("Std", "RR", fails_below=0.75)], made([lost], Std=std, RR=rr))
+    assert (turned.verdict, turned.gain.mean) == (CONTRADICTED, -0.8)
+    (same,) = judge([claim(fails_below=0.75)], made(Std=std, RR=std))
+    assert (same.verdict, same.p, same.interval) == (UNDECIDED, 1.0, (0.0, 0.0))
+
+
 def test_what_the_paper_has():
     """Its gain, and how often five pairs like these would show it."""
     paper = [Paper("m", "A", "RR", 0.9), Paper("m", "A", "Std", 0.8), Paper("m", "AB", "Ort", 0.7)]

@@ -10,6 +10,7 @@ from scipy import stats
 
 from racecar.lab.report.statistics import (
     Estimate,
+    PairedShares,
     estimate,
     exact_pairs,
     exact_share,
@@ -165,3 +166,21 @@ def test_spreads_are_compared_as_pitman_and_morgan_do():
     assert same_spread({0: 1.0, 1: 2.0}, {0: 1.0, 1: 3.0}) is None
     assert same_spread({0: 1.0, 1: 2.0, 2: 3.0}, {0: 1.0, 1: 2.0, 2: 3.0}) is None
     assert same_spread({0: 1.0, 1: 2.0, 2: 3.0}, {0: 5.0, 1: 5.0, 2: 5.0}) == 0.0
+
+
+@pytest.mark.parametrize("worse, better", [(0, 0), (0, 6), (1, 9), (5, 5), (12, 3)])
+def test_interval_and_test_of_paired_shares_say_the_same(worse, better):
+    """At every level: the interval excludes 0 exactly if the exact test rejects."""
+    found = PairedShares(40, worse, better)
+    assert found.mean == pytest.approx((better - worse) / 40)
+    for level in (0.5, 0.9, 0.95, 0.99, 0.999):
+        low, high = found.interval(level)
+        assert low <= found.mean <= high
+        assert (low > 0 or high < 0) == (found.p < 1 - level)
+
+
+def test_the_smallest_difference_of_shares():
+    """Six pairs that all speak for it have p = 2/64, five 2/32."""
+    assert PairedShares(100, 0, 0).smallest() == 0.06
+    assert PairedShares(100, 0, 6).p < 0.05 < PairedShares(100, 0, 5).p
+    assert PairedShares(3, 0, 0).smallest() == 1

@@ -28,7 +28,7 @@ def test_the_same_budget_for_every_variant(optimiser):
     names = [*INFORMATION.variants, "WD"]
     jobs = trials(INFORMATION, search, config, names, None)
     counts = Counter(job.variant for job in jobs)
-    assert set(counts.values()) == {len(search.lrs[optimiser]) * 3 * search.seeds}
+    assert set(counts.values()) == {len(search.lrs[optimiser]) * 6 * search.seeds}
     for name in names:
         own = [job for job in jobs if job.variant == name]
         tried = {(job.config.lr, job.coefficient) for job in own}
@@ -45,6 +45,17 @@ def test_the_same_budget_for_every_variant(optimiser):
     assert {job.config.epochs for job in jobs} == {config.epochs}
     assert {job.config.valid for job in jobs} == {search.valid}
     assert {job.config.optimiser for job in jobs} == {optimiser}
+
+
+def test_the_papers_loss_has_a_scale_of_its_own():
+    """The same search but for the λ of a plain sum; 0 is the lower end of every grid."""
+    usual, paper = (INFORMATION.search_for(replace(CONFIG, scale=scale)) for scale in ("relative", "sum"))
+    assert usual == INFORMATION.search
+    changed = {name for name, values in paper.coefficients.items() if values != usual.coefficients[name]}
+    assert changed == {"RR", "lRR", "RR1"}
+    assert replace(paper, coefficients=usual.coefficients) == usual
+    for search in (usual, paper):
+        assert {min(search.coefficients[name]) for name in ("Ort", "RR", "lRR", "RR1", "WD")} == {0}
 
 
 def test_seeds_of_the_search_are_its_own():
