@@ -124,6 +124,10 @@ def test_claims():
     assert 0 < low < middle < high
     assert yes["gain"].value == pytest.approx(middle)
     assert yes["claim"].note == "RR against Std: m of A, higher is better"
+    lost = [record("RR", seed, {"m": None}, status="diverged") for seed in range(4)]
+    std = [record("Std", seed, {"m": 0.5}) for seed in range(4)]
+    (none,) = rows(unjudged_table(judge([Claim("", "m", "A", "RR", "Std")], gather(runs([*lost, *std])))))
+    assert none["why"].text.startswith("too few runs: 0 pairs, and 3 are asked for; lost nets: RR 4 of 4 (40 to 100 %)")
     (no,) = rows(unjudged_table(findings))
     assert (no["claim"].text, no["why"].text) == ("No", "not run: one side has no runs of this setting")
 

@@ -54,8 +54,8 @@ def test_the_papers_loss_has_a_scale_of_its_own():
     changed = {name for name, values in paper.coefficients.items() if values != usual.coefficients[name]}
     assert changed == {"RR", "lRR", "RR1"}
     assert replace(paper, coefficients=usual.coefficients) == usual
-    for search in (usual, paper):
-        assert {min(search.coefficients[name]) for name in ("Ort", "RR", "lRR", "RR1", "WD")} == {0}
+    for one in (usual, paper):
+        assert {min(one.coefficients[name]) for name in ("Ort", "RR", "lRR", "RR1", "WD")} == {0}
 
 
 def test_seeds_of_the_search_are_its_own():

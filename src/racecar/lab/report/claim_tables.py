@@ -46,8 +46,9 @@ def unjudged_table(findings: Sequence[Finding]) -> Table:
 def _why(found: Finding) -> str:
     if found.verdict == NOT_RUN:
         return "not run: one side has no runs of this setting"
-    asked = max(3, found.claim.minimum_seeds)
-    return f"too few runs: {words.count(found.pairs, 'pair')}, and {asked} are asked for"
+    asked, lost = max(3, found.claim.minimum_seeds), _lost(found)
+    told = f"too few runs: {words.count(found.pairs, 'pair')}, and {asked} are asked for"
+    return told if lost.text == words.NONE else f"{told}; lost nets: {lost.text}, {lost.note}"
 
 
 def _sides(found: Finding) -> list[str]:
