@@ -7,7 +7,6 @@ from statistics import stdev
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from racecar.lab.experiments import experiment
 from racecar.lab.running.jobs import make_jobs
@@ -23,7 +22,6 @@ SMALL = {
 }
 
 NAMES = list(SMALL)
-LAY_OUT = ConstrainedLayoutEngine.execute
 
 
 @pytest.fixture(scope="module")
@@ -56,14 +54,6 @@ def diverged(run: Run) -> Run:
     return other(run, False, status="diverged", metrics={}, tables={}, curves={}, note="not finite")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_layout():
-    """Where things stand in a figure takes most of the time, and matters to one test."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ConstrainedLayoutEngine, "execute", lambda layout, figure: None)
-        yield
-
-
 def draw(name: str, runs: Sequence[Run]) -> dict[str, Figure]:
     figures = experiment(name).figures(runs)
     assert all(isinstance(figure, Figure) for figure in figures.values())
@@ -85,9 +75,8 @@ def shown(figure: Figure) -> int:
 
 
 @pytest.mark.parametrize("name, count", [("digits", 2), ("peaks", 4), ("information", 3)])
-def test_all_of_it(monkeypatch, real, name, count):
+def test_all_of_it(layout, real, name, count):
     """Laid out and drawn to the end."""
-    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", LAY_OUT)
     figures = draw(name, real[name])
     assert len(figures) == count
     assert all(map(shown, figures.values()))
