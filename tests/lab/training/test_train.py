@@ -255,10 +255,10 @@ def test_compiled(name, tmp_path, monkeypatch):
         return real(module, backend="aot_eager")
 
     monkeypatch.setattr(torch, "compile", compile_)
-    run(make([name]), tmp_path / "eager")
-    run(make([name]), tmp_path / "compiled", compile=True)
+    run(make([name], finetune=0), tmp_path / "eager")
+    run(make([name], finetune=0), tmp_path / "compiled", compile=True)
     torch._dynamo.reset()
-    assert len(called) == 3
+    assert len(called) == 1
     eager, compiled = trained(tmp_path / "eager"), trained(tmp_path / "compiled")
     assert compiled["curves"]["train_loss"] == pytest.approx(eager["curves"]["train_loss"], rel=1e-5)
     for key, weight in eager["weights"].items():
