@@ -169,7 +169,7 @@ def interrupt(processes, folder, how, signum, alone, when):
 
 def drawn():
     """Moments from the first import to the first steps, others every time."""
-    for how in ("two", "two", "one", "vmap"):
+    for how in ("two", "one", "vmap"):
         yield how, random.choice([signal.SIGINT, signal.SIGTERM]), random.choice([True, False]), random.uniform(0, 3)
 
 
