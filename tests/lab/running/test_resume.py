@@ -150,7 +150,7 @@ def interrupt(processes, folder, how, signum, alone, when):
     try:
         assert wait_for(lambda: catches(one.pid, signal.SIGTERM))
         if when is None:
-            assert wait_for(lambda: list(out.glob("records/*.json")))
+            assert wait_for(lambda: list(out.glob("records/*.json")), 60)
             assert wait_for(lambda: list(out.glob("checkpoints/*.pt")))
             assert len(living(session=one.pid)) >= 3
         else:
