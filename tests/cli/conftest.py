@@ -114,7 +114,7 @@ def undrawn(monkeypatch) -> None:
         assert figure.axes
         return b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>'
 
-    monkeypatch.setattr("matplotlib.figure.Figure.draw_without_rendering", lambda figure: None)
+    monkeypatch.setattr("matplotlib.layout_engine.ConstrainedLayoutEngine.execute", lambda layout, figure: None)
     monkeypatch.setattr("racecar.inspect.style.save", save)
     monkeypatch.setattr("racecar.lab.report.pictures._draw", draw)
 

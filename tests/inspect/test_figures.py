@@ -48,7 +48,7 @@ def nothing_of_the_user_s(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def no_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     """For what is not laid out: that takes most of the time."""
-    monkeypatch.setattr(Figure, "draw_without_rendering", lambda figure: None)
+    monkeypatch.setattr("matplotlib.layout_engine.ConstrainedLayoutEngine.execute", lambda layout, figure: None)
 
 
 # --- results made by hand -----------------------------------------------------------------------------------------

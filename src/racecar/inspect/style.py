@@ -58,8 +58,9 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
         with _ours():
             figure = draw(*args, **kwargs)
-            figure.draw_without_rendering()
-            figure.set_layout_engine("none")  # it would move things a little in every save
+            if (layout := figure.get_layout_engine()) is not None:
+                layout.execute(figure)
+                figure.set_layout_engine(None)  # it would move things a little in every save
             return figure
 
     return drawn

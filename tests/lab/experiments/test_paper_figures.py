@@ -54,16 +54,16 @@ def diverged(run: Run) -> Run:
     return other(run, False, status="diverged", metrics={}, tables={}, curves={}, note="not finite")
 
 
-@pytest.fixture(autouse=True)
-def no_layout(monkeypatch):
-    """Where things stand in a figure takes most of the time, and matters to one test."""
-    monkeypatch.setattr(Figure, "draw_without_rendering", lambda self: None)
-
-
 def draw(name: str, runs: Sequence[Run]) -> dict[str, Figure]:
     figures = experiment(name).figures(runs)
     assert all(isinstance(figure, Figure) for figure in figures.values())
     return figures
+
+
+@pytest.fixture(scope="module")
+def all_drawn(real) -> dict[str, dict[str, Figure]]:
+    """The figures of all that was run, where no test changes them."""
+    return {name: draw(name, runs) for name, runs in real.items()}
 
 
 def shown(figure: Figure) -> int:
@@ -75,9 +75,8 @@ def shown(figure: Figure) -> int:
 
 
 @pytest.mark.parametrize("name, count", [("digits", 2), ("peaks", 4), ("information", 3)])
-def test_all_of_it(monkeypatch, real, name, count):
+def test_all_of_it(layout, real, name, count):
     """Laid out and drawn to the end."""
-    monkeypatch.undo()
     figures = draw(name, real[name])
     assert len(figures) == count
     assert all(map(shown, figures.values()))
@@ -85,8 +84,8 @@ def test_all_of_it(monkeypatch, real, name, count):
         figure.savefig(io.BytesIO(), format="svg")
 
 
-def test_titles_are_unique(real):
-    titles = [title for name in NAMES for title in draw(name, real[name])]
+def test_titles_are_unique(all_drawn):
+    titles = [title for figures in all_drawn.values() for title in figures]
     assert len(set(titles)) == len(titles)
 
 
@@ -156,9 +155,9 @@ def find(figures, word):
     return found
 
 
-def test_vectors_are_those_of_the_runs(real):
+def test_vectors_are_those_of_the_runs(real, all_drawn):
     """Features in the first two columns, then the vectors of each variant under the sign that makes them bright."""
-    figure = find(draw("digits", real["digits"]), "singular vectors")
+    figure = find(all_drawn["digits"], "singular vectors")
     runs = {(run.seed, run.variant): run for run in real["digits"]}
     axes = np.array(figure.axes).reshape(2, 2 + 2 * 4)
     for seed, line in enumerate(axes):
@@ -180,8 +179,8 @@ def test_features_are_shown_for_every_seed(real):
     assert all(axis.images for line in axes for axis in line[:2])
 
 
-def test_the_strip_shows_the_first_picture_over_training(real):
-    figure = find(draw("digits", real["digits"]), "during training")
+def test_the_strip_shows_the_first_picture_over_training(real, all_drawn):
+    figure = find(all_drawn["digits"], "during training")
     runs = {run.variant: run for run in real["digits"] if run.seed == 0}
     axes = np.array(figure.axes).reshape(2, -1)
     for line, variant in zip(axes, ("Std", "RR"), strict=True):
@@ -230,8 +229,8 @@ def test_planes_are_means_over_the_seeds(real):
             assert np.allclose(line, points(runs, variant, stage), atol=1e-5)
 
 
-def test_the_sweep_over_bins(real):
-    figure = find(draw("information", real["information"]), "bins")
+def test_the_sweep_over_bins(real, all_drawn):
+    figure = find(all_drawn["information"], "bins")
     (axis,) = figure.axes
     for line in axis.lines:
         run = next(r for r in real["information"] if (r.variant, r.stage) == (line.get_label(), "A"))
@@ -324,7 +323,7 @@ def test_a_sweep_around_what_a_search_chose(real):
 
 
 @pytest.mark.parametrize("name, what", [("digits", "epochs"), ("digits", "coefficient"), ("peaks", "coefficient")])
-def test_pictures_of_other_settings_are_beside_not_instead(real, name, what):
+def test_pictures_of_other_settings_are_beside_not_instead(real, all_drawn, name, what):
     """Both are seen: in figures of their own, or with the coefficient in their name."""
     runs = real[name]
     new = [
@@ -332,5 +331,5 @@ def test_pictures_of_other_settings_are_beside_not_instead(real, name, what):
         for run in runs
         if what == "epochs" or run.variant == "RR"
     ]
-    before, after = draw(name, runs), draw(name, [*runs, *new])
+    before, after = all_drawn[name], draw(name, [*runs, *new])
     assert sum(map(shown, after.values())) > sum(map(shown, before.values()))

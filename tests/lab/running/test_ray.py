@@ -1,9 +1,9 @@
-"""A Ray cluster on this machine: first one whose command is terminated, in a folder that no worker may import from;
-then one that goes on and does much else, and whose command is killed."""
+"""A Ray cluster on this machine, of a command in a folder that no worker may import from: it does much, goes on with
+what one process began, is terminated, and one process goes on with what it began."""
 
 import json
-import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -13,112 +13,116 @@ import torch
 
 from racecar.lab.running.results import Store
 from tests.lab import toy
-from tests.lab.tiny import ROOT, STEPS, Slow, hostile_folder, make, plain, results, run, started, wait_for
+from tests.lab.tiny import ROOT, STEPS, Slow, Tiny, hostile_folder, make, plain, results, run, started, wait_for
 
 EPOCHS = 3
 A = 3 * EPOCHS
 """Steps of a stage."""
-SOME = ("Std", "Ort", "WD", "Drop")
-"""Beside RR and Pre: what a variant does is the same in every worker."""
 SHARED = {"finetune": EPOCHS, "valid": 0.2, "batch": 6, "every": 2}
-SCRIPT = "from tests.lab.tiny import command\nif __name__ == '__main__':\n    command()\n"
+OTHER = {**SHARED, "clip": 0.5, "schedule": "cosine"}
+SCRIPT = """
+import json, os, pickle
+from dataclasses import replace
+from pathlib import Path
+from racecar.lab.running.engines import ray
+from tests.lab.tiny import STEPS, command
+
+folder, drive = Path(__file__).parent, ray._drive
+
+def first_others(cluster, jobs, options, progress):
+    others = pickle.loads((folder / "others").read_bytes())
+    failures = drive(cluster, others, replace(options, resume=True), progress)
+    steps = os.path.getsize(os.environ[STEPS])
+    (folder / "half").write_text(json.dumps([steps, *([one.job, one.message, one.details] for one in failures)]))
+    (folder / "half").rename(folder / "told")
+    return drive(cluster, jobs, options, progress)
+
+if __name__ == "__main__":
+    ray._drive = first_others
+    command()
+"""
+"""``racecar``, but the cluster that it starts does other jobs before its own."""
 
 
-def begun(out):
-    return list(out.glob("checkpoints/????????????????.pt"))
+class Counted(Tiny):
+    """In this process: raises when so many steps are begun."""
+
+    def __init__(self, last=0):
+        self.begun, self.last = 0, last
+
+    def loss(self, output, y):
+        self.begun += 1
+        if self.begun == self.last:
+            raise InterruptedError
+        return super().loss(output, y)
 
 
-def at_work(log):
-    return list(started(log).values()).count("ray::_work")
+def checkpoints(out, jobs):
+    """Of their unfinished stages: id → steps done."""
+    store = Store(out)
+    begun = [id for job in jobs for id in job.ids.values() if store.checkpoint(id).exists() and not store.has(id)]
+    return {id: torch.load(store.checkpoint(id))["step"] for id in begun}
 
 
-def end(process, log):
-    """Whatever became of a command and what it started."""
-    process.kill()
-    for pid in started(log):  # Ray's own servants take their time
-        os.kill(pid, signal.SIGKILL)
+def cut_here(out):
+    """Begin some jobs in this process: RR, with its second stage, and Pre. Returns how many steps are left of them."""
+    for variant, last in (("RR", A + 4), ("Pre", 6)):
+        jobs = make([variant], [0], Counted(last), **OTHER)
+        assert len(run(jobs, out, interval=0.0)) == 1
+        assert list(checkpoints(out, jobs).values()) == [last % A - 1]
+    return 5 * A - 3 - 5
 
 
-def terminate_a_command(folder):
-    """``racecar run`` with two workers, as soon as one of them is in its second stage: Ray's workers would import from
-    the current folder first, and Ray takes SIGTERM for itself. Returns the steps that the checkpoints of the two hold,
-    which have no folder in common with the command."""
+def terminate(folder, others):
+    """``racecar run`` with two workers, which do others' jobs first, as soon as one of them is in its second stage:
+    Ray's workers would import from the current folder first, and Ray takes SIGTERM for itself. Returns the steps that
+    were done by others, and their failures."""
     out, log, script = folder / "out", folder / "terminated", folder / "racecar"
     here = hostile_folder(folder)
     given = ["run", "slow", "--out", str(out), "--variants", "RR,Pre", "--seeds", "1", "--engine", "ray"]
     given += ["--workers", "2", "--checkpoint-every", "0", *(f"--set={name}={value}" for name, value in SHARED.items())]
     script.write_text(SCRIPT)
+    (folder / "others").write_bytes(pickle.dumps(others))
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", STEPS: str(log)}
+    store, own = Store(out), make(["RR", "Pre"], **SHARED)
     one = subprocess.Popen(
         [sys.executable, "-W", "ignore", str(script), *given],
         cwd=here, env=environment, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        assert wait_for(lambda: list(out.glob("records/*.json")), 60)
-        assert wait_for(lambda: len(begun(out)) == 2)
-        assert at_work(log) == 2
+        assert wait_for(lambda: one.poll() is not None or (folder / "told").exists(), 120)
+        assert one.poll() is None, one.stderr.read()
+        assert wait_for(lambda: any(store.has(job.ids["A"]) for job in own))
+        assert wait_for(lambda: len(checkpoints(out, own)) == 2)
+        assert list(started(log).values()).count("ray::_work") == 2
         one.terminate()
         said = one.communicate(timeout=20)[1]
         assert wait_for(lambda: not started(log), 20)  # nobody works on
     finally:
-        end(one, log)
+        one.kill()
+        for pid in started(log):  # Ray's own servants take their time
+            os.kill(pid, signal.SIGKILL)
         one.wait()
     again = f"racecar {' '.join(given)} --resume"
     assert said.splitlines()[-1] == f"racecar: terminated; what was finished is in {out}; to go on: {again}"
     assert one.returncode == 128 + signal.SIGTERM
     assert "Traceback" not in said
     assert not (folder / "run").exists(), (folder / "run").read_text()
-    return [torch.load(path)["step"] for path in begun(out)]
-
-
-def work(jobs, endless, out, log, told):
-    """In a process of its own: do some jobs and tell what failed, then others by the same cluster."""
-    import ray
-
-    os.environ[STEPS] = str(log)
-    torch.set_num_threads(1)
-    ray.shutdown = lambda: None
-    failures = run(jobs, out, "ray", workers=2)
-    told.with_name("half").write_text(json.dumps([[one.job, one.message, one.details] for one in failures]))
-    told.with_name("half").rename(told)
-    run(endless, out.with_name("endless"), "ray", workers=2, interval=0.0)
-
-
-def killed_at_work(jobs, folder):
-    """Do jobs, and then some without an end until the process that waits for them is killed. Returns what failed, and
-    how many steps the jobs took."""
-    out, log, told = folder / "out", folder / "steps", folder / "told.json"
-    endless = make(["RR"], [0, 1], Slow(), epochs=900)
-    one = multiprocessing.get_context("spawn").Process(target=work, args=(jobs, endless, out, log, told))
-    one.start()
-    try:
-        assert wait_for(told.exists, 120)
-        steps = log.stat().st_size
-        failures = json.loads(told.read_text())
-        assert wait_for(lambda: len(begun(folder / "endless")) == 2)
-        assert at_work(log) == 2
-        one.kill()
-        one.join()
-        assert wait_for(lambda: not at_work(log), 10)  # nobody works on
-    finally:
-        end(one, log)
-        one.join()
-    return failures, steps
+    steps, *failures = json.loads((folder / "told").read_text())
+    return steps, failures
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.filterwarnings("ignore")  # ray's own, and those of what it imports
-def test_ray(tmp_path, monkeypatch):
-    """In one test, because a cluster takes its time to start: there are two."""
+def test_ray(tmp_path):
+    """In one test, because a cluster takes its time to start."""
     pytest.importorskip("ray")
-    out = tmp_path / "out"
-    kept = terminate_a_command(tmp_path)
-    finished = len(list(out.glob("records/*.json")))
-    cut = make(["RR", "Pre"], [0], Slow(), **SHARED)
-    many = make(SOME, [0], **SHARED, clip=0.5, schedule="cosine")
-    done = [job for job in many if job.variant == "Std"]
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    left = cut_here(out)
+    begun = make(["RR", "Pre"], [0], Slow(), **OTHER)
+    done, drop = make(["Std", "Drop"], [0], **OTHER)
     (bad,) = make(["RR"], [5], raises=(5,))
     (mortal,) = make(["RR"], [6], folder=tmp_path, dies=(6,))
     (broken,) = make(["RR"], [7])
@@ -127,24 +131,31 @@ def test_ray(tmp_path, monkeypatch):
     turns = toy.jobs(norm=True)
     for job in turns:  # a GAN, between two turns
         assert len(toy.cut([job], out, toy.LOSSES[job.variant])) == 1
-    assert run(done, out) == []
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    failures, steps = killed_at_work([bad, mortal, broken, *cut, *many, *turns], tmp_path)
+    assert run([done], out) == []
+    steps, failures = terminate(tmp_path, [bad, mortal, broken, *begun, done, drop, *turns])
+
+    # What was done is not done again, neither there nor here; workers and the command have no folder in common.
+    assert steps == left
+    engines = {(one.variant, one.record["made"]["engine"]) for one in Store(out).runs()}
+    assert {name for name, engine in engines if engine == "here"} == {"Std", "RR"}
+    path.unlink()
+    count = Counted()
+    own = make(["RR", "Pre"], [0], count, **SHARED)
+    kept = checkpoints(out, own)
+    assert 1 <= len(kept) <= 2
+    finished = sum(Store(out).has(id) for job in own for id in job.ids.values())
+    assert 1 <= finished < 6
+    assert run(own, out) == []
+    assert count.begun == A * (6 - finished) - sum(kept.values())
 
     # The numbers are those of one process, bit for bit: of stages in one go, of those that were cut, and of the
     # job that lost a worker and went on with another.
-    assert run([mortal, *cut, *many, *turns], tmp_path / "here") == []
+    uncut = make(["RR", "Pre"], [0], **OTHER) + make(["RR", "Pre"], [0], **SHARED)
+    assert run([mortal, *uncut, done, drop, *turns], whole) == []
     found = results(out)
     assert (tmp_path / "dead").exists()
-    assert len(found) == 3 + 6 + len(SOME) * 3 + 4
-    assert plain(found) == plain(results(tmp_path / "here"))
-
-    # What was done is not done again.
-    assert 1 <= finished < 6
-    assert min(kept) >= 1
-    assert steps == A * (6 - finished) - sum(kept)
-    engines = {(one.variant, one.record["made"]["engine"]) for one in Store(out).runs()}
-    assert {name for name, engine in engines if engine == "here"} == {"Std"}
+    assert len(found) == 3 * (1 + 4 + 2) + 2 * 2
+    assert plain(found) == plain(results(whole))
 
     # A job that fails does not stop the others, and files have the names that the user knows, not the worker's.
     messages = {job: message for job, message, _ in failures}
@@ -154,4 +165,4 @@ def test_ray(tmp_path, monkeypatch):
         "tiny RR 0.3 seed 7": f"ValueError: {unread}",
     }
     assert any("here is why" in details for *_, details in failures)
-    assert list(path.parent.iterdir()) == [path]
+    assert list(path.parent.iterdir()) == [Store(out).checkpoint(bad.ids["A"])]

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import random
 import re
 import shlex
 import signal
@@ -10,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.lab.tiny import ROOT, catches, command, heard, living, make, mortal, plain, results, run, wait_for
+from tests.lab.tiny import ROOT, catches, heard, living, make, mortal, plain, results, run, wait_for
 
 READY = ["tests.lab.tiny", "torch._dynamo", "safetensors.torch", "racecar.lab.running.engines.vmap"]
 A, AA = 9, 3
@@ -48,8 +49,7 @@ def live(processes, tmp_path):
 CHAINS = {
     "here": ("here", "RR", [0], {"norm": True, "dropout": 0.2, "ema": 0.8, "valid": 0.2, "every": 2}),
     "here, sgd": ("here", "Ort", [0], {"optimiser": "sgd", "schedule": "cosine", "clip": 0.5}),
-    "vmap": ("vmap", "RR", [0, 1], {"every": 2, "norm": True, "epochs": 2, "finetune": 0}),
-    "vmap, cosine": ("vmap", "Ort", [0, 1], {"valid": 0.2, "schedule": "cosine", "finetune": 0}),
+    "vmap": ("vmap", "RR", [0, 1], {"norm": True, "schedule": "cosine", "valid": 0.2, "every": 2, "finetune": 0}),
 }
 
 
@@ -116,7 +116,7 @@ def test_pretraining_goes_on_with_the_layer_that_was_cut(resume, engine, live, t
 
 @pytest.mark.parametrize("engine", ["here", "vmap"])
 def test_without_resume_an_unfinished_stage_starts_anew(engine, live, tmp_path):
-    jobs = make(["RR"])
+    jobs = make(["WD"])
     run(jobs, tmp_path / "whole", engine)
     assert live(jobs, engine, "step", A + 2) == (KILLED, A + 2)
     assert len(results(tmp_path / "out")) == 1
@@ -125,48 +125,9 @@ def test_without_resume_an_unfinished_stage_starts_anew(engine, live, tmp_path):
     assert live(jobs, engine, resume=False) == (0, 0)
 
 
-# The command with workers
+# The command
 
-
-@pytest.fixture
-def at_work(processes, tmp_path):
-    """``racecar run`` with two workers, when one of them has finished a stage and they train on."""
-    folder = tmp_path / "out"
-    given = ("run", "slow", "--out", str(folder), "--variants", "RR", "--seeds", "2", "--set", "finetune=3")
-    one = processes.Process(target=command, args=(*given, "--workers", "2", "--checkpoint-every", "0"))
-    one.start()
-    try:
-        assert wait_for(lambda: list(folder.glob("records/*.json")))
-        assert wait_for(lambda: list(folder.glob("checkpoints/*.pt")))
-        assert len(living(session=one.pid)) >= 3
-        yield one
-    finally:
-        end(one)
-
-
-def end(command):
-    """Whatever became of a command and its workers."""
-    for pid in living(session=command.pid):
-        os.kill(pid, signal.SIGKILL)
-    command.join()
-
-
-@pytest.mark.slow
-def test_interrupted_at_work(at_work, tmp_path):
-    """As Ctrl-C does it; what is left is done in the end, and is what it would have been."""
-    os.killpg(at_work.pid, signal.SIGINT)
-    at_work.join(10)
-    assert at_work.exitcode == 130
-    assert wait_for(lambda: not living(session=at_work.pid), 5.0)
-    begun = {path: path.stat().st_mtime_ns for path in tmp_path.glob("out/records/*.json")}
-    assert 1 <= len(begun) < 6
-    jobs = make(["RR"], [0, 1], finetune=3)
-    for folder in ("out", "whole"):
-        assert run(jobs, tmp_path / folder) == []
-    assert plain(results(tmp_path / "out")) == plain(results(tmp_path / "whole"))
-    assert all(path.stat().st_mtime_ns == then for path, then in begun.items())
-
-
+SLOW = ("run", "slow", "--variants", "RR", "--checkpoint-every", "0")
 HOW = {"two": ("--workers", "2"), "one": ("--workers", "1"), "vmap": ("--engine", "vmap")}
 ENDS = {
     signal.SIGINT: (130, "racecar: interrupted; run the same command again\n"),
@@ -174,46 +135,62 @@ ENDS = {
     signal.SIGKILL: (KILLED, ""),
 }
 """Status, and what is said."""
-CASES = [
-    ("two", signal.SIGINT, True, 0.0), ("two", signal.SIGTERM, False, 0.4), ("two", signal.SIGINT, False, 0.8),
-    ("two", signal.SIGTERM, True, 1.2), ("two", signal.SIGINT, True, 1.6), ("two", signal.SIGTERM, False, 2.0),
-    ("one", signal.SIGINT, True, 0.2), ("one", signal.SIGTERM, False, 1.0),
-    ("vmap", signal.SIGTERM, True, 0.3), ("vmap", signal.SIGINT, False, 1.1),
-    ("two", signal.SIGKILL, True, None),
-]  # fmt: skip
-"""How it runs, the signal, whether it is for the command alone or for its workers too as a terminal does it, and when:
-seconds after it listens; None: when workers are at work."""
 
 
-def interrupt(number, processes, folder):
-    """A command that would take minutes is sent a signal. Returns what came of it, and what should have."""
-    how, signum, alone, when = CASES[number]
-    out, said = folder / f"out-{number}", folder / f"said-{number}"
-    given = ("run", "slow", "--out", str(out), "--variants", "RR", "--seeds", "3", "--set", "epochs=900", *HOW[how])
-    if when is None:
-        given += ("--checkpoint-every", "0")
+def interrupt(processes, folder, how, signum, alone, when):
+    """A command is sent a signal, for itself alone or for its workers too as a terminal does it, so many seconds after
+    it listens; None: when a worker has finished a stage, and they train on. Returns what came of it, and what should
+    have."""
+    out, said = folder / "out", folder / "said"
+    folder.mkdir()
+    size = ("--seeds", "2", "--set", "finetune=3") if when is None else ("--seeds", "3", "--set", "epochs=900")
+    given = (*SLOW, "--out", str(out), *size, *HOW[how])
     one = processes.Process(target=heard, args=(said, *given))
     one.start()
     try:
         assert wait_for(lambda: catches(one.pid, signal.SIGTERM))
         if when is None:
+            assert wait_for(lambda: list(out.glob("records/*.json")), 60)
             assert wait_for(lambda: list(out.glob("checkpoints/*.pt")))
+            assert len(living(session=one.pid)) >= 3
         else:
             time.sleep(when)
         (os.kill if alone else os.killpg)(one.pid, signum)
         one.join(15)
         left = not wait_for(lambda: not living(session=one.pid), 5.0)
     finally:
-        end(one)
+        for pid in living(session=one.pid):  # whatever became of them
+            os.kill(pid, signal.SIGKILL)
+        one.join()
     begun = f"what was finished is in {out}; to go on: {shlex.join(['racecar', *given])} --resume"
     text = re.sub(r"^\d+ of \d+ stages.*\n", "", said.read_text(), flags=re.MULTILINE)  # progress, every few seconds
     return (one.exitcode, text.replace(begun, "run the same command again"), left), (*ENDS[signum], False)
 
 
+def drawn():
+    """Moments from the first import to the first steps, others every time."""
+    for how in ("two", "one", "vmap"):
+        yield how, random.choice([signal.SIGINT, signal.SIGTERM]), random.choice([True, False]), random.uniform(0, 3)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_nobody_works_on_when_the_command_is_gone(processes, tmp_path):
-    """At any moment: it ends soon, in one line, with the status that shells know, and nobody works on."""
+    """At any moment: it ends soon, in one line, with the status that shells know, and nobody works on. What is left is
+    done in the end, and is what it would have been."""
+    at_work = [("two", signal.SIGINT, False, None), ("two", signal.SIGKILL, True, None)]
+    cases = [*at_work, *drawn()]
     with ThreadPoolExecutor(4) as four:  # they mostly sleep
-        found = dict(enumerate(four.map(lambda number: interrupt(number, processes, tmp_path), range(len(CASES)))))
-    assert {number: got for number, (got, _) in found.items()} == {number: due for number, (_, due) in found.items()}
+        ends = list(four.map(lambda n: interrupt(processes, tmp_path / str(n), *cases[n]), range(len(cases))))
+    assert {case: got for case, (got, _) in zip(cases, ends, strict=True)} == {
+        case: due for case, (_, due) in zip(cases, ends, strict=True)
+    }
+    jobs = make(["RR"], [0, 1], finetune=3)
+    assert run(jobs, tmp_path / "whole") == []
+    for number in range(len(at_work)):
+        out = tmp_path / str(number) / "out"
+        begun = {path: path.stat().st_mtime_ns for path in out.glob("records/*.json")}
+        assert 1 <= len(begun) < 6
+        assert run(jobs, out) == []
+        assert plain(results(out)) == plain(results(tmp_path / "whole"))
+        assert all(path.stat().st_mtime_ns == then for path, then in begun.items())

@@ -195,9 +195,9 @@ def test_looks_go_from_the_first_weights_to_the_last(tmp_path):
     assert trained(tmp_path, "AA")["arrays"].keys() == {"first"}  # looks are of the regularised phase
 
 
-@pytest.mark.parametrize("epochs", [99, 100, 101, 250])
+@pytest.mark.parametrize("epochs", [99, 100, 101, 202])
 def test_curves_are_short_and_end_with_the_training(epochs, tmp_path):
-    run(make(["Std"], epochs=epochs, batch=0), tmp_path)
+    run(make(["Std"], epochs=epochs, batch=0, finetune=0), tmp_path)
     curves = trained(tmp_path)["curves"]
     assert curves["epoch"][-1] == epochs
     assert len(curves["epoch"]) == len(curves["train_loss"]) <= 100
@@ -255,10 +255,10 @@ def test_compiled(name, tmp_path, monkeypatch):
         return real(module, backend="aot_eager")
 
     monkeypatch.setattr(torch, "compile", compile_)
-    run(make([name]), tmp_path / "eager")
-    run(make([name]), tmp_path / "compiled", compile=True)
+    run(make([name], finetune=0), tmp_path / "eager")
+    run(make([name], finetune=0), tmp_path / "compiled", compile=True)
     torch._dynamo.reset()
-    assert len(called) == 3
+    assert len(called) == 1
     eager, compiled = trained(tmp_path / "eager"), trained(tmp_path / "compiled")
     assert compiled["curves"]["train_loss"] == pytest.approx(eager["curves"]["train_loss"], rel=1e-5)
     for key, weight in eager["weights"].items():

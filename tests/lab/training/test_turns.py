@@ -12,7 +12,7 @@ from racecar import Racecar
 from racecar.cli.app import run as command
 from racecar.lab.experiment import Stage
 from racecar.lab.experiments import EXPERIMENTS
-from racecar.lab.running.engines import processes
+from racecar.lab.running.engines import here, pool, processes
 from racecar.lab.running.results import Store
 from racecar.lab.running.work import begin, training
 from racecar.lab.training import rng
@@ -194,8 +194,12 @@ def test_resumed_bit_for_bit(variant, losses, whole, tmp_path):
 
 @pytest.mark.timeout(90)
 def test_workers_go_on(whole, tmp_path, monkeypatch):
-    """With two jobs that were cut between two turns, each in a process that starts anew."""
+    """With two jobs that were cut between two turns, in a process that starts anew: one, because it takes its time."""
     monkeypatch.setattr(processes, "_warm", False)
+    monkeypatch.setattr(pool, "cores", lambda: 1)
+    monkeypatch.setattr(
+        here, "share_out", lambda some, work, name, _, *rest: pool.share_out(some, work, name, 1, *rest)
+    )
     some = jobs(norm=True)
     for job in some:
         cut([job], tmp_path, LOSSES[job.variant])

@@ -40,11 +40,11 @@ def peaks() -> Tensor:
 
 def _scribble(generator: torch.Generator) -> Tensor:
     """(28, 28), 1 on a line that wanders about at random, else 0."""
-    canvas = torch.zeros(SIZE, SIZE)
+    inked = []
     row, column, turn = torch.rand(3, generator=generator).mul(torch.tensor([SIZE - 1, SIZE - 1, math.tau])).tolist()
     for bend in (torch.rand(STROKE, generator=generator) - 0.5).mul(1.5).tolist():
         turn += bend
         row = min(max(row + math.sin(turn), 0), SIZE - 1)
         column = min(max(column + math.cos(turn), 0), SIZE - 1)
-        canvas[int(row), int(column)] = 1
-    return canvas
+        inked.append(SIZE * int(row) + int(column))
+    return torch.zeros(SIZE * SIZE).index_fill_(0, torch.tensor(inked), 1).view(SIZE, SIZE)

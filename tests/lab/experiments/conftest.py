@@ -1,0 +1,19 @@
+"""Figures are made, and not laid out, which takes most of the time."""
+
+import pytest
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+LAY_OUT = ConstrainedLayoutEngine.execute
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_layout():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ConstrainedLayoutEngine, "execute", lambda layout, figure: None)
+        yield
+
+
+@pytest.fixture
+def layout(monkeypatch, no_layout):
+    """For a test of where things stand."""
+    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", LAY_OUT)
