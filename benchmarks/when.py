@@ -71,6 +71,12 @@ CHANCE = 0.25
 MNIST_ROWS = ROWS | {name: (name, {"fraction": 0.125, "longer": False}) for name in ("lRR", "RR1", "WD")}
 STAGES = {"A": "with regulariser", "AA": "MNIST, without", "AB": "blurred MNIST, without"}
 """Of mnist, and what each is called."""
+LIKENESS = {
+    ("A", "ssim"): "SSIM of d1'",
+    ("A", "ssim_scaled"): "brightness apart",
+    ("AA", "ssim_scaled"): "the same, fine-tuned on MNIST",
+}
+"""Stage and metric of what the reverse pass makes of the picture."""
 MARK = re.compile(
     r"(?P<mark><!-- (?:map (?P<lr>\S+) (?P<scale>\w+)|mnist (?P<how>\w+) (?P<batch>\w+)"
     r"|costs (?P<costs>[\w-]+)|table (?P<way>\w+) (?P<norm>\w+) (?P<task>\w+)) -->\n).*?(?P<end><!-- end -->)",
@@ -149,7 +155,7 @@ def map_table(folder: Path, lr: float, scale: str) -> str:
 def mnist_table(folder: Path, norm: bool) -> str:
     """Test accuracy of every stage in percent, the likeness of d1', and how many nets died."""
     runs = [run for run in Store(folder).runs() if run.finished and run.config["norm"] == norm]
-    lines = [["", *STAGES.values(), "SSIM of d1'", "seeds", "collapsed"], ["---", *["---:"] * (len(STAGES) + 3)]]
+    lines = [["", *STAGES.values(), *LIKENESS.values(), "seeds", "collapsed"], ["---", *["---:"] * (len(STAGES) + 5)]]
     for row, (variant, where) in MNIST_ROWS.items():
         mine = [run for run in runs if run.variant == variant and _has(run, where)]
         by = {stage: [run.metrics for run in mine if run.stage == stage] for stage in (*STAGES, "B")}
@@ -157,11 +163,22 @@ def mnist_table(folder: Path, norm: bool) -> str:
             continue
         cells = [_mean([100 * one["test_accuracy"] for one in by[stage]], 2) for stage in STAGES]
         lost = sum(one["test_accuracy"] < CHANCE for one in first)
-        likeness = _mean([one["ssim"] for one in first], 2)
-        lines.append([row, *cells, likeness, str(len(first)), f"{lost} of {len(first)}" if lost else ""])
+        likeness = [
+            _mean([one[metric] for one in by[stage] if metric in one], 2) if by[stage] else "–"
+            for stage, metric in LIKENESS
+        ]
+        lines.append([row, *cells, *likeness, str(len(first)), f"{lost} of {len(first)}" if lost else ""])
         if scratch := [100 * one["test_accuracy"] for one in by["B"]]:
             lines.append(
-                [f"{row}, blurred MNIST from scratch", "–", "–", _mean(scratch, 2), "–", str(len(scratch)), ""]
+                [
+                    f"{row}, blurred MNIST from scratch",
+                    "–",
+                    "–",
+                    _mean(scratch, 2),
+                    *["–"] * len(LIKENESS),
+                    str(len(scratch)),
+                    "",
+                ]
             )
     return _text(lines)
 

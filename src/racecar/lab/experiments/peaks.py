@@ -60,11 +60,22 @@ class Peaks(Experiment[PeaksConfig]):
     )
     Config = PeaksConfig
     quick = {"nets": ("two",), "epochs": 1500, "lr": 4e-4}  # noqa: RUF012
-    claims = tuple(
-        Claim(f"RR carries the peaks better than {other}: {what}", "cosine_1", "A", "RR", other, where={"nets": [net]})
-        for net, what in NETS.items()
-        for other in ("Std", "Ort")
-    )
+    claims = (
+        *(
+            Claim(
+                f"RR carries the peaks better than {other}: {what}", "cosine_1", "A", "RR", other, where={"nets": [net]}
+            )
+            for net, what in NETS.items()
+            for other in ("Std", "Ort")
+        ),
+        *(
+            Claim(
+                f"RR's singular vectors look more like the peaks than {other}'s: {NETS['norm']}",
+                "lpips_alexnet", "A", "RR", other, higher=False, where={"nets": ["norm"]},
+            )
+            for other in ("Std", "Ort")
+        ),
+    )  # fmt: skip
     paper = tuple(
         Paper("lpips_alexnet", "A", variant, value, spread, {"nets": ["norm"]}, "which net LPIPS had is not said")
         for variant, value, spread in (("RR", 0.217, 0.022), ("Std", 0.500, 0.002), ("Ort", 0.495, 0.006))
