@@ -50,6 +50,9 @@ class Finder:
 
     def batch(self, value: int) -> BatchDim | None:
         """Where the samples run in a value; None where that is lost."""
+        place = self.layer_graph.batch.get(value)
+        if place is None or place.by is None:
+            return place
         return place_in(self.layer_graph.graph, self.layer_graph.batch, value, lambda one: self.tensor(one).shape)
 
     def all_rows(self, needs: Needs, size: int, samples: int) -> Rows:
