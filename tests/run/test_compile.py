@@ -182,12 +182,11 @@ def test_training_and_evaluation_take_turns(build):
                 torch.testing.assert_close(fast(x), eager(x), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("fraction, backend", [(1.0, "eager"), (0.5, "aot_eager")])
-def test_batches_of_other_sizes(fraction, backend):
-    """The last batch of an epoch is smaller; dynamo then makes the size a symbol."""
+def test_batches_of_other_sizes():
+    """The last batch of an epoch is smaller; dynamo then makes the size a symbol. (The whole batch: with lengths.)"""
     model, x = NETWORKS["bare_weights"]()
-    rr = classic(model, x, scale="sum", fraction=fraction)
-    fast = compiled(rr, backend)
+    rr = classic(model, x, scale="sum", fraction=0.5)
+    fast = compiled(rr, "aot_eager")
     for size in (4, 7, 5):
         data = torch.rand(size, *x.shape[1:])
         assert_same(step(rr, data, fast), step(rr, data), rtol=1e-5, atol=1e-5)
