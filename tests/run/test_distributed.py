@@ -182,8 +182,8 @@ def results(tmp_path_factory):
         if not folder.exists():
             folder.mkdir()
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # torch's own
-                other = torch.multiprocessing.get_context("spawn").Process(target=work, args=(1, str(folder)))
+                warnings.simplefilter("ignore")  # torch's own, and of threads at a fork: there are none that matter
+                other = torch.multiprocessing.get_context("fork").Process(target=work, args=(1, str(folder)))
                 other.start()
                 work(0, str(folder))  # this process is the other rank: it has imported all
             other.join()
