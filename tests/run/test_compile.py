@@ -132,11 +132,17 @@ def check_two_steps(build, fraction, backend):
         assert_same(made, step(eager, data), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("mode, scale", [("full", "mean"), ("layerwise", "sum"), ("input", "relative")])
-def test_modes_and_scales(mode, scale):
+def test_modes_and_scales():
+    """Of a copy, which an average of the weights (EMA) or a sweep makes: it follows its settings, and has terms."""
     model, x = NETWORKS["mlp"]()
-    rr = classic(model, x, mode=mode, scale=scale, fraction=0.5, input_activation="tanh")
-    assert_same(step(rr, x, compiled(rr)), step(rr, x))
+    rr = copy.deepcopy(classic(model, x, fraction=0.5, input_activation="tanh"))
+    fast = compiled(rr)
+    for mode, scale in (("full", "mean"), ("input", "relative"), ("layerwise", "sum")):
+        rr.mode, rr.scale = mode, scale
+        other = classic(model, x, mode=mode, scale=scale, fraction=0.5, input_activation="tanh")
+        assert_same(step(rr, x, fast), step(other, x))
+    assert list(rr.terms) == [entry.name for entry in rr.plan] == ["0", "2", "4"]
+    assert not any(term.requires_grad for term in rr.terms.values())
 
 
 SCHEDULES = {
@@ -190,16 +196,6 @@ def test_batches_of_other_sizes():
     for size in (4, 7, 5):
         data = torch.rand(size, *x.shape[1:])
         assert_same(step(rr, data, fast), step(rr, data), rtol=1e-5, atol=1e-5)
-
-
-def test_a_copy_compiles():
-    """What an average of the weights (EMA) or a sweep does; its terms and plan are there."""
-    model, x = NETWORKS["mlp"]()
-    rr = classic(model, x)
-    other = copy.deepcopy(rr)
-    assert_same(step(other, x, compiled(other)), step(rr, x))
-    assert list(other.terms) == [entry.name for entry in other.plan] == ["0", "2", "4"]
-    assert not any(term.requires_grad for term in other.terms.values())
 
 
 def test_other_fractions_through_the_same_function():
