@@ -315,6 +315,7 @@ SAVING = tuple(name for name in USER if name.startswith(("savefig.", "image.", "
 
 @pytest.mark.parametrize("names", [SAVING, tuple(name for name in USER if name not in SAVING), tuple(USER)])
 def test_the_user_s_settings_have_no_influence(tmp_path: Path, ours: list[bytes], names: tuple[str, ...]):
+    """In two groups, and all together."""
     with matplotlib.rc_context({name: USER[name] for name in names}):
         before = settings()
         assert saved(CASES["vectors, one"][0](), tmp_path / "theirs") == ours

@@ -27,6 +27,7 @@ from tests.by_hand import Layer, Net, batch_norm, chain, close, lively, rebuild,
 from tests.hf_zoo import HF_MODELS
 from tests.losses import classic
 from tests.networks import NETWORKS, SOME
+from tests.other_process import started
 
 State = dict[str, Tensor]
 
@@ -743,16 +744,16 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, after:
     assert [one.name for one in tmp_path.iterdir()] == ["state"]
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def killed(path: Path) -> None:
+    torch.set_num_threads(1)
+    trained(Interrupted(shuffled(), SECOND_LAYER, kill), path)
+
+
 def test_a_killed_process_goes_on_as_if_nothing_had_happened(tmp_path: Path):
     path = tmp_path / "state"
-    child = os.fork()
-    if not child:
-        try:
-            trained(Interrupted(shuffled(), SECOND_LAYER, kill), path)
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    process = started(killed, path)
+    process.join(120)
+    assert process.exitcode == -signal.SIGKILL
     assert [one["layer"] for one in torch.load(path, weights_only=True)["done"]] == ["0"]
     assert same(trained(shuffled(), path)[0], trained(shuffled())[0])
 

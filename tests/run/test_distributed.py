@@ -21,6 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from racecar import Unsupported
 from tests.losses import classic
 from tests.networks import NETWORKS, seeded
+from tests.other_process import started
 
 RANKS, STEPS = 2, 3
 
@@ -181,11 +182,10 @@ def results(tmp_path_factory):
     with FileLock(f"{folder}.lock"):  # the first of pytest's own workers does it for all
         if not folder.exists():
             folder.mkdir()
+            other = started(work, 1, str(folder))
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # torch's own, and of threads at a fork: there are none that matter
-                other = torch.multiprocessing.get_context("fork").Process(target=work, args=(1, str(folder)))
-                other.start()
-                work(0, str(folder))  # this process is the other rank: it has imported all
+                warnings.simplefilter("ignore")  # torch's own
+                work(0, str(folder))  # this process is a rank, too
             other.join()
     ranks = [torch.load(folder / f"{rank}.pt") for rank in range(RANKS)]
     return {key: [rank[key] for rank in ranks] for key in SCENARIOS}

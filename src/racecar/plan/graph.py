@@ -40,7 +40,6 @@ class Op:
     """Which of the function's results it gives, of one that makes several parts."""
     held: tuple[Any] = field(init=False, repr=False)
     """``func`` in a tuple: out of an attribute dynamo cannot call a method of Tensor, up to torch 2.11 at least."""
-
     at: tuple[Path, ...] = field(init=False, repr=False)
     """The places of its inputs."""
 
