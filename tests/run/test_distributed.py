@@ -4,9 +4,7 @@ The processes run all scenarios once; each test looks at the result of one.
 """
 
 import os
-import sys
 import traceback
-import warnings
 from datetime import timedelta
 
 import pytest
@@ -22,7 +20,6 @@ from torch.nn.parallel import DistributedDataParallel
 from racecar import Unsupported
 from tests.losses import classic
 from tests.networks import NETWORKS, seeded
-from tests.other_process import started
 
 RANKS, STEPS = 2, 3
 
@@ -163,6 +160,7 @@ REFUSED = ("fsdp as it comes", "fsdp sharded later", "fsdp root reshards")
 def work(rank, folder):
     """One process: every scenario, its result or what went wrong."""
     torch.set_num_threads(1)
+    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(RANKS), "LOCAL_RANK": str(rank)}
     wait = timedelta(seconds=60)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=RANKS, timeout=wait)
     results = {}
@@ -183,12 +181,7 @@ def results(tmp_path_factory):
     with FileLock(f"{folder}.lock"):  # the first of pytest's own workers does it for all
         if not folder.exists():
             folder.mkdir()
-            other = started(work, 1, str(folder))
-            with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
-                warnings.simplefilter("ignore")  # torch's own
-                patch.setattr(sys, "excepthook", sys.excepthook)  # a process group leaves another one
-                work(0, str(folder))  # this process is a rank, too
-            other.join()
+            torch.multiprocessing.spawn(work, (str(folder),), nprocs=RANKS)
     ranks = [torch.load(folder / f"{rank}.pt") for rank in range(RANKS)]
     return {key: [rank[key] for rank in ranks] for key in SCENARIOS}
 
