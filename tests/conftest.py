@@ -30,6 +30,6 @@ def pytest_collection_modifyitems(items):
 torch.set_num_threads(1)
 
 # Few examples and the same ones in every run; `make soak` draws many, and others every time.
-settings.register_profile("few", max_examples=12, deadline=None, derandomize=True)
+settings.register_profile("few", max_examples=8, deadline=None, derandomize=True)
 settings.register_profile("soak", max_examples=500, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "few"))

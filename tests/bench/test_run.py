@@ -12,7 +12,6 @@ from racecar.bench.kinds import PLAIN, kinds
 from racecar.bench.run import run
 from racecar.bench.workload import Circumstances
 from racecar.networks.resnet import cifar_resnet
-from racecar.networks.vit import ViT
 from racecar.support import files
 
 CPU = Circumstances()
@@ -22,8 +21,6 @@ def tiny(name: str):
     torch.manual_seed(0)
     if name == "resnet":
         return cifar_resnet(8, width=2), torch.rand(8, 3, 8, 8)
-    if name == "vit":
-        return ViT(8, 4, 8, 1, 2, 5), torch.rand(8, 3, 8, 8)
     if name == "shift":
         return Shift(), torch.rand(8, 3)
     raise ValueError(f"unknown {name}\nin two lines")
@@ -46,7 +43,7 @@ def whole(models, **settings):
 
 
 def test_record(tmp_path, capsys):
-    models = run(["resnet", "vit"], tiny, CPU, kinds([1.0, 0.25], [1, 2]), rounds=3)
+    models = run(["resnet"], tiny, CPU, kinds([1.0, 0.25], [1, 2]), rounds=3)
     made = whole(models)
     files.write_json(tmp_path / "bench.json", made)
     assert record.read(tmp_path / "bench.json") == json.loads(json.dumps(made))
@@ -76,7 +73,7 @@ def test_record(tmp_path, capsys):
     assert "over_by_hand" not in steps["racecar 1 every 2"]
     assert "floor" not in steps["srip"]
     lines = capsys.readouterr().err.splitlines()
-    assert sum(line.startswith("vit: racecar 1/4") for line in lines) == 2
+    assert sum(line.startswith("resnet: racecar 1/4") for line in lines) == 2
 
 
 def test_a_kind_that_fails_does_not_lose_the_others():
@@ -103,14 +100,12 @@ def test_a_model_that_fails_does_not_lose_the_others():
 
 
 def test_processes():
-    """Every kind in a process of its own leaves the record of one process but for times; and a net that is none."""
-    chosen = kinds([0.25], hand=False, ort=False)
-    names, kept, runs = ["linear depth=2 width=4 batch=8", "conv depth=none"], [], []
+    """Every kind in a process of its own leaves the record of one process but for times."""
+    chosen, runs = kinds([0.25], hand=False, ort=False), []
     for jobs in (1, 2):
-        runs.append(run(names, growth.open_size, CPU, chosen, 2, jobs, lambda records: kept.append(len(records))))
-        assert [model["model"] for model in runs[-1]] == names
-        good, bad = runs[-1]
-        assert bad["error"].startswith("ValueError")
+        (good,) = run(["linear depth=2 width=4 batch=8"], growth.open_size, CPU, chosen, 2, jobs)
+        runs.append(good)
+        assert good["model"] == "linear depth=2 width=4 batch=8"
         assert [step["step"] for step in good["steps"]] == [kind.label for kind in chosen]
         for step in good["steps"]:
             assert step["error"] is None
@@ -120,13 +115,17 @@ def test_processes():
             for measured in ("first_s", "plan_s"):
                 assert step.pop(measured, 1) > 0
         good.pop("burst")
-    assert kept == [1, 2] * 2
     assert runs[0] == runs[1]
 
 
-def test_a_process_that_dies():
-    (model,) = run(["import os; os._exit(3)"], exec, CPU, [PLAIN], rounds=1, jobs=2)
-    assert model["error"].startswith("its process ended")
+def test_processes_that_fail():
+    """One dies, and one is given a net that is none."""
+    names, kept = ["import os; os._exit(3)", "int('none')"], []
+    dead, bad = run(names, exec, CPU, [PLAIN], 1, jobs=2, keep=lambda records: kept.append(len(records)))
+    assert dead["error"].startswith("its process ended")
+    assert bad["error"].startswith("ValueError")
+    assert [dead["model"], bad["model"]] == names
+    assert kept == [1, 2]
 
 
 def test_no_record(tmp_path):

@@ -473,7 +473,7 @@ def test_many_networks_at_once(f):
     """torch.func: gradients of stacked weights are those of each."""
     drawn = {"a": random(3, 4, 5), "b": random(3, 4, 2, 2), "c": random(3, 4, 5)}
     if f is srip:
-        f = partial(srip, power=1000)
+        f = partial(srip, power=200)
     together = torch.func.vmap(torch.func.grad(f), randomness="different")(drawn)
     for i in range(3):
         alone = torch.func.grad(f)({name: w[i] for name, w in drawn.items()})

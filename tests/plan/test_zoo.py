@@ -86,8 +86,9 @@ def test_our_networks(name: str, mode: str):
 @pytest.mark.zoo
 @pytest.mark.parametrize("name", HF_MODELS)
 def test_hugging_face(name: str):
+    """Some also layer by layer: a net with norms, one with windows, one with two stacks."""
     model, inputs = HF_MODELS[name]()
-    for mode in ("auto", "layerwise"):
+    for mode in ("auto", "layerwise") if name in ("resnet", "swin", "t5") else ("auto",):
         check(model, inputs, mode, name)
 
 

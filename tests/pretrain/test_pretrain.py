@@ -5,8 +5,6 @@ import io
 import os
 import random
 import signal
-import subprocess
-import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,8 +27,8 @@ from tests.by_hand import Layer, Net, batch_norm, chain, close, lively, rebuild,
 from tests.hf_zoo import HF_MODELS
 from tests.losses import classic
 from tests.networks import NETWORKS, SOME
+from tests.other_process import started
 
-ROOT = Path(__file__).parents[2]
 State = dict[str, Tensor]
 
 
@@ -746,16 +744,16 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, after:
     assert [one.name for one in tmp_path.iterdir()] == ["state"]
 
 
+def killed(path: Path) -> None:
+    torch.set_num_threads(1)
+    trained(Interrupted(shuffled(), SECOND_LAYER, kill), path)
+
+
 def test_a_killed_process_goes_on_as_if_nothing_had_happened(tmp_path: Path):
     path = tmp_path / "state"
-    script = (
-        "import sys, torch; torch.set_num_threads(1)\n"
-        "from tests.pretrain.test_pretrain import Interrupted, SECOND_LAYER, kill, shuffled, trained\n"
-        "trained(Interrupted(shuffled(), SECOND_LAYER, kill), sys.argv[1])\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
-    command = [sys.executable, "-c", script, str(path)]
-    assert subprocess.run(command, timeout=120, env=environment, cwd=ROOT).returncode == -signal.SIGKILL
+    process = started(killed, path)
+    process.join(120)
+    assert process.exitcode == -signal.SIGKILL
     assert [one["layer"] for one in torch.load(path, weights_only=True)["done"]] == ["0"]
     assert same(trained(shuffled(), path)[0], trained(shuffled())[0])
 

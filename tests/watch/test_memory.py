@@ -69,14 +69,13 @@ def test_nothing_outlives_a_step(name, settings, no_collector):
 def alive():
     """Counts the tensors of two and more dimensions that were made since the test began and are still there."""
     gc.collect()
-    gc.freeze()  # what is there already is not looked at again, which makes counting quick
+    gc.freeze()  # what is there already is not looked at again, which makes counting quick, also for the next test
 
     def count():
         gc.collect()
         return sum(issubclass(type(one), torch.Tensor) and one.dim() > 1 for one in gc.get_objects())
 
-    yield count
-    gc.unfreeze()
+    return count
 
 
 @pytest.mark.parametrize("name", ["vgg", "resnet_pad", "encoder", "weight_norm", "text", "functional", "branching"])

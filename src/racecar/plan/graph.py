@@ -40,9 +40,12 @@ class Op:
     """Which of the function's results it gives, of one that makes several parts."""
     held: tuple[Any] = field(init=False, repr=False)
     """``func`` in a tuple: out of an attribute dynamo cannot call a method of Tensor, up to torch 2.11 at least."""
+    at: tuple[Path, ...] = field(init=False, repr=False)
+    """The places of its inputs."""
 
     def __post_init__(self) -> None:
         self.held = (self.func,)
+        self.at = tuple(path for path, _ in self.inputs)
 
     @property
     def source(self) -> int:
@@ -65,11 +68,10 @@ class Op:
 
     def bind(self, call: Call | None, name: str = "") -> Operation:
         """The operation with the arguments of ``call``."""
-        at = tuple(path for path, _ in self.inputs)
-        args, kwargs = (self.args, self.kwargs) if call is None else without_data(call, at)
+        args, kwargs = (self.args, self.kwargs) if call is None else without_data(call, self.at)
         module = self.module or (self.owner.module if self.owner else None)
         return Operation(
-            self.held[0], args, kwargs, at, name or self.kind, module, self.owner is not None, self.inplace_at
+            self.held[0], args, kwargs, self.at, name or self.kind, module, self.owner is not None, self.inplace_at
         )
 
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from racecar.plan.batch import FIXED, BatchDim
 from racecar.plan.layer import Layer
-from racecar.watch.calls import Call, tensors
+from racecar.watch.calls import Call, among, tensors
 from racecar.watch.trace import Trace, rooted
 
 _SPELLINGS = ((F.rms_norm, torch.rms_norm),)
@@ -114,6 +114,6 @@ class Matcher:
             if owner is None or owner.derived or call is None:
                 continue
             weight = owner.holder._parameters.get(owner.parameter)
-            if not any(one is weight for _, one in tensors(call.args, call.kwargs)):
+            if not among(weight, call.args) and not any(one is weight for _, one in tensors(call.args, call.kwargs)):
                 return False
         return True

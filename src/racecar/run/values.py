@@ -31,7 +31,11 @@ class Finder:
     def tensor(self, value: int) -> Tensor:
         """What the maker returned, or what a user was given; where torch.compile hides both, the value is recomputed,
         which the compiler does only once."""
-        tensor = tensor_of(self.layer_graph.values[value], self.calls, self.inputs)
+        at = self.layer_graph.values[value]
+        made = self.calls[at.call] if at.call >= 0 else None
+        if made is not None and at.slot == 0 and isinstance(made.kept, Tensor):  # nearly always
+            return made.kept
+        tensor = tensor_of(at, self.calls, self.inputs)
         if tensor is not None:
             return tensor
         for user in self.layer_graph.graph.users.get(value, ()):
@@ -50,6 +54,9 @@ class Finder:
 
     def batch(self, value: int) -> BatchDim | None:
         """Where the samples run in a value; None where that is lost."""
+        place = self.layer_graph.batch.get(value)
+        if place is None or place.by is None:
+            return place
         return place_in(self.layer_graph.graph, self.layer_graph.batch, value, lambda one: self.tensor(one).shape)
 
     def all_rows(self, needs: Needs, size: int, samples: int) -> Rows:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -90,10 +90,13 @@ class Watch(TorchFunctionMode):
         out = func(*args, **kwargs)
         if (makes_tensor(out) and not (self.eager and _is_noise(func, args))) or func is _SETITEM:
             kept = out
-            if len(self.calls) in self.keep or any(func is one for one in self.keep_funcs):
+            if len(self.calls) in self.keep or (self.keep_funcs and among(func, self.keep_funcs)):
                 kept = out.clone() if isinstance(out, Tensor) else out
             # The model may go on to change a list that it passed (torch.cat(features), features.append(…)).
-            args = tuple([*one] if isinstance(one, list) else one for one in args)
+            for one in args:
+                if isinstance(one, list):
+                    args = _with_own_lists(args)
+                    break
             self.calls.append(Call(func, args, kwargs, out, kept))
             if self.eager:
                 self.versions.append(version(out if isinstance(out, Tensor) else outputs(self.calls[-1])[0]))
@@ -104,6 +107,10 @@ class Watch(TorchFunctionMode):
         for i, call in enumerate(self.calls):
             if call.out is tensor and call.kept is tensor:
                 self.calls[i] = call._replace(kept=tensor.view_as(tensor))
+
+
+def _with_own_lists(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple([*one] if isinstance(one, list) else one for one in args)
 
 
 def _is_noise(func: Any, args: Any) -> bool:
@@ -117,6 +124,14 @@ _GET_BASE = Tensor._base.__get__  # type: ignore[union-attr]
 def version(tensor: Tensor) -> int:
     """How often a tensor has been changed in place."""
     return 0 if tensor.is_inference() else tensor._version
+
+
+def among(one: Any, others: Sequence[Any]) -> bool:
+    """Whether ``one`` is one of ``others``. A plain loop, which torch.compile traces faster than a generator."""
+    for other in others:  # noqa: SIM110
+        if one is other:
+            return True
+    return False
 
 
 def makes_tensor(out: Any) -> bool:
@@ -154,6 +169,8 @@ def outputs(call: Call) -> tuple[Tensor, ...]:
 def without_data(call: Call, at: tuple[Path, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A call's arguments with ``None`` in place of the data, so that holding them holds no activation."""
     args, kwargs = call.args, call.kwargs
+    if at == ((0,),):  # nearly always: less for torch.compile to trace
+        return (None, *args[1:]), kwargs
     for path in at:
         if isinstance(path[0], str):
             kwargs = {**kwargs, path[0]: _hollow(kwargs[path[0]], path[1:])}

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from racecar.rules.registry import Path
 from racecar.rules.shape import PARTS
 from racecar.rules.torch_functions import forms
-from racecar.watch.calls import Call, outputs, tensors, version
+from racecar.watch.calls import Call, among, outputs, tensors, version
 
 
 class Value(NamedTuple):
@@ -34,6 +34,10 @@ def tensor_of(value: Value, calls: Sequence[Call | None], inputs: Sequence[Tenso
     return outs[slot] if slot < len(outs) else None
 
 
+def _may_be_data(tensor: Tensor, rootless: Sequence[Tensor]) -> bool:
+    return not isinstance(tensor, nn.Parameter) and not among(tensor, rootless)
+
+
 def rooted(calls: Sequence[Call]) -> list[bool]:
     """Which calls may work on data: not those that see only parameters, new tensors and what was made of these.
 
@@ -42,10 +46,11 @@ def rooted(calls: Sequence[Call]) -> list[bool]:
     flags: list[bool] = []
     rootless: list[Tensor] = []
     for call in calls:
-        flag = False
-        for _, tensor in tensors(call.args, call.kwargs):
-            if not isinstance(tensor, nn.Parameter) and not any(tensor is one for one in rootless):
-                flag = True
+        # The first argument nearly always is data: torch.compile need not trace its way through the others.
+        flag = len(call.args) > 0 and isinstance(call.args[0], Tensor) and _may_be_data(call.args[0], rootless)
+        if not flag:
+            for _, tensor in tensors(call.args, call.kwargs):
+                flag = flag or _may_be_data(tensor, rootless)
         flags.append(flag)
         if not flag:
             rootless += outputs(call)
