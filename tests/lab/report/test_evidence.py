@@ -62,7 +62,7 @@ def test_it_is_marked_and_not_judged(purpose):
     made = page(tries(purpose, noted=True))
     (one,) = made.sections
     assert (one.findings, one.verdict, one.outcomes, made.overview) == ([], "", [], None)
-    assert [table.caption for table in one.tables] == ["Results", "Cost"]  # and not beside the paper's
+    assert [table.caption for table in one.tables] == ["Results"]  # and not beside the paper's
     html, markdown = to_html(made), to_markdown(made, "figures")
     body = html.partition("<body>")[2].partition('id="how"')[0]
     assert (

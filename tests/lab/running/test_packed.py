@@ -57,6 +57,21 @@ def test_packing_twice(folder):
     assert held(folder).keys() == {one["id"] for one in (*RECORDS, more)}
 
 
+def test_what_a_pack_can_do_without(tmp_path, capsys):
+    """Curves and tables go, in records that were packed before, too; nothing else changes."""
+    full = [record(seed=seed, curves={"epoch": [1.0, 2.0]}, tables={"plane": [{"a": 1}]}) for seed in range(3)]
+    write(tmp_path, full[:2])
+    pack(tmp_path)
+    write(tmp_path, full[2:])
+    assert command(["pack", str(tmp_path), "--without", "curves"]) == 0
+    assert held(tmp_path) == {one["id"]: {**one, "curves": {}} for one in full}
+    assert pack(tmp_path, ["curves", "tables"]) == 0
+    assert held(tmp_path) == {one["id"]: {**one, "curves": {}, "tables": {}} for one in full}
+    assert command(["pack", str(tmp_path), "--without", "metrics"]) == 2
+    assert "a pack can do without curves or tables, and nothing else" in capsys.readouterr().err
+    assert held(tmp_path)[full[0]["id"]]["metrics"] == full[0]["metrics"]
+
+
 @pytest.mark.parametrize("removed", range(6))
 def test_killed_between_writing_and_removing(removed, folder, monkeypatch):
     before, unlink, left = held(folder), Path.unlink, [removed]

@@ -16,7 +16,15 @@ Figures = Annotated[
 ]
 
 
-def pack(folder: Folder, figures: Figures = False) -> None:
+Without = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without", metavar="PART", help="Leave out curves, or tables, which are most of a record; repeatable."
+    ),
+]
+
+
+def pack(folder: Folder, figures: Figures = False, without: Without = None) -> None:
     """Put the records of a folder into one file, DIR/records.jsonl, a line for each, instead of a file for each; with
     --figures also the arrays that the page needs, into DIR/arrays.safetensors. Everything that reads the one form reads
     the other, too. Not while a run writes into the folder.
@@ -26,9 +34,14 @@ def pack(folder: Folder, figures: Figures = False) -> None:
     from racecar.lab.running import packed, packed_arrays
     from racecar.support.files import check_folder
 
+    for name in without or ():
+        if name not in packed.LEAVABLE:
+            raise ValueError(
+                f"--without {name}: a pack can do without {' or '.join(packed.LEAVABLE)}, and nothing else"
+            )
     if folder.exists():
         check_folder(folder, "the folder")
-    print(f"{packed.pack(folder)} records packed into {folder / packed.NAME}")
+    print(f"{packed.pack(folder, without or ())} records packed into {folder / packed.NAME}")
     if figures:
         from racecar.lab.experiments import EXPERIMENTS
         from racecar.lab.report.shown import shown_arrays

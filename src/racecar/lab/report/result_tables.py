@@ -63,7 +63,7 @@ def cost_table(groups: Groups, reference: str = "Std") -> Table:
             _cost_cell(memory.values(), words.size), _cost_cell(_paired(memory, base_memory), words.ratio),
             number_cell(sum(_place(run.record) == place for run in group.runs.values()), str),
         ])  # fmt: skip
-    return Table.of("Cost", columns, rows)
+    return Table.of("Time and memory during the runs, beside which the machine may have done other work", columns, rows)
 
 
 def inner_tables(groups: Groups) -> list[Table]:

@@ -117,7 +117,7 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
     some = judged(findings)
     claims_figure = draw({forest_title(some): forest(some)}, f"{anchor}-claims") if some else []
     figures, more_figures = main_and_more(own, draw(common_figures(groups, main, printed, findings), anchor))
-    tables = [results_table("Paper and ours" if paper else "Results", groups, main, paper), cost_table(groups)]
+    tables = [results_table("Paper and ours" if paper else "Results", groups, main, paper)]
     return Section(
         name=name,
         anchor=anchor,
@@ -134,6 +134,7 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
             unjudged_table(findings),
             *([results_table("All that was measured besides", groups, rest)] if rest else []),
             *inner_tables(groups),
+            cost_table(groups),
         ],
         figures=figures,
         more_figures=more_figures,

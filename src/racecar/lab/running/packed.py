@@ -45,8 +45,13 @@ def packed(folder: Path) -> Packed:
     return _known[path][1]
 
 
-def pack(folder: Path) -> int:
-    """Put the single records of a folder into its pack and remove them; returns how many they were.
+LEAVABLE = ("curves", "tables")
+"""What a pack can do without: most of a record's size, and no verdict depends on it."""
+
+
+def pack(folder: Path, without: Sequence[str] = ()) -> int:
+    """Put the single records of a folder into its pack and remove them; returns how many they were. What ``without``
+    names, some of ``LEAVABLE``, is left empty, in records that were packed before, too.
 
     The pack is in its place before the first of them goes: a process that is killed in between leaves some in both, and
     packing again is all it takes. Of a record in both, the single one is the newer.
@@ -61,8 +66,9 @@ def pack(folder: Path) -> int:
         records[path.stem] = read_record(path)
     if not records:
         raise ValueError(f"there are no records in {folder}: name the folder that racecar run wrote into")
-    if singles:
-        write_pack(folder, records)
+    lighter = {id: {**one, **{name: {} for name in without}} for id, one in records.items()}
+    if singles or lighter != records:
+        write_pack(folder, lighter)
     for path, content in singles.items():
         if path.read_bytes() == content:  # else somebody changed it meanwhile
             path.unlink()
