@@ -42,7 +42,8 @@ CHOICES = {
     "norms": (("none",), ("batch", "group")),
     "lrs": ((1e-3,), (1e-3, 3e-3)),
     "mode": ("full", "layerwise", "input"),
-    "start": ("torch", "he", "orthogonal"),
+    "SafetyConfig.start": ("torch", "he", "orthogonal"),
+    "start": ("torch", "he"),
 }
 UNIT = {"ema": (0, 0.99), "valid": (0, 0.99), "fraction": (0.01, 1), "share": (0.01, 1), "cost": (1, 1e6)}
 HELD = ("base", "information", "mnist", "few-labels")

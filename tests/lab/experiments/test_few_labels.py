@@ -178,12 +178,12 @@ def test_runs(norm, variants, pictures, tmp_path):
     config = replace(TINY, norm=norm)
     jobs = make_jobs(FEW, config, variants, [0], pictures)
     assert run(jobs, tmp_path / "out") == []
-    usual = {"source_accuracy", "probe_1", "probe_3", "tune_1", "tune_3"}
+    usual = {"source_accuracy", "source_nll", "source_ece", "probe_1", "probe_3", "tune_1", "tune_3"}
     found = {one["variant"]: one for one in results(tmp_path / "out").values()}
     assert set(found) == set(variants)
     for name, one in found.items():
         assert set(one["metrics"]) == usual | ({"untrained_1", "untrained_3"} if name == "Std" else set())
-        assert all(0 <= value <= 1 for value in one["metrics"].values())
+        assert all(0 <= value <= 1 for what, value in one["metrics"].items() if what != "source_nll")
         assert one["status"] == "finished"
 
 
@@ -226,7 +226,30 @@ def test_as_many_seconds(pictures, tmp_path):
     assert run([job], tmp_path / "out") == []
     (found,) = results(tmp_path / "out").values()
     assert found["steps"] == 3 * 2  # epochs, and whole batches of eight
-    assert set(found["metrics"]) == {"source_accuracy", "probe_1", "probe_3", "tune_1", "tune_3"}
+    assert set(found["metrics"]) == {
+        "source_accuracy",
+        "source_nll",
+        "source_ece",
+        "probe_1",
+        "probe_3",
+        "tune_1",
+        "tune_3",
+    }
+
+
+def test_first_weights():
+    """He's have a variance of 2 / fan-in and no bias; PyTorch's are as they were. The rest of the net is the same."""
+    nets = {}
+    for start in ("torch", "he"):
+        torch.manual_seed(0)
+        nets[start] = FEW.network(FewLabelsConfig(start=start, task="cifar", depth=6))
+    for plain, he in zip(nets["torch"].features, nets["he"].features, strict=True):
+        if isinstance(he, nn.Conv2d):
+            fan = he.weight[0].numel()
+            assert he.weight.detach().square().mean().item() * fan == pytest.approx(2, rel=0.15)
+            assert not he.bias.any()
+            assert plain.weight.detach().square().mean().item() * fan == pytest.approx(1 / 3, rel=0.15)
+            assert plain.bias.any()
 
 
 def test_a_search(pictures, tmp_path):
@@ -234,7 +257,7 @@ def test_a_search(pictures, tmp_path):
     config = replace(TINY, valid=0.4, labels=(1,), draws=1)
     search = replace(FEW.search, seeds=1)
     jobs = trials(FEW, search, config, FEW.variants, pictures)
-    assert {name: sum(job.variant == name for job in jobs) for name in FEW.variants} == dict.fromkeys(FEW.variants, 9)
+    assert {name: sum(job.variant == name for job in jobs) for name in FEW.variants} == dict.fromkeys(FEW.variants, 18)
     for path in pictures.rglob("t10k*"):
         path.unlink()
     assert run(jobs[:1], tmp_path / "out") == []

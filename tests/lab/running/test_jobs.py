@@ -43,6 +43,7 @@ VALUES = {
     "augment": st.booleans(),
     "decay": st.booleans(),
     "layers": st.sampled_from(("all", "early", "late")),
+    "start": st.sampled_from(("torch", "he")),
     "scale": st.sampled_from(SCALES),
     "gradient": st.sampled_from(GRADIENTS),
     "reduction": st.sampled_from(REDUCTIONS),

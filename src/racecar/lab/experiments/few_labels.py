@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from racecar.lab.config import later
 from racecar.lab.datasets import CIFAR10, MNIST, Source, motion
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
-from racecar.lab.experiments.shared import coefficient_of, torch_start
+from racecar.lab.experiments.shared import coefficient_of, started
 from racecar.lab.measures import transfer
+from racecar.lab.measures.calibration import calibration
 from racecar.lab.measures.probe import body, choose, features, probe, settle, tune
 from racecar.lab.search_space import Search
 from racecar.lab.training import rng
@@ -55,6 +56,8 @@ class FewLabelsConfig(LongerConfig, LossConfig):
     task: Literal["digits", "blur", "cifar"] = "digits"
     norm: Literal["none", "batch", "group"] = "none"
     """After every convolution: "none", "batch" or "group"."""
+    start: Literal["torch", "he"] = later("torch", before="torch")
+    """First weights of the convolutions: PyTorch's own, or He's."""
     images: int = 4000
     """That the source is trained on; 0: all there are."""
     augment: bool = False
@@ -145,13 +148,17 @@ class FewLabels(Experiment[FewLabelsConfig]):
     search = Search(
         lrs={"adam": (1e-3, 3e-3, 1e-2)},
         coefficients={
-            "Ort": (1e-3, 1e-2, 1e-1),
-            "Pre": (1.0, 2.0, 4.0),
-            **dict.fromkeys(("RR", "lRR", "RR1"), (3e-2, 1e-1, 3e-1)),
-            "WD": (1e-5, 1e-4, 1e-3),
+            "Ort": (0.0, 1e-4, 1e-3, 1e-2, 1e-1, 1.0),
+            "Pre": (1.0, 2.0, 4.0, 8.0, 16.0, 32.0),
+            **dict.fromkeys(("RR", "lRR", "RR1"), (0.0, 3e-2, 1e-1, 3e-1, 1.0, 3.0)),
+            "WD": (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2),
         },
         seeds=2,
     )
+    paper_coefficients: ClassVar[dict[str, tuple[float, ...]]] = dict.fromkeys(
+        ("RR", "lRR", "RR1"), (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
+    )
+    stackable = ("start",)
     claims = (
         *(
             _claim(f"Without norm RR beats Std at {n} labels: probe, {task}", f"probe_{n}", task=task)
@@ -201,13 +208,15 @@ class FewLabels(Experiment[FewLabelsConfig]):
         )
 
     def network(self, config: FewLabelsConfig, dropout: float = 0.0) -> nn.Module:
-        """PyTorch's own first weights, the same for every norm."""
+        """First weights are the same for every norm."""
         layout: list[int | str] = []
         for width in WIDTHS[config.task]:
             layout += [*[width] * (config.depth // 3), "M"]
         size, channels = (32, 3) if config.task == "cifar" else (28, 1)
         classes = SIDES[config.task][0]
-        model = torch_start(vgg(layout, norm=config.norm != "none", size=size, channels=channels, classes=classes))
+        model = started(
+            vgg(layout, norm=config.norm != "none", size=size, channels=channels, classes=classes), config.start
+        )
         for i, module in enumerate(model.features):
             if isinstance(module, nn.BatchNorm2d) and config.norm == "group":
                 model.features[i] = nn.GroupNorm(GROUPS, module.num_features)
@@ -245,6 +254,7 @@ class FewLabels(Experiment[FewLabelsConfig]):
         if task.valid is not None:
             return Measured({"valid_accuracy": mean(probes.values())})
         metrics = {"source_accuracy": accuracy(trained.model, trained.task.test)}
+        metrics |= {f"source_{name}": value for name, value in calibration(trained.model, trained.task.test).items()}
         metrics |= {f"probe_{n}": value for n, value in probes.items()}
         classes = 10 - SIDES[config.task][1]
         how: dict[str, Any] = {"steps": config.tune_steps, "lr": config.tune_lr, "batch": config.tune_batch}

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from racecar.inspect import ssim
 from racecar.lab.datasets import MNIST, Source, motion
 from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained, accuracy
-from racecar.lab.experiments.shared import coefficient_of, mean_terms, torch_start
+from racecar.lab.experiments.shared import coefficient_of, mean_terms, started
 from racecar.lab.measures.features import deployed_loss
 from racecar.lab.search_space import Search
 from racecar.lab.training.longer import LongerConfig, with_longer
@@ -146,7 +146,7 @@ class Mnist(Experiment[MnistConfig]):
     def network(self, config: MnistConfig, dropout: float = 0.0) -> nn.Module:
         """The sizes are ours: the paper's table is not in the text that we have."""
         layout = (20, "M", 40, "M", 60, "M")
-        return torch_start(vgg(layout, norm=config.norm, size=28, channels=1, hidden=(128,), dropout=dropout))
+        return started(vgg(layout, norm=config.norm, size=28, channels=1, hidden=(128,), dropout=dropout))
 
     def stages(self, config: MnistConfig) -> tuple[Stage, ...]:
         """The paper calls them mni, MNI, n-MNI and n-MNI from scratch. Std alone has the last one, and a longer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -20,11 +21,29 @@ def coefficient_of(variant: str, ours: float, **own: float) -> float:
     return {**COEFFICIENTS, **own}.get(variant, ours)
 
 
-def torch_start(model: M) -> M:
-    """PyTorch's own first weights in all convolutions: without batch norm, VGG's make the reverse pass explode."""
+def _as_torch(module: nn.Conv2d) -> None:
+    module.reset_parameters()
+
+
+def _he(module: nn.Conv2d) -> None:
+    nn.init.kaiming_normal_(module.weight, mode="fan_in", nonlinearity="relu")
+    nn.init.zeros_(module.bias)  # type: ignore[arg-type]
+
+
+def _orthogonal(module: nn.Conv2d) -> None:
+    nn.init.orthogonal_(module.weight, math.sqrt(2))
+    nn.init.zeros_(module.bias)  # type: ignore[arg-type]
+
+
+FIRST_WEIGHTS: dict[str, Callable[[nn.Conv2d], None]] = {"torch": _as_torch, "he": _he, "orthogonal": _orthogonal}
+"""First weights of a convolution."""
+
+
+def started(model: M, start: str = "torch") -> M:
+    """First weights of all convolutions. Without batch norm, VGG's own make the reverse pass explode."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
-            module.reset_parameters()
+            FIRST_WEIGHTS[start](module)
     return model
 
 

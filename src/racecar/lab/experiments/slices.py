@@ -16,7 +16,7 @@ from racecar.lab.config import guide, later
 from racecar.lab.datasets import CIFAR10, MNIST, Source, sphere
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.information import TRAIN, WIDTHS
-from racecar.lab.experiments.shared import coefficient_of, mean_terms, torch_start
+from racecar.lab.experiments.shared import coefficient_of, mean_terms, started
 from racecar.lab.measures.features import deployed_loss
 from racecar.lab.training import rng
 from racecar.lab.training.loss_config import LossConfig
@@ -218,7 +218,7 @@ class SlicesMnist(_Pictures[SlicesMnistConfig]):
     source = MNIST
 
     def network(self, config: SlicesMnistConfig, dropout: float = 0.0) -> nn.Module:
-        return torch_start(vgg((20, "M", 40, "M", 60, "M"), norm=False, size=28, channels=1))
+        return started(vgg((20, "M", 40, "M", 60, "M"), norm=False, size=28, channels=1))
 
     def layers(self, config: SlicesMnistConfig) -> int:
         return 3

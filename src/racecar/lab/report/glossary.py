@@ -14,6 +14,8 @@ METRICS = {
     r"valid_accuracy": "the same of pictures held out of the training set; searches choose by it",
     r"train_accuracy": "the same of the training set",
     r"source_accuracy": "test accuracy on the task that the net was trained on",
+    r"source_nll": "negative log-likelihood on that task, per picture: lower is better",
+    r"source_ece": "calibration error on that task: how far confidence is from accuracy, in 15 bins",
     r"probe_(\d+)": "accuracy of a linear classifier on the frozen features, with {} labelled pictures per class",
     r"tune_(\d+)": "accuracy of the whole net fine-tuned with {} labelled pictures per class",
     r"untrained_(\d+)": "the probe with {} labels on a net that was never trained",

@@ -5,8 +5,7 @@ The design is in ``safety_design``, the rule that chooses Racecar's defaults fro
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,7 +17,7 @@ from torch.nn import functional as F
 from racecar.lab.datasets import MNIST, Source, data_folder
 from racecar.lab.experiment import Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.safety.config import SafetyConfig, designed
-from racecar.lab.experiments.shared import coefficient_of
+from racecar.lab.experiments.shared import FIRST_WEIGHTS, coefficient_of
 from racecar.lab.measures import transfer
 from racecar.lab.measures.dead import PROBED, is_dead
 from racecar.lab.measures.probe import body, choose, features, ridge
@@ -84,7 +83,7 @@ class Safety(Experiment[SafetyConfig]):
         model = vgg(layout, norm=config.norm != "none", size=SIDE, channels=1, classes=CLASSES)
         for i, module in enumerate(model.features):
             if isinstance(module, nn.Conv2d):
-                FIRST[config.start](module)
+                FIRST_WEIGHTS[config.start](module)
             elif isinstance(module, nn.BatchNorm2d) and config.norm == "group":
                 model.features[i] = nn.GroupNorm(GROUPS, module.num_features)
         return model
@@ -133,23 +132,6 @@ def _tasks(folder: Path, seed: int, images: int, labels: int, tests: int, device
 
 def _halved(split: Split) -> Split:
     return Split(F.avg_pool2d(split.x, 28 // SIDE), split.y)
-
-
-def _as_torch(module: nn.Conv2d) -> None:
-    module.reset_parameters()
-
-
-def _he(module: nn.Conv2d) -> None:
-    nn.init.kaiming_normal_(module.weight, mode="fan_in", nonlinearity="relu")
-    nn.init.zeros_(module.bias)  # type: ignore[arg-type]
-
-
-def _orthogonal(module: nn.Conv2d) -> None:
-    nn.init.orthogonal_(module.weight, math.sqrt(2))
-    nn.init.zeros_(module.bias)  # type: ignore[arg-type]
-
-
-FIRST: dict[str, Callable[[nn.Conv2d], None]] = {"torch": _as_torch, "he": _he, "orthogonal": _orthogonal}
 
 
 @torch.no_grad()
