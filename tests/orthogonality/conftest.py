@@ -1,0 +1,9 @@
+"""Every test starts from one seed."""
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
