@@ -1,7 +1,6 @@
-"""Leakage against NumPy, and on networks that give away everything or nothing."""
+"""Leakage against NumPy, on networks that give away everything or nothing, and where something is hidden."""
 
 import json
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -16,24 +15,8 @@ from racecar.inspect.invertibility import invertibility
 from racecar.inspect.leakage import READINGS, leakage
 from racecar.inspect.ssim import ssim
 from tests.by_hand import Net
+from tests.inspect.common import LITTLE, NEARLY_ALL, flat_linear, identity, pictures
 from tests.networks import NETWORKS
-
-NEARLY_ALL, MUCH, SOME, LITTLE = (text for _, text in READINGS)
-
-
-def pictures(*shape, seed=0):
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
-
-
-def flat_linear(shape, out, seed=0, bias=True):
-    torch.manual_seed(seed)
-    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), out, bias=bias))
-
-
-def identity(n):
-    model = flat_linear((n,), n, bias=False)
-    nn.init.eye_(model[1].weight)
-    return model
 
 
 def best_constant(x):
@@ -179,33 +162,6 @@ def test_sequences():
     )
 
 
-# --- how it is called
-
-
-def test_from_an_invertibility():
-    model, x = NETWORKS["vgg"]()
-    back = invertibility(model, x, statistics="running", range=2.0)
-    one, other = leakage(model, back), leakage(model, x, statistics="running", range=2.0)
-    assert one.to_dict() == other.to_dict()
-    assert leakage(model, x).to_dict() != one.to_dict()
-
-
-def test_options_of_a_look_that_was_taken_are_refused():
-    """They would change nothing."""
-    model, x = NETWORKS["vgg"]()
-    back = invertibility(model, x)
-    with pytest.raises((TypeError, ValueError), match="statistics"):
-        leakage(model, back, statistics="running")
-
-
-def test_bad_options():
-    model, x = NETWORKS["mlp"]()
-    with pytest.raises(TypeError, match="nope"):
-        leakage(model, x, nope=1)
-    with pytest.raises(ValueError, match="statistics must be one of"):
-        leakage(model, x, statistics="nope")
-
-
 # --- what is hidden
 
 
@@ -239,100 +195,3 @@ def test_a_layer_without_a_rule():
         found = leakage(model, torch.randn(7, 4))
     assert [leak.name for leak in found] == ["d2"]
     assert found.hidden == ("", "c")
-
-
-# --- extremes
-
-
-def test_pictures_without_content():
-    """Constant pictures: there is no variation that could come back."""
-    for value in (0.0, 0.1, 1 / 3):
-        found = leakage(flat_linear((3, 12, 12), 5), torch.full((2, 3, 12, 12), value))
-        (leak,) = found
-        assert leak.adjusted == pytest.approx(0, abs=1e-6)
-        assert abs(leak.explained) <= 1
-        assert str(found)
-
-
-@pytest.mark.parametrize("model", [identity(144), flat_linear((144,), 5)])
-@pytest.mark.parametrize("x", [pictures(2, 1, 12, 12), torch.full((2, 1, 12, 12), 0.5)])
-def test_the_record_is_json(model, x):
-    """Also where PSNR is infinite: an exact reverse pass, or pictures that are constant themselves."""
-    json.dumps(leakage(model, x).to_dict(), allow_nan=False)
-
-
-@pytest.mark.parametrize("side", [4, 8])
-def test_small_pictures(side):
-    found = leakage(flat_linear((1, side, side), 5), pictures(3, 1, side, side))
-    assert len(found) == 1
-    assert found.constant_psnr > 0
-
-
-def test_a_net_that_diverged_is_not_called_safe():
-    model = flat_linear((6,), 5)
-    model[1].weight.data[0, 0] = math.nan
-    (leak,) = found = leakage(model, torch.rand(4, 6))
-    assert leak.reading != LITTLE
-    assert "0%" not in found.reading
-
-
-# --- in words
-
-
-SHARES = {0.9: NEARLY_ALL, 0.89: MUCH, 0.5: MUCH, 0.49: SOME, 0.1: SOME, 0.09: LITTLE, 0.0: LITTLE}
-
-
-@pytest.mark.parametrize("share", SHARES)
-def test_readings(share):
-    """A rebuilt picture with the wanted correlation: part picture, part noise at right angles to it."""
-    x = pictures(2, 1, 12, 12).double()
-    model = flat_linear((144,), 5)
-    centred = x - x.mean((2, 3), keepdim=True)
-    noise = pictures(2, 1, 12, 12, seed=1).double()
-    noise -= noise.mean((2, 3), keepdim=True)
-    noise -= (noise * centred).sum() / centred.square().sum() * centred
-    noise *= centred.norm() / noise.norm()
-    share_of_it = min(1.0, share + 1e-9)
-    back = math.sqrt(share_of_it) * centred + math.sqrt(1 - share_of_it) * noise
-    found = leakage(model, replace(invertibility(model, x.float()), inputs=x, rebuilt={"d2": back}))
-    (leak,) = found
-    assert leak.adjusted == pytest.approx(share, abs=1e-6)
-    assert leak.reading == SHARES[share]
-    assert ("can be recognised" in found.reading) == (share >= 0.5)
-
-
-def test_the_deepest_depth_that_leaks_is_named():
-    """Everything up to d3, little at d4."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Flatten(), *(nn.Linear(144, 144, bias=False) for _ in range(2)), nn.Linear(144, 2))
-    for layer in model[1:3]:
-        nn.init.orthogonal_(layer.weight)
-    found = leakage(model, pictures(20, 1, 12, 12))
-    assert [leak.reading for leak in found] == [NEARLY_ALL, NEARLY_ALL, LITTLE]
-    assert found.reading.startswith("From d4, the output of 3, ")
-    assert "as deep as d3:" in found.reading
-
-
-def test_a_model_of_one_layer():
-    found = leakage(nn.Linear(6, 6), torch.rand(4, 6))
-    assert found.reading.startswith("From d2, the output of the model, ")
-    assert "(model)" in str(found)
-
-
-def test_table_and_record():
-    model, x = NETWORKS["vgg"]()
-    found = leakage(model, x)
-    head, line, *rows, baseline, reading = str(found).splitlines()
-    assert head.split() == ["from", "made", "by", "explained", "adjusted", "PSNR", "SSIM", "reading"]
-    assert reading == found.reading
-    assert len(rows) == len(found) == 5
-    for row, leak in zip(rows, found, strict=True):
-        assert row.split()[:4] == [leak.name, leak.layer, f"{leak.explained:.1%}", f"{leak.adjusted:.1%}"]
-        assert row.endswith(leak.reading)
-    assert "best constant image" in baseline
-    assert f"{found.constant_psnr:.3g}" in baseline
-    record = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert record["reading"] == reading
-    assert record["constant"] == {"psnr": found.constant_psnr, "ssim": found.constant_ssim}
-    assert record["depths"] == [vars(leak) for leak in found]
-    assert record["hidden"] == []
