@@ -1,4 +1,4 @@
-"""λ: numbers, patterns, tensors, schedules."""
+"""λ: numbers, patterns, schedules, and weights that cannot be meant."""
 
 from collections import Counter
 from typing import Any
@@ -8,28 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.by_hand import Net, close, squares, undo_conv, undo_linear
+from tests.by_hand import close
 from tests.losses import classic
 from tests.networks import NETWORKS
-
-
-def chain() -> tuple[nn.Sequential, Tensor]:
-    torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)).double()
-    return net, torch.randn(5, 4, dtype=torch.float64)
-
-
-def terms(net: nn.Sequential, x: Tensor, scale: str = "sum") -> dict[str, Tensor]:
-    """By hand, layer by layer."""
-    d2 = torch.tanh(net[0](x))
-    d3 = torch.tanh(net[2](d2))
-    pairs = {
-        "0": (x, undo_linear(net[0], d2)),
-        "2": (d2, torch.tanh(undo_linear(net[2], d3))),
-        "4": (d3, torch.tanh(undo_linear(net[4], net[4](d3)))),
-    }
-    return {name: squares(d - back).detach() for name, (d, back) in pairs.items()}
-
+from tests.run.weight_cases import chain, terms
 
 PATTERNS: list[tuple[Any, dict[str, float]]] = [
     (1, {"0": 1, "2": 1, "4": 1}),
@@ -103,96 +85,6 @@ def test_a_pattern_may_name_a_layer_of_another_branch():
         assert list(rr.terms) == names
         factors = {"left": 2, "right": 3, "right#2": 3}
         torch.testing.assert_close(loss.detach(), sum(factors.get(name, 1) * term for name, term in rr.terms.items()))
-
-
-# --- tensors ------------------------------------------------------------------------------------------------------
-
-
-def formula(d: Tensor, back: Tensor, w: Tensor, scale: str) -> Tensor:
-    """The three scales with w: Σ w (d − d')², its mean over all elements, or over Σ d² of the features with w ≠ 0."""
-    w = w.double().expand(d.shape[1:])
-    total = (w * (d - back) ** 2).sum()
-    if scale == "mean":
-        return total / d.numel()
-    return total if scale == "sum" else total / (d**2)[:, w != 0].sum().detach()
-
-
-ROW_WEIGHTS = {
-    "some": torch.tensor([1.0, 0, 0, 2.5]),
-    "scalar": torch.tensor(0.5),
-    "one element": torch.tensor([2.0]),
-    "integers": torch.tensor([1, 0, 3, 0]),
-}
-
-
-@pytest.mark.parametrize("scale", ["relative", "mean", "sum"])
-@pytest.mark.parametrize("name", ROW_WEIGHTS)
-def test_tensor_over_rows(name: str, scale: str):
-    net, x = chain()
-    x.requires_grad_()
-    w = ROW_WEIGHTS[name]
-    rr = classic(net, x.detach(), mode="layerwise", scale=scale, weight={"0": w})
-    _, loss = rr(x)
-    expected = formula(x, undo_linear(net[0], torch.tanh(net[0](x))), w, scale)
-    close(loss, expected)
-    close(rr.terms["0"], expected.detach())
-    wanted = [x, net[0].weight]
-    close(torch.autograd.grad(loss, wanted), torch.autograd.grad(expected, wanted))
-
-
-PICTURE_WEIGHTS = {
-    "channels": torch.tensor([1.0, 0, 3]).view(3, 1, 1),
-    "places": torch.linspace(0, 1, 36).view(6, 6),
-    "all": torch.linspace(0, 2, 3 * 36).view(3, 6, 6),
-}
-
-
-@pytest.mark.parametrize("scale", ["relative", "mean", "sum"])
-@pytest.mark.parametrize("name", PICTURE_WEIGHTS)
-def test_tensor_over_pictures(name: str, scale: str):
-    torch.manual_seed(0)
-    net, x = nn.Conv2d(3, 5, 3, padding=1).double(), torch.rand(4, 3, 6, 6, dtype=torch.float64)
-    w = PICTURE_WEIGHTS[name]
-    _, loss = classic(net, x, scale=scale, weight={"*": w})(x)
-    close(loss, formula(x, undo_conv(net, net(x)), w, scale))
-
-
-def test_tensor_and_numbers_together():
-    net, x = chain()
-    w = torch.tensor([1.0, 0, 0, 2.5])
-    _, loss = classic(net, x, mode="layerwise", scale="sum", weight={"*": 0.5, "0": w})(x)
-    by_hand = terms(net, x)
-    first = formula(x, undo_linear(net[0], torch.tanh(net[0](x))), w, "sum")
-    close(loss, first + 0.5 * (by_hand["2"] + by_hand["4"]))
-
-
-def test_the_batch_dimension_is_left_out_also_where_it_is_not_the_first():
-    """d_m is (T, N, C): a weight per step is (T, 1)."""
-    torch.manual_seed(0)
-    net = Net(lambda m, x: m.b(torch.tanh(m.a(x.transpose(0, 1)))), a=nn.Linear(4, 6), b=nn.Linear(6, 3)).double()
-    x, w = torch.randn(5, 7, 4, dtype=torch.float64), torch.arange(7.0)[:, None]
-    _, loss = classic(net, x, mode="layerwise", scale="sum", weight={"b": w})(x)
-    d = torch.tanh(net.a(x.transpose(0, 1)))
-    back = torch.tanh(undo_linear(net.b, net.b(d)))
-    close(loss, (w[:, None] * (d - back) ** 2).sum())
-
-
-def test_disentangling():
-    """RR¹ on some input dimensions: the whole reverse pass, compared at those inputs alone."""
-    net, x = chain()
-    w = torch.tensor([1.0, 0, 0, 1.33])
-    rr = classic(net, x, mode="input", scale="sum", weight={"*": 1, "0": w})
-    _, loss = rr(x)
-    back = net(x)
-    for i in (4, 2, 0):
-        back = undo_linear(net[i], back)
-        back = torch.tanh(back) if i else back
-    expected = (w * (x - back) ** 2).sum()
-    close(loss, expected)
-    assert list(rr.terms) == ["0"]
-    ours, theirs = (torch.autograd.grad(one, net.parameters()) for one in (loss, expected))
-    close(ours, theirs)
-    assert ours[-2].abs().max() > 0, "the last layer is on the way"
 
 
 # --- schedules ----------------------------------------------------------------------------------------------------
@@ -273,6 +165,7 @@ def test_input_mode_without_the_first_layer_has_nothing_to_compare():
 
 
 # --- weights that cannot be meant ---------------------------------------------------------------------------------
+
 
 NAMES = ("'0'", "'2'", "'4'")
 BAD: list[tuple[Any, type[Exception], tuple[str, ...]]] = [
