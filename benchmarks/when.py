@@ -80,7 +80,8 @@ LIKENESS = {
 """Stage and metric of what the reverse pass makes of the picture."""
 MARK = re.compile(
     r"(?P<mark><!-- (?:map (?P<lr>\S+) (?P<scale>\w+)|mnist (?P<how>\w+) (?P<batch>\w+)"
-    r"|costs (?P<costs>[\w-]+)|(?P<swapped>swapped)|table (?P<way>\w+) (?P<norm>\w+) (?P<task>\w+)) -->\n).*?(?P<end><!-- end -->)",
+    r"|costs (?P<costs>[\w-]+)|(?P<swapped>swapped)|table (?P<way>\w+) (?P<norm>\w+) (?P<task>\w+)) -->\n)"
+    r".*?(?P<end><!-- end -->)",
     re.DOTALL,
 )
 
