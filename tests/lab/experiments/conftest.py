@@ -1,4 +1,4 @@
-"""Figures are made, and not laid out, which takes most of the time."""
+"""Figures are made, and not laid out, which takes most of the time; and what several tests need."""
 
 import pytest
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -17,3 +17,9 @@ def no_layout():
 def layout(monkeypatch, no_layout):
     """For a test of where things stand."""
     monkeypatch.setattr(ConstrainedLayoutEngine, "execute", LAY_OUT)
+
+
+@pytest.fixture
+def no_data(tmp_path, monkeypatch):
+    """What runs without a data folder runs without any."""
+    monkeypatch.setenv("RACECAR_DATA", str(tmp_path / "nothing"))
