@@ -1,74 +1,14 @@
-"""The experiments' own figures: drawn from real runs whatever is missing, and never mixing what is not alike."""
+"""The experiments' own figures: drawn from real runs whatever is missing, and what they show."""
 
 import io
-from collections.abc import Sequence
 from statistics import stdev
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
-from racecar.lab.experiments import experiment
-from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.results import Store
-from racecar.lab.running.run import Run
-from racecar.lab.running.work import Maker, do
-from racecar.lab.training.spec import TrainingOptions
-
-SMALL = {
-    "digits": ({"shipped": True, "epochs": 2}, ("Std", "RR"), 2),
-    "peaks": ({"epochs": 2, "nets": ("linear", "two")}, ("Std", "RR"), 1),
-    "information": ({"epochs": 1, "finetune": 1}, ("Std", "RR"), 1),
-}
+from tests.lab.experiments.paper_figure_cases import SMALL, diverged, draw, find, other, planes, points, shifted, shown
 
 NAMES = list(SMALL)
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory) -> dict[str, list[Run]]:
-    """Every experiment run for an epoch or two; information's second seed is made from the first."""
-    found = {}
-    for name, (config, variants, seeds) in SMALL.items():
-        one, store = experiment(name), Store(tmp_path_factory.mktemp(name))
-        for job in make_jobs(one, one.Config(**config), variants, range(seeds), None):
-            do(job, store, TrainingOptions(), Maker("test", "here"))
-        found[name] = list(store.runs())
-    found["information"] += [other(run, seed=1) for run in found["information"]]
-    return found
-
-
-class Kept(Run):
-    """A run with arrays of its own."""
-
-    arrays = {}  # noqa: RUF012
-
-
-def other(run: Run, arrays: bool = True, **changes) -> Run:
-    """The same run with some of its record changed."""
-    copy = Kept({**run.record, **changes}, run.store)
-    object.__setattr__(copy, "arrays", run.arrays if arrays else {})
-    return copy
-
-
-def diverged(run: Run) -> Run:
-    return other(run, False, status="diverged", metrics={}, tables={}, curves={}, note="not finite")
-
-
-def draw(name: str, runs: Sequence[Run]) -> dict[str, Figure]:
-    figures = experiment(name).figures(runs)
-    assert all(isinstance(figure, Figure) for figure in figures.values())
-    return figures
-
-
-@pytest.fixture(scope="module")
-def all_drawn(real) -> dict[str, dict[str, Figure]]:
-    """The figures of all that was run, where no test changes them."""
-    return {name: draw(name, runs) for name, runs in real.items()}
-
-
-def shown(figure: Figure) -> int:
-    """How much there is to see."""
-    return sum(len(axis.lines) + len(axis.images) for axis in figure.axes)
 
 
 # Whatever there is
@@ -150,11 +90,6 @@ def test_other_variants(real, name, variants):
 # What they show
 
 
-def find(figures, word):
-    (found,) = [figure for title, figure in figures.items() if word in title]
-    return found
-
-
 def test_vectors_are_those_of_the_runs(real, all_drawn):
     """Features in the first two columns, then the vectors of each variant under the sign that makes them bright."""
     figure = find(all_drawn["digits"], "singular vectors")
@@ -198,27 +133,6 @@ def test_the_strip_shows_all_variants_if_a_seed_has_them(real):
     assert [t for axis in figure.axes if (t := axis.get_title("left"))] == ["Std", "RR"]
 
 
-def planes(figure):
-    """{panel: {label: points}}"""
-    return {
-        axis.get_title(): {line.get_label(): np.column_stack(line.get_data()) for line in axis.lines}
-        for axis in figure.axes
-    }
-
-
-def points(runs, variant, stage):
-    rows = [run.tables["plane"] for run in runs if (run.variant, run.stage) == (variant, stage)]
-    return np.mean([[(row["i_xd"], row["i_dy"]) for row in one] for one in rows], axis=0)
-
-
-def shifted(run, by, **changes):
-    """A run whose plane and accuracy are elsewhere."""
-    rows = [{**row, "i_xd": row["i_xd"] + by} for row in run.tables["plane"]]
-    sweep = {bins: [[a + by, b] for a, b in pairs] for bins, pairs in run.tables["sweep"].items()}
-    metrics = {**run.metrics, "test_accuracy": run.metrics["test_accuracy"] + by / 100}
-    return other(run, metrics=metrics, tables={**run.tables, "plane": rows, "sweep": sweep}, **changes)
-
-
 def test_planes_are_means_over_the_seeds(real):
     runs = [run if run.seed == 0 else shifted(run, -1.0) for run in real["information"]]
     found = planes(find(draw("information", runs), "planes"))
@@ -260,76 +174,3 @@ def test_accuracies_and_the_band(real):
     scratch = [run.metrics["test_accuracy"] for run in runs if run.stage == "B"]
     (band,) = [patch for patch in axis.patches if patch.get_height() == pytest.approx(np.ptp(scratch))]
     assert band.get_y() == pytest.approx(min(scratch))
-
-
-# What is not alike
-
-
-DIFFERENT = {
-    "coefficients": lambda run: {"coefficient": 0.7} if run.variant == "RR" else None,
-    "tasks": lambda run: {"config": {**run.config, "source": "var_u"}},
-    "optimisers": lambda run: {"config": {**run.config, "optimiser": "sgd"}},
-    "learning rates": lambda run: {"config": {**run.config, "lr": 0.5}},
-    "lengths": lambda run: {"config": {**run.config, "epochs": 77}},
-    "tuned and not": lambda run: {"tuned": {"lr": 0.5}},
-}
-
-
-@pytest.mark.parametrize("case", DIFFERENT)
-def test_no_mean_over_what_is_not_alike(real, case):
-    """A sweep, or several settings in one folder: every point in a figure is a mean over seeds and nothing else."""
-    runs = real["information"]
-    changed = [shifted(run, -3.0, **new) for run in runs if (new := DIFFERENT[case](run))]
-    figures = draw("information", [*runs, *changed])
-    found = [
-        (stage, label, line)
-        for title, figure in figures.items()
-        if "planes" in title
-        for stage, lines in planes(figure).items()
-        for label, line in lines.items()
-    ]
-    truths = [
-        (stage, variant, points(some, variant, stage))
-        for some in (runs, changed)
-        for stage in ("A", "AA", "AB")
-        for variant in dict.fromkeys(run.variant for run in some)
-    ]
-    assert len(found) == len(truths)
-    for stage, variant, truth in truths:
-        assert any(
-            stage == at and label.split()[0] == variant and np.allclose(line, truth, atol=1e-5)
-            for at, label, line in found
-        )
-    means = [
-        float(line.get_ydata()[0])
-        for title, figure in figures.items()
-        if "Accuracy" in title
-        for line in figure.axes[0].lines
-        if line.get_color() == "black" and len(line.get_ydata()) == 1 and line.get_marker() in ("None", None)
-    ]
-    for stage, variant, _ in truths:
-        for some in (runs, changed):
-            values = [r.metrics["test_accuracy"] for r in some if (r.variant, r.stage) == (variant, stage)]
-            assert not values or any(one == pytest.approx(np.mean(values)) for one in means)
-
-
-def test_a_sweep_around_what_a_search_chose(real):
-    """The figures show what it chose; the sweep has one of its own on every page."""
-    tuned = [other(run, tuned={"lr": 1e-3, "coefficient": run.coefficient}) for run in real["information"]]
-    swept = [shifted(run, -3.0, coefficient=9.0) for run in tuned if run.variant == "RR"]
-    found = planes(find(draw("information", [*tuned, *swept]), "planes"))
-    assert list(found["A"]) == ["Std", "RR"]
-    assert np.allclose(found["A"]["RR"], points(tuned, "RR", "A"), atol=1e-5)
-
-
-@pytest.mark.parametrize("name, what", [("digits", "epochs"), ("digits", "coefficient"), ("peaks", "coefficient")])
-def test_pictures_of_other_settings_are_beside_not_instead(real, all_drawn, name, what):
-    """Both are seen: in figures of their own, or with the coefficient in their name."""
-    runs = real[name]
-    new = [
-        other(run, config={**run.config, "epochs": 99}) if what == "epochs" else other(run, coefficient=0.123)
-        for run in runs
-        if what == "epochs" or run.variant == "RR"
-    ]
-    before, after = all_drawn[name], draw(name, [*runs, *new])
-    assert sum(map(shown, after.values())) > sum(map(shown, before.values()))

@@ -1,19 +1,16 @@
-"""The same run on every engine: the same results; and what happens when something goes wrong in one of many jobs."""
+"""The same run on every engine: the same results, also of a training that diverges."""
 
-import json
 import math
 
 import pytest
 import torch
 
-from racecar.cli.app import run as command
 from racecar.cli.lab.summary import summary
-from racecar.lab.experiments import EXPERIMENTS
 from racecar.lab.running import runner
-from racecar.lab.running.engines import processes, vmap
+from racecar.lab.running.engines import vmap
 from racecar.lab.running.results import Store
 from racecar.lab.training.train import Trainer
-from tests.lab.tiny import Tiny, make, plain, results, run
+from tests.lab.tiny import Tiny, make, results, run
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 """What "the same within float tolerance" means here: float32, some fifteen steps."""
@@ -113,13 +110,6 @@ def test_weights_that_nobody_needs_are_not_kept(tmp_path):
     assert len(list((tmp_path / "records").iterdir())) == 1
 
 
-@pytest.fixture
-def forked(monkeypatch):
-    """Workers as a command has them: forked from a process that has imported all, which is started once."""
-    monkeypatch.setattr(processes, "_warm", False)
-    processes.warm_up("here", "cpu", 2)
-
-
 @pytest.mark.timeout(60)
 def test_vmap_in_two_processes_is_the_same(reference, tmp_path, forked):
     some = [job for job in jobs() if job.variant in ("Std", "WD", "RR1")]
@@ -201,7 +191,15 @@ def test_engines_have_names(tmp_path):
         run(make(), tmp_path, "slurm")
 
 
+def test_nothing_is_done_twice(tmp_path, monkeypatch):
+    run(make(["RR"]), tmp_path)
+    monkeypatch.setattr(Tiny, "data", None)
+    for engine in runner.ENGINES:
+        assert run(make(["RR"]), tmp_path, engine) == []
+
+
 # Divergence
+
 
 LOST = "stage A, which it starts from, diverged"
 
@@ -251,61 +249,3 @@ def test_a_metric_that_is_no_number_is_null(engine, tmp_path):
     assert all(one["metrics"]["ratio"] is None for one in found.values())
     assert all(math.isfinite(one["metrics"]["test_loss"]) for one in found.values())
     assert "test_accuracy" in summary(made, Store(tmp_path))
-
-
-# Failures
-
-
-@pytest.mark.parametrize("engine", ["here", "vmap"])
-def test_a_failing_job_does_not_stop_the_others(engine, tmp_path):
-    made = make(["Std"], [0, 1, 2], raises=(0,), finetune=0)
-    (failure,) = run(made, tmp_path, engine)
-    assert failure.job == "tiny Std seed 0"
-    assert failure.message == "RuntimeError: this one cannot be measured"
-    assert "here is why" in failure.details
-    found = results(tmp_path)
-    assert {one["seed"]: one["stage"] for one in found.values()} == {1: "A", 2: "A"}
-    assert len(run(made, tmp_path, engine)) == 1  # it alone is tried again
-    assert plain(results(tmp_path)) == plain(found)
-
-
-@pytest.mark.timeout(40)
-def test_a_worker_is_killed(tmp_path, forked):
-    """While it says something, of all moments. Another job fails by itself, two are finished and stay so."""
-    made = make(["RR"], [0, 1, 2, 3], folder=tmp_path, kills=(1,), raises=(2,))
-    failures = {failure.job: failure.message for failure in run(made, tmp_path, workers=2)}
-    assert failures == {
-        "tiny RR 0.3 seed 1": "a worker process was killed; run the same command again to go on",
-        "tiny RR 0.3 seed 2": "RuntimeError: this one cannot be measured",
-    }
-    found = results(tmp_path)
-    stages = sorted((one["seed"], one["stage"]) for one in found.values())
-    assert stages == [(0, "A"), (0, "AA"), (0, "AB"), (1, "A"), (3, "A"), (3, "AA"), (3, "AB")]
-    good = [job for job in made if job.seed in (0, 3)]
-    assert run(good, tmp_path / "one") == []
-    for id, one in results(tmp_path / "one").items():
-        assert plain(one) == plain(found[id])  # two workers and one: bit for bit
-
-
-def test_the_command_says_it_in_one_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(EXPERIMENTS, "tiny", Tiny())
-    arguments = ["run", "tiny", "--variants", "Std", "--seeds", "3", "--workers", "1", "--out", str(tmp_path)]
-    assert command([*arguments, "--set", "raises=1", "--set", "infinite=2"]) == 2
-    out, err = capsys.readouterr()
-    assert err.splitlines() == [
-        "racecar: tiny Std seed 1 failed: RuntimeError: this one cannot be measured",
-        f"racecar: 1 of 3 jobs failed; what was finished is in {tmp_path}",
-    ]
-    assert "(1 diverged)" in out
-    assert {one["seed"]: one["status"] for one in results(tmp_path).values()} == {0: "finished", 2: "diverged"}
-    assert command([*arguments, "--set", "raises=1", "--set", "infinite=2", "--engine", "vmap"]) == 2
-    assert "6 of 9 stages are there already" in capsys.readouterr().err
-    record = json.loads(next((tmp_path / "records").iterdir()).read_text())
-    assert record["made"]["command"].startswith("racecar ")
-
-
-def test_nothing_is_done_twice(tmp_path, monkeypatch):
-    run(make(["RR"]), tmp_path)
-    monkeypatch.setattr(Tiny, "data", None)
-    for engine in runner.ENGINES:
-        assert run(make(["RR"]), tmp_path, engine) == []

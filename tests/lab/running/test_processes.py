@@ -10,7 +10,8 @@ import pytest
 
 from racecar.lab.running.engines import processes
 from racecar.lab.running.engines.pool import _drain
-from tests.lab.tiny import STEPS, Slow, make, run, wait_for
+from tests.lab.processes import wait_for
+from tests.lab.tiny import STEPS, Slow, make, run
 
 
 @pytest.mark.parametrize(

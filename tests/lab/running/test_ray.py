@@ -13,7 +13,8 @@ import torch
 
 from racecar.lab.running.results import Store
 from tests.lab import toy
-from tests.lab.tiny import ROOT, STEPS, Slow, Tiny, hostile_folder, make, plain, results, run, started, wait_for
+from tests.lab.processes import started, wait_for
+from tests.lab.tiny import ROOT, STEPS, Slow, Tiny, hostile_folder, make, plain, results, run
 
 EPOCHS = 3
 A = 3 * EPOCHS

@@ -14,13 +14,9 @@ from hypothesis import strategies as st
 
 from racecar.lab.config import younger
 from racecar.lab.experiments import experiment
-from racecar.lab.running import results
-from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.record import NEEDED, read_record
 from racecar.lab.running.results import Store, identity
 from racecar.lab.running.run import Run
-from racecar.lab.running.work import Maker, do
-from racecar.lab.training.spec import TrainingOptions
 from tests.lab.report.records import record
 
 WEIGHTS = {"layer.weight": torch.arange(6.0).view(2, 3).t(), "count": torch.tensor(7), "half": torch.ones(3).bfloat16()}
@@ -265,65 +261,6 @@ def test_identity(one, other):
 def test_identity_stays_as_it_is():
     """Records that were published keep their names: this hash was made with sha256sum."""
     assert identity({"b": [1, 2.5, None], "a": "x"}) == "ce74053d7a9997b7"
-
-
-# A metric that is not a number
-
-
-@pytest.fixture
-def measured(store, monkeypatch):
-    """Train peaks for one epoch and measure what is given; the record."""
-    one = experiment("peaks")
-    (job,) = make_jobs(one, one.Config(epochs=1, nets=("linear",)), ["Std"], [0], None)
-
-    def measure(metrics, tables):
-        monkeypatch.setattr(
-            type(one), "measure", lambda self, config, trained: results_of(metrics, tables, trained.history)
-        )
-        do(job, store, TrainingOptions(), Maker("test", "here"))
-        return store.get(job.ids["A"])
-
-    return measure
-
-
-def results_of(metrics, tables, arrays):
-    from racecar.lab.experiment import Measured
-
-    return Measured(metrics, tables, arrays)
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_a_metric_that_is_no_number_does_not_lose_the_run(measured, store, value):
-    """It is null in the record, which says so; everything else is kept, and JSON stays JSON."""
-    run = measured({"good": 0.5, "bad": value}, {"rows": [{"a": value, "b": 1.0}], "sweep": {"5": [[value, 2.0]]}})
-    assert run.finished
-    assert run.record["metrics"] == {"good": 0.5, "bad": None}
-    assert run.record["tables"] == {"rows": [{"a": None, "b": 1.0}], "sweep": {"5": [[None, 2.0]]}}
-    assert "bad" in run.record["note"]
-    assert run.metrics == {"good": 0.5}  # what is missing is not there, so that nobody takes its mean
-    text = (store.folder / "records" / f"{run.id}.json").read_text()
-    assert not {"NaN", "Infinity"} & set(re.findall(r"\w+", text))
-    assert store.weights(run.id)
-    assert not list((store.folder / "checkpoints").glob("*"))
-
-
-def test_weights_that_are_no_numbers(store):
-    """The last step can be the one that goes too far; no loss has seen it yet. That is a training that diverged."""
-    one = experiment("peaks")
-    config = one.Config(epochs=1, nets=("linear",), lr=1e38, optimiser="sgd")
-    (job,) = make_jobs(one, config, ["Std"], [0], None)
-    do(job, store, TrainingOptions(), Maker("test", "here"))
-    run = store.get(job.ids["A"])
-    assert not run.finished
-    assert run.metrics == {}
-    assert "finite" in run.record["note"]
-
-
-def test_needed_fields_are_in_every_record(measured):
-    run = measured({"good": 1.0}, {})
-    assert set(NEEDED) <= set(run.record)
-    assert run.record["format"] == results.FORMAT
-    assert run.record["note"] == ""
 
 
 def test_what_says_which_runs_to_make(store):

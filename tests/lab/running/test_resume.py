@@ -11,9 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.lab.tiny import ROOT, catches, heard, living, make, mortal, plain, results, run, wait_for
+from tests.lab.processes import catches, living, mortal, wait_for
+from tests.lab.tiny import ROOT, heard, make, plain, results, run
 
-READY = ["tests.lab.tiny", "torch._dynamo", "safetensors.torch", "racecar.lab.running.engines.vmap"]
+READY = ["tests.lab.processes", "torch._dynamo", "safetensors.torch", "racecar.lab.running.engines.vmap"]
 A, AA = 9, 3
 """Steps of the stages."""
 KILLED = -signal.SIGKILL

@@ -14,7 +14,8 @@ from racecar.lab.running.results import Store
 from racecar.lab.training import distributed
 from tests.lab import toy
 from tests.lab.pair import SETTING
-from tests.lab.tiny import ROOT, living, make, plain, results, run, wait_for
+from tests.lab.processes import living, wait_for
+from tests.lab.tiny import ROOT, make, plain, results, run
 
 
 @pytest.mark.slow

@@ -9,18 +9,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from racecar import Racecar
-from racecar.cli.app import run as command
 from racecar.lab.experiment import Split, Task, accuracy
-from racecar.lab.experiments import EXPERIMENTS
-from racecar.lab.measures.dead import dead_layers
-from racecar.lab.report.section import section
 from racecar.lab.running.results import Store
-from racecar.lab.running.run import DEAD, Run
-from racecar.lab.training import rng, train
-from racecar.lab.training.recipe import Recipe
-from racecar.lab.training.single import Single
-from racecar.lab.training.spec import Training, TrainingOptions
-from racecar.lab.training.train import Trainer
+from racecar.lab.training import rng
 from racecar.lab.training.variants import variant
 from racecar.orthogonality import srip
 from tests.lab.tiny import WIDTHS, Tiny, TinyConfig, make, plain, results, run
@@ -282,64 +273,6 @@ def test_tensorboard_has_a_scalar_for_every_term(tmp_path):
     assert last == pytest.approx(trained(tmp_path)["curves"]["regulariser"][-1], rel=0.5)
 
 
-def trainer(seed=0, loss=F.cross_entropy, **options):
-    config, given = TinyConfig(), TrainingOptions(**options)
-    torch.manual_seed(seed)
-    task = Tiny().data(config, 0, None)["A"]
-    one = Training(Tiny().network(config), task, config, Recipe(loss), seed=0, epochs=3)
-    return Trainer(Single(one, given), given)
-
-
-def test_a_checkpoint_is_written_when_the_interval_is_over(tmp_path, monkeypatch):
-    """Every step takes ten seconds here: with an interval of 25, after steps 3 and 6 but not at the end."""
-    seconds, saved = [0.0], []
-    monkeypatch.setattr(train.time, "monotonic", lambda: seconds[0])
-
-    def loss(output, y):
-        seconds[0] += 10
-        return F.cross_entropy(output, y)
-
-    one = trainer(loss=loss, interval=25.0)
-    real = one.save
-    monkeypatch.setattr(one, "save", lambda path: (saved.append(one.step), real(path)))
-    one.run(tmp_path / "checkpoint.pt")
-    assert saved == [3, 6]
-
-
-def test_a_resumed_trainer_ends_in_the_same_place(tmp_path):
-    whole = trainer()
-    (outcome,) = whole.run()
-
-    def loss(output, y):
-        if begun.step == 4:
-            raise InterruptedError
-        return F.cross_entropy(output, y)
-
-    begun, path = trainer(loss=loss, interval=0.0), tmp_path / "checkpoint.pt"
-    with pytest.raises(InterruptedError):
-        begun.run(path)
-    resumed = trainer(seed=1)  # other weights, which the file replaces
-    assert resumed.run(path)[0].curves == outcome.curves
-    assert plain(resumed.nets.model.state_dict()) == plain(whole.nets.model.state_dict())
-
-
-@pytest.mark.parametrize("content", ["truncated", "of something else"])
-def test_a_checkpoint_that_cannot_be_read_is_named(content, tmp_path):
-    path = tmp_path / "checkpoint.pt"
-    if content == "truncated":
-        trainer().save(path)
-        path.write_bytes(path.read_bytes()[:-100])
-    else:
-        torch.save({"weights": torch.ones(3)}, path)
-    with pytest.raises(ValueError, match=r"checkpoint.pt is no checkpoint that can be read; delete it"):
-        trainer().run(path)
-
-
-def test_a_finished_stage_leaves_no_checkpoint(tmp_path):
-    run(make(["RR"]), tmp_path, interval=0.0)
-    assert list((tmp_path / "checkpoints").iterdir()) == []
-
-
 def test_the_record_says_how_it_was_made(tmp_path):
     run(make(["RR"], seeds=[3]), tmp_path)
     records = {one.stage: one.record for one in Store(tmp_path).runs()}
@@ -352,72 +285,3 @@ def test_the_record_says_how_it_was_made(tmp_path):
     assert a["cost"]["steps"] == 9
     assert 0 < a["cost"]["step_s"] * 9 <= a["cost"]["wall_s"] < 60
     assert a["made"]["engine"] == "here"
-
-
-def test_a_dead_net_is_told_of(tmp_path, monkeypatch):
-    """Its loss is finite, and it has learned nothing: the record says so, and the page."""
-    assert run(make(["Std"], [0]), tmp_path / "alive") == []
-    for one in results(tmp_path / "alive").values():
-        assert one["note"] == ""
-        assert one.get("dead") == ([] if one["stage"] == "A" else None)  # looked for where the regulariser was on
-
-    def network(self, config, dropout=0.0):
-        model = real(self, config, dropout)
-        with torch.no_grad():
-            model[-1].weight.zero_()
-        model[-1].weight.requires_grad_(False)
-        return model
-
-    real = Tiny.network
-    monkeypatch.setattr(Tiny, "network", network)
-    assert run(make(["Std"], [0]), tmp_path / "dead") == []
-    found = results(tmp_path / "dead").values()
-    assert {(one["status"], one["note"]) for one in found} == {("finished", DEAD)}
-    assert [one["dead"] for one in found if one["stage"] == "A"] == [[]]  # a bias is left: no layer sees zeros alone
-    page = section("tiny", "tiny", list(Store(tmp_path / "dead").runs()), Tiny())
-    assert sum(note == f"Finished, but: Std, A: {DEAD} (seed 0)." for note in page.notes) == 1
-
-
-def test_layers_that_see_nothing():
-    """All that comes after a layer of zeros, without biases; the net stays as it is."""
-    model = nn.Sequential(*(nn.Linear(4, 4, bias=False) if i % 2 == 0 else nn.ReLU() for i in range(5)))
-    x = torch.rand(8, 4)
-    with torch.no_grad():
-        model[0].weight.fill_(0.5)
-        model[2].weight.fill_(-1.0)
-    assert dead_layers(model, x) == ["4", "output"]
-    with torch.no_grad():
-        model[2].weight.copy_(torch.eye(4))
-    assert dead_layers(model, x) == []
-    assert model.training
-    model[0].weight.data.zero_()
-    assert dead_layers(model, x) == ["2", "4", "output"]
-
-
-def test_dead_nets_are_counted(tmp_path, monkeypatch, capsys):
-    """On the page and in the command's closing table."""
-    real = Tiny.network
-
-    def network(self, config, dropout=0.0):
-        model = real(self, config, dropout)
-        for parameter in model.parameters():
-            parameter.requires_grad_(parameter is next(model.parameters()))
-        nn.init.zeros_(model[3].weight)
-        nn.init.zeros_(model[3].bias)
-        return model
-
-    monkeypatch.setitem(EXPERIMENTS, "tiny", Tiny())
-    monkeypatch.setattr(Tiny, "network", network)
-    arguments = ["run", "tiny", "--variants", "Std", "--seeds", "2", "--workers", "1", "--set", "finetune=0"]
-    assert command([*arguments, "--out", str(tmp_path)]) == 0
-    assert "2 (2 dead)" in capsys.readouterr().out
-    runs = list(Store(tmp_path).runs())
-    assert [one.record["dead"] for one in runs] == [["5"]] * 2
-    (results_table, *_) = section("tiny", "tiny", runs, Tiny()).tables
-    assert {row[-1].note for row in results_table.rows} == {"2 of 2 dead"}
-    for one in runs:
-        one.record["note"] = ""
-    assert all(one.dead for one in runs)
-    assert not any(Run({**one.record, "dead": []}).dead for one in runs)
-    old = Run({name: value for name, value in runs[0].record.items() if name != "dead"})
-    assert not old.dead  # it says nothing of its layers

@@ -1,4 +1,4 @@
-"""Networks that take turns, and one built from them: a loop written out by hand, cut and gone on with, refused."""
+"""Networks that take turns, and one built from them: a loop written out by hand, cut and gone on with."""
 
 import copy
 from dataclasses import replace
@@ -22,7 +22,7 @@ from racecar.lab.training.spec import Training, TrainingOptions
 from racecar.lab.training.train import Trainer
 from racecar.networks.dense import dense
 from tests.lab.tiny import plain, results, run
-from tests.lab.toy import LATENT, LOSSES, Toy, ToyConfig, cut, jobs, rebuild
+from tests.lab.toy import LATENT, LOSSES, Toy, ToyConfig, cut, jobs
 
 TRAIN, BATCH, STEPS = 26, 8, 3
 
@@ -227,48 +227,7 @@ def test_on_a_gpu(how, tmp_path):
             assert plain(found["weights"]) == plain(whole[id]["weights"])
 
 
-# What cannot be done is said before anything is
-
-
-def test_vmap_refuses_turns(tmp_path):
-    (failure,) = run(jobs(["Std"]), tmp_path, "vmap")
-    who = "discriminator, generator, autoencoder"
-    assert failure.message.endswith(f"the vmap engine does not do networks that take turns ({who}): use --engine here")
-    assert results(tmp_path) == {}
-
-
-def test_pretraining_refuses_several_networks(tmp_path):
-    (failure,) = run(jobs(["Pre"]), tmp_path)
-    message = "Pre: pretraining is for one network, and this stage has several: generator, discriminator"
-    assert failure.message == f"ValueError: {message}"
-    assert results(tmp_path) == {}
-
-
-def test_a_recipe_that_cannot_be_is_refused_when_jobs_are_made(monkeypatch):
-    turns = Toy().recipe(ToyConfig(), Stage("GAN")).turns
-
-    def recipe(self, config, stage):
-        return Recipe(turns=turns, steady=stage.name == "AE")
-
-    monkeypatch.setattr(Toy, "recipe", recipe)
-    with pytest.raises(ValueError, match="steady: steps of networks that take turns cannot be recorded; leave it out"):
-        jobs()
-    with pytest.raises(ValueError, match="looks: there is no look to be taken"):
-        Recipe(looks=3)
-
-
-def test_a_turn_of_nobody_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(Toy, "recipe", lambda *_: Recipe(turns=(Turn(rebuild, "decoder"),)))
-    (failure,) = run(jobs(["Std"]), tmp_path)
-    assert "a turn trains network 'decoder'; the networks are: generator, discriminator" in failure.message
-
-
-def test_a_loss_that_forgets_its_network_is_named(tmp_path, monkeypatch):
-    turn = Turn(lambda net, batch, networks: networks["generator"](batch.x[:, :LATENT]).mean(), "generator")
-    monkeypatch.setattr(Toy, "recipe", lambda *_: Recipe(turns=(turn,)))
-    for variant in ("Std", "RR"):
-        (failure,) = run(jobs([variant]), tmp_path / variant)
-        assert "the loss of network 'generator' never calls it: there is nothing to train" in failure.message
+# One network alone
 
 
 class Alone(Toy):

@@ -1,0 +1,98 @@
+"""What cannot be run is refused in one line, with exit status 2, before anything is trained or written."""
+
+import pytest
+import torch
+
+from racecar.cli import app
+from racecar.lab.experiments import experiment
+from tests.cli.lab.commands import INFORMATION, ONE, PEAKS
+
+pytestmark = pytest.mark.usefixtures("no_data")
+
+REFUSED = [
+    (("run",), "NAME"),
+    (("run", "peak"), "did you mean 'peaks'?"),
+    (("sweep", "nothing", "--over", "lr=1"), "the experiments are: digits, peaks, information"),
+    (("search", "peaks"), "'peaks' has no search"),
+    (("search", *INFORMATION, "--variants", "Drop"), "Drop"),
+    (("search", *INFORMATION, "--set", "optimiser=adamw"), "adamw"),
+    (("search", *INFORMATION, "--variants", "RR", "--set", "lr=1e-3"), "lr"),
+    ((*PEAKS, "--variants", "Std,Rr"), "no variant 'Rr'"),
+    ((*PEAKS, "--set", "epoch=3"), "did you mean 'epochs'?"),
+    ((*PEAKS, "--set", "epochs=3.5"), "epochs must be of type int, not '3.5'"),
+    ((*PEAKS, "--set", "epochs"), "write name=value"),
+    ((*PEAKS, "--set", "lr=-1"), "lr must be greater than 0"),
+    ((*PEAKS, "--set", "lr=inf"), "lr"),
+    ((*PEAKS, "--set", "strength=nan"), "strength"),
+    ((*PEAKS, "--set", "nets="), "nets"),
+    ((*PEAKS, "--coefficient", "RR"), "write VARIANT=a,b,c"),
+    ((*PEAKS, "--coefficient", "Std=1"), "Std has no coefficient"),
+    ((*PEAKS, "--coefficient", "XX=1"), "no variant 'XX'"),
+    ((*PEAKS, "--coefficient", "RR=many"), "must be of type float, not 'many'"),
+    ((*PEAKS, "--coefficient", "RR=nan"), "RR"),
+    ((*PEAKS, "--coefficient", "RR=-1"), "RR"),
+    ((*PEAKS, "--variants", "Std", "--coefficient", "RR=1"), "RR"),  # which is not run
+    ((*PEAKS, "--engine", "cloud"), "here, vmap, ray"),
+    ((*PEAKS, "--device", "gpu"), "gpu"),
+    ((*PEAKS, "--engine", "vmap", "--compile"), "--compile"),
+    ((*PEAKS, "--engine", "vmap", "--tensorboard"), "--tensorboard"),
+    ((*PEAKS, "--address", "auto"), "--engine ray"),
+    ((*PEAKS, "--engine", "ray", "--device", "cuda:1"), "use --device cuda"),
+    (("search", *INFORMATION, "--set", "valid=0"), "valid"),
+    ((*PEAKS, "--seeds", "-1"), "seeds"),
+    ((*PEAKS, "--seeds", "many"), "--seeds"),
+    ((*PEAKS, "--seeds", "99999999999999999999"), "--seeds 99999999999999999999: at most 100,000 at once"),
+    (("sweep", *PEAKS[1:], "--over", "lr=1,2", "--seeds", "100001"), "at most 100,000"),
+    (("search", *INFORMATION, "--variants", "RR", "--seeds", "99999999999999"), "at most 100,000"),
+    ((*PEAKS, "--workers", "-1"), "workers"),
+    ((*PEAKS, "--data", "nowhere"), "nowhere"),
+    ((*PEAKS, "--tuned", "nowhere.json"), "nowhere.json"),
+    ((*PEAKS, "--nothing"), "--nothing"),
+    (("run", *INFORMATION, *ONE, "--data", "var_u.mat"), "var_u.mat"),  # mistyped: not the other task instead
+    (("run", *INFORMATION, *ONE, "--set", "source=var_u"), "var_u.mat"),
+    (("run", *INFORMATION, *ONE, "--set", "finetune=0"), "finetune"),
+    (("run", "digits", "--out", "out"), "racecar data fetch mnist"),
+    (("sweep", *PEAKS[1:]), "over"),
+    (("sweep", *PEAKS[1:], "--over", "lr"), "write FIELD=a,b,c"),
+    (("sweep", *PEAKS[1:], "--over", "lr="), "write FIELD=a,b,c"),
+    (("sweep", *PEAKS[1:], "--over", "lrs=1,2"), "did you mean 'lr'?"),
+    (("sweep", *PEAKS[1:], "--over", "lr=1,x"), "lr must be of type float"),
+    (("sweep", *PEAKS[1:], "--over", "weight=1,x"), "weight must be of type float"),
+    (("sweep", *PEAKS[1:], "--over", "weight=1e-3,1e-2", "--variants", "Std"), "weight"),  # it has none
+]
+
+
+@pytest.mark.parametrize("arguments, words", REFUSED, ids=[" ".join(a[-2:]) for a, _ in REFUSED])
+def test_refused(refused, search, arguments, words, tmp_path):
+    """Before anything is trained or written."""
+    assert words in refused(*arguments)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("engine", ["vmap", "ray"])
+def test_torchrun_does_not_turn_an_engine_into_another(cli, monkeypatch, tmp_path, engine):
+    """The first of its processes says so, the others end with the same status."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank, lines in (("0", 1), ("1", 0)):
+        monkeypatch.setenv("RANK", rank)
+        result = cli(*PEAKS, *ONE, "--engine", engine)
+        assert (result.status, result.out, result.err.count("\n")) == (2, "", lines)
+        assert not lines or "--engine here" in result.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_no_cuda(refused, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert "--device cpu" in refused(*PEAKS, "--device", "cuda:1")
+
+
+def test_out_is_a_file(refused, tmp_path):
+    (tmp_path / "out").write_text("")
+    assert "out" in refused(*PEAKS)
+
+
+def test_errors_of_ours_are_not_called_the_users(monkeypatch):
+    """A KeyError is a bug and shows where."""
+    monkeypatch.setattr(type(experiment("peaks")), "configs", lambda self, config, folder: {}["x"])
+    with pytest.raises(KeyError):
+        app.run([*PEAKS])

@@ -1,0 +1,163 @@
+"""``racecar search``, and runs with what it chose."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean
+
+import pytest
+
+from racecar.cli.lab.settings import tuned_of
+from racecar.lab.experiments import experiment
+from racecar.lab.running.results import Store
+from tests.cli.lab.commands import INFORMATION, PEAKS, records, rows, write_task
+
+pytestmark = pytest.mark.usefixtures("no_data", "measured_once")
+
+
+def test_search_and_tuned(cli, search, undrawn):
+    result = cli("search", *INFORMATION, "--variants", "Std,RR")
+    assert (result.status, result.err) == (0, "")
+    tuned = json.loads((Store("out").folder / "tuned.json").read_text())
+    assert (tuned["experiment"], tuned["metric"], tuned["seeds"]) == ("information", "valid_accuracy", 1)
+    assert tuned["config"]["valid"] == search.valid
+    assert {name: len(found["tried"]) for name, found in tuned["variants"].items()} == {"Std": 2, "RR": 2}
+    assert {one["seed"] for one in records("out")} == {1000}
+    steps = {}
+    for one in records("out"):
+        if one["stage"] != "B":
+            steps[one["variant"]] = steps.get(one["variant"], 0) + one["cost"]["steps"]
+    assert steps["Std"] == steps["RR"]
+    for name, found in tuned["variants"].items():
+        scores = {}
+        for one in records("out"):
+            if one["variant"] == name and one["stage"] in ("AA", "AB"):
+                scores.setdefault((one["tuned"]["lr"], one["coefficient"]), []).append(one["metrics"]["valid_accuracy"])
+        best = max(mean(values) for values in scores.values())
+        assert mean(scores[found["lr"], found.get("coefficient")]) == best == pytest.approx(found["score"])
+        assert f"{name}: lr {found['lr']:.3g}" in result.out
+    assert result.out.splitlines()[-1] == "out/tuned.json"
+
+    again = cli("search", *INFORMATION, "--variants", "Std,RR")
+    assert again.err == "14 of 14 stages are there already\n"
+    assert again.out == result.out
+
+    used = cli("run", *INFORMATION[:-1], "tuned", "--seeds", "1", "--variants", "Std,RR", "--tuned", "out/tuned.json")
+    assert (used.status, used.err) == (0, "")
+    said = {(row["variant"], row["tuned"]) for row in rows(used.out)}
+    assert said == {(name, f"lr {found['lr']:.3g}") for name, found in tuned["variants"].items()}
+    for one in records("tuned"):
+        chosen = tuned["variants"][one["variant"]]
+        assert one["tuned"] == {key: chosen[key] for key in ("lr", "coefficient") if key in chosen}
+        assert one["coefficient"] == chosen.get("coefficient")
+        assert one["config"]["lr"] == 3e-3
+        assert one["config"]["valid"] == 0
+    report = cli("report", "tuned")
+    assert (report.status, report.err) == (0, "")
+    text = (Store("tuned").folder / "report.md").read_text()
+    assert all(claim.text in text for claim in experiment("information").claims)
+
+
+@pytest.mark.parametrize("first", ["usual", "tuned"])
+def test_what_a_search_chose_may_be_what_is_usual(cli, tuned, first, tmp_path, undrawn):
+    """Then nothing is trained twice, and the page shows the runs as both."""
+    content = json.loads((tmp_path / "tuned.json").read_text())
+    usual = experiment("information").Config()
+    weight = experiment("information").coefficient(usual, "RR")
+    content["variants"] = {"RR": {"lr": usual.lr, "coefficient": weight}, "Std": {"lr": 0.5}}
+    (tmp_path / "tuned.json").write_text(json.dumps(content))
+    more = {"usual": (), "tuned": ("--tuned", tuned)}
+    arguments = ("run", *INFORMATION, "--seeds", "1", "--variants", "Std,RR")
+    assert cli(*arguments, *more.pop(first)).err == ""
+    (last,) = more.values()
+    for _ in range(2):
+        again = cli(*arguments, *last)
+        assert again.status == 0
+    found = [one for one in records("out") if one["variant"] == "RR"]
+    assert len(found) == 3
+    for one in found:
+        (also,) = one["also"]
+        choices = [one["tuned"], also["tuned"]]
+        assert choices[first == "tuned"] == {}
+        assert choices[first == "usual"] == {"lr": usual.lr, "coefficient": weight}
+    assert not any("also" in one for one in records("out") if one["variant"] == "Std")
+    assert cli("report", "out").status == 0
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert f"RR ({weight:g}) against Std: " in page
+    assert f"RR ({weight:g}, lr = {usual.lr:g}) against Std (lr = 0.5): " in page
+    assert page.count("racecar run information") >= 2
+
+
+def test_search_help_names_its_folder(cli, search):
+    """The one that it writes to."""
+    said = re.search(r"(out/\S+) without it", " ".join(cli("search", "--help").out.split()))[1]
+    arguments = [one for one in INFORMATION if one not in ("--out", "out")]
+    assert cli("search", *arguments, "--variants", "RR").status == 0
+    assert Path(said.replace("NAME", "information"), "tuned.json").exists()
+
+
+def test_search_says_which_task_it_was(cli, search, tmp_path):
+    write_task(tmp_path / "mine.mat")
+    assert cli("search", *INFORMATION, "--variants", "RR", "--data", tmp_path / "mine.mat").status == 0
+    tuned = json.loads((tmp_path / "out" / "tuned.json").read_text())
+    assert tuned["config"]["source"] == "var_u"
+    assert tuned["config"] == {**records("out")[0]["config"], "lr": 3e-3}
+
+
+def test_search_with_other_seeds(cli, search):
+    """More or fewer than the experiment says, and the file says so."""
+    assert cli("search", *INFORMATION, "--variants", "RR", "--seeds", "2").status == 0
+    assert {one["seed"] for one in records("out")} == {search.first_seed, search.first_seed + 1}
+    assert json.loads((Store("out").folder / "tuned.json").read_text())["seeds"] == 2 != search.seeds
+
+
+def test_search_holds_out_what_the_user_says(cli, search):
+    assert cli("search", *INFORMATION, "--variants", "RR", "--set", "valid=0.25").status == 0
+    assert {one["config"]["valid"] for one in records("out")} == {0.25}
+
+
+@pytest.fixture
+def tuned(tmp_path):
+    """A file as a search leaves it."""
+    path = tmp_path / "tuned.json"
+    config = replace(experiment("information").Config(), valid=0.1).to_dict()
+    content = {"experiment": "information", "config": config, "variants": {"RR": {"lr": 0.5, "coefficient": 2.0}}}
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        ((*PEAKS, "--variants", "RR"), "information"),  # another experiment's
+        (("run", *INFORMATION, "--variants", "RR", "--set", "optimiser=sgd"), "optimiser"),  # another optimiser's
+        (("run", *INFORMATION, "--variants", "RR,Std"), "Std"),  # a variant that was not searched
+        (("run", *INFORMATION, "--variants", "RR", "--set", "lr=1e-3"), "lr"),  # the user's own, or the search's?
+        (("sweep", *INFORMATION, "--variants", "RR", "--over", "lr=1e-3,1e-2"), "lr"),
+    ],
+    ids=["experiment", "optimiser", "variant", "lr", "sweep"],
+)
+def test_what_a_search_chose_is_not_mixed_up(refused, tuned, arguments, words, tmp_path):
+    assert words in refused(*arguments, "--tuned", tuned)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"variants": []}', '{"variants": {"RR": {"lr": "x"}}}', "\xff"])
+def test_tuned_files_that_are_none(refused, tmp_path, content):
+    (tmp_path / "other.json").write_text(content, encoding="latin-1")
+    assert "other.json" in refused(*PEAKS, "--tuned", "other.json")
+
+
+@pytest.mark.parametrize("name", ["information/adam-RR1", "few-labels/none", "mnist/batch"])
+def test_one_search_of_several_in_a_file(name):
+    """As if it had a file of its own; a name that is not there is answered with those that are."""
+    folder, _, which = name.partition("/")
+    file = Path(__file__).parents[3] / "results" / folder / "tuned.jsonl"
+    (line,) = [one for one in map(json.loads, file.read_text().splitlines()) if one["name"] == which]
+    one, variants = experiment(line["experiment"]), list(line["variants"])
+    config = replace(one.Config(), optimiser=line["config"]["optimiser"])
+    found = tuned_of(Path(f"{file}#{which}"), one, config, variants, [])
+    assert {name: own["lr"] for name, own in found.items()} == {name: line["variants"][name]["lr"] for name in variants}
+    with pytest.raises(ValueError, match=f"no search 'other', but .*{which}"):
+        tuned_of(Path(f"{file}#other"), one, config, variants, [])

@@ -1,0 +1,31 @@
+"""``racecar sweep``: over a setting, over words, over the coefficient."""
+
+import pytest
+
+from tests.cli.lab.commands import ONE, PEAKS, records, rows
+
+pytestmark = pytest.mark.usefixtures("no_data")
+
+
+def test_sweep_over_a_setting(cli):
+    result = cli("sweep", *PEAKS[1:], "--over", "lr=1e-4,1e-3", "--variants", "Std,RR", "--seeds", "1")
+    assert (result.status, result.err) == (0, "")
+    found = {(one["variant"], one["config"]["lr"]) for one in records("out")}
+    assert found == {(v, lr) for v in ("Std", "RR") for lr in (1e-4, 1e-3)}
+    assert len({row["settings"] for row in rows(result.out)}) == 2
+
+
+def test_sweep_over_words(cli):
+    assert cli("sweep", *PEAKS[1:], "--over", "nets=linear,norm", *ONE).status == 0
+    assert sorted(one["config"]["nets"] for one in records("out")) == [["linear"], ["norm"]]
+
+
+def test_sweep_over_weight(cli):
+    """The coefficient of every regulariser; what has none is run once, as it is."""
+    result = cli("sweep", *PEAKS[1:], "--over", "weight=1e-7,1e-6", "--variants", "Std,RR,Ort", "--seeds", "1")
+    assert (result.status, result.err) == (0, "")
+    found = sorted((one["variant"], one["coefficient"] or 0) for one in records("out"))
+    assert found == [("Ort", 1e-7), ("Ort", 1e-6), ("RR", 1e-7), ("RR", 1e-6), ("Std", 0)]
+    assert [(row["variant"], row["coefficient"]) for row in rows(result.out)] == [
+        ("Std", ""), ("RR", "1e-07"), ("RR", "1e-06"), ("Ort", "1e-07"), ("Ort", "1e-06"),
+    ]  # fmt: skip

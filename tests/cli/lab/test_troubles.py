@@ -1,0 +1,116 @@
+"""Runs in which something goes wrong: it is named, and what was finished stays."""
+
+import json
+import re
+
+import pytest
+import torch
+
+from racecar.lab.experiment import Measured
+from racecar.lab.experiments import experiment
+from racecar.lab.running.results import Store
+from tests.cli.lab.commands import ONE, PEAKS, records, rows
+
+pytestmark = pytest.mark.usefixtures("no_data")
+
+
+def test_a_checkpoint_that_is_not_used_is_named(cli, monkeypatch):
+    def interrupt(self, config, trained):
+        raise KeyboardInterrupt
+
+    arguments = [*PEAKS, *ONE, "--checkpoint-every", "0"]
+    with monkeypatch.context() as patch:
+        patch.setattr(type(experiment("peaks")), "measure", interrupt)
+        assert cli(*arguments).status == 130
+    (path,) = (Store("out").folder / "checkpoints").iterdir()
+    assert cli(*arguments, "--resume", "--set", "lr=1").err == ""
+    result = cli(*arguments)
+    assert result.err == f"note: begun before, and started anew for want of --resume: {path}\n"
+    assert cli(*arguments).err == "1 of 1 stages are there already\n"
+
+
+def test_out_of_memory(cli, monkeypatch):
+    def fails(self, config, trained):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(type(experiment("peaks")), "measure", fails)
+    result = cli(*PEAKS, *ONE)
+    assert result.status == 2
+    assert "peaks Std seed 0 failed: out of memory in stage A: try --workers 1" in result.err.splitlines()[0]
+
+
+def test_a_metric_that_is_no_number(cli, monkeypatch):
+    """One of two seeds: nothing is lost, and the table has the mean of what there is."""
+
+    def measure(self, config, trained):
+        return Measured({"good": 0.5, "bad": float("nan") if trained.seed else 2.0}, arrays=trained.history)
+
+    monkeypatch.setattr(type(experiment("peaks")), "measure", measure)
+    result = cli(*PEAKS, "--variants", "Std", "--seeds", "2")
+    assert result.status == 0
+    (row,) = rows(result.out)
+    assert (row["runs"], row["good"], row["bad"]) == ("2", "0.500 ± 0.000", "2.000")
+
+
+def test_diverged(cli, undrawn):
+    """Not an error: it is what came of it, and the table and the page say so."""
+    wild = ("--set", "optimiser=sgd", "--set", "lr=1e36")
+    result = cli(*PEAKS, "--variants", "Std", "--seeds", "2", *wild)
+    assert result.status == 0
+    (row,) = rows(result.out)
+    assert row["runs"] == "2 (2 diverged)"
+    assert {one["status"] for one in records("out")} == {"diverged"}
+    report = cli("report", "out")
+    assert (report.status, report.err) == (0, "")
+
+
+def test_a_job_that_fails_is_named_and_the_others_are_done(cli, monkeypatch):
+    one = experiment("peaks")
+    measure = type(one).measure
+
+    def fails(self, config, trained):
+        if trained.seed == 0:
+            raise KeyError("vectors")
+        return measure(self, config, trained)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(one), "measure", fails)
+        result = cli(*PEAKS, "--variants", "Std", "--seeds", "2")
+    assert result.status == 2
+    assert result.err.splitlines() == [
+        "racecar: peaks Std seed 0 failed: KeyError: 'vectors'",
+        "racecar: 1 of 2 jobs failed; what was finished is in out",
+    ]
+    assert [one["seed"] for one in records("out")] == [1]
+    assert cli(*PEAKS, "--variants", "Std", "--seeds", "2").err == "1 of 2 stages are there already\n"
+
+
+def test_interrupted(cli, monkeypatch):
+    def interrupt(self, config, trained):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(experiment("peaks")), "measure", interrupt)
+    result = cli(*PEAKS, *ONE)
+    again = f"racecar {' '.join((*PEAKS, *ONE))} --resume"
+    line = f"racecar: interrupted; what was finished is in out; to go on: {again}\n"
+    assert (result.status, result.out, result.err) == (130, "", line)
+
+
+@pytest.mark.parametrize(
+    "engine, bad, words",
+    [("here", "{", "is no record"), ("vmap", {"metrics": 3}, "has no object for metrics: 3")],
+)
+def test_a_broken_record_is_named_and_the_other_jobs_are_done(ran, cli, engine, bad, words):
+    path = next(path for path in sorted((Store("out").folder / "records").iterdir()))
+    good = json.loads(path.read_text())
+    path.write_text(bad if isinstance(bad, str) else json.dumps(good | bad))
+    result = cli(*PEAKS, "--variants", "Std,RR", "--seeds", "3", "--engine", engine)
+    assert result.status == 2
+    first, second, last = result.err.splitlines()
+    assert first == "4 of 6 stages are there already"
+    job, problem = f"racecar: peaks {good['variant']}.* seed {good['seed']} failed", f"ValueError: {path} {words}"
+    assert re.fullmatch(f"{job}: {problem}.*; delete it to train that stage again", second)
+    assert last == "racecar: 1 of 6 jobs failed; what was finished is in out"
+    assert {row["variant"]: row["runs"] for row in rows(result.out)} == {"Std": "3", "RR": "3"} | {good["variant"]: "2"}
+    path.unlink()
+    assert cli(*PEAKS, "--variants", "Std,RR", "--seeds", "2").out == ran.out

@@ -1,0 +1,35 @@
+"""Few labels, very small: its settings, pictures to train on, and made-up records."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from racecar.lab.datasets import CIFAR10, MNIST
+from racecar.lab.experiments import experiment
+from racecar.lab.experiments.few_labels import FewLabels
+from racecar.lab.running.run import Run
+from tests.lab.experiments.pictures import write_cifar, write_mnist
+
+FEW = experiment("few-labels")
+TINY = FEW.Config(images=20, epochs=1, batch=8, labels=(1, 3), draws=2, tune_draws=1, tune_steps=2, cost=1.0)
+COUNTS = {"train": 100, "test": 40}
+
+
+def with_pictures(folder, monkeypatch):
+    """A hundred pictures to train on and forty to test on, of either kind; the folder that they are in."""
+    rng = np.random.default_rng(0)
+    write_mnist(folder, COUNTS, rng)
+    write_cifar(folder, COUNTS, rng)
+    mnist, cifar = (replace(one, counts=COUNTS) for one in (MNIST, CIFAR10))
+    monkeypatch.setattr(FewLabels, "sources", {"digits": mnist, "blur": mnist, "cifar": cifar})
+    return folder
+
+
+def record(variant, seed, probe, coefficient=None, status="finished", id="x", **config):
+    metrics = {"source_accuracy": 0.9, "probe_2": probe, "probe_10": probe + 0.1, "tune_2": probe - 0.1}
+    if variant == "Std":
+        metrics["untrained_2"] = 0.4
+    base = {**FEW.Config().to_dict(), **config}
+    made = {"variant": variant, "seed": seed, "coefficient": coefficient, "config": base, "stage": "A", "tuned": {}}
+    made["made"] = {}
+    return Run({"id": id, **made, "metrics": metrics if status == "finished" else {}, "status": status, "tables": {}})

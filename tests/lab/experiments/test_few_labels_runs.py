@@ -1,0 +1,201 @@
+"""Few labels, in small: every norm trained, what is measured of it again by hand, and its claims."""
+
+from dataclasses import fields, replace
+from statistics import mean
+
+import pytest
+import torch
+from torch import nn
+
+from racecar import Racecar
+from racecar.lab.experiment import Split, accuracy
+from racecar.lab.experiments.few_labels import TASKS
+from racecar.lab.measures.probe import body, choose, features, probe, settle
+from racecar.lab.report.claims import judge
+from racecar.lab.report.groups import gather
+from racecar.lab.report.verdicts import NOT_RUN, TOO_FEW
+from racecar.lab.running.jobs import make_jobs
+from racecar.lab.running.results import Store
+from racecar.lab.running.search import trials
+from racecar.lab.running.work import begin
+from racecar.lab.training import augment, rng
+from racecar.lab.training.loss_config import FIRST_LOSS
+from racecar.lab.training.optimiser import fading
+from tests.lab.experiments.few_labels_cases import FEW, TINY, record, with_pictures
+from tests.lab.tiny import results, run
+
+
+@pytest.fixture
+def pictures(tmp_path, monkeypatch):
+    return with_pictures(tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("norm, variants", [("none", FEW.variants), ("batch", ("Std", "RR")), ("group", ("RR",))])
+def test_runs(norm, variants, pictures, tmp_path):
+    config = replace(TINY, norm=norm)
+    jobs = make_jobs(FEW, config, variants, [0], pictures)
+    assert run(jobs, tmp_path / "out") == []
+    usual = {"source_accuracy", "source_nll", "source_ece", "probe_1", "probe_3", "tune_1", "tune_3"}
+    found = {one["variant"]: one for one in results(tmp_path / "out").values()}
+    assert set(found) == set(variants)
+    for name, one in found.items():
+        assert set(one["metrics"]) == usual | ({"untrained_1", "untrained_3"} if name == "Std" else set())
+        assert all(0 <= value <= 1 for what, value in one["metrics"].items() if what != "source_nll")
+        assert one["status"] == "finished"
+
+
+def test_what_is_measured(pictures, tmp_path):
+    """Probe, source and untrained net again, draw by draw; the drawn pictures are the same for all variants."""
+    config = replace(TINY, norm="batch", tune_draws=0)
+    (job,) = make_jobs(FEW, config, ["Std"], [3], pictures)
+    assert run([job], tmp_path / "out") == []
+    store, tasks = Store(tmp_path / "out"), FEW.data(config, 3, pictures)
+    metrics = store.get(job.ids["A"]).metrics
+    assert not any(name.startswith("tune") for name in metrics)
+    fresh = begin(job, job.stages[0], tasks["A"], store, "cpu")
+    trained = FEW.network(config)
+    trained.load_state_dict(store.weights(job.ids["A"]))
+    assert metrics["source_accuracy"] == accuracy(trained.eval(), tasks["A"].test)
+    new = tasks["B"]
+    for name, model in (("probe", trained), ("untrained", settle(fresh, tasks["A"].train.x))):
+        seen, test = (Split(features(body(model), part.x), part.y) for part in (new.train, new.test))
+        for labels in (1, 3):
+            values = []
+            for i in range(2):
+                chosen = choose(new.train.y, labels, rng.generator("few-labels", 3, labels, i))
+                values.append(probe(Split(seen.x[chosen], seen.y[chosen]), test, 5, config.l2))
+            assert metrics[f"{name}_{labels}"] == pytest.approx(mean(values), abs=0.03)  # rounding of features
+
+
+def test_as_many_seconds(pictures, tmp_path):
+    """Std is trained once more and not shorter than RR, at the learning rate that a search chose for it. A search has
+    no such training, nor have other variants."""
+    assert [stage.epochs for stage in FEW.stages(FEW.Config(longer=True))] == [6]  # 5.32
+    assert [stage.epochs for stage in FEW.stages(FEW.Config(longer=True, cost=1.25))] == [5]
+    config = replace(TINY, epochs=2, cost=1.1)
+    jobs = make_jobs(FEW, config, FEW.variants, [0], pictures, tuned={"Std": {"lr": 0.01}})
+    assert [(job.variant, job.config.longer) for job in jobs if job.config.longer] == [("Std", True)]
+    assert len(jobs) == 5
+    for change in ({"cost": 1.0}, {"valid": 0.4}):
+        assert len(make_jobs(FEW, replace(config, **change), FEW.variants, [0], pictures)) == 4
+    (job,) = [job for job in jobs if job.config.longer]
+    assert job.config.lr == 0.01
+    assert run([job], tmp_path / "out") == []
+    (found,) = results(tmp_path / "out").values()
+    assert found["steps"] == 3 * 2  # epochs, and whole batches of eight
+    assert set(found["metrics"]) == {
+        "source_accuracy",
+        "source_nll",
+        "source_ece",
+        "probe_1",
+        "probe_3",
+        "tune_1",
+        "tune_3",
+    }
+
+
+def test_a_search(pictures, tmp_path):
+    """The same number of trials for every variant, judged by the probe on what is held out."""
+    config = replace(TINY, valid=0.4, labels=(1,), draws=1)
+    search = replace(FEW.search, seeds=1)
+    jobs = trials(FEW, search, config, FEW.variants, pictures)
+    assert {name: sum(job.variant == name for job in jobs) for name in FEW.variants} == dict.fromkeys(FEW.variants, 18)
+    for path in pictures.rglob("t10k*"):
+        path.unlink()
+    assert run(jobs[:1], tmp_path / "out") == []
+    (found,) = results(tmp_path / "out").values()
+    assert set(found["metrics"]) == {"valid_accuracy"}
+
+
+def test_claims():
+    """About fields and metrics that there are, at the settings that the experiment has by itself."""
+    names, usual = {f.name for f in fields(FEW.Config)}, FEW.Config().to_dict()
+    assert len({claim.text for claim in FEW.claims}) == len(FEW.claims)
+    for claim in FEW.claims:
+        assert set(claim.where) <= names
+        where = {name: value for name, value in claim.where.items() if name not in ("task", "norm")}
+        losses = {name: where.pop(name) for name in ("scale", "gradient")}
+        assert all(usual[name] == value for name, value in where.items())
+        assert all({usual[name], FIRST_LOSS[name]} == values for name, values in losses.items())
+        assert {"task", "norm"} <= set(claim.where)
+        kind, labels = claim.metric.split("_")
+        assert kind in ("probe", "tune")
+        assert int(labels) in FEW.Config().labels
+    assert {claim.where["task"] for claim in FEW.claims} == set(TASKS)
+    against = [(claim.than, claim.margin, claim.against) for claim in FEW.claims if claim.against]
+    assert against == [("Std", None, {"longer": True}), ("RR", 0.02, {"fraction": 1.0})]
+
+
+def test_claims_find_both_sides(pictures, tmp_path):
+    """The longer training and the exact pass stand against one claim each."""
+    jobs = make_jobs(FEW, FEW.Config(), FEW.variants, range(3), pictures)
+    jobs += make_jobs(FEW, FEW.Config(fraction=1.0), ["RR"], range(3), pictures)
+    runs = [
+        record(job.variant, job.seed, 0.5 + 0.01 * job.seed + 0.1 * (job.variant == "RR"), job.coefficient,
+               longer=job.config.longer, fraction=job.config.fraction, id=id)
+        for job in jobs for id in job.ids.values()
+    ]  # fmt: skip
+    findings = judge(FEW.claims, gather(runs), lambda config, name: None)
+    assert [one.verdict for one in findings] == [
+        TOO_FEW if one.pairs else NOT_RUN for one in findings
+    ]  # a map: 3 seeds
+    tested = {one.claim.text: (one.better.config, one.than.config) for one in findings if one.pairs}
+    assert len(tested) == 7
+    for text, (ours, other) in tested.items():
+        assert (ours["longer"], ours["fraction"]) == (False, 1 / 8)
+        assert other["longer"] is ("seconds" in text)
+        assert other["fraction"] == (1.0 if "exact" in text else 1 / 8)
+
+
+# A coefficient that fades, and shifts without flips
+
+
+def test_a_coefficient_that_fades(pictures, tmp_path):
+    """The training again, by hand; the vmap engine does the same."""
+    config = replace(TINY, decay=True, epochs=2, tune_draws=0)
+    (job,) = jobs = make_jobs(FEW, config, ["RR"], [0], pictures, {"RR": (5.0,)})
+    plain = make_jobs(FEW, replace(config, decay=False), ["RR"], [0], pictures, {"RR": (5.0,)})
+    for engine, some in (("here", [*jobs, *plain]), ("vmap", jobs)):
+        assert run(some, tmp_path / engine, engine) == []
+    store, task = Store(tmp_path / "here"), FEW.data(config, 0, pictures)["A"]
+    model = begin(job, job.stages[0], task, store, "cpu")
+    rr = Racecar(model.train(), task.train.x[:8], mode="full", **FEW.reverse(config))
+    optimiser = torch.optim.Adam(model.parameters(), config.lr)
+    batches = [one for epoch in range(2) for one in rng.order(20, 8, 0, "A", epoch)]
+    assert len(batches) == 4
+    for chosen, left in zip(batches, (1.0, 0.75, 0.5, 0.25), strict=True):
+        output, regulariser = rr(task.train.x[chosen])
+        optimiser.zero_grad()
+        (nn.functional.cross_entropy(output, task.train.y[chosen]) + 5.0 * left * regulariser).backward()
+        optimiser.step()
+    wanted = dict(model.named_parameters())
+    for engine in ("here", "vmap"):
+        found = Store(tmp_path / engine).weights(job.ids["A"])
+        for name, value in wanted.items():
+            torch.testing.assert_close(found[name], value.detach(), rtol=1e-3, atol=2e-5)
+    other = store.weights(plain[0].ids["A"])
+    assert any((other[name] - value).abs().max() > 1e-4 for name, value in wanted.items())
+    assert [fading(step, 4) for step in range(4)] == [1.0, 0.75, 0.5, 0.25]
+
+
+def test_shifts_without_flips():
+    moves = augment.moves(2, (3, 50), 0, "A", 0)
+    without = augment.moves(2, (3, 50), 0, "A", 0, flip=False)
+    assert torch.equal(without[..., 1:], moves[..., 1:])
+    assert not without[..., 0].any()
+    assert moves[..., 0].any()
+
+
+@pytest.mark.parametrize("task, flips, shift", [("digits", False, 2), ("cifar", True, 4)])
+def test_augmented(task, flips, shift, pictures, tmp_path, monkeypatch):
+    """Digits are not flipped, by either engine."""
+    config = replace(TINY, task=task, augment=True, tune_draws=0)
+    assert FEW.recipe(replace(config, augment=False), FEW.stages(config)[0]).shift == 0
+    seen, real = [], augment.move
+    monkeypatch.setattr(augment, "move", lambda x, moves, by: seen.append((moves, by)) or real(x, moves, by))
+    jobs = make_jobs(FEW, config, ["Std"], [0], pictures)
+    for engine in ("here", "vmap"):
+        seen.clear()
+        assert run(jobs, tmp_path / engine, engine) == []
+        assert {by for _, by in seen} == {shift}
+        assert bool(torch.cat([moves[:, 0] for moves, _ in seen]).any()) is flips

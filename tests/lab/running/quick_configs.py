@@ -1,0 +1,9 @@
+"""The short form of every experiment, one configuration each."""
+
+from dataclasses import replace
+
+from racecar.lab.experiments import EXPERIMENTS, OURS
+
+QUICK = {name: one.Config(**one.quick) for name, one in EXPERIMENTS.items()}
+SLICES = [one.name for one in OURS if hasattr(QUICK[one.name], "grid")]
+QUICK |= {name: replace(QUICK[name], grid=False) for name in SLICES}  # one configuration each

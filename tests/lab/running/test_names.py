@@ -1,0 +1,245 @@
+"""The names of results: another one for whatever changes a result, and for nothing else."""
+
+import ast
+import json
+import re
+from collections import defaultdict
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from racecar.lab import config
+from racecar.lab.config import Config, guide, later
+from racecar.lab.experiment import Stage
+from racecar.lab.experiments import EXPERIMENTS, experiment
+from racecar.lab.running.jobs import make_jobs
+from racecar.lab.running.results import Store
+from racecar.lab.running.run import Run
+from racecar.lab.training.loss_config import LOSS
+from racecar.lab.training.variants import VARIANTS
+from racecar.run.terms import GRADIENTS, REDUCTIONS, SCALES
+from tests.lab.running.quick_configs import QUICK, SLICES
+from tests.lab.tiny import ROOT, Tiny, TinyConfig
+
+VALUES = {
+    "optimiser": st.sampled_from(("adam", "adamw", "sgd")),
+    "schedule": st.sampled_from(("constant", "cosine")),
+    "precision": st.sampled_from(("float32", "bfloat16", "float16")),
+    "nets": st.sampled_from((("linear",), ("norm",), ("two",))),
+    "ema": st.floats(0, 0.99),
+    "fraction": st.floats(0.01, 1),
+    "shipped": st.booleans(),
+    "norm": st.booleans(),
+    "few-labels.norm": st.sampled_from(("none", "batch", "group")),
+    "augment": st.booleans(),
+    "decay": st.booleans(),
+    "layers": st.sampled_from(("all", "early", "late")),
+    "start": st.sampled_from(("torch", "he")),
+    "scale": st.sampled_from(SCALES),
+    "gradient": st.sampled_from(GRADIENTS),
+    "reduction": st.sampled_from(REDUCTIONS),
+    "labels": st.sampled_from(((2,), (2, 10), (5, 50, 250))),
+    "depth": st.sampled_from((3, 6, 9)),
+    "share": st.floats(0.01, 1),
+    "cost": st.floats(1, 100),
+    int: st.integers(1, 10**6),
+    float: st.floats(1e-9, 1e6),
+}
+SKIPPED = {("digits", "valid"), ("peaks", "valid"), ("digits", "shipped"), ("information", "source")}
+"""The first two can be 0 only; the others choose data that are not here, see below."""
+SKIPPED |= {("mnist", "longer"), ("few-labels", "longer")}  # of Std alone
+SKIPPED |= {(name, field) for name in SLICES for field in ("valid", "grid")}
+SKIPPED |= {("few-labels", "task")}  # other data
+MANY = ("safety",)
+"""A design of many jobs, each variant in its own: tested by itself."""
+FIELDS = [
+    (name, f.name)
+    for name in EXPERIMENTS
+    for f in fields(QUICK[name])
+    if (name, f.name) not in SKIPPED and name not in MANY
+]
+
+
+def ids(name="peaks", config=None, variant="RR", seed=0, folder=None, **more):
+    """Names of the results of one job, by stage."""
+    (job,) = make_jobs(experiment(name), config or QUICK[name], [variant], [seed], folder, **more)
+    return job.ids
+
+
+@pytest.mark.parametrize("name, field", FIELDS)
+@settings(max_examples=settings.default.max_examples // 3)
+@given(data=st.data())
+def test_every_setting_counts(name, field, data):
+    kind = type(getattr(QUICK[name], field))
+    usual = VALUES.get(f"{name}.{field}", VALUES.get(field, VALUES.get(kind)))
+    values = st.floats(0, 0.9) if field == "valid" else usual
+    one, other = data.draw(values), data.draw(values)
+    first = ids(name, replace(QUICK[name], **{field: one}))
+    second = ids(name, replace(QUICK[name], **{field: other}))
+    if one == other:
+        assert first == second
+    else:
+        assert first.keys() == second.keys()
+        assert not set(first.values()) & set(second.values())
+
+
+@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name not in MANY])
+def test_names_of_one_run_differ(name):
+    """Every variant, coefficient, seed and stage has a name of its own, of sixteen hexadecimal digits."""
+    coefficients = {v: [0.1, 0.2, 3.0] for v in VARIANTS if VARIANTS[v].meaning}
+    jobs = make_jobs(experiment(name), QUICK[name], list(VARIANTS), range(3), None, coefficients)
+    assert len(jobs) == 3 * (1 + 3 * (len(VARIANTS) - 1))
+    found = [id for job in jobs for id in job.ids.values()]
+    assert len(set(found)) == len(found)
+    assert all(re.fullmatch("[0-9a-f]{16}", id) for id in found)
+    again = make_jobs(experiment(name), QUICK[name], list(VARIANTS), range(3), None, coefficients)
+    assert [job.ids for job in again] == [job.ids for job in jobs]
+
+
+def test_published_results_keep_their_names():
+    """Fields that a configuration gets later must not make records that are there unknown."""
+    count, together = 0, defaultdict(list)
+    for run in (run for folder in sorted(ROOT.glob("results/*")) for run in Store(folder).runs()):
+        fields = {**run.config, **run.record["config"]}
+        shared = (run.record["experiment"], fields, run.variant, run.coefficient, run.record.get("tuned") or {})
+        together[json.dumps(shared, sort_keys=True)].append((run.seed, run.stage, run.id))
+    for shared, found in together.items():
+        name, fields, variant, coefficient, tuned = json.loads(shared)
+        one = experiment(name)
+        config = one.Config(**{key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()})
+        given = {} if coefficient is None else {variant: [coefficient]}
+        found = [entry for entry in found if entry[0] in (min(found)[0], max(found)[0])]  # its first and last seed
+        jobs = make_jobs(one, config, [variant], {seed for seed, _, _ in found}, None, given, {variant: tuned})
+        ids = {job.seed: job.ids for job in jobs if job.base == config}  # a run may go through others, too
+        assert [ids[seed][stage] for seed, stage, _ in found] == [id for _, _, id in found]
+        count += len(found)
+    assert count > 1000
+
+
+def test_a_field_that_came_later():
+    """At its default it is as if it were not there; a record without it has the default."""
+    assert "every" not in QUICK["peaks"].to_name()
+    assert replace(QUICK["peaks"], every=2).to_name()["every"] == 2
+    assert Run({"config": {"lr": 1.0}}).config == {"lr": 1.0, "every": 1}
+    assert Run({"config": {"lr": 1.0, "every": 3}}).config["every"] == 3
+    for name in EXPERIMENTS:
+        later = Run({"experiment": name, "config": {}}).config
+        assert set(later) >= {"every", *({} if name in ("digits", "peaks", "safety") else LOSS)}
+        assert all(hasattr(QUICK[name], field) for field in later)
+
+
+@pytest.fixture
+def grown():
+    """An experiment whose configuration grew by a field; and by one that only chooses runs."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class GrownConfig(TinyConfig):
+        depth: int = later(5, before=2)
+
+    @dataclass(frozen=True, kw_only=True)
+    class GuidedConfig(GrownConfig):
+        depth: int = 3  # another default, and no less young
+        depths: tuple[int, ...] = guide((2, 5))
+
+    before = dict(config.CONFIGS)
+
+    class Grown(Tiny):
+        name = "grown"
+        Config = GuidedConfig
+
+    yield GrownConfig
+    config.CONFIGS.clear()
+    config.CONFIGS.update(before)
+
+
+def test_a_young_field_says_so_itself(grown):
+    """Nothing else knows it: old records have its first value, and their names are those of this value."""
+
+    def names(one):
+        return [job.ids for job in make_jobs(Tiny(), one, ["Std", "RR"], [0], None)]
+
+    assert names(grown(depth=2)) == names(TinyConfig())
+    assert all(a["A"] != b["A"] for a, b in zip(names(grown()), names(TinyConfig()), strict=True))
+    assert Run({"experiment": "grown", "config": {"lr": 1.0}}).config == {"lr": 1.0, "every": 1, "depth": 2}
+    assert Run({"experiment": "grown", "config": {"depth": 5, "depths": [3]}}).config == {"depth": 5, "every": 1}
+    assert Run({"experiment": "tiny", "config": {"depths": [3]}}).config == {"depths": [3], "every": 1}
+
+
+def test_the_base_knows_no_experiment():
+    """It names none of them, and none of their fields."""
+    own = {f.name for one in EXPERIMENTS.values() for f in fields(one.Config)} - {f.name for f in fields(Config)}
+    words = {node.value for node in ast.walk(ast.parse(Path(config.__file__).read_text())) if hasattr(node, "value")}
+    assert not {one for one in words if isinstance(one, str)} & (own | EXPERIMENTS.keys())
+
+
+def test_the_loss_of_old_records():
+    """They do not name it; few-labels had the mean over its layers from the beginning."""
+    for name in EXPERIMENTS.keys() - {"digits", "peaks", "safety"}:
+        found = Run({"experiment": name, "config": {"strength": 0.03}}).config
+        assert [found[field] for field in LOSS] == ["relative", "both", "mean" if name == "few-labels" else "sum"]
+        assert found["strength"] == 0.03
+    assert Run({"experiment": "information", "config": {"gradient": "reverse"}}).config["gradient"] == "reverse"
+
+
+def test_experiments_and_versions_count(monkeypatch):
+    one = experiment("peaks")
+    before = ids()
+    monkeypatch.setattr(type(one), "version", one.version + 1)
+    assert set(ids().values()).isdisjoint(before.values())
+    monkeypatch.undo()
+    monkeypatch.setattr(type(one), "name", "troughs")
+    assert set(ids().values()).isdisjoint(before.values())
+    monkeypatch.undo()
+    assert ids() == before
+
+
+@pytest.mark.parametrize(
+    "change", [{"name": "C"}, {"task": "B"}, {"regularised": False}, {"epochs": 7}, {"after": "A"}], ids=str
+)
+def test_what_a_stage_is_counts(monkeypatch, change):
+    """Also for the stages that start from it."""
+    one = experiment("information")
+
+    def names(stage):
+        stages = (Stage("A"), stage, Stage("last", after=stage.name))
+        monkeypatch.setattr(type(one), "stages", lambda self, config: stages)
+        return list(ids("information").values())
+
+    stage = Stage("B")
+    first, second = names(stage), names(replace(stage, **change))
+    assert first[0] == second[0]
+    assert first[1] != second[1]
+    assert first[2] != second[2]
+
+
+def test_the_folder_of_data_that_are_made_does_not_count(tmp_path):
+    assert ids(folder=tmp_path) == ids()
+    assert ids("digits", folder=tmp_path) == ids("digits")
+    assert ids("information", folder=tmp_path) == ids("information")
+
+
+def write_task(path, seed=0):
+    """A file of var_u.mat's form with other labels."""
+    from scipy.io import savemat
+
+    patterns = np.array([[number >> bit & 1 for bit in range(12)] for number in range(4096)], dtype=np.uint8)
+    savemat(path, {"F": patterns, "y": np.random.default_rng(seed).integers(0, 2, (1, 4096)).astype(np.uint8)})
+    return path
+
+
+def test_data_from_a_file_count(tmp_path):
+    """What is in the file, not where it is; and whether it is named, or the folder that it is in."""
+    for folder in ("a", "b", "c"):
+        (tmp_path / folder).mkdir()
+    one, same = write_task(tmp_path / "a" / "var_u.mat"), write_task(tmp_path / "b" / "var_u.mat")
+    same.write_bytes(one.read_bytes())
+    other = write_task(tmp_path / "c" / "var_u.mat", seed=1)
+    first = ids("information", folder=one)
+    assert ids("information", folder=same) == first
+    assert ids("information", replace(QUICK["information"], source="var_u"), folder=one.parent) == first
+    assert set(ids("information").values()).isdisjoint(first.values())
+    assert set(ids("information", folder=other).values()).isdisjoint(first.values())
