@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from racecar.lab.config import later
 from racecar.lab.datasets import CIFAR10, MNIST, Source, motion
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
-from racecar.lab.experiments.shared import coefficient_of, started
+from racecar.lab.experiments.shared import PAPER_COEFFICIENTS, coefficient_of, started
 from racecar.lab.measures import transfer
 from racecar.lab.measures.calibration import calibration
 from racecar.lab.measures.probe import body, choose, features, probe, settle, tune
@@ -139,8 +139,8 @@ class FewLabels(Experiment[FewLabelsConfig]):
     )
     Config = FewLabelsConfig
     quick: ClassVar[dict[str, Any]] = {
-        "images": 500, "epochs": 2, "batch": 16, "labels": (2, 10), "draws": 2, "tests": 250,
-        "tune_draws": 1, "tune_steps": 20, "cost": 1.0,
+        "images": 500, "epochs": 2, "batch": 16, "labels": (2, 10), "draws": 2, "tests": 250, "tune_draws": 1,
+        "tune_steps": 20, "cost": 1.0,
     }  # fmt: skip
     variants = ("Std", "Ort", "Pre", "RR")
     seeds = 10
@@ -155,9 +155,7 @@ class FewLabels(Experiment[FewLabelsConfig]):
         },
         seeds=2,
     )
-    paper_coefficients: ClassVar[dict[str, tuple[float, ...]]] = dict.fromkeys(
-        ("RR", "lRR", "RR1"), (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
-    )
+    paper_coefficients = PAPER_COEFFICIENTS
     stackable = ("start",)
     claims = (
         *(
@@ -171,17 +169,14 @@ class FewLabels(Experiment[FewLabelsConfig]):
             "Without norm RR beats Std trained as many seconds at 2 labels: probe", "probe_2", against={"longer": True}
         ),
         _claim(
-            "Without norm a slice is as good as the exact reverse pass at 2 labels: probe",
-            "probe_2",
-            "RR",
-            MARGIN,
+            "Without norm a slice is as good as the exact reverse pass at 2 labels: probe", "probe_2", "RR", MARGIN,
             {"fraction": 1.0},
         ),
         *(
             _claim(f"With {norm} norm RR is as good as Std at 2 labels: probe", "probe_2", margin=MARGIN, norm=norm)
             for norm in ("batch", "group")
         ),
-    )
+    )  # fmt: skip
 
     def configs(self, config: FewLabelsConfig, folder: Path | None) -> Sequence[FewLabelsConfig]:
         return with_longer(config)
@@ -213,10 +208,8 @@ class FewLabels(Experiment[FewLabelsConfig]):
         for width in WIDTHS[config.task]:
             layout += [*[width] * (config.depth // 3), "M"]
         size, channels = (32, 3) if config.task == "cifar" else (28, 1)
-        classes = SIDES[config.task][0]
-        model = started(
-            vgg(layout, norm=config.norm != "none", size=size, channels=channels, classes=classes), config.start
-        )
+        classes, norm = SIDES[config.task][0], config.norm != "none"
+        model = started(vgg(layout, norm=norm, size=size, channels=channels, classes=classes), config.start)
         for i, module in enumerate(model.features):
             if isinstance(module, nn.BatchNorm2d) and config.norm == "group":
                 model.features[i] = nn.GroupNorm(GROUPS, module.num_features)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from racecar.lab.config import later
 from racecar.lab.datasets import INFORMATION, DataError, data_folder, sphere
 from racecar.lab.datasets.checksum import differs, digest
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
-from racecar.lab.experiments.shared import coefficient_of
+from racecar.lab.experiments.shared import PAPER_COEFFICIENTS, coefficient_of
 from racecar.lab.search_space import Search
 from racecar.lab.training import rng
 from racecar.lab.training.loss_config import LossConfig
@@ -79,9 +79,7 @@ class Information(Experiment[InformationConfig]):
         stages=("AA", "AB"),
         seeds=5,
     )
-    paper_coefficients: ClassVar[dict[str, tuple[float, ...]]] = dict.fromkeys(
-        ("RR", "lRR", "RR1"), (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
-    )
+    paper_coefficients = PAPER_COEFFICIENTS
     claims = (
         Claim("RR beats Std on swapped labels", "test_accuracy", "AB", "RR", "Std"),
         Claim("RR beats Ort on swapped labels", "test_accuracy", "AB", "RR", "Ort"),
