@@ -17,7 +17,6 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from benchmarks.swapped import swapped_table
 from racecar.inspect.style import look, new_figure, styled
 from racecar.lab.config import younger
 from racecar.lab.experiments import few_labels
@@ -80,7 +79,7 @@ LIKENESS = {
 """Stage and metric of what the reverse pass makes of the picture."""
 MARK = re.compile(
     r"(?P<mark><!-- (?:map (?P<lr>\S+) (?P<scale>\w+)|mnist (?P<how>\w+) (?P<batch>\w+)"
-    r"|costs (?P<costs>[\w-]+)|(?P<swapped>swapped)|table (?P<way>\w+) (?P<norm>\w+) (?P<task>\w+)) -->\n)"
+    r"|costs (?P<costs>[\w-]+)|table (?P<way>\w+) (?P<norm>\w+) (?P<task>\w+)) -->\n)"
     r".*?(?P<end><!-- end -->)",
     re.DOTALL,
 )
@@ -225,8 +224,6 @@ def page(text: str, folder: Path) -> str:
     def fill(mark: re.Match[str]) -> str:
         if mark["lr"]:
             made = map_table(folder / "few-labels-map", float(mark["lr"]), mark["scale"])
-        elif mark["swapped"]:
-            made = swapped_table(folder / "information-100")
         elif mark["costs"]:
             made = cost_table(folder / mark["costs"])
         elif mark["how"]:

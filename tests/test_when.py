@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from benchmarks.swapped import LOSSES, swapped_table
 from benchmarks.when import LABELS, MAP, cost_table, dead, figure, gain, mnist_table, page, read
 from racecar.lab.running.results import Store
 from tests.lab.report.records import record, write
@@ -60,33 +59,6 @@ def test_the_table_of_mnist():
     mean = sum(100 * run.metrics["test_accuracy"] for run in runs) / len(runs)
     assert f"{mean:.2f} ± " in line
     assert line.endswith("| 5 | 1 of 5 |")
-
-
-def test_nets_that_fail(tmp_path):
-    """Two of three of Std's below 0.75; with the paper's loss RR alone is told again, with the λ and rate it had."""
-    made = []
-    for loss in LOSSES.values():
-        for name, weight, values in (("Std", None, (0.5, 0.5, 1.0)), ("RR", 0.25, (1.0, 1.0, 0.9))):
-            for seed, value in enumerate(values):
-                for stage, accuracy in (("A", 1.0), ("AA", 0.9), ("AB", value)):
-                    made.append(
-                        record(
-                            name,
-                            seed,
-                            {"test_accuracy": accuracy},
-                            stage=stage,
-                            coefficient=weight,
-                            config={"lr": 1.0, **loss},
-                            tuned={"lr": 0.125},
-                            id=f"{len(made):016}",
-                        )
-                    )
-    lines = swapped_table(write(tmp_path, made)).splitlines()[2:]
-    assert lines == [
-        "|  | Std | – | 0.12 | 100.0 | 90.0 | 66.7 | 2 of 3 nets (9 to 99 %) |",
-        "| our default | RR | 0.25 | 0.12 | 100.0 | 90.0 | 96.7 | 0 of 3 nets (0 to 71 %) |",
-        "| the paper's | RR | 0.25 | 0.12 | 100.0 | 90.0 | 96.7 | 0 of 3 nets (0 to 71 %) |",
-    ]
 
 
 def test_what_it_costs(tmp_path):

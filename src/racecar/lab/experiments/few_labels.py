@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from racecar.lab.config import later
 from racecar.lab.datasets import CIFAR10, MNIST, Source, motion
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
-from racecar.lab.experiments.shared import PAPER_COEFFICIENTS, coefficient_of, started
+from racecar.lab.experiments.shared import OURS, coefficient_of, started
 from racecar.lab.measures import transfer
 from racecar.lab.measures.calibration import calibration
 from racecar.lab.measures.probe import body, choose, features, probe, settle, tune
@@ -150,12 +150,12 @@ class FewLabels(Experiment[FewLabelsConfig]):
         coefficients={
             "Ort": (0.0, 1e-4, 1e-3, 1e-2, 1e-1, 1.0),
             "Pre": (1.0, 2.0, 4.0, 8.0, 16.0, 32.0),
-            **dict.fromkeys(("RR", "lRR", "RR1"), (0.0, 3e-2, 1e-1, 3e-1, 1.0, 3.0)),
+            **dict.fromkeys(OURS, (0.0, 3e-2, 1e-1, 3e-1, 1.0, 3.0)),
             "WD": (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2),
         },
         seeds=2,
     )
-    paper_coefficients = PAPER_COEFFICIENTS
+    paper_coefficients = dict.fromkeys(OURS, (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3))
     stackable = ("start",)
     claims = (
         *(

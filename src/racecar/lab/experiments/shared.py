@@ -16,8 +16,8 @@ COEFFICIENTS = {"Ort": 1e-2, "WD": 1e-4, "Drop": 0.1}
 """Of other regularisers than ours, unless an experiment has its own."""
 
 
-PAPER_COEFFICIENTS = dict.fromkeys(("RR", "lRR", "RR1"), (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2))
-"""What a search tries for the paper's loss, a plain sum over a batch: 0, and five decades."""
+OURS = ("RR", "lRR", "RR1")
+"""Variants with a reverse pass."""
 
 
 def coefficient_of(variant: str, ours: float, **own: float) -> float:
