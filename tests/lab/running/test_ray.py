@@ -87,18 +87,19 @@ def terminate(folder, others):
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", STEPS: str(log)}
     store, own = Store(out), make(["RR", "Pre"], **SHARED)
-    one = subprocess.Popen(
-        [sys.executable, "-W", "ignore", str(script), *given],
-        cwd=here, env=environment, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    said = folder / "said"  # no pipe, which would hold the command when it is full
+    with said.open("w") as file:
+        one = subprocess.Popen(
+            [sys.executable, "-W", "ignore", str(script), *given], cwd=here, env=environment, stderr=file
+        )
     try:
-        assert wait_for(lambda: one.poll() is not None or (folder / "told").exists(), 120)
-        assert one.poll() is None, one.stderr.read()
+        assert wait_for(lambda: one.poll() is not None or (folder / "told").exists(), 180), said.read_text()
+        assert one.poll() is None, said.read_text()
         assert wait_for(lambda: any(store.has(job.ids["A"]) for job in own))
         assert wait_for(lambda: len(checkpoints(out, own)) == 2)
         assert list(started(log).values()).count("ray::_work") == 2
         one.terminate()
-        said = one.communicate(timeout=20)[1]
+        one.wait(20)
         assert wait_for(lambda: not started(log), 20)  # nobody works on
     finally:
         one.kill()
@@ -106,9 +107,9 @@ def terminate(folder, others):
             os.kill(pid, signal.SIGKILL)
         one.wait()
     again = f"racecar {' '.join(given)} --resume"
-    assert said.splitlines()[-1] == f"racecar: terminated; what was finished is in {out}; to go on: {again}"
+    assert said.read_text().splitlines()[-1] == f"racecar: terminated; what was finished is in {out}; to go on: {again}"
     assert one.returncode == 128 + signal.SIGTERM
-    assert "Traceback" not in said
+    assert "Traceback" not in said.read_text()
     assert not (folder / "run").exists(), (folder / "run").read_text()
     steps, *failures = json.loads((folder / "told").read_text())
     return steps, failures
