@@ -93,7 +93,7 @@ def terminate(folder, others):
             [sys.executable, "-W", "ignore", str(script), *given], cwd=here, env=environment, stderr=file
         )
     try:
-        assert wait_for(lambda: one.poll() is not None or (folder / "told").exists(), 180), said.read_text()
+        assert wait_for(lambda: one.poll() is not None or (folder / "told").exists(), 360), said.read_text()
         assert one.poll() is None, said.read_text()
         assert wait_for(lambda: any(store.has(job.ids["A"]) for job in own))
         assert wait_for(lambda: len(checkpoints(out, own)) == 2)
@@ -116,7 +116,7 @@ def terminate(folder, others):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(550)
 @pytest.mark.filterwarnings("ignore")  # ray's own, and those of what it imports
 def test_ray(tmp_path):
     """In one test, because a cluster takes its time to start."""
