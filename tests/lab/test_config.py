@@ -18,7 +18,7 @@ from racecar.run.terms import GRADIENTS, REDUCTIONS, SCALES
 CONFIGS = {"base": Config, **{name: one.Config for name, one in EXPERIMENTS.items()}}
 CHOICES = {
     "optimiser": ("adam", "adamw", "sgd"),
-    "schedule": ("constant", "cosine"),
+    "schedule": ("constant", "cosine", "onecycle"),
     "precision": ("float32", "bfloat16", "float16"),
     "source": ("sphere", "var_u"),
     "nets": (("linear",), ("two", "norm"), ("linear", "norm", "two")),
@@ -166,7 +166,7 @@ def test_every_number_is_finite(config, number):
     [
         "optimiser=adamm", "schedule=cos", "precision=half", "epochs=0", "epochs=-1", "lr=0", "lr=-1e-3", "batch=-1",
         "clip=-0.1", "momentum=-0.1", "ema=1", "ema=-0.1", "valid=1", "valid=-0.1", "fraction=0", "fraction=1.1",
-        "every=0",
+        "every=0", "weight_decay=-0.1",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from racecar.lab.config import guide, later
+from racecar.lab.config import Schedule, guide, later
 from racecar.lab.datasets import CIFAR10, MNIST, Source, sphere
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.information import TRAIN, WIDTHS
@@ -48,7 +48,7 @@ class SlicesConfig(LossConfig):
     lr: float = 3e-3
     """Of adam."""
     lr_sgd: float = guide(3e-2)
-    schedule: Literal["constant", "cosine"] = "cosine"
+    schedule: Schedule = "cosine"
     grid: bool = guide(True)
     """Go through all slices and both optimisers; else only what fraction, every, optimiser and lr say."""
 
