@@ -24,6 +24,8 @@ CHOICES = {
     "nets": (("linear",), ("two", "norm"), ("linear", "norm", "two")),
     "task": ("digits", "blur", "cifar"),
     "FewLabelsConfig.norm": ("none", "batch", "group"),
+    "LongTrainingConfig.norm": ("none", "batch"),
+    "LongTrainingConfig.widths": ((2, 3, 4), (64, 128, 256)),
     "layers": ("all", "early", "late"),
     "scale": SCALES,
     "gradient": GRADIENTS,
@@ -46,9 +48,9 @@ CHOICES = {
     "start": ("torch", "he"),
 }
 UNIT = {"ema": (0, 0.99), "valid": (0, 0.99), "fraction": (0.01, 1), "share": (0.01, 1), "cost": (1, 1e6)}
-HELD = ("base", "information", "mnist", "few-labels")
+HELD = ("base", "information", "mnist", "few-labels", "long-training")
 """Those that can hold samples out."""
-LOSSES = ("information", "mnist", "slices", "slices-mnist", "slices-cifar", "few-labels")
+LOSSES = ("information", "mnist", "slices", "slices-mnist", "slices-cifar", "few-labels", "long-training")
 """Those whose loss can be chosen."""
 EVERY = [
     pytest.param(config, f.name, id=f"{name}-{f.name}")

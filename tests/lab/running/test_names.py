@@ -35,6 +35,8 @@ VALUES = {
     "shipped": st.booleans(),
     "norm": st.booleans(),
     "few-labels.norm": st.sampled_from(("none", "batch", "group")),
+    "long-training.norm": st.sampled_from(("none", "batch")),
+    "widths": st.sampled_from(((2, 3, 4), (64, 128, 256))),
     "augment": st.booleans(),
     "decay": st.booleans(),
     "layers": st.sampled_from(("all", "early", "late")),
@@ -51,7 +53,7 @@ VALUES = {
 }
 SKIPPED = {("digits", "valid"), ("peaks", "valid"), ("digits", "shipped"), ("information", "source")}
 """The first two can be 0 only; the others choose data that are not here, see below."""
-SKIPPED |= {("mnist", "longer"), ("few-labels", "longer")}  # of Std alone
+SKIPPED |= {("mnist", "longer"), ("few-labels", "longer"), ("long-training", "longer")}  # of Std alone
 SKIPPED |= {(name, field) for name in SLICES for field in ("valid", "grid")}
 SKIPPED |= {("few-labels", "task")}  # other data
 MANY = ("safety",)
