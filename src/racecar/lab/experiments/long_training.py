@@ -58,7 +58,7 @@ class LongTrainingConfig(LongerConfig, LossConfig):
     tests: int = 0
     """Pictures of the test set that are looked at, the first ones; 0: all."""
     cost: float = 1.2
-    """Of an eighth of the batch."""
+    """Of an eighth of the batch, about; measure it where you train."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -69,6 +69,8 @@ def chart_figure(runs: Sequence[Run], metric: str, chart: Chart) -> Figure:
     panels = {depth: rows(some) for depth, some in sorted(collect((run.config["depth"], run) for run in runs).items())}
     heights = [EDGE + ROW * len(some) for some in panels.values()]
     figure, axes = new_figure(len(panels), 1, (WIDTH, sum(heights)), height_ratios=heights)
+    for (axis,) in axes[1:]:
+        axis.sharex(axes[0][0])  # before anything is drawn, so that the limits hold all of it
     for (axis,), (depth, some) in zip(axes, panels.items(), strict=True):
         for y, (name, members) in enumerate(some.items()):
             alive = [chart.factor * float(run.metrics[metric]) for run in members if not run.dead]
@@ -76,8 +78,6 @@ def chart_figure(runs: Sequence[Run], metric: str, chart: Chart) -> Figure:
         axis.set_yticks(range(len(some)), [_label(name, members) for name, members in some.items()])
         axis.set(ylim=(len(some) - 0.5, -0.5), xlabel=chart.axis, title=f"{depth} convolutions")
         axis.grid(False, axis="y")
-    for (axis,) in axes[1:]:
-        axis.sharex(axes[0][0])
     return figure
 
 
