@@ -126,6 +126,8 @@ def test_every_engine_does_the_same(pictures, tmp_path, monkeypatch):
     assert run(jobs, tmp_path / "vmap", "vmap") == []
     wanted = results(tmp_path / "here")
     assert len(wanted) == len(jobs) == 5
+    little, much = [wanted[job.ids["A"]]["weights"]["features.0.weight"] for job in jobs if job.seed == 0][:2]
+    assert (little - much).abs().max() > 1e-4  # λ is felt, or engines could agree without it
     assert_same(results(tmp_path / "vmap"), wanted)
     compile_ = torch.compile
     monkeypatch.setattr(torch, "compile", lambda module, mode: compile_(module, backend="aot_eager"))

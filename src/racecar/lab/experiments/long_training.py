@@ -98,7 +98,7 @@ class LongTraining(Experiment[LongTrainingConfig]):
     )
     Config = LongTrainingConfig
     quick: ClassVar[dict[str, Any]] = {
-        "images": 300, "widths": (16, 32, 64), "epochs": 2, "batch": 50, "tests": 250, "cost": 1.0
+        "images": 200, "widths": (16, 32, 64), "epochs": 2, "batch": 50, "tests": 200, "cost": 1.0
     }  # fmt: skip
     variants = ("Std", "Ort", "RR", "lRR")
     seeds = 10
