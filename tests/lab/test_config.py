@@ -18,12 +18,14 @@ from racecar.run.terms import GRADIENTS, REDUCTIONS, SCALES
 CONFIGS = {"base": Config, **{name: one.Config for name, one in EXPERIMENTS.items()}}
 CHOICES = {
     "optimiser": ("adam", "adamw", "sgd"),
-    "schedule": ("constant", "cosine"),
+    "schedule": ("constant", "cosine", "onecycle"),
     "precision": ("float32", "bfloat16", "float16"),
     "source": ("sphere", "var_u"),
     "nets": (("linear",), ("two", "norm"), ("linear", "norm", "two")),
     "task": ("digits", "blur", "cifar"),
     "FewLabelsConfig.norm": ("none", "batch", "group"),
+    "LongTrainingConfig.norm": ("none", "batch"),
+    "LongTrainingConfig.widths": ((2, 3, 4), (64, 128, 256)),
     "layers": ("all", "early", "late"),
     "scale": SCALES,
     "gradient": GRADIENTS,
@@ -46,9 +48,9 @@ CHOICES = {
     "start": ("torch", "he"),
 }
 UNIT = {"ema": (0, 0.99), "valid": (0, 0.99), "fraction": (0.01, 1), "share": (0.01, 1), "cost": (1, 1e6)}
-HELD = ("base", "information", "mnist", "few-labels")
+HELD = ("base", "information", "mnist", "few-labels", "long-training")
 """Those that can hold samples out."""
-LOSSES = ("information", "mnist", "slices", "slices-mnist", "slices-cifar", "few-labels")
+LOSSES = ("information", "mnist", "slices", "slices-mnist", "slices-cifar", "few-labels", "long-training")
 """Those whose loss can be chosen."""
 EVERY = [
     pytest.param(config, f.name, id=f"{name}-{f.name}")
@@ -166,7 +168,7 @@ def test_every_number_is_finite(config, number):
     [
         "optimiser=adamm", "schedule=cos", "precision=half", "epochs=0", "epochs=-1", "lr=0", "lr=-1e-3", "batch=-1",
         "clip=-0.1", "momentum=-0.1", "ema=1", "ema=-0.1", "valid=1", "valid=-0.1", "fraction=0", "fraction=1.1",
-        "every=0",
+        "every=0", "weight_decay=-0.1",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)

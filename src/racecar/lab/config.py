@@ -12,6 +12,8 @@ from functools import cache
 from typing import Any, Literal, TypeVar
 
 V = TypeVar("V")
+Schedule = Literal["constant", "cosine", "onecycle"]
+"""How the step size goes: as it is; to 0 along a cosine; up to it and then to nearly 0, as torch's OneCycleLR."""
 
 
 def later(default: V, *, before: V) -> V:
@@ -41,7 +43,9 @@ class Config:
     optimiser: Literal["adam", "adamw", "sgd"] = "adam"
     momentum: float = 0.9
     """Of sgd."""
-    schedule: Literal["constant", "cosine"] = "constant"
+    schedule: Schedule = "constant"
+    weight_decay: float = later(0.0, before=0.0)
+    """Of the optimiser, in every stage; decoupled in adamw. That of variant WD comes on top."""
     clip: float = 0.0
     """Largest norm of the gradient; 0: no limit."""
     ema: float = 0.0
@@ -68,7 +72,7 @@ class Config:
         for name in ("epochs", "lr"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be greater than 0, not {getattr(self, name)!r}")
-        self.refuse_negative("batch", "clip", "momentum")
+        self.refuse_negative("batch", "clip", "momentum", "weight_decay")
         if not 0 <= self.ema < 1:
             raise ValueError(f"ema must be in [0, 1), not {self.ema!r}")
         if not 0 <= self.valid < 1:

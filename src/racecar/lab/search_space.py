@@ -1,9 +1,10 @@
-"""What a search tries: learning rates and coefficients, with the same budget for every variant."""
+"""What a search tries: learning rates, coefficients and more, with the same budget for every variant."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import product
 
 from racecar.lab.training.variants import variant
 
@@ -11,11 +12,13 @@ from racecar.lab.training.variants import variant
 @dataclass(frozen=True)
 class Search:
     """What is tried. A variant with a coefficient tries each of its ``coefficients`` with each of ``lrs``; one without
-    tries as many learning rates, spread over the same range."""
+    tries as many learning rates, spread over the same range. All of this with each combination of ``fields``."""
 
     lrs: Mapping[str, tuple[float, ...]]
     """By optimiser."""
     coefficients: Mapping[str, tuple[float, ...]]
+    fields: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """More fields of the configuration, such as weight_decay, with what is tried for every variant."""
     metric: str = "valid_accuracy"
     stages: tuple[str, ...] = ("A",)
     """The metric is averaged over these."""
@@ -25,8 +28,18 @@ class Search:
     first_seed: int = 1000
     """Seeds that no published run uses."""
 
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The fields of the configuration that it chooses."""
+        return "lr", *self.fields
+
     def candidates(self, name: str, optimiser: str) -> list[dict[str, float]]:
         """As many settings for every variant."""
+        more = [dict(zip(self.fields, values, strict=True)) for values in product(*self.fields.values())]
+        return [{**one, **others} for one in self._main(name, optimiser) for others in more]
+
+    def _main(self, name: str, optimiser: str) -> list[dict[str, float]]:
+        """Learning rates and coefficients."""
         if optimiser not in self.lrs:
             raise ValueError(f"the search knows no learning rates for {optimiser}, but for {', '.join(self.lrs)}")
         lrs = self.lrs[optimiser]

@@ -59,6 +59,25 @@ def test_search_and_tuned(cli, search, undrawn):
     assert all(claim.text in text for claim in experiment("information").claims)
 
 
+def test_search_of_more_fields(cli, refused, search, monkeypatch):
+    """Chosen, said, used by a run, and not to be given beside it."""
+    more = replace(search, lrs={"adam": (1e-3,)}, fields={"weight_decay": (0.1, 0.7)})
+    monkeypatch.setattr(type(experiment("information")), "search", more)
+    result = cli("search", *INFORMATION, "--variants", "RR")
+    found = json.loads((Store("out").folder / "tuned.json").read_text())["variants"]["RR"]
+    assert sorted(row["weight_decay"] for row in found["tried"]) == [0.1, 0.7]
+    assert f"RR: lr 0.001, weight_decay {found['weight_decay']}, coefficient 0.1, " in result.out
+    given = (*INFORMATION[:-1], "tuned", "--seeds", "1", "--variants", "RR")
+    used = cli("run", *given, "--tuned", "out/tuned.json")
+    assert {row["tuned"] for row in rows(used.out)} == {f"lr 0.001, weight_decay {found['weight_decay']}"}
+    for one in records("tuned"):
+        assert one["tuned"] == {"lr": 1e-3, "weight_decay": found["weight_decay"], "coefficient": 0.1}
+        assert one["config"]["weight_decay"] == 0
+    own = ("--set", "weight_decay=0.1")
+    assert "weight_decay is given" in refused("run", *given, "--tuned", "out/tuned.json", *own)
+    assert "the search chooses it" in refused("search", *INFORMATION, *own)
+
+
 @pytest.mark.parametrize("first", ["usual", "tuned"])
 def test_what_a_search_chose_may_be_what_is_usual(cli, tuned, first, tmp_path, undrawn):
     """Then nothing is trained twice, and the page shows the runs as both."""

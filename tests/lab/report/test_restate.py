@@ -20,7 +20,7 @@ from tests.lab.report.records import record
 from tests.lab.tiny import run
 
 INFORMATION = experiment("information")
-SHAPES = {"information": (12,), "slices": (12,), "slices-cifar": (3, 32, 32)}
+SHAPES = {"information": (12,), "slices": (12,), **dict.fromkeys(("slices-cifar", "long-training"), (3, 32, 32))}
 CHOSEN = [name for name, one in EXPERIMENTS.items() if issubclass(one.Config, LossConfig)]
 CONFIGS = [
     *((name, {}) for name in EXPERIMENTS if name not in ("peaks", "safety")),

@@ -14,13 +14,17 @@ from tests.lab.tiny import Tiny, make, results, run
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 """What "the same within float tolerance" means here: float32, some fifteen steps."""
-SETTING = {"valid": 0.2, "clip": 0.5, "schedule": "cosine"}
+SETTING = {"valid": 0.2, "clip": 0.5, "schedule": "onecycle"}
 
 
 def jobs():
     """All variants of the vmap engine and two seeds; all three stages, with several coefficients and step sizes."""
     alone = make(["Std", "Ort", "Pre", "lRR", "RR1"], [0, 1], finetune=0, **SETTING)
-    decays = make(["WD"], [0, 1], coefficients={"WD": (0.01, 0.1)}, finetune=0, **SETTING)
+    decays = [
+        job
+        for decay in (0.0, 0.05)
+        for job in make(["WD"], [0, 1], coefficients={"WD": (0.01, 0.1)}, finetune=0, weight_decay=decay, **SETTING)
+    ]
     stages = [make(["RR"], [0, 1], coefficients={"RR": (0.1, 0.5)}, lr=lr, **SETTING) for lr in (1e-2, 3e-3)]
     return [*alone, *decays, *stages[0], *stages[1]]
 
@@ -49,7 +53,8 @@ def assert_same(found, wanted):
 
 def test_vmap_is_the_same(reference, tmp_path):
     assert run(jobs(), tmp_path, "vmap") == []
-    assert len(reference) == 10 + 4 + 8 * 3
+    assert len(reference) == 10 + 8 + 8 * 3
+    assert len(vmap._parts(jobs())) == 7  # a batch for each variant
     assert_same(results(tmp_path), reference)
 
 

@@ -27,7 +27,7 @@ from tests.lab.tiny import ROOT, Tiny, TinyConfig
 
 VALUES = {
     "optimiser": st.sampled_from(("adam", "adamw", "sgd")),
-    "schedule": st.sampled_from(("constant", "cosine")),
+    "schedule": st.sampled_from(("constant", "cosine", "onecycle")),
     "precision": st.sampled_from(("float32", "bfloat16", "float16")),
     "nets": st.sampled_from((("linear",), ("norm",), ("two",))),
     "ema": st.floats(0, 0.99),
@@ -35,6 +35,8 @@ VALUES = {
     "shipped": st.booleans(),
     "norm": st.booleans(),
     "few-labels.norm": st.sampled_from(("none", "batch", "group")),
+    "long-training.norm": st.sampled_from(("none", "batch")),
+    "widths": st.sampled_from(((2, 3, 4), (64, 128, 256))),
     "augment": st.booleans(),
     "decay": st.booleans(),
     "layers": st.sampled_from(("all", "early", "late")),
@@ -51,7 +53,7 @@ VALUES = {
 }
 SKIPPED = {("digits", "valid"), ("peaks", "valid"), ("digits", "shipped"), ("information", "source")}
 """The first two can be 0 only; the others choose data that are not here, see below."""
-SKIPPED |= {("mnist", "longer"), ("few-labels", "longer")}  # of Std alone
+SKIPPED |= {("mnist", "longer"), ("few-labels", "longer"), ("long-training", "longer")}  # of Std alone
 SKIPPED |= {(name, field) for name in SLICES for field in ("valid", "grid")}
 SKIPPED |= {("few-labels", "task")}  # other data
 MANY = ("safety",)
@@ -124,7 +126,7 @@ def test_a_field_that_came_later():
     """At its default it is as if it were not there; a record without it has the default."""
     assert "every" not in QUICK["peaks"].to_name()
     assert replace(QUICK["peaks"], every=2).to_name()["every"] == 2
-    assert Run({"config": {"lr": 1.0}}).config == {"lr": 1.0, "every": 1}
+    assert Run({"config": {"lr": 1.0}}).config == {"lr": 1.0, "every": 1, "weight_decay": 0}
     assert Run({"config": {"lr": 1.0, "every": 3}}).config["every"] == 3
     for name in EXPERIMENTS:
         later = Run({"experiment": name, "config": {}}).config
@@ -164,9 +166,10 @@ def test_a_young_field_says_so_itself(grown):
 
     assert names(grown(depth=2)) == names(TinyConfig())
     assert all(a["A"] != b["A"] for a, b in zip(names(grown()), names(TinyConfig()), strict=True))
-    assert Run({"experiment": "grown", "config": {"lr": 1.0}}).config == {"lr": 1.0, "every": 1, "depth": 2}
-    assert Run({"experiment": "grown", "config": {"depth": 5, "depths": [3]}}).config == {"depth": 5, "every": 1}
-    assert Run({"experiment": "tiny", "config": {"depths": [3]}}).config == {"depths": [3], "every": 1}
+    base = {"every": 1, "weight_decay": 0}
+    assert Run({"experiment": "grown", "config": {"lr": 1.0}}).config == {"lr": 1.0, "depth": 2, **base}
+    assert Run({"experiment": "grown", "config": {"depth": 5, "depths": [3]}}).config == {"depth": 5, **base}
+    assert Run({"experiment": "tiny", "config": {"depths": [3]}}).config == {"depths": [3], **base}
 
 
 def test_the_base_knows_no_experiment():

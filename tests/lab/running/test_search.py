@@ -47,6 +47,18 @@ def test_the_same_budget_for_every_variant(optimiser):
     assert {job.config.optimiser for job in jobs} == {optimiser}
 
 
+def test_more_fields_are_tried_by_every_variant():
+    """Each value with everything else, so that budgets stay the same."""
+    decays, search = (0.0, 0.1, 1.0), replace(SMALL, fields={"weight_decay": (0.0, 0.1, 1.0)}, seeds=1)
+    jobs = trials(INFORMATION, search, CONFIG, ["Std", "RR", "Ort"], None)
+    assert Counter(job.variant for job in jobs) == dict.fromkeys(("Std", "RR", "Ort"), 2 * 2 * 3)
+    for name in ("Std", "RR", "Ort"):
+        own = [(job.config.lr, job.config.weight_decay, job.coefficient) for job in jobs if job.variant == name]
+        without = {(one["lr"], one.get("coefficient")) for one in SMALL.candidates(name, "adam")}
+        assert set(own) == {(lr, decay, c) for lr, c in without for decay in decays}
+        assert len(set(own)) == len(own)
+
+
 def test_the_papers_loss_has_a_scale_of_its_own():
     """The same search but for the λ of a plain sum; 0 is the lower end of every grid."""
     usual, paper = (INFORMATION.search_for(replace(CONFIG, scale=scale)) for scale in ("relative", "sum"))
@@ -140,6 +152,31 @@ def test_the_best_mean_over_seeds_and_stages(tmp_path, jobs):
         assert told == pytest.approx(means)
     assert "coefficient" not in chosen["Std"]
     assert (chosen["RR"]["lr"], chosen["RR"]["coefficient"]) == (1e-3, 0.1)
+
+
+def test_the_best_of_more_fields(tmp_path):
+    """Chosen together with the rest, and told; at the end of its values it is said so."""
+    search = replace(SMALL, fields={"weight_decay": (0.0, 0.1, 1.0), "momentum": (0.5, 0.8)}, seeds=1)
+    jobs = trials(INFORMATION, search, CONFIG, ["Std", "RR"], None)
+
+    def score(job, stage):
+        own = job.config
+        return own.lr * (own.weight_decay - 0.05) - (own.weight_decay - 0.1) ** 2 * own.momentum
+
+    means = {}
+    for job in jobs:
+        key = (job.variant, job.config.lr, job.config.weight_decay, job.config.momentum, job.coefficient)
+        means[key] = score(job, "AA")
+    chosen = best(jobs, store_of(tmp_path, jobs, score), search)
+    for name, found in chosen.items():
+        own = {key[1:]: value for key, value in means.items() if key[0] == name}
+        fields = ("lr", "weight_decay", "momentum", "coefficient")
+        assert own[tuple(found.get(field) for field in fields)] == max(own.values()) == pytest.approx(found["score"])
+        assert {tuple(row[field] for field in fields): row["score"] for row in found["tried"]} == pytest.approx(own)
+        said = " ".join(found["edge"])
+        assert (found["weight_decay"], "weight_decay" in said) == (0.1, False)
+        assert "lr 0.01 is the largest" in said
+        assert "momentum" in said
 
 
 @pytest.mark.parametrize("stage", ["A", "AA", "AB"])

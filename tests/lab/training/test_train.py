@@ -7,11 +7,13 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.optim.lr_scheduler import OneCycleLR
 
 from racecar import Racecar
 from racecar.lab.experiment import Split, Task, accuracy
 from racecar.lab.running.results import Store
 from racecar.lab.training import rng
+from racecar.lab.training.optimiser import step_size
 from racecar.lab.training.variants import variant
 from racecar.orthogonality import srip
 from tests.lab.tiny import WIDTHS, Tiny, TinyConfig, make, plain, results, run
@@ -22,7 +24,7 @@ NOISE = 5 + 4 + 3
 SETTINGS = {
     "adam": {},
     "sgd, cosine": {"optimiser": "sgd", "schedule": "cosine", "lr": 0.1},
-    "adamw, clip": {"optimiser": "adamw", "clip": 0.3},
+    "adamw, clip, one cycle": {"optimiser": "adamw", "clip": 0.3, "schedule": "onecycle", "weight_decay": 0.1},
     "every second step": {"every": 2},
     "whole batch, validation": {"batch": 0, "valid": 0.2, "epochs": 7},
 }
@@ -37,7 +39,7 @@ def by_hand(name, config, seed=0, stage="A", task="A", start=None):
     if start is not None:
         model.load_state_dict(start)
     coefficient = tiny.coefficient(config, name) if which.meaning else 0.0
-    decay = coefficient if name == "WD" else 0.0
+    decay = config.weight_decay + (coefficient if name == "WD" else 0.0)
     if config.optimiser == "sgd":
         optimiser = torch.optim.SGD(model.parameters(), config.lr, momentum=config.momentum, weight_decay=decay)
     else:
@@ -46,6 +48,8 @@ def by_hand(name, config, seed=0, stage="A", task="A", start=None):
     rr = Racecar(model, split.x, mode=which.mode, weight=1.0, scale="relative") if which.mode else None
     batch = config.batch or len(split)
     steps, losses, average = len(split) // batch, [], []
+    total, once = steps * config.epochs, config.schedule == "onecycle"
+    cycle = OneCycleLR(optimiser, config.lr, total, cycle_momentum=False) if once else None
     for epoch in range(config.epochs):
         order = rng.order(len(split), config.batch, seed, stage, epoch)
         noise = rng.noise(NOISE, steps, seed, stage, epoch)
@@ -69,6 +73,8 @@ def by_hand(name, config, seed=0, stage="A", task="A", start=None):
             if config.clip:
                 nn.utils.clip_grad_norm_(model.parameters(), config.clip)
             optimiser.step()
+            if cycle is not None:
+                cycle.step()
             losses.append((loss.item(), extra.item()))
             now = [p.detach().double() for p in model.parameters()]
             pairs = zip(average or now, now, strict=True)
@@ -89,6 +95,21 @@ def trained(folder, stage="A"):
     """The one result of a stage."""
     (one,) = [one for one in results(folder).values() if one["stage"] == stage]
     return one
+
+
+@pytest.mark.parametrize("total", [1, 2, 3, 4, 10, 11, 333])
+def test_one_cycle_is_torchs(total):
+    """Step by step, with its defaults; a turn's own learning rate is its peak."""
+    config = TinyConfig(schedule="onecycle", lr=0.3)
+    for own in (None, 0.7):
+        optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], config.lr)
+        cycle = OneCycleLR(optimiser, own or config.lr, total, cycle_momentum=False)
+        for step in range(total):
+            assert step_size(config, step, total, own) == pytest.approx(cycle.get_last_lr()[0], rel=1e-12)
+            optimiser.step()
+            if step < total - 1:
+                cycle.step()
+    assert math.isfinite(step_size(config, total + 300, total))  # CUDA graphs reckon ahead
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -118,8 +139,10 @@ def test_fine_tuning_is_a_plain_loop_from_there(tmp_path):
 
 
 def test_weight_decay_ends_with_its_phase(tmp_path):
-    run(make(["WD"], finetune=2), tmp_path)
-    model, _, _ = by_hand("Std", TinyConfig(epochs=2), stage="AA", start=trained(tmp_path)["weights"])
+    """That of the variant WD; that of the configuration belongs to the optimiser, in every stage."""
+    run(make(["WD"], finetune=2, weight_decay=0.05), tmp_path)
+    config = TinyConfig(epochs=2, weight_decay=0.05)
+    model, _, _ = by_hand("Std", config, stage="AA", start=trained(tmp_path)["weights"])
     assert plain(trained(tmp_path, "AA")["weights"]) == plain(model.state_dict())
 
 

@@ -20,6 +20,7 @@ from racecar.lab.training.recipe import Recipe, Turn
 from racecar.lab.training.single import Single
 from racecar.lab.training.spec import Training, TrainingOptions
 from racecar.lab.training.train import Trainer
+from racecar.lab.training.variants import VARIANTS
 from racecar.networks.dense import dense
 from tests.lab.tiny import plain, results, run
 from tests.lab.toy import LATENT, LOSSES, Toy, ToyConfig, cut, jobs
@@ -147,6 +148,16 @@ def test_a_turn_may_come_twice(tmp_path, monkeypatch):
     counts = [int(step.optimiser.state_dict()["state"][0]["step"]) for step in nets.made]
     assert (outcome.steps, counts) == (18, [12, 6])
     assert len({tuple(z.flatten().tolist()) for z in seen}) == len(seen) == 12
+
+
+@pytest.mark.parametrize("on, decay", [(True, 0.4), (False, 0.1)])
+def test_weight_decay_of_a_turn(on, decay):
+    """The optimiser's is every turn's; that of variant WD comes on top where the turn has the regulariser."""
+    task, config = Toy().data(ToyConfig(), 0, None)["A"], ToyConfig(weight_decay=0.1)
+    turn = Turn(lambda call, batch, networks: call(batch.x).square().mean(), regularised=on)
+    one = Training(dense((6, 5), nn.Tanh), task, config, Recipe(turns=(turn,)), variant=VARIANTS["WD"], coefficient=0.3)
+    (step,) = Single(one, TrainingOptions()).made
+    assert [group["weight_decay"] for group in step.optimiser.param_groups] == [pytest.approx(decay)]
 
 
 def test_networks_may_have_parts_in_common(tmp_path):

@@ -1,4 +1,4 @@
-"""``racecar search``: learning rate and coefficient of every variant, with one budget for all."""
+"""``racecar search``: learning rate, coefficient and more of every variant, with one budget for all."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None) -> None:
     one = experiment(name)
     if one.search is None:
         raise ValueError(f"experiment {name!r} has no search")
-    if sets(options.settings, "lr"):
-        raise ValueError("--set lr: the search chooses the learning rate")
+    for field in one.search.chosen:
+        if sets(options.settings, field):
+            raise ValueError(f"--set {field}: the search chooses it")
     config, variants = config_of(one, options), variants_of(one, options)
     if sets(options.settings, "valid") and not config.valid:
         raise ValueError("--set valid=0: the search needs training data that it holds out")
@@ -58,8 +59,8 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None) -> None:
         },
     )
     for which, found in chosen.items():
-        coefficient = f", coefficient {found['coefficient']:g}" if "coefficient" in found else ""
-        print(f"{which}: lr {found['lr']:.3g}{coefficient}, {what.metric} {found['score']:.4f}")
+        said = [f"{field} {found[field]:.3g}" for field in (*what.chosen, "coefficient") if field in found]
+        print(f"{which}: {', '.join(said)}, {what.metric} {found['score']:.4f}")
         if found["edge"]:
             print(f"  {' and '.join(found['edge'])}: a better one may lie beyond")
     print(folder / "tuned.json")

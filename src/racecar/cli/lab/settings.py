@@ -80,10 +80,10 @@ def tuned_of(
     if path is None:
         return {}
     try:
-        content = _searched(path)
+        content, fields = _searched(path), () if one.search is None else one.search.chosen
         made_for = content["experiment"], content["config"]["optimiser"]
         tuned = {
-            name: {key: float(found[key]) for key in ("lr", "coefficient") if key in found}
+            name: {key: float(found[key]) for key in (*fields, "coefficient") if key in found}
             for name, found in content["variants"].items()
         }
     except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -93,8 +93,9 @@ def tuned_of(
     missing = [name for name in variants if name not in tuned]
     if missing:
         raise ValueError(f"{path} has nothing for {', '.join(missing)}: leave them out by --variants")
-    if sets(settings, "lr"):
-        raise ValueError(f"lr is given, and by {path} too: leave one of them out")
+    for field in fields:
+        if sets(settings, field):
+            raise ValueError(f"{field} is given, and by {path} too: leave one of them out")
     return tuned
 
 

@@ -9,13 +9,14 @@ from racecar.lab.experiment import Experiment
 from racecar.lab.experiments.digits import Digits
 from racecar.lab.experiments.few_labels import FewLabels
 from racecar.lab.experiments.information import Information
+from racecar.lab.experiments.long_training import LongTraining
 from racecar.lab.experiments.mnist import Mnist
 from racecar.lab.experiments.peaks import Peaks
 from racecar.lab.experiments.safety import Safety
 from racecar.lab.experiments.slices import Slices, SlicesCifar, SlicesMnist
 
 PAPER: tuple[Experiment[Any], ...] = (Digits(), Peaks(), Information(), Mnist())
-OURS: tuple[Experiment[Any], ...] = (Slices(), SlicesMnist(), SlicesCifar(), FewLabels(), Safety())
+OURS: tuple[Experiment[Any], ...] = (Slices(), SlicesMnist(), SlicesCifar(), FewLabels(), LongTraining(), Safety())
 EXPERIMENTS: dict[str, Experiment[Any]] = {one.name: one for one in (*PAPER, *OURS)}
 """By name: those of the paper in its order, then our own."""
 

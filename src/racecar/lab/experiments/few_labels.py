@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from racecar.lab.config import later
 from racecar.lab.datasets import CIFAR10, MNIST, Source, motion
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
-from racecar.lab.experiments.shared import OURS, coefficient_of, started
+from racecar.lab.experiments.shared import OURS, coefficient_of, refuse_depth, three_blocks
 from racecar.lab.measures import transfer
 from racecar.lab.measures.calibration import calibration
 from racecar.lab.measures.probe import body, choose, features, probe, settle, tune
@@ -23,7 +23,6 @@ from racecar.lab.training import rng
 from racecar.lab.training.longer import LongerConfig, with_longer
 from racecar.lab.training.loss_config import FIRST_LOSS, LossConfig
 from racecar.lab.training.recipe import Recipe
-from racecar.networks.vgg import vgg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -94,8 +93,7 @@ class FewLabelsConfig(LongerConfig, LossConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.refuse_negative("images", "tests", "tune_draws")
-        if self.depth < 3 or self.depth % 3:
-            raise ValueError(f"depth must be 3, 6, 9 …, not {self.depth!r}: there are three blocks")
+        refuse_depth(self.depth)
         if not self.labels or min(self.labels) < 1 or len(set(self.labels)) < len(self.labels):
             raise ValueError(f"labels must be numbers of at least 1, each once, not {self.labels!r}")
         for name in ("draws", "l2", "tune_steps", "tune_lr", "tune_batch"):
@@ -204,12 +202,9 @@ class FewLabels(Experiment[FewLabelsConfig]):
 
     def network(self, config: FewLabelsConfig, dropout: float = 0.0) -> nn.Module:
         """First weights are the same for every norm."""
-        layout: list[int | str] = []
-        for width in WIDTHS[config.task]:
-            layout += [*[width] * (config.depth // 3), "M"]
         size, channels = (32, 3) if config.task == "cifar" else (28, 1)
-        classes, norm = SIDES[config.task][0], config.norm != "none"
-        model = started(vgg(layout, norm=norm, size=size, channels=channels, classes=classes), config.start)
+        how: dict[str, Any] = {"norm": config.norm != "none", "start": config.start, "classes": SIDES[config.task][0]}
+        model = three_blocks(WIDTHS[config.task], config.depth, size=size, channels=channels, **how)
         for i, module in enumerate(model.features):
             if isinstance(module, nn.BatchNorm2d) and config.norm == "group":
                 model.features[i] = nn.GroupNorm(GROUPS, module.num_features)

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from racecar.inspect import ssim
+from racecar.lab.config import Schedule
 from racecar.lab.datasets import MNIST, Source, motion
 from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.shared import coefficient_of, mean_terms, started
@@ -47,7 +48,7 @@ class MnistConfig(LongerConfig, LossConfig):
     """Epochs of the stages without regulariser."""
     lr: float = 1e-3
     batch: int = 256
-    schedule: Literal["constant", "cosine"] = "cosine"
+    schedule: Schedule = "cosine"
     fraction: float = 1 / 8
     norm: bool = False
     """Batch norm after every convolution."""

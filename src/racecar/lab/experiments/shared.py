@@ -1,15 +1,17 @@
-"""What several experiments share: first weights, coefficients, and the reverse loss over a set of samples."""
+"""What several experiments share: nets and their first weights, coefficients, pictures, the reverse loss of samples."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from racecar import Racecar
+from racecar.lab.experiment import Split, Task
+from racecar.networks.vgg import VGG, vgg
 
 M = TypeVar("M", bound=nn.Module)
 COEFFICIENTS = {"Ort": 1e-2, "WD": 1e-4, "Drop": 0.1}
@@ -49,6 +51,36 @@ def started(model: M, start: str = "torch") -> M:
         if isinstance(module, nn.Conv2d):
             FIRST_WEIGHTS[start](module)
     return model
+
+
+def refuse_depth(depth: int) -> None:
+    """What is no number of convolutions for three blocks."""
+    if depth < 3 or depth % 3:
+        raise ValueError(f"depth must be 3, 6, 9 …, not {depth!r}: there are three blocks")
+
+
+def three_blocks(widths: Sequence[int], depth: int, *, norm: bool, start: str, **more: Any) -> VGG:
+    """So many convolutions in three blocks of these widths; the picture is halved after each. First weights are the
+    same with and without batch norm.
+
+    Args:
+        more: arguments of ``vgg``.
+    """
+    layout: list[int | str] = []
+    for width in widths:
+        layout += [*[width] * (depth // 3), "M"]
+    return started(vgg(layout, norm=norm, **more), start)
+
+
+def standardised(task: Task) -> Task:
+    """Pictures (N, C, H, W) with mean 0 and standard deviation 1 in every colour of the training set."""
+    sd, mean = torch.std_mean(task.train.x, (0, 2, 3), keepdim=True)
+
+    def like_train(one: Split) -> Split:
+        return Split((one.x - mean) / sd, one.y)
+
+    valid = None if task.valid is None else like_train(task.valid)
+    return Task(like_train(task.train), like_train(task.test), valid)
 
 
 @torch.no_grad()

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from racecar.lab.config import guide, later
+from racecar.lab.config import Schedule, guide, later
 from racecar.lab.datasets import CIFAR10, MNIST, Source, sphere
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.information import TRAIN, WIDTHS
-from racecar.lab.experiments.shared import coefficient_of, mean_terms, started
+from racecar.lab.experiments.shared import coefficient_of, mean_terms, standardised, started
 from racecar.lab.measures.features import deployed_loss
 from racecar.lab.training import rng
 from racecar.lab.training.loss_config import LossConfig
@@ -48,7 +48,7 @@ class SlicesConfig(LossConfig):
     lr: float = 3e-3
     """Of adam."""
     lr_sgd: float = guide(3e-2)
-    schedule: Literal["constant", "cosine"] = "cosine"
+    schedule: Schedule = "cosine"
     grid: bool = guide(True)
     """Go through all slices and both optimisers; else only what fraction, every, optimiser and lr say."""
 
@@ -236,10 +236,7 @@ class SlicesCifar(_Pictures[CifarConfig]):
 
     def data(self, config: CifarConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """Every colour with mean 0 and standard deviation 1."""
-        task = super().data(config, seed, folder)["A"]
-        sd, mean = torch.std_mean(task.train.x, (0, 2, 3), keepdim=True)
-        train, test = (Split((one.x - mean) / sd, one.y) for one in (task.train, task.test))
-        return {"A": Task(train, test)}
+        return {"A": standardised(super().data(config, seed, folder)["A"])}
 
     def network(self, config: CifarConfig, dropout: float = 0.0) -> nn.Module:
         return vgg([one if isinstance(one, str) else max(1, round(config.width * one)) for one in VGG16])

@@ -1,4 +1,4 @@
-"""Choose learning rate and coefficient of every variant on validation data, with the same budget for each."""
+"""Choose learning rate, coefficient and more of every variant on validation data, with the same budget for each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def trials(experiment: Experiment, search: Search, config: Config, variants: Seq
 def _edge(found: Mapping[str, Any]) -> list[str]:
     """What of a choice is the smallest or the largest that was tried, so that the best may lie beyond it."""
     said = []
-    for name in ("lr", "coefficient"):
+    for name in (one for one in found["tried"][0] if one != "score"):
         tried = sorted({one[name] for one in found["tried"] if one[name] is not None})
         for end, where in ((tried[:1], "smallest"), (tried[-1:], "largest")):
             if len(tried) > 1 and found[name] in end:
@@ -37,25 +37,25 @@ def _edge(found: Mapping[str, Any]) -> list[str]:
 
 def best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, dict[str, Any]]:
     """Variant → the settings with the best mean; those with a run that diverged or has no score are out."""
-    scores: dict[str, dict[tuple[float, float | None], list[float | None]]] = {}
+    names = (*search.chosen, "coefficient")
+    scores: dict[str, dict[tuple[float | None, ...], list[float | None]]] = {}
     for job in jobs:
         runs = [store.get(job.ids[name]) for name in search.stages]
         found = [value for run in runs if (value := run.metrics.get(search.metric)) is not None]
         score = mean(found) if len(found) == len(runs) else None
-        key = (float(job.tuned["lr"]), job.coefficient)
+        key = (*(float(job.tuned[name]) for name in search.chosen), job.coefficient)
         scores.setdefault(job.variant, {}).setdefault(key, []).append(score)
     chosen: dict[str, dict[str, Any]] = {}
     for name, tried in scores.items():
         whole = {key: [v for v in values if v is not None] for key, values in tried.items() if None not in values}
         if not whole:
             raise ValueError(f"every setting of {name} that was tried diverged; try smaller learning rates")
-        lr, coefficient = max(whole, key=lambda key: mean(whole[key]))
+        first = max(whole, key=lambda key: mean(whole[key]))
         table = [
-            {"lr": key[0], "coefficient": key[1], "score": mean(whole[key]) if key in whole else None}
-            for key, _ in sorted(tried.items(), key=lambda item: (item[0][1] or 0.0, item[0][0]))
+            {**dict(zip(names, key, strict=True)), "score": mean(whole[key]) if key in whole else None}
+            for key in sorted(tried, key=lambda key: (key[-1] or 0.0, *key[:-1]))
         ]
-        chosen[name] = {"lr": lr, "score": mean(whole[lr, coefficient]), "tried": table}
-        if coefficient is not None:
-            chosen[name]["coefficient"] = coefficient
+        own = {what: value for what, value in zip(names, first, strict=True) if value is not None}
+        chosen[name] = {**own, "score": mean(whole[first]), "tried": table}
         chosen[name]["edge"] = _edge(chosen[name])
     return chosen

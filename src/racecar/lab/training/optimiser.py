@@ -11,6 +11,11 @@ from torch import Tensor
 
 from racecar.lab.config import Config
 
+WARM_UP = 0.3
+"""Share of the steps in which the step size of one cycle rises."""
+RISE, FALL = 25.0, 1e4
+"""It begins at the largest one divided by the first, and ends at this one divided by the second."""
+
 
 def make_optimiser(
     parameters: Iterable[Tensor],
@@ -65,9 +70,24 @@ class Fused:
 
 
 def step_size(config: Config, step: int, total: int, lr: float | None = None) -> float:
-    """The learning rate of a step; ``lr`` is the first one, if it is not that of the configuration."""
-    first = config.lr if lr is None else lr
-    return first * 0.5 * (1 + math.cos(math.pi * step / total)) if config.schedule == "cosine" else first
+    """The learning rate of a step; ``lr`` is the largest one, if it is not that of the configuration."""
+    most = config.lr if lr is None else lr
+    if config.schedule == "cosine":
+        return most * 0.5 * (1 + math.cos(math.pi * step / total))
+    return _one_cycle(step, total, most) if config.schedule == "onecycle" else most
+
+
+def _one_cycle(step: int, total: int, most: float) -> float:
+    """As torch's OneCycleLR with its defaults has it: up along a cosine, then down along another."""
+    least, top = most / RISE, WARM_UP * total - 1
+    if step <= top:
+        return _along(least, most, step / top)
+    return _along(most, least / FALL, (step - top) / (total - 1 - top))
+
+
+def _along(start: float, end: float, done: float) -> float:
+    """From start to end along half a cosine."""
+    return end + (start - end) / 2 * (1 + math.cos(math.pi * done))
 
 
 def set_step_size(optimiser: torch.optim.Optimizer, lr: float | Tensor) -> None:

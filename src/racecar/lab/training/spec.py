@@ -66,8 +66,8 @@ class Training:
 
     @property
     def decay(self) -> float:
-        """Weight decay."""
-        return self.coefficient if self.variant.kind == "decay" else 0.0
+        """Weight decay: the optimiser's, and that of the variant WD on top."""
+        return self.config.weight_decay + (self.coefficient if self.variant.kind == "decay" else 0.0)
 
     @property
     def networks(self) -> dict[str, nn.Module]:

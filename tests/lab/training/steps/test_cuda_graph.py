@@ -23,7 +23,7 @@ from tests.lab.tiny import Tiny, TinyConfig, make, results, run
 SETTINGS = {
     "adam": {},
     "sgd, cosine": {"optimiser": "sgd", "schedule": "cosine", "lr": 0.1},
-    "adamw, clip": {"optimiser": "adamw", "clip": 0.3},
+    "adamw, clip, one cycle": {"optimiser": "adamw", "clip": 0.3, "schedule": "onecycle", "weight_decay": 0.1},
     "every second step": {"every": 2},
     "average": {"ema": 0.9},
 }

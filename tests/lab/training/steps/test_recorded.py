@@ -16,7 +16,7 @@ from tests.lab.tiny import ALL, Tiny, make, plain, results, run
 
 SETTINGS = {
     "adam": {},  # and all variants
-    "adamw, clip": {"optimiser": "adamw", "clip": 0.5, "schedule": "cosine", "finetune": 0},
+    "adamw, clip": {"optimiser": "adamw", "clip": 0.5, "schedule": "onecycle", "weight_decay": 0.1, "finetune": 0},
     "whole batch": {"batch": 0, "valid": 0.2, "scales": ("sum",), "fraction": 0.5, "finetune": 0},
     "sgd, batch norm": {"optimiser": "sgd", "ema": 0.9, "norm": True, "dropout": 0.2, "finetune": 0},
 }

@@ -44,13 +44,19 @@ def _parts(jobs: Sequence[Job]) -> list[list[Job]]:
     """Groups of jobs that can be one batched net."""
     groups: dict[str, list[Job]] = {}
     for job in jobs:
-        free = ("lr", *job.experiment.stackable)  # in what its nets may differ
+        free = ("lr", "weight_decay", *job.experiment.stackable)  # in what its nets may differ
         alike = {name: value for name, value in job.config.to_dict().items() if name not in free}
         key = identity({"experiment": job.experiment.name, "variant": job.variant, "config": alike})
         groups.setdefault(key, []).append(job)
     for group in groups.values():
-        group.sort(key=lambda job: (job.config.lr, job.coefficient if variant(job.variant).kind == "decay" else 0.0))
+        group.sort(key=_stepped)
     return [group[i : i + AT_ONCE] for group in groups.values() for i in range(0, len(group), AT_ONCE)]
+
+
+def _stepped(job: Job) -> tuple[float, ...]:
+    """Jobs that are alike in this have one optimiser."""
+    own = job.coefficient if variant(job.variant).kind == "decay" else None
+    return job.config.lr, job.config.weight_decay, own or 0.0
 
 
 def _checkpoint(jobs: Sequence[Job], stage: Stage, store: Store) -> Path:

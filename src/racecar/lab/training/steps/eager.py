@@ -26,7 +26,8 @@ class Eager:
         self.config, self.turn, self.fade = training.config, objective.turn, training.recipe.fade
         self.total = batches.per_epoch * training.epochs
         regularised = self.turn.regularised
-        self.coefficient, decay = (training.strength, training.decay) if regularised else (0.0, 0.0)
+        plain = 0.0, self.config.weight_decay
+        self.coefficient, decay = (training.strength, training.decay) if regularised else plain
         self.parameters = list(objective.own.model.parameters())
         self.optimiser = make_optimiser(self.parameters, self.config, decay, self.fused, self.turn.betas)
         self.device = batches.device

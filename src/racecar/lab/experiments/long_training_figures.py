@@ -1,0 +1,95 @@
+"""Figures of long-training: each metric by depth and variant, with Std trained longer and with batch norm beside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from racecar.inspect.style import look, new_figure, styled
+from racecar.lab.experiments.paper_figures import chosen
+from racecar.lab.report.groups import by_setting, by_variant, collect
+from racecar.lab.report.statistics import estimate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from racecar.lab.running.run import Run
+
+WIDTH, ROW, EDGE = 4.2, 0.3, 0.65
+"""Inches: a figure is as wide as a telephone shows it, a row as high as its letters need."""
+BESIDE = ("longer", "norm", "depth")
+"""Settings that one figure shows side by side."""
+
+
+class Chart(NamedTuple):
+    """What a figure shows of a metric."""
+
+    title: str
+    axis: str
+    factor: float = 1.0
+
+
+CHARTS = {
+    "test_accuracy": Chart("How accurate?", "test accuracy in %, more is better", 100.0),
+    "test_nll": Chart("How likely are the labels?", "negative log-likelihood, less is better"),
+    "test_ece": Chart("Is its confidence right?", "calibration error in points, less is better", 100.0),
+}
+
+
+def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
+    """By title: one for each metric and setting."""
+    figures = {}
+    for where, some in by_setting(chosen(runs), but=BESIDE).items():
+        for metric, chart in CHARTS.items():
+            measured = [run for run in some if run.metrics.get(metric) is not None]
+            if measured:
+                title = f"{chart.title} Every net, and means with 95 % intervals{where}"
+                figures[title] = chart_figure(measured, metric, chart)
+    return figures
+
+
+def rows(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Name → runs: the variants without norm, then the longer training of Std, then those with batch norm."""
+
+    def kind_of(run: Run) -> tuple[bool, bool]:
+        return run.config["norm"] == "batch", bool(run.config["longer"])
+
+    kinds = collect((kind_of(run), run) for run in runs)
+    found: dict[str, list[Run]] = {}
+    for norm, longer in sorted(kinds):
+        more = f"{', longer' if longer else ''}{', batch norm' if norm else ''}"
+        found |= {f"{name}{more}": some for name, some in by_variant(kinds[norm, longer]).items()}
+    return found
+
+
+@styled
+def chart_figure(runs: Sequence[Run], metric: str, chart: Chart) -> Figure:
+    """A panel for each depth, a row for each kind of net. Dead nets are counted beside their row, and not drawn."""
+    panels = {depth: rows(some) for depth, some in sorted(collect((run.config["depth"], run) for run in runs).items())}
+    heights = [EDGE + ROW * len(some) for some in panels.values()]
+    figure, axes = new_figure(len(panels), 1, (WIDTH, sum(heights)), height_ratios=heights)
+    for (axis,) in axes[1:]:
+        axis.sharex(axes[0][0])  # before anything is drawn, so that the limits hold all of it
+    for (axis,), (depth, some) in zip(axes, panels.items(), strict=True):
+        for y, (name, members) in enumerate(some.items()):
+            alive = [chart.factor * float(run.metrics[metric]) for run in members if not run.dead]
+            _row(axis, y, alive, name.split(",")[0].split()[0])
+        axis.set_yticks(range(len(some)), [_label(name, members) for name, members in some.items()])
+        axis.set(ylim=(len(some) - 0.5, -0.5), xlabel=chart.axis, title=f"{depth} convolutions")
+        axis.grid(False, axis="y")
+    return figure
+
+
+def _row(axis: Axes, y: int, values: Sequence[float], variant: str) -> None:
+    found, style = estimate(values), look(variant)
+    if found is None:
+        return
+    axis.plot(values, [y] * len(values), linestyle="none", markersize=4, alpha=0.35, **style)
+    axis.plot(found.interval() or (found.mean, found.mean), [y, y], color=style["color"], linewidth=2)
+    axis.plot([found.mean], [y], linestyle="none", markersize=8, **style)
+
+
+def _label(name: str, runs: Sequence[Run]) -> str:
+    dead = sum(run.dead for run in runs)
+    return f"{name} ({dead} of {len(runs)} dead)" if dead else name
