@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 COLOURS = {
     "Std": "#E8850C",  # orange
     "Ort": "#1F6FC4",  # blue
+    "OrtB": "#5FA8E8",  # a lighter one
     "Pre": "#7A5195",  # purple
     "RR": "#1B8A3A",  # green
     "RR1": "#8FD175",  # light green
@@ -28,7 +29,7 @@ COLOURS = {
 }
 """As in the paper; Pre, WD and Drop, which it does not have, are ours."""
 
-MARKERS = {"Std": "o", "Ort": "s", "Pre": "P", "RR": "^", "RR1": "v", "lRR": "D", "WD": "X", "Drop": "*"}
+MARKERS = {"Std": "o", "Ort": "s", "OrtB": "p", "Pre": "P", "RR": "^", "RR1": "v", "lRR": "D", "WD": "X", "Drop": "*"}
 """One for each variant, so that no figure is told by its colours alone."""
 
 SETTINGS = {

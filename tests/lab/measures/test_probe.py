@@ -46,7 +46,7 @@ def by_newton(x, y, classes, l2):
     return w[:, :-1], w[:, -1]
 
 
-@pytest.mark.parametrize("count, l2", [(6, 1e-3), (60, 1e-3), (60, 1e-1)])
+@pytest.mark.parametrize("count, l2", [(3, 1e-3), (6, 1e-3), (60, 1e-3), (60, 1e-1)])
 def test_logistic_regression(count, l2):
     """The one minimum, also where the samples are separable."""
     split = blobs(count)

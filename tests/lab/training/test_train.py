@@ -20,6 +20,8 @@ from tests.lab.tiny import WIDTHS, Tiny, TinyConfig, make, plain, results, run
 
 NOISE = 5 + 4 + 3
 """Random numbers in a step of Ort: a direction for the smaller side of every weight."""
+FALLS = ((0.1, 1.0), (0.25, 1e-1), (0.35, 1e-2), (0.6, 1e-4), (1.0, 0.0))
+"""Of OrtB: until which share of a training what is left of its coefficient; 20, 50, 70 and 120 of 200 epochs."""
 
 SETTINGS = {
     "adam": {},
@@ -65,11 +67,15 @@ def by_hand(name, config, seed=0, stage="A", task="A", start=None):
                 extra = torch.zeros(())
             elif rr is not None:
                 extra = config.every * extra
-            if name == "Ort":
+            left = 1.0
+            if name in ("Ort", "OrtB"):
                 extra = srip(model, draw=_deal(noise[i]))
+            if name == "OrtB":
+                done = (epoch * steps + i) / total
+                left = next(left for end, left in FALLS if done < end)
             loss = F.cross_entropy(output, y)
             optimiser.zero_grad()
-            (loss + coefficient * extra).backward()
+            (loss + coefficient * left * extra).backward()
             if config.clip:
                 nn.utils.clip_grad_norm_(model.parameters(), config.clip)
             optimiser.step()
@@ -113,7 +119,7 @@ def test_one_cycle_is_torchs(total):
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("name", ["Std", "Ort", "RR", "lRR", "RR1", "WD"])
+@pytest.mark.parametrize("name", ["Std", "Ort", "OrtB", "RR", "lRR", "RR1", "WD"])
 def test_a_stage_is_a_plain_loop(name, setting, tmp_path):
     config = TinyConfig(**SETTINGS[setting])
     assert run(make([name], **SETTINGS[setting]), tmp_path) == []

@@ -14,7 +14,7 @@ from racecar.lab.experiment import Split, Task
 from racecar.networks.vgg import VGG, vgg
 
 M = TypeVar("M", bound=nn.Module)
-COEFFICIENTS = {"Ort": 1e-2, "WD": 1e-4, "Drop": 0.1}
+COEFFICIENTS = {"Ort": 1e-2, "OrtB": 1e-2, "WD": 1e-4, "Drop": 0.1}
 """Of other regularisers than ours, unless an experiment has its own."""
 
 

@@ -66,7 +66,8 @@ def logistic(x: Tensor, y: Tensor, classes: int, l2: float) -> tuple[Tensor, Ten
     """Multinomial logistic regression to convergence, by L-BFGS from 0.
 
     Minimises the mean cross-entropy + l2/2 · (Σ w² + Σ b²), which has one minimum; the bias is in it so that this holds
-    of it, too.
+    of it, too. L-BFGS goes in coordinates in which the largest curvature that there can be is 1 in every direction: tens
+    of steps instead of hundreds.
 
     Args:
         x: features (N, D).
@@ -79,23 +80,32 @@ def logistic(x: Tensor, y: Tensor, classes: int, l2: float) -> tuple[Tensor, Ten
     """
     if not l2 > 0:
         raise ValueError(f"l2 must be greater than 0, not {l2!r}: without it there is no single solution")
-    home, x, y = x.device, x.cpu(), y.cpu()  # hundreds of steps that are short, each of which would wait for a GPU
     whole = torch.cat((x, x.new_ones(len(x), 1)), 1)
-    w = x.new_zeros(classes, whole.shape[1], requires_grad=True)
+    few = len(x) < whole.shape[1]
+    basis, triangle = torch.linalg.qr(whole.t()) if few else (None, None)  # weights lie where samples are
+    shrunk = whole if triangle is None else triangle.t()
+    count = shrunk.shape[1]
+    curvature = shrunk.t() @ shrunk / (2 * len(x)) + l2 * torch.eye(count, dtype=x.dtype, device=x.device)
+    scale = torch.linalg.solve_triangular(
+        torch.linalg.cholesky(curvature), torch.eye(count, dtype=x.dtype, device=x.device), upper=False
+    )
+    inputs, back, labels = (shrunk @ scale.t()).cpu(), scale.cpu(), y.cpu()  # short steps would each wait for a GPU
+    w = inputs.new_zeros(classes, count, requires_grad=True)
     solver = torch.optim.LBFGS(
         [w], max_iter=2000, tolerance_grad=1e-7, tolerance_change=0.0, history_size=20, line_search_fn="strong_wolfe"
     )
 
     def closure() -> Tensor:
         solver.zero_grad()
-        loss = F.cross_entropy(whole @ w.t(), y) + l2 / 2 * w.square().sum()
+        loss = F.cross_entropy(inputs @ w.t(), labels) + l2 / 2 * (w @ back).square().sum()
         loss.backward()
         return loss
 
     with torch.enable_grad():
         solver.step(closure)
-    w = w.detach().to(home)
-    return w[:, :-1], w[:, -1]
+    found = w.detach().to(x.device) @ scale
+    found = found if basis is None else found @ basis.t()
+    return found[:, :-1], found[:, -1]
 
 
 def tune(

@@ -25,7 +25,8 @@ def kind_of(training: Training, options: TrainingOptions) -> type[Eager]:
     if options.compile:
         return Compiled
     config, recipe = training.config, training.recipe
-    changing = recipe.fade or config.every > 1 or options.scalars is not None  # TensorBoard shows the terms, too
+    fading = recipe.fade or training.variant.falls is not None
+    changing = fading or config.every > 1 or options.scalars is not None  # TensorBoard shows the terms, too
     rewritten = _graphed(options) or config.precision != "float32" or distributed.launched()
     return Recorded if recipe.steady and not changing and not rewritten else Eager
 

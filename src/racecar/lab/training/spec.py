@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from racecar.lab.config import Config
 from racecar.lab.experiment import Task
 from racecar.lab.training.objective import Objective
+from racecar.lab.training.optimiser import fading
 from racecar.lab.training.recipe import Batch, Recipe, Turn
 from racecar.lab.training.variants import VARIANTS, Regularised, Variant, regularise
 
@@ -63,6 +64,10 @@ class Training:
     def strength(self) -> float:
         """What the regulariser is multiplied by."""
         return self.coefficient if self.variant.kind in ("reverse", "orthogonality") else 0.0
+
+    def left(self, step: int, total: int) -> float:
+        """What of it is left in a step of ``total``."""
+        return self.variant.left(step / total) * (fading(step, total) if self.recipe.fade else 1.0)
 
     @property
     def decay(self) -> float:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from racecar.every import Every
 from racecar.lab.training import distributed
-from racecar.orthogonality import srip
+from racecar.orthogonality import BANSAL, Schedule, srip
 from racecar.racecar import Racecar
 
 
@@ -27,6 +27,16 @@ class Variant:
     """Of the reverse pass."""
     meaning: str = ""
     """What its coefficient is; empty if it has none."""
+    falls: Schedule | None = None
+    """How its coefficient falls over a training that lasts ``PUBLISHED`` epochs; of a shorter one, in proportion."""
+
+    def left(self, done: float) -> float:
+        """What the coefficient is multiplied by when a share ``done`` of the training is over."""
+        return 1.0 if self.falls is None else self.falls.at(int(done * PUBLISHED)) / self.falls.at(0)
+
+
+PUBLISHED = 200
+"""Epochs that Bansal et al. train, whose schedule has its steps at 20, 50, 70 and 120."""
 
 
 VARIANTS = {
@@ -34,6 +44,10 @@ VARIANTS = {
     for variant in (
         Variant("Std", "no regulariser", "plain"),
         Variant("Ort", "orthogonality, SRIP (Bansal et al. 2018)", "orthogonality", meaning="β of the spectral norm"),
+        Variant(
+            "OrtB", "orthogonality, SRIP, falling as in Bansal et al. 2018", "orthogonality",
+            meaning="β of the spectral norm, at first", falls=BANSAL,
+        ),  # fmt: skip
         Variant("Pre", "greedy layer-wise autoencoder pretraining", "pretrain", meaning="epochs per layer"),
         Variant("RR", "racecar, the full reverse pass", "reverse", "full", "λ"),
         Variant("lRR", "racecar, layer by layer", "reverse", "layerwise", "λ"),

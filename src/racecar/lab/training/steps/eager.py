@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from racecar.lab.training import distributed
 from racecar.lab.training.batches import Batches, Drawn
 from racecar.lab.training.objective import Objective
-from racecar.lab.training.optimiser import fading, load_optimiser, make_optimiser, set_step_size, step_size
+from racecar.lab.training.optimiser import load_optimiser, make_optimiser, set_step_size, step_size
 from racecar.lab.training.spec import Training, TrainingOptions
 
 
@@ -23,7 +23,7 @@ class Eager:
 
     def __init__(self, objective: Objective, training: Training, batches: Batches, options: TrainingOptions) -> None:
         self.objective, self.batches, self.options = objective, batches, options
-        self.config, self.turn, self.fade = training.config, objective.turn, training.recipe.fade
+        self.config, self.turn, self.left = training.config, objective.turn, training.left
         self.total = batches.per_epoch * training.epochs
         regularised = self.turn.regularised
         plain = 0.0, self.config.weight_decay
@@ -50,8 +50,8 @@ class Eager:
 
     def numbers(self, cycle: int) -> list[float]:
         """What changes from step to step beside the batch: step size and coefficient."""
-        left = fading(cycle, self.total) if self.fade else 1.0
-        return [step_size(self.config, cycle, self.total, self.turn.lr), self.coefficient * left]
+        left = self.coefficient * self.left(cycle, self.total)
+        return [step_size(self.config, cycle, self.total, self.turn.lr), left]
 
     def whole(self, drawn: Drawn, numbers: Any) -> Tensor:
         """A step in which nothing but numbers changes from time to time."""

@@ -13,7 +13,7 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from racecar.lab.training.batches import Drawn, StackedBatches
 from racecar.lab.training.nets import Nets
-from racecar.lab.training.optimiser import fading, load_optimiser, make_optimiser, set_step_size, step_size
+from racecar.lab.training.optimiser import load_optimiser, make_optimiser, set_step_size, step_size
 from racecar.lab.training.spec import Training, TrainingOptions
 from racecar.lab.training.steps.cuda_graph import CudaGraph
 from racecar.lab.training.steps.recorded import record
@@ -44,7 +44,7 @@ class Vmapped(Nets):
         self.parameters = {name: stacked[name] for name, _ in self.model.named_parameters()}
         self.buffers = {name: stacked[name] for name, _ in self.model.named_buffers()}
         self.coefficients = torch.tensor([one.strength for one in trainings], device=self.device)
-        self.config, self.fade, self.total = first.config, first.recipe.fade, self.per_epoch * first.epochs
+        self.config, self.left, self.total = first.config, first.left, self.per_epoch * first.epochs
         self.parts = self._parts()
         self.optimisers = [
             make_optimiser(tensors, trainings[start].config, trainings[start].decay, betas=turn.betas)
@@ -81,7 +81,7 @@ class Vmapped(Nets):
     def numbers(self, cycle: int) -> list[float]:
         """The step size of each part, and what coefficients are multiplied by."""
         sizes = [step_size(self.trainings[start].config, cycle, self.total, self._lr) for start, _ in self.parts]
-        return [*sizes, fading(cycle, self.total) if self.fade else 1.0]
+        return [*sizes, self.left(cycle, self.total)]
 
     def whole(self, drawn: Drawn, numbers: Any) -> Tensor:
         """A step of all nets, in which nothing but numbers changes from time to time; returns the losses (E, 2)."""
