@@ -120,9 +120,16 @@ class Claim:
     """Fields in which the other side's configuration differs from ``where``; all else is the same on both sides."""
     than_stage: str = ""
     """The other side's stage, where it is another one."""
+    than_metric: str = ""
+    """The other side's metric, where it is another one: in the same unit."""
     fails_below: float | None = None
     """Given: fewer nets of the better side have a metric below this. For accuracies with two humps, whose mean says
     little."""
+
+    @property
+    def metrics(self) -> tuple[str, str]:
+        """Of either side."""
+        return self.metric, self.than_metric or self.metric
 
 
 @dataclass(frozen=True)
