@@ -35,13 +35,16 @@ class Stage:
     """None: as the configuration says."""
     variants: tuple[str, ...] | None = None
     """The variants that have it; None: all."""
+    network: str = ""
+    """What is trained, in words, where it is not the experiment's network."""
 
     @property
     def told(self) -> str:
         """What it is, in words."""
         start = "from fresh weights" if self.after is None else f"from {self.after}'s weights"
         task = "" if self.task == "A" else f" on task {self.task}"
-        return f"trained {start}{task}{'' if self.regularised else ' without regulariser'}"
+        trained = f"{self.network} trained" if self.network else "trained"
+        return f"{trained} {start}{task}{'' if self.regularised else ' without regulariser'}"
 
 
 @dataclass(frozen=True, eq=False)
