@@ -10,8 +10,9 @@ from torch import nn
 from racecar import Racecar
 from racecar.lab.datasets import corruption
 from racecar.lab.experiments import experiment
-from racecar.lab.experiments.shift import CHANGES, SHIFTS, Shift
+from racecar.lab.experiments.shift import Shift
 from racecar.lab.experiments.shift_figures import SCORES, all_figures
+from racecar.lab.experiments.shift_scores import CHANGES, SHIFTS
 from racecar.lab.experiments.small_net import autoencoder, convolutions, small_net
 from racecar.lab.report.claims import judge
 from racecar.lab.report.glossary import meanings

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from racecar.lab.datasets import CIFAR10, MNIST, Source
 from racecar.lab.experiment import Claim, Experiment, Measured, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.shared import OURS, coefficient_of, refuse_depth
-from racecar.lab.experiments.shift_scores import SEVERITIES, corrupted, of_autoencoder, of_net
+from racecar.lab.experiments.shift_scores import CHANGES, SEVERITIES, SHIFTS, corrupted, of_autoencoder, of_net
 from racecar.lab.experiments.small_net import SIDES, autoencoder, convolutions, small_net
 from racecar.lab.measures import transfer
 from racecar.lab.measures.strangeness import auroc
@@ -35,14 +35,6 @@ if TYPE_CHECKING:
 
     from racecar.lab.running.run import Run
 
-SHIFTS = {
-    "noise": "Gaussian noise",
-    "blur": "Gaussian blur",
-    "contrast": "less contrast",
-    "unseen": "classes that the net never saw",
-}
-CHANGES = ("noise", "blur", "contrast")
-"""Those that are made, by so much as the configuration says."""
 SEEDS = 5
 """That a claim needs."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from racecar.inspect.style import look, new_figure, styled
 from racecar.lab.experiments.paper_figures import chosen, look_of
-from racecar.lab.experiments.shift import SHIFTS
+from racecar.lab.experiments.shift_scores import SHIFTS
 from racecar.lab.report.groups import by_setting, by_variant
 from racecar.lab.report.statistics import estimate
 

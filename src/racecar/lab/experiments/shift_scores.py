@@ -15,6 +15,14 @@ from racecar.lab.measures.probe import body, features
 from racecar.lab.measures.sample_errors import sample_errors
 from racecar.lab.measures.strangeness import Mahalanobis, energy, squared_errors, unsure
 
+SHIFTS = {
+    "noise": "Gaussian noise",
+    "blur": "Gaussian blur",
+    "contrast": "less contrast",
+    "unseen": "classes that the net never saw",
+}
+CHANGES = ("noise", "blur", "contrast")
+"""Those that are made, by so much as the configuration says."""
 SEVERITIES = ("mild", "strong")
 CALIBRATED = 2000
 """Training pictures whose reverse data give batch norms their statistics."""
