@@ -1,10 +1,10 @@
 """Shift: can the reverse error of one sample tell that an input is unlike the training data? (Ours.)
 
 What is changed and by how much (``noise``, ``blur``, ``contrast``), what is claimed and by which score were fixed
-before any AUROC was seen: lRR's score is the error that it was trained with, layer-wise, the mean over its layers; an
-AUROC is the mean over a mild and a strong change. The autoencoder's relative error alone joined the claims later, after
-a quick run of one seed: its plain error falls where pictures lose energy, and is no rival there. Searches see
-accuracies on the known classes alone.
+before any AUROC of these nets was seen; those of two prototypes, which disagreed, were known. lRR's score is the error
+that it was trained with, layer-wise, the mean over its layers; an AUROC is the mean over a mild and a strong change.
+The autoencoder's relative error alone joined the claims later, after a quick run of one seed: its plain error falls
+where pictures lose energy, and is no rival there. Searches see accuracies on the known classes alone.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def deployed(model: nn.Module, seen: Tensor, mode: str, options: Mapping[str, An
     Args:
         mode: of the reverse pass.
         options: further arguments of ``Racecar``.
-        batch: samples at once, each of which counts alike but for those of a smaller batch at the end.
+        batch: samples at once; all batches count alike.
     """
     rr, statistics = Racecar(copy.deepcopy(model).eval(), seen[:2], mode=mode, **options), ReverseStatistics()
     norms = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
