@@ -36,7 +36,7 @@ SPREAD = 0.6
 
 def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
     """By title, one for each setting."""
-    told = "How well a score tells a shift: AUROC, mean and 95 % interval (0.5: chance; below: known pictures score higher)"
+    told = "How well a score tells a shift: mean AUROC, 95 % interval (0.5: chance; below: known pictures score higher)"
     return {f"{told}{where}": auroc_figure(some) for where, some in by_setting(chosen(runs)).items() if values(some)}
 
 
