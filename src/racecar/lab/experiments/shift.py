@@ -56,7 +56,8 @@ class ShiftConfig(LossConfig):
     batch: int = 64
     fraction: float = 1 / 8
     autoencoder_lr: float = 3e-3
-    """Of the autoencoder, whose epochs and pictures are those of the net."""
+    """Of the autoencoder, whose epochs and pictures are those of the net: of 1e-3, 3e-3 and 1e-2 the one that rebuilt
+    held-out digits best (one seed, three convolutions, without norm and with it)."""
     noise: tuple[float, ...] = (0.1, 0.3)
     """Standard deviation, mild and strong; pixels are in [0, 1]."""
     blur: tuple[float, ...] = (1.0, 2.0)
