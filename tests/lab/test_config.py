@@ -26,6 +26,9 @@ CHOICES = {
     "FewLabelsConfig.norm": ("none", "batch", "group"),
     "LongTrainingConfig.norm": ("none", "batch"),
     "LongTrainingConfig.widths": ((2, 3, 4), (64, 128, 256)),
+    "ShiftConfig.task": ("digits", "cifar"),
+    "ShiftConfig.norm": ("none", "batch"),
+    **dict.fromkeys(("noise", "blur", "contrast"), ((0.1, 0.3), (1.0, 2.5))),
     "layers": ("all", "early", "late"),
     "scale": SCALES,
     "gradient": GRADIENTS,
@@ -48,9 +51,9 @@ CHOICES = {
     "start": ("torch", "he"),
 }
 UNIT = {"ema": (0, 0.99), "valid": (0, 0.99), "fraction": (0.01, 1), "share": (0.01, 1), "cost": (1, 1e6)}
-HELD = ("base", "information", "mnist", "few-labels", "long-training")
+HELD = ("base", "information", "mnist", "few-labels", "long-training", "shift")
 """Those that can hold samples out."""
-LOSSES = ("information", "mnist", "slices", "slices-mnist", "slices-cifar", "few-labels", "long-training")
+LOSSES = ("information", "mnist", "slices", "slices-mnist", "slices-cifar", "few-labels", "long-training", "shift")
 """Those whose loss can be chosen."""
 EVERY = [
     pytest.param(config, f.name, id=f"{name}-{f.name}")

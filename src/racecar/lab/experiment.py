@@ -35,13 +35,16 @@ class Stage:
     """None: as the configuration says."""
     variants: tuple[str, ...] | None = None
     """The variants that have it; None: all."""
+    network: str = ""
+    """What is trained, in words, where it is not the experiment's network."""
 
     @property
     def told(self) -> str:
         """What it is, in words."""
         start = "from fresh weights" if self.after is None else f"from {self.after}'s weights"
         task = "" if self.task == "A" else f" on task {self.task}"
-        return f"trained {start}{task}{'' if self.regularised else ' without regulariser'}"
+        trained = f"{self.network} trained" if self.network else "trained"
+        return f"{trained} {start}{task}{'' if self.regularised else ' without regulariser'}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,9 +123,16 @@ class Claim:
     """Fields in which the other side's configuration differs from ``where``; all else is the same on both sides."""
     than_stage: str = ""
     """The other side's stage, where it is another one."""
+    than_metric: str = ""
+    """The other side's metric, where it is another one: in the same unit."""
     fails_below: float | None = None
     """Given: fewer nets of the better side have a metric below this. For accuracies with two humps, whose mean says
     little."""
+
+    @property
+    def metrics(self) -> tuple[str, str]:
+        """Of either side."""
+        return self.metric, self.than_metric or self.metric
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from racecar.lab.datasets import CIFAR10, MNIST
 from racecar.lab.experiments import experiment
 from racecar.lab.experiments.few_labels import FewLabels
 from racecar.lab.running.run import Run
@@ -15,13 +14,13 @@ TINY = FEW.Config(images=20, epochs=1, batch=8, labels=(1, 3), draws=2, tune_dra
 COUNTS = {"train": 100, "test": 40}
 
 
-def with_pictures(folder, monkeypatch):
+def with_pictures(folder, monkeypatch, kind=FewLabels):
     """A hundred pictures to train on and forty to test on, of either kind; the folder that they are in."""
     rng = np.random.default_rng(0)
     write_mnist(folder, COUNTS, rng)
     write_cifar(folder, COUNTS, rng)
-    mnist, cifar = (replace(one, counts=COUNTS) for one in (MNIST, CIFAR10))
-    monkeypatch.setattr(FewLabels, "sources", {"digits": mnist, "blur": mnist, "cifar": cifar})
+    small = {name: replace(source, counts=COUNTS) for name, source in kind.sources.items()}
+    monkeypatch.setattr(kind, "sources", small)
     return folder
 
 

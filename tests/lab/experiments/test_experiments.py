@@ -113,8 +113,9 @@ def test_what_can_be_read_of_it(name):
     assert one.summary.endswith(".")
     assert set(one.variants) <= set(VARIANTS)
     assert {"Std", "RR"} <= set(one.variants)
-    assert ("Ort" in one.variants) is (one in PAPER or name in ("few-labels", "long-training"))
-    assert one.seeds == (10 if name in ("information", "slices", "few-labels", "long-training") else 5)
+    searched = ("few-labels", "long-training", "shift")
+    assert ("Ort" in one.variants) is (one in PAPER or name in searched)
+    assert one.seeds == (10 if name in ("information", "slices", *searched) else 5)
     assert one.Config(**one.quick) != one.Config()
 
 

@@ -1,9 +1,12 @@
 """What becomes of claims that one variant is better than another."""
 
+from statistics import mean
+
 import pytest
 from scipy import stats
 
 from racecar.lab.experiment import Claim, Paper
+from racecar.lab.report.claim_tables import claims_table
 from racecar.lab.report.claims import judge
 from racecar.lab.report.findings import Family
 from racecar.lab.report.groups import gather, label
@@ -264,3 +267,15 @@ def test_stages_that_differ():
     assert (found.better.stage, found.than.stage) == ("AB", "B")
     (missing,) = judge([Claim("", "m", "AB", "RR", "Std")], groups)
     assert missing.verdict == NOT_RUN
+
+
+def test_metrics_that_differ():
+    """A score of one net against another score of another: both sides' own metric, in numbers, spreads and words."""
+    seen = [record("RR", seed, {"m": value, "other": 0.0}) for seed, value in enumerate(RR)]
+    seen += [record("Std", seed, {"m": 9.0, "other": value}) for seed, value in enumerate(STD)]
+    (found,) = judge([claim(than_metric="other")], gather(runs(seen)))
+    assert found.p == pytest.approx(stats.ttest_rel(RR, STD).pvalue)
+    assert found.gain.mean == pytest.approx(mean(RR) - mean(STD))
+    assert found.spreads[:2] == pytest.approx((stats.tstd(RR), stats.tstd(STD)))
+    ((cell, *_),) = claims_table([found]).rows
+    assert "m of A against other of A" in cell.note

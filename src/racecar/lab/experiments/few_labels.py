@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from racecar.lab.config import later
 from racecar.lab.datasets import CIFAR10, MNIST, Source, motion
 from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
-from racecar.lab.experiments.shared import OURS, coefficient_of, refuse_depth, three_blocks
+from racecar.lab.experiments.shared import OURS, coefficient_of, refuse_depth
+from racecar.lab.experiments.small_net import SIDES, convolutions, small_net
 from racecar.lab.measures import transfer
 from racecar.lab.measures.calibration import calibration
 from racecar.lab.measures.probe import body, choose, features, probe, settle, tune
@@ -34,12 +35,6 @@ TASKS = {
     "blur": "MNIST → n-MNIST, other pictures with motion blur",
     "cifar": "CIFAR-10, the first five classes → the other five",
 }
-SIDES = {"digits": (5, 5), "blur": (10, 0), "cifar": (5, 5)}
-"""Classes below the first number are the source's, from the second on the new task's."""
-WIDTHS = {"digits": (20, 40, 60), "blur": (20, 40, 60), "cifar": (32, 64, 128)}
-"""Channels of the three blocks; the picture is halved after each."""
-GROUPS = 4
-"""Of group norm."""
 MARGIN = 0.02
 """By how much two accuracies may differ that are called as good."""
 SEEDS = 5
@@ -201,14 +196,7 @@ class FewLabels(Experiment[FewLabelsConfig]):
         )
 
     def network(self, config: FewLabelsConfig, dropout: float = 0.0) -> nn.Module:
-        """First weights are the same for every norm."""
-        size, channels = (32, 3) if config.task == "cifar" else (28, 1)
-        how: dict[str, Any] = {"norm": config.norm != "none", "start": config.start, "classes": SIDES[config.task][0]}
-        model = three_blocks(WIDTHS[config.task], config.depth, size=size, channels=channels, **how)
-        for i, module in enumerate(model.features):
-            if isinstance(module, nn.BatchNorm2d) and config.norm == "group":
-                model.features[i] = nn.GroupNorm(GROUPS, module.num_features)
-        return model
+        return small_net(config.task, config.depth, config.norm, config.start)
 
     def stages(self, config: FewLabelsConfig) -> tuple[Stage, ...]:
         """Std alone has the longer training."""
@@ -287,7 +275,4 @@ class FewLabels(Experiment[FewLabelsConfig]):
 
 def constrained(config: FewLabelsConfig) -> list[str]:
     """Names of the convolutions that are."""
-    each = config.depth // 3
-    stride = 2 if config.norm == "none" else 3  # convolution, norm, ReLU
-    blocks = {"all": range(3), "early": range(1), "late": range(2, 3)}[config.layers]
-    return [f"features.{block * (each * stride + 1) + i * stride}" for block in blocks for i in range(each)]
+    return convolutions(config.depth, config.norm, config.layers)

@@ -81,16 +81,28 @@ def rebuilt(model: nn.Module, x: Tensor) -> Tensor:
     return forward.rebuild(forward.plan("full"))[0].reshape(x.shape)
 
 
-@torch.no_grad()
-def deployed_loss(model: nn.Module, seen: Tensor, x: Tensor, options: Mapping[str, Any], batch: int = 1000) -> float:
-    """The relative reverse loss of a net with batch norm as it is used in the end: in evaluation, with statistics that
-    the reverse data of samples ``seen`` in training have. The mean over its layers and samples x (N, …); the model is
-    not changed."""
-    rr, statistics = Racecar(copy.deepcopy(model).eval(), x[:2], mode="full", **options), ReverseStatistics()
-    for part in seen.split(batch):
+def deployed(model: nn.Module, seen: Tensor, mode: str, options: Mapping[str, Any], batch: int = 1000) -> Racecar:
+    """The reverse pass of a net as it is used in the end: in evaluation, its batch norms with statistics that the
+    reverse data of samples ``seen`` (N, …) in training have. Of a copy: the model is not changed.
+
+    Args:
+        mode: of the reverse pass.
+        options: further arguments of ``Racecar``.
+        batch: samples at once; all batches count alike.
+    """
+    rr, statistics = Racecar(copy.deepcopy(model).eval(), seen[:2], mode=mode, **options), ReverseStatistics()
+    norms = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
+    for part in seen.split(batch) if norms else ():
         gather(rr, (part,), {}, statistics)
     rr.reverse_statistics.take(statistics)
-    total = torch.zeros((), device=x.device)
+    return rr
+
+
+@torch.no_grad()
+def deployed_loss(model: nn.Module, seen: Tensor, x: Tensor, options: Mapping[str, Any], batch: int = 1000) -> float:
+    """The relative reverse loss of a net with batch norm as it is used in the end. The mean over its layers and samples
+    x (N, …)."""
+    rr, total = deployed(model, seen, "full", options, batch), torch.zeros((), device=x.device)
     for part in x.split(batch):
         rr(part)
         total += torch.stack(list(rr.terms.values())).mean() * len(part)

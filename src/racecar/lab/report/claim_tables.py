@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from racecar.lab.experiment import Claim
 from racecar.lab.report import words
 from racecar.lab.report.findings import Finding
 from racecar.lab.report.forest import judged, telling_settings
@@ -75,8 +76,15 @@ def _compared(found: Finding, setting: Setting) -> str:
         asked = f"{'higher' if claim.higher else 'lower'} is better"
     else:
         asked = f"within ±{100 * claim.margin:g} %" if claim.relative else f"within ±{claim.margin:g}"
-    stages = f"{claim.stage} against {claim.than_stage}" if claim.than_stage else claim.stage
-    return f"{' against '.join(_sides(found))}: {claim.metric} of {stages}, {asked}{where}"
+    return f"{' against '.join(_sides(found))}: {_measured(claim)}, {asked}{where}"
+
+
+def _measured(claim: Claim) -> str:
+    """As "m of A", "m of A against B" or "m of A against n of B"."""
+    one, other = f"{claim.metric} of {claim.stage}", claim.than_stage
+    if claim.than_metric:
+        other = f"{claim.than_metric} of {claim.than_stage or claim.stage}"
+    return f"{one} against {other}" if other else one
 
 
 def _verdict(found: Finding) -> Cell:

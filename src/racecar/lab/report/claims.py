@@ -116,7 +116,9 @@ def _family(setting: Setting, telling: Collection[str], group: Group) -> Family:
 
 def _printed(claim: Claim, paper: Sequence[Paper], better: Group, than: Group) -> float | None:
     """The gain that the paper prints, where it has both sides."""
-    one, other = (printed_value(paper, group, claim.metric) for group in (better, than))
+    one, other = (
+        printed_value(paper, group, metric) for group, metric in zip((better, than), claim.metrics, strict=True)
+    )
     if one is None or other is None or claim.relative or claim.margin is not None:
         return None
     return (one.value - other.value) * (1 if claim.higher else -1)

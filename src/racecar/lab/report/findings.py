@@ -102,7 +102,7 @@ class Finding:
         """Standard deviations of both variants over their common seeds, and the p-value of their being the same."""
         if self.better is None or self.than is None or self.pairs < 2:
             return None
-        a, b = self.better.values(self.claim.metric), self.than.values(self.claim.metric)
+        a, b = (side.values(metric) for side, metric in zip(self.sides, self.claim.metrics, strict=True))
         seeds = a.keys() & b.keys()
         sds = [found.sd for x in (a, b) if (found := estimate([x[seed] for seed in seeds])) and found.sd is not None]
         return (sds[0], sds[1], same_spread(a, b)) if len(sds) == 2 else None
@@ -154,8 +154,8 @@ def measured(
 
 def _gain(claim: Claim, better: Group, than: Group, without: set[int]) -> Gain | None:
     one, other = (
-        {seed: value for seed, value in group.values(claim.metric).items() if seed not in without}
-        for group in (better, than)
+        {seed: value for seed, value in group.values(metric).items() if seed not in without}
+        for group, metric in zip((better, than), claim.metrics, strict=True)
     )
     if claim.fails_below is not None:
         diverged = (dict.fromkeys(group.diverged, -math.inf) for group in (better, than))

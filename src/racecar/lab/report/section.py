@@ -99,7 +99,7 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         return _told(experiment, anchor, runs, groups, purpose)
     claims = () if experiment is None else experiment.claims
     paper = () if experiment is None else experiment.paper
-    named = {one.metric for one in claims} | {one.metric for one in paper}
+    named = {metric for one in claims for metric in one.metrics} | {one.metric for one in paper}
     if purpose:
         paper = ()
     findings = [] if purpose or experiment is None else _judged(experiment, groups)

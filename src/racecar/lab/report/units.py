@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from racecar.lab.experiment import Claim
 
-_SHARES = re.compile(r"accuracy|^(probe|tune)_")
+_SHARES = re.compile(r"accuracy|^(probe|tune|auroc)_")
 
 
 class Unit(NamedTuple):
