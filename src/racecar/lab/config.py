@@ -46,6 +46,8 @@ class Config:
     schedule: Schedule = "constant"
     weight_decay: float = later(0.0, before=0.0)
     """Of the optimiser, in every stage; decoupled in adamw. That of variant WD comes on top."""
+    pretrain_lr: float = later(0.0, before=0.0)
+    """Of the pretraining that variant Pre begins with; 0: ``lr``."""
     clip: float = 0.0
     """Largest norm of the gradient; 0: no limit."""
     ema: float = 0.0
@@ -72,7 +74,7 @@ class Config:
         for name in ("epochs", "lr"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be greater than 0, not {getattr(self, name)!r}")
-        self.refuse_negative("batch", "clip", "momentum", "weight_decay")
+        self.refuse_negative("batch", "clip", "momentum", "weight_decay", "pretrain_lr")
         if not 0 <= self.ema < 1:
             raise ValueError(f"ema must be in [0, 1), not {self.ema!r}")
         if not 0 <= self.valid < 1:

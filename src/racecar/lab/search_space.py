@@ -19,6 +19,8 @@ class Search:
     coefficients: Mapping[str, tuple[float, ...]]
     fields: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """More fields of the configuration, such as weight_decay, with what is tried for every variant."""
+    own: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    """Variant → fields that it alone tries, such as Pre's pretrain_lr, with so many coefficients fewer."""
     metric: str = "valid_accuracy"
     stages: tuple[str, ...] = ("A",)
     """The metric is averaged over these."""
@@ -31,25 +33,31 @@ class Search:
     @property
     def chosen(self) -> tuple[str, ...]:
         """The fields of the configuration that it chooses."""
-        return "lr", *self.fields
+        return "lr", *self.fields, *dict.fromkeys(field for fields in self.own.values() for field in fields)
 
     def candidates(self, name: str, optimiser: str) -> list[dict[str, float]]:
         """As many settings for every variant."""
-        more = [dict(zip(self.fields, values, strict=True)) for values in product(*self.fields.values())]
-        return [{**one, **others} for one in self._main(name, optimiser) for others in more]
+        return [{**one, **others} for one in self._main(name, optimiser) for others in _product(self.fields)]
 
     def _main(self, name: str, optimiser: str) -> list[dict[str, float]]:
         """Learning rates and coefficients."""
         if optimiser not in self.lrs:
             raise ValueError(f"the search knows no learning rates for {optimiser}, but for {', '.join(self.lrs)}")
         lrs = self.lrs[optimiser]
-        count = max(map(len, self.coefficients.values()), default=1)
+        alone = {one: _product(self.own.get(one, {})) for one in self.coefficients}
+        count = max((len(values) * len(alone[one]) for one, values in self.coefficients.items()), default=1)
         if variant(name).meaning:
             values = self.coefficients.get(name, ())
             if not values:
                 raise ValueError(f"the search has no coefficients for {name}, but for {', '.join(self.coefficients)}")
-            if len(values) != count:
-                raise ValueError(f"the search gives {name} {len(values)} coefficients and others {count}")
-            return [{"lr": lr, "coefficient": value} for value in values for lr in lrs]
+            if len(values) * len(alone[name]) != count:
+                tried = f"{len(values) * len(alone[name])} coefficients" + " and fields of its own" * (name in self.own)
+                raise ValueError(f"the search gives {name} {tried} and others {count}")
+            return [{"lr": lr, "coefficient": value, **more} for value in values for more in alone[name] for lr in lrs]
         low, high, total = min(lrs), max(lrs), len(lrs) * count
         return [{"lr": low * (high / low) ** (i / max(1, total - 1))} for i in range(total)]
+
+
+def _product(fields: Mapping[str, tuple[float, ...]]) -> list[dict[str, float]]:
+    """Every value of each field with every value of the others."""
+    return [dict(zip(fields, values, strict=True)) for values in product(*fields.values())]

@@ -17,7 +17,7 @@ def test_runs_that_differ_in_the_seed_alone():
     assert found.groups[0].values("m") == {0: 0.0, 1: 0.1, 2: 0.2}
     assert found.groups[0].values("other") == {}
     assert found.settings == [()]
-    assert found.common == {"epochs": 10, "lr": 1e-4, "every": 1, "weight_decay": 0}
+    assert found.common == {"epochs": 10, "lr": 1e-4, "every": 1, "weight_decay": 0, "pretrain_lr": 0}
 
 
 def test_settings_are_the_fields_that_vary():

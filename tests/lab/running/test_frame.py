@@ -39,6 +39,7 @@ def test_rows_hold_what_the_files_say(store):
             **one["config"],
             "every": 1,
             "weight_decay": 0.0,
+            "pretrain_lr": 0.0,
             **{k: v for k, v in (one.get("tuned") or {}).items() if k != "coefficient"},
         }
         assert {name: row[f"config.{name}"] for name in config} == {

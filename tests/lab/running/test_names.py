@@ -129,7 +129,7 @@ def test_a_field_that_came_later():
     """At its default it is as if it were not there; a record without it has the default."""
     assert "every" not in QUICK["peaks"].to_name()
     assert replace(QUICK["peaks"], every=2).to_name()["every"] == 2
-    assert Run({"config": {"lr": 1.0}}).config == {"lr": 1.0, "every": 1, "weight_decay": 0}
+    assert Run({"config": {"lr": 1.0}}).config == {"lr": 1.0, "every": 1, "weight_decay": 0, "pretrain_lr": 0}
     assert Run({"config": {"lr": 1.0, "every": 3}}).config["every"] == 3
     for name in EXPERIMENTS:
         later = Run({"experiment": name, "config": {}}).config
@@ -169,7 +169,7 @@ def test_a_young_field_says_so_itself(grown):
 
     assert names(grown(depth=2)) == names(TinyConfig())
     assert all(a["A"] != b["A"] for a, b in zip(names(grown()), names(TinyConfig()), strict=True))
-    base = {"every": 1, "weight_decay": 0}
+    base = {"every": 1, "weight_decay": 0, "pretrain_lr": 0}
     assert Run({"experiment": "grown", "config": {"lr": 1.0}}).config == {"lr": 1.0, "depth": 2, **base}
     assert Run({"experiment": "grown", "config": {"depth": 5, "depths": [3]}}).config == {"depth": 5, **base}
     assert Run({"experiment": "tiny", "config": {"depths": [3]}}).config == {"depths": [3], **base}

@@ -47,6 +47,28 @@ def test_the_same_budget_for_every_variant(optimiser):
     assert {job.config.optimiser for job in jobs} == {optimiser}
 
 
+def test_fields_of_one_variant_alone(tmp_path):
+    """Instead of some of its coefficients: budgets stay the same."""
+    search = replace(
+        SMALL, coefficients={"RR": (0.1, 1.0), "Pre": (3.0,)}, own={"Pre": {"pretrain_lr": (1e-3, 1e-2)}}, seeds=1
+    )
+    jobs = trials(INFORMATION, search, CONFIG, ["Std", "RR", "Pre"], None)
+    assert Counter(job.variant for job in jobs) == dict.fromkeys(("Std", "RR", "Pre"), 2 * 2)
+    tried = {(job.config.lr, job.config.pretrain_lr) for job in jobs if job.variant == "Pre"}
+    assert tried == {(lr, own) for lr in (1e-3, 1e-2) for own in (1e-3, 1e-2)}
+    assert {job.config.pretrain_lr for job in jobs if job.variant != "Pre"} == {0.0}
+
+    def score(job, name):
+        return job.config.lr - job.config.pretrain_lr
+
+    found = best(jobs, store_of(tmp_path, jobs, score), search)
+    assert (found["Pre"]["lr"], found["Pre"]["pretrain_lr"], found["Pre"]["coefficient"]) == (1e-2, 1e-3, 3.0)
+    assert "pretrain_lr" not in found["RR"] and search.chosen == ("lr", "pretrain_lr")
+    unlike = replace(search, coefficients={"RR": (0.1, 1.0), "Pre": (3.0, 4.0)})
+    with pytest.raises(ValueError, match="the search gives RR 2 coefficients and others 4"):
+        unlike.candidates("RR", "adam")
+
+
 def test_more_fields_are_tried_by_every_variant():
     """Each value with everything else, so that budgets stay the same."""
     decays, search = (0.0, 0.1, 1.0), replace(SMALL, fields={"weight_decay": (0.0, 0.1, 1.0)}, seeds=1)

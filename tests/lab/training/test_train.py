@@ -165,6 +165,16 @@ def test_dropout_ends_with_its_phase(tmp_path):
     assert plain(renamed("AA")) == plain(model.state_dict())
 
 
+def test_pretraining_has_a_learning_rate_of_its_own(tmp_path):
+    """0: that of the training, which follows it."""
+    found = {}
+    for lr in (0.0, TinyConfig().lr, 3 * TinyConfig().lr):
+        run(make(["Pre"], finetune=0, epochs=1, pretrain_lr=lr), tmp_path / str(lr))
+        found[lr] = plain(trained(tmp_path / str(lr))["weights"])
+    same, named, other = found.values()
+    assert same == named != other
+
+
 @pytest.mark.parametrize("name", ["Std", "Ort", "Pre", "RR", "Drop"])
 def test_the_seed_decides(name, tmp_path):
     for folder in ("one", "two"):

@@ -43,7 +43,7 @@ def best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, dict[st
         runs = [store.get(job.ids[name]) for name in search.stages]
         found = [value for run in runs if (value := run.metrics.get(search.metric)) is not None]
         score = mean(found) if len(found) == len(runs) else None
-        key = (*(float(job.tuned[name]) for name in search.chosen), job.coefficient)
+        key = (*(job.tuned.get(name) for name in search.chosen), job.coefficient)
         scores.setdefault(job.variant, {}).setdefault(key, []).append(score)
     chosen: dict[str, dict[str, Any]] = {}
     for name, tried in scores.items():
@@ -53,7 +53,7 @@ def best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, dict[st
         first = max(whole, key=lambda key: mean(whole[key]))
         table = [
             {**dict(zip(names, key, strict=True)), "score": mean(whole[key]) if key in whole else None}
-            for key in sorted(tried, key=lambda key: (key[-1] or 0.0, *key[:-1]))
+            for key in sorted(tried, key=lambda key: [value or 0.0 for value in (key[-1], *key[:-1])])
         ]
         own = {what: value for what, value in zip(names, first, strict=True) if value is not None}
         chosen[name] = {**own, "score": mean(whole[first]), "tried": table}

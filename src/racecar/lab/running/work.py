@@ -152,9 +152,8 @@ def _pretrain(job: Job, model: nn.Module, task: Task, checkpoint: Path) -> None:
     batches = [task.train.x[chosen] for chosen in rng.order(samples, job.config.batch, job.seed, "pretrain", 0)]
     layers = job.experiment.reverse(job.config).get("weight")
     names = [name for name, value in layers.items() if value] if isinstance(layers, Mapping) else None
-    pretrain.greedy(
-        model, batches, epochs=epochs, lr=job.config.lr, layers=names, checkpoint=checkpoint, progress=False
-    )
+    lr = job.config.pretrain_lr or job.config.lr
+    pretrain.greedy(model, batches, epochs=epochs, lr=lr, layers=names, checkpoint=checkpoint, progress=False)
 
 
 def finish(

@@ -45,8 +45,11 @@ VARIANTS = {
         Variant("Std", "no regulariser", "plain"),
         Variant("Ort", "orthogonality, SRIP (Bansal et al. 2018)", "orthogonality", meaning="β of the spectral norm"),
         Variant(
-            "OrtB", "orthogonality, SRIP, falling as in Bansal et al. 2018", "orthogonality",
-            meaning="β of the spectral norm, at first", falls=BANSAL,
+            "OrtB",
+            "orthogonality, SRIP, falling as in Bansal et al. 2018",
+            "orthogonality",
+            meaning="β of the spectral norm, at first",
+            falls=BANSAL,
         ),  # fmt: skip
         Variant("Pre", "greedy layer-wise autoencoder pretraining", "pretrain", meaning="epochs per layer"),
         Variant("RR", "racecar, the full reverse pass", "reverse", "full", "λ"),
