@@ -34,6 +34,7 @@ CHOICES = {
     "gradient": GRADIENTS,
     "reduction": REDUCTIONS,
     "labels": ((2,), (2, 10), (5, 50, 250)),
+    "tune_lrs": ((1e-3,), (1e-3, 1e-2)),
     "depth": (3, 6, 9, 30),
     "SafetyConfig.depth": (3, 6, 12),
     "SafetyConfig.layers": ("all", "body"),

@@ -99,7 +99,8 @@ class Config:
     def to_name(self) -> dict[str, Any]:
         """What names a result: every field, but for young ones at their first value, so that old names stay."""
         young = younger(type(self))
-        return {name: value for name, value in self.to_dict().items() if name not in young or value != young[name]}
+        same = {name for name in young if getattr(self, name) == young[name]}
+        return {name: value for name, value in self.to_dict().items() if name not in same}
 
 
 CONFIGS: dict[str, type[Config]] = {}

@@ -125,6 +125,9 @@ class Claim:
     """The other side's stage, where it is another one."""
     than_metric: str = ""
     """The other side's metric, where it is another one: in the same unit."""
+    design: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the configuration that tell the design that a claim is of: in another one it was never made, and counts
+    for no correction there."""
     fails_below: float | None = None
     """Given: fewer nets of the better side have a metric below this. For accuracies with two humps, whose mean says
     little."""

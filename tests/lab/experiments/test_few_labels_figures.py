@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from racecar.lab.experiments.few_labels_figures import Gain, all_figures, gains, table
+from racecar.lab.experiments.few_labels.figures import Gain, all_figures, gains, table
 from tests.lab.experiments.few_labels_cases import record
 
 

@@ -10,7 +10,8 @@ from torch import nn
 from racecar import Racecar
 from racecar.lab.experiment import Split, accuracy
 from racecar.lab.experiments.few_labels import TASKS
-from racecar.lab.measures.probe import body, choose, features, probe, settle
+from racecar.lab.experiments.few_labels.claims import FIRST, TODAY
+from racecar.lab.measures.probe import body, choose, features, probe, settle, tune
 from racecar.lab.report.claims import judge
 from racecar.lab.report.groups import gather
 from racecar.lab.report.verdicts import NOT_RUN, TOO_FEW
@@ -75,9 +76,9 @@ def test_as_many_seconds(pictures, tmp_path):
     config = replace(TINY, epochs=2, cost=1.1)
     jobs = make_jobs(FEW, config, FEW.variants, [0], pictures, tuned={"Std": {"lr": 0.01}})
     assert [(job.variant, job.config.longer) for job in jobs if job.config.longer] == [("Std", True)]
-    assert len(jobs) == 5
+    assert len(jobs) == len(FEW.variants) + 1
     for change in ({"cost": 1.0}, {"valid": 0.4}):
-        assert len(make_jobs(FEW, replace(config, **change), FEW.variants, [0], pictures)) == 4
+        assert len(make_jobs(FEW, replace(config, **change), FEW.variants, [0], pictures)) == len(FEW.variants)
     (job,) = [job for job in jobs if job.config.longer]
     assert job.config.lr == 0.01
     assert run([job], tmp_path / "out") == []
@@ -92,6 +93,32 @@ def test_as_many_seconds(pictures, tmp_path):
         "tune_1",
         "tune_3",
     }
+
+
+def test_fine_tuning_chooses_its_learning_rate(pictures, tmp_path):
+    """On pictures that no draw has labelled, for each number of labels; the test set is looked at with it alone."""
+    config = replace(TINY, tune_lrs=(1e-9, 1e-2), tune_steps=30, tune_draws=2)
+    jobs = make_jobs(FEW, config, ["Std"], [3], pictures)
+    assert run(jobs, tmp_path / "out") == []
+    (found,) = results(tmp_path / "out").values()
+    net, task = FEW.network(config), FEW.data(config, 3, pictures)["B"]
+    net.load_state_dict(found["weights"])
+    (lrs,) = found["tables"]["learning rates"]
+    for labels in (1, 3):
+        drawn = [choose(task.train.y, labels, rng.generator("few-labels", 3, labels, i)) for i in range(2)]
+        free = [i for i in range(len(task.train)) if all(i not in some for some in drawn)]
+        held, scores = Split(task.train.x[free], task.train.y[free]), {}  # fewer than are looked at: all of them
+        for lr in config.tune_lrs:
+            nets = []
+            for i, chosen in enumerate(drawn):
+                generator = rng.generator("few-labels", 3, labels, i)
+                choose(task.train.y, labels, generator)
+                few = Split(task.train.x[chosen], task.train.y[chosen])
+                nets.append(tune(body(net), few, 5, steps=30, lr=lr, batch=config.tune_batch, generator=generator))
+            scores[lr] = [mean(accuracy(one, split) for one in nets) for split in (held, task.test)]
+        best = max(scores, key=lambda lr: scores[lr][0])
+        assert lrs[f"tune_{labels}"] == best
+        assert found["metrics"][f"tune_{labels}"] == pytest.approx(scores[best][1], abs=0.03)
 
 
 def test_a_search(pictures, tmp_path):
@@ -110,20 +137,27 @@ def test_a_search(pictures, tmp_path):
 def test_claims():
     """About fields and metrics that there are, at the settings that the experiment has by itself."""
     names, usual = {f.name for f in fields(FEW.Config)}, FEW.Config().to_dict()
-    assert len({claim.text for claim in FEW.claims}) == len(FEW.claims)
+    assert len({(claim.text, claim.design["tune_lrs"]) for claim in FEW.claims}) == len(FEW.claims)
     for claim in FEW.claims:
         assert set(claim.where) <= names
         where = {name: value for name, value in claim.where.items() if name not in ("task", "norm")}
-        losses = {name: where.pop(name) for name in ("scale", "gradient")}
+        losses = {name: where.pop(name) for name in ("scale", "gradient") if claim.design == FIRST}
         assert all(usual[name] == value for name, value in where.items())
         assert all({usual[name], FIRST_LOSS[name]} == values for name, values in losses.items())
-        assert {"task", "norm"} <= set(claim.where)
-        kind, labels = claim.metric.split("_")
-        assert kind in ("probe", "tune")
-        assert int(labels) in FEW.Config().labels
-    assert {claim.where["task"] for claim in FEW.claims} == set(TASKS)
-    against = [(claim.than, claim.margin, claim.against) for claim in FEW.claims if claim.against]
+        assert "norm" in claim.where
+        assert claim.higher is (claim.metric != "source_nll")
+        kind, what = claim.metric.split("_")
+        assert what in ("accuracy", "nll") if kind == "source" else kind in ("probe", "tune")
+        assert kind == "source" or int(what) in FEW.Config().labels
+    first, today = ([claim for claim in FEW.claims if claim.design == design] for design in (FIRST, TODAY))
+    assert len(first) + len(today) == len(FEW.claims)
+    assert {claim.where["task"] for claim in first} == set(TASKS)
+    assert not any({"task", "depth", "start", "scale"} & set(claim.where) for claim in today)
+    against = [(claim.than, claim.margin, claim.against) for claim in first if claim.against]
     assert against == [("Std", None, {"longer": True}), ("RR", 0.02, {"fraction": 1.0})]
+    assert {(claim.better, claim.than) for claim in today} == {
+        (ours, than) for ours in ("RR", "lRR") for than in ("Std", "Ort", "OrtB", "Pre")
+    }
 
 
 def test_claims_find_both_sides(pictures, tmp_path):
@@ -132,7 +166,7 @@ def test_claims_find_both_sides(pictures, tmp_path):
     jobs += make_jobs(FEW, FEW.Config(fraction=1.0), ["RR"], range(3), pictures)
     runs = [
         record(job.variant, job.seed, 0.5 + 0.01 * job.seed + 0.1 * (job.variant == "RR"), job.coefficient,
-               longer=job.config.longer, fraction=job.config.fraction, id=id)
+               longer=job.config.longer, fraction=job.config.fraction, tune_lrs=(), id=id)
         for job in jobs for id in job.ids.values()
     ]  # fmt: skip
     findings = judge(FEW.claims, gather(runs), lambda config, name: None)

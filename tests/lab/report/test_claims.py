@@ -249,6 +249,29 @@ def test_what_claims_name_is_one_configuration():
     ]  # fmt: skip
 
 
+def test_designs_are_judged_each_by_its_own_claims():
+    """Claims of a later design make none of an earlier one stricter."""
+    old, new = {"lr": 1.0}, {"lr": 2.0}
+    first = [claim(design=old), claim("Ort", design=old)]
+    later = [claim(design=new, minimum_seeds=n) for n in range(2, 5)]
+    records = {
+        lr: [
+            record(name, seed, {"m": value}, config={"lr": lr})
+            for name, values in {"Std": STD, "RR": RR, "Ort": ORT}.items()
+            for seed, value in enumerate(values)
+        ]
+        for lr in (1.0, 2.0)
+    }
+    truth = stats.ttest_rel(RR, STD).pvalue
+    for some, count in (([1.0], [2]), ([2.0], [3]), ([1.0, 2.0], [2, 3])):
+        findings = judge([*first, *later], gather(runs([one for lr in some for one in records[lr]])))
+        assert len(findings) == sum(count)
+        sure = [one.p_holm for one in findings if one.claim.better == "RR"]
+        wanted = [2 * truth] * (2 in count) + [3 * truth] * 3 * (3 in count)
+        assert sure == pytest.approx(wanted)
+    assert len(judge([*first, *later], gather([]))) == 5
+
+
 def test_spreads():
     (found,) = judge([claim()], made(Std=STD, RR=RR[:4]))
     better, than, p = found.spreads

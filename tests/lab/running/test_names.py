@@ -48,6 +48,7 @@ VALUES = {
     "gradient": st.sampled_from(GRADIENTS),
     "reduction": st.sampled_from(REDUCTIONS),
     "labels": st.sampled_from(((2,), (2, 10), (5, 50, 250))),
+    "tune_lrs": st.sampled_from(((1e-3,), (1e-3, 1e-2))),
     "depth": st.sampled_from((3, 6, 9)),
     "share": st.floats(0.01, 1),
     "cost": st.floats(1, 100),

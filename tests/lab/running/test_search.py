@@ -63,7 +63,8 @@ def test_fields_of_one_variant_alone(tmp_path):
 
     found = best(jobs, store_of(tmp_path, jobs, score), search)
     assert (found["Pre"]["lr"], found["Pre"]["pretrain_lr"], found["Pre"]["coefficient"]) == (1e-2, 1e-3, 3.0)
-    assert "pretrain_lr" not in found["RR"] and search.chosen == ("lr", "pretrain_lr")
+    assert "pretrain_lr" not in found["RR"]
+    assert search.chosen == ("lr", "pretrain_lr")
     unlike = replace(search, coefficients={"RR": (0.1, 1.0), "Pre": (3.0, 4.0)})
     with pytest.raises(ValueError, match="the search gives RR 2 coefficients and others 4"):
         unlike.candidates("RR", "adam")

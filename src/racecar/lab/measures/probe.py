@@ -66,8 +66,8 @@ def logistic(x: Tensor, y: Tensor, classes: int, l2: float) -> tuple[Tensor, Ten
     """Multinomial logistic regression to convergence, by L-BFGS from 0.
 
     Minimises the mean cross-entropy + l2/2 · (Σ w² + Σ b²), which has one minimum; the bias is in it so that this holds
-    of it, too. L-BFGS goes in coordinates in which the largest curvature that there can be is 1 in every direction: tens
-    of steps instead of hundreds.
+    of it, too. L-BFGS goes in coordinates in which the largest curvature that there can be is 1 in every direction:
+    tens of steps instead of hundreds.
 
     Args:
         x: features (N, D).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from racecar.lab.experiment import Claim, Paper
@@ -27,8 +28,21 @@ def judge(
 
     Where a variant was run with several coefficients, the claim is about the one that a search chose, or else about the
     usual one; if that is not among them, every coefficient is tested. Runs with settings from a search are held against
-    such runs alone.
+    such runs alone. Claims of one design are judged by its runs, and corrected by themselves.
     """
+    found = []
+    for design, some in collect((tuple(claim.design.items()), claim) for claim in claims_of(claims, groups)).items():
+        own = [group for group in groups.groups if group.matches(dict(design))]
+        found += _judge_design(some, replace(groups, groups=own), usual, paper)
+    return found
+
+
+def claims_of(claims: Sequence[Claim], groups: Groups) -> list[Claim]:
+    """The claims of designs that were run; all, if nothing was."""
+    return [claim for claim in claims if any(group.matches(claim.design) for group in groups.groups)] or list(claims)
+
+
+def _judge_design(claims: Sequence[Claim], groups: Groups, usual: Usual, paper: Sequence[Paper]) -> list[Finding]:
     telling = _telling(groups, {field for claim in claims for field in (*claim.where, *claim.against)})
     found = [finding for claim in claims for finding in _tests(claim, telling, groups, usual, paper)]
     return [

@@ -10,7 +10,7 @@ from typing import Any
 from racecar.lab.experiment import Experiment, Stage
 from racecar.lab.report import words
 from racecar.lab.report.claim_tables import claims_table, unjudged_table
-from racecar.lab.report.claims import judge
+from racecar.lab.report.claims import claims_of, judge
 from racecar.lab.report.findings import Finding
 from racecar.lab.report.forest import forest, judged, sentence
 from racecar.lab.report.forest import title as forest_title
@@ -97,7 +97,7 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
     groups = gather(shown)
     if experiment is not None and experiment.tells:
         return _told(experiment, anchor, runs, groups, purpose)
-    claims = () if experiment is None else experiment.claims
+    claims = [] if experiment is None else claims_of(experiment.claims, groups)
     paper = () if experiment is None else experiment.paper
     named = {metric for one in claims for metric in one.metrics} | {one.metric for one in paper}
     if purpose:

@@ -50,7 +50,7 @@ VARIANTS = {
             "orthogonality",
             meaning="β of the spectral norm, at first",
             falls=BANSAL,
-        ),  # fmt: skip
+        ),
         Variant("Pre", "greedy layer-wise autoencoder pretraining", "pretrain", meaning="epochs per layer"),
         Variant("RR", "racecar, the full reverse pass", "reverse", "full", "λ"),
         Variant("lRR", "racecar, layer by layer", "reverse", "layerwise", "λ"),

@@ -3,122 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from racecar.lab.config import later
 from racecar.lab.datasets import CIFAR10, MNIST, Source, motion
-from racecar.lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
-from racecar.lab.experiments.shared import OURS, coefficient_of, refuse_depth
+from racecar.lab.experiment import Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar.lab.experiments.few_labels.claims import TASKS as TASKS
+from racecar.lab.experiments.few_labels.claims import USUAL as USUAL
+from racecar.lab.experiments.few_labels.claims import claims
+from racecar.lab.experiments.few_labels.config import FewLabelsConfig
+from racecar.lab.experiments.few_labels.fine_tuning import fine_tuned
+from racecar.lab.experiments.shared import OURS, coefficient_of
 from racecar.lab.experiments.small_net import SIDES, convolutions, small_net
 from racecar.lab.measures import transfer
 from racecar.lab.measures.calibration import calibration
-from racecar.lab.measures.probe import body, choose, features, probe, settle, tune
+from racecar.lab.measures.probe import body, choose, features, probe, settle
 from racecar.lab.search_space import Search
 from racecar.lab.training import rng
-from racecar.lab.training.longer import LongerConfig, with_longer
-from racecar.lab.training.loss_config import FIRST_LOSS, LossConfig
+from racecar.lab.training.longer import with_longer
 from racecar.lab.training.recipe import Recipe
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from racecar.lab.running.run import Run
-
-TASKS = {
-    "digits": "MNIST, digits 0–4 → 5–9",
-    "blur": "MNIST → n-MNIST, other pictures with motion blur",
-    "cifar": "CIFAR-10, the first five classes → the other five",
-}
-MARGIN = 0.02
-"""By how much two accuracies may differ that are called as good."""
-SEEDS = 5
-"""That a claim needs: a map has fewer, and claims nothing."""
-SLICE = 1 / 8
-"""Of each batch, that the reverse pass sees."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FewLabelsConfig(LongerConfig, LossConfig):
-    """As it stands, this is the first try that the claims come from, with more seeds and a slice for the exact pass."""
-
-    task: Literal["digits", "blur", "cifar"] = "digits"
-    norm: Literal["none", "batch", "group"] = "none"
-    """After every convolution: "none", "batch" or "group"."""
-    start: Literal["torch", "he"] = later("torch", before="torch")
-    """First weights of the convolutions: PyTorch's own, or He's."""
-    images: int = 4000
-    """That the source is trained on; 0: all there are."""
-    augment: bool = False
-    """Shift the source's pictures, by 2 pixels (MNIST), or flip them and shift by 4 (CIFAR-10)."""
-    depth: int = 3
-    """Convolutions: 3, 6, 9 …, in three blocks."""
-    layers: Literal["all", "early", "late"] = "all"
-    """Which convolutions are constrained: "all", "early" (the first block) or "late" (the last)."""
-    decay: bool = False
-    """The coefficient falls to 0 over the training, in a straight line."""
-    epochs: int = 4
-    lr: float = 1e-3
-    batch: int = 64
-    fraction: float = SLICE
-    reduction: str = later(LossConfig.reduction, before="mean")
-    strength: float = later(LossConfig.strength, before=0.1)
-    labels: tuple[int, ...] = (2, 10, 50, 250)
-    """Per class of the new task."""
-    draws: int = 5
-    """Sets of labelled pictures over which the probe is averaged."""
-    l2: float = 1e-3
-    """Of the probe: times half of Σ w², beside the mean cross-entropy, on features of mean squared length 1."""
-    tests: int = 0
-    """Pictures of each task's test set that are looked at, the first ones; 0: all."""
-    tune_draws: int = 2
-    """Sets over which fine-tuning is averaged; 0: no fine-tuning."""
-    tune_steps: int = 100
-    """Of Adam, from a classifier of zeros, without regulariser."""
-    tune_lr: float = 1e-3
-    tune_batch: int = 64
-    cost: float = 1.33
-    """On one core of a CPU without norm; with batch or group norm 1.26."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.refuse_negative("images", "tests", "tune_draws")
-        refuse_depth(self.depth)
-        if not self.labels or min(self.labels) < 1 or len(set(self.labels)) < len(self.labels):
-            raise ValueError(f"labels must be numbers of at least 1, each once, not {self.labels!r}")
-        for name in ("draws", "l2", "tune_steps", "tune_lr", "tune_batch"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be greater than 0, not {getattr(self, name)!r}")
-
-
-USUAL = {
-    name: getattr(FewLabelsConfig, name)
-    for name in ["task", "norm", "images", "epochs", "depth", "layers", "decay", "augment", "fraction", "longer"]
-}
-"""What the claims are about; other settings are shown on the map, and nothing is claimed of them."""
-JUDGED = {
-    name: frozenset({first, getattr(LossConfig, name)})
-    for name, first in FIRST_LOSS.items()
-    if name in ("scale", "gradient")
-}
-"""So is every loss that has been the usual one, each by itself."""
-
-
-def _claim(
-    text: str,
-    metric: str,
-    than: str = "Std",
-    margin: float | None = None,
-    against: Mapping[str, Any] | None = None,
-    **where: Any,
-) -> Claim:
-    where = {**USUAL, **JUDGED, **where}
-    return Claim(text, metric, "A", "RR", than, where=where, minimum_seeds=SEEDS, margin=margin, against=against or {})
 
 
 class FewLabels(Experiment[FewLabelsConfig]):
@@ -135,41 +48,23 @@ class FewLabels(Experiment[FewLabelsConfig]):
         "images": 500, "epochs": 2, "batch": 16, "labels": (2, 10), "draws": 2, "tests": 250, "tune_draws": 1,
         "tune_steps": 20, "cost": 1.0,
     }  # fmt: skip
-    variants = ("Std", "Ort", "Pre", "RR")
+    variants = ("Std", "Ort", "OrtB", "Pre", "RR", "lRR")
     seeds = 10
     sources: ClassVar[dict[str, Source]] = {"digits": MNIST, "blur": MNIST, "cifar": CIFAR10}
     search = Search(
         lrs={"adam": (1e-3, 3e-3, 1e-2)},
         coefficients={
-            "Ort": (0.0, 1e-4, 1e-3, 1e-2, 1e-1, 1.0),
-            "Pre": (1.0, 2.0, 4.0, 8.0, 16.0, 32.0),
+            **dict.fromkeys(("Ort", "OrtB"), (0.0, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)),
+            "Pre": (2.0, 6.0, 18.0),
             **dict.fromkeys(OURS, (0.0, 3e-2, 1e-1, 3e-1, 1.0, 3.0)),
             "WD": (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2),
         },
+        own={"Pre": {"pretrain_lr": (1e-3, 3e-3)}},
         seeds=2,
     )
     paper_coefficients = dict.fromkeys(OURS, (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3))
     stackable = ("start",)
-    claims = (
-        *(
-            _claim(f"Without norm RR beats Std at {n} labels: probe, {task}", f"probe_{n}", task=task)
-            for task in TASKS
-            for n in (2, 10)
-        ),
-        *(_claim(f"Without norm RR beats {than} at 2 labels: probe", "probe_2", than) for than in ("Ort", "Pre")),
-        _claim("Without norm RR beats Std at 2 labels: fine-tuned", "tune_2"),
-        _claim(
-            "Without norm RR beats Std trained as many seconds at 2 labels: probe", "probe_2", against={"longer": True}
-        ),
-        _claim(
-            "Without norm a slice is as good as the exact reverse pass at 2 labels: probe", "probe_2", "RR", MARGIN,
-            {"fraction": 1.0},
-        ),
-        *(
-            _claim(f"With {norm} norm RR is as good as Std at 2 labels: probe", "probe_2", margin=MARGIN, norm=norm)
-            for norm in ("batch", "group")
-        ),
-    )  # fmt: skip
+    claims = claims()
 
     def configs(self, config: FewLabelsConfig, folder: Path | None) -> Sequence[FewLabelsConfig]:
         return with_longer(config)
@@ -233,17 +128,15 @@ class FewLabels(Experiment[FewLabelsConfig]):
         metrics |= {f"source_{name}": value for name, value in calibration(trained.model, trained.task.test).items()}
         metrics |= {f"probe_{n}": value for n, value in probes.items()}
         classes = 10 - SIDES[config.task][1]
-        how: dict[str, Any] = {"steps": config.tune_steps, "lr": config.tune_lr, "batch": config.tune_batch}
+        lrs = {}
         for n in config.labels if config.tune_draws else ():
-            found = []
-            for generator, chosen in self._chosen(config.tune_draws, n, task, trained.seed):
-                few = Split(task.train.x[chosen], task.train.y[chosen])
-                found.append(accuracy(tune(net, few, classes, generator=generator, **how), task.test))
-            metrics[f"tune_{n}"] = mean(found)
+            draws = partial(self._chosen, config.tune_draws, n, task, trained.seed)
+            other = rng.generator(self.name, trained.seed, "held", n)
+            metrics[f"tune_{n}"], lrs[f"tune_{n}"] = fine_tuned(config, net, task, classes, draws, other)
         if trained.variant == "Std" and not config.longer:  # once for each seed: what the first weights are worth
             fresh = settle(self._untrained(config, trained), trained.task.train.x)
             metrics |= {f"untrained_{n}": v for n, v in self._probes(config, body(fresh), task, trained.seed).items()}
-        return Measured(metrics)
+        return Measured(metrics, {"learning rates": [lrs]} if config.tune_lrs else {})
 
     def _probes(self, config: FewLabelsConfig, net: nn.Module, task: Task, seed: int) -> dict[int, float]:
         """Labels per class → accuracy of the probe, mean over the draws."""
@@ -268,7 +161,7 @@ class FewLabels(Experiment[FewLabelsConfig]):
             return self.network(config).to(trained.device)
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.experiments.few_labels_figures import all_figures
+        from racecar.lab.experiments.few_labels.figures import all_figures
 
         return all_figures(runs)
 
