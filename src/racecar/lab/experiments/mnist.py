@@ -16,7 +16,7 @@ from racecar.inspect import ssim
 from racecar.lab.config import Schedule
 from racecar.lab.datasets import MNIST, Source, motion
 from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained, accuracy
-from racecar.lab.experiments.shared import coefficient_of, mean_terms, started
+from racecar.lab.experiments.shared import OURS, coefficient_of, mean_terms, started
 from racecar.lab.measures.features import deployed_loss
 from racecar.lab.search_space import Search
 from racecar.lab.training.longer import LongerConfig, with_longer
@@ -98,16 +98,15 @@ class Mnist(Experiment[MnistConfig]):
     search = Search(
         lrs={"adam": (3e-4, 1e-3, 3e-3), "sgd": (1e-2, 3e-2, 1e-1)},
         coefficients={
-            "Ort": (1e-3, 1e-2, 1e-1),
-            "Pre": (1.0, 3.0, 10.0),
-            "RR": (1e-2, 1e-1, 1.0),
-            "lRR": (1e-2, 1e-1, 1.0),
-            "RR1": (1e-2, 1e-1, 1.0),
-            "WD": (1e-5, 1e-4, 1e-3),
+            "Ort": (0.0, 1e-3, 1e-2, 1e-1),
+            "Pre": (1.0, 3.0, 10.0, 30.0),
+            **dict.fromkeys(OURS, (0.0, 1e-2, 1e-1, 1.0)),
+            "WD": (0.0, 1e-5, 1e-4, 1e-3),
         },
         stages=("AA", "AB"),
         valid=HELD,
     )
+    paper_coefficients = dict.fromkeys(OURS, (0.0, 1e-6, 1e-5, 1e-4))
     claims = claims()
     paper = (
         *(
