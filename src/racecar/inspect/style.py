@@ -32,6 +32,10 @@ COLOURS = {
 MARKERS = {"Std": "o", "Ort": "s", "OrtB": "p", "Pre": "P", "RR": "^", "RR1": "v", "lRR": "D", "WD": "X", "Drop": "*"}
 """One for each variant, so that no figure is told by its colours alone."""
 
+WIDTH, SMALL = 3.6, 7.0
+"""Inches of a figure, and points of its smallest letters, on a page that a telephone shows, too: of 390 pixels it has
+346 for a figure, which is 3.6 inches, so that nothing is made smaller and these letters are 9 pixels high."""
+
 SETTINGS = {
     "font.size": 9.0,
     "axes.titlesize": 9.0,

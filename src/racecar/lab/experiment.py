@@ -179,6 +179,8 @@ class Experiment(Generic[C]):
     light: ClassVar[bool] = False
     """Records hold what was measured, and neither weights nor curves: for thousands of nets. Only where no stage starts
     from another's weights."""
+    shows_runs: ClassVar[tuple[str, ...]] = ()
+    """Metrics of which its own figures show every run: a page draws that once."""
     tells: ClassVar[bool] = False
     """Whether ``told`` and ``figures``, given all runs, are its page: for designs with too many settings for tables."""
 

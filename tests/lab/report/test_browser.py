@@ -4,6 +4,8 @@ import shutil
 
 import pytest
 
+from tests.figures import LEAST
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
@@ -127,6 +129,14 @@ def test_on_a_phone(visit, tmp_path):
         "Array.from(document.querySelectorAll('.scroll'), one => one.scrollWidth > one.clientWidth)"
     )
     assert any(scrolls)  # inside
+    letters = page.evaluate(
+        """Array.from(document.querySelectorAll(".enlarge svg text"), (one) => {
+            const turned = one.getScreenCTM();
+            return parseFloat(getComputedStyle(one).fontSize) * Math.hypot(turned.a, turned.b);
+        })"""
+    )
+    assert len(letters) > 50
+    assert min(letters) >= LEAST
     page.locator(".enlarge").first.tap()
     assert page.locator("dialog").is_visible()
     box = page.locator("dialog").bounding_box()

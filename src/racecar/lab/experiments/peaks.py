@@ -116,7 +116,8 @@ class Peaks(Experiment[PeaksConfig]):
         return Measured(metrics, arrays={**found.arrays, **trained.history})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.experiments.paper_figures import having, strip_figure, vectors_figure
+        from racecar.lab.experiments.paper_figures import having
+        from racecar.lab.experiments.picture_figures import strip_figure, vectors_figure
         from racecar.lab.report.groups import by_setting
 
         figures = {}
@@ -126,8 +127,8 @@ class Peaks(Experiment[PeaksConfig]):
                     title = f"Singular vectors that carry most of the data: {what}{where}"
                     figures[title] = vectors_figure(seen, "class means")
                 if seen := having(some, "rebuilt"):
-                    title = f"What the reverse pass makes of a picture during training: {what}{where}"
-                    figures[title] = strip_figure(seen)
+                    title = f"A picture (d1), and what the reverse pass makes of it during training: {what}{where}"
+                    figures[title] = strip_figure(seen, {run.seed: peaks.load(run.seed)[0][0] for run in seen})
         return figures
 
 

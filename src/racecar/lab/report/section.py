@@ -14,7 +14,7 @@ from racecar.lab.report.claims import claims_of, judge
 from racecar.lab.report.findings import Finding
 from racecar.lab.report.forest import forest, judged, sentence
 from racecar.lab.report.forest import title as forest_title
-from racecar.lab.report.gallery import common_figures, draw, main_and_more, own_pictures
+from racecar.lab.report.gallery import common_figures, draw, draw_common, main_and_more, own_pictures
 from racecar.lab.report.glossary import glossary
 from racecar.lab.report.groups import Groups, collect, gather, label, printed_value
 from racecar.lab.report.page_table import Table
@@ -26,6 +26,8 @@ from racecar.lab.running.run import Run
 
 MARKS = {"": "", "quick": "quick runs: no evidence", "search": "runs of a search: no evidence"}
 """Purpose → what is said of runs that are no evidence."""
+MOST = 8
+"""Figures beside the forest that Markdown, which is a summary, shows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +64,13 @@ class Section:
     @property
     def shown(self) -> list[Picture]:
         """What Markdown shows."""
-        return [*self.forest, *self.figures]
+        return [*self.forest, *self.figures[:MOST]]
+
+    @property
+    def folded(self) -> dict[str, dict[str, list[Picture]]]:
+        """Kind of figure → setting → the figures that are folded away at first."""
+        kinds = collect((one.place[0], one) for one in self.more_figures)
+        return {kind: collect((one.place[1], one) for one in some) for kind, some in kinds.items()}
 
     @property
     def verdict(self) -> str:
@@ -116,7 +124,8 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
     own, problem = own_pictures(experiment, groups.runs, anchor)
     some = judged(findings)
     claims_figure = draw({forest_title(some): forest(some)}, f"{anchor}-claims") if some else []
-    figures, more_figures = main_and_more(own, draw(common_figures(groups, main, printed, findings), anchor))
+    shared = common_figures(groups, main, printed, findings, experiment.shows_runs if own and experiment else ())
+    figures, more_figures = main_and_more(own, draw_common(shared, anchor))
     tables = [results_table("Paper and ours" if paper else "Results", groups, main, paper)]
     return Section(
         name=name,
