@@ -58,6 +58,7 @@ class Digits(Experiment[DigitsConfig]):
         "should show the two digits; trained plainly or with orthogonality, they should not."
     )
     Config = DigitsConfig
+    start = "Glorot's, uniform"
     quick = {"shipped": True, "epochs": 300}  # noqa: RUF012
     claims = (
         Claim("RR's singular vectors carry both digits better than Std's", "cosine_2", "A", "RR", "Std"),

@@ -66,6 +66,7 @@ class Information(Experiment[InformationConfig]):
         "steadiest in AA and AB, and Std lost in AB."
     )
     Config = InformationConfig
+    start = "Glorot's, uniform"
     quick = {"epochs": 30, "finetune": 15}  # noqa: RUF012
     variants = ("Std", "Ort", "Pre", "RR", "lRR", "RR1")
     seeds = 10

@@ -59,6 +59,7 @@ class Peaks(Experiment[PeaksConfig]):
         "reverse pass, the first layer's right singular vectors should be the two peaks, in all three networks."
     )
     Config = PeaksConfig
+    start = "Glorot's, uniform"
     quick = {"nets": ("two",), "epochs": 1500, "lr": 4e-4}  # noqa: RUF012
     claims = (
         *(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from racecar.inspect.style import SMALL, WIDTH, new_figure, styled
 from racecar.lab.experiments.paper_figures import chosen, look_of
+from racecar.lab.report.about import NOT_STD
 from racecar.lab.report.groups import Setting, asked, by_setting, by_variant, collect, telling
 from racecar.lab.report.run_figures import LOST
 from racecar.lab.training.variants import VARIANTS
@@ -39,8 +40,6 @@ MANY = 4
 """Settings of which pairs of variants have a figure of their own."""
 LETTERS, LINE = 26, 0.155
 """Of what stands beside a row, in a line; and inches of such a line."""
-OURS = ("fraction", "every", "layers", "decay", "scale", "gradient", "reduction", "strength")
-"""Settings that say nothing to Std: RR with any of them stands beside the same Std."""
 
 
 def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
@@ -161,7 +160,7 @@ def _gain(values: Sequence[float | None]) -> Gain:
 
 
 def _plain(key: Setting) -> Setting:
-    return tuple(one for one in key if one[0] not in OURS)
+    return tuple(one for one in key if one[0] not in NOT_STD)
 
 
 def names(cells: Cells) -> list[str]:
