@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ROW, LINE, EDGE = 0.26, 0.17, 0.55
 """Inches of a claim's interval, of a line of its words, and of what is above and below a panel."""
-_LETTERS = 49
+_LETTERS = 47
 
 
 def judged(findings: Sequence[Finding]) -> list[Finding]:
@@ -81,9 +81,8 @@ def _panel(axis: Axes, of: Unit, rows: Sequence[tuple[Finding, list[str]]]) -> N
     y, reach = 0.0, max(of.factor * abs(end) for found, _ in rows for end in _ends(found))
     for found, text in rows:
         colour = COLOURS[found.verdict]
-        axis.text(
-            0.0, y, "\n".join(text), transform=axis.get_yaxis_transform(), va="top", color=colour, linespacing=1.25
-        )
+        axis.text(0.0, y, "\n".join(text), transform=axis.get_yaxis_transform(), va="top", color=colour,
+                  linespacing=1.25, in_layout=False)  # fmt: skip
         y -= LINE * len(text) + ROW / 2
         assert found.gain is not None
         assert found.interval is not None
