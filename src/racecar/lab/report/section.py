@@ -27,7 +27,7 @@ from racecar.lab.running.run import Run
 
 MARKS = {"": "", "quick": "quick runs: no evidence", "search": "runs of a search: no evidence"}
 """Purpose → what is said of runs that are no evidence."""
-MOST = 8
+MOST = 6
 """Figures beside the forest that Markdown, which is a summary, shows."""
 
 
