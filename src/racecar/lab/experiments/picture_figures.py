@@ -26,19 +26,24 @@ LOOKS = 5
 
 @styled
 def vectors_figure(runs: Sequence[Run], what: str, seeds: int = 2, count: int = 4) -> Figure:
-    """For each seed the features, and below them for each variant the singular vectors that carry most of the data."""
+    """For each seed the features, and below them for each variant the singular vectors that carry most of the data.
+    Where there are few vectors, seeds stand beside each other."""
     groups = by_variant(runs)
     seen = sorted({run.seed for run in runs})[:seeds]
-    lines = 1 + len(groups)
-    figure, axes = new_figure(lines * len(seen), count, (WIDTH, 0.95 * lines * len(seen)))
+    lines, width = 1 + len(groups), max(2, min(count, max(len(run.arrays["vectors"]) for run in runs)))
+    beside = min(len(seen), max(1, count // width))
+    rows = lines * -(-len(seen) // beside)
+    figure, axes = new_figure(rows, width * beside, (WIDTH, 0.95 * rows))
     for axis in (axis for line in axes for axis in line):
         axis.set_axis_off()
     for i, seed in enumerate(seen):
-        first, *others = axes[lines * i : lines * (i + 1)]
+        top, left = lines * (i // beside), width * (i % beside)
+        first, *others = [line[left : left + width] for line in axes[top : top + lines]]
         features = next(run for run in runs if run.seed == seed).arrays["features"]
         for axis, picture in zip(first, features, strict=False):
             _show(axis, picture[0])
-        _name(first[0], f"{what}\nseed {seed}", "black")
+        first[0].set_title(f"seed {seed}", fontsize=SMALL, pad=2)
+        _name(first[0], what if left == 0 else "", "black")
         for line, (name, some) in zip(others, groups.items(), strict=True):
             run = next((run for run in some if run.seed == seed), None)
             if run is None:
@@ -48,10 +53,10 @@ def vectors_figure(runs: Sequence[Run], what: str, seeds: int = 2, count: int = 
                 size = float(vector.abs().max()) or 1.0
                 _show(axis, vector[0] * vector[0].sum().sign(), (-size, size))
                 axis.set_title(f"{float(share):.0%}", fontsize=SMALL, pad=1.5)
-            _name(line[0], name, look(run.variant)["color"])
+            _name(line[0], name if left == 0 else "", look(run.variant)["color"])
     carried = {name: mean(float(run.arrays["shares"][:count].sum()) for run in some) for name, some in groups.items()}
     said = ", ".join(f"{name} {share:.0%}" for name, share in carried.items())
-    figure.set_label(f"share of the data that the {count} leading vectors carry: {said}")
+    figure.set_label(f"share of the data that the {width} leading vectors carry: {said}")
     return figure
 
 

@@ -44,19 +44,18 @@ LETTERS, LINE = 26, 0.155
 
 def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
     """By title; the tables of gains need several settings."""
-    figures = {}
+    figures, cells = {}, gains(runs)
+    for kind, what in KINDS.items():
+        if sum(bool(counts(one, kind)) for one in cells.values()) > 1:
+            figures[f"Where it helps: RR − Std in points (± sd) by labels per class, {what}"] = table_figure(
+                cells, kind
+            )
     settings = by_setting(chosen(runs), but=("fraction", "longer", "cost"))
     for where, some in settings.items():
         shown = len(settings) <= MANY or len(lines(some)) > 2  # else the table alone shows the pair
         for kind, what in KINDS.items():
             if shown and any(counts(run.metrics, kind) for run in some):
                 figures[f"Accuracy on the new task over labels per class, {what}{where}"] = labels_figure(some, kind)
-    cells = gains(runs)
-    for kind, what in KINDS.items():
-        if sum(bool(counts(one, kind)) for one in cells.values()) > 1:
-            figures[f"Where it helps: RR − Std in points (± sd) by labels per class, {what}"] = table_figure(
-                cells, kind
-            )
     return figures
 
 
@@ -188,10 +187,12 @@ def table_figure(cells: Cells, kind: str) -> Figure:
     texts = [fill(row, LETTERS) for row in rows]
     heights = [max(2, 1 + text.count("\n")) for text in texts]
     below = fill("most: " + ", ".join(f"{name} {value}" for name, value in most.items()), 56) if most else ""
-    height = 0.6 + LINE * (sum(heights) / len(heights) * len(rows) + below.count("\n"))
+    height = 0.75 + LINE * (sum(heights) / len(heights) * len(rows) + below.count("\n"))
     figure, ((axis,),) = new_figure(1, 1, (WIDTH, height))
     _heat(axis, values, texts, [str(n) for n in columns])
     axis.xaxis.tick_top()
+    axis.xaxis.set_label_position("top")
+    axis.set_xlabel("labels per class", fontsize=8)
     figure.supxlabel(below, fontsize=SMALL)
     means = sorted(_means(values, rows))
     said = [f"{gain:+.1f} points ({row})".replace("-", "−") for gain, row in (means[:1] + means[-1:])]
