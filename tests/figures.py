@@ -9,8 +9,9 @@ LEAST = 9.0
 
 
 def smallest(figure: Figure) -> float:
-    """Pixels that the smallest letters of a figure have there."""
-    sizes = [one.get_fontsize() for one in figure.findobj(Text) if one.get_text().strip() and one.get_visible()]
+    """Pixels that the smallest letters of a figure have there; exponents above the line have 0.7 of a letter's."""
+    shown = [one for one in figure.findobj(Text) if one.get_text().strip() and one.get_visible()]
+    sizes = [one.get_fontsize() * (0.7 if "^" in one.get_text() else 1.0) for one in shown]
     return min(sizes, default=LEAST) * 96 / 72 * min(1.0, PHONE / (96 * figure.get_figwidth()))
 
 

@@ -119,7 +119,7 @@ def test_letters_are_legible_on_a_telephone(count):
     """Whatever is drawn: nine variants with three stages, long names, curves, a sweep."""
     names = ["a variant with a name that is longer than others", *VARIANTS][:count]
     given = [
-        record(name, seed, {"m": seed / 3}, coefficient=c, stage=stage, curves={"epoch": [1, 2], "loss": [3.0, seed]})
+        record(name, seed, {"m": seed / 3}, coefficient=c, stage=stage, curves={"epoch": [1, 2], "loss": [3e3, 1]})
         for name in names
         for c in (0.1, 1.0)
         for stage in ("A", "AA")

@@ -116,6 +116,8 @@ def sweep_figure(runs: Sequence[Run]) -> Figure:
         axis.plot(bins, values, linewidth=0.9, markersize=5, label=name, **look_of(name, groups))
         said.append(f"{name} {values[0]:.1f} to {values[-1]:.1f}")
     axis.set(xscale="log", xlabel="bins", ylabel="mean I(X;D) of d2 … d6 in bits")
+    axis.set_xticks(bins, [str(count) for count in bins])
+    axis.minorticks_off()
     figure.legend(loc="outside upper center", ncols=min(4, len(groups)), fontsize=SMALL)
     figure.set_label(f"bits from {bins[0]} to {bins[-1]} bins: {', '.join(said)}")
     return figure

@@ -12,6 +12,7 @@ from racecar.lab.report.statistics import Estimate, estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 POINTS = 120
@@ -98,6 +99,7 @@ def curves_figure(groups: Sequence[Group], names: Sequence[Metric] | None = None
         heights = [height for _, some in means for height in some]
         if min(heights) > 0 and max(heights) > 100 * min(heights):
             axis.set_yscale("log")
+            _plain(axis.yaxis)
         axis.set(xlabel=_over(groups), ylabel=_text(name), title=_text(f"stage {stage}"))
         told = [f"{group.variant} from {_short(some[0])} to {_short(some[-1])}" for group, some in means if some]
         said.append(f"mean {name}, stage {stage}: {', '.join(told)}")
@@ -130,6 +132,7 @@ def sweep_figure(groups: Sequence[Group], metrics: Sequence[Metric]) -> Figure:
         if smallest is not None:  # a coefficient of 0 has its place left of the smallest one
             zero = any(group.coefficient == 0 for group in members)
             axis.set_xscale("symlog", linthresh=smallest, linscale=0.4) if zero else axis.set_xscale("log")
+            _plain(axis.xaxis)
         told = []
         for i, variant in enumerate(dict.fromkeys(group.variant for group in members)):
             told += _sweep(axis, [group for group in members if group.variant == variant], metric, look(variant, i))
@@ -209,6 +212,12 @@ def _mark_diverged(axis: Axes, x: float, group: Group) -> None:
     text = f"✕ {len(group.diverged)}/{group.total}"
     axis.margins(y=0.14)  # room for it below the data
     axis.annotate(text, (x, 0.02), xycoords=("data", "axes fraction"), ha="center", fontsize=SMALL, color=LOST)
+
+
+def _plain(axis: Axis) -> None:
+    """Powers of ten as "1e-3" and "100": exponents above the line are too small for a telephone."""
+    axis.set_major_formatter(lambda value, _: words.number(value, 2) if value else "0")
+    axis.set_minor_formatter(lambda value, _: "")
 
 
 def _short(value: float) -> str:
