@@ -129,6 +129,13 @@ def test_on_a_phone(visit, tmp_path):
         "Array.from(document.querySelectorAll('.scroll'), one => one.scrollWidth > one.clientWidth)"
     )
     assert any(scrolls)  # inside
+    clipped = """Array.from(document.querySelectorAll("td, th button, dd, figcaption, summary"))
+        .filter((one) => one.clientWidth && one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent)"""
+    assert page.evaluate(clipped) == []
+    table = page.get_by_role("region", name="Paper and ours").first
+    table.evaluate("one => one.scrollTo(one.scrollWidth, 0)")
+    whose = table.locator("td.variant").first.bounding_box()
+    assert abs(whose["x"] - table.bounding_box()["x"]) < 2  # it stays in sight
     letters = page.evaluate(
         """Array.from(document.querySelectorAll(".enlarge svg text"), (one) => {
             const turned = one.getScreenCTM();
