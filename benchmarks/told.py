@@ -18,7 +18,7 @@ from textwrap import fill
 from typing import Any
 
 from benchmarks import cost
-from benchmarks.when import LABELS, LOSS, OURS, TASKS, Found, dead, gain, read
+from benchmarks.when import LABELS, LOSS, OURS, TASKS, USUAL, Found, dead, gain, read
 from racecar.lab.experiments import experiment
 from racecar.lab.report import words
 from racecar.lab.report.findings import Finding
@@ -176,7 +176,8 @@ def _alive(found: Found) -> float:
 
 
 def _finding(folder: Path, text: str) -> Finding:
-    runs = [run for run in Store(folder / "few-labels").runs() if has(run.config, LOSS)]
+    usual = {name: value for name, value in USUAL.items() if name not in ("fraction", "longer", "norm", "task")}
+    runs = [run for run in Store(folder / "few-labels").runs() if has(run.config, usual)]
     (found,) = [one for one in findings_of(experiment("few-labels"), runs) if one.claim.text == text]
     return found
 
