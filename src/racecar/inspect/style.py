@@ -86,6 +86,14 @@ def look(name: str, i: int = 0) -> dict[str, Any]:
     return {"color": colour, "marker": marker, "markeredgecolor": "white", "markeredgewidth": 0.5}
 
 
+def ink_on(colour: Any) -> str:
+    """Of two inks the one that can be read on a ground (r, g, b, …), each in [0, 1]. No page changes them by night,
+    when its own black and white change sides and a coloured ground does not."""
+    linear = [one / 12.92 if one <= 0.03928 else ((one + 0.055) / 1.055) ** 2.4 for one in colour[:3]]
+    light = sum(weight * one for weight, one in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    return "#010101" if (light + 0.05) ** 2 > 0.05 * 1.05 else "#FEFEFE"
+
+
 def new_figure(
     rows: int, columns: int, size: tuple[float, float], height_ratios: Sequence[float] | None = None
 ) -> tuple[Figure, list[list[Axes]]]:

@@ -184,7 +184,7 @@ def _told(experiment: Experiment, anchor: str, runs: Sequence[Run], groups: Grou
         about={},  # its tables name the losses
         mark=MARKS[purpose],
         findings=(),
-        finding="",
+        finding="" if purpose or not notes else notes[0],
         forest=(),
         tables=tables,
         more=(),
@@ -193,7 +193,7 @@ def _told(experiment: Experiment, anchor: str, runs: Sequence[Run], groups: Grou
         commands=_commands(runs),
         glossary=glossary(groups, _stages(groups, experiment)),
         facts=_facts(runs, groups),
-        notes=notes,
+        notes=notes if purpose else notes[1:],
         problem=problem,
     )
 

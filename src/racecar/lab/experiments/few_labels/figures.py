@@ -8,7 +8,9 @@ from statistics import mean, mode, stdev
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from racecar.inspect.style import SMALL, WIDTH, new_figure, styled
+import numpy as np
+
+from racecar.inspect.style import SMALL, WIDTH, ink_on, new_figure, styled
 from racecar.lab.experiments.paper_figures import chosen, look_of
 from racecar.lab.report.about import NOT_STD
 from racecar.lab.report.groups import Setting, asked, by_setting, by_variant, collect, telling
@@ -210,14 +212,14 @@ def _heat(axis: Axes, values: Sequence[Sequence[Gain | None]], rows: Sequence[st
     """Gains in points with their standard deviation; green is better than Std, brown worse, empty: no such runs."""
     points = [[float("nan") if one is None else 100 * one.mean for one in line] for line in values]
     size = min(LIMIT, max((abs(one) for line in points for one in line if one == one), default=0.0)) or 1.0
-    axis.imshow(points, cmap="BrBG", vmin=-size, vmax=size, aspect="auto")
+    image = axis.imshow(points, cmap="BrBG", vmin=-size, vmax=size, aspect="auto")
     for i, line in enumerate(values):
         for j, gain in enumerate(line):
             if gain is not None and math.isnan(gain.mean):
                 axis.text(j, i, "dead", ha="center", va="center", fontsize=SMALL, color=LOST)
             elif gain is not None:
                 text = f"{100 * gain.mean:+.1f}\n± {100 * gain.sd:.1f}".replace("-", "−")
-                colour = "white" if abs(points[i][j]) > 0.6 * size else "black"
+                colour = ink_on(image.to_rgba(np.array(points[i][j])))
                 axis.text(j, i, text, ha="center", va="center", fontsize=SMALL, color=colour)
     axis.set_xticks(range(len(columns)), columns, fontsize=8)
     axis.set_yticks(range(len(rows)), rows, fontsize=SMALL)

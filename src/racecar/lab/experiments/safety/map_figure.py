@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from racecar.inspect.style import SMALL, WIDTH, new_figure, styled
+import numpy as np
+
+from racecar.inspect.style import SMALL, WIDTH, ink_on, new_figure, styled
 from racecar.lab.experiments.safety.design import LAMBDAS, LOSSES, SUMMED, Loss, Setting
 from racecar.lab.experiments.safety.rule import MapCell, judge
 from racecar.lab.experiments.safety.told import rows_of
@@ -15,6 +17,7 @@ from racecar.lab.report.groups import collect
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
     from racecar.lab.running.run import Run
 
@@ -63,8 +66,8 @@ def map_figure(cells: Mapping[Setting, MapCell], what: Shown, chosen: Setting | 
     low, high = (-size, size) if what.signed else (0.0, 100.0)
     for (axis,), (gradient, losses) in zip(axes, panels.items(), strict=True):
         grid = [[values.get(Setting(loss, place), float("nan")) for place in LAMBDAS] for loss in losses]
-        axis.imshow(grid, cmap=what.colours, vmin=low, vmax=high, aspect="auto")
-        _numbers(axis, grid, what.signed, low, high)
+        image = axis.imshow(grid, cmap=what.colours, vmin=low, vmax=high, aspect="auto")
+        _numbers(image, grid, what.signed)
         axis.set_xticks(range(len(LAMBDAS)), [f"{place:g}".lstrip("0") for place in LAMBDAS], fontsize=SMALL)
         axis.set_yticks(range(len(losses)), [_name(loss) for loss in losses], fontsize=SMALL)
         axis.set_title(f"gradient {gradient}", loc="left")
@@ -94,15 +97,14 @@ def _label(losses: Sequence[Loss]) -> str:
     return f"λ (scale sum: divided by {SUMMED:,.0f})" if any(loss.scale == "sum" for loss in losses) else "λ"
 
 
-def _numbers(axis: Axes, values: Sequence[Sequence[float]], signed: bool, low: float, high: float) -> None:
+def _numbers(image: AxesImage, values: Sequence[Sequence[float]], signed: bool) -> None:
     """What each cell is; nothing where nothing was run."""
     for i, line in enumerate(values):
         for j, value in enumerate(line):
             if value == value:
-                strong = abs(value - (low + high) / 2) > 0.3 * (high - low) if signed else value > 0.6 * high
                 form = ".0f" if not signed else "+z.1f" if abs(value) < 9.95 else "+.0f"
-                text = format(value, form).replace("-", "−")
-                axis.text(j, i, text, ha="center", va="center", fontsize=SMALL, color="white" if strong else "black")
+                text, colour = format(value, form).replace("-", "−"), ink_on(image.to_rgba(np.array(value)))
+                image.axes.text(j, i, text, ha="center", va="center", fontsize=SMALL, color=colour)
 
 
 def _frame(axis: Axes, corner: tuple[float, float]) -> None:
