@@ -14,6 +14,9 @@ NOT_STD = ("fraction", "every", "layers", "decay", "scale", "gradient", "reducti
 APART = 1.5
 """The largest ratio over the smallest at most, or the machine did other work and they say nothing."""
 
+LEAST = 0.95
+"""A step with a reverse pass that takes less than this of one without was timed beside other work, too."""
+
 
 def about(groups: Groups, experiment: Experiment | None) -> dict[str, str]:
     """Name → what is said of it; what is not known is left out."""
@@ -39,8 +42,8 @@ def told_costs(groups: Sequence[Group]) -> str:
     everything = [ratio for some in slices.values() for ratio in some]
     if not everything:
         return ""
-    if any(max(some) > APART * min(some) for some in slices.values()):
-        least, most = min(everything), max(everything)
+    least, most = min(everything), max(everything)
+    if least < LEAST or any(max(some) > APART * min(some) for some in slices.values()):
         single = f"{least:.2f} to {most:.2f} × Std"
         return f"not known from these runs: single seeds have {single}, as on a machine that does other work"
     said = [f"{name} {_range(some)} × Std" for name, some in slices.items()]
