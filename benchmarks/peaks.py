@@ -9,7 +9,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from racecar.lab.experiments.paper_figures import having, vectors_figure
+from racecar.lab.experiments.paper_figures import having
+from racecar.lab.experiments.picture_figures import vectors_figure
 from racecar.lab.report.groups import gather
 from racecar.lab.report.pictures import save_light
 from racecar.lab.running.results import Store

@@ -1,41 +1,33 @@
-"""The tables and the figure of docs/when.md, from the records of few-labels and mnist.
+"""The tables of docs/when.md, from the records of few-labels and mnist; ``benchmarks.told`` has its lines, and
+``benchmarks.when_figure`` its figure.
 
-    python -m benchmarks.when [--results results] [--page docs/when.md] [--figure docs/images/when.svg]
+    python -m benchmarks.when [--results results] [--page docs/when.md]
 
 Between its marks the page holds what this prints: nothing there is typed.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Mapping
-from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from matplotlib.figure import Figure
-
-from racecar.inspect.style import look, new_figure, styled
+from benchmarks.pages import write_page
 from racecar.lab.config import younger
 from racecar.lab.experiments import few_labels
 from racecar.lab.report import words
 from racecar.lab.report.groups import has
-from racecar.lab.report.pictures import save_light
 from racecar.lab.report.statistics import Estimate, estimate, gains
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import Run
-from racecar.support.files import write_text
 
 LOSS = {name: younger(few_labels.FewLabelsConfig)[name] for name in ("scale", "gradient", "reduction")}
 """Of the records that the page is made from."""
 USUAL: dict[str, Any] = {**few_labels.USUAL, **LOSS}
 LABELS = (2, 10, 50, 250)
-WAYS = {"probe": "linear probe", "tune": "fine-tuned"}
 TASKS = {"digits": "MNIST digits 0–4 → 5–9", "blur": "MNIST → blurred MNIST", "cifar": "CIFAR-10, five classes → five"}
-NORMS = {"none": ("without norm", "RR"), "batch": ("with batch norm", "Std")}
-"""What is written for each, and in whose colour."""
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "Std": ("Std", {"fraction": 0.125, "longer": False}),
     "Std, trained as long as RR takes": ("Std", {"fraction": 0.125, "longer": True}),
@@ -79,7 +71,7 @@ LIKENESS = {
 """Stage and metric of what the reverse pass makes of the picture."""
 MARK = re.compile(
     r"(?P<mark><!-- (?:map (?P<lr>\S+) (?P<scale>\w+)|mnist (?P<how>\w+) (?P<batch>\w+)"
-    r"|costs (?P<costs>[\w-]+)|table (?P<way>\w+) (?P<norm>\w+) (?P<task>\w+)) -->\n)"
+    r"|costs (?P<costs>[\w-]+)|(?P<fresh>fresh)|table (?P<way>\w+) (?P<norm>\w+) (?P<task>\w+)) -->\n)"
     r".*?(?P<end><!-- end -->)",
     re.DOTALL,
 )
@@ -224,6 +216,8 @@ def page(text: str, folder: Path) -> str:
     def fill(mark: re.Match[str]) -> str:
         if mark["lr"]:
             made = map_table(folder / "few-labels-map", float(mark["lr"]), mark["scale"])
+        elif mark["fresh"]:
+            made = fresh_table(folder / "few-labels-fresh")
         elif mark["costs"]:
             made = cost_table(folder / mark["costs"])
         elif mark["how"]:
@@ -237,43 +231,26 @@ def page(text: str, folder: Path) -> str:
     return MARK.sub(fill, text)
 
 
-@styled
-def figure(folder: Path) -> Figure:
-    """RR minus Std against the number of labels, with 95 % intervals: a row for each way, a column for each task. Nets
-    that died are left out, and counted on the picture."""
-    made, axes = new_figure(len(WAYS), len(TASKS), (9, 5))
-    for (way, how), (column, (task, title)) in product(WAYS.items(), enumerate(TASKS.items())):
-        axis = axes[list(WAYS).index(way)][column]
-        for i, (norm, (label, colour)) in enumerate(NORMS.items()):
-            found = read(folder, norm, task)
-            points = [(n, one) for n in LABELS if (one := gain(found, f"{way}_{n}", alive=True)) is not None]
-            ends = [one.interval() or (one.mean, one.mean) for _, one in points]
-            spread = [
-                [abs(end[side] - one.mean) for end, (_, one) in zip(ends, points, strict=True)] for side in (0, 1)
-            ]
-            x = [n * (0.94, 1.06)[i] for n, _ in points]
-            means = [one.mean for _, one in points]
-            axis.errorbar(x, means, spread, linestyle="", capsize=3, label=label, **look(colour))
-            if lost := len(dead(found[OURS])):
-                text = f"{lost} of {len(found[OURS])} nets {label} died: left out"
-                axis.text(0.97, 0.05, text, transform=axis.transAxes, ha="right", fontsize="small")
-        axis.axhline(0, color="0.6", linewidth=1)
-        axis.set(xscale="log", xlabel="labels per class", title=f"{title}\n{how}", ylim=(-11, 6))
-        axis.set_ylabel("RR − Std, points" if column == 0 else "")
-        axis.set_xticks(LABELS, LABELS)
-        axis.minorticks_off()
-    axes[0][0].legend()
-    return made
+def fresh_table(folder: Path) -> str:
+    """The best cells of the map on fresh seeds: both variants, and the paired difference with its 95 % interval."""
+    runs = [run for run in Store(folder).runs() if run.finished]
+    few, most = min(LABELS), max(LABELS)
+    lines = [["pictures", f"Std, {few} labels", "RR", "RR − Std", f"RR − Std, {most} labels", "untrained", "seeds"]]
+    lines.append(["---:"] * len(lines[0]))
+    for images in sorted({run.config["images"] for run in runs}, reverse=True):
+        std, ours = (
+            {run.seed: run.metrics for run in runs if run.variant == name and run.config["images"] == images}
+            for name in ("Std", "RR")
+        )
+        means = [_mean([100 * one[f"probe_{few}"] for one in some.values()], 1) for some in (std, ours)]
+        apart = [estimate([100 * (ours[i][f"probe_{n}"] - std[i][f"probe_{n}"]) for i in ours]) for n in (few, most)]
+        start = _mean([100 * one[f"untrained_{few}"] for one in std.values()], 1)
+        lines.append([str(images), *means, *map(_difference, apart), start, str(len(ours))])
+    return _text(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=Path("results"))
-    parser.add_argument("--page", type=Path, default=Path("docs/when.md"))
-    parser.add_argument("--figure", type=Path, default=Path("docs/images/when.svg"))
-    asked = parser.parse_args()
-    write_text(asked.page, page(asked.page.read_text(), asked.results))
-    save_light(figure(asked.results / "few-labels"), asked.figure)
+    write_page(__doc__, Path("docs/when.md"), page)
 
 
 if __name__ == "__main__":

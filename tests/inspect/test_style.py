@@ -8,6 +8,7 @@ import matplotlib.colors
 import pytest
 
 from racecar.inspect import figures, style
+from racecar.lab.report.pictures import PAGE_COLOURS
 from tests.inspect.figure_cases import VARIANTS, inverse, leak, marked, plane, similar, variants
 
 pytestmark = pytest.mark.usefixtures("nothing_of_the_user_s")
@@ -76,3 +77,19 @@ def test_one_alone_needs_no_legend_and_looks_the_same_everywhere(name: str):
     figure = ONE[name]()
     assert not [axis for axis in figure.axes if axis.get_legend()]
     assert {line.get_color() for axis in figure.axes for line in marked(axis)} == {style.look("RR")["color"]}
+
+
+@pytest.mark.parametrize("colours", ["BrBG", "Reds", "gray"])
+def test_ink_can_be_read_on_every_ground(colours):
+    """Contrast of at least 4.5 (WCAG AA), by night, too: a page changes neither ink."""
+
+    def light(rgb):
+        parts = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in rgb[:3]]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    for value in range(101):
+        ground = matplotlib.colormaps[colours](value / 100)
+        ink = style.ink_on(ground)
+        assert ink.lower() not in PAGE_COLOURS
+        low, high = sorted((light(ground), light(matplotlib.colors.to_rgb(ink))))
+        assert (high + 0.05) / (low + 0.05) >= 4.5

@@ -32,6 +32,10 @@ COLOURS = {
 MARKERS = {"Std": "o", "Ort": "s", "OrtB": "p", "Pre": "P", "RR": "^", "RR1": "v", "lRR": "D", "WD": "X", "Drop": "*"}
 """One for each variant, so that no figure is told by its colours alone."""
 
+WIDTH, SMALL = 3.6, 7.0
+"""Inches of a figure, and points of its smallest letters, on a page that a telephone shows, too: of 390 pixels it has
+346 for a figure, which is 3.6 inches, so that nothing is made smaller and these letters are 9 pixels high."""
+
 SETTINGS = {
     "font.size": 9.0,
     "axes.titlesize": 9.0,
@@ -80,6 +84,14 @@ def look(name: str, i: int = 0) -> dict[str, Any]:
     colour = COLOURS.get(name, _MORE_COLOURS[i % len(_MORE_COLOURS)])
     marker = MARKERS.get(name, _MORE_MARKERS[i % len(_MORE_MARKERS)])
     return {"color": colour, "marker": marker, "markeredgecolor": "white", "markeredgewidth": 0.5}
+
+
+def ink_on(colour: Any) -> str:
+    """Of two inks the one that can be read on a ground (r, g, b, …), each in [0, 1]. No page changes them by night,
+    when its own black and white change sides and a coloured ground does not."""
+    linear = [one / 12.92 if one <= 0.03928 else ((one + 0.055) / 1.055) ** 2.4 for one in colour[:3]]
+    light = sum(weight * one for weight, one in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    return "#010101" if (light + 0.05) ** 2 > 0.05 * 1.05 else "#FEFEFE"
 
 
 def new_figure(

@@ -102,6 +102,10 @@ class Measured:
     """Small tensors that figures are drawn from."""
 
 
+STARTS = {"torch": "PyTorch's own", "he": "He's", "orthogonal": "orthogonal"}
+"""First weights by the names that configurations have for them."""
+
+
 @dataclass(frozen=True)
 class Claim:
     """One variant is better than another, or two settings have the same effect: what the verdict is about."""
@@ -179,6 +183,10 @@ class Experiment(Generic[C]):
     light: ClassVar[bool] = False
     """Records hold what was measured, and neither weights nor curves: for thousands of nets. Only where no stage starts
     from another's weights."""
+    start: ClassVar[str] = "PyTorch's own"
+    """First weights of its networks, unless the configuration has a ``start``."""
+    shows_runs: ClassVar[tuple[str, ...]] = ()
+    """Metrics of which its own figures show every run: a page draws that once."""
     tells: ClassVar[bool] = False
     """Whether ``told`` and ``figures``, given all runs, are its page: for designs with too many settings for tables."""
 
@@ -206,6 +214,10 @@ class Experiment(Generic[C]):
     def network(self, config: C, dropout: float = 0.0) -> nn.Module:
         """The untrained network, from torch's random state."""
         raise NotImplementedError
+
+    def first_weights(self, config: C) -> str:
+        """As pages name them."""
+        return STARTS.get(getattr(config, "start", ""), self.start)
 
     def networks(self, config: C, stage: Stage, earlier: nn.Module | None, dropout: float = 0.0) -> nn.Module:
         """What a stage trains: one network, or several that take turns, by name in an ``nn.ModuleDict``.

@@ -1,5 +1,6 @@
 """Real runs of the paper's experiments changed a little, their figures, and what is to be seen in those."""
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -48,11 +49,14 @@ def find(figures, word):
     return found
 
 
-def planes(figure):
-    """{panel: {label: points}}"""
+def planes(figures):
+    """{stage: {label: points}}, of figures of one setting"""
     return {
-        axis.get_title(): {line.get_label(): np.column_stack(line.get_data()) for line in axis.lines}
-        for axis in figure.axes
+        re.search(r"stage (\w+)", title)[1]: {
+            line.get_label(): np.column_stack(line.get_data()) for line in figure.axes[0].lines
+        }
+        for title, figure in figures.items()
+        if "plane" in title
     }
 
 

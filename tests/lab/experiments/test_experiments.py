@@ -4,6 +4,7 @@ from dataclasses import fields
 from itertools import pairwise, product
 
 import pytest
+import torch
 from torch import nn
 
 from racecar.lab.experiments import EXPERIMENTS, PAPER, experiment
@@ -124,3 +125,19 @@ def test_unknown_experiment():
         experiment("peak")
     with pytest.raises(ValueError, match="the experiments are: digits, peaks, information"):
         experiment("xyz")
+
+
+def test_first_weights_are_those_that_are_named():
+    """By what they are: how large they may be, or how much they spread."""
+    for one in EXPERIMENTS.values():
+        for config in one.configs(one.Config(), None)[:1]:
+            torch.manual_seed(0)
+            weight = next(p for p in one.network(config).parameters() if p.dim() > 1)
+            fan_in, fan_out = nn.init._calculate_fan_in_and_fan_out(weight)
+            largest = {"PyTorch's own": fan_in**-0.5, "Glorot's, uniform": (6 / (fan_in + fan_out)) ** 0.5}
+            spread = {"He's": (2 / fan_in) ** 0.5, "He's, by fan-out": (2 / fan_out) ** 0.5}
+            named = one.first_weights(config)
+            if named in largest:
+                assert 0.9 * largest[named] < weight.abs().max() <= largest[named], one.name
+            else:
+                assert weight.std().item() == pytest.approx(spread[named], rel=0.1), one.name

@@ -3,11 +3,23 @@
 import numpy as np
 import pytest
 
-from racecar.lab.experiments.few_labels.figures import Gain, all_figures, gains, table
+from racecar.lab.experiments.few_labels.figures import all_figures, gains
+from racecar.lab.running.run import Run
 from tests.lab.experiments.few_labels_cases import record
 
+WHERE = "Where it helps: RR − Std in points (± sd) by labels per class, linear probe"
+LABELS = "Accuracy on the new task over labels per class"
 
-def test_the_map_by_hand():
+
+def cells(figure):
+    """What the table of gains says, row by row."""
+    (axis,) = figure.axes
+    rows = [label.get_text().replace("\n", " ") for label in axis.get_yticklabels()]
+    said = {(round(text.get_position()[1]), round(text.get_position()[0])): text.get_text() for text in axis.texts}
+    return {row: [said[i, j] for j in range(2) if (i, j) in said] for i, row in enumerate(rows)}
+
+
+def test_the_table_by_hand():
     runs = []
     for norm, gain in (("none", 0.1), ("batch", -0.05)):
         for depth in (3, 6):
@@ -17,24 +29,32 @@ def test_the_map_by_hand():
                 runs.append(record("RR", seed, 0.5 + 0.1 * seed + extra, 0.1, norm=norm, depth=depth))
     runs.append(record("RR", 7, 0.9, 0.1, norm="none", depth=3))  # no Std of that seed
     runs.append(record("RR", 0, 0.0, 1.0, "diverged", norm="none", depth=3))
-    cells = gains(runs)
-    assert len(cells) == 4
-    grid = table(cells, "norm", "depth", "probe_2")
-    wanted = {("none", 3): 0.13, ("none", 6): 0.16, ("batch", 3): -0.02, ("batch", 6): 0.01}
-    assert {where: gain.mean for where, gain in grid.items()} == pytest.approx(wanted)
-    assert [gain.sd for gain in grid.values()] == pytest.approx([0.02] * 4)
-    assert table(cells, "norm", "λ", "probe_2") == {}
-    cross = [("none", 3), ("none", 6), ("none", 9), ("batch", 3)]
-    assert (
-        table({(("norm", a), ("depth", b)): {"probe_2": Gain(0.1, 0.0)} for a, b in cross}, "norm", "depth", "probe_2")
-        == {}
-    )
+    assert len(gains(runs)) == 4
+    figure = all_figures(runs)[WHERE]
+    wanted = {("none", 3): "+13.0", ("none", 6): "+16.0", ("batch", 3): "−2.0", ("batch", 6): "+1.0"}
+    assert {row: said[0] for row, said in cells(figure).items()} == {
+        f"norm {norm}, depth {depth}": f"{mean}\n± 2.0" for (norm, depth), mean in wanted.items()
+    }
+    label = figure.get_label()
+    assert label == "4 settings, from −2.0 points (norm batch, depth 3) to +16.0 points (norm none, depth 6)"
+
+
+def test_a_net_that_died_is_counted_and_no_gain():
+    """With it the gain of the first setting would be −13 points; where all died there is none."""
+    runs = []
+    for norm, dead in (("none", (0,)), ("batch", (0, 1, 2))):
+        for seed in range(3):
+            note = "dead: the output is the same for every input" if seed in dead else ""
+            runs.append(record("Std", seed, 0.5, norm=norm))
+            runs.append(Run({**record("RR", seed, 0.0 if note else 0.6, 0.1, norm=norm).record, "note": note}))
     figures = all_figures(runs)
-    texts = {title: [t.get_text() for axis in f.axes for t in axis.texts] for title, f in figures.items()}
-    (title,) = [one for one in texts if "probe at 2 labels: norm and depth" in one]
-    assert sorted(texts[title]) == sorted(f"{mean}\n± 2.0" for mean in ("+13.0", "+16.0", "-2.0", "+1.0"))
-    (every,) = [one for one in texts if "every setting" in one]
-    assert len(texts[every]) == 4 * 3
+    assert cells(figures[WHERE]) == {
+        "norm none; ✕ 1 dead": ["+10.0\n± 0.0"] * 2,
+        "norm batch; ✕ 3 dead": ["dead"] * 2,
+    }
+    (axis,) = figures[f"{LABELS}, linear probe (norm = none)"].axes
+    assert {line.get_label(): line.get_ydata()[0] for line in axis.lines}["RR"] == pytest.approx(0.6)
+    assert [text.get_text() for text in axis.texts] == ["✕ RR: 1 of 3 nets died"]
 
 
 def test_settings_that_say_nothing_to_std():
@@ -53,10 +73,10 @@ def test_rows_say_what_tells_them_from_most():
     changes = ({}, {"norm": "batch"}, {"depth": 6}, {"images": 9}, {"augment": True}, {"decay": True})
     for change in changes:
         runs += [record(name, seed, 0.5, c, **change) for name, c in (("Std", None), ("RR", 0.1)) for seed in (0, 1)]
-    (axis,) = all_figures(runs)["Where it helps: RR − Std in points, every setting"].axes
-    found = [label.get_text() for label in axis.get_yticklabels()]
-    assert sorted(found) == ["as most", "augment True", "decay True", "depth 6", "images 9", "norm batch"]
-    assert axis.get_xlabel() == "most: norm none, images 4000, augment False, depth 3, decay False"
+    figure = all_figures(runs)[WHERE]
+    assert sorted(cells(figure)) == ["as most", "augment True", "decay True", "depth 6", "images 9", "norm batch"]
+    most = "most: norm none, images 4000, augment False, depth 3, decay False"
+    assert figure.get_supxlabel().replace("\n", " ") == most
 
 
 def test_lines_beside_the_usual_ones():
@@ -66,16 +86,18 @@ def test_lines_beside_the_usual_ones():
     for norm in ("none", "batch"):
         runs += [record("Std", seed, 0.5, norm=norm) for seed in range(2)]
         runs += [record("RR", seed, 0.6, 0.1, norm=norm) for seed in range(2)]
-    assert len([title for title in all_figures(runs) if title.startswith("Accuracy")]) == 2
+    assert len([title for title in all_figures(runs) if title.startswith(LABELS)]) == 2 * 2
     runs += [record(name, 0, 0.5, c, images=n) for name, c in (("Std", None), ("RR", 0.1)) for n in (1, 2, 3)]
     runs += [record("Std", seed, 0.7, longer=True) for seed in range(2)]
     runs += [record("RR", seed, 0.8, 0.1, fraction=1.0) for seed in range(2)]
     figures = all_figures(runs)
-    titles = [title for title in figures if title.startswith("Accuracy")]
-    assert titles == ["Accuracy on the new task over labels per class (norm = none, images = 4000)"]
-    for axis in figures[titles[0]].axes:
+    titles = [title for title in figures if title.startswith(LABELS)]
+    where = "(norm = none, images = 4000)"
+    assert titles == [f"{LABELS}, linear probe {where}", f"{LABELS}, fine-tuned {where}"]
+    for title in titles:
+        (axis,) = figures[title].axes
         found = {line.get_label(): line.get_ydata()[0] for line in axis.lines if line.get_label() != "untrained"}
-        less = 0.0 if "probe" in axis.get_title() else 0.1
+        less = 0.0 if "probe" in title else 0.1
         wanted = {"Std": 0.5, "Std longer": 0.7, "RR": 0.6, "RR fraction 1": 0.8}
         assert found == pytest.approx({name: value - less for name, value in wanted.items()})
         assert list(found) == list(wanted)
@@ -83,8 +105,11 @@ def test_lines_beside_the_usual_ones():
 
 def test_accuracy_over_labels():
     runs = [record(name, seed, 0.5 + 0.1 * seed, c) for name, c in (("Std", None), ("RR", 0.1)) for seed in range(3)]
-    (figure,) = all_figures(runs).values()
-    probe_axis, tune_axis = figure.axes
+    probed, tuned = all_figures(runs).values()
+    (probe_axis,), (tune_axis,) = probed.axes, tuned.axes
+    assert probed.get_label() == (
+        "mean test accuracy with 2 labels: Std 0.600, RR 0.600; with 10 labels: Std 0.700, RR 0.700"
+    )
     lines = {line.get_label(): line for line in probe_axis.lines}
     assert set(lines) == {"Std", "RR", "untrained"}
     assert lines["RR"].get_xdata().tolist() == [2, 10]

@@ -18,6 +18,7 @@ from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import Run
 from racecar.lab.running.search import trials
+from tests.figures import LEAST, smallest
 from tests.lab.experiments.pictures import write_cifar
 from tests.lab.running.test_engines import assert_same
 from tests.lab.tiny import results, run
@@ -235,7 +236,10 @@ def test_figures(runs):
     figures = LONG.figures(runs)
     metrics = {"test_accuracy": 100, "test_nll": 1, "test_ece": 100}
     for figure, (metric, factor) in zip(figures.values(), metrics.items(), strict=True):
-        assert figure.get_figwidth() * 72 <= 390 * 0.8  # points of a page that is 390 px wide, less its margins
+        assert smallest(figure) >= LEAST
+        alive = [run for run in runs if (run.variant, run.config["depth"]) == ("RR", 9) and not run.dead]
+        mean = sum(factor * run.metrics[metric] for run in alive) / len(alive)
+        assert f"RR {mean:.3g}" in figure.get_label().partition("9 convolutions")[2]
         assert [axis.get_title() for axis in figure.axes] == ["6 convolutions", "9 convolutions"]
         (low, high), *others = [axis.get_xlim() for axis in figure.axes]
         assert others == [(low, high)]

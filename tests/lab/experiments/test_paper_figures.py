@@ -1,11 +1,14 @@
 """The experiments' own figures: drawn from real runs whatever is missing, and what they show."""
 
 import io
-from statistics import stdev
+import re
 
 import numpy as np
 import pytest
 
+from racecar.lab.datasets import peaks
+from racecar.lab.report.statistics import estimate
+from tests.figures import legible
 from tests.lab.experiments.paper_figure_cases import SMALL, diverged, draw, find, other, planes, points, shifted, shown
 
 NAMES = list(SMALL)
@@ -14,7 +17,7 @@ NAMES = list(SMALL)
 # Whatever there is
 
 
-@pytest.mark.parametrize("name, count", [("digits", 2), ("peaks", 4), ("information", 3)])
+@pytest.mark.parametrize("name, count", [("digits", 2), ("peaks", 4), ("information", 5)])
 def test_all_of_it(layout, real, name, count):
     """Laid out and drawn to the end."""
     figures = draw(name, real[name])
@@ -22,6 +25,8 @@ def test_all_of_it(layout, real, name, count):
     assert all(map(shown, figures.values()))
     for figure in figures.values():
         figure.savefig(io.BytesIO(), format="svg")
+        legible(figure)
+        assert re.search(r"\d", figure.get_label())  # what is said of it has numbers
 
 
 def test_titles_are_unique(all_drawn):
@@ -91,51 +96,55 @@ def test_other_variants(real, name, variants):
 
 
 def test_vectors_are_those_of_the_runs(real, all_drawn):
-    """Features in the first two columns, then the vectors of each variant under the sign that makes them bright."""
+    """For each seed the features, and below them the vectors of each variant under the sign that makes them bright."""
     figure = find(all_drawn["digits"], "singular vectors")
     runs = {(run.seed, run.variant): run for run in real["digits"]}
-    axes = np.array(figure.axes).reshape(2, 2 + 2 * 4)
-    for seed, line in enumerate(axes):
-        pictures = [axis.images[0].get_array() for axis in line]
-        for j in range(2):
-            assert np.array_equal(pictures[j], runs[seed, "Std"].arrays["features"][j, 0])
-        for v, variant in enumerate(("Std", "RR")):
-            for i in range(4):
-                truth = runs[seed, variant].arrays["vectors"][i, 0].numpy()
-                assert np.allclose(pictures[2 + 4 * v + i], truth * np.sign(truth.sum()))
-    assert [axes[0, 2 + 4 * v].get_title("left").split()[0] for v in range(2)] == ["Std", "RR"]
+    axes = np.array(figure.axes).reshape(2, 3, 4)
+    for seed, (features, *lines) in enumerate(axes):
+        for axis, picture in zip(features[:2], runs[seed, "Std"].arrays["features"], strict=True):
+            assert np.array_equal(axis.images[0].get_array(), picture[0])
+        for line, variant in zip(lines, ("Std", "RR"), strict=True):
+            assert line[0].get_ylabel() == variant
+            for axis, vector in zip(line, runs[seed, variant].arrays["vectors"], strict=False):
+                truth = vector[0].numpy()
+                assert np.allclose(axis.images[0].get_array(), truth * np.sign(truth.sum()))
+    carried = np.mean([runs[seed, "RR"].arrays["shares"][:4].sum() for seed in (0, 1)])
+    assert f"RR {carried:.0%}" in figure.get_label()
 
 
 def test_features_are_shown_for_every_seed(real):
     """Also where the first variant has no run."""
     runs = [run for run in real["digits"] if (run.variant, run.seed) != ("Std", 0)]
     figure = find(draw("digits", runs), "singular vectors")
-    axes = np.array(figure.axes).reshape(2, -1)
-    assert all(axis.images for line in axes for axis in line[:2])
+    assert all(axis.images for axis in np.array(figure.axes).reshape(2, 3, 4)[:, 0, :2].flat)
 
 
-def test_the_strip_shows_the_first_picture_over_training(real, all_drawn):
-    figure = find(all_drawn["digits"], "during training")
-    runs = {run.variant: run for run in real["digits"] if run.seed == 0}
+@pytest.mark.parametrize("name, word", [("digits", "during training"), ("peaks", "784-128-2")])
+def test_the_strip_shows_the_first_picture_over_training(real, all_drawn, name, word):
+    """The picture itself stands beside what is made of it."""
+    (figure,) = [one for title, one in all_drawn[name].items() if word in title and "during training" in title]
+    nets = [run for run in real[name] if run.config.get("nets", ["two"]) == ["two"]]
+    runs = {run.variant: run for run in nets if run.seed == 0}
+    truth = runs["Std"].arrays["features"][0, 0] if name == "digits" else peaks.load(0)[0][0, 0]
     axes = np.array(figure.axes).reshape(2, -1)
+    assert [axis.get_title() for axis in axes[0]] == ["d1", "start", "50 %", "end"]
     for line, variant in zip(axes, ("Std", "RR"), strict=True):
-        assert line[0].get_title("left") == variant
+        assert line[0].get_ylabel() == variant
         pictures = runs[variant].arrays["rebuilt"]
-        assert len(line) == len(pictures)
-        for axis, picture in zip(line, pictures, strict=True):
-            assert np.array_equal(axis.images[0].get_array(), picture[0, 0])
+        for axis, picture in zip(line, [truth, *pictures[:, 0, 0]], strict=True):
+            assert np.array_equal(axis.images[0].get_array(), picture)
             assert axis.images[0].get_clim() == (0, 255)
 
 
 def test_the_strip_shows_all_variants_if_a_seed_has_them(real):
     runs = [diverged(run) if (run.variant, run.seed) == ("RR", 0) else run for run in real["digits"]]
     figure = find(draw("digits", runs), "during training")
-    assert [t for axis in figure.axes if (t := axis.get_title("left"))] == ["Std", "RR"]
+    assert [name for axis in figure.axes if (name := axis.get_ylabel())] == ["Std", "RR"]
 
 
 def test_planes_are_means_over_the_seeds(real):
     runs = [run if run.seed == 0 else shifted(run, -1.0) for run in real["information"]]
-    found = planes(find(draw("information", runs), "planes"))
+    found = planes(draw("information", runs))
     assert list(found) == ["A", "AA", "AB"]
     for stage, lines in found.items():
         assert list(lines) == ["Std", "RR"]
@@ -159,18 +168,19 @@ def test_the_sweep_over_bins(real, all_drawn):
 def test_accuracies_and_the_band(real):
     runs = [run if run.seed == 0 else shifted(run, -1.0) for run in real["information"]]
     figure = find(draw("information", runs), "Accuracy")
-    (axis,) = figure.axes
-    labels = [text.get_text() for text in axis.get_xticklabels()]
-    assert labels == [f"{v}\n{s}" for s in ("A", "AA", "AB") for v in ("Std", "RR")]
-    dots = [line.get_ydata() for line in axis.lines if line.get_linestyle() == "None" and line.get_marker() in "o^"]
-    for label, values in zip(labels, dots, strict=True):
-        variant, stage = label.split("\n")
-        truth = [r.metrics["test_accuracy"] for r in runs if (r.variant, r.stage) == (variant, stage)]
-        assert sorted(values) == pytest.approx(sorted(truth))
-        bars = [box for box in axis.containers if box.get_label() is not None]
-        drawn = [line.get_segments()[0] for box in bars for line in box.lines[2]]
-        heights = [segment[1, 1] - segment[0, 1] for segment in drawn]  # mean − sd to mean + sd
-        assert any(h == pytest.approx(2 * stdev(truth), abs=1e-9) for h in heights)
     scratch = [run.metrics["test_accuracy"] for run in runs if run.stage == "B"]
-    (band,) = [patch for patch in axis.patches if patch.get_height() == pytest.approx(np.ptp(scratch))]
-    assert band.get_y() == pytest.approx(min(scratch))
+    for axis, stage in zip(figure.axes, ("A", "AA", "AB"), strict=True):
+        assert axis.get_title() == f"stage {stage}"
+        assert [text.get_text() for text in axis.get_yticklabels()] == ["Std", "RR"]
+        dots = [line.get_xdata() for line in axis.lines if line.get_linestyle() == "None"]
+        for variant, values in zip(("Std", "RR"), dots, strict=True):
+            truth = [r.metrics["test_accuracy"] for r in runs if (r.variant, r.stage) == (variant, stage)]
+            assert sorted(values) == pytest.approx(sorted(truth))
+            ends = estimate(truth).interval()
+            assert any(line.get_xdata() == pytest.approx(ends) for line in axis.lines if len(line.get_xdata()) == 2)
+            assert f"{variant} {np.mean(truth):.3g}" in figure.get_label()
+        (band,) = axis.patches
+        assert band.get_x() == pytest.approx(min(scratch))
+        assert band.get_width() == pytest.approx(np.ptp(scratch))
+        low, high = axis.get_xlim()
+        assert low <= min(scratch) <= max(scratch) <= high

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.lab.experiments.paper_figure_cases import draw, find, other, planes, points, shifted, shown
+from tests.lab.experiments.paper_figure_cases import draw, other, planes, points, shifted, shown
 
 DIFFERENT = {
     "coefficients": lambda run: {"coefficient": 0.7} if run.variant == "RR" else None,
@@ -24,8 +24,8 @@ def test_no_mean_over_what_is_not_alike(real, case):
     found = [
         (stage, label, line)
         for title, figure in figures.items()
-        if "planes" in title
-        for stage, lines in planes(figure).items()
+        if "plane" in title
+        for stage, lines in planes({title: figure}).items()
         for label, line in lines.items()
     ]
     truths = [
@@ -41,11 +41,12 @@ def test_no_mean_over_what_is_not_alike(real, case):
             for at, label, line in found
         )
     means = [
-        float(line.get_ydata()[0])
+        float(line.get_xdata()[0])
         for title, figure in figures.items()
         if "Accuracy" in title
-        for line in figure.axes[0].lines
-        if line.get_color() == "black" and len(line.get_ydata()) == 1 and line.get_marker() in ("None", None)
+        for axis in figure.axes
+        for line in axis.lines
+        if len(set(line.get_xdata())) == 1 and line.get_linestyle() == "-"
     ]
     for stage, variant, _ in truths:
         for some in (runs, changed):
@@ -57,7 +58,7 @@ def test_a_sweep_around_what_a_search_chose(real):
     """The figures show what it chose; the sweep has one of its own on every page."""
     tuned = [other(run, tuned={"lr": 1e-3, "coefficient": run.coefficient}) for run in real["information"]]
     swept = [shifted(run, -3.0, coefficient=9.0) for run in tuned if run.variant == "RR"]
-    found = planes(find(draw("information", [*tuned, *swept]), "planes"))
+    found = planes(draw("information", [*tuned, *swept]))
     assert list(found["A"]) == ["Std", "RR"]
     assert np.allclose(found["A"]["RR"], points(tuned, "RR", "A"), atol=1e-5)
 

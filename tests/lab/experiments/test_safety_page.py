@@ -8,12 +8,13 @@ from racecar.lab.experiments import experiment
 from racecar.lab.experiments.safety import Safety
 from racecar.lab.experiments.safety import config as safety_config
 from racecar.lab.experiments.safety.design import CONTEXTS, LAMBDAS, LOSSES, Loss, Setting, covering
-from racecar.lab.experiments.safety.map_figure import all_figures, map_figure
+from racecar.lab.experiments.safety.map_figure import MAPS, all_figures, map_figure
 from racecar.lab.experiments.safety.rule import judge
 from racecar.lab.experiments.safety.told import rows_of, told
 from racecar.lab.report import write_report
 from racecar.lab.running.packed import write_pack
 from racecar.lab.running.run import Run
+from tests.figures import LEAST, smallest
 from tests.lab.report.records import record
 
 pytestmark = pytest.mark.usefixtures("frozen")
@@ -136,25 +137,34 @@ def test_rows(records):
     assert all(one.dead for one in lost)
 
 
-def test_the_figure(records, whole_page):
+def test_the_figures(records, whole_page):
     _, figures = whole_page
-    ((title, figure),) = figures.items()
-    assert "the frame: what the rule chooses" in title
-    left, right, *bars = figure.axes
-    assert len(bars) == 2
-    assert len(left.get_yticklabels()) == 39
-    assert [one.get_text() for one in left.get_xticklabels()] == ["0.001", "0.003", "0.01", "0.03", "0.1", "0.3", "1"]
-    assert len(left.texts) == len(right.texts) == 39 * 7
-    chosen = judge(rows_of(map(Run, records)).rows).chosen
-    (frame,) = left.patches
-    assert frame.get_xy() == (LAMBDAS.index(chosen.place) - 0.5, LOSSES.index(chosen.loss) - 0.5)
-    assert right.images[0].get_array()[0, 6] == pytest.approx(100 / 3)
+    verdict = judge(rows_of(map(Run, records)).rows)
+    chosen = verdict.chosen
+    assert ["gains" in title for title in figures] == [True, False]
+    for title, figure in figures.items():
+        assert title.endswith("; the frame: what the rule chooses")
+        assert smallest(figure) >= LEAST
+        assert [axis.get_title("left") for axis in figure.axes] == [
+            f"gradient {one}" for one in ("both", "reverse", "weights")
+        ]
+        assert sum(len(axis.get_yticklabels()) for axis in figure.axes) == 39
+        assert sum(len(axis.texts) for axis in figure.axes) == 39 * 7
+        for axis in figure.axes:
+            assert [one.get_text() for one in axis.get_xticklabels()] == [".001", ".003", ".01", ".03", ".1", ".3", "1"]
+        (frame,) = [patch for axis in figure.axes for patch in axis.patches]
+        losses = [loss for loss in LOSSES if loss.gradient == chosen.loss.gradient]
+        assert frame.get_xy() == (LAMBDAS.index(chosen.place) - 0.5, losses.index(chosen.loss) - 0.5)
+    gained, killed = figures.values()
+    assert f"{100 * verdict.cells[chosen].gain:.1f} for the chosen {chosen}" in gained.get_label()
+    assert killed.axes[0].images[0].get_array()[0, 6] == pytest.approx(100 / 3)
     assert all_figures([]) == {}
 
 
 def test_a_figure_of_little():
     runs = [Run(one) for one in map_records(range(1), made_up=LOSSES[:1]) if one["coefficient"] in (None, 0.1)]
     cells = judge(rows_of(runs).rows).cells
-    figure = map_figure(cells)
-    assert len(figure.axes[0].texts) == 1
-    assert not figure.axes[0].patches
+    for what in MAPS:
+        (axis,) = map_figure(cells, what).axes
+        assert len(axis.texts) == 1
+        assert not axis.patches

@@ -1,5 +1,6 @@
 """Shift, in small: every stage trained, what is measured of it again by hand, its search, claims and figure."""
 
+import re
 from dataclasses import fields, replace
 from statistics import mean
 
@@ -23,6 +24,7 @@ from racecar.lab.running.results import Store
 from racecar.lab.running.search import trials
 from racecar.lab.running.work import begin
 from racecar.lab.training import rng
+from tests.figures import LEAST, smallest
 from tests.lab.experiments.few_labels_cases import with_pictures
 from tests.lab.report.records import untrained
 from tests.lab.tiny import results, run
@@ -191,6 +193,8 @@ def test_the_figure(pictures):
         one.record["metrics"] = {name: value for name, value in one.metrics.items() if name.endswith(own)}
         runs.append(one)
     (figure,) = all_figures(runs).values()
+    assert smallest(figure) >= LEAST
+    assert len(re.findall(r"\d\.\d\d by ", figure.get_label())) >= len(SHIFTS)
     assert [axis.get_title() for axis in figure.axes] == list(SHIFTS.values())
     for axis in figure.axes:
         assert [label.get_text() for label in axis.get_yticklabels()] == list(SCORES.values())

@@ -4,6 +4,8 @@ import shutil
 
 import pytest
 
+from tests.figures import LEAST
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
@@ -127,6 +129,21 @@ def test_on_a_phone(visit, tmp_path):
         "Array.from(document.querySelectorAll('.scroll'), one => one.scrollWidth > one.clientWidth)"
     )
     assert any(scrolls)  # inside
+    clipped = """Array.from(document.querySelectorAll("td, th button, dd, figcaption, summary"))
+        .filter((one) => one.clientWidth && one.scrollWidth > one.clientWidth + 1).map((one) => one.textContent)"""
+    assert page.evaluate(clipped) == []
+    table = page.get_by_role("region", name="Paper and ours").first
+    table.evaluate("one => one.scrollTo(one.scrollWidth, 0)")
+    whose = table.locator("td.variant").first.bounding_box()
+    assert abs(whose["x"] - table.bounding_box()["x"]) < 2  # it stays in sight
+    letters = page.evaluate(
+        """Array.from(document.querySelectorAll(".enlarge svg text"), (one) => {
+            const turned = one.getScreenCTM();
+            return parseFloat(getComputedStyle(one).fontSize) * Math.hypot(turned.a, turned.b);
+        })"""
+    )
+    assert len(letters) > 50
+    assert min(letters) >= LEAST
     page.locator(".enlarge").first.tap()
     assert page.locator("dialog").is_visible()
     box = page.locator("dialog").bounding_box()

@@ -120,8 +120,11 @@ def test_old_and_new_losses_are_judged_apart():
     found = [one for one in page.findings if one.claim.text == "RR beats Std on swapped labels"]
     seen = {dict(one.setting)["gradient"]: (one.better.coefficient, one.pairs, one.verdict) for one in found}
     assert seen == {"both": (0.06, 3, "undecided"), "reverse": (0.1, 3, "supported")}
-    losses = ("scale relative, gradient both, reduction mean", "scale relative, gradient reverse, reduction mean")
-    assert page.facts["reverse loss"] == "; ".join(losses)
+    losses = (
+        "scale relative, gradient both, reduction mean (the loss of before)",
+        "scale relative, gradient reverse, reduction mean (the default)",
+    )
+    assert page.about["reverse loss"] == "; ".join(losses)
     assert sum("RR × 6" in note for note in page.notes) == 1
     alone = section("information", "a", [Run(one) for one in records if one["config"] is now], INFORMATION)
     assert not any("RR × 6" in note for note in alone.notes)
@@ -131,7 +134,7 @@ def test_old_and_new_losses_are_judged_apart():
 def test_the_papers_own_loss_is_named():
     for name in ("digits", "peaks"):
         page = section(name, "a", [Run(record("RR", coefficient=5e-7, experiment=name))], experiment(name))
-        assert page.facts["reverse loss"] == "scale sum, gradient both, reduction sum (the paper's own, and its λ)"
+        assert page.about["reverse loss"] == "scale sum, gradient both, reduction sum (the paper's own, and its λ)"
 
 
 def test_the_closing_table(tmp_path):

@@ -3,12 +3,16 @@
 import re
 from xml.etree import ElementTree
 
+import pytest
+
 from racecar.inspect.style import COLOURS, new_figure
 from racecar.lab.report import pictures
-from racecar.lab.report.gallery import common_figures
+from racecar.lab.report.gallery import CURVES, EVERY, SWEEP, common_figures
 from racecar.lab.report.groups import gather
 from racecar.lab.report.pictures import describe, picture
 from racecar.lab.report.run_figures import curves, curves_figure, runs_figure, sweep_figure
+from racecar.lab.training.variants import VARIANTS
+from tests.figures import legible
 from tests.lab.report.records import record, runs
 
 
@@ -79,19 +83,63 @@ def test_every_run_is_a_dot():
     groups = swept([1.0]).groups
     rr = next(group for group in groups if group.variant == "RR")
     (axis,) = runs_figure(groups, [("A", "m")], {(rr, "m"): 7.0}).axes
-    assert [y for _, y in lines(axis, COLOURS["RR"])[0]] == [10.0, 12.0]
-    assert [line.get_ydata() for line in axis.lines if line.get_marker() == "D"] == [[7.0]]
-    assert [label.get_text() for label in axis.get_xticklabels()] == ["Std", "RR"]
+    assert [x for x, _ in lines(axis, COLOURS["RR"])[0]] == [10.0, 12.0]
+    assert [line.get_xdata() for line in axis.lines if line.get_marker() == "D"] == [[7.0]]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["Std", "RR"]
+
+
+def test_a_dead_net_is_counted_and_no_dot():
+    dead = "dead: the output is the same for every input"
+    given = [record("RR", seed, {"m": 0.9 if seed else 0.1}, note="" if seed else dead) for seed in range(3)]
+    figure = runs_figure(gather(runs(given)).groups, [("A", "m")], {})
+    (axis,) = figure.axes
+    assert [x for x, _ in lines(axis, COLOURS["RR"])[0]] == [0.9, 0.9]
+    assert [text.get_text() for text in axis.texts] == ["✕ 1 of 3 dead"]
+    assert figure.get_label() == "mean m, stage A: RR 0.9"
+
+
+def test_stages_stand_on_one_axis():
+    given = [record("RR", seed, {"m": seed + 9.0 * (s == "B")}, stage=s) for s in "AB" for seed in range(2)]
+    one, other = runs_figure(gather(runs(given)).groups, [("A", "m"), ("B", "m")], {}).axes
+    assert one.get_xlim() == other.get_xlim()
+
+
+def test_each_says_what_is_seen():
+    """Means, by hand."""
+    groups = swept([0.1, 1.0]).groups
+    assert sweep_figure(groups, [("A", "m")]).get_label() == "mean m, stage A: Std 4, RR 2 at 0.1, 11 at 1"
+    given = [record("RR", seed, curves={"epoch": [1, 2], "loss": [4.0 + seed, 1.0]}) for seed in (0, 2)]
+    figure = curves_figure(gather(runs(given)).groups)
+    assert figure.get_label() == "mean loss, stage A: RR from 5 to 1"
+    assert describe(figure, "T") == "T: mean loss, stage A: RR from 5 to 1."
+
+
+@pytest.mark.parametrize("count", [1, 9])
+def test_letters_are_legible_on_a_telephone(count):
+    """Whatever is drawn: nine variants with three stages, long names, curves, a sweep."""
+    names = ["a variant with a name that is longer than others", *VARIANTS][:count]
+    given = [
+        record(name, seed, {"m": seed / 3}, coefficient=c, stage=stage, curves={"epoch": [1, 2], "loss": [3e3, 1]})
+        for name in names
+        for c in (0.1, 1.0)
+        for stage in ("A", "AA")
+        for seed in range(2)
+    ]
+    figures = common_figures(gather(runs(given)), [("A", "m"), ("AA", "m")], {}, [])
+    drawn = [figure for some in figures.values() for figure in some.values()]
+    assert len(drawn) == 1 + 2 + 2
+    for figure in drawn:
+        legible(figure)
 
 
 def test_which_figures_there_are():
     def titles(groups):
         return list(common_figures(groups, [("A", "m")], {}, []))
 
-    every = "Every run; bars: means with 95 % intervals"
-    assert titles(swept([1.0])) == [every]
-    assert titles(swept([0.1, 1.0])) == [every, "Over the coefficient: mean ± sd"]
-    assert titles(gather(runs([record(curves={"epoch": [1], "loss": [2.0]})]))) == ["Over training: mean ± sd"]
+    assert titles(swept([1.0])) == [(EVERY, "")]
+    assert titles(swept([0.1, 1.0])) == [(EVERY, ""), (SWEEP, "")]
+    assert titles(gather(runs([record(curves={"epoch": [1], "loss": [2.0]})]))) == [(CURVES, "")]
+    assert list(common_figures(swept([0.1, 1.0]), [("A", "m")], {}, [], seen=["m"])) == [(SWEEP, "")]
 
 
 def draw():

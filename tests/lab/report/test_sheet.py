@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 from itertools import combinations
 from xml.etree import ElementTree
 
@@ -9,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from racecar.lab.report import pictures
-from racecar.lab.report.gallery import main_and_more
+from racecar.lab.report.gallery import CURVES, EVERY, main_and_more
 from racecar.lab.report.pictures import picture
 from racecar.lab.report.sheet import sheet
 from racecar.lab.report.svg import SPACES, local
@@ -82,7 +83,10 @@ def test_a_figure_too_heavy_for_svg(monkeypatch):
 
 def test_what_markdown_shows(figures):
     """The experiment's own figures; without any its runs, not the curves; what is left is for the HTML page."""
-    own, (run, curve) = figures[:2], [picture(figure((1, 1)), title, "f") for title in ("Every run", "Over training")]
+    own, (run, curve) = (
+        figures[:2],
+        [replace(picture(figure((1, 1)), "T", "f"), place=(kind, "")) for kind in (EVERY, CURVES)],
+    )
     assert main_and_more(own, [run, curve]) == (own, [run, curve])
     assert main_and_more([], [run, curve]) == ([run], [curve])
     assert main_and_more([], [curve]) == ([curve], [])

@@ -58,6 +58,7 @@ class Digits(Experiment[DigitsConfig]):
         "should show the two digits; trained plainly or with orthogonality, they should not."
     )
     Config = DigitsConfig
+    start = "Glorot's, uniform"
     quick = {"shipped": True, "epochs": 300}  # noqa: RUF012
     claims = (
         Claim("RR's singular vectors carry both digits better than Std's", "cosine_2", "A", "RR", "Std"),
@@ -111,7 +112,8 @@ class Digits(Experiment[DigitsConfig]):
         return Measured(found.metrics, arrays={**found.arrays, **trained.history})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.experiments.paper_figures import having, strip_figure, vectors_figure
+        from racecar.lab.experiments.paper_figures import having
+        from racecar.lab.experiments.picture_figures import strip_figure, vectors_figure
         from racecar.lab.report.groups import by_setting
 
         figures = {}
@@ -120,7 +122,9 @@ class Digits(Experiment[DigitsConfig]):
                 title = f"The two digits, and the singular vectors that carry most of them{where}"
                 figures[title] = vectors_figure(seen, "digits")
             if seen := having(some, "rebuilt"):
-                figures[f"What the reverse pass makes of the first digit during training{where}"] = strip_figure(seen)
+                title = f"The first digit (d1), and what the reverse pass makes of it during training{where}"
+                digits = {run.seed: run.arrays["features"][0] for run in having(some, "features")}
+                figures[title] = strip_figure(seen, digits)
         return figures
 
 

@@ -66,6 +66,7 @@ class Information(Experiment[InformationConfig]):
         "steadiest in AA and AB, and Std lost in AB."
     )
     Config = InformationConfig
+    start = "Glorot's, uniform"
     quick = {"epochs": 30, "finetune": 15}  # noqa: RUF012
     variants = ("Std", "Ort", "Pre", "RR", "lRR", "RR1")
     seeds = 10
@@ -81,6 +82,7 @@ class Information(Experiment[InformationConfig]):
         seeds=20,  # of five, a setting that fails in half of all nets shows no failure too often
     )
     paper_coefficients = dict.fromkeys(OURS, (0.0, 1e-3, 1e-2, 1e-1, 1.0, 10.0))
+    shows_runs = ("test_accuracy",)
     claims = (
         Claim("RR beats Std on swapped labels", "test_accuracy", "AB", "RR", "Std"),
         Claim("RR beats Ort on swapped labels", "test_accuracy", "AB", "RR", "Ort"),
@@ -173,17 +175,24 @@ class Information(Experiment[InformationConfig]):
         return Measured(metrics, tables={"plane": rows, "sweep": sweep, "ceilings": ceilings})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.experiments.paper_figures import accuracy_figure, chosen, planes_figure, sweep_figure
-        from racecar.lab.report.groups import by_setting
+        from racecar.lab.experiments.paper_figures import (
+            STAGES,
+            accuracy_figure,
+            accuracy_title,
+            chosen,
+            plane_figure,
+            sweep_figure,
+        )
+        from racecar.lab.report.groups import by_setting, collect
 
         figures = {}
         for where, some in by_setting(chosen(runs)).items():
-            planes = [run for run in some if "plane" in run.tables and run.stage != "B"]
-            if planes:
-                figures[f"Information planes before (A) and after fine-tuning{where}"] = planes_figure(planes)
+            planes = collect((run.stage, run) for run in some if "plane" in run.tables)
             if measured := [run for run in some if "test_accuracy" in run.metrics]:
-                figures[f"Accuracy of every stage{where}"] = accuracy_figure(measured)
-            if first := [run for run in planes if run.stage == "A"]:
+                figures[f"{accuracy_title(measured)}{where}"] = accuracy_figure(measured)
+            for stage in (one for one in STAGES if one in planes):
+                figures[f"Information plane of every layer, stage {stage}{where}"] = plane_figure(planes[stage])
+            if first := planes.get("A"):
                 figures[f"How far I(X;D) depends on the bins{where}"] = sweep_figure(first)
         return figures
 

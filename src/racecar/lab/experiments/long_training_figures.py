@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from racecar.inspect.style import look, new_figure, styled
+from racecar.inspect.style import WIDTH, look, new_figure, styled
 from racecar.lab.experiments.paper_figures import chosen
 from racecar.lab.report.groups import by_setting, by_variant, collect
 from racecar.lab.report.statistics import estimate
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from racecar.lab.running.run import Run
 
-WIDTH, ROW, EDGE = 4.2, 0.3, 0.65
-"""Inches: a figure is as wide as a telephone shows it, a row as high as its letters need."""
+ROW, EDGE = 0.3, 0.65
+"""Inches: a row is as high as its letters need."""
 BESIDE = ("longer", "norm", "depth")
 """Settings that one figure shows side by side."""
 
@@ -71,13 +71,18 @@ def chart_figure(runs: Sequence[Run], metric: str, chart: Chart) -> Figure:
     figure, axes = new_figure(len(panels), 1, (WIDTH, sum(heights)), height_ratios=heights)
     for (axis,) in axes[1:]:
         axis.sharex(axes[0][0])  # before anything is drawn, so that the limits hold all of it
+    said = []
     for (axis,), (depth, some) in zip(axes, panels.items(), strict=True):
+        told = []
         for y, (name, members) in enumerate(some.items()):
             alive = [chart.factor * float(run.metrics[metric]) for run in members if not run.dead]
             _row(axis, y, alive, name.split(",")[0].split()[0])
+            told += [f"{name} {sum(alive) / len(alive):.3g}"] if alive else []
+        said.append(f"{depth} convolutions: {'; '.join(told)}")
         axis.set_yticks(range(len(some)), [_label(name, members) for name, members in some.items()])
         axis.set(ylim=(len(some) - 0.5, -0.5), xlabel=chart.axis, title=f"{depth} convolutions")
         axis.grid(False, axis="y")
+    figure.set_label(f"mean {chart.axis}, {'; '.join(said)}")
     return figure
 
 

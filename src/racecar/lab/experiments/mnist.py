@@ -108,6 +108,7 @@ class Mnist(Experiment[MnistConfig]):
     )
     paper_coefficients = dict.fromkeys(OURS, (0.0, 1e-6, 1e-5, 1e-4))
     claims = claims()
+    shows_runs = ("test_accuracy",)
     paper = (
         *(
             Paper("test_accuracy", "A", variant, value, where={"longer": False}, note=f"{seconds} s per epoch there")
@@ -186,7 +187,8 @@ class Mnist(Experiment[MnistConfig]):
         return Measured(metrics, arrays={"d1": task.test.x[shown].cpu(), "rebuilt": back[shown].cpu()})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.experiments.paper_figures import accuracy_figure, chosen, having, rebuilt_figure
+        from racecar.lab.experiments.paper_figures import accuracy_figure, accuracy_title, chosen, having
+        from racecar.lab.experiments.picture_figures import rebuilt_figure
         from racecar.lab.report.groups import by_setting
 
         figures = {}
@@ -194,7 +196,7 @@ class Mnist(Experiment[MnistConfig]):
             if seen := having(some, "rebuilt"):
                 figures[f"d1 and, below, what the reverse pass makes of it{where}"] = rebuilt_figure(seen)
             if measured := [run for run in some if "test_accuracy" in run.metrics]:
-                figures[f"Accuracy of every stage{where}"] = accuracy_figure(measured)
+                figures[f"{accuracy_title(measured)}{where}"] = accuracy_figure(measured)
         return figures
 
 

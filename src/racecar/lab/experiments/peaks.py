@@ -59,6 +59,7 @@ class Peaks(Experiment[PeaksConfig]):
         "reverse pass, the first layer's right singular vectors should be the two peaks, in all three networks."
     )
     Config = PeaksConfig
+    start = "Glorot's, uniform"
     quick = {"nets": ("two",), "epochs": 1500, "lr": 4e-4}  # noqa: RUF012
     claims = (
         *(
@@ -116,7 +117,8 @@ class Peaks(Experiment[PeaksConfig]):
         return Measured(metrics, arrays={**found.arrays, **trained.history})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar.lab.experiments.paper_figures import having, strip_figure, vectors_figure
+        from racecar.lab.experiments.paper_figures import having
+        from racecar.lab.experiments.picture_figures import strip_figure, vectors_figure
         from racecar.lab.report.groups import by_setting
 
         figures = {}
@@ -126,8 +128,8 @@ class Peaks(Experiment[PeaksConfig]):
                     title = f"Singular vectors that carry most of the data: {what}{where}"
                     figures[title] = vectors_figure(seen, "class means")
                 if seen := having(some, "rebuilt"):
-                    title = f"What the reverse pass makes of a picture during training: {what}{where}"
-                    figures[title] = strip_figure(seen)
+                    title = f"A picture (d1), and what the reverse pass makes of it during training: {what}{where}"
+                    figures[title] = strip_figure(seen, {run.seed: peaks.load(run.seed)[0][0] for run in seen})
         return figures
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from racecar.inspect.style import look, new_figure, styled
+from racecar.inspect.style import WIDTH, look, new_figure, styled
 from racecar.lab.experiments.paper_figures import chosen, look_of
 from racecar.lab.experiments.shift_scores import SHIFTS
 from racecar.lab.report.groups import by_setting, by_variant
@@ -28,8 +29,8 @@ SCORES = {
     "autoencoder_relative": "autoencoder,\nrelative error",
 }
 """From above, as they are written."""
-WIDTH, ROW, EDGE = 4.6, 0.36, 0.5
-"""Inches: of the figure, so that letters stay legible on a telephone; of a score; of what is around a panel."""
+ROW, EDGE = 0.36, 0.5
+"""Inches: of a score; of what is around a panel."""
 SPREAD = 0.6
 """Of a row, that its variants share."""
 
@@ -74,7 +75,23 @@ def auroc_figure(runs: Sequence[Run]) -> Figure:
     for (axis,) in axes:
         handles |= {name: line for line, name in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=3)
+    figure.set_label(_told(found))
     return figure
+
+
+def _told(found: Mapping[str, Mapping[tuple[str, str], Sequence[float]]]) -> str:
+    """The best score of every net for every shift."""
+    said = []
+    for shift in SHIFTS:
+        best = {
+            name: max(
+                (mean(some), SCORES[score].replace("\n", " ")) for (one, score), some in cells.items() if one == shift
+            )
+            for name, cells in found.items()
+            if any(one == shift for one, _ in cells)
+        }
+        said.append(f"{shift}: " + ", ".join(f"{name} {value:.2f} by {score}" for name, (value, score) in best.items()))
+    return f"best mean AUROC for {'; '.join(said)}"
 
 
 def _row(axis: Axes, i: int, nets: Mapping[str, Sequence[float]]) -> None:

@@ -122,10 +122,12 @@ class Slices(Experiment[S]):
         "within 0.01 (on 12 bits 0.02)."
     )
     Config: ClassVar[type[SlicesConfig]] = SlicesConfig
+    start = "Glorot's, uniform"
     quick: ClassVar[dict[str, Any]] = {"epochs": 10}
     variants = ("Std", "RR")
     seeds = 10
     claims = claims(accuracy=0.02)
+    shows_runs = ("reverse_loss", "test_accuracy")
 
     def configs(self, config: S, folder: Path | None) -> Sequence[S]:
         if not config.grid:
@@ -215,6 +217,7 @@ class SlicesMnist(_Pictures[SlicesMnistConfig]):
     name = "slices-mnist"
     title = "A slice of the reverse pass: three convolutions on MNIST"
     Config = SlicesMnistConfig
+    start = "PyTorch's own"
     source = MNIST
 
     def network(self, config: SlicesMnistConfig, dropout: float = 0.0) -> nn.Module:
@@ -228,6 +231,7 @@ class SlicesCifar(_Pictures[CifarConfig]):
     name = "slices-cifar"
     title = "A slice of the reverse pass: thirteen convolutions with batch norm on CIFAR-10"
     Config = CifarConfig
+    start = "He's, by fan-out"
     quick: ClassVar[dict[str, Any]] = {
         "epochs": 1, "batch": 25, "share": 1 / 500, "width": 1 / 4, "precision": "float32"
     }  # fmt: skip

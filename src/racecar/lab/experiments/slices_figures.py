@@ -25,8 +25,9 @@ def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
     figures = {}
     for setting in sorted(settings, key=label):
         where = f" ({label(setting)})" if setting else ""
-        title = f"Every slice beside the exact loss; every run; bars: means with 95 % intervals{where}"
-        figures[title] = runs_figure(settings[setting], METRICS, {}, slice_name)
+        for metric in METRICS:
+            title = f"{metric[1]} of every slice beside the exact loss: every run, with the mean and its 95 % interval"
+            figures[f"{title}{where}"] = runs_figure(settings[setting], [metric], {}, slice_name)
     return figures
 
 
@@ -37,7 +38,7 @@ def slice_name(group: Group) -> str:
         return group.variant
     fraction, every = (group.config[name] for name in SLICE)
     share = "all" if fraction == 1 else f"1/{round(1 / fraction)}"
-    return "exact" if (fraction, every) == (1, 1) else share if every == 1 else f"{share},\n1 of {every}"
+    return "exact" if (fraction, every) == (1, 1) else share if every == 1 else f"{share}, 1 of {every}"
 
 
 def _place(group: Group) -> tuple[bool, int, float]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from racecar.inspect.style import new_figure, styled
+from racecar.inspect.style import WIDTH, new_figure, styled
 from racecar.lab.report import words
 from racecar.lab.report.findings import Finding
 from racecar.lab.report.groups import Setting, collect, label
@@ -17,11 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH = 5.2
-"""Inches: letters stay legible on a telephone."""
 ROW, LINE, EDGE = 0.26, 0.17, 0.55
 """Inches of a claim's interval, of a line of its words, and of what is above and below a panel."""
-_LETTERS = 66
+_LETTERS = 47
 
 
 def judged(findings: Sequence[Finding]) -> list[Finding]:
@@ -65,11 +63,17 @@ def forest(findings: Sequence[Finding]) -> Figure:
     figure, axes = new_figure(len(panels), 1, (WIDTH, sum(heights)), height_ratios=heights)
     for (axis,), (one, some) in zip(axes, panels.items(), strict=True):
         _panel(axis, one, some)
+    said = [
+        f"{found.verdict}: {' '.join(text)[2:]} ({gain_told(found)})"
+        for found, text in zip(findings, named, strict=True)
+    ]
+    figure.set_label("; ".join(said))
     return figure
 
 
 def _words(found: Finding, setting: Setting) -> list[str]:
-    text = f"{found.claim.text} ({label(setting)})" if setting else found.claim.text
+    where = label(setting).replace(" = ", "\u00a0=\u00a0")  # which stay on one line
+    text = f"{found.claim.text} ({where})" if setting else found.claim.text
     return wrap(f"{SIGNS[found.verdict]} {text}", _LETTERS)
 
 
@@ -77,9 +81,8 @@ def _panel(axis: Axes, of: Unit, rows: Sequence[tuple[Finding, list[str]]]) -> N
     y, reach = 0.0, max(of.factor * abs(end) for found, _ in rows for end in _ends(found))
     for found, text in rows:
         colour = COLOURS[found.verdict]
-        axis.text(
-            0.0, y, "\n".join(text), transform=axis.get_yaxis_transform(), va="top", color=colour, linespacing=1.25
-        )
+        axis.text(0.0, y, "\n".join(text), transform=axis.get_yaxis_transform(), va="top", color=colour,
+                  linespacing=1.25, in_layout=False)  # fmt: skip
         y -= LINE * len(text) + ROW / 2
         assert found.gain is not None
         assert found.interval is not None

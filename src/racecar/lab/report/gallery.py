@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from racecar.lab.experiment import Experiment
 from racecar.lab.report.findings import Finding
 from racecar.lab.report.groups import Group, Groups, Metric, collect, label
-from racecar.lab.report.pictures import Picture, picture
-from racecar.lab.report.run_figures import curves, curves_figure, runs_figure, sweep_figure
+from racecar.lab.report.pictures import Picture, Place, picture
+from racecar.lab.report.run_figures import curve_names, curves_figure, runs_figure, sweep_figure
 from racecar.lab.running.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-CURVES = "Over training"
-"""So begin the titles of curves."""
+EVERY, SWEEP, CURVES = "Every run", "Over the coefficient", "Over training"
+KINDS = (EVERY, SWEEP, CURVES)
+"""Of figures that all experiments have."""
 
 
 def own_pictures(experiment: Experiment | None, runs: Sequence[Run], anchor: str) -> tuple[list[Picture], str]:
@@ -35,39 +37,56 @@ def draw(figures: Mapping[str, Figure], prefix: str) -> list[Picture]:
     return [picture(figure, title, f"{prefix}-{i}") for i, (title, figure) in enumerate(figures.items(), 1)]
 
 
+def draw_common(figures: Mapping[Place, Mapping[str, Figure]], prefix: str) -> list[Picture]:
+    """Those that all experiments have, each with the place that it stands in."""
+    return [
+        replace(one, place=place)
+        for i, (place, some) in enumerate(figures.items(), 1)
+        for one in draw(some, f"{prefix}-{i}")
+    ]
+
+
 def main_and_more(own: Sequence[Picture], common: Sequence[Picture]) -> tuple[list[Picture], list[Picture]]:
     """What Markdown shows, and what the HTML page shows besides: an experiment that draws nothing itself has its runs
     for that, without their curves."""
-    main = list(own) or [one for one in common if not one.title.startswith(CURVES)] or list(common)
+    main = list(own) or [one for one in common if one.place[0] != CURVES] or list(common)
     return main, [one for one in common if one not in main]
 
 
 def common_figures(
-    groups: Groups, metrics: Sequence[Metric], paper: Mapping[tuple[Group, str], float], findings: Sequence[Finding]
-) -> dict[str, Figure]:
-    """Every run, sweeps where there are any, and curves over training; for each setting.
+    groups: Groups,
+    metrics: Sequence[Metric],
+    paper: Mapping[tuple[Group, str], float],
+    findings: Sequence[Finding],
+    seen: Collection[str] = (),
+) -> dict[Place, dict[str, Figure]]:
+    """Every run, sweeps where there are any, and curves over training; one chart for each metric, for each setting.
 
     Args:
         groups: of the experiment.
         metrics: the ones to show.
         paper: values that the paper prints.
-        findings: they say which coefficient the curves are shown for.
+        findings: they say which coefficient runs and curves are shown for.
+        seen: metrics of which the experiment shows every run itself.
     """
-    figures: dict[str, Figure] = {}
+    figures: dict[Place, dict[str, Figure]] = {}
     for setting in groups.settings:
         members = groups.of(setting)
-        where = f" ({label(setting)})" if setting else ""
+        where = label(setting)
         shown = [one for one in metrics if any(group.values(one[1]) for group in members if group.stage == one[0])]
-        diamonds = "; ◇: the paper" if any((group, name) in paper for group in members for _, name in shown) else ""
-        if shown:
-            figures[f"Every run; bars: means with 95 % intervals{diamonds}{where}"] = runs_figure(members, shown, paper)
-        swept = [(stage, metric) for stage, metric in shown if _is_sweep(groups.of(setting, stage))]
-        if swept:
-            figures[f"Over the coefficient: mean ± sd{where}"] = sweep_figure(members, swept)
         trained = _one_for_each(members, findings)
-        if any(map(curves, trained)):
-            figures[f"{CURVES}: mean ± sd{where}"] = curves_figure(trained)
-    return figures
+        for name, stages in collect((name, (stage, name)) for stage, name in shown if name not in seen).items():
+            diamonds = "; ◇: the paper" if any((group, name) in paper for group in trained) else ""
+            title = f"{name}: every run, with the mean and its 95 % interval{diamonds}"
+            figures.setdefault((EVERY, where), {})[title] = runs_figure(trained, stages, paper)
+        for stage, name in shown:
+            if _is_sweep(groups.of(setting, stage)):
+                title = f"{name}, stage {stage}, over the coefficient: mean ± sd"
+                figures.setdefault((SWEEP, where), {})[title] = sweep_figure(members, [(stage, name)])
+        for stage, name in curve_names(trained):
+            title = f"{name}, stage {stage}, over training: mean ± sd"
+            figures.setdefault((CURVES, where), {})[title] = curves_figure(trained, [(stage, name)])
+    return dict(sorted(figures.items(), key=lambda one: KINDS.index(one[0][0])))
 
 
 def _is_sweep(groups: Sequence[Group]) -> bool:

@@ -16,7 +16,7 @@ from racecar.inspect.style import look
 from racecar.lab.report import words
 from racecar.lab.report.how import HOW, OF_CLAIMS
 from racecar.lab.report.page_table import Cell, Column, Table
-from racecar.lab.report.section import Section, tally
+from racecar.lab.report.section import MOST, Section, tally
 from racecar.lab.report.verdicts import SIGNS, VERDICTS
 from racecar.support.extras import need
 
@@ -79,7 +79,7 @@ def to_html(page: Page) -> str:
 
 def to_markdown(page: Page, folder: str) -> str:
     """The same tables and verdicts; the main figures are linked from a folder beside it, a sheet for each section."""
-    text = _templates(False).get_template("page.md").render(page=page, folder=folder, longest=LONGEST)
+    text = _templates(False).get_template("page.md").render(page=page, folder=folder, longest=LONGEST, most=MOST)
     text = re.sub(r" +$", "", text, flags=re.MULTILINE)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 

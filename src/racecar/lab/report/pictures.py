@@ -33,6 +33,9 @@ PAGE_COLOURS = {
 }
 """Paper, ink, lines and verdicts of our figures, as the page's style sheet names them."""
 
+Place = tuple[str, str]
+"""Kind of a figure that all experiments have, and the setting of its runs; both empty for an experiment's own."""
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -50,6 +53,7 @@ class Picture:
     """SVG as it was drawn, or the PNG."""
     markup: str
     """The inline SVG; empty for a PNG."""
+    place: Place = ("", "")
 
     @property
     def data(self) -> str:
@@ -80,7 +84,10 @@ def save_light(figure: Figure, path: Path) -> None:
 
 
 def describe(figure: Figure, title: str) -> str:
-    """What can be said of a figure without seeing it: its panels, axes and legends."""
+    """What is seen in a figure: its label has the numbers, where whoever drew it gave it one; else its panels, axes and
+    legends."""
+    if label := str(figure.get_label()):
+        return f"{title}: {label}."
     parts, names = [], dict.fromkeys(_legend(figure))
     for axis in figure.axes:
         what = [axis.get_title(), axis.get_ylabel()]

@@ -16,7 +16,7 @@ from racecar.lab.report.statistics import estimate
 Rows = Sequence[Mapping[str, Any]]
 
 _WHICH = (Column("stage"), Column("setting"))
-_WHOSE = (Column("variant"), Column("coefficient", "number"), Column("tuned"))
+_WHOSE = (Column("variant", "variant"), Column("coefficient", "number"), Column("tuned"))
 
 
 def results_table(caption: str, groups: Groups, metrics: Sequence[Metric], paper: Sequence[Paper] = ()) -> Table:

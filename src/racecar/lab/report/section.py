@@ -9,23 +9,26 @@ from typing import Any
 
 from racecar.lab.experiment import Experiment, Stage
 from racecar.lab.report import words
+from racecar.lab.report.about import about
 from racecar.lab.report.claim_tables import claims_table, unjudged_table
 from racecar.lab.report.claims import claims_of, judge
 from racecar.lab.report.findings import Finding
 from racecar.lab.report.forest import forest, judged, sentence
 from racecar.lab.report.forest import title as forest_title
-from racecar.lab.report.gallery import common_figures, draw, main_and_more, own_pictures
+from racecar.lab.report.gallery import common_figures, draw, draw_common, main_and_more, own_pictures
 from racecar.lab.report.glossary import glossary
 from racecar.lab.report.groups import Groups, collect, gather, label, printed_value
 from racecar.lab.report.page_table import Table
 from racecar.lab.report.pictures import Picture
-from racecar.lab.report.restate import config_of, loss_of, restated, times
+from racecar.lab.report.restate import config_of, restated, times
 from racecar.lab.report.result_tables import cost_table, inner_tables, results_table
 from racecar.lab.report.verdicts import VERDICTS, overall
 from racecar.lab.running.run import Run
 
 MARKS = {"": "", "quick": "quick runs: no evidence", "search": "runs of a search: no evidence"}
 """Purpose → what is said of runs that are no evidence."""
+MOST = 6
+"""Figures beside the forest that Markdown, which is a summary, shows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +41,8 @@ class Section:
     place: str
     """In the paper."""
     summary: str
+    about: Mapping[str, str]
+    """The loss, the first weights, what a step costs; said before the figures."""
     mark: str
     """What its runs are if they are no evidence; empty if they are."""
     findings: Sequence[Finding]
@@ -62,7 +67,13 @@ class Section:
     @property
     def shown(self) -> list[Picture]:
         """What Markdown shows."""
-        return [*self.forest, *self.figures]
+        return [*self.forest, *self.figures[:MOST]]
+
+    @property
+    def folded(self) -> dict[str, dict[str, list[Picture]]]:
+        """Kind of figure → setting → the figures that are folded away at first."""
+        kinds = collect((one.place[0], one) for one in self.more_figures)
+        return {kind: collect((one.place[1], one) for one in some) for kind, some in kinds.items()}
 
     @property
     def verdict(self) -> str:
@@ -116,7 +127,8 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
     own, problem = own_pictures(experiment, groups.runs, anchor)
     some = judged(findings)
     claims_figure = draw({forest_title(some): forest(some)}, f"{anchor}-claims") if some else []
-    figures, more_figures = main_and_more(own, draw(common_figures(groups, main, printed, findings), anchor))
+    shared = common_figures(groups, main, printed, findings, experiment.shows_runs if own and experiment else ())
+    figures, more_figures = main_and_more(own, draw_common(shared, anchor))
     tables = [results_table("Paper and ours" if paper else "Results", groups, main, paper)]
     return Section(
         name=name,
@@ -124,6 +136,7 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         title=name if experiment is None else experiment.title,
         place="" if experiment is None else experiment.section,
         summary="" if experiment is None else experiment.summary,
+        about=about(groups, experiment),
         mark=MARKS[purpose],
         findings=findings,
         finding=sentence(findings),
@@ -140,7 +153,7 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         more_figures=more_figures,
         commands=_commands(runs),
         glossary=glossary(groups, _stages(groups, experiment)),
-        facts=_facts(runs, groups, experiment),
+        facts=_facts(runs, groups),
         notes=[*_notes(name, groups, experiment), *_conversions(runs, experiment)],
         problem=problem,
     )
@@ -168,9 +181,10 @@ def _told(experiment: Experiment, anchor: str, runs: Sequence[Run], groups: Grou
         title=experiment.title,
         place=experiment.section,
         summary=experiment.summary,
+        about={},  # its tables name the losses
         mark=MARKS[purpose],
         findings=(),
-        finding="",
+        finding="" if purpose or not notes else notes[0],
         forest=(),
         tables=tables,
         more=(),
@@ -178,8 +192,8 @@ def _told(experiment: Experiment, anchor: str, runs: Sequence[Run], groups: Grou
         more_figures=[],
         commands=_commands(runs),
         glossary=glossary(groups, _stages(groups, experiment)),
-        facts=_facts(runs, groups, None),  # its tables name the losses
-        notes=notes,
+        facts=_facts(runs, groups),
+        notes=notes if purpose else notes[1:],
         problem=problem,
     )
 
@@ -203,7 +217,7 @@ def _commands(runs: Sequence[Run]) -> list[str]:
     return list(dict.fromkeys(filter(None, [*(_made(run, "command") for run in runs), *also])))
 
 
-def _facts(runs: Sequence[Run], groups: Groups, experiment: Experiment | None) -> dict[str, str]:
+def _facts(runs: Sequence[Run], groups: Groups) -> dict[str, str]:
     """How the records were made: versions, machines, settings."""
 
     def all_of(name: str) -> str:
@@ -217,7 +231,6 @@ def _facts(runs: Sequence[Run], groups: Groups, experiment: Experiment | None) -
         "time": words.seconds(seconds) if seconds else "",
         "finished": " to ".join(dict.fromkeys((times[0], times[-1]))) if times else "",
         **{name: all_of(name) for name in ("device", "engine", "racecar", "commit", "torch", "python")},
-        "reverse loss": "; ".join(_losses(groups, experiment)),
         "settings": label(tuple(groups.common.items())),
     }
     return {name: text for name, text in facts.items() if text}
@@ -228,14 +241,6 @@ def _stages(groups: Groups, experiment: Experiment | None) -> list[Stage]:
     configs = [] if experiment is None else [config_of(experiment, group.config) for group in groups.groups]
     found = [stage for one in configs if one is not None and experiment is not None for stage in experiment.stages(one)]
     return list(dict.fromkeys(found))
-
-
-def _losses(groups: Groups, experiment: Experiment | None) -> list[str]:
-    """Every loss that there is on the page."""
-    configs = [] if experiment is None else [config_of(experiment, group.config) for group in groups.groups]
-    return list(
-        dict.fromkeys(loss_of(experiment, one) for one in configs if experiment is not None and one is not None)
-    )
 
 
 def _conversions(runs: Sequence[Run], experiment: Experiment | None) -> list[str]:

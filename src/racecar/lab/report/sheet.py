@@ -10,8 +10,8 @@ from xml.etree.ElementTree import Element, SubElement
 from racecar.lab.report.pictures import Picture, own
 from racecar.lab.report.svg import SPACES, light, local
 
-WIDTH = 640.0
-"""In points, unless a figure is wider: about a column of text."""
+WIDTH = 260.0
+"""In points, unless a figure is wider: one figure, so that a telephone shows the sheet as it is."""
 GAP, LINE, LETTER = 12.0, 12.0, 5.5
 """Between figures, from one line of a caption to the next, and of a letter of it."""
 _POINTS = 0.75  # in a CSS pixel

@@ -1,15 +1,20 @@
-"""Figures of few-labels: accuracy over labels per class, and the map of where racecar helps."""
+"""Figures of few-labels: accuracy over labels per class, and the table of where racecar helps."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from itertools import combinations
 from statistics import mean, mode, stdev
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from racecar.inspect.style import new_figure, styled
+import numpy as np
+
+from racecar.inspect.style import SMALL, WIDTH, ink_on, new_figure, styled
 from racecar.lab.experiments.paper_figures import chosen, look_of
+from racecar.lab.report.about import NOT_STD
 from racecar.lab.report.groups import Setting, asked, by_setting, by_variant, collect, telling
+from racecar.lab.report.run_figures import LOST
 from racecar.lab.training.variants import VARIANTS
 
 if TYPE_CHECKING:
@@ -20,40 +25,39 @@ if TYPE_CHECKING:
 
 
 class Gain(NamedTuple):
-    """Of RR over Std, over their common seeds."""
+    """Of RR over Std, over their common seeds in which both nets live; no number if there is none."""
 
     mean: float
     sd: float
+    dead: int = 0
+    """Seeds in which RR's net died or Std's did."""
 
 
 Cells = dict[Setting, dict[str, Gain]]
 """Setting, with RR's λ, → metric → gain."""
 KINDS = {"probe": "linear probe", "tune": "fine-tuned"}
 LIMIT = 10.0
-"""Points at which the colours of a map end, or one net that collapsed would hide all other differences."""
+"""Points at which the colours of the table end, or one net that collapsed would hide all other differences."""
 MANY = 4
 """Settings of which pairs of variants have a figure of their own."""
-OURS = ("fraction", "every", "layers", "decay", "scale", "gradient", "reduction", "strength")
-"""Settings that say nothing to Std: RR with any of them stands beside the same Std."""
+LETTERS, LINE = 26, 0.155
+"""Of what stands beside a row, in a line; and inches of such a line."""
 
 
 def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
-    """By title; the maps need several settings."""
-    figures = {}
-    settings = by_setting(chosen(runs), but=("fraction", "longer"))
+    """By title; the tables of gains need several settings."""
+    figures, cells = {}, gains(runs)
+    for kind, what in KINDS.items():
+        if sum(bool(counts(one, kind)) for one in cells.values()) > 1:
+            figures[f"Where it helps: RR − Std in points (± sd) by labels per class, {what}"] = table_figure(
+                cells, kind
+            )
+    settings = by_setting(chosen(runs), but=("fraction", "longer", "cost"))
     for where, some in settings.items():
-        shown = len(settings) <= MANY or len(lines(some)) > 2  # else the map alone shows the pair
-        if shown and any(counts(run.metrics, kind) for run in some for kind in KINDS):
-            figures[f"Accuracy on the new task over labels per class{where}"] = labels_figure(some)
-    cells = gains(runs)
-    if len(cells) > 1:
-        figures["Where it helps: RR − Std in points, every setting"] = table_figure(cells)
-    for a, b in combinations(names(cells), 2):
-        for kind in KINDS:
-            for metric in sorted({f"{kind}_{n}" for one in cells.values() for n in counts(one, kind)[:1]}):
-                if grid := table(cells, a, b, metric):
-                    title = f"RR − Std in points, {metric.replace('_', ' at ')} labels: {a} and {b}"
-                    figures[title] = map_figure(grid, a, b)
+        shown = len(settings) <= MANY or len(lines(some)) > 2  # else the table alone shows the pair
+        for kind, what in KINDS.items():
+            if shown and any(counts(run.metrics, kind) for run in some):
+                figures[f"Accuracy on the new task over labels per class, {what}{where}"] = labels_figure(some, kind)
     return figures
 
 
@@ -77,27 +81,44 @@ def lines(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 @styled
-def labels_figure(runs: Sequence[Run]) -> Figure:
-    """Mean and standard deviation over the seeds, of probe and fine-tuning; dashed: the probe on untrained nets."""
-    kinds = [kind for kind in KINDS if any(counts(run.metrics, kind) for run in runs)]
-    figure, (axes,) = new_figure(1, len(kinds), (3.6 * len(kinds), 3.2))
+def labels_figure(runs: Sequence[Run], kind: str) -> Figure:
+    """Mean and standard deviation over the seeds; dashed: the probe on untrained nets. Those that died are counted."""
+    figure, ((axis,),) = new_figure(1, 1, (WIDTH, 3.2))
     groups = lines(runs)
-    for axis, kind in zip(axes, kinds, strict=True):
-        for name, some in groups.items():
-            style = look_of(name, groups)
-            _band(axis, some, kind, linewidth=1.0, markersize=5, label=name, **style)
-        if kind == "probe":
-            grey = {"color": "#888888", "linestyle": "--"}
-            _band(axis, groups.get("Std", []), "untrained", label="untrained", **grey)
-        ticks = sorted({n for run in runs for n in counts(run.metrics, kind)})
-        axis.set(title=KINDS[kind], xscale="log", xlabel="labels per class", ylabel="test accuracy")
-        axis.set_xticks(ticks, [str(n) for n in ticks])
-        axis.minorticks_off()
-    axes[0].legend(fontsize=7, loc="lower right")
+    for name, some in groups.items():
+        _band(axis, some, kind, linewidth=1.0, markersize=5, label=name, **look_of(name, groups))
+    if kind == "probe":
+        grey = {"color": "#888888", "linestyle": "--"}
+        _band(axis, groups.get("Std", []), "untrained", label="untrained", **grey)
+    ticks = sorted({n for run in runs for n in counts(run.metrics, kind)})
+    axis.set(title=KINDS[kind], xscale="log", xlabel="labels per class", ylabel="test accuracy")
+    if lost := _lost(groups):
+        axis.annotate(f"✕ {lost}", (0.98, 0.03), xycoords="axes fraction", ha="right", fontsize=SMALL, color=LOST)
+    axis.set_xticks(ticks, [str(n) for n in ticks])
+    axis.minorticks_off()
+    figure.legend(loc="outside upper center", ncols=3, fontsize=SMALL)
+    said = [f"{n} labels: {', '.join(_told(groups, f'{kind}_{n}'))}" for n in dict.fromkeys((ticks[0], ticks[-1]))]
+    figure.set_label("; ".join(filter(None, [f"mean test accuracy with {'; with '.join(said)}", lost])))
     return figure
 
 
+def _told(groups: Mapping[str, Sequence[Run]], metric: str) -> list[str]:
+    """As "RR 0.797", for each line."""
+    values = {
+        name: [run.metrics[metric] for run in some if run.metrics.get(metric) is not None and not run.dead]
+        for name, some in groups.items()
+    }
+    return [f"{name} {mean(some):.3f}" for name, some in values.items() if some]
+
+
+def _lost(groups: Mapping[str, Sequence[Run]]) -> str:
+    """As "RR: 1 of 10 nets died"."""
+    dead = {name: sum(run.dead for run in some) for name, some in groups.items()}
+    return "; ".join(f"{name}: {count} of {len(groups[name])} nets died" for name, count in dead.items() if count)
+
+
 def _band(axis: Axes, runs: Sequence[Run], kind: str, **style: Any) -> None:
+    runs = [run for run in runs if not run.dead]
     where = sorted({n for run in runs for n in counts(run.metrics, kind)})
     if not where:
         return
@@ -114,26 +135,33 @@ def gains(runs: Sequence[Run]) -> Cells:
     """Of every setting that has both, the mean difference over their common seeds."""
     keys = telling([asked(run) for run in runs])
     std = {
-        (_plain(key), run.seed): run.metrics
+        (_plain(key), run.seed): run
         for key, run in zip(keys, runs, strict=True)
         if run.variant == "Std" and run.finished
     }
-    differences: list[tuple[Setting, tuple[str, float]]] = []
+    differences: list[tuple[Setting, tuple[str, float | None]]] = []
     for key, run in zip(keys, runs, strict=True):
         base = std.get((_plain(key), run.seed))
         if run.variant != "RR" or not run.finished or base is None:
             continue
         for metric in (f"{kind}_{n}" for kind in KINDS for n in counts(run.metrics, kind)):
-            if (other := base.get(metric)) is not None:
-                differences.append(((*key, ("λ", run.coefficient)), (metric, run.metrics[metric] - other)))
+            if (other := base.metrics.get(metric)) is not None:
+                one = None if run.dead or base.dead else run.metrics[metric] - other
+                differences.append(((*key, ("λ", run.coefficient)), (metric, one)))
     return {
-        key: {metric: Gain(mean(v), stdev(v) if len(v) > 1 else 0.0) for metric, v in collect(some).items()}
+        key: {metric: _gain(values) for metric, values in collect(some).items()}
         for key, some in collect(differences).items()
     }
 
 
+def _gain(values: Sequence[float | None]) -> Gain:
+    alive = [one for one in values if one is not None]
+    sd = stdev(alive) if len(alive) > 1 else 0.0
+    return Gain(mean(alive) if alive else math.nan, sd, len(values) - len(alive))
+
+
 def _plain(key: Setting) -> Setting:
-    return tuple(one for one in key if one[0] not in OURS)
+    return tuple(one for one in key if one[0] not in NOT_STD)
 
 
 def names(cells: Cells) -> list[str]:
@@ -142,64 +170,57 @@ def names(cells: Cells) -> list[str]:
     return [name for name in (every or [{}])[0] if len({one[name] for one in every}) > 1]
 
 
-def table(cells: Cells, a: str, b: str, metric: str) -> dict[tuple[Any, Any], Gain]:
-    """Value of a, value of b → gain, where at least four cells differ in these two settings alone and are more than one
-    row and one column; else nothing. With more than two settings the other ones are as in the cell that has most such
-    neighbours."""
-    grids: dict[tuple[tuple[str, Any], ...], dict[tuple[Any, Any], Gain]] = {}
-    for key, cell in cells.items():
-        values = dict(key)
-        rest = tuple((name, value) for name, value in key if name not in (a, b))
-        if metric in cell:
-            grids.setdefault(rest, {})[values[a], values[b]] = cell[metric]
-    best = max(grids.values(), key=len, default={})
-    rows, columns = (len({where[i] for where in best}) for i in range(2))
-    return best if min(rows, columns) > 1 and len(best) > rows + columns - 1 else {}
-
-
 @styled
-def map_figure(grid: Mapping[tuple[Any, Any], Gain], a: str, b: str) -> Figure:
-    """A heat table of two settings."""
-    rows, columns = (list(dict.fromkeys(where[i] for where in grid)) for i in range(2))
-    values = [[grid.get((row, column)) for column in columns] for row in rows]
-    figure, ((axis,),) = new_figure(1, 1, (1.6 + 0.9 * len(columns), 1.2 + 0.5 * len(rows)))
-    _heat(axis, values, [str(row) for row in rows], [str(column) for column in columns])
-    axis.set(xlabel=b, ylabel=a)
-    return figure
-
-
-@styled
-def table_figure(cells: Cells) -> Figure:
-    """A heat table of all settings, none left out: a row for each, a column for each metric. Where they differ in many
-    things, a row says what tells it from most."""
+def table_figure(cells: Cells, kind: str) -> Figure:
+    """A heat table of all settings, none left out: a row for each, a column for each number of labels. Where they
+    differ in many things, a row says what tells it from most."""
     differ = names(cells)
     most = {name: mode(dict(key)[name] for key in cells) for name in differ} if len(differ) > MANY else {}
+    known = {key: cell for key, cell in cells.items() if counts(cell, kind)}
     rows = [
         ", ".join(f"{name} {value}" for name, value in key if name in differ and (name, value) not in most.items())
         or "as most"
-        for key in cells
+        for key in known
     ]
-    metrics = [f"{kind}_{n}" for kind in KINDS for n in sorted({n for c in cells.values() for n in counts(c, kind)})]
-    values = [[cell.get(metric) for metric in metrics] for cell in cells.values()]
-    width = 1.0 + 0.06 * max(map(len, rows)) + 0.75 * len(metrics)
-    figure, ((axis,),) = new_figure(1, 1, (width, 1.0 + 0.32 * len(rows)))
-    _heat(axis, values, rows, [metric.replace("_", " ") for metric in metrics])
-    if most:
-        axis.set_xlabel("most: " + ", ".join(f"{name} {value}" for name, value in most.items()), fontsize=7)
+    lost = [max(gain.dead for gain in cell.values()) for cell in known.values()]
+    rows = [f"{row}; ✕ {count} dead" if count else row for row, count in zip(rows, lost, strict=True)]
+    columns = sorted({n for cell in known.values() for n in counts(cell, kind)})
+    values = [[cell.get(f"{kind}_{n}") for n in columns] for cell in known.values()]
+    texts = [fill(row, LETTERS) for row in rows]
+    heights = [max(2, 1 + text.count("\n")) for text in texts]
+    below = fill("most: " + ", ".join(f"{name} {value}" for name, value in most.items()), 56) if most else ""
+    height = 0.75 + LINE * (sum(heights) / len(heights) * len(rows) + below.count("\n"))
+    figure, ((axis,),) = new_figure(1, 1, (WIDTH, height))
+    _heat(axis, values, texts, [str(n) for n in columns])
+    axis.xaxis.tick_top()
+    axis.xaxis.set_label_position("top")
+    axis.set_xlabel("labels per class", fontsize=8)
+    figure.supxlabel(below, fontsize=SMALL)
+    means = sorted(_means(values, rows))
+    said = [f"{gain:+.1f} points ({row})".replace("-", "−") for gain, row in (means[:1] + means[-1:])]
+    figure.set_label(f"{len(rows)} settings, from {' to '.join(said)}")
     return figure
+
+
+def _means(values: Sequence[Sequence[Gain | None]], rows: Sequence[str]) -> list[tuple[float, str]]:
+    """All gains in points, with the names of their rows."""
+    known = [(one, row) for line, row in zip(values, rows, strict=True) for one in line if one is not None]
+    return [(100 * one.mean, row) for one, row in known if not math.isnan(one.mean)]
 
 
 def _heat(axis: Axes, values: Sequence[Sequence[Gain | None]], rows: Sequence[str], columns: Sequence[str]) -> None:
     """Gains in points with their standard deviation; green is better than Std, brown worse, empty: no such runs."""
     points = [[float("nan") if one is None else 100 * one.mean for one in line] for line in values]
     size = min(LIMIT, max((abs(one) for line in points for one in line if one == one), default=0.0)) or 1.0
-    axis.imshow(points, cmap="BrBG", vmin=-size, vmax=size, aspect="auto")
+    image = axis.imshow(points, cmap="BrBG", vmin=-size, vmax=size, aspect="auto")
     for i, line in enumerate(values):
         for j, gain in enumerate(line):
-            if gain is not None:
-                text = f"{100 * gain.mean:+.1f}\n± {100 * gain.sd:.1f}"
-                colour = "white" if abs(points[i][j]) > 0.6 * size else "black"
-                axis.text(j, i, text, ha="center", va="center", fontsize=6.5, color=colour)
-    axis.set_xticks(range(len(columns)), columns, fontsize=7)
-    axis.set_yticks(range(len(rows)), rows, fontsize=7)
+            if gain is not None and math.isnan(gain.mean):
+                axis.text(j, i, "dead", ha="center", va="center", fontsize=SMALL, color=LOST)
+            elif gain is not None:
+                text = f"{100 * gain.mean:+.1f}\n± {100 * gain.sd:.1f}".replace("-", "−")
+                colour = ink_on(image.to_rgba(np.array(points[i][j])))
+                axis.text(j, i, text, ha="center", va="center", fontsize=SMALL, color=colour)
+    axis.set_xticks(range(len(columns)), columns, fontsize=8)
+    axis.set_yticks(range(len(rows)), rows, fontsize=SMALL)
     axis.grid(False)

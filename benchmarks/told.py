@@ -1,0 +1,244 @@
+"""The lines that README.md and docs/when.md say of the results: when it helps, when it hurts, what it costs.
+
+    python -m benchmarks.told [--results results]
+
+Every number is from a record. A sentence that the records do not bear out any more is refused, so that somebody writes
+another one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from textwrap import fill
+from typing import Any
+
+from benchmarks import cost
+from benchmarks.when import LABELS, LOSS, OURS, TASKS, USUAL, Found, dead, gain, read
+from racecar.lab.experiments import experiment
+from racecar.lab.report import words
+from racecar.lab.report.findings import Finding
+from racecar.lab.report.groups import has
+from racecar.lab.report.section import findings_of
+from racecar.lab.report.statistics import Estimate, estimate, gains
+from racecar.lab.report.verdicts import SIGNS, UNDECIDED
+from racecar.lab.running.results import Store
+from racecar.lab.running.run import Run
+from racecar.support.files import write_text
+
+MARK = re.compile(r"(<!-- told -->\n).*?(<!-- end -->)", re.DOTALL)
+PAGES = {Path("README.md"): ("results", "docs"), Path("docs/when.md"): ("../results", ".")}
+"""Page → where results and docs are from there."""
+LONGER = "Std, trained as long as RR takes"
+UNDECIDED_CLAIMS = (
+    "With group norm RR is as good as Std at 2 labels: probe",
+    "With batch norm RR is as good as Std at 2 labels: probe",
+    "Without norm RR beats Std at 2 labels: probe, blur",
+)
+CONFIDENT = "the records do not say so any more; write another sentence in benchmarks/told.py: "
+
+
+def lines(folder: Path) -> list[str]:
+    """As Markdown, with {results} and {docs} where links need them."""
+    return [*few_labels(folder), cifar(folder), died(folder), picture(folder), bits(folder), costs(folder), loss()]
+
+
+def few_labels(folder: Path) -> list[str]:
+    """Probe and fine-tuning, without and with a norm."""
+    found = {norm: {task: read(folder / "few-labels", norm, task) for task in TASKS} for norm in ("none", "batch")}
+
+    def points(metric: str, norm: str = "none", than: str = "Std") -> list[Estimate]:
+        some = [gain(one, metric, than, alive=True) for one in found[norm].values()]
+        return [one for one in some if one is not None]
+
+    few, ten, most = (points(f"probe_{n}") for n in (2, 10, 250))
+    _sure(all(_low(one) > 0 for one in few), "without norm the probe gains at two labels on every task")
+    died = [len(dead(one[OURS])) for one in found["none"].values()]
+    longer, tuned = points("probe_10", than=LONGER), points("tune_2")
+    _sure((tuned[1].interval() or (0.0, 0.0))[1] < 0, "blurred MNIST loses where the net is fine-tuned")
+    alone = [
+        (mean(one["probe_2"] for one in found["batch"][task]["Std"].values()), _alive(found["none"][task]))
+        for task in TASKS
+    ]
+    _sure(all(std >= ours for std, ours in alone), "batch norm alone does as much for Std")
+    group, batch, blur = (_finding(folder, text) for text in UNDECIDED_CLAIMS)
+    _sure({one.verdict for one in (group, batch, blur)} == {UNDECIDED}, ", ".join(UNDECIDED_CLAIMS))
+    assert group.gain is not None
+    assert group.interval is not None
+    low, high = (100 * end for end in group.interval)
+    ranges = [_span([one.mean for n in LABELS for one in points(f"{way}_{n}", "batch")]) for way in ("probe", "tune")]
+    return [
+        f"**It helps** a small net without normalisation whose features are used as they are: {_list(few)} points more "
+        f"than Std at two labels per class, {_list(ten)} at ten, {_list(most)} at 250 (three tasks, "
+        f"[few-labels]({{results}}/few-labels/report.md)). In the second {sum(died)} of "
+        f"{len(found['none']['blur'][OURS])} nets died and is left out; with it, the claim is undecided.",
+        f"Std trained for as many seconds gets part of that: RR is ahead of it by {_list(longer)} at ten labels.",
+        "**Nothing is decided** with batch norm, which alone does as much for Std (RR − Std is "
+        f"{ranges[0]} points with the probe, {ranges[1]} fine-tuned), and with group norm "
+        f"({_signed(100 * group.gain.mean)} at two labels, "
+        f"corrected {words.interval((low, high))}).",
+        f"**Fine-tuned** as a whole and without norm, RR − Std is {_list(tuned)} points at two labels; the second is "
+        "a loss.",
+    ]
+
+
+def cifar(folder: Path) -> str:
+    """Thirteen convolutions with batch norm."""
+    runs = [run for run in Store(folder / "slices-cifar").runs() if run.finished and run.config["fraction"] == 1]
+    told = []
+    for optimiser in ("adam", "sgd"):
+        some = [run for run in runs if run.config["optimiser"] == optimiser and run.config["every"] == 1]
+        found = estimate(gains(_accuracies(some, "Std"), _accuracies(some, "RR"), higher=True))
+        assert found is not None
+        _sure(_low(found) > 0, "thirteen convolutions with batch norm lose accuracy")
+        low, high = found.interval() or (found.mean, found.mean)
+        told.append(f"{found.mean:.1f} points with {optimiser} ({low:.1f} to {high:.1f})")
+    seeds = len({run.seed for run in runs})
+    return (
+        f"**It hurts** thirteen convolutions with batch norm on [CIFAR-10]({{results}}/slices-cifar/report.md): "
+        f"{', '.join(told)}; {seeds} seeds."
+    )
+
+
+def died(folder: Path) -> str:
+    """Nets of settings that a search took."""
+    blurred = read(folder / "few-labels", "none", "blur")[OURS]
+    runs = [run for run in _of(folder, "mnist", norm=False, fraction=0.125) if run.stage == "A" and run.variant == "RR"]
+    lost = sum(run.dead for run in runs)
+    _sure(lost > 0 and len(dead(blurred)) > 0, "nets died on MNIST and on blurred MNIST")
+    return (
+        f"**It can kill** a net without norm where λ and the learning rate are large: {len(dead(blurred))} of "
+        f"{len(blurred)} on blurred MNIST and {lost} of {len(runs)} on MNIST died with settings that a search had "
+        "taken and the paper's gradient, through d and d'. With d as a fixed target, the default since, "
+        "[none did]({docs}/loss.md#the-defaults-and-why)."
+    )
+
+
+def picture(folder: Path) -> str:
+    """What the reverse pass makes of a picture."""
+
+    def ssim(name: str, norm: bool, stage: str = "A") -> str:
+        runs = [run for run in _of(folder, "mnist-fixed", norm=norm) if run.stage == stage]
+        ours, std = (mean(run.metrics[name] for run in runs if run.variant == one) for one in ("RR", "Std"))
+        return f"{ours:.2f} against {std:.2f}"
+
+    return (
+        "**You can look into it**: after training on [MNIST]({results}/mnist-fixed/report.md) without norm the reverse "
+        f"pass rebuilds the digit, SSIM {ssim('ssim', False)} of Std. Much of that is brightness: with brightness and "
+        f"contrast fitted it is {ssim('ssim_scaled', False)}, and {ssim('ssim_scaled', False, 'AA')} after fine-tuning "
+        f"without the loss. With batch norm, by statistics of the batch that is run back, {ssim('ssim', True)}."
+    )
+
+
+def bits(folder: Path) -> str:
+    """The paper's toy task."""
+    findings = findings_of(experiment("information"), list(Store(folder / "information").runs()))
+    some = [one for one in findings if "swapped" in one.claim.text and one.verdict in SIGNS]
+    counts = Counter(one.verdict for one in some)
+    told = ", ".join(f"{counts[name]} {name}" for name in SIGNS if counts[name])
+    return (
+        f"On swapped labels of the [12-bit task]({{results}}/information/report.md), of {len(some)} claims: {told} "
+        f"({max(one.pairs for one in some)} seeds)."
+    )
+
+
+def costs(folder: Path) -> str:
+    """Of a compiled step."""
+    default, usual = (cost.read(folder / "bench", pattern) for pattern in ("default-h200-*", "h200-*"))
+    large = [steps[cost.STEPS["1/8"]]["ratio"] for name, steps in default.items() if name != "resnet110"]
+    small = default["resnet110"][cost.STEPS["1/8"]]["ratio"]
+    exact = [steps[cost.STEPS["exact"]]["ratio"] for steps in default.values()]
+    rare = [steps[cost.STEPS["1/16, every 4th"]]["ratio"] for steps in usual.values()]
+    return (
+        f"**It costs** {_percent(large)} of a compiled step on an H200 with an eighth of the batch "
+        f"({_percent([small])} in a ResNet110, whose kernels are tiny), {_percent(rare)} with a sixteenth in every "
+        f"fourth step, {_percent(exact)} with all of it; which slice suits which net is "
+        "[here]({docs}/bench.md#which-slice)."
+    )
+
+
+def loss() -> str:
+    """Of which loss all but the cost is."""
+    return (
+        f"All but the cost is of the loss of before (scale {LOSS['scale']}, gradient {LOSS['gradient']}), and of "
+        "PyTorch's own first weights but for the 12-bit task (Glorot's) and the thirteen convolutions (He's)."
+    )
+
+
+def _alive(found: Found) -> float:
+    """Mean accuracy of RR at two labels, of nets that live."""
+    lost = dead(found[OURS])
+    return mean(one["probe_2"] for seed, one in found[OURS].items() if seed not in lost)
+
+
+def _finding(folder: Path, text: str) -> Finding:
+    usual = {name: value for name, value in USUAL.items() if name not in ("fraction", "longer", "norm", "task")}
+    runs = [run for run in Store(folder / "few-labels").runs() if has(run.config, usual)]
+    (found,) = [one for one in findings_of(experiment("few-labels"), runs) if one.claim.text == text]
+    return found
+
+
+def _of(folder: Path, name: str, **fields: Any) -> list[Run]:
+    return [run for run in Store(folder / name).runs() if run.finished and has(run.config, {**_loss(name), **fields})]
+
+
+def _loss(name: str) -> Mapping[str, Any]:
+    """That of the records that the lines are about; mnist has summed it."""
+    return {**LOSS, "reduction": "sum"} if name.startswith("mnist") else LOSS
+
+
+def _accuracies(runs: Iterable[Run], variant: str) -> dict[int, float]:
+    return {run.seed: 100 * run.metrics["test_accuracy"] for run in runs if run.variant == variant}
+
+
+def _sure(holds: bool, sentence: str) -> None:
+    if not holds:
+        raise ValueError(CONFIDENT + sentence)
+
+
+def _low(found: Estimate) -> float:
+    return (found.interval() or (found.mean, found.mean))[0]
+
+
+def _signed(value: float) -> str:
+    return f"{value:z.1f}".replace("-", "−")
+
+
+def _list(some: Sequence[Estimate]) -> str:
+    *first, last = [_signed(one.mean) for one in some]
+    return f"{', '.join(first)} and {last}"
+
+
+def _span(values: Sequence[float]) -> str:
+    return f"{_signed(min(values))} to {_signed(max(values))}"
+
+
+def _percent(ratios: Sequence[float]) -> str:
+    low, high = (f"{100 * (end - 1):.0f}" for end in (min(ratios), max(ratios)))
+    return f"{low} %" if low == high else f"{low} to {high} %"
+
+
+def page(text: str, told: Sequence[str], results: str, docs: str) -> str:
+    """The page with its lines filled in."""
+    made = "\n".join(
+        fill(f"- {one.format(results=results, docs=docs)}", 125, subsequent_indent="  ", break_long_words=False,
+             break_on_hyphens=False)
+        for one in told
+    )  # fmt: skip
+    return MARK.sub(lambda mark: f"{mark[1]}\n{made}\n\n{mark[2]}", text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    told = lines(parser.parse_args().results)
+    for path, where in PAGES.items():
+        write_text(path, page(path.read_text(), told, *where))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""What a page says before its figures: its loss, its first weights, and what a step costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from racecar.lab.experiment import Experiment
+from racecar.lab.report.groups import Group, Groups, Setting, collect
+from racecar.lab.report.restate import config_of, loss_of
+from racecar.lab.training.variants import VARIANTS
+
+NOT_STD = ("fraction", "every", "layers", "decay", "scale", "gradient", "reduction", "strength", "mode", "cost")
+"""Settings that say nothing to plain training: a variant with any of them stands beside the same Std."""
+APART = 1.5
+"""The largest ratio over the smallest at most, or the machine did other work and they say nothing."""
+
+LEAST = 0.95
+"""A step with a reverse pass that takes less than this of one without was timed beside other work, too."""
+
+
+def about(groups: Groups, experiment: Experiment | None) -> dict[str, str]:
+    """Name → what is said of it; what is not known is left out."""
+    configs = [] if experiment is None else [config_of(experiment, group.config) for group in groups.groups]
+    known = list(dict.fromkeys(one for one in configs if one is not None))
+    found = {"a step costs": told_costs(groups.groups)}
+    if experiment is not None:
+        losses = dict.fromkeys(loss_of(experiment, one) for one in known)
+        starts = dict.fromkeys(experiment.first_weights(one) for one in known)
+        found = {"reverse loss": "; ".join(losses), "first weights": "; ".join(starts), **found}
+    return {name: text for name, text in found.items() if text}
+
+
+def told_costs(groups: Sequence[Group]) -> str:
+    """Time of a step over that of Std with the same seed, on the same engine and device; for every slice of the reverse
+    pass. Empty if nothing can be compared."""
+    slices = collect(
+        (_slice(group), ratio)
+        for group in groups
+        if group.regularised and (which := VARIANTS.get(group.variant)) is not None and which.kind == "reverse"
+        for ratio in _ratios(group, groups)
+    )
+    everything = [ratio for some in slices.values() for ratio in some]
+    if not everything:
+        return ""
+    least, most = min(everything), max(everything)
+    if least < LEAST or any(max(some) > APART * min(some) for some in slices.values()):
+        single = f"{least:.2f} to {most:.2f} × Std"
+        return f"not known from these runs: single seeds have {single}, as on a machine that does other work"
+    said = [f"{name} {_range(some)} × Std" for name, some in slices.items()]
+    return f"{', '.join(said)} (same seed, same machine)"
+
+
+def _slice(group: Group) -> str:
+    """As "RR with 1/8 of the batch in one of 4 steps"."""
+    fraction, every = group.config.get("fraction", 1.0), group.config.get("every", 1)
+    share = "all of the batch" if fraction == 1 else f"1/{round(1 / fraction)} of the batch"
+    return f"{group.variant} with {share}" + ("" if every == 1 else f" in one of {every} steps")
+
+
+def _ratios(group: Group, groups: Sequence[Group]) -> list[float]:
+    """Of each seed that Std has, too."""
+    std = {
+        (seed, _machine(run.record["made"])): run.record["cost"].get("step_s")
+        for other in groups
+        if (other.variant, other.stage, _plain(other.setting)) == ("Std", group.stage, _plain(group.setting))
+        for seed, run in other.runs.items()
+    }
+    pairs = [
+        (run.record["cost"].get("step_s"), std.get((seed, _machine(run.record["made"]))))
+        for seed, run in group.runs.items()
+    ]
+    return [ours / theirs for ours, theirs in pairs if ours and theirs]
+
+
+def _plain(setting: Setting) -> Setting:
+    return tuple(one for one in setting if one[0] not in NOT_STD)
+
+
+def _machine(made: dict[str, object]) -> tuple[str, str]:
+    return str(made.get("engine")), str(made.get("device"))
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = (f"{end:.2f}" for end in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
