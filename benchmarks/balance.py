@@ -2,8 +2,8 @@
 
     python -m benchmarks.balance --data DIR --out results/balance
 
-The ratio is λ · |gradient of the reverse loss| / |gradient of the task's loss|, over the weights of the convolutions. For an
-automatic λ it has to tell a good λ from a bad one. Writes one record of all nets, and the table of docs/loss.md.
+The ratio is λ · |gradient of the reverse loss| / |gradient of the task's loss|, over the weights of the convolutions.
+To choose λ, it has to tell a good λ from a bad one. Writes one record of all nets, prints the table of docs/loss.md.
 """
 
 from __future__ import annotations
@@ -94,10 +94,10 @@ def train(config: SafetyConfig, seed: int, folder: Path, lam: float | None, targ
     done = Trained(Stage("A"), model.eval(), task, seed, "lRR", torch.device("cpu"), folder)
     found = SAFETY.measure(config, done).metrics
     probe = mean(value for name, value in found.items() if name.startswith("probe"))
-    where = {"norm": config.norm, "start": config.start, "depth": config.depth, "seed": seed}
+    ratios, lams = ([float(f"{one:.4g}") for one in some] for some in (ratios, lams))
     return Net(
-        **where, lam=lam, target=target, probe=probe, source_accuracy=found["source_accuracy"],
-        dead=bool(found["dead"]), ratios=[float(f"{one:.4g}") for one in ratios], lams=[float(f"{one:.4g}") for one in lams],
+        config.norm, config.start, config.depth, seed, lam, target, probe, found["source_accuracy"],
+        bool(found["dead"]), ratios, lams,
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.pages import write_page
+from benchmarks.swapped import swapped_table
 from racecar.lab.config import younger
 from racecar.lab.experiments import few_labels
 from racecar.lab.report import words
@@ -71,7 +72,8 @@ LIKENESS = {
 """Stage and metric of what the reverse pass makes of the picture."""
 MARK = re.compile(
     r"(?P<mark><!-- (?:map (?P<lr>\S+) (?P<scale>\w+)|mnist (?P<how>\w+) (?P<batch>\w+)"
-    r"|costs (?P<costs>[\w-]+)|(?P<fresh>fresh)|table (?P<way>\w+) (?P<norm>\w+) (?P<task>\w+)) -->\n)"
+    r"|costs (?P<costs>[\w-]+)|(?P<fresh>fresh)|(?P<swapped>swapped)"
+    r"|table (?P<way>\w+) (?P<norm>\w+) (?P<task>\w+)) -->\n)"
     r".*?(?P<end><!-- end -->)",
     re.DOTALL,
 )
@@ -218,6 +220,8 @@ def page(text: str, folder: Path) -> str:
             made = map_table(folder / "few-labels-map", float(mark["lr"]), mark["scale"])
         elif mark["fresh"]:
             made = fresh_table(folder / "few-labels-fresh")
+        elif mark["swapped"]:
+            made = swapped_table(folder / "information-100")
         elif mark["costs"]:
             made = cost_table(folder / mark["costs"])
         elif mark["how"]:
