@@ -59,9 +59,9 @@ def test_nothing_to_compare_with(other):
 
 
 LOSSES = {
-    "the paper's own, and its λ": {"scale": "sum", "gradient": "both", "reduction": "sum"},
+    "the paper's": {"scale": "sum", "gradient": "both", "reduction": "sum"},
     "the default": {"scale": Settings.scale, "gradient": Settings.gradient, "reduction": Settings.reduction},
-    "the loss of before": {"scale": "relative", "gradient": "both", "reduction": "sum"},
+    "that of before": {"scale": "relative", "gradient": "both", "reduction": "sum"},
     "": {"scale": "mean", "gradient": "weights", "reduction": "sum"},
 }
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from racecar.lab.report.groups import by_setting, gather, label, telling
+from racecar.lab.training.loss_config import PAPER
 from tests.lab.report.records import record, runs
 
 
@@ -108,3 +109,11 @@ def test_one_label_for_a_setting_everywhere():
     assert [label(setting) for setting in gather(some).settings] == ["cost = 1", "cost = 1.5"]
     assert list(by_setting(some)) == [" (cost = 1)", " (cost = 1.5)"]
     assert list(by_setting(some, but=("cost",))) == [""]
+
+
+def test_a_loss_that_has_a_name_is_one_setting():
+    """Where all its fields tell settings apart; other losses are told by their fields."""
+    paper = (("lr", 1.0), *PAPER.items(), ("net", "two"))
+    assert label(paper) == "lr = 1, net = two, loss = the paper's"
+    assert label(tuple({**PAPER, "gradient": "weights"}.items())) == "scale = sum, gradient = weights, reduction = sum"
+    assert label((("scale", "sum"),)) == "scale = sum"

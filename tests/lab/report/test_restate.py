@@ -121,7 +121,7 @@ def test_old_and_new_losses_are_judged_apart():
     seen = {dict(one.setting)["gradient"]: (one.better.coefficient, one.pairs, one.verdict) for one in found}
     assert seen == {"both": (0.06, 3, "undecided"), "reverse": (0.1, 3, "supported")}
     losses = (
-        "scale relative, gradient both, reduction mean (the loss of before)",
+        "scale relative, gradient both, reduction mean (that of before)",
         "scale relative, gradient reverse, reduction mean (the default)",
     )
     assert page.about["reverse loss"] == "; ".join(losses)
@@ -134,7 +134,7 @@ def test_old_and_new_losses_are_judged_apart():
 def test_the_papers_own_loss_is_named():
     for name in ("digits", "peaks"):
         page = section(name, "a", [Run(record("RR", coefficient=5e-7, experiment=name))], experiment(name))
-        assert page.about["reverse loss"] == "scale sum, gradient both, reduction sum (the paper's own, and its λ)"
+        assert page.about["reverse loss"] == "scale sum, gradient both, reduction sum (the paper's)"
 
 
 def test_the_closing_table(tmp_path):

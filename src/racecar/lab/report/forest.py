@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from racecar.inspect.style import WIDTH, new_figure, styled
 from racecar.lab.report import words
 from racecar.lab.report.findings import Finding
-from racecar.lab.report.groups import Setting, collect, label
+from racecar.lab.report.groups import Setting, collect, label, with_loss
 from racecar.lab.report.units import Unit, unit
 from racecar.lab.report.verdicts import COLOURS, NOT_RUN, SIGNS, TOO_FEW
 
@@ -31,7 +31,7 @@ def telling_settings(findings: Sequence[Finding]) -> list[Setting]:
     """What tells the settings of findings apart. Left out are fields that never vary, that a claim names itself, or
     that another field decides; of two that decide each other a number with decimals goes first."""
     named = {name for one in findings for name in (*one.claim.where, *one.claim.against)}
-    settings = [{name: value for name, value in one.setting if name not in named} for one in findings]
+    settings = [{name: value for name, value in with_loss(one.setting) if name not in named} for one in findings]
     names = [
         name for name in dict.fromkeys(name for one in settings for name in one) if len(_values(settings, name)) > 1
     ]

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from racecar.lab.experiment import Paper
 from racecar.lab.running.run import Run
+from racecar.lab.training.loss_config import LOSS, loss_name
 from racecar.lab.training.variants import VARIANTS
 
 K = TypeVar("K", bound=Hashable)
@@ -185,7 +186,15 @@ def gather(runs: Iterable[Run]) -> Groups:
 
 def label(setting: Setting) -> str:
     """As "net = linear, sizes = 784 128 2"."""
-    return ", ".join(f"{name} = {_written(value)}" for name, value in setting)
+    return ", ".join(f"{name} = {_written(value)}" for name, value in with_loss(setting))
+
+
+def with_loss(setting: Setting) -> Setting:
+    """The fields of a loss that has a name as one, ("loss", its name), where all of them tell settings apart."""
+    name = loss_name(dict(setting)) if {one for one, _ in setting} >= set(LOSS) else None
+    if name is None:
+        return setting
+    return (*((one, value) for one, value in setting if one not in LOSS), ("loss", name))
 
 
 def plain(value: Any) -> Any:

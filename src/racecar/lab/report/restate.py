@@ -9,7 +9,7 @@ from typing import Any
 from racecar.lab.config import C
 from racecar.lab.experiment import Experiment
 from racecar.lab.running.run import Run
-from racecar.lab.training.loss_config import FIRST_LOSS, LOSS, PAPER
+from racecar.lab.training.loss_config import LOSS, loss_name
 from racecar.lab.training.variants import VARIANTS
 from racecar.run.settings import Settings
 
@@ -27,16 +27,11 @@ def config_of(experiment: Experiment, config: Mapping[str, Any]) -> Any:
 
 
 def loss_of(experiment: Experiment[C], config: C) -> str:
-    """As "scale relative, gradient both, reduction mean (the loss of before)"."""
+    """As "scale relative, gradient both, reduction mean (that of before)"."""
     given = experiment.reverse(config)
     arguments = {name: given.get(name, getattr(Settings, name)) for name in LOSS}
-    names = {
-        "the paper's own, and its λ": PAPER,
-        "the default": {name: getattr(Settings, name) for name in LOSS},
-        "the loss of before": {name: FIRST_LOSS[name] for name in ("scale", "gradient")},
-    }
-    told = next((f" ({name})" for name, loss in names.items() if loss.items() <= arguments.items()), "")
-    return ", ".join(f"{name} {value}" for name, value in arguments.items()) + told
+    name = loss_name(arguments)
+    return ", ".join(f"{key} {value}" for key, value in arguments.items()) + (f" ({name})" if name else "")
 
 
 def times(experiment: Experiment[C], config: C, name: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -37,3 +38,14 @@ class LossConfig(Config):
 
 FIRST_LOSS: dict[str, str] = {name: younger(LossConfig)[name] for name in LOSS}
 """The loss before it was a setting."""
+LOSSES: dict[str, dict[str, str]] = {
+    "the paper's": PAPER,
+    "the default": {name: getattr(Settings, name) for name in LOSS},
+    "that of before": {name: FIRST_LOSS[name] for name in ("scale", "gradient")},
+}
+"""Losses that have a name, by what they are."""
+
+
+def loss_name(arguments: Mapping[str, object]) -> str | None:
+    """Of a loss, by its arguments of ``Racecar``; None if it has none."""
+    return next((name for name, loss in LOSSES.items() if loss.items() <= arguments.items()), None)
