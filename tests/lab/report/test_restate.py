@@ -128,7 +128,7 @@ def test_old_and_new_losses_are_judged_apart():
     assert sum("RR × 6" in note for note in page.notes) == 1
     alone = section("information", "a", [Run(one) for one in records if one["config"] is now], INFORMATION)
     assert not any("RR × 6" in note for note in alone.notes)
-    assert "gradient = reverse" in alone.facts["settings"]
+    assert "loss = the default" in alone.facts["settings"]
 
 
 def test_the_papers_own_loss_is_named():
