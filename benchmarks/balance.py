@@ -1,6 +1,6 @@
 """Can λ follow the ratio of two gradients? Nets of the safety map, with λ fixed, and with λ that keeps a ratio.
 
-    python -m benchmarks.balance --data DIR --out results/balance
+    python -m benchmarks.balance --data DIR --out results/bench && python -m benchmarks.records
 
 The ratio is λ · |gradient of the reverse loss| / |gradient of the task's loss|, over the weights of the convolutions.
 To choose λ, it has to tell a good λ from a bad one. Writes one record of all nets, prints the table of docs/loss.md.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import math
 import sys
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks import records
 from racecar import Racecar
 from racecar.bench.record import as_module, circumstances, write_json
 from racecar.lab.experiment import Stage, Trained
@@ -163,9 +163,9 @@ def main() -> int:
     return 0
 
 
-def read(path: Path) -> list[Net]:
-    """The nets of a record."""
-    return [Net(**one) for one in json.loads(path.read_text())["nets"]]
+def read(folder: Path) -> list[Net]:
+    """The nets of the published record."""
+    return [Net(**one) for one in records.read(folder, "balance")["balance"]["nets"]]
 
 
 if __name__ == "__main__":

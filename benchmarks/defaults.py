@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from benchmarks import records
+from benchmarks import balance, records
 from benchmarks.pages import write_page
 from racecar.lab.experiments.safety.rule import Verdict, judge
 from racecar.lab.experiments.safety.told import fresh_table, rows_of, told
@@ -21,7 +21,7 @@ from racecar.lab.report.page_table import Table
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import Run
 
-MARK = re.compile(r"(?P<mark><!-- (?P<what>rule|fresh|small nets) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
+MARK = re.compile(r"(?P<mark><!-- (?P<what>rule|fresh|small nets|balance) -->\n).*?(?P<end><!-- end -->)", re.DOTALL)
 DEAD = 0.2
 """Accuracy below which one of ten digits' nets is dead."""
 
@@ -76,6 +76,8 @@ def page(text: str, folder: Path) -> str:
             made = outcome(folder)
         elif mark["what"] == "fresh":
             made = markdown(fresh_table(verdict(folder)))
+        elif mark["what"] == "balance":
+            made = balance.table(balance.read(folder / "bench"))
         else:
             made = small_nets(records.read(folder / "bench", "small-nets*").values())
         return f"{mark['mark']}\n{made}\n\n{mark['end']}"
