@@ -186,7 +186,7 @@ def test_claims_find_both_sides(pictures, tmp_path):
 
 def test_a_coefficient_that_fades(pictures, tmp_path):
     """The training again, by hand; the vmap engine does the same."""
-    config = replace(TINY, decay=True, epochs=2, tune_draws=0)
+    config = replace(TINY, decay=True, epochs=2, labels=(1,), draws=1, tune_draws=0)
     (job,) = jobs = make_jobs(FEW, config, ["RR"], [0], pictures, {"RR": (5.0,)})
     plain = make_jobs(FEW, replace(config, decay=False), ["RR"], [0], pictures, {"RR": (5.0,)})
     for engine, some in (("here", [*jobs, *plain]), ("vmap", jobs)):
@@ -223,7 +223,7 @@ def test_shifts_without_flips():
 @pytest.mark.parametrize("task, flips, shift", [("digits", False, 2), ("cifar", True, 4)])
 def test_augmented(task, flips, shift, pictures, tmp_path, monkeypatch):
     """Digits are not flipped, by either engine."""
-    config = replace(TINY, task=task, augment=True, tune_draws=0)
+    config = replace(TINY, task=task, augment=True, labels=(1,), draws=1, tune_draws=0)
     assert FEW.recipe(replace(config, augment=False), FEW.stages(config)[0]).shift == 0
     seen, real = [], augment.move
     monkeypatch.setattr(augment, "move", lambda x, moves, by: seen.append((moves, by)) or real(x, moves, by))
