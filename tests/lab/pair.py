@@ -1,4 +1,4 @@
-"""What two processes do that torchrun's agent starts once: networks that take turns, a command, and one that has no end."""
+"""What two processes of torchrun's agent do: networks that take turns, a command, and one that has no end."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ def compiled(rr, backend="eager"):
 
 
 def padded():
-    """Reflected and wrapped around, with Hardswish after the one and an activation in place after the other. Two weights
-    are worked out in every call, one of them from a buffer that changes."""
+    """Reflected and wrapped around, with Hardswish after the one and an activation in place after the other. Two
+    weights are worked out in every call, one of them from a buffer that changes."""
     first = weight_norm(nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect"))
     second = nn.Conv2d(4, 5, 2, stride=2, padding=1, padding_mode="circular")
     last = spectral_norm(nn.Linear(125, 3))
@@ -179,8 +179,8 @@ def test_a_schedule_of_the_weight():
 
 
 def normed():
-    """Both norms. d of the last layer is kept whole by its product; its slice, once a tensor beside it, was written over
-    by inductor (2.13)."""
+    """Both norms. d of the last layer is kept whole by its product; its slice, once a tensor beside it, was written
+    over by inductor (2.13)."""
     parts = nn.Linear(12, 12), nn.BatchNorm1d(5), nn.Tanh(), nn.LayerNorm(12), nn.Linear(12, 36)
     return nn.Sequential(*parts), torch.randn(8, 5, 12)
 

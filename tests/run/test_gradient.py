@@ -102,8 +102,8 @@ def by_hand(case: Case, gradient: str, mode: str, scale: str, fraction: float) -
 @pytest.mark.parametrize("gradient", GRADIENTS)
 @pytest.mark.parametrize("name", CASES)
 def test_a_step_by_hand(name: str, gradient: str, mode: str):
-    """Value and gradient of every scale, on the whole batch or on half of it, which take turns so that all that is chosen
-    meets both on some net; λ of the mean over the layers."""
+    """Value and gradient of every scale; λ of the mean over the layers. The whole batch and half of it take turns:
+    every gradient, mode and scale meets both, on one net or another."""
     first = [*CASES].index(name)
     for i, scale in enumerate(SCALES, first):
         case, fraction = CASES[name](), (1.0, 0.5)[i % 2]

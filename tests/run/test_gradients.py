@@ -97,7 +97,7 @@ def test_mean(name, scale):
 
 @pytest.mark.parametrize("name, mode", CASES)
 def test_sum_and_relative(name, mode):
-    """The denominator of "relative" is detached: its gradient is that of "sum" with the weight 1 / Σd² for each layer."""
+    """The denominator of "relative" is detached: its gradient is that of "sum" with weight 1 / Σd² for each layer."""
     rr, loss, start = wrap(name, mode, scale="relative")
     value, actual = loss(*start), gradients(loss, start)
     relative = dict(rr.terms)

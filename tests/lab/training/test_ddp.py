@@ -24,7 +24,7 @@ def launch(folder, out, err, *ports):
     """What torchrun does, but its processes are forked, so that they have imported all."""
     for number, path in ((1, out), (2, err)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
-    sys.stdout, sys.stderr = (open(number, "w", 1, closefd=False) for number in (1, 2))  # not pytest's
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", 1, closefd=False) for number in (1, 2))  # not pytest's
     warnings.simplefilter("default")
     config = LaunchConfig(1, 1, 2, rdzv_backend="c10d", rdzv_endpoint="127.0.0.1:0", start_method="fork")
     elastic_launch(config, both)(folder, *ports)

@@ -34,8 +34,11 @@ def record(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
     what the function holds besides stay as they are now. No random number is used up, but tensors are changed in
     place, where the function does so."""
     devices = {tensor.device for tensor in torch.utils._pytree.tree_leaves(args) if isinstance(tensor, Tensor)}
-    shapes = TracingContext(Shapes())
-    with torch.random.fork_rng([device for device in devices if device.type == "cuda"]), tracing(shapes):
+    shapes: Any = Shapes()
+    with (
+        torch.random.fork_rng([device for device in devices if device.type == "cuda"]),
+        tracing(TracingContext(shapes)),
+    ):
         recorded = make_fx(lambda *args: function(*args))(*args)  # it would count a method's self
     shorten(recorded)
     return recorded.forward
