@@ -97,7 +97,7 @@ def test_as_many_seconds(pictures, tmp_path):
 
 def test_fine_tuning_chooses_its_learning_rate(pictures, tmp_path):
     """On pictures that no draw has labelled, for each number of labels; the test set is looked at with it alone."""
-    config = replace(TINY, tune_lrs=(1e-9, 1e-2), tune_steps=30, tune_draws=2)
+    config = replace(TINY, tune_lrs=(1e-9, 1e-2), tune_steps=12, tune_draws=2)
     jobs = make_jobs(FEW, config, ["Std"], [3], pictures)
     assert run(jobs, tmp_path / "out") == []
     (found,) = results(tmp_path / "out").values()
@@ -114,7 +114,7 @@ def test_fine_tuning_chooses_its_learning_rate(pictures, tmp_path):
                 generator = rng.generator("few-labels", 3, labels, i)
                 choose(task.train.y, labels, generator)
                 few = Split(task.train.x[chosen], task.train.y[chosen])
-                nets.append(tune(body(net), few, 5, steps=30, lr=lr, batch=config.tune_batch, generator=generator))
+                nets.append(tune(body(net), few, 5, steps=12, lr=lr, batch=config.tune_batch, generator=generator))
             scores[lr] = [mean(accuracy(one, split) for one in nets) for split in (held, task.test)]
         best = max(scores, key=lambda lr: scores[lr][0])
         assert lrs[f"tune_{labels}"] == best
