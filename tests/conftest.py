@@ -5,16 +5,26 @@ import importlib
 import os
 import warnings
 
-import torch
 from hypothesis import settings
 
 
-def pytest_sessionstart(session):
-    """Where tests are run: not in the process that only hands them out to workers."""
-    if hasattr(session.config, "workerinput") or session.config.getoption("dist", "no") == "no":
+def pytest_configure(config):
+    """Where tests are run: not in the process that only hands them out to workers, which needs no torch."""
+    if hasattr(config, "workerinput") or config.getoption("dist", "no") == "no":
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # inductor's import warns about things of its own
             importlib.import_module("torch._inductor.compile_fx")
+        prepare()
+
+
+def prepare():
+    import torch
+
+    torch.set_num_threads(1)
+    for device in (torch.cuda, torch.xpu, torch.mtia):
+        if not device.is_available():  # each torch.manual_seed would be put down for later, with the stack it came from
+            for module in (device, getattr(device, "random", device)):
+                module._lazy_call = lambda *args, **kwargs: None
 
 
 def pytest_collection_finish(session):
@@ -26,13 +36,6 @@ def pytest_collection_modifyitems(items):
     """What takes long comes first, so that no worker is left alone with it at the end."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
-
-torch.set_num_threads(1)
-
-for device in (torch.cuda, torch.xpu, torch.mtia):
-    if not device.is_available():  # each torch.manual_seed would be put down for later, with the stack it came from
-        for module in (device, getattr(device, "random", device)):
-            module._lazy_call = lambda *args, **kwargs: None
 
 # Few examples and the same ones in every run; `make soak` draws many, and others every time.
 settings.register_profile("few", max_examples=8, deadline=None, derandomize=True)

@@ -47,25 +47,27 @@ def imports(path):
             )
 
 
-GRAPH = {name: {one for one in imports(path) if one and one != name} for name, path in MODULES.items() if name}
-"""Module → what it imports. The package itself is left out: it names the public face, and imports it when asked."""
+@pytest.fixture(scope="module")
+def graph():
+    """Module → what it imports. The package itself is left out: it names the public face, and imports it when asked."""
+    return {name: {one for one in imports(path) if one and one != name} for name, path in MODULES.items() if name}
 
 
 def floor(name):
     return next(i for i, rooms in enumerate(FLOORS) if name.split(".")[0] in rooms)
 
 
-def test_every_room_has_a_floor():
-    assert {name.split(".")[0] for name in GRAPH} == set().union(*FLOORS)
+def test_every_room_has_a_floor(graph):
+    assert {name.split(".")[0] for name in graph} == set().union(*FLOORS)
 
 
-def test_nothing_imports_upward():
-    assert [(name, one) for name, found in GRAPH.items() for one in found if floor(one) > floor(name)] == []
+def test_nothing_imports_upward(graph):
+    assert [(name, one) for name, found in graph.items() for one in found if floor(one) > floor(name)] == []
 
 
-def test_nothing_imports_in_a_circle():
+def test_nothing_imports_in_a_circle(graph):
     try:
-        TopologicalSorter(GRAPH).prepare()
+        TopologicalSorter(graph).prepare()
     except CycleError as error:
         pytest.fail(" → ".join(error.args[1]))
 

@@ -1,6 +1,8 @@
 """Whole runs on tiny nets: records, failures, processes, growth."""
 
 import json
+import multiprocessing
+import warnings
 from statistics import median
 
 import pytest
@@ -99,7 +101,15 @@ def test_a_model_that_fails_does_not_lose_the_others():
     assert {len(row) for row in rows} == {len(record_table.HEAD)}
 
 
-def test_processes():
+@pytest.fixture
+def forks(monkeypatch, recwarn):
+    """Processes that are forked from this one. (Those that start anew: cli/test_current_folder.py.)"""
+    context = multiprocessing.get_context("fork")
+    monkeypatch.setattr(multiprocessing, "get_context", lambda method: context)
+    warnings.simplefilter("ignore", DeprecationWarning)  # that threads are not forked
+
+
+def test_processes(forks):
     """Every kind in a process of its own leaves the record of one process but for times."""
     chosen, runs = kinds([0.25], hand=False, ort=False), []
     for jobs in (1, 2):
@@ -118,7 +128,7 @@ def test_processes():
     assert runs[0] == runs[1]
 
 
-def test_processes_that_fail():
+def test_processes_that_fail(forks):
     """One dies, and one is given a net that is none."""
     names, kept = ["import os; os._exit(3)", "int('none')"], []
     dead, bad = run(names, exec, CPU, [PLAIN], 1, jobs=2, keep=lambda records: kept.append(len(records)))

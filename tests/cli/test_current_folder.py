@@ -46,7 +46,7 @@ def disarm(folder):
 
 @pytest.mark.parametrize("way, command", [("script", "a fork server"), ("-m", "processes that start anew")])
 def test_nothing_there_is_run(way, command, hostile, tmp_path):
-    """However the command is started, and whatever it starts itself."""
+    """However the command is started, and whatever it starts itself; and all of it works."""
     start = [str(tmp_path / "racecar")] if way == "script" else ["-m", "racecar.cli"]
     (tmp_path / "racecar").write_text("from racecar.cli import main\nif __name__ == '__main__':\n    main()\n")
     if way == "-m":

@@ -5,7 +5,6 @@ import pickle
 
 import pytest
 import torch
-from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional as F
 
@@ -19,6 +18,8 @@ from tests.run.reverse_cases import back, batches, check, net
 
 def digits():
     """A convolutional net with batch norm, trained for some steps to tell digits apart with the reverse loss."""
+    from sklearn.datasets import load_digits
+
     torch.manual_seed(0)
     x, y = load_digits(return_X_y=True)
     x, y = torch.tensor(x, dtype=torch.float32).view(-1, 1, 8, 8) / 16, torch.tensor(y)

@@ -9,12 +9,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import mutual_info_score
 from torch import nn
 
 from racecar.inspect.activations import activations
 from racecar.inspect.information_plane import InformationPlane, SaturationWarning, bin_sweep, information_plane, plane
 from racecar.inspect.mutual_information import noise_bounds
+from tests.inspect.common import sklearn_bits
 
 
 def bits(n):
@@ -73,8 +73,8 @@ def test_a_plane_by_numpy_and_scikit_learn():
         edges = np.linspace(low, 1, 31)[1:-1]
         codes = np.unique(np.digitize(d.double().numpy(), edges), axis=0, return_inverse=True)[1].reshape(-1)
         assert row.codes == codes.max() + 1
-        assert row.i_xd == pytest.approx(mutual_info_score(h, codes) / math.log(2), abs=1e-9)
-        assert row.i_dy == pytest.approx(mutual_info_score(codes, y) / math.log(2), abs=1e-9)
+        assert row.i_xd == pytest.approx(sklearn_bits(h, codes), abs=1e-9)
+        assert row.i_dy == pytest.approx(sklearn_bits(codes, y), abs=1e-9)
         assert row.saturated == (row.codes == 64)
 
 

@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import mutual_info_score
 
 from racecar.inspect.mutual_information import (
     bin_codes,
@@ -17,6 +16,7 @@ from racecar.inspect.mutual_information import (
     noise_bounds,
     row_codes,
 )
+from tests.inspect.common import sklearn_bits
 
 H = -(0.25 * math.log2(0.25) + 0.75 * math.log2(0.75))  # entropy of a coin with p = 1/4: 0.811…
 
@@ -70,14 +70,14 @@ codes = st.integers(1, 60).flatmap(
 @given(codes)
 def test_agrees_with_scikit_learn(pair):
     a, b = map(ints, pair)
-    assert mutual_information(a, b) == pytest.approx(mutual_info_score(*pair) / math.log(2), abs=1e-9)
-    assert entropy(a) == pytest.approx(mutual_info_score(pair[0], pair[0]) / math.log(2), abs=1e-9)
+    assert mutual_information(a, b) == pytest.approx(sklearn_bits(*pair), abs=1e-9)
+    assert entropy(a) == pytest.approx(sklearn_bits(pair[0], pair[0]), abs=1e-9)
 
 
 def test_agrees_with_scikit_learn_on_many_samples():
     a = torch.randint(0, 3000, (20_000,), generator=torch.Generator().manual_seed(0))
     b = (a // 100 + torch.randint(0, 9, a.shape, generator=torch.Generator().manual_seed(1))) % 23
-    assert mutual_information(a, b) == pytest.approx(mutual_info_score(a, b) / math.log(2), abs=1e-9)
+    assert mutual_information(a, b) == pytest.approx(sklearn_bits(a, b), abs=1e-9)
 
 
 @given(codes, st.integers(1, 4), st.randoms(use_true_random=False))

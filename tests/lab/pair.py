@@ -1,4 +1,4 @@
-"""What two processes do that torchrun starts once: networks that take turns, a command, and one that has no end."""
+"""What two processes of torchrun's agent do: networks that take turns, a command, and one that has no end."""
 
 from __future__ import annotations
 
@@ -38,9 +38,3 @@ def both(folder: Path, first: str, second: str) -> None:
     command(first, "run", "tiny", *given, f"--out={folder / 'two'}")
     given = ["--variants=RR", "--seeds=1", "--checkpoint-every=0", "--set=scales=mean"]
     command(second, "run", "slow", *given, f"--out={folder / 'cut'}")
-
-
-if __name__ == "__main__":
-    from tests.lab.pair import both  # by its importable name, as others know what is in it
-
-    both(Path(sys.argv[1]), *sys.argv[2:])

@@ -30,17 +30,26 @@ def compiled(rr, backend="eager"):
 
 
 def padded():
-    """Reflected and wrapped around, with Hardswish after the one and an activation in place after the other."""
-    first = nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect")
+    """Reflected and wrapped around, with Hardswish after the one and an activation in place after the other. Two
+    weights are worked out in every call, one of them from a buffer that changes."""
+    first = weight_norm(nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect"))
     second = nn.Conv2d(4, 5, 2, stride=2, padding=1, padding_mode="circular")
-    return nn.Sequential(first, nn.Hardswish(), second, nn.ReLU6(inplace=True), nn.Flatten(), nn.Linear(125, 3))
+    last = spectral_norm(nn.Linear(125, 3))
+    return nn.Sequential(first, nn.Hardswish(), second, nn.ReLU6(inplace=True), nn.Flatten(), last)
 
 
 def written_out(m, x):
-    """An activation and a norm made of several calls, then .mT."""
+    """An activation and a norm made of several calls; gate and value out of one layer, and a shortcut; then .mT."""
     h = m.a(x)
     h = h * torch.sigmoid(h)
-    return m.b((h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-5)).mT)
+    h = h * torch.rsqrt(h.pow(2).mean(-1, keepdim=True) + 1e-5)
+    gate, up = m.gate_up(m.norm(h)).chunk(2, -1)
+    return m.b((h + F.silu(gate) * up).mT)
+
+
+def written_out_net():
+    parts = {"a": nn.Linear(6, 8), "norm": nn.RMSNorm(8), "gate_up": nn.Linear(8, 16, bias=False), "b": nn.Linear(5, 4)}
+    return Net(written_out, **parts), sequence(6)
 
 
 def many_activations():
@@ -51,15 +60,21 @@ def many_activations():
 
 
 def residual(m, x):
-    """Batch norms, activations in place, pooling, and a shortcut that is thinned out and padded."""
+    """Batch norms, activations in place, pooling, and a shortcut that is thinned out and padded; then functions alone:
+    two ways that are joined, dropout, and a mean beside what is flattened."""
     h = torch.relu_(m.norm(m.a(x)))
     h = torch.relu_(m.norm2(m.b(h)) + F.pad(h[:, :, ::2, ::2], (0, 0, 0, 0, 1, 1)))
-    return m.c(F.max_pool2d(h, 2).flatten(1))
+    h = F.max_pool2d(h, 2)
+    h = F.leaky_relu(m.c(torch.cat([h, h + torch.tanh(m.d(h))], 1)), 0.1)
+    k = F.dropout(m.e(h.flatten(1)).sigmoid(), 0.2, m.training)
+    return m.f(torch.cat((k, h.mean((2, 3))), dim=1))
 
 
 def residual_net():
     convs = {"a": nn.Conv2d(3, 4, 3, padding=1), "b": nn.Conv2d(4, 6, 3, stride=2, padding=1)}
-    return Net(residual, **convs, norm=nn.BatchNorm2d(4), norm2=nn.BatchNorm2d(6), c=nn.Linear(24, 5))
+    convs |= {"d": nn.Conv2d(6, 6, 3, padding=1), "c": nn.Conv2d(12, 5, 3, padding=1)}
+    norms = {"norm": nn.BatchNorm2d(4), "norm2": nn.BatchNorm2d(6)}
+    return Net(residual, **convs, **norms, e=nn.Linear(20, 6), f=nn.Linear(11, 5)), images(size=8)
 
 
 def shared(m, *, x, mask=None, scale=1.0):
@@ -76,25 +91,18 @@ def shared_net():
     return net, {"x": rows(), "mask": (rows(8) > 0).float(), "scale": 0.5}
 
 
-def parametrised():
-    """Weights that are worked out in every call, one of them from a buffer that changes."""
-    first, last = weight_norm(nn.Conv2d(1, 4, 3, padding=1)), spectral_norm(nn.Linear(64, 3))
-    return nn.Sequential(first, nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), last)
-
-
 # Dynamo shows hardswish, .mT and F.pad to no torch function mode: beside each other (padded), and alone (.mT in
 # written_out, hardswish in the schedules below).
 OURS = {
     "padded": lambda: (padded(), images(size=8)),
-    "written_out": lambda: (Net(written_out, a=nn.Linear(6, 8), b=nn.Linear(5, 4)), sequence(6)),
-    "residual": lambda: (residual_net(), images(size=8)),
+    "written_out": written_out_net,
+    "residual": residual_net,
     "many_activations": lambda: (many_activations(), rows()),
     "shared": shared_net,
-    "parametrised": lambda: (parametrised(), images(1, 8)),
 }
-THEIRS = ["functional", "text", "gated_fused", "checkpointed"]  # scaled_dot_product: plan/test_replanning.py
-SLICED = ("residual", "functional", "text", "padded", "written_out")
-SEEN = ("written_out", "many_activations", "shared", "text", "gated_fused")
+THEIRS = ["text", "checkpointed"]  # scaled_dot_product: plan/test_replanning.py
+SLICED = ("residual", "text", "padded", "written_out")
+SEEN = ("written_out", "many_activations", "shared", "text")
 """For what dynamo sees of them: they change nothing in place, and go without autograd's compiler."""
 CASES = {name: seeded(build) for name, build in OURS.items()} | {name: NETWORKS[name] for name in THEIRS}
 
@@ -120,20 +128,6 @@ def test_a_compiled_step_is_the_eager_step(name, logged):
     assert not logged
 
 
-def normed():
-    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 3)), rows()
-
-
-def tokens_net():
-    """d of the last layer is kept whole by its product; its slice, once a tensor beside it, was written over (2.13)."""
-    return nn.Sequential(nn.LayerNorm(12), nn.Linear(12, 36)), torch.randn(8, 5, 12)
-
-
-@pytest.mark.slow
-def test_inductor():
-    check_two_steps(seeded(tokens_net), 0.25, "inductor")
-
-
 def check_two_steps(build, fraction, backend):
     """Other data must go through the same graph, so that nothing of the first call may have been built into it."""
     model, inputs = build()
@@ -147,14 +141,15 @@ def check_two_steps(build, fraction, backend):
 
 def test_modes_and_scales():
     """Of a copy, which an average of the weights (EMA) or a sweep makes: it follows its settings, and has terms."""
-    model, x = NETWORKS["mlp"]()
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)), rows()
     rr = copy.deepcopy(classic(model, x, fraction=0.5, input_activation="tanh"))
     fast = compiled(rr)
     for mode, scale in (("full", "mean"), ("input", "relative"), ("layerwise", "sum")):
         rr.mode, rr.scale = mode, scale
         other = classic(model, x, mode=mode, scale=scale, fraction=0.5, input_activation="tanh")
         assert_same(step(rr, x, fast), step(other, x))
-    assert list(rr.terms) == [entry.name for entry in rr.plan] == ["0", "2", "4"]
+    assert list(rr.terms) == [entry.name for entry in rr.plan] == ["0", "2"]
     assert not any(term.requires_grad for term in rr.terms.values())
 
 
@@ -183,15 +178,22 @@ def test_a_schedule_of_the_weight():
         assert len(set(seen)) > 1, name
 
 
+def normed():
+    """Both norms. d of the last layer is kept whole by its product; its slice, once a tensor beside it, was written
+    over by inductor (2.13)."""
+    parts = nn.Linear(12, 12), nn.BatchNorm1d(5), nn.Tanh(), nn.LayerNorm(12), nn.Linear(12, 36)
+    return nn.Sequential(*parts), torch.randn(8, 5, 12)
+
+
 def encoder_layer():
     return nn.TransformerEncoderLayer(8, 2, 8, batch_first=True), sequence(8)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("build, backend", [(normed, "inductor"), (encoder_layer, "eager")])
-def test_training_and_evaluation_take_turns(build, backend):
+@pytest.mark.parametrize("build, fraction, backend", [(normed, 0.25, "inductor"), (encoder_layer, 0.5, "eager")])
+def test_training_and_evaluation_take_turns(build, fraction, backend):
     model, x = seeded(build)()
-    eager, rr = (classic(one, x, fraction=0.5) for one in (copy.deepcopy(model), model))
+    eager, rr = (classic(one, x, fraction=fraction) for one in (copy.deepcopy(model), model))
     fast = compiled(rr, backend)
     for known in (False, True):
         x = seeded(build)(seed=int(known))[1]

@@ -80,12 +80,15 @@ def memory(tensors):
 
 
 @functools.cache
-def graphs_of(**settings):
-    """Of both passes of a small net."""
+def graphs_of(statistics=True, **settings):
+    """Of both passes of a small net, with or without running statistics of its reverse pass."""
     model, x = vgg((8, "M"), size=8).to(memory_format=torch.channels_last), torch.randn(BATCH, 3, 8, 8)
     x, graphs = x.contiguous(memory_format=torch.channels_last), {}
     rr = classic(model, x, **settings)
+    if not statistics:
+        rr._engine.statistics = None
     compiled_as_by_inductor(lambda: rr(x)[1], graphs)().backward()
+    assert bool(rr.reverse_statistics.known) == statistics
     return graphs
 
 
@@ -95,7 +98,7 @@ def count(nodes, operator):
 
 def test_nothing_is_added_by_index():
     """As the gradient of F.interpolate is, for a compiler, with atomic operations."""
-    backward = graphs_of(fraction=1 / 8, scale="relative")["backward"]
+    backward = graphs_of(True, fraction=1 / 8, scale="relative")["backward"]
     assert count(backward, "aten.convolution_backward") > 0
     assert count(backward, "aten.index_put") == count(backward, "aten._unsafe_index_put") == 0
 
@@ -103,9 +106,18 @@ def test_nothing_is_added_by_index():
 def test_nothing_is_summed_twice():
     """√Σ d² is not worked out again in the backward pass, which has no more sums than with a scale that needs none; nor
     are the statistics of batch norms, which have two sums each, of the gradient."""
-    relative, mean = (graphs_of(fraction=1 / 8, scale=scale)["backward"] for scale in ("relative", "mean"))
+    relative, mean = (graphs_of(True, fraction=1 / 8, scale=scale)["backward"] for scale in ("relative", "mean"))
     assert count(relative, "aten.sum") == count(mean, "aten.sum") > 0
     assert count(relative, "aten.mean") == count(relative, "aten.var_mean") == 0
+
+
+def test_running_statistics_cost_no_sum():
+    """The statistics that a norm is applied by are the ones that are kept, and the backward pass has nothing to do."""
+    with_them, without = (graphs_of(some, fraction=1 / 8, scale="relative") for some in (True, False))
+    for name in ("forward", "backward"):
+        for kind in ("aten.var_mean", "aten.sum", "aten.mean."):
+            assert count(with_them[name], kind) == count(without[name], kind)
+    assert count(without["forward"], "aten.var_mean") > 0
 
 
 @pytest.mark.parametrize("width", [64, 7])

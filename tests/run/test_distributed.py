@@ -5,6 +5,7 @@ The processes run all scenarios once; each test looks at the result of one.
 
 import os
 import traceback
+import warnings
 from datetime import timedelta
 
 import pytest
@@ -20,6 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from racecar import Unsupported
 from tests.losses import classic
 from tests.networks import NETWORKS, seeded
+from tests.other_process import started
 
 RANKS, STEPS = 2, 3
 
@@ -160,6 +162,7 @@ REFUSED = ("fsdp as it comes", "fsdp sharded later", "fsdp root reshards")
 def work(rank, folder):
     """One process: every scenario, its result or what went wrong."""
     torch.set_num_threads(1)
+    warnings.simplefilter("default")  # FSDP tells of outputs that are views
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(RANKS), "LOCAL_RANK": str(rank)}
     wait = timedelta(seconds=60)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=RANKS, timeout=wait)
@@ -181,7 +184,10 @@ def results(tmp_path_factory):
     with FileLock(f"{folder}.lock"):  # the first of pytest's own workers does it for all
         if not folder.exists():
             folder.mkdir()
-            torch.multiprocessing.spawn(work, (str(folder),), nprocs=RANKS)
+            processes = [started(work, rank, str(folder)) for rank in range(RANKS)]
+            for process in processes:
+                process.join()
+            assert [process.exitcode for process in processes] == [0] * RANKS
     ranks = [torch.load(folder / f"{rank}.pt") for rank in range(RANKS)]
     return {key: [rank[key] for rank in ranks] for key in SCENARIOS}
 

@@ -97,7 +97,7 @@ def test_as_many_seconds(pictures, tmp_path):
 
 def test_fine_tuning_chooses_its_learning_rate(pictures, tmp_path):
     """On pictures that no draw has labelled, for each number of labels; the test set is looked at with it alone."""
-    config = replace(TINY, tune_lrs=(1e-9, 1e-2), tune_steps=30, tune_draws=2)
+    config = replace(TINY, tune_lrs=(1e-9, 1e-2), tune_steps=12, tune_draws=2)
     jobs = make_jobs(FEW, config, ["Std"], [3], pictures)
     assert run(jobs, tmp_path / "out") == []
     (found,) = results(tmp_path / "out").values()
@@ -114,7 +114,7 @@ def test_fine_tuning_chooses_its_learning_rate(pictures, tmp_path):
                 generator = rng.generator("few-labels", 3, labels, i)
                 choose(task.train.y, labels, generator)
                 few = Split(task.train.x[chosen], task.train.y[chosen])
-                nets.append(tune(body(net), few, 5, steps=30, lr=lr, batch=config.tune_batch, generator=generator))
+                nets.append(tune(body(net), few, 5, steps=12, lr=lr, batch=config.tune_batch, generator=generator))
             scores[lr] = [mean(accuracy(one, split) for one in nets) for split in (held, task.test)]
         best = max(scores, key=lambda lr: scores[lr][0])
         assert lrs[f"tune_{labels}"] == best
@@ -186,7 +186,7 @@ def test_claims_find_both_sides(pictures, tmp_path):
 
 def test_a_coefficient_that_fades(pictures, tmp_path):
     """The training again, by hand; the vmap engine does the same."""
-    config = replace(TINY, decay=True, epochs=2, tune_draws=0)
+    config = replace(TINY, decay=True, epochs=2, labels=(1,), draws=1, tune_draws=0)
     (job,) = jobs = make_jobs(FEW, config, ["RR"], [0], pictures, {"RR": (5.0,)})
     plain = make_jobs(FEW, replace(config, decay=False), ["RR"], [0], pictures, {"RR": (5.0,)})
     for engine, some in (("here", [*jobs, *plain]), ("vmap", jobs)):
@@ -223,7 +223,7 @@ def test_shifts_without_flips():
 @pytest.mark.parametrize("task, flips, shift", [("digits", False, 2), ("cifar", True, 4)])
 def test_augmented(task, flips, shift, pictures, tmp_path, monkeypatch):
     """Digits are not flipped, by either engine."""
-    config = replace(TINY, task=task, augment=True, tune_draws=0)
+    config = replace(TINY, task=task, augment=True, labels=(1,), draws=1, tune_draws=0)
     assert FEW.recipe(replace(config, augment=False), FEW.stages(config)[0]).shift == 0
     seen, real = [], augment.move
     monkeypatch.setattr(augment, "move", lambda x, moves, by: seen.append((moves, by)) or real(x, moves, by))

@@ -1,6 +1,7 @@
 """Which loss a run had, and λ as it is printed: of the mean over the constrained layers, whatever the record holds."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -41,6 +42,12 @@ def test_new_runs_have_the_loss_of_the_library():
         assert all(experiment(name).coefficient(config, which) == Settings().weight for which in ("RR", "lRR", "RR1"))
 
 
+@cache
+def network(name, config):
+    torch.manual_seed(0)
+    return experiment(name).network(config), torch.rand(2, *SHAPES.get(name, (1, 28, 28)))
+
+
 @pytest.mark.parametrize("name, fields", CONFIGS)
 @pytest.mark.parametrize("which, mode", [("RR", "full"), ("lRR", "layerwise"), ("RR1", "input")])
 def test_how_many_layers_are_compared(name, fields, which, mode):
@@ -49,8 +56,7 @@ def test_how_many_layers_are_compared(name, fields, which, mode):
         pytest.skip("the input is not compared")
     one = experiment(name)
     config = one.Config(**fields)
-    torch.manual_seed(0)
-    model, x = one.network(config), torch.rand(2, *SHAPES.get(name, (1, 28, 28)))
+    model, x = network(name, config)
     found = {}
     for reduction in ("sum", "mean"):
         torch.manual_seed(0)

@@ -13,6 +13,7 @@ import pytest
 
 from tests.lab.processes import catches, living, mortal, wait_for
 from tests.lab.tiny import ROOT, heard, make, plain, results, run
+from tests.other_process import started
 
 READY = ["tests.lab.processes", "torch._dynamo", "safetensors.torch", "racecar.lab.running.engines.vmap"]
 A, AA = 9, 3
@@ -32,15 +33,14 @@ def processes():
 
 
 @pytest.fixture
-def live(processes, tmp_path):
+def live(tmp_path):
     """(jobs, engine, moment of death, resume) → exit code, steps done; in the folder "out"."""
 
     def live(jobs, engine="here", *moment, resume=True):
         log = tmp_path / "steps"
         before = log.stat().st_size if log.exists() else 0
         given = (jobs, tmp_path / "out", engine, log, *(moment or ("any", 0)), resume)
-        one = processes.Process(target=mortal, args=given)
-        one.start()
+        one = started(mortal, *given)
         one.join(60)
         return one.exitcode, log.stat().st_size - before
 

@@ -1,21 +1,33 @@
-"""One training on two real processes, as torchrun starts them, is the training of one."""
+"""One training on two real processes, as torchrun's agent starts them, is the training of one."""
 
 import os
 import signal
 import socket
-import subprocess
 import sys
+import warnings
 from contextlib import ExitStack
 
 import pytest
 import torch
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from racecar.lab.running.results import Store
 from racecar.lab.training import distributed
 from tests.lab import toy
-from tests.lab.pair import SETTING
+from tests.lab.pair import SETTING, both
 from tests.lab.processes import living, wait_for
-from tests.lab.tiny import ROOT, make, plain, results, run
+from tests.lab.tiny import make, plain, results, run
+from tests.other_process import started
+
+
+def launch(folder, out, err, *ports):
+    """What torchrun does, but its processes are forked, so that they have imported all."""
+    for number, path in ((1, out), (2, err)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", 1, closefd=False) for number in (1, 2))  # not pytest's
+    warnings.simplefilter("default")
+    config = LaunchConfig(1, 1, 2, rdzv_backend="c10d", rdzv_endpoint="127.0.0.1:0", start_method="fork")
+    elastic_launch(config, both)(folder, *ports)
 
 
 @pytest.mark.slow
@@ -23,26 +35,21 @@ from tests.lab.tiny import ROOT, make, plain, results, run
 def test_two_processes(tmp_path):
     """In one test, because processes take their time to start: all that tests.lab.pair does."""
     with ExitStack() as stack:
-        free = [stack.enter_context(socket.socket()) for _ in range(3)]
+        free = [stack.enter_context(socket.socket()) for _ in range(2)]
         for one in free:
             one.bind(("127.0.0.1", 0))
-        port, *others = (str(one.getsockname()[1]) for one in free)
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={port}"]
+        ports = [str(one.getsockname()[1]) for one in free]
     out, err = tmp_path / "out", tmp_path / "err"
-    with open(out, "wb") as stdout, open(err, "wb") as stderr:
-        one = subprocess.Popen(
-            [*launcher, "-m", "tests.lab.pair", str(tmp_path), *others],
-            cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=stdout, stderr=stderr,
-        )  # fmt: skip
+    one = started(launch, tmp_path, out, err, *ports, daemon=False)
     try:
-        begun = wait_for(lambda: one.poll() is not None or list(tmp_path.glob("cut/checkpoints/*.pt")), 90)
+        begun = wait_for(lambda: not one.is_alive() or list(tmp_path.glob("cut/checkpoints/*.pt")), 90)
         assert begun, f"the processes waited for each other\n{err.read_text()}"
-        assert one.poll() is None, err.read_text()
+        assert one.is_alive(), err.read_text()
         said = out.read_text(), err.read_text()
         they_die_with_their_launcher(one)
     finally:
         one.terminate()  # it ends the two with it
-        one.wait()
+        one.join()
     one_goes_on(tmp_path)
     two_come_to_what_one_comes_to(tmp_path)
     one_process_writes_and_speaks(tmp_path / "two", *said)
@@ -53,7 +60,7 @@ def they_die_with_their_launcher(launcher):
     pids = living(parent=launcher.pid)
     assert len(pids) == 2
     launcher.kill()
-    launcher.wait()
+    launcher.join()
     try:
         assert wait_for(lambda: not pids & living(), 5.0)
     finally:
