@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import defaults, records
+from benchmarks import balance, defaults, records
 from racecar import Racecar
 from racecar.functional import reverse_loss
 from racecar.lab.experiments.safety import told
@@ -88,6 +88,22 @@ def test_a_users_small_nets():
         error = (sum((gain - mean) ** 2 for gain in gains) / (len(gains) - 1) / len(gains)) ** 0.5
         assert min(one["racecar"]) >= defaults.DEAD, one["net"]
         assert mean >= -max(3 * error, 0.005), one["net"]
+
+
+def test_how_far_a_ratio_chooses():
+    """Gains are paired with plain training; λ and ratio are medians of the second half."""
+
+    def net(seed, probe, lam, target=None, dead=False, lams=(9, 9, 0.1, 0.3), ratios=(9, 9, 1, 3)):
+        return balance.Net("none", "he", 3, seed, lam, target, probe, 0.9, dead, list(ratios), list(lams))
+
+    nets = [net(0, 0.5, 0.0), net(1, 0.6, 0.0), net(0, 0.52, 0.1), net(1, 0.6, 0.1)]
+    nets += [net(0, 0.4, None, 1.0, dead=True), net(1, 0.6, None, 1.0)]
+    assert balance.table(nets).splitlines()[2:] == [
+        "| 3 convolutions, norm none, start he | 0.1 | +1.0 | 0.2 | 2 |",
+        "| 3 convolutions, norm none, start he | automatic, ratio 1 | −5.0 (1 of 2 dead) | 0.2 | 2 |",
+    ]
+    published = balance.read(RESULTS / "bench")
+    assert len(published) == len(balance.CONTEXTS) * 3 * (1 + len(balance.LAMS) + len(balance.TARGETS))
 
 
 def test_the_page_is_up_to_date():
