@@ -175,7 +175,7 @@ def test_a_search_never_sees_the_test_set(pictures, tmp_path, monkeypatch):
 
 
 def test_the_same_budget_for_every_variant():
-    assert {len(ONE.search.candidates(name, how)) for name in ONE.variants for how in ("adam", "sgd")} == {9}
+    assert {len(ONE.search.candidates(name, how)) for name in ONE.variants for how in ("adam", "sgd")} == {12}
 
 
 # What is measured

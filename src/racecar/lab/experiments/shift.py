@@ -159,7 +159,7 @@ class Shift(Experiment[ShiftConfig]):
         return Recipe(turns=(Turn(rebuild, lr=config.autoencoder_lr),)) if stage.name == "AE" else Recipe()
 
     def coefficient(self, config: ShiftConfig, variant: str) -> float:
-        return coefficient_of(variant, config.strength)
+        return coefficient_of(variant, config.strength, Pre=4.0)
 
     def reverse(self, config: ShiftConfig) -> dict[str, Any]:
         """Errors of the convolutions; pixels are at least 0."""
