@@ -46,9 +46,10 @@ class FewLabels(Experiment[FewLabelsConfig]):
     Config = FewLabelsConfig
     quick: ClassVar[dict[str, Any]] = {
         "images": 500, "epochs": 2, "batch": 16, "labels": (2, 10), "draws": 2, "tests": 250, "tune_draws": 1,
-        "tune_steps": 20, "cost": 1.0,
+        "tune_steps": 20, "tune_lrs": (1e-3,), "cost": 1.0,
     }  # fmt: skip
     variants = ("Std", "Ort", "OrtB", "Pre", "RR", "lRR")
+    quick_seeds = 1
     seeds = 10
     sources: ClassVar[dict[str, Source]] = {"digits": MNIST, "blur": MNIST, "cifar": CIFAR10}
     search = Search(
