@@ -10,7 +10,9 @@ from racecar.lab.running.run import Run
 from tests.lab.experiments.pictures import write_cifar, write_mnist
 
 FEW = experiment("few-labels")
-TINY = FEW.Config(images=20, epochs=1, batch=8, labels=(1, 3), draws=2, tune_draws=1, tune_steps=2, cost=1.0)
+TINY = FEW.Config(
+    images=20, epochs=1, batch=8, labels=(1, 3), draws=2, tune_draws=1, tune_steps=2, tune_lrs=(1e-3,), cost=1.0
+)
 COUNTS = {"train": 100, "test": 40}
 
 
