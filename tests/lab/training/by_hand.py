@@ -1,0 +1,84 @@
+"""A stage written out by hand: what the laboratory's trainings must come to, bit for bit."""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.optim.lr_scheduler import OneCycleLR
+
+from racecar import Racecar
+from racecar.lab.training import rng
+from racecar.lab.training.variants import variant
+from racecar.orthogonality import srip
+from tests.lab.tiny import WIDTHS, Tiny
+
+NOISE = 5 + 4 + 3
+"""Random numbers in a step of Ort: a direction for the smaller side of every weight."""
+FALLS = ((0.1, 1.0), (0.25, 1e-1), (0.35, 1e-2), (0.6, 1e-4), (1.0, 0.0))
+"""Of OrtB: until which share of a training what is left of its coefficient; 20, 50, 70 and 120 of 200 epochs."""
+
+
+def by_hand(name, config, seed=0, stage="A", task="A", start=None):
+    """The model, losses (epochs, steps, 2) and moving average of a stage, from torch and the numbers that are drawn."""
+    tiny, which = Tiny(), variant(name)
+    split = tiny.data(config, seed, None)[task].train
+    torch.manual_seed(rng.seed_of("network", "tiny", seed))
+    model = tiny.network(config)
+    if start is not None:
+        model.load_state_dict(start)
+    coefficient = tiny.coefficient(config, name) if which.meaning else 0.0
+    decay = config.weight_decay + (coefficient if name == "WD" else 0.0)
+    if config.optimiser == "sgd":
+        optimiser = torch.optim.SGD(model.parameters(), config.lr, momentum=config.momentum, weight_decay=decay)
+    else:
+        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[config.optimiser]
+        optimiser = kind(model.parameters(), config.lr, weight_decay=decay)
+    rr = Racecar(model, split.x, mode=which.mode, weight=1.0, scale="relative") if which.mode else None
+    batch = config.batch or len(split)
+    steps, losses, average = len(split) // batch, [], []
+    total, once = steps * config.epochs, config.schedule == "onecycle"
+    cycle = OneCycleLR(optimiser, config.lr, total, cycle_momentum=False) if once else None
+    for epoch in range(config.epochs):
+        order = rng.order(len(split), config.batch, seed, stage, epoch)
+        noise = rng.noise(NOISE, steps, seed, stage, epoch)
+        for i in range(steps):
+            if config.schedule == "cosine":
+                done = (epoch * steps + i) / (steps * config.epochs)
+                for group in optimiser.param_groups:
+                    group["lr"] = config.lr * (1 + math.cos(math.pi * done)) / 2
+            x, y = split.x[order[i]], split.y[order[i]]
+            assert x.shape == (batch, WIDTHS[0])
+            output, extra = rr(x) if rr is not None else (model(x), torch.zeros(()))
+            if rr is not None and (epoch * steps + i) % config.every:
+                extra = torch.zeros(())
+            elif rr is not None:
+                extra = config.every * extra
+            left = 1.0
+            if name in ("Ort", "OrtB"):
+                extra = srip(model, draw=_deal(noise[i]))
+            if name == "OrtB":
+                done = (epoch * steps + i) / total
+                left = next(left for end, left in FALLS if done < end)
+            loss = F.cross_entropy(output, y)
+            optimiser.zero_grad()
+            (loss + coefficient * left * extra).backward()
+            if config.clip:
+                nn.utils.clip_grad_norm_(model.parameters(), config.clip)
+            optimiser.step()
+            if cycle is not None:
+                cycle.step()
+            losses.append((loss.item(), extra.item()))
+            now = [p.detach().double() for p in model.parameters()]
+            pairs = zip(average or now, now, strict=True)
+            average = [config.ema * old + (1 - config.ema) * new for old, new in pairs]
+    return model, torch.tensor(losses).view(config.epochs, steps, 2), average
+
+
+def _deal(numbers):
+    left = numbers.tolist()
+
+    def draw(*shape, **like):
+        return torch.tensor([left.pop(0) for _ in range(math.prod(shape))], **like).reshape(shape)
+
+    return draw
