@@ -97,4 +97,4 @@ def _is_known(node: fx.Node, known: dict[fx.Node, Any]) -> bool:
 def _any(node: fx.Node) -> Tensor:
     """Some tensor of the shape that a node gives."""
     value = node.meta["val"]
-    return torch.empty(value.shape, dtype=value.dtype, device=value.place)
+    return torch.empty(value.shape, dtype=value.dtype, device=value.device)

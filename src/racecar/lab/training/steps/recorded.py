@@ -8,25 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._guards import TracingContext, tracing
+from torch._subclasses import FakeTensorMode
 from torch.func import functional_call
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from racecar.lab.training.fx_pass import shorten
 from racecar.lab.training.optimiser import Fused
 from racecar.lab.training.steps.eager import Eager
-
-
-class Shapes(TorchDispatchMode):
-    """Makes what torch notes down of each result: its shape, its type and, as ``place``, its device. The
-    ``FakeTensorMode`` that torch would make by itself takes a third of the time of a recording."""
-
-    shape_env = None
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **{**kwargs, "device": "meta"})
-        found.place = kwargs["device"]
-        return found
 
 
 def record(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
@@ -34,11 +22,8 @@ def record(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
     what the function holds besides stay as they are now. No random number is used up, but tensors are changed in
     place, where the function does so."""
     devices = {tensor.device for tensor in torch.utils._pytree.tree_leaves(args) if isinstance(tensor, Tensor)}
-    shapes: Any = Shapes()
-    with (
-        torch.random.fork_rng([device for device in devices if device.type == "cuda"]),
-        tracing(TracingContext(shapes)),
-    ):
+    shapes = TracingContext(FakeTensorMode(allow_fallback_kernels=True))  # or every operation would make one, slowly
+    with torch.random.fork_rng([device for device in devices if device.type == "cuda"]), tracing(shapes):
         recorded = make_fx(lambda *args: function(*args))(*args)  # it would count a method's self
     shorten(recorded)
     return recorded.forward
