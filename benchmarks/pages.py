@@ -1,4 +1,4 @@
-"""Fill a page of docs/ between its marks: what every program that does so has as its command line."""
+"""Fill a page of docs/ between its marks, or draw a figure of it: the command line of every program that does so."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
+from racecar.lab.report.pictures import save_light
 from racecar.support.files import write_text
 
 
@@ -25,3 +28,19 @@ def write_page(
     parser.add_argument("--page", type=Path, default=page)
     asked = parser.parse_args()
     write_text(asked.page, made(asked.page.read_text(), asked.results))
+
+
+def write_figure(program: str | None, results: Path, figure: Path, made: Callable[[Path], Figure]) -> None:
+    """Draw a figure of docs/ again.
+
+    Args:
+        program: its docstring, for --help.
+        results: folder of its records, unless --results says otherwise.
+        figure: its file, unless --figure says otherwise.
+        made: from that folder to the figure.
+    """
+    parser = argparse.ArgumentParser(description=program, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=results)
+    parser.add_argument("--figure", type=Path, default=figure)
+    asked = parser.parse_args()
+    save_light(made(asked.results), asked.figure)

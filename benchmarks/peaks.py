@@ -5,14 +5,13 @@ python -m benchmarks.peaks [--results results/peaks] [--figure docs/images/peaks
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.pages import write_figure
 from racecar.lab.experiments.paper_figures import having
 from racecar.lab.experiments.picture_figures import vectors_figure
 from racecar.lab.report.groups import gather
-from racecar.lab.report.pictures import save_light
 from racecar.lab.running.results import Store
 
 if TYPE_CHECKING:
@@ -24,13 +23,5 @@ def figure(folder: Path) -> Figure:
     return vectors_figure(having(runs, "vectors"), "class means")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=Path("results/peaks"))
-    parser.add_argument("--figure", type=Path, default=Path("docs/images/peaks.svg"))
-    asked = parser.parse_args()
-    save_light(figure(asked.results), asked.figure)
-
-
 if __name__ == "__main__":
-    main()
+    write_figure(__doc__, Path("results/peaks"), Path("docs/images/peaks.svg"), figure)

@@ -5,16 +5,15 @@ python -m benchmarks.when_figure [--results results/few-labels] [--figure docs/i
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from benchmarks.pages import write_figure
 from benchmarks.when import LABELS, OURS, TASKS, Found, dead, gain, read
 from racecar.inspect.style import SMALL, WIDTH, look, new_figure, styled
-from racecar.lab.report.pictures import save_light
 from racecar.lab.report.run_figures import LOST
 
 WAYS = {"probe": "linear probe", "tune": "fine-tuned"}
@@ -59,13 +58,5 @@ def _series(axis: Axes, found: Found, way: str, norm: str, rows: Sequence[float]
                   label=label if named else None, markersize=5, **look(colour))  # fmt: skip
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, default=Path("results/few-labels"))
-    parser.add_argument("--figure", type=Path, default=Path("docs/images/when.svg"))
-    asked = parser.parse_args()
-    save_light(figure(asked.results), asked.figure)
-
-
 if __name__ == "__main__":
-    main()
+    write_figure(__doc__, Path("results/few-labels"), Path("docs/images/when.svg"), figure)
