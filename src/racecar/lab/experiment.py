@@ -89,6 +89,8 @@ class Trained:
     """Where the data are."""
     history: dict[str, Tensor] = field(default_factory=dict)
     """What ``Recipe.look`` kept during training, stacked; first dimension: looks."""
+    tasks: Mapping[str, Task] = field(default_factory=dict)
+    """All that ``Experiment.data`` gave, on the CPU."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from racecar import Racecar
 from racecar.lab.experiment import Split, accuracy
 from racecar.lab.experiments.few_labels import TASKS
 from racecar.lab.experiments.few_labels.claims import FIRST, TODAY
-from racecar.lab.measures.probe import body, choose, features, probe, settle, tune
+from racecar.lab.measures.probe import body, choose, features, probe, settle
+from racecar.lab.measures.tune import tune
 from racecar.lab.report.claims import judge
 from racecar.lab.report.groups import gather
 from racecar.lab.report.verdicts import NOT_RUN, TOO_FEW
@@ -64,7 +65,7 @@ def test_what_is_measured(pictures, tmp_path):
             values = []
             for i in range(2):
                 chosen = choose(new.train.y, labels, rng.generator("few-labels", 3, labels, i))
-                values.append(probe(Split(seen.x[chosen], seen.y[chosen]), test, 5, config.l2))
+                values.append(float(probe(Split(seen.x[chosen][None], seen.y[chosen][None]), test, 5, config.l2)))
             assert metrics[f"{name}_{labels}"] == pytest.approx(mean(values), abs=0.03)  # rounding of features
 
 
@@ -113,8 +114,9 @@ def test_fine_tuning_chooses_its_learning_rate(pictures, tmp_path):
             for i, chosen in enumerate(drawn):
                 generator = rng.generator("few-labels", 3, labels, i)
                 choose(task.train.y, labels, generator)
-                few = Split(task.train.x[chosen], task.train.y[chosen])
-                nets.append(tune(body(net), few, 5, steps=12, lr=lr, batch=config.tune_batch, generator=generator))
+                few = Split(task.train.x[chosen][None], task.train.y[chosen][None])
+                how = {"steps": 12, "batch": config.tune_batch, "lrs": [lr], "generators": [generator]}
+                nets += tune(body(net), few, 5, **how)[0]
             scores[lr] = [mean(accuracy(one, split) for one in nets) for split in (held, task.test)]
         best = max(scores, key=lambda lr: scores[lr][0])
         assert lrs[f"tune_{labels}"] == best

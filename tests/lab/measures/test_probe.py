@@ -8,7 +8,9 @@ import torch
 from torch import nn
 
 from racecar.lab.experiment import Split
-from racecar.lab.measures.probe import body, choose, features, logistic, probe, ridge, settle, tune
+from racecar.lab.measures.logistic import logistic
+from racecar.lab.measures.probe import body, choose, features, probe, ridge, settle
+from racecar.lab.measures.tune import tune
 from racecar.lab.training.rng import generator
 from racecar.networks.vgg import vgg
 
@@ -19,6 +21,11 @@ def blobs(count, width=6, classes=3, seed=0, spread=1.0):
     centres = torch.randn(classes, width, generator=torch.Generator().manual_seed(99))
     y = torch.arange(count) % classes
     return Split(centres[y] + spread * torch.randn(count, width, generator=rng), y)
+
+
+def together(*splits):
+    """Sets of as many samples, as one batch of them."""
+    return Split(torch.stack([one.x for one in splits]), torch.stack([one.y for one in splits]))
 
 
 def by_newton(x, y, classes, l2):
@@ -46,24 +53,32 @@ def by_newton(x, y, classes, l2):
     return w[:, :-1], w[:, -1]
 
 
-@pytest.mark.parametrize("count, l2", [(3, 1e-3), (6, 1e-3), (60, 1e-3), (60, 1e-1)])
+@pytest.mark.parametrize("count, l2", [(3, 1e-3), (6, 1e-3), (7, 1e-3), (60, 1e-3), (60, 1e-1)])
 def test_logistic_regression(count, l2):
-    """The one minimum, also where the samples are separable."""
-    split = blobs(count)
-    weight, bias = logistic(split.x.double(), split.y, 3, l2)
-    wanted = by_newton(split.x.double().numpy(), split.y.numpy(), 3, l2)
-    np.testing.assert_allclose(weight, wanted[0], atol=2e-4)
-    np.testing.assert_allclose(bias, wanted[1], atol=2e-4)
+    """The one minimum of each set, also where the samples are separable or fewer than features."""
+    sets = together(blobs(count), blobs(count, seed=1, spread=0.1), blobs(count, seed=2, spread=5.0))
+    weights, biases = logistic(sets.x.double(), sets.y, 3, l2)
+    for x, y, weight, bias in zip(sets.x, sets.y, weights, biases, strict=True):
+        wanted = by_newton(x.double().numpy(), y.numpy(), 3, l2)
+        np.testing.assert_allclose(weight, wanted[0], atol=2e-4)
+        np.testing.assert_allclose(bias, wanted[1], atol=2e-4)
     with pytest.raises(ValueError, match="l2 must be greater than 0"):
-        logistic(split.x, split.y, 3, 0.0)
+        logistic(sets.x, sets.y, 3, 0.0)
+
+
+def test_what_does_not_converge(monkeypatch):
+    monkeypatch.setattr("racecar.lab.measures.logistic.LIMIT", 5)
+    with pytest.raises(FloatingPointError, match="did not converge in 5 steps: l2 = 0.001 is too small"):
+        logistic(blobs(6).x.double()[None], blobs(6).y[None], 3, 1e-3)
 
 
 def test_the_probe_does_not_see_scale_or_place():
-    train, test = blobs(30), blobs(300, seed=1, spread=1.5)
+    train, test = together(blobs(30), blobs(30, seed=2)), blobs(300, seed=1, spread=1.5)
     found = probe(train, test, 3, 1e-3)
-    assert 0.5 < found < 1
+    assert 0.5 < float(found[0]) != float(found[1]) < 1
     for a, b in ((100.0, 0.0), (1e-3, 0.0), (1.0, 7.0)):
-        assert probe(Split(a * train.x + b, train.y), Split(a * test.x + b, test.y), 3, 1e-3) == pytest.approx(found)
+        moved = probe(Split(a * train.x + b, train.y), Split(a * test.x + b, test.y), 3, 1e-3)
+        torch.testing.assert_close(moved, found)
 
 
 def test_the_probe_by_hand():
@@ -73,15 +88,18 @@ def test_the_probe_by_hand():
     scale = np.sqrt(((x - mean) ** 2).sum(1).mean())
     weight, bias = by_newton((x - mean) / scale, train.y.numpy(), 3, 1e-2)
     guess = ((test.x.double().numpy() - mean) / scale @ weight.T + bias).argmax(1)
-    assert probe(train, test, 3, 1e-2) == pytest.approx((guess == test.y.numpy()).mean())
+    assert float(probe(together(train), test, 3, 1e-2)) == pytest.approx((guess == test.y.numpy()).mean())
 
 
 def test_features_that_say_nothing():
     """All the same, they give a guess; not finite, no number."""
     train, test = blobs(6), blobs(30)
-    same = probe(Split(torch.ones_like(train.x), train.y), test, 3, 1e-3)
-    assert 0 <= same <= 1
-    assert np.isnan(probe(Split(train.x / 0, train.y), test, 3, 1e-3))
+    sets = together(train, Split(torch.ones_like(train.x), train.y), Split(train.x / 0, train.y))
+    found = probe(sets, test, 3, 1e-3)
+    assert 0 <= found[1] <= 1
+    assert found[2].isnan()
+    assert float(found[0]) == float(probe(together(train), test, 3, 1e-3))
+    assert probe(sets, Split(test.x / 0, test.y), 3, 1e-3).isnan().all()
 
 
 def test_choose():
@@ -110,34 +128,39 @@ def test_features_are_what_the_classifier_gets(net):
         body(nn.Identity())
 
 
-def test_tune(net):
-    """As a loop of its own does it; the net that it starts from stays as it is."""
-    few = Split(torch.rand(12, 1, 8, 8), torch.arange(12) % 2)
-    start = body(net)
+@pytest.mark.parametrize("norm", [False, True])
+def test_tune(norm):
+    """Every copy as a loop of its own does it; the net that they start from stays as it is."""
+    torch.manual_seed(0)
+    net = vgg((4, "M", 6, "M"), size=8, channels=1, classes=3, norm=norm).double().eval()
+    sets = [Split(torch.rand(12, 1, 8, 8).double(), torch.arange(12) % 2) for _ in range(2)]
+    start, lrs = body(net), (1e-2, 1e-3, 0.1)
     before = copy.deepcopy(start.state_dict())
-    tuned = tune(start, few, 2, steps=3, lr=1e-2, batch=8, generator=generator(3))
+    draw = [generator(3), generator(4)]
+    tuned = tune(start, together(*sets), 2, steps=3, lrs=lrs, batch=8, generators=draw)
     assert all(torch.equal(value, before[name]) for name, value in start.state_dict().items())
-    assert not tuned.training
 
-    other, rng = copy.deepcopy(net).train(), generator(3)
-    other.classifier = nn.Linear(24, 2)
-    nn.init.zeros_(other.classifier.weight)
-    nn.init.zeros_(other.classifier.bias)
-    optimiser = torch.optim.Adam(other.parameters(), 1e-2)
-    for _ in range(3):
-        some = torch.randperm(12, generator=rng)[:8]
-        loss = nn.CrossEntropyLoss()(other(few.x[some]), few.y[some])
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-    torch.testing.assert_close(features(tuned, few.x), features(other, few.x))
-    assert not torch.equal(next(tuned.parameters()), next(net.parameters()))
+    for lr, copies in zip(lrs, tuned, strict=True):
+        for few, seed, found in zip(sets, (3, 4), copies, strict=True):
+            other, rng = copy.deepcopy(net).train(), generator(seed)
+            other.classifier = nn.Linear(24, 2).double()
+            nn.init.zeros_(other.classifier.weight)
+            nn.init.zeros_(other.classifier.bias)
+            optimiser = torch.optim.Adam(other.parameters(), lr)
+            for _ in range(3):
+                some = torch.randperm(12, generator=rng)[:8]
+                loss = nn.CrossEntropyLoss()(other(few.x[some]), few.y[some])
+                optimiser.zero_grad()
+                loss.backward()
+                optimiser.step()
+            assert not found.training
+            torch.testing.assert_close(found(few.x), other.eval()(few.x))
 
 
 def test_tuning_learns(net):
     few = Split(torch.rand(20, 1, 8, 8), torch.arange(20) % 2)
     few.x[few.y == 1, :, :4] = 0
-    tuned = tune(body(net), few, 2, steps=40, lr=1e-2, batch=64, generator=generator(0))
+    ((tuned,),) = tune(body(net), together(few), 2, steps=40, lrs=[1e-2], batch=64, generators=[generator(0)])
     assert bool((tuned(few.x).argmax(1) == few.y).all())
 
 
@@ -158,7 +181,7 @@ def test_settle():
 def test_ridge(width, l2):
     """Against the normal equations in NumPy, in the primal, one set after the other."""
     sets, test = [blobs(21, width, seed=i, spread=2.0) for i in range(3)], blobs(500, width, seed=9, spread=2.0)
-    train = Split(torch.stack([one.x for one in sets]), torch.stack([one.y for one in sets]))
+    train = together(*sets)
     wanted = []
     for one in sets:
         x, centre = one.x.double().numpy(), one.x.double().numpy().mean(0)

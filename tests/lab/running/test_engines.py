@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from racecar import pretrain
 from racecar.cli.lab.summary import summary
 from racecar.lab.running import runner
 from racecar.lab.running.engines import vmap
@@ -64,6 +65,19 @@ def test_vmap_in_several_batches_is_the_same(reference, tmp_path, monkeypatch):
     assert run(some, tmp_path, "vmap") == []
     ids = {id for job in some for id in job.ids.values()}
     assert_same(results(tmp_path), {id: one for id, one in reference.items() if id in ids})
+
+
+def test_vmap_pretrains_once_for_all_learning_rates(tmp_path, monkeypatch):
+    """But not for those that pretraining has, too, nor for other seeds."""
+    some = [job for lr in (1e-2, 1e-3) for job in make(["Pre"], [0, 1], finetune=0, lr=lr, pretrain_lr=3e-3)]
+    some += [job for lr in (1e-2, 1e-3) for job in make(["Pre"], [0], finetune=0, lr=lr)]
+    calls, real = [], pretrain.greedy
+    monkeypatch.setattr(pretrain, "greedy", lambda *args, **how: calls.append(how["lr"]) or real(*args, **how))
+    assert run(some, tmp_path / "vmap", "vmap") == []
+    assert sorted(calls) == [1e-3, 3e-3, 3e-3, 1e-2]
+    assert run(some, tmp_path / "here", "here") == []
+    assert len(calls) == 4 + 6
+    assert_same(results(tmp_path / "vmap"), results(tmp_path / "here"))
 
 
 @pytest.mark.parametrize("every", [1, 4])

@@ -178,7 +178,7 @@ class Shift(Experiment[ShiftConfig]):
             score, metrics = of_net(model, task, _compared(config)), {"test_accuracy": accuracy(model, task.test)}
         strengths = {name: getattr(config, name) for name in CHANGES}
         strange = corrupted(task.test.x, strengths, rng.generator(self.name, trained.seed, "noise"))
-        strange["unseen", ""] = self.data(config, trained.seed, trained.folder)["B"].test.x.to(trained.device)
+        strange["unseen", ""] = trained.tasks["B"].test.x.to(trained.device)
         known = score(task.test.x)
         if "autoencoder_relative" in known.whole:
             metrics["reconstruction"] = float(known.whole["autoencoder_relative"].mean())

@@ -60,19 +60,21 @@ def do(job: Job, store: Store, options: TrainingOptions, maker: Maker) -> None:
         return
     tasks = job.experiment.data(job.config, job.seed, job.folder)
     for stage in todo:
-        _do(job, stage, tasks[stage.task], store, options, maker)
+        _do(job, stage, tasks, store, options, maker)
 
 
-def _do(job: Job, stage: Stage, task: Task, store: Store, options: TrainingOptions, maker: Maker) -> None:
+def _do(
+    job: Job, stage: Stage, tasks: Mapping[str, Task], store: Store, options: TrainingOptions, maker: Maker
+) -> None:
     """One stage, of which nothing is left on the device when the next one begins."""
     began = time.perf_counter()
     try:
         if note := lost(job, stage, store):
             raise Diverged(note)
-        nets, outcome = _train(job, stage, task, store, options)
+        nets, outcome = _train(job, stage, tasks[stage.task], store, options)
         if outcome.note:
             raise Diverged(outcome.note)
-        keep = partial(finish, job, stage, nets.tasks[0], nets.model, outcome, store, maker, began=began)
+        keep = partial(finish, job, stage, nets.tasks[0], nets.model, outcome, store, maker, began=began, tasks=tasks)
     except FloatingPointError as error:
         keep = partial(write, job, stage, store, maker, note=str(error))
     distributed.once(partial(keep, device=options.device), options.device)
@@ -166,10 +168,17 @@ def finish(
     maker: Maker,
     device: str,
     began: float,
+    tasks: Mapping[str, Task],
 ) -> None:
-    """Measure a trained model and put it into the store."""
+    """Measure a trained model and put it into the store.
+
+    Args:
+        task: what it was trained on, on its device.
+        tasks: all of the experiment's, as they were loaded.
+    """
     model.eval()
-    trained = Trained(stage, model, task, job.seed, job.variant, torch.device(device), job.folder, outcome.history)
+    where = torch.device(device)
+    trained = Trained(stage, model, task, job.seed, job.variant, where, job.folder, outcome.history, tasks)
     measured = job.experiment.measure(job.config, trained)
     cost = {
         "wall_s": short(time.perf_counter() - began),

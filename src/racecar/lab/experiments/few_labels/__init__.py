@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -120,7 +119,7 @@ class FewLabels(Experiment[FewLabelsConfig]):
     def measure(self, config: FewLabelsConfig, trained: Trained) -> Measured:
         """All variants of a seed have the same labelled pictures. In a search, which is judged by the probe alone, on
         pictures held out of the training files, nothing else is measured."""
-        task = self.data(config, trained.seed, trained.folder)["B"].to(trained.device)
+        task = trained.tasks["B"].to(trained.device)
         net = body(trained.model)
         probes = self._probes(config, net, task, trained.seed)
         if task.valid is not None:
@@ -131,7 +130,7 @@ class FewLabels(Experiment[FewLabelsConfig]):
         classes = 10 - SIDES[config.task][1]
         lrs = {}
         for n in config.labels if config.tune_draws else ():
-            draws = partial(self._chosen, config.tune_draws, n, task, trained.seed)
+            draws = self._chosen(config.tune_draws, n, task, trained.seed)
             other = rng.generator(self.name, trained.seed, "held", n)
             metrics[f"tune_{n}"], lrs[f"tune_{n}"] = fine_tuned(config, net, task, classes, draws, other)
         if trained.variant == "Std" and not config.longer:  # once for each seed: what the first weights are worth
@@ -141,14 +140,14 @@ class FewLabels(Experiment[FewLabelsConfig]):
 
     def _probes(self, config: FewLabelsConfig, net: nn.Module, task: Task, seed: int) -> dict[int, float]:
         """Labels per class → accuracy of the probe, mean over the draws."""
-        sets = {n: [chosen for _, chosen in self._chosen(config.draws, n, task, seed)] for n in config.labels}
-        needed, places = torch.cat([one for some in sets.values() for one in some]).unique(return_inverse=True)
-        x, y, classes = features(net, task.train.x[needed]), task.train.y[needed], 10 - SIDES[config.task][1]
-        test, found, start = Split(features(net, task.test.x), task.test.y), {}, 0
-        for n, some in sets.items():
-            parts = places[start : start + sum(map(len, some))].chunk(len(some))
-            found[n] = mean(probe(Split(x[part], y[part]), test, classes, config.l2) for part in parts)
-            start += sum(map(len, some))
+        drawn = {n: torch.stack([some for _, some in self._chosen(config.draws, n, task, seed)]) for n in config.labels}
+        needed = torch.cat([some.flatten() for some in drawn.values()]).unique()
+        place = torch.zeros_like(task.train.y)
+        place[needed] = torch.arange(len(needed), device=place.device)
+        x, test = features(net, task.train.x[needed]), Split(features(net, task.test.x), task.test.y)
+        found, classes = {}, 10 - SIDES[config.task][1]
+        for n, some in drawn.items():
+            found[n] = float(probe(Split(x[place[some]], task.train.y[some]), test, classes, config.l2).mean())
         return found
 
     def _chosen(self, count: int, labels: int, task: Task, seed: int) -> list[tuple[torch.Generator, Tensor]]:

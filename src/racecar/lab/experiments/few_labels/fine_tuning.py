@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import mean
 
 import torch
@@ -10,17 +10,19 @@ from torch import Tensor, nn
 
 from racecar.lab.experiment import Split, Task, accuracy
 from racecar.lab.experiments.few_labels.config import FewLabelsConfig
-from racecar.lab.measures.probe import tune
+from racecar.lab.measures.tune import tune
 
 HELD = 1000
 """Pictures of the new task, at most, on which a learning rate is chosen: none has a label that a net is given."""
 
-Draws = Callable[[], Sequence[tuple[torch.Generator, Tensor]]]
-"""→ for each draw a generator, for what is random in it, and indices of the labelled pictures; always the same ones."""
-
 
 def fine_tuned(
-    config: FewLabelsConfig, net: nn.Module, task: Task, classes: int, draws: Draws, generator: torch.Generator
+    config: FewLabelsConfig,
+    net: nn.Module,
+    task: Task,
+    classes: int,
+    draws: Sequence[tuple[torch.Generator, Tensor]],
+    generator: torch.Generator,
 ) -> tuple[float, float]:
     """Test accuracy, mean over the draws, and the learning rate.
 
@@ -30,34 +32,23 @@ def fine_tuned(
     Args:
         net: as ``body`` gives it; not changed.
         task: the new one; its training pictures are what draws take from.
+        draws: for each a generator, for what is random in it, and indices of the labelled pictures.
         generator: draws the pictures that the choice is made on.
     """
-    lrs = config.tune_lrs or (config.tune_lr,)
-    tuned = {lr: [_tune(config, net, task, classes, lr, *draw) for draw in draws()] for lr in lrs}
-    if len(lrs) == 1:
-        best = lrs[0]
-    else:
-        held = _held(task.train, [chosen for _, chosen in draws()], generator)
+    lrs, chosen = config.tune_lrs or (config.tune_lr,), torch.stack([some for _, some in draws])
+    few, draw = Split(task.train.x[chosen], task.train.y[chosen]), [one for one, _ in draws]
+    how = {"steps": config.tune_steps, "batch": config.tune_batch}
+    tuned = dict(zip(lrs, tune(net, few, classes, lrs=lrs, generators=draw, **how), strict=True))
+    best = lrs[0]
+    if len(lrs) > 1:
+        held = _held(task.train, chosen, generator)
         best = max(lrs, key=lambda lr: mean(accuracy(one, held) for one in tuned[lr]))
     return mean(accuracy(one, task.test) for one in tuned[best]), best
 
 
-def _tune(
-    config: FewLabelsConfig,
-    net: nn.Module,
-    task: Task,
-    classes: int,
-    lr: float,
-    generator: torch.Generator,
-    chosen: Tensor,
-) -> nn.Module:
-    few = Split(task.train.x[chosen], task.train.y[chosen])
-    return tune(net, few, classes, steps=config.tune_steps, lr=lr, batch=config.tune_batch, generator=generator)
-
-
-def _held(train: Split, drawn: Sequence[Tensor], generator: torch.Generator) -> Split:
+def _held(train: Split, drawn: Tensor, generator: torch.Generator) -> Split:
     free = torch.ones(len(train), dtype=torch.bool)
-    free[torch.cat(list(drawn)).cpu()] = False
+    free[drawn.flatten().cpu()] = False
     left = free.nonzero()[:, 0]
     if not len(left):
         raise ValueError(

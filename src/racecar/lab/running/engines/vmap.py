@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,14 @@ def _stepped(job: Job) -> tuple[float, ...]:
     """Jobs that are alike in this have one optimiser."""
     own = job.coefficient if variant(job.variant).kind == "decay" else None
     return job.config.lr, job.config.weight_decay, own or 0.0
+
+
+def _pretraining(job: Job) -> str:
+    """The same for jobs whose nets are pretrained alike, so that one pretraining is enough for all learning rates."""
+    config = job.config
+    alike = {name: value for name, value in config.to_dict().items() if name not in ("lr", "weight_decay")}
+    alike["pretrain_lr"] = config.pretrain_lr or config.lr
+    return identity({"seed": job.seed, "epochs": job.coefficient, "config": alike})
 
 
 def _checkpoint(jobs: Sequence[Job], stage: Stage, store: Store) -> Path:
@@ -140,13 +149,19 @@ def _stage(
 ) -> None:
     began, store = time.perf_counter(), Store(options.folder)
     members: list[tuple[Job, Training]] = []
+    pretrained: dict[str, nn.Module] = {}
     for job in jobs:
         try:
             if note := lost(job, stage, store):
                 raise Diverged(note)
             task = data(job.seed)[stage.task]
-            where = options.device if variant(job.variant).kind == "pretrain" else "cpu"  # they are moved all at once
-            model = begin(job, stage, task, store, where, fresh=not path.exists())
+            begun = partial(begin, job, stage, task, store, fresh=not path.exists())
+            if variant(job.variant).kind == "pretrain":
+                key = _pretraining(job)
+                pretrained[key] = pretrained.get(key) or begun(options.device)
+                model = copy.deepcopy(pretrained[key])
+            else:
+                model = begun("cpu")  # they are moved all at once
             members.append((job, training(job, stage, task, model)))
         except FloatingPointError as error:
             write(job, stage, store, options.maker, options.device, note=str(error))
@@ -171,9 +186,8 @@ def _stage(
                 write(job, stage, store, options.maker, options.device, note=outcome.note)
             else:
                 since = time.perf_counter() - wall
-                finish(
-                    job, stage, nets.tasks[i], nets.measured(i), outcome, store, options.maker, options.device, since
-                )
+                what = job, stage, nets.tasks[i], nets.measured(i), outcome, store, options.maker, options.device
+                finish(*what, since, data(job.seed))
         except Exception as error:
             failed[job] = failure(job.label, error)
         progress(job.label, stage.name, -1, -1, "")
