@@ -12,6 +12,12 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update",
 )  # fmt: skip
 DESKTOP, PHONE = {"width": 1360, "height": 900}, {"width": 390, "height": 800}
+LETTERS = """Array.from(document.querySelectorAll(".enlarge svg text")).filter((one) => one.checkVisibility())
+    .map((one) => {
+        const turned = one.getScreenCTM();
+        return parseFloat(getComputedStyle(one).fontSize) * Math.hypot(turned.a, turned.b);
+    })"""
+"""Sizes of the letters that figures show."""
 
 
 @pytest.fixture(scope="module")
@@ -95,16 +101,29 @@ def test_tables_sort(visit):
     assert names == sorted(names, key=lambda name: name.split()[-1])
 
 
+@pytest.mark.parametrize("width", [960, 1200, 1360, 1920])
+def test_claims_have_the_width_of_the_page(browser, folder, width):
+    """One picture of them, from edge to edge where there is room, with letters like those of the page."""
+    page = browser.new_page(viewport={"width": width, "height": 900})
+    page.goto((folder / "report.html").as_uri())
+    (shown,) = [one for one in page.locator("figure.claims").all() if one.is_visible()]
+    svg, main = shown.locator("svg").bounding_box(), page.locator("main").bounding_box()
+    assert svg["width"] > 0.95 * main["width"]
+    assert svg["height"] < 0.5 * svg["width"]
+    assert min(page.evaluate(LETTERS)) >= LEAST
+    page.close()
+
+
 def test_figures_enlarge(visit):
     page = visit(viewport=DESKTOP)
-    dialog, button = page.locator("dialog"), page.locator(".enlarge").nth(1)
+    dialog, button = page.locator("dialog"), page.locator(".enlarge").locator("visible=true").nth(1)
     assert not dialog.is_visible()
     button.click()
     assert dialog.is_visible()
     small, large = button.locator("svg").bounding_box(), dialog.locator("svg").bounding_box()
     assert large["width"] > 1.2 * small["width"]
     assert large["y"] + large["height"] <= DESKTOP["height"]
-    assert dialog.locator("p").inner_text() == page.locator("figcaption").nth(1).inner_text()
+    assert dialog.locator("p").inner_text() == button.locator("xpath=..").locator("figcaption").inner_text()
     page.keyboard.press("Escape")
     assert not dialog.is_visible()
     assert button.evaluate("one => one === document.activeElement")
@@ -136,15 +155,11 @@ def test_on_a_phone(visit, tmp_path):
     table.evaluate("one => one.scrollTo(one.scrollWidth, 0)")
     whose = table.locator("td.variant").first.bounding_box()
     assert abs(whose["x"] - table.bounding_box()["x"]) < 2  # it stays in sight
-    letters = page.evaluate(
-        """Array.from(document.querySelectorAll(".enlarge svg text"), (one) => {
-            const turned = one.getScreenCTM();
-            return parseFloat(getComputedStyle(one).fontSize) * Math.hypot(turned.a, turned.b);
-        })"""
-    )
+    letters = page.evaluate(LETTERS)
     assert len(letters) > 50
     assert min(letters) >= LEAST
-    page.locator(".enlarge").first.tap()
+    (claims,) = [one for one in page.locator("figure.claims").all() if one.is_visible()]
+    claims.locator(".enlarge").tap()
     assert page.locator("dialog").is_visible()
     box = page.locator("dialog").bounding_box()
     assert box["x"] >= 0

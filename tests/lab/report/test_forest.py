@@ -1,5 +1,7 @@
 """All claims in one picture and one sentence; what names mean."""
 
+from itertools import pairwise
+
 import pytest
 
 from racecar.lab.experiment import Claim, Paper, Stage
@@ -8,6 +10,7 @@ from racecar.lab.report.forest import forest, judged, sentence, telling_settings
 from racecar.lab.report.glossary import glossary, meanings
 from racecar.lab.report.groups import gather, label
 from racecar.lab.report.units import unit
+from tests.figures import legible
 from tests.lab.report.records import record, runs
 
 STD = [0.50, 0.52, 0.48, 0.55, 0.51]
@@ -45,6 +48,26 @@ def test_the_picture(findings):
         [100 * first.gain.mean, 5.0, 100 * first.gain.mean]
     )
     assert title(some).endswith("(✓ supported, ✗ contradicted, ◇ the paper's gain, grey: the margin)")
+
+
+def test_the_wide_picture(findings):
+    """The same intervals; words stand to their left, each at the height of its own, none over another."""
+    some = judged(findings)
+    narrow, wide = forest(some), forest(some, wide=True)
+    assert wide.get_figwidth() > 2 * narrow.get_figwidth()
+    assert wide.get_figheight() < narrow.get_figheight()
+    assert wide.get_label() == narrow.get_label()
+    for one, other in zip(narrow.axes, wide.axes, strict=True):
+        assert [list(line.get_xdata()) for line in one.lines] == [list(line.get_xdata()) for line in other.lines]
+        assert [text.get_text() for text in one.texts] == [text.get_text() for text in other.texts]
+        boxes = [text.get_window_extent() for text in other.texts]
+        heights = [line.get_ydata()[0] for line in other.lines if len(line.get_xdata()) == 2][::2]
+        assert len(heights) == len(boxes)
+        for box, y in zip(boxes, heights, strict=True):
+            assert 0 <= box.x0 < box.x1 < other.bbox.x0
+            assert box.y0 < other.transData.transform((0, y))[1] < box.y1
+        assert all(above.y0 > below.y1 for above, below in pairwise(boxes))
+    legible(narrow)
 
 
 def test_the_sentence(findings):

@@ -12,6 +12,7 @@ from racecar.lab.report.findings import Finding
 from racecar.lab.report.groups import Setting, collect, label, with_loss
 from racecar.lab.report.units import Unit, unit
 from racecar.lab.report.verdicts import COLOURS, NOT_RUN, SIGNS, TOO_FEW
+from racecar.support.extras import need
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 
 ROW, LINE, EDGE = 0.26, 0.17, 0.55
 """Inches of a claim's interval, of a line of its words, and of what is above and below a panel."""
-_LETTERS = 47
+WIDE, BESIDE = 9.0, 4.6
+"""Inches of the picture on a desktop, and of the words there, which stand beside the intervals."""
+_LETTERS, _LETTERS_BESIDE = 47, 66
+"""Of a line of words."""
 
 
 def judged(findings: Sequence[Finding]) -> list[Finding]:
@@ -49,20 +53,22 @@ def _values(settings: Sequence[dict[str, object]], name: str) -> set[object]:
 
 
 @styled
-def forest(findings: Sequence[Finding]) -> Figure:
+def forest(findings: Sequence[Finding], wide: bool = False) -> Figure:
     """Claims from above, in panels of one unit each.
 
     Args:
         findings: those that were judged, one at least.
+        wide: as a desktop shows it, words beside the intervals; else as a telephone does, words above them.
     """
-    named = [_words(one, setting) for one, setting in zip(findings, telling_settings(findings), strict=True)]
+    letters = _LETTERS_BESIDE if wide else _LETTERS
+    named = [_words(one, setting, letters) for one, setting in zip(findings, telling_settings(findings), strict=True)]
     panels = collect(
         (unit(one.claim), pair) for one, pair in zip(findings, zip(findings, named, strict=True), strict=True)
     )
-    heights = [EDGE + sum(ROW + LINE * len(text) for _, text in some) for some in panels.values()]
-    figure, axes = new_figure(len(panels), 1, (WIDTH, sum(heights)), height_ratios=heights)
+    heights = [EDGE + sum(sum(_room(text, wide)) for _, text in some) for some in panels.values()]
+    figure, axes = new_figure(len(panels), 1, (WIDE if wide else WIDTH, sum(heights)), height_ratios=heights)
     for (axis,), (one, some) in zip(axes, panels.items(), strict=True):
-        _panel(axis, one, some)
+        _panel(axis, one, some, wide)
     said = [
         f"{found.verdict}: {' '.join(text)[2:]} ({gain_told(found)})"
         for found, text in zip(findings, named, strict=True)
@@ -71,19 +77,27 @@ def forest(findings: Sequence[Finding]) -> Figure:
     return figure
 
 
-def _words(found: Finding, setting: Setting) -> list[str]:
+def _words(found: Finding, setting: Setting, letters: int) -> list[str]:
     where = label(setting).replace(" = ", "\u00a0=\u00a0")  # which stay on one line
     text = f"{found.claim.text} ({where})" if setting else found.claim.text
-    return wrap(f"{SIGNS[found.verdict]} {text}", _LETTERS)
+    return wrap(f"{SIGNS[found.verdict]} {text}", letters)
 
 
-def _panel(axis: Axes, of: Unit, rows: Sequence[tuple[Finding, list[str]]]) -> None:
-    y, reach = 0.0, max(of.factor * abs(end) for found, _ in rows for end in _ends(found))
+def _room(text: Sequence[str], wide: bool) -> tuple[float, float]:
+    """Inches above and below the middle of a claim's interval."""
+    half = (ROW + LINE * (len(text) - 1)) / 2
+    return (half, half) if wide else (LINE * len(text) + ROW / 2, ROW / 2)
+
+
+def _panel(axis: Axes, of: Unit, rows: Sequence[tuple[Finding, list[str]]], wide: bool) -> None:
+    top, reach = 0.0, max(of.factor * abs(end) for found, _ in rows for end in _ends(found))
+    shifted = need("matplotlib.transforms", "lab").offset_copy
+    words_at = shifted(axis.get_yaxis_transform(), axis.figure, x=-BESIDE if wide else 0.0)
     for found, text in rows:
-        colour = COLOURS[found.verdict]
-        axis.text(0.0, y, "\n".join(text), transform=axis.get_yaxis_transform(), va="top", color=colour,
-                  linespacing=1.25, in_layout=False)  # fmt: skip
-        y -= LINE * len(text) + ROW / 2
+        colour, (above, below) = COLOURS[found.verdict], _room(text, wide)
+        y = top - above
+        axis.text(0.0, y if wide else top, "\n".join(text), transform=words_at, va="center" if wide else "top",
+                  color=colour, linespacing=1.25, in_layout=wide)  # fmt: skip
         assert found.gain is not None
         assert found.interval is not None
         if found.claim.margin is not None:
@@ -97,9 +111,9 @@ def _panel(axis: Axes, of: Unit, rows: Sequence[tuple[Finding, list[str]]]) -> N
         axis.plot([of.factor * found.gain.mean], [y], "o", color=colour, markersize=6)
         if found.paper is not None:
             axis.plot([of.factor * found.paper], [y], "D", color="#333333", markerfacecolor="none", markersize=6)
-        axis.plot([0, 0], [y - ROW / 2, y + ROW / 2], color="#000000", linewidth=0.8)
-        y -= ROW / 2
-    axis.set(xlim=(-1.08 * reach, 1.08 * reach), ylim=(y, 0), yticks=[], xlabel=f"gain in {of.name}")
+        axis.plot([0, 0], [y - below, y + below], color="#000000", linewidth=0.8)
+        top = y - below
+    axis.set(xlim=(-1.08 * reach, 1.08 * reach), ylim=(top, 0), yticks=[], xlabel=f"gain in {of.name}")
     axis.spines["left"].set_visible(False)
     axis.grid(False, axis="y")
 

@@ -50,6 +50,8 @@ class Section:
     """What was found, in one sentence."""
     forest: Sequence[Picture]
     """One picture of all claims that were judged; none if none was."""
+    wide_forest: Sequence[Picture]
+    """The same as a desktop shows it."""
     tables: Sequence[Table]
     more: Sequence[Table]
     """Long ones, folded away at first."""
@@ -126,7 +128,10 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
     }
     own, problem = own_pictures(experiment, groups.runs, anchor)
     some = judged(findings)
-    claims_figure = draw({forest_title(some): forest(some)}, f"{anchor}-claims") if some else []
+    narrow, wide = (
+        draw({forest_title(some): forest(some, wide)} if some else {}, f"{anchor}-claims{'-wide' * wide}")
+        for wide in (False, True)
+    )
     shared = common_figures(groups, main, printed, findings, experiment.shows_runs if own and experiment else ())
     figures, more_figures = main_and_more(own, draw_common(shared, anchor))
     tables = [results_table("Paper and ours" if paper else "Results", groups, main, paper)]
@@ -140,7 +145,8 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         mark=MARKS[purpose],
         findings=findings,
         finding=sentence(findings),
-        forest=claims_figure,
+        forest=narrow,
+        wide_forest=wide,
         tables=tables,
         more=[
             claims_table(findings),
@@ -186,6 +192,7 @@ def _told(experiment: Experiment, anchor: str, runs: Sequence[Run], groups: Grou
         findings=(),
         finding="" if purpose or not notes else notes[0],
         forest=(),
+        wide_forest=(),
         tables=tables,
         more=(),
         figures=own,
