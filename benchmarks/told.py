@@ -1,4 +1,4 @@
-"""The lines that README.md and docs/when.md say of the results: when it helps, when it hurts, what it costs.
+"""What README.md, docs/when.md and docs/bench.md say of the results: when it helps, when it hurts, what it costs.
 
     python -m benchmarks.told [--results results]
 
@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
-from textwrap import fill
 from typing import Any
 
-from benchmarks import cost
+from benchmarks import cost, cost_told, slices_told
+from benchmarks.sentences import lower_end, means, paragraph, percent, signed, span, sure
 from benchmarks.when import LABELS, LOSS, OURS, TASKS, USUAL, Found, dead, gain, read
 from racecar.lab.experiments import experiment
 from racecar.lab.experiments.information import FAILED
@@ -32,15 +32,17 @@ from racecar.lab.training.loss_config import PAPER, LossConfig
 from racecar.support.files import write_text
 
 MARK = re.compile(r"(<!-- told -->\n).*?(<!-- end -->)", re.DOTALL)
+PART = re.compile(r"(<!-- told ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+"""A part of docs/bench.md, by its name."""
 PAGES = {Path("README.md"): ("results", "docs"), Path("docs/when.md"): ("../results", ".")}
 """Page → where results and docs are from there."""
+BENCH = Path("docs/bench.md")
 LONGER = "Std, trained as long as RR takes"
 UNDECIDED_CLAIMS = (
     "With group norm RR is as good as Std at 2 labels: probe",
     "With batch norm RR is as good as Std at 2 labels: probe",
     "Without norm RR beats Std at 2 labels: probe, blur",
 )
-CONFIDENT = "the records do not say so any more; write another sentence in benchmarks/told.py: "
 
 
 def lines(folder: Path) -> list[str]:
@@ -57,32 +59,32 @@ def few_labels(folder: Path) -> list[str]:
         return [one for one in some if one is not None]
 
     few, ten, most = (points(f"probe_{n}") for n in (2, 10, 250))
-    _sure(all(_low(one) > 0 for one in few), "without norm the probe gains at two labels on every task")
+    sure(all(lower_end(one) > 0 for one in few), "without norm the probe gains at two labels on every task")
     died = [len(dead(one[OURS])) for one in found["none"].values()]
     longer, tuned = points("probe_10", than=LONGER), points("tune_2")
-    _sure((tuned[1].interval() or (0.0, 0.0))[1] < 0, "blurred MNIST loses where the net is fine-tuned")
+    sure((tuned[1].interval() or (0.0, 0.0))[1] < 0, "blurred MNIST loses where the net is fine-tuned")
     alone = [
         (mean(one["probe_2"] for one in found["batch"][task]["Std"].values()), _alive(found["none"][task]))
         for task in TASKS
     ]
-    _sure(all(std >= ours for std, ours in alone), "batch norm alone does as much for Std")
+    sure(all(std >= ours for std, ours in alone), "batch norm alone does as much for Std")
     group, batch, blur = (_finding(folder, text) for text in UNDECIDED_CLAIMS)
-    _sure({one.verdict for one in (group, batch, blur)} == {UNDECIDED}, ", ".join(UNDECIDED_CLAIMS))
+    sure({one.verdict for one in (group, batch, blur)} == {UNDECIDED}, ", ".join(UNDECIDED_CLAIMS))
     assert group.gain is not None
     assert group.interval is not None
     low, high = (100 * end for end in group.interval)
-    ranges = [_span([one.mean for n in LABELS for one in points(f"{way}_{n}", "batch")]) for way in ("probe", "tune")]
+    ranges = [span([one.mean for n in LABELS for one in points(f"{way}_{n}", "batch")]) for way in ("probe", "tune")]
     return [
-        f"**It helps** a small net without normalisation whose features are used as they are: {_list(few)} points more "
-        f"than Std at two labels per class, {_list(ten)} at ten, {_list(most)} at 250 (three tasks, "
+        f"**It helps** a small net without normalisation whose features are used as they are: {means(few)} points more "
+        f"than Std at two labels per class, {means(ten)} at ten, {means(most)} at 250 (three tasks, "
         f"[few-labels]({{results}}/few-labels/report.md)). In the second {sum(died)} of "
         f"{len(found['none']['blur'][OURS])} nets died and is left out; with it, the claim is undecided.",
-        f"Std trained for as many seconds gets part of that: RR is ahead of it by {_list(longer)} at ten labels.",
+        f"Std trained for as many seconds gets part of that: RR is ahead of it by {means(longer)} at ten labels.",
         "**Nothing is decided** with batch norm, which alone does as much for Std (RR − Std is "
         f"{ranges[0]} points with the probe, {ranges[1]} fine-tuned), and with group norm "
-        f"({_signed(100 * group.gain.mean)} at two labels, "
+        f"({signed(100 * group.gain.mean)} at two labels, "
         f"corrected {words.interval((low, high))}).",
-        f"**Fine-tuned** as a whole and without norm, RR − Std is {_list(tuned)} points at two labels; the second is "
+        f"**Fine-tuned** as a whole and without norm, RR − Std is {means(tuned)} points at two labels; the second is "
         "a loss.",
     ]
 
@@ -95,7 +97,7 @@ def cifar(folder: Path) -> str:
         some = [run for run in runs if run.config["optimiser"] == optimiser and run.config["every"] == 1]
         found = estimate(gains(_accuracies(some, "Std"), _accuracies(some, "RR"), higher=True))
         assert found is not None
-        _sure(_low(found) > 0, "thirteen convolutions with batch norm lose accuracy")
+        sure(lower_end(found) > 0, "thirteen convolutions with batch norm lose accuracy")
         low, high = found.interval() or (found.mean, found.mean)
         told.append(f"{found.mean:.1f} points with {optimiser} ({low:.1f} to {high:.1f})")
     seeds = len({run.seed for run in runs})
@@ -110,7 +112,7 @@ def died(folder: Path) -> str:
     blurred = read(folder / "few-labels", "none", "blur")[OURS]
     runs = [run for run in _of(folder, "mnist", norm=False, fraction=0.125) if run.stage == "A" and run.variant == "RR"]
     lost = sum(run.dead for run in runs)
-    _sure(lost > 0 and len(dead(blurred)) > 0, "nets died on MNIST and on blurred MNIST")
+    sure(lost > 0 and len(dead(blurred)) > 0, "nets died on MNIST and on blurred MNIST")
     return (
         f"**It can kill** a net without norm where λ and the learning rate are large: {len(dead(blurred))} of "
         f"{len(blurred)} on blurred MNIST and {lost} of {len(runs)} on MNIST died with settings that a search had "
@@ -143,11 +145,11 @@ def bits(folder: Path) -> str:
         for one in findings_of(experiment("information"), runs)
     }
     beats, fails = "RR beats Std on swapped labels", "RR fails on swapped labels less often than Std"
-    _sure({verdicts[text, PAPER["scale"]] for text in (beats, fails)} == {SUPPORTED}, "the paper's loss beats Std")
-    _sure({verdicts[text, LossConfig.scale] for text in (beats, fails)} == {UNDECIDED}, "the default is undecided")
+    sure({verdicts[text, PAPER["scale"]] for text in (beats, fails)} == {SUPPORTED}, "the paper's loss beats Std")
+    sure({verdicts[text, LossConfig.scale] for text in (beats, fails)} == {UNDECIDED}, "the default is undecided")
     others = [text for text, _ in verdicts if "swapped" in text and ("Ort" in text or "scratch" in text)]
     rest = [verdict for (text, _), verdict in verdicts.items() if text in others]
-    _sure(set(rest) == {UNDECIDED}, "nothing beats orthogonality or a start from scratch")
+    sure(set(rest) == {UNDECIDED}, "nothing beats orthogonality or a start from scratch")
 
     def failed(variant: str, scale: str) -> str:
         some = [run for run in runs if (run.stage, run.variant, run.config["scale"]) == ("AB", variant, scale)]
@@ -169,9 +171,9 @@ def costs(folder: Path) -> str:
     exact = [steps[cost.STEPS["exact"]]["ratio"] for steps in default.values()]
     rare = [steps[cost.STEPS["1/16, every 4th"]]["ratio"] for steps in usual.values()]
     return (
-        f"**It costs** {_percent(large)} of a compiled step on an H200 with an eighth of the batch "
-        f"({_percent([small])} in a ResNet110, whose kernels are tiny), {_percent(rare)} with a sixteenth in every "
-        f"fourth step, {_percent(exact)} with all of it; which slice suits which net is "
+        f"**It costs** {percent(large)} of a compiled step on an H200 with an eighth of the batch "
+        f"({percent([small])} in a ResNet110, whose kernels are tiny), {percent(rare)} with a sixteenth in every "
+        f"fourth step, {percent(exact)} with all of it; which slice suits which net is "
         "[here]({docs}/bench.md#which-slice)."
     )
 
@@ -211,49 +213,35 @@ def _accuracies(runs: Iterable[Run], variant: str) -> dict[int, float]:
     return {run.seed: 100 * run.metrics["test_accuracy"] for run in runs if run.variant == variant}
 
 
-def _sure(holds: bool, sentence: str) -> None:
-    if not holds:
-        raise ValueError(CONFIDENT + sentence)
-
-
-def _low(found: Estimate) -> float:
-    return (found.interval() or (found.mean, found.mean))[0]
-
-
-def _signed(value: float) -> str:
-    return f"{value:z.1f}".replace("-", "−")
-
-
-def _list(some: Sequence[Estimate]) -> str:
-    *first, last = [_signed(one.mean) for one in some]
-    return f"{', '.join(first)} and {last}"
-
-
-def _span(values: Sequence[float]) -> str:
-    return f"{_signed(min(values))} to {_signed(max(values))}"
-
-
-def _percent(ratios: Sequence[float]) -> str:
-    low, high = (f"{100 * (end - 1):.0f}" for end in (min(ratios), max(ratios)))
-    return f"{low} %" if low == high else f"{low} to {high} %"
-
-
 def page(text: str, told: Sequence[str], results: str, docs: str) -> str:
     """The page with its lines filled in."""
-    made = "\n".join(
-        fill(f"- {one.format(results=results, docs=docs)}", 125, subsequent_indent="  ", break_long_words=False,
-             break_on_hyphens=False)
-        for one in told
-    )  # fmt: skip
+    made = "\n".join(paragraph(f"- {one.format(results=results, docs=docs)}") for one in told)
     return MARK.sub(lambda mark: f"{mark[1]}\n{made}\n\n{mark[2]}", text)
+
+
+def bench_page(text: str, folder: Path) -> str:
+    """docs/bench.md with what is said of its tables."""
+    bench = folder / "bench"
+    made = {
+        "default": cost_told.default(bench),
+        "gradients": cost_told.gradients(bench),
+        "by hand": cost_told.by_hand(bench),
+        "on CPUs": cost_told.on_cpus(bench),
+        "parts": cost_told.parts(bench),
+        "slices": f"{slices_told.table(folder)}\n\n{slices_told.remarks(folder)}",
+        "advice": slices_told.advice(folder),
+    }
+    return PART.sub(lambda mark: f"{mark[1]}\n{made[mark[2]]}\n\n{mark[3]}", text)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=Path("results"))
-    told = lines(parser.parse_args().results)
+    results = parser.parse_args().results
+    told = lines(results)
     for path, where in PAGES.items():
         write_text(path, page(path.read_text(), told, *where))
+    write_text(BENCH, bench_page(BENCH.read_text(), results))
 
 
 if __name__ == "__main__":

@@ -4,15 +4,17 @@ import json
 from pathlib import Path
 
 from benchmarks.cost import first, gradients, page, parts, read, table
+from benchmarks.told import bench_page
 from tests.pages import emptied
 
 ROOT = Path(__file__).parent.parent
 
 
 def test_the_page_is_up_to_date():
-    """Else: python -m benchmarks.cost"""
-    text = (ROOT / "docs" / "bench.md").read_text()
-    assert page(emptied(text), ROOT / "results" / "bench") == text
+    """Else: python -m benchmarks.cost, and python -m benchmarks.told"""
+    text, results = (ROOT / "docs" / "bench.md").read_text(), ROOT / "results"
+    assert text.count("<!-- told ") == 7
+    assert page(bench_page(emptied(text), results), results / "bench") == text
 
 
 def test_a_row_from_several_records(tmp_path):
