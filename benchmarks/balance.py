@@ -16,19 +16,21 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean, median
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks import records
+from benchmarks.sentences import paragraph, sure
 from racecar import Racecar
 from racecar.bench.record import as_module, circumstances, write_json
 from racecar.lab.experiment import Stage, Trained
 from racecar.lab.experiments import experiment
 from racecar.lab.experiments.safety.config import SafetyConfig
 from racecar.lab.training import rng
+from racecar.run.settings import Settings
 from racecar.support.progress import bar
 
 LAMS = (0.001, 0.01, 0.1, 0.3, 1.0)
@@ -45,6 +47,13 @@ BOUNDS = (1e-5, 10.0)
 LR = 3e-3
 BATCH = 64
 SAFETY = experiment("safety")
+FOLLOWED, ONE = 1.0, 0.1
+"""The target, and the fixed λ, that are told of."""
+
+Context = tuple[str, str, int]
+"""Norm, first weights and convolutions."""
+Kind = tuple[float | None, float | None]
+"""λ if it is fixed, and the ratio that it keeps if not."""
 
 
 @dataclass(frozen=True)
@@ -115,23 +124,73 @@ def _ratio(rr: Racecar, x: Tensor, y: Tensor) -> float:
     return sizes[0] / max(sizes[1], 1e-12)
 
 
-def table(nets: Sequence[Net]) -> str:
-    """Markdown: for each context the fixed λ and the automatic ones, with gain, λ and ratio in the second half."""
-    lines = [["net", "λ", "gain of the probe", "λ in the second half", "ratio in the second half"]]
-    lines.append(["---", "---", *["---:"] * 3])
+class Outcome(NamedTuple):
+    """Of the nets of a context with one kind of λ."""
+
+    gain: float
+    """Of the probe over plain training, in points."""
+    lam: float
+    """In the second half of the training."""
+    ratio: float
+    dead: int
+    nets: int
+
+
+def outcomes(nets: Sequence[Net]) -> dict[Context, dict[Kind, Outcome]]:
+    """By context and kind of λ."""
+    found: dict[Context, dict[Kind, Outcome]] = {}
     for context in dict.fromkeys((net.norm, net.start, net.depth) for net in nets):
         own = [net for net in nets if (net.norm, net.start, net.depth) == context]
         plain = {net.seed: net.probe for net in own if net.lam == 0}
         for kind in dict.fromkeys((net.lam, net.target) for net in own if net.lam != 0):
             some = [net for net in own if (net.lam, net.target) == kind]
             gain = mean(100 * (net.probe - plain[net.seed]) for net in some)
-            said = f"{kind[0]:g}" if kind[1] is None else f"automatic, ratio {kind[1]:g}"
-            halves = [_late(net.lams) for net in some], [_late(net.ratios) for net in some]
-            dead = sum(net.dead for net in some)
-            name = f"{context[2]} convolutions, norm {context[0]}, start {context[1]}"
-            told = f"{gain:+.1f}".replace("-", "−") + (f" ({dead} of {len(some)} dead)" if dead else "")
-            lines.append([name, said, told, *(f"{median(values):.2g}" for values in halves)])
+            lam, ratio = median(_late(net.lams) for net in some), median(_late(net.ratios) for net in some)
+            found.setdefault(context, {})[kind] = Outcome(gain, lam, ratio, sum(net.dead for net in some), len(some))
+    return found
+
+
+def table(nets: Sequence[Net]) -> str:
+    """Markdown: for each context the fixed λ and the automatic ones, with gain, λ and ratio in the second half."""
+    lines = [["net", "λ", "gain of the probe", "λ in the second half", "ratio in the second half"]]
+    lines.append(["---", "---", *["---:"] * 3])
+    for (norm, start, depth), kinds in outcomes(nets).items():
+        for (lam, target), one in kinds.items():
+            said = f"{lam:g}" if target is None else f"automatic, ratio {target:g}"
+            told = f"{one.gain:+.1f}".replace("-", "−") + (f" ({one.dead} of {one.nets} dead)" if one.dead else "")
+            name = f"{depth} convolutions, norm {norm}, start {start}"
+            lines.append([name, said, told, f"{one.lam:.2g}", f"{one.ratio:.2g}"])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def remarks(nets: Sequence[Net]) -> str:
+    """What these nets show, as Markdown."""
+    found = outcomes(nets)
+    fixed = {context: {lam: one for (lam, _), one in kinds.items() if lam} for context, kinds in found.items()}
+    least, most = min(LAMS), max(LAMS)
+    moved = [math.log10(some[most].ratio / some[least].ratio) for (norm, *_), some in fixed.items() if norm == "none"]
+    gaining = [context for context, some in fixed.items() if max(one.gain for one in some.values()) > 0]
+    losing = [context for context, some in fixed.items() if context not in gaining]
+    sure(bool(gaining and losing), "some nets gain, and others lose with every λ")
+    best = {context: max(fixed[context], key=lambda lam: fixed[context][lam].gain) for context in gaining}
+    ended = {context: kinds[None, FOLLOWED].lam for context, kinds in found.items()}
+    for context, lam in best.items():
+        sure(all(abs(math.log10(one / lam)) < 1.01 for one in (ended[context], ONE)), "within a decade of the best λ")
+    default = Settings().weight
+    assert isinstance(default, float)
+    times = sorted(ended[context] / default for context in losing)
+    sure(min(times) > 10, "in nets that lose λ comes to lie far above the default")
+    return "\n".join(map(paragraph, (
+        "- The ratio hardly depends on λ. Where training comes to rest the two gradients cancel, and it is 1 "
+        "whatever λ is; along the way a larger λ makes the reverse errors smaller, and with them their gradient. "
+        f"Without norm, {math.log10(most / least):.0f} decades of λ move it by {min(moved):.1f} to {max(moved):.1f}, "
+        "so a small change of the target moves λ by a decade.",
+        f"- In the nets that gain, a target of {FOLLOWED:g} leads to a λ within a decade of the best, and so does "
+        f"λ = {ONE:g} for all of them.",
+        f"- In the nets that lose with every λ, the same target leads to a λ as large, {times[0]:.0f} to "
+        f"{times[-1]:.0f} times the default; the ratio looks the same there. A default must not harm where plain "
+        "training works.",
+    )))  # fmt: skip
 
 
 def _late(values: Sequence[float]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from textwrap import fill
 
@@ -19,8 +20,9 @@ def sure(holds: bool, sentence: str) -> None:
 
 
 def paragraph(text: str) -> str:
-    """Filled to the width of docs/; what begins with "- " or "* " is an item of a list."""
-    indent = "  " if text.startswith(("- ", "* ")) else ""
+    """Filled to the width of docs/; what begins with "- ", "* " or "1. " is an item of a list."""
+    item = re.match(r"[-*] |\d\. ", text)
+    indent = " " * len(item[0]) if item else ""
     return fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 

@@ -1,6 +1,9 @@
 """The defaults are what the rule chose from the published map, and one place has them."""
 
 import inspect
+import math
+import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -104,6 +107,36 @@ def test_how_far_a_ratio_chooses():
     ]
     published = balance.read(RESULTS / "bench")
     assert len(published) == len(balance.CONTEXTS) * 3 * (1 + len(balance.LAMS) + len(balance.TARGETS))
+
+
+def test_sentences_have_the_numbers_of_the_tables():
+    """And are refused where other records would not bear them out."""
+    found = defaults.verdict(RESULTS)
+    head, _, *rows = defaults.markdown(told.fresh_table(found)).splitlines()
+    (row,) = [one for one in rows if one.startswith("| reverse · relative · layerwise | 0.001 |")]
+    cells = dict(zip(head.split(" | "), row.split(" | "), strict=True))
+    batch, group, shallow = (cells[f"probe, {one}"].split()[0][1:] for one in ("batch", "group", "no norm, depth 3"))
+    line = " ".join(defaults.gains(RESULTS).split())
+    assert f"costs the probe {batch} points with batch norm and {group} with group norm" in line
+    assert f"gain at it, {shallow} points at the probe" in line
+    other = replace(found.fresh[found.chosen], gains={"batch": (0.01, 0.001), "group": (0.01, 0.001)})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(defaults, "verdict", lambda _: replace(found, fresh={found.chosen: other}))
+        with pytest.raises(ValueError, match="costs the probe where there are norms"):
+            defaults.gains(RESULTS)
+
+
+def test_why_a_ratio_does_not_choose():
+    """Decades that it moves by, from the ratios of the table; refused where no net loses with every λ."""
+    nets = balance.read(RESULTS / "bench")
+    rows = [line.strip("| ").split(" | ") for line in balance.table(nets).splitlines()[2:]]
+    ratio = {(net, lam): float(value) for net, lam, *_, value in rows if "norm none" in net}
+    moved = sorted(math.log10(ratio[net, "1"] / ratio[net, "0.001"]) for net in {net for net, _ in ratio})
+    line = " ".join(balance.remarks(nets).split())
+    low, high = map(float, re.search(r"3 decades of λ move it by (.*) to (.*), so", line).groups())
+    assert (low, high) == pytest.approx((moved[0], moved[-1]), abs=0.06)
+    with pytest.raises(ValueError, match="others lose with every λ"):
+        balance.remarks([one for one in nets if one.norm == "none" and one.depth == 3])
 
 
 def test_the_page_is_up_to_date():
