@@ -23,6 +23,7 @@ from racecar.lab.running.work import begin
 from racecar.lab.training import augment, rng
 from racecar.lab.training.loss_config import FIRST_LOSS
 from racecar.lab.training.optimiser import fading
+from racecar.lab.training.steps.vmapped import Vmapped
 from tests.lab.experiments.few_labels_cases import FEW, TINY, record, with_pictures
 from tests.lab.tiny import results, run
 
@@ -121,6 +122,21 @@ def test_fine_tuning_chooses_its_learning_rate(pictures, tmp_path):
         best = max(scores, key=lambda lr: scores[lr][0])
         assert lrs[f"tune_{labels}"] == best
         assert found["metrics"][f"tune_{labels}"] == pytest.approx(scores[best][1], abs=0.03)
+
+
+def test_gradients_lie_as_parameters_do(pictures, tmp_path, monkeypatch):
+    """Orthogonality's are those of a transposed matrix. A fused optimiser refuses them, and a GPU has no other one."""
+    seen, real = [], Vmapped._update
+
+    def update(self, *args):
+        real(self, *args)
+        seen.extend((one.grad.stride(), one.stride()) for _, part in self.parts for one in part)
+
+    monkeypatch.setattr(Vmapped, "_update", update)
+    config = replace(TINY, labels=(1,), draws=1, tune_draws=0)
+    assert run(make_jobs(FEW, config, ["Ort"], [0, 1], pictures), tmp_path, "vmap") == []
+    assert seen
+    assert all(mine == own for mine, own in seen)
 
 
 def test_a_search(pictures, tmp_path):

@@ -119,7 +119,7 @@ class Vmapped(Nets):
             gradients = {n: g * factor.view(-1, *(1,) * (g.dim() - 1)) for n, g in gradients.items()}
         for i, ((start, tensors), optimiser) in enumerate(zip(self.parts, self.optimisers, strict=True)):
             for tensor, gradient in zip(tensors, gradients.values(), strict=True):
-                tensor.grad = gradient[start : start + len(tensor)]
+                tensor.grad = gradient[start : start + len(tensor)].contiguous()  # as a fused optimiser wants it
             set_step_size(optimiser, numbers[i])
             optimiser.step()
 
