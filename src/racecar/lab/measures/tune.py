@@ -1,4 +1,4 @@
-"""Fine-tuning on few samples: of one net many copies at once, one for every learning rate and set of samples."""
+"""Fine-tuning on few samples: many copies of one net side by side, for every learning rate and set of samples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, stack_module_state, vmap
 from torch.nn import functional as F
 
 from racecar.lab.experiment import Split
@@ -27,6 +26,8 @@ def tune(
 ) -> list[list[nn.Module]]:
     """All of a net trained on few samples, with a classifier of zeros, by Adam without schedule.
 
+    On a GPU, a step of all copies is one CUDA graph: they wait for launches otherwise.
+
     Args:
         model: as ``body`` gives it; not changed.
         train: B sets of labelled samples, x (B, N, …), y (B, N).
@@ -38,41 +39,34 @@ def tune(
     Returns:
         For each learning rate B nets, in evaluation mode.
     """
-    fresh, sets = _with_classifier(model, train.x[0, :1], classes), len(train.y)
-    parameters, buffers = stack_module_state([fresh] * (len(lrs) * sets))
-    which = torch.arange(sets, device=train.y.device).repeat(len(lrs))[:, None]
-    whole = {name: tensor.detach() for name, tensor in parameters.items()}
-    parts = [[one[i * sets : (i + 1) * sets] for one in whole.values()] for i in range(len(lrs))]
-    graphed = train.x.is_cuda
-    optimisers = [torch.optim.Adam(part, lr, capturable=graphed) for part, lr in zip(parts, lrs, strict=True)]
-
-    def loss(own: dict[str, Tensor], kept: dict[str, Tensor], x: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        kept = {name: one.clone() for name, one in kept.items()}  # the net changes them in place
-        return F.cross_entropy(functional_call(fresh, (own, kept), (x,)), y), kept
+    fresh, graphed = _with_classifier(model, train.x[0, :1], classes), train.x.is_cuda
+    tuned = [[copy.deepcopy(fresh) for _ in train.y] for _ in lrs]
+    optimisers = [
+        torch.optim.Adam([p for net in nets for p in net.parameters()], lr, capturable=graphed)
+        for nets, lr in zip(tuned, lrs, strict=True)
+    ]
 
     def step(chosen: Tensor) -> Tensor:
-        """chosen: (B, batch)"""
-        chosen = chosen[which[:, 0]]
-        gradients, after = vmap(grad(loss, has_aux=True))(
-            whole, buffers, train.x[which, chosen], train.y[which, chosen]
-        )
-        for name, tensor in buffers.items():
-            tensor.copy_(after[name])
-        for i, (part, optimiser) in enumerate(zip(parts, optimisers, strict=True)):
-            for tensor, gradient in zip(part, gradients.values(), strict=True):
-                tensor.grad = gradient[i * sets : (i + 1) * sets]
+        """One of every copy; chosen: (B, batch)"""
+        for nets, optimiser in zip(tuned, optimisers, strict=True):
+            optimiser.zero_grad()
+            for net, x, y, some in zip(nets, train.x, train.y, chosen, strict=True):
+                F.cross_entropy(net(x[some]), y[some]).backward()
             optimiser.step()
         return chosen
 
-    orders = [torch.stack([torch.randperm(train.y.shape[1], generator=one)[:batch] for _ in range(steps)])
-              for one in generators]  # fmt: skip
+    orders = [torch.stack([_some(train.y.shape[1], batch, one) for _ in range(steps)]) for one in generators]
     replayed = Captured(step)
     for chosen in torch.stack(orders, 1).to(train.y.device):
         if graphed:
             replayed(None, chosen)
         else:
             step(chosen)
-    return [[_copy(fresh, whole | buffers, i * sets + j) for j in range(sets)] for i in range(len(lrs))]
+    return [[net.eval() for net in nets] for nets in tuned]
+
+
+def _some(count: int, batch: int, generator: torch.Generator) -> Tensor:
+    return torch.randperm(count, generator=generator)[:batch]
 
 
 def _with_classifier(model: nn.Module, x: Tensor, classes: int) -> nn.Module:
@@ -81,10 +75,5 @@ def _with_classifier(model: nn.Module, x: Tensor, classes: int) -> nn.Module:
     nn.init.zeros_(head.weight)
     nn.init.zeros_(head.bias)
     model.classifier = head
-    return model.train()
-
-
-def _copy(model: nn.Module, stacked: dict[str, Tensor], i: int) -> nn.Module:
-    model = copy.deepcopy(model)
-    model.load_state_dict({name: tensor[i] for name, tensor in stacked.items()})
-    return model.eval()
+    layout = torch.channels_last if x.is_cuda and x.dim() == 4 else torch.preserve_format
+    return model.train().to(memory_format=layout)  # type: ignore[call-overload]
