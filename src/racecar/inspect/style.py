@@ -66,6 +66,8 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
             if (layout := figure.get_layout_engine()) is not None:
                 layout.execute(figure)
                 figure.set_layout_engine(None)  # it would move things a little in every save
+                for axis in figure.axes:  # its last digits are not always the same
+                    axis.set_position([round(number, 6) for number in axis.get_position().bounds])
             return figure
 
     return drawn

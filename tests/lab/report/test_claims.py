@@ -174,6 +174,28 @@ def test_a_usual_run_that_a_search_chose_is_held_against_tuned_ones_too():
     assert (found.verdict, found.pairs, label(found.than.tuned)) == (SUPPORTED, 5, "lr = 0.0001")
 
 
+def test_a_variant_without_reverse_pass_knows_no_loss():
+    """Its runs beside one loss stand against RR of another; none is counted twice, and none of another setting."""
+    said = {"default": {"scale": "relative"}, "paper": {"scale": "sum"}}
+    losses = {name: {**one, "gradient": "both", "reduction": "mean", "depth": 3} for name, one in said.items()}
+
+    def some(name, values, loss, **more):
+        return [record(name, seed, {"m": v}, config={**losses[loss], **more}) for seed, v in enumerate(values)]
+
+    records = [*some("Std", STD, "default"), *some("Ort", ORT, "default"), *some("RR", STD, "default")]
+    records += [*some("RR", RR, "paper"), *some("RR", ORT, "paper", depth=6)]
+    found = judge([claim(), claim("Ort")], gather(runs(records)))
+    told = {
+        (one.claim.better, dict(one.setting)["scale"], dict(one.setting)["depth"]): one for one in found if one.pairs
+    }
+    assert set(told) == {("RR", "relative", 3), ("RR", "sum", 3), ("Ort", "relative", 3)}
+    assert told["RR", "relative", 3].gain.mean == 0
+    assert told["RR", "sum", 3].gain.mean == pytest.approx(mean(RR) - mean(STD))
+    own = [1.0] * 5  # run beside the paper's loss, too, it is this one that counts there
+    (again,) = judge([claim()], gather(runs([*some("Std", own, "paper"), *some("RR", RR, "paper"), *records[:5]])))
+    assert again.gain.mean == pytest.approx(mean(RR) - 1)
+
+
 def test_spreads():
     (found,) = judge([claim()], made(Std=STD, RR=RR[:4]))
     better, than, p = found.spreads

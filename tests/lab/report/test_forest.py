@@ -79,6 +79,33 @@ def test_the_sentence(findings):
     assert sentence([]) == ""
 
 
+def test_a_claim_in_several_settings():
+    """Its words stand once, above a row for every setting; the sentence is about them all."""
+    shifts = {"one": 0.0, "two": 0.2, "three": -0.3}
+    records = [
+        record(name, seed, {"test_accuracy": value + shift * (name == "RR")}, config={"net": net})
+        for net, shift in shifts.items()
+        for name, values in (("Std", STD), ("RR", RR))
+        for seed, value in enumerate(values)
+    ]
+    found = judged(judge(CLAIMS[:1], gather(runs(records))))
+    assert sentence(found) == (
+        "RR beats Std: of 3 settings supported in 2, contradicted in 1 (−19.8 to +30.2 points); "
+        "of 3 claims 2 supported, 1 contradicted."
+    )
+    for wide in (False, True):
+        (axis,) = (figure := forest(found, wide)).axes
+        rows = [text.get_text().replace("\u00a0", " ") for text in axis.texts]
+        assert rows == ["RR beats Std", "✓ net = one", "✗ net = three", "✓ net = two"]
+        boxes = [text.get_window_extent() for text in axis.texts]
+        assert all(above.y0 > below.y1 for above, below in pairwise(boxes))
+        assert [line.get_xdata()[0] for line in axis.lines if len(line.get_xdata()) == 1] == pytest.approx(
+            [100 * one.gain.mean for one in found]
+        )
+    assert figure.get_label().count("RR beats Std") == 3
+    assert "✗" not in figure.get_label()
+
+
 def test_settings_that_tell_apart():
     """Neither what never varies, nor what the claim names, nor what follows from another field."""
     records = [

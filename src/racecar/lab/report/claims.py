@@ -10,6 +10,8 @@ from racecar.lab.experiment import Claim, Paper
 from racecar.lab.report.findings import Family, Finding, measured
 from racecar.lab.report.groups import Group, Groups, Setting, collect, printed_value
 from racecar.lab.report.statistics import holm
+from racecar.lab.training.loss_config import LOSS
+from racecar.lab.training.variants import variant
 
 Usual = Callable[[Mapping[str, Any], str], float | None]
 """The coefficient that an experiment gives a variant under a configuration; None if it has none."""
@@ -80,17 +82,7 @@ def _tests(
         (claim.than, claim.than_stage or claim.stage, {**claim.where, **claim.against}),
     )
     for setting in dict.fromkeys(_without(setting, claim.against) for setting in groups.settings):
-        pair = [
-            _chosen(
-                [
-                    group
-                    for group in groups.of(stage=stage, variant=name)
-                    if _without(group.setting, claim.against) == setting and group.matches(where)
-                ],
-                usual,
-            )
-            for name, stage, where in sides
-        ]
+        pair = [_chosen(_side(groups, setting, claim.against, *side), usual) for side in sides]
         found += [
             measured(
                 claim, _family(setting, telling, better), setting, better, than, _printed(claim, paper, better, than)
@@ -98,8 +90,23 @@ def _tests(
             for better in pair[0]
             for than in pair[1]
             if bool(better.tuned) is bool(than.tuned)
+            and setting in (_without(group.setting, claim.against) for group in (better, than))
         ]
     return found
+
+
+def _side(
+    groups: Groups, setting: Setting, against: Collection[str], name: str, stage: str, where: Mapping[str, Any]
+) -> list[Group]:
+    """The groups that may be one side of a claim in a setting. A variant without reverse pass knows no loss: where it
+    was not run beside this one, its runs beside another are the same nets."""
+    some = [group for group in groups.of(stage=stage, variant=name) if group.matches(where)]
+    found = [group for group in some if _without(group.setting, against) == setting]
+    if found or variant(name).kind == "reverse":
+        return found
+    but = {*LOSS, *against}
+    others = [group for group in some if _without(group.setting, but) == _without(setting, but)]
+    return [group for group in others if group.setting == others[0].setting]
 
 
 def _without(setting: Setting, names: Collection[str]) -> Setting:

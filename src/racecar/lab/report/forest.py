@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,7 @@ WIDE, BESIDE = 9.0, 4.6
 """Inches of the picture on a desktop, and of the words there, which stand beside the intervals."""
 _LETTERS, _LETTERS_BESIDE = 47, 66
 """Of a line of words."""
+INK = "#000000"
 
 
 def judged(findings: Sequence[Finding]) -> list[Finding]:
@@ -61,43 +63,66 @@ def forest(findings: Sequence[Finding], wide: bool = False) -> Figure:
         wide: as a desktop shows it, words beside the intervals; else as a telephone does, words above them.
     """
     letters = _LETTERS_BESIDE if wide else _LETTERS
-    named = [_words(one, setting, letters) for one, setting in zip(findings, telling_settings(findings), strict=True)]
-    panels = collect(
-        (unit(one.claim), pair) for one, pair in zip(findings, zip(findings, named, strict=True), strict=True)
-    )
-    heights = [EDGE + sum(sum(_room(text, wide)) for _, text in some) for some in panels.values()]
+    told = list(zip(findings, telling_settings(findings), strict=True))
+    panels = {
+        one: _rows(some, letters) for one, some in collect((unit(one.claim), (one, w)) for one, w in told).items()
+    }
+    heights = [EDGE + sum(sum(_room(row, wide)) for row in rows) for rows in panels.values()]
     figure, axes = new_figure(len(panels), 1, (WIDE if wide else WIDTH, sum(heights)), height_ratios=heights)
-    for (axis,), (one, some) in zip(axes, panels.items(), strict=True):
-        _panel(axis, one, some, wide)
-    said = [
-        f"{found.verdict}: {' '.join(text)[2:]} ({gain_told(found)})"
-        for found, text in zip(findings, named, strict=True)
-    ]
-    figure.set_label("; ".join(said))
+    for (axis,), (of, rows) in zip(axes, panels.items(), strict=True):
+        _panel(axis, of, rows, wide)
+    figure.set_label("; ".join(f"{one.verdict}: {_whole(one, where)} ({gain_told(one)})" for one, where in told))
     return figure
 
 
-def _words(found: Finding, setting: Setting, letters: int) -> list[str]:
-    where = label(setting).replace(" = ", "\u00a0=\u00a0")  # which stay on one line
-    text = f"{found.claim.text} ({where})" if setting else found.claim.text
-    return wrap(f"{SIGNS[found.verdict]} {text}", letters)
+@dataclass(frozen=True)
+class Row:
+    """A claim's words and interval; or, where it is judged in several settings, first its words, then a row for each
+    of them."""
+
+    text: Sequence[str]
+    found: Finding | None = None
 
 
-def _room(text: Sequence[str], wide: bool) -> tuple[float, float]:
-    """Inches above and below the middle of a claim's interval."""
-    half = (ROW + LINE * (len(text) - 1)) / 2
-    return (half, half) if wide else (LINE * len(text) + ROW / 2, ROW / 2)
+def _rows(told: Sequence[tuple[Finding, Setting]], letters: int) -> list[Row]:
+    rows = []
+    for text, some in collect((one.claim.text, (one, where)) for one, where in told).items():
+        if len(some) > 1:
+            rows.append(Row(wrap(text, letters)))
+        for one, where in some:
+            own = _unbroken(where) if where and len(some) > 1 else _whole(one, where)
+            rows.append(Row(wrap(f"{SIGNS[one.verdict]} {own}", letters), one))
+    return rows
 
 
-def _panel(axis: Axes, of: Unit, rows: Sequence[tuple[Finding, list[str]]], wide: bool) -> None:
-    top, reach = 0.0, max(of.factor * abs(end) for found, _ in rows for end in _ends(found))
+def _whole(found: Finding, where: Setting) -> str:
+    return f"{found.claim.text} ({_unbroken(where)})" if where else found.claim.text
+
+
+def _unbroken(where: Setting) -> str:
+    """In words; name and value stay on one line."""
+    return label(where).replace(" = ", "\u00a0=\u00a0")
+
+
+def _room(row: Row, wide: bool) -> tuple[float, float]:
+    """Inches above and below the middle of a row's interval, or of its words."""
+    half = (ROW + LINE * (len(row.text) - 1)) / 2
+    return (half, half) if wide or row.found is None else (LINE * len(row.text) + ROW / 2, ROW / 2)
+
+
+def _panel(axis: Axes, of: Unit, rows: Sequence[Row], wide: bool) -> None:
+    top, reach = 0.0, max(of.factor * abs(end) for row in rows if row.found for end in _ends(row.found))
     shifted = need("matplotlib.transforms", "lab").offset_copy
     words_at = shifted(axis.get_yaxis_transform(), axis.figure, x=-BESIDE if wide else 0.0)
-    for found, text in rows:
-        colour, (above, below) = COLOURS[found.verdict], _room(text, wide)
-        y = top - above
-        axis.text(0.0, y if wide else top, "\n".join(text), transform=words_at, va="center" if wide else "top",
+    for row in rows:
+        found, (above, below) = row.found, _room(row, wide)
+        colour, y = COLOURS[found.verdict] if found else INK, top - above
+        middle = wide or found is None
+        axis.text(0.0, y if middle else top, "\n".join(row.text), transform=words_at, va="center" if middle else "top",
                   color=colour, linespacing=1.25, in_layout=wide)  # fmt: skip
+        top = y - below
+        if found is None:
+            continue
         assert found.gain is not None
         assert found.interval is not None
         if found.claim.margin is not None:
@@ -111,8 +136,7 @@ def _panel(axis: Axes, of: Unit, rows: Sequence[tuple[Finding, list[str]]], wide
         axis.plot([of.factor * found.gain.mean], [y], "o", color=colour, markersize=6)
         if found.paper is not None:
             axis.plot([of.factor * found.paper], [y], "D", color="#333333", markerfacecolor="none", markersize=6)
-        axis.plot([0, 0], [y - below, y + below], color="#000000", linewidth=0.8)
-        top = y - below
+        axis.plot([0, 0], [y - below, y + below], color=INK, linewidth=0.8)
     axis.set(xlim=(-1.08 * reach, 1.08 * reach), ylim=(top, 0), yticks=[], xlabel=f"gain in {of.name}")
     axis.spines["left"].set_visible(False)
     axis.grid(False, axis="y")
@@ -138,17 +162,38 @@ def sentence(findings: Sequence[Finding]) -> str:
     some = judged(findings)
     if not some:
         return f"None of {words.count(len(findings), 'claim')} could be judged by these runs." if findings else ""
-    first, counts = some[0], collect((one.verdict, one) for one in some)
+    counts = collect((one.verdict, one) for one in some)
     told = [f"{len(counts[name])} {name}" for name in SIGNS if name in counts]
     all_ = f"all {len(some)}" if len(some) > 1 else "the only claim"
     rest = f"{all_} {next(iter(counts))}" if len(counts) == 1 else f"of {len(some)} claims {', '.join(told)}"
-    return f"{first.claim.text}: {first.verdict} ({gain_told(first)}); {rest}."
+    return f"{_first_told(some)}; {rest}."
+
+
+def _first_told(findings: Sequence[Finding]) -> str:
+    """The first claim, in all its settings."""
+    first, *others = own = [one for one in findings if one.claim.text == findings[0].claim.text]
+    if not others:
+        return f"{first.claim.text}: {first.verdict} ({gain_told(first)})"
+    counts = collect((one.verdict, one) for one in own)
+    told = ", ".join(f"{name} in {len(counts[name])}" for name in SIGNS if name in counts)
+    ends = " to ".join(_mean_told(some(own, key=_mean)) for some in (min, max))
+    return f"{first.claim.text}: of {len(own)} settings {told} ({ends} {unit(first.claim).name})"
 
 
 def gain_told(found: Finding) -> str:
     """As "+1.2 points, 0.3 to 2.1"."""
-    assert found.gain is not None
     assert found.interval is not None
     of = unit(found.claim)
     low, high = (of.factor * end for end in found.interval)
-    return f"{words.signed(of.factor * found.gain.mean, (high - low) / 2)} {of.name}, {words.interval((low, high))}"
+    return f"{_mean_told(found)} {of.name}, {words.interval((low, high))}"
+
+
+def _mean_told(found: Finding) -> str:
+    assert found.interval is not None
+    factor, (low, high) = unit(found.claim).factor, found.interval
+    return words.signed(factor * _mean(found), factor * (high - low) / 2)
+
+
+def _mean(found: Finding) -> float:
+    assert found.gain is not None
+    return found.gain.mean
