@@ -1,5 +1,6 @@
 """Settings: every field can be changed, names and types are checked, and what makes no sense is refused."""
 
+import functools
 import json
 import math
 import re
@@ -15,6 +16,7 @@ from racecar.lab.config import Config, changed, override, parse
 from racecar.lab.experiments import EXPERIMENTS
 from racecar.run.terms import GRADIENTS, REDUCTIONS, SCALES
 
+hints = functools.cache(typing.get_type_hints)
 CONFIGS = {"base": Config, **{name: one.Config for name, one in EXPERIMENTS.items()}}
 CHOICES = {
     "optimiser": ("adam", "adamw", "sgd"),
@@ -84,7 +86,7 @@ class Odd(Config):
 @settings(max_examples=settings.default.max_examples // 3)
 @given(data=st.data())
 def test_any_field_can_be_changed(config, name, data):
-    kind = typing.get_type_hints(config)[name]
+    kind = hints(config)[name]
     choices = CHOICES.get(f"{config.__name__}.{name}", CHOICES.get(name))
     if choices:
         value = data.draw(st.sampled_from(choices))

@@ -87,8 +87,9 @@ def test_another_branch(name, fraction):
     weight = WEIGHT if hasattr(model, "right") else 1.0
     rr = classic(copy.deepcopy(model), x, fraction=fraction, weight=weight)
     alone = {sign: expected(model, sign * x, fraction=fraction, weight=weight) for sign in (1, -1)}
+    begin = classic(model, x).state_dict()
     for sign in (1, -1, -1, 1, 1, -1):
-        rr.load_state_dict(classic(model, x).state_dict())
+        rr.load_state_dict(begin)
         rr.reverse_statistics.reset()
         made = step(rr, sign * x)
         assert_same(made, alone[sign])

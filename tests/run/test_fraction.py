@@ -165,9 +165,10 @@ HOW = [("auto", 6, SCALES[::2]), ("layerwise", 4, SCALES[1::2]), ("auto", 1, ["m
 def test_disjoint_slices_have_the_whole_batch_as_their_mean(name: str, mode: str, planned: int, scales: list[str]):
     """For nets that treat every sample alone, exactly: 3 slices of 2 of 6. The slice is the batch of those samples."""
     model, x = MODELS[name]()
+    whole = classic(model, x, mode=mode)
+    slices = classic(model, x[:planned], mode=mode, fraction=1 / 3)
     for scale in scales:
-        whole = classic(model, x, mode=mode, scale=scale)
-        slices = classic(model, x[:planned], mode=mode, scale=scale, fraction=1 / 3)
+        whole.scale = slices.scale = scale
         losses = [slices(x.roll(-2 * i, 0))[1].detach() for i in range(3)]
         share = 3 if scale == "sum" else 1
         close(losses[1], share * whole(x[2:4])[1].detach())

@@ -101,7 +101,7 @@ def test_sum_and_relative(name, mode):
     rr, loss, start = wrap(name, mode, scale="relative")
     value, actual = loss(*start), gradients(loss, start)
     relative = dict(rr.terms)
-    rr, loss, start = wrap(name, mode, scale="sum")
+    rr.scale = "sum"
     loss(*start)
     weight = {key: float(relative[key] / term) for key, term in rr.terms.items()}
     assert all(w > 0 for w in weight.values())

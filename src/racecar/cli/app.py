@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
@@ -49,8 +50,7 @@ def run(arguments: Sequence[str]) -> int:
     console.given, interrupts.advice = tuple(arguments), interrupts.AGAIN if LONG.intersection(arguments) else ""
     try:
         with warnings_as_notes():
-            command = get_command(app)
-            status = command.main([a for a in arguments if a != "--debug"], "racecar", standalone_mode=False)
+            status = _command().main([a for a in arguments if a != "--debug"], "racecar", standalone_mode=False)
         return interrupts.tell() if status == 130 else status or 0  # which is what typer makes of an interrupt
     except USER_ERRORS as error:
         if interrupts.heard():  # what it was doing says it in its own way
@@ -65,6 +65,12 @@ def run(arguments: Sequence[str]) -> int:
         return 2
     except (KeyboardInterrupt, typer.Abort):
         return interrupts.tell()
+
+
+@functools.cache
+def _command() -> Any:
+    """All commands with their options, read from the functions' signatures once."""
+    return get_command(app)
 
 
 def _version(asked: bool) -> None:

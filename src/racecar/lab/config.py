@@ -125,9 +125,15 @@ def _said(config: type[Config], what: str) -> dict[str, Any]:
 
 
 @cache
+def _hints(config: type[Config]) -> dict[str, Any]:
+    """The types of the fields: they are written as text, which is read once."""
+    return typing.get_type_hints(config)
+
+
+@cache
 def choices(config: type[Config]) -> dict[str, tuple[Any, ...]]:
     """Fields that have one of a few values, as their type says."""
-    hints = typing.get_type_hints(config)
+    hints = _hints(config)  # type: ignore[arg-type]
     return {name: typing.get_args(hint) for name, hint in hints.items() if typing.get_origin(hint) is Literal}
 
 
@@ -136,7 +142,7 @@ C = TypeVar("C", bound=Config)
 
 def override(config: C, assignments: Iterable[str]) -> C:
     """Change fields, each given as "name=value"; names and types are checked."""
-    hints = typing.get_type_hints(type(config))
+    hints = _hints(type(config))  # type: ignore[arg-type]
     changes: dict[str, Any] = {}
     for assignment in assignments:
         name, equals, text = assignment.partition("=")

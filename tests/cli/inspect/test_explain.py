@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 import typer
+from typer.main import get_command
 
 from racecar import Racecar, __version__
 from racecar.cli.app import app
@@ -162,6 +163,7 @@ def test_a_group_of_commands_alone_shows_its_help(cli, monkeypatch):
         group.command(name)(lambda: None)
     monkeypatch.setattr(app, "registered_groups", [])
     app.add_typer(group, name="group")
+    monkeypatch.setattr("racecar.cli.app._command", lambda: get_command(app))
     result = cli("group")
     assert (result.status, result.err) == (0, "")
     assert re.search("^  two", result.out, re.M)

@@ -1,7 +1,5 @@
 """Figures are made, and not laid out, which takes most of the time; and what several tests need."""
 
-import gc
-
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
@@ -34,15 +32,6 @@ def layout(monkeypatch, no_layout):
 def no_data(tmp_path, monkeypatch):
     """What runs without a data folder runs without any."""
     monkeypatch.setenv("RACECAR_DATA", str(tmp_path / "nothing"))
-
-
-@pytest.fixture(scope="module")
-def frozen():
-    """All that was imported is looked through for garbage once, and not again whenever many records were made."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,6 @@ from racecar.lab.experiments.safety.design import CONTEXTS, LAMBDAS, LOSSES, Con
 from racecar.lab.running.engines import vmap
 from racecar.lab.running.jobs import make_jobs
 
-pytestmark = pytest.mark.usefixtures("frozen")
-
 SAFETY = experiment("safety")
 
 

@@ -17,8 +17,6 @@ from racecar.lab.running.run import Run
 from tests.figures import LEAST, smallest
 from tests.lab.report.records import record
 
-pytestmark = pytest.mark.usefixtures("frozen")
-
 SAFETY = experiment("safety")
 PLANTED = Setting(Loss("reverse", "anchored", "layerwise"), 0.03)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -21,10 +22,8 @@ INK = 0.6
 
 def load(seed: int) -> tuple[Tensor, Tensor]:
     """(110, 1, 28, 28) pictures with values 0–255, and their labels: 0 top-left, 1 bottom-right, in turn."""
-    generator = rng.generator("peaks", seed)
     labels = torch.arange(COUNT) % 2
-    scribbles = torch.stack([_scribble(generator) for _ in range(COUNT)])
-    return ((peaks()[labels] + INK * scribbles).clamp(max=1) * 255).unsqueeze(1), labels
+    return ((peaks()[labels] + INK * _scribbles(seed)).clamp(max=1) * 255).unsqueeze(1), labels
 
 
 def peaks() -> Tensor:
@@ -36,6 +35,13 @@ def peaks() -> Tensor:
             for row, column in CENTRES
         ]
     )
+
+
+@lru_cache(16)
+def _scribbles(seed: int) -> Tensor:
+    """(110, 28, 28): made once for all jobs of a seed."""
+    generator = rng.generator("peaks", seed)
+    return torch.stack([_scribble(generator) for _ in range(COUNT)])
 
 
 def _scribble(generator: torch.Generator) -> Tensor:
