@@ -16,6 +16,7 @@ from statistics import mean
 from typing import Any
 
 from benchmarks import cost, cost_told, slices_told
+from benchmarks.losses import by_loss
 from benchmarks.sentences import lower_end, means, paragraph, percent, signed, span, sure
 from benchmarks.when import LABELS, LOSS, OURS, TASKS, USUAL, Found, dead, gain, read
 from racecar.lab.experiments import experiment
@@ -47,7 +48,8 @@ UNDECIDED_CLAIMS = (
 
 def lines(folder: Path) -> list[str]:
     """As Markdown, with {results} and {docs} where links need them."""
-    return [*few_labels(folder), cifar(folder), died(folder), picture(folder), bits(folder), costs(folder), loss()]
+    few, more = few_labels(folder), (cifar, died, picture, bits, costs)
+    return [*few, by_loss(folder), *(one(folder) for one in more), loss()]
 
 
 def few_labels(folder: Path) -> list[str]:
@@ -179,11 +181,11 @@ def costs(folder: Path) -> str:
 
 
 def loss() -> str:
-    """Of which loss all but the cost is."""
+    """Of which loss it is where nothing else is said."""
     return (
-        f"All but the cost and the 12-bit task is of the loss of before (scale {LOSS['scale']}, "
-        f"gradient {LOSS['gradient']}), and of "
-        "PyTorch's own first weights but for the 12-bit task (Glorot's) and the thirteen convolutions (He's)."
+        f"Where no loss is named, it is the loss of before (scale {LOSS['scale']}, gradient {LOSS['gradient']}); "
+        "the cost is the default's. First weights are PyTorch's own where none are named, but for the 12-bit task "
+        "(Glorot's) and the thirteen convolutions (He's)."
     )
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks.losses import FOLDER, losses_table
 from benchmarks.pages import write_page
 from benchmarks.swapped import swapped_table
 from racecar.lab.config import younger
@@ -72,7 +73,7 @@ LIKENESS = {
 """Stage and metric of what the reverse pass makes of the picture."""
 MARK = re.compile(
     r"(?P<mark><!-- (?:map (?P<lr>\S+) (?P<scale>\w+)|mnist (?P<how>\w+) (?P<batch>\w+)"
-    r"|costs (?P<costs>[\w-]+)|(?P<fresh>fresh)|(?P<swapped>swapped)"
+    r"|costs (?P<costs>[\w-]+)|(?P<fresh>fresh)|(?P<swapped>swapped)|losses (?P<losses>\w+)"
     r"|table (?P<way>\w+) (?P<norm>\w+) (?P<task>\w+)) -->\n)"
     r".*?(?P<end><!-- end -->)",
     re.DOTALL,
@@ -220,6 +221,8 @@ def page(text: str, folder: Path) -> str:
             made = map_table(folder / "few-labels-map", float(mark["lr"]), mark["scale"])
         elif mark["fresh"]:
             made = fresh_table(folder / "few-labels-fresh")
+        elif mark["losses"]:
+            made = losses_table(folder / FOLDER, mark["losses"])
         elif mark["swapped"]:
             made = swapped_table(folder / "information-100")
         elif mark["costs"]:

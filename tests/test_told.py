@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import defaultdict
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -30,7 +31,7 @@ SETTINGS = {
     "docs/loss.md": [],
     "docs/rules.md": [("−1", "a formula"), ("−1", "a formula"), ("+1", "a formula")],
     "docs/when.md": [
-        LEVEL, LEVEL, ("126 nets", "a design"), ("0.2 points", "the paper's"), ("0.2", "the paper's"),
+        LEVEL, LEVEL, LEVEL, ("126 nets", "a design"), ("0.2 points", "the paper's"), ("0.2", "the paper's"),
         ("10 nets", "of CIFAR-10"), ("18 nets", "a design"),
     ],
 }  # fmt: skip
@@ -113,6 +114,29 @@ def steps(record, net):
 
 def over(one, other, what="median_ms"):
     return f"{one[what] / other[what]:.2f}"
+
+
+def test_few_labels_by_loss_by_hand(lines):
+    """Mean gains over Std at two labels, from the records; λ that searches chose."""
+    values, chosen = defaultdict(dict), {}
+    for one in records("few-labels-losses"):
+        config = one["config"]
+        place = config["task"], config["depth"], config["start"]
+        if one["variant"] in ("Std", "RR", "lRR") and not config["longer"]:
+            kind = (one["variant"], *place, config["scale"] if one["variant"] != "Std" else "")
+            values[kind][one["seed"]] = one["metrics"]["probe_2"]
+            chosen[kind] = one["coefficient"]
+    (line,) = [one for one in lines if "Searched more finely" in one]
+    for name in ("RR", "lRR"):
+        gains = [
+            100 * mean(some[seed] - values["Std", *kind[1:4], ""][seed] for seed in some)
+            for kind, some in values.items()
+            if kind[0] == name
+        ]
+        ends = " to ".join(f"{end:.1f}".replace("-", "−") for end in (min(gains), max(gains)))
+        assert f"of {len(gains)} settings ({ends} points)" in line
+    zero = sum(kind[0] == "RR" and value == 0 for kind, value in chosen.items())
+    assert f"λ = 0 was best for RR in {zero}." in line
 
 
 def test_costs_by_hand():

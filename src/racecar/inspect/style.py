@@ -67,7 +67,8 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
                 layout.execute(figure)
                 figure.set_layout_engine(None)  # it would move things a little in every save
                 for axis in figure.axes:  # its last digits are not always the same
-                    axis.set_position([round(number, 6) for number in axis.get_position().bounds])
+                    left, bottom, width, height = (round(number, 6) for number in axis.get_position().bounds)
+                    axis.set_position((left, bottom, width, height))
             return figure
 
     return drawn

@@ -76,7 +76,7 @@ def forest(findings: Sequence[Finding], wide: bool = False) -> Figure:
 
 
 @dataclass(frozen=True)
-class Row:
+class ForestRow:
     """A claim's words and interval; or, where it is judged in several settings, first its words, then a row for each
     of them."""
 
@@ -84,14 +84,14 @@ class Row:
     found: Finding | None = None
 
 
-def _rows(told: Sequence[tuple[Finding, Setting]], letters: int) -> list[Row]:
+def _rows(told: Sequence[tuple[Finding, Setting]], letters: int) -> list[ForestRow]:
     rows = []
     for text, some in collect((one.claim.text, (one, where)) for one, where in told).items():
         if len(some) > 1:
-            rows.append(Row(wrap(text, letters)))
+            rows.append(ForestRow(wrap(text, letters)))
         for one, where in some:
             own = _unbroken(where) if where and len(some) > 1 else _whole(one, where)
-            rows.append(Row(wrap(f"{SIGNS[one.verdict]} {own}", letters), one))
+            rows.append(ForestRow(wrap(f"{SIGNS[one.verdict]} {own}", letters), one))
     return rows
 
 
@@ -104,13 +104,13 @@ def _unbroken(where: Setting) -> str:
     return label(where).replace(" = ", "\u00a0=\u00a0")
 
 
-def _room(row: Row, wide: bool) -> tuple[float, float]:
+def _room(row: ForestRow, wide: bool) -> tuple[float, float]:
     """Inches above and below the middle of a row's interval, or of its words."""
     half = (ROW + LINE * (len(row.text) - 1)) / 2
     return (half, half) if wide or row.found is None else (LINE * len(row.text) + ROW / 2, ROW / 2)
 
 
-def _panel(axis: Axes, of: Unit, rows: Sequence[Row], wide: bool) -> None:
+def _panel(axis: Axes, of: Unit, rows: Sequence[ForestRow], wide: bool) -> None:
     top, reach = 0.0, max(of.factor * abs(end) for row in rows if row.found for end in _ends(row.found))
     shifted = need("matplotlib.transforms", "lab").offset_copy
     words_at = shifted(axis.get_yaxis_transform(), axis.figure, x=-BESIDE if wide else 0.0)
