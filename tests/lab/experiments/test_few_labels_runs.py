@@ -23,7 +23,7 @@ from racecar.lab.running.work import begin
 from racecar.lab.training import augment, rng
 from racecar.lab.training.loss_config import FIRST_LOSS
 from racecar.lab.training.optimiser import fading
-from racecar.lab.training.steps.vmapped import Vmapped
+from racecar.lab.training.steps import vmapped
 from tests.lab.experiments.few_labels_cases import FEW, TINY, record, with_pictures
 from tests.lab.tiny import results, run
 
@@ -126,13 +126,13 @@ def test_fine_tuning_chooses_its_learning_rate(pictures, tmp_path):
 
 def test_gradients_lie_as_parameters_do(pictures, tmp_path, monkeypatch):
     """Orthogonality's are those of a transposed matrix. A fused optimiser refuses them, and a GPU has no other one."""
-    seen, real = [], Vmapped._update
+    seen, real = [], vmapped.Vmapped._update
 
     def update(self, *args):
         real(self, *args)
         seen.extend((one.grad.stride(), one.stride()) for _, part in self.parts for one in part)
 
-    monkeypatch.setattr(Vmapped, "_update", update)
+    monkeypatch.setattr(vmapped.Vmapped, "_update", update)
     config = replace(TINY, labels=(1,), draws=1, tune_draws=0)
     assert run(make_jobs(FEW, config, ["Ort"], [0, 1], pictures), tmp_path, "vmap") == []
     assert seen
@@ -202,8 +202,9 @@ def test_claims_find_both_sides(pictures, tmp_path):
 # A coefficient that fades, and shifts without flips
 
 
-def test_a_coefficient_that_fades(pictures, tmp_path):
-    """The training again, by hand; the vmap engine does the same."""
+def test_a_coefficient_that_fades(pictures, tmp_path, monkeypatch):
+    """The training again, by hand; the vmap engine does the same, also from a recording."""
+    monkeypatch.setattr(vmapped, "RECORDED", 0)
     config = replace(TINY, decay=True, epochs=2, labels=(1,), draws=1, tune_draws=0)
     (job,) = jobs = make_jobs(FEW, config, ["RR"], [0], pictures, {"RR": (5.0,)})
     plain = make_jobs(FEW, replace(config, decay=False), ["RR"], [0], pictures, {"RR": (5.0,)})

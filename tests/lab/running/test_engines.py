@@ -10,6 +10,7 @@ from racecar.cli.lab.summary import summary
 from racecar.lab.running import runner
 from racecar.lab.running.engines import vmap
 from racecar.lab.running.results import Store
+from racecar.lab.training.steps import vmapped
 from racecar.lab.training.train import Trainer
 from tests.lab.tiny import Tiny, make, results, run
 
@@ -52,6 +53,13 @@ def assert_same(found, wanted):
         assert {name: got[name] for name in rest} == {name: one[name] for name in rest}
 
 
+@pytest.fixture
+def recorded(monkeypatch):
+    """Steps of vmap are recorded, although they are few."""
+    monkeypatch.setattr(vmapped, "RECORDED", 0)
+
+
+@pytest.mark.usefixtures("recorded")
 def test_vmap_is_the_same(reference, tmp_path):
     assert run(jobs(), tmp_path, "vmap") == []
     assert len(reference) == 10 + 8 + 8 * 3
@@ -80,6 +88,7 @@ def test_vmap_pretrains_once_for_all_learning_rates(tmp_path, monkeypatch):
     assert_same(results(tmp_path / "vmap"), results(tmp_path / "here"))
 
 
+@pytest.mark.usefixtures("recorded")
 @pytest.mark.parametrize("every", [1, 4])
 def test_vmap_with_other_settings(every, tmp_path):
     other = {"optimiser": "sgd", "batch": 0, "epochs": 9, "fraction": 0.5, "every": every, "scales": ("sum",)}
@@ -90,6 +99,7 @@ def test_vmap_with_other_settings(every, tmp_path):
     assert {one["status"] for one in results(tmp_path / "here").values()} == {"finished"}
 
 
+@pytest.mark.usefixtures("recorded")
 def test_vmap_with_batch_norm(tmp_path):
     """Every net has running statistics of its own, through all stages. Not by Adam, which blows up the rounding that is
     all that the gradient of a bias before a norm is."""

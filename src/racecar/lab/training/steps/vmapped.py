@@ -19,6 +19,8 @@ from racecar.lab.training.steps.cuda_graph import CudaGraph
 from racecar.lab.training.steps.recorded import record
 
 Tensors = dict[str, Tensor]
+RECORDED = 50
+"""Steps from which on a recording is worth its time: it takes as long as tens of them."""
 
 
 class Vmapped(Nets):
@@ -50,7 +52,8 @@ class Vmapped(Nets):
             make_optimiser(tensors, trainings[start].config, trainings[start].decay, betas=turn.betas)
             for start, tensors in self.parts
         ]
-        self._recorded: dict[bool, Callable[..., Any]] | None = None if options.graphs else {}
+        recorded = not options.graphs and self.total >= RECORDED
+        self._recorded: dict[bool, Callable[..., Any]] | None = {} if recorded else None
         self.step: Callable[[int, Drawn], Tensor] = CudaGraph(self) if options.graphs else self._step
         self._lr = turn.lr
 
@@ -95,8 +98,8 @@ class Vmapped(Nets):
         return losses
 
     def _gradients(self, *args: Any) -> Any:
-        """Gradients and losses of all nets. Where no CUDA graph repeats them, by operations that were recorded once,
-        with the regulariser on and with it off: no Python per layer."""
+        """Gradients and losses of all nets. Where no CUDA graph repeats them, and steps are many, by operations that
+        were recorded once, with the regulariser on and with it off: no Python per layer."""
         function = vmap(grad_and_value(self._losses, has_aux=True))
         if self._recorded is None:
             return function(*args)
