@@ -6,6 +6,7 @@ import numpy as np
 
 from racecar.lab.experiments import experiment
 from racecar.lab.experiments.few_labels import FewLabels
+from racecar.lab.experiments.small_net import WIDTHS
 from racecar.lab.running.run import Run
 from tests.lab.experiments.pictures import write_cifar, write_mnist
 
@@ -17,12 +18,15 @@ COUNTS = {"train": 100, "test": 40}
 
 
 def with_pictures(folder, monkeypatch, kind=FewLabels):
-    """A hundred pictures to train on and forty to test on, of either kind; the folder that they are in."""
+    """A hundred pictures to train on and forty to test on, of either kind, for narrow nets; the folder that they are
+    in."""
     rng = np.random.default_rng(0)
     write_mnist(folder, COUNTS, rng)
     write_cifar(folder, COUNTS, rng)
     small = {name: replace(source, counts=COUNTS) for name, source in kind.sources.items()}
     monkeypatch.setattr(kind, "sources", small)
+    for task in WIDTHS:
+        monkeypatch.setitem(WIDTHS, task, (4, 8, 12))
     return folder
 
 
