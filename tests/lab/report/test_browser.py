@@ -101,17 +101,16 @@ def test_tables_sort(visit):
     assert names == sorted(names, key=lambda name: name.split()[-1])
 
 
-@pytest.mark.parametrize("width", [960, 1200, 1360, 1920])
-def test_claims_have_the_width_of_the_page(browser, folder, width):
+def test_claims_have_the_width_of_the_page(visit):
     """One picture of them, from edge to edge where there is room, with letters like those of the page."""
-    page = browser.new_page(viewport={"width": width, "height": 900})
-    page.goto((folder / "report.html").as_uri())
-    (shown,) = [one for one in page.locator("figure.claims").all() if one.is_visible()]
-    svg, main = shown.locator("svg").bounding_box(), page.locator("main").bounding_box()
-    assert svg["width"] > 0.95 * main["width"]
-    assert svg["height"] < 0.5 * svg["width"]
-    assert min(page.evaluate(LETTERS)) >= LEAST
-    page.close()
+    page = visit(viewport=DESKTOP)
+    for width in (960, 1200, 1920, DESKTOP["width"]):
+        page.set_viewport_size({**DESKTOP, "width": width})
+        (shown,) = [one for one in page.locator("figure.claims").all() if one.is_visible()]
+        svg, main = shown.locator("svg").bounding_box(), page.locator("main").bounding_box()
+        assert svg["width"] > 0.95 * main["width"], width
+        assert svg["height"] < 0.5 * svg["width"], width
+        assert min(page.evaluate(LETTERS)) >= LEAST, width
 
 
 def test_figures_enlarge(visit):

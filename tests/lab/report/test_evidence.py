@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import cache
 
 import pytest
 
@@ -29,6 +30,12 @@ def page(records):
     return build({"": runs(records)}, {"peaks": Peaks()}, [], WHEN)
 
 
+@cache
+def page_alone():
+    """Without tries."""
+    return page(peaks_records(3))
+
+
 def tries(purpose, noted):
     """Runs that would change every verdict, of a setting of their own; older ones are known by their command alone."""
     more = {"purpose": purpose} if noted else {}
@@ -45,7 +52,7 @@ def tries(purpose, noted):
 @pytest.mark.parametrize("purposes", [("quick",), ("search",), ("quick", "search")], ids=" ".join)
 def test_the_rest_of_the_page_is_as_without_it(purposes, noted):
     real = peaks_records(3)
-    alone = page(real)
+    alone = page_alone()
     mixed = page([*real, *(one for purpose in purposes for one in tries(purpose, noted))])
     assert len(alone.sections[0].findings) >= 5
     assert alone.overview is None
