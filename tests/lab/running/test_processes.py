@@ -10,7 +10,7 @@ import pytest
 
 from racecar.lab.running.engines import processes
 from racecar.lab.running.engines.pool import _drain
-from tests.lab.processes import wait_for
+from tests.lab.processes import living, wait_for
 from tests.lab.tiny import STEPS, Slow, make, run
 
 
@@ -50,6 +50,19 @@ def test_the_path_is_left_alone(monkeypatch):
     with processes._same_path():
         assert "PYTHONPATH" in processes.os.environ
     assert "PYTHONPATH" not in processes.os.environ
+
+
+@pytest.mark.timeout(60)
+def test_nothing_that_was_forked_is_left_behind(monkeypatch):
+    """Nor a worker that nobody was told of: it would complain that all is gone."""
+    monkeypatch.setattr(processes, "_warm", False)
+    processes.warm_up("here", "cpu", 2)
+    worker = processes.context("cpu").Process(target=time.sleep, args=(100,))
+    worker.start()
+    server = processes._server()
+    assert {worker.pid, server} <= living()
+    processes.end_fork_server()
+    assert wait_for(lambda: not {worker.pid, server} & living(), 5)
 
 
 def kill_server():

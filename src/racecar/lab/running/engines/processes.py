@@ -7,9 +7,10 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext
+from pathlib import Path
 
 from racecar.support.interrupts import at_end, block_sigint
 
@@ -42,11 +43,28 @@ def _server() -> int | None:
 
 
 def end_fork_server() -> None:
-    """Whatever it does; workers start anew from now on."""
+    """Whatever it does, and with it all that was forked from it: nobody may have been told yet of the last one. Workers
+    start anew from now on."""
     global _warm
     if _warm and (pid := _server()) is not None and not fork_server_lost():
+        os.kill(pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)  # from now on it forks no more
+        for child in _forked_from(pid):
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
         os.kill(pid, signal.SIGKILL)
     _warm = False
+
+
+def _forked_from(pid: int) -> list[int]:
+    """A process's children, where /proc tells them, as on Linux."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has ended meanwhile
+            after_name = path.read_text().rpartition(")")[2].split()
+            if int(after_name[1]) == pid:
+                found.append(int(path.parent.name))
+    return found
 
 
 def context(device: str) -> BaseContext:
