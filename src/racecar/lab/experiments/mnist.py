@@ -33,6 +33,8 @@ HELD = 1 / 12
 """Of the training set, its first 5000 pictures: no run trains on them, and only a search looks at them."""
 BATCH = 1000
 """Test pictures that are run backwards at once."""
+LAYOUT = (20, "M", 40, "M", 60, "M")
+"""Channels of the convolutions, and pooling. The sizes are ours: the paper's table is not in the text that we have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,9 +147,7 @@ class Mnist(Experiment[MnistConfig]):
         return {"A": task(*sharp), "B": task(*blurred)}
 
     def network(self, config: MnistConfig, dropout: float = 0.0) -> nn.Module:
-        """The sizes are ours: the paper's table is not in the text that we have."""
-        layout = (20, "M", 40, "M", 60, "M")
-        return started(vgg(layout, norm=config.norm, size=28, channels=1, hidden=(128,), dropout=dropout))
+        return started(vgg(LAYOUT, norm=config.norm, size=28, channels=1, hidden=(128,), dropout=dropout))
 
     def stages(self, config: MnistConfig) -> tuple[Stage, ...]:
         """The paper calls them mni, MNI, n-MNI and n-MNI from scratch. Std alone has the last one, and a longer
