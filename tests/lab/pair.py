@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import torch
 
 from racecar.cli import main
 from racecar.lab.experiments import EXPERIMENTS
+from racecar.support.files import write_json
 from tests.lab import toy
 from tests.lab.tiny import Slow, Tiny
 
@@ -21,20 +24,32 @@ SETTING = {
 """Seed 1 cannot be measured, which one process does for both; seed 2 diverges in the other's half of a batch."""
 
 
-def command(port: str, *arguments: str) -> None:
+def free_port(file: Path) -> str:
+    """One that the first process finds, and tells the other by a file: just before it is used, or another program could
+    take it meanwhile."""
+    if os.environ["RANK"] == "0":
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            write_json(file, one.getsockname()[1])
+    while not file.exists():
+        time.sleep(0.01)
+    return file.read_text().strip()
+
+
+def command(port: Path, *arguments: str) -> None:
     """``racecar`` as if torchrun had started it; processes that meet again do so at another port, by themselves."""
-    os.environ |= {"MASTER_PORT": port, "TORCHELASTIC_USE_AGENT_STORE": "False"}
+    os.environ |= {"MASTER_PORT": free_port(port), "TORCHELASTIC_USE_AGENT_STORE": "False"}
     sys.argv[1:] = arguments
     with suppress(SystemExit):
         main()
 
 
-def both(folder: Path, first: str, second: str) -> None:
+def both(folder: Path) -> None:
     torch.set_num_threads(1)
     EXPERIMENTS["tiny"], EXPERIMENTS["slow"] = Tiny(), Slow()
     toy.main(folder / "turns")
     settings = [f"{name}={','.join(map(str, v)) if isinstance(v, tuple) else v}" for name, v in SETTING.items()]
     given = ["--variants=Std,Ort,RR", "--seeds=3", "--tensorboard", *(f"--set={one}" for one in settings)]
-    command(first, "run", "tiny", *given, f"--out={folder / 'two'}")
+    command(folder / "first port", "run", "tiny", *given, f"--out={folder / 'two'}")
     given = ["--variants=RR", "--seeds=1", "--checkpoint-every=0", "--set=scales=mean"]
-    command(second, "run", "slow", *given, f"--out={folder / 'cut'}")
+    command(folder / "second port", "run", "slow", *given, f"--out={folder / 'cut'}")

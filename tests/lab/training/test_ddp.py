@@ -2,10 +2,8 @@
 
 import os
 import signal
-import socket
 import sys
 import warnings
-from contextlib import ExitStack
 
 import pytest
 import torch
@@ -20,27 +18,22 @@ from tests.lab.tiny import make, plain, results, run
 from tests.other_process import started
 
 
-def launch(folder, out, err, *ports):
+def launch(folder, out, err):
     """What torchrun does, but its processes are forked, so that they have imported all."""
     for number, path in ((1, out), (2, err)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
     sys.stdout, sys.stderr = (os.fdopen(number, "w", 1, closefd=False) for number in (1, 2))  # not pytest's
     warnings.simplefilter("default")
     config = LaunchConfig(1, 1, 2, rdzv_backend="c10d", rdzv_endpoint="127.0.0.1:0", start_method="fork")
-    elastic_launch(config, both)(folder, *ports)
+    elastic_launch(config, both)(folder)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_two_processes(tmp_path):
     """In one test, because processes take their time to start: all that tests.lab.pair does."""
-    with ExitStack() as stack:
-        free = [stack.enter_context(socket.socket()) for _ in range(2)]
-        for one in free:
-            one.bind(("127.0.0.1", 0))
-        ports = [str(one.getsockname()[1]) for one in free]
     out, err = tmp_path / "out", tmp_path / "err"
-    one = started(launch, tmp_path, out, err, *ports, daemon=False)
+    one = started(launch, tmp_path, out, err, daemon=False)
     try:
         begun = wait_for(lambda: not one.is_alive() or list(tmp_path.glob("cut/checkpoints/*.pt")), 90)
         assert begun, f"the processes waited for each other\n{err.read_text()}"
