@@ -17,6 +17,7 @@ from torch import nn
 
 import racecar
 from racecar import pretrain
+from racecar.lab.config import Config
 from racecar.lab.experiment import Measured, Stage, Task, Trained
 from racecar.lab.measures.dead import PROBED, dead_layers, is_dead
 from racecar.lab.running.jobs import Job
@@ -143,6 +144,11 @@ def _networks(job: Job, stage: Stage, store: Store) -> nn.Module:
     return model
 
 
+def pretraining_lr(config: Config) -> float:
+    """That of the training itself, unless pretraining has its own."""
+    return config.pretrain_lr or config.lr
+
+
 def _pretrain(job: Job, model: nn.Module, task: Task, checkpoint: Path) -> None:
     """Pre: its coefficient is the number of epochs for each layer. Layers that the checkpoint holds are not trained
     again."""
@@ -154,7 +160,7 @@ def _pretrain(job: Job, model: nn.Module, task: Task, checkpoint: Path) -> None:
     batches = [task.train.x[chosen] for chosen in rng.order(samples, job.config.batch, job.seed, "pretrain", 0)]
     layers = job.experiment.reverse(job.config).get("weight")
     names = [name for name, value in layers.items() if value] if isinstance(layers, Mapping) else None
-    lr = job.config.pretrain_lr or job.config.lr
+    lr = pretraining_lr(job.config)
     pretrain.greedy(model, batches, epochs=epochs, lr=lr, layers=names, checkpoint=checkpoint, progress=False)
 
 

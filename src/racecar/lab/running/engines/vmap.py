@@ -18,7 +18,7 @@ from racecar.lab.running.engines.here import size
 from racecar.lab.running.engines.pool import share_out
 from racecar.lab.running.jobs import Job
 from racecar.lab.running.results import Store, identity
-from racecar.lab.running.work import begin, finish, lost, training, write
+from racecar.lab.running.work import begin, finish, lost, pretraining_lr, training, write
 from racecar.lab.training.checkpoint import reading
 from racecar.lab.training.curves import Diverged
 from racecar.lab.training.spec import Training
@@ -62,9 +62,8 @@ def _stepped(job: Job) -> tuple[float, ...]:
 
 def _pretraining(job: Job) -> str:
     """The same for jobs whose nets are pretrained alike, so that one pretraining is enough for all learning rates."""
-    config = job.config
-    alike = {name: value for name, value in config.to_dict().items() if name not in ("lr", "weight_decay")}
-    alike["pretrain_lr"] = config.pretrain_lr or config.lr
+    alike = {name: value for name, value in job.config.to_dict().items() if name not in ("lr", "weight_decay")}
+    alike["pretrain_lr"] = pretraining_lr(job.config)
     return identity({"seed": job.seed, "epochs": job.coefficient, "config": alike})
 
 
