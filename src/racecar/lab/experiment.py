@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
@@ -264,6 +264,14 @@ class Experiment(Generic[C]):
     def measure(self, config: C, trained: Trained) -> Measured:
         """Metrics of a finished stage, the model in evaluation mode."""
         return Measured({"test_accuracy": accuracy(trained.model, trained.task.test)})
+
+    def measure_all(self, each: Iterable[tuple[C, Trained]]) -> Iterator[Measured] | None:
+        """``measure`` for nets that were trained as one, where that is faster together; None: one after the other.
+
+        Args:
+            each: they lend each other one model: it has a net's weights until the next one is asked for.
+        """
+        return None
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
         """Figures by title, from the records of finished stages; if it ``tells``, of diverged ones, too."""

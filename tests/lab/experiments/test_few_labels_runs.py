@@ -9,7 +9,7 @@ from torch import nn
 
 from racecar import Racecar
 from racecar.lab.experiment import Split, accuracy
-from racecar.lab.experiments.few_labels import TASKS
+from racecar.lab.experiments.few_labels import TASKS, fine_tuning, measuring
 from racecar.lab.experiments.few_labels.claims import FIRST, TODAY
 from racecar.lab.measures.probe import body, choose, features, probe, settle
 from racecar.lab.measures.tune import tune
@@ -115,9 +115,9 @@ def test_fine_tuning_chooses_its_learning_rate(pictures, tmp_path):
             for i, chosen in enumerate(drawn):
                 generator = rng.generator("few-labels", 3, labels, i)
                 choose(task.train.y, labels, generator)
-                few = Split(task.train.x[chosen][None], task.train.y[chosen][None])
-                how = {"steps": 12, "batch": config.tune_batch, "lrs": [lr], "generators": [generator]}
-                nets += tune(body(net), few, 5, **how)[0]
+                few = Split(task.train.x[chosen][None, None], task.train.y[chosen][None, None])
+                how = {"steps": 12, "batch": config.tune_batch, "lrs": [lr], "generators": [[generator]]}
+                nets.append(tune([body(net)], few, 5, **how)(0, 0, 0))
             scores[lr] = [mean(accuracy(one, split) for one in nets) for split in (held, task.test)]
         best = max(scores, key=lambda lr: scores[lr][0])
         assert lrs[f"tune_{labels}"] == best
@@ -252,3 +252,37 @@ def test_augmented(task, flips, shift, pictures, tmp_path, monkeypatch):
         assert run(jobs, tmp_path / engine, engine) == []
         assert {by for _, by in seen} == {shift}
         assert bool(torch.cat([moves[:, 0] for moves, _ in seen]).any()) is flips
+
+
+@pytest.mark.parametrize("valid", [0.0, 0.4])
+def test_measured_together(pictures, tmp_path, monkeypatch, valid):
+    """Each as it is alone, although all of them lend each other one model; the last ones are fewer."""
+    config = replace(TINY, epochs=1, norm="batch", valid=valid)
+    jobs = make_jobs(FEW, config, ["Std"], [0, 1, 2], pictures)
+    monkeypatch.setattr(
+        fine_tuning, "accuracy", lambda net, split: float(net(split.x).detach()[:, 0].mean())
+    )  # other for each
+    found = []
+    for count in (1, 2):
+        monkeypatch.setattr(measuring, "AT_ONCE", {"cpu": count})
+        assert run(jobs, tmp_path / str(count), "vmap") == []
+        found.append({name: one["metrics"] for name, one in results(tmp_path / str(count)).items()})
+    alone, together = found
+    for name in next(iter(alone.values())):
+        assert len({metrics[name] for metrics in alone.values()}) > 1
+    assert {name: pytest.approx(metrics, rel=1e-3) for name, metrics in alone.items()} == together
+
+
+def test_one_that_cannot_be_measured_is_known(pictures, tmp_path, monkeypatch):
+    config, look = replace(TINY, epochs=1, tune_draws=0), measuring._look
+
+    def fails(config, trained):
+        if trained.seed == 1:
+            raise KeyError("pictures")
+        return look(config, trained)
+
+    monkeypatch.setattr(measuring, "_look", fails)
+    with pytest.warns(UserWarning, match="measured one by one: together it failed, KeyError"):
+        (failed,) = run(make_jobs(FEW, config, ["Std"], [0, 1, 2], pictures), tmp_path, "vmap")
+    assert failed.job.endswith("seed 1")
+    assert {one["seed"] for one in results(tmp_path).values()} == {0, 2}

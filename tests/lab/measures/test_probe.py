@@ -1,6 +1,7 @@
 """The linear probe and fine-tuning, each against the same thing done another way."""
 
 import copy
+from itertools import product
 
 import numpy as np
 import pytest
@@ -130,38 +131,41 @@ def test_features_are_what_the_classifier_gets(net):
 
 @pytest.mark.parametrize("norm", [False, True])
 def test_tune(norm):
-    """Every copy as a loop of its own does it; the net that they start from stays as it is."""
+    """Every copy as a loop of its own does it; the nets that they start from stay as they are."""
     torch.manual_seed(0)
-    net = vgg((4, "M", 6, "M"), size=8, channels=1, classes=3, norm=norm).double().eval()
-    sets = [Split(torch.rand(12, 1, 8, 8).double(), torch.arange(12) % 2) for _ in range(2)]
-    start, lrs = body(net), (1e-2, 1e-3, 0.1)
-    before = copy.deepcopy(start.state_dict())
-    draw = [generator(3), generator(4)]
-    tuned = tune(start, together(*sets), 2, steps=3, lrs=lrs, batch=8, generators=draw)
-    assert all(torch.equal(value, before[name]) for name, value in start.state_dict().items())
+    nets = [vgg((4, "M", 6, "M"), size=8, channels=1, classes=3, norm=norm).double().eval() for _ in range(3)]
+    few, lrs = Split(torch.rand(3, 2, 12, 1, 8, 8).double(), torch.randint(2, (3, 2, 12))), (1e-2, 1e-3)
+    starts = [body(net) for net in nets]
+    before = copy.deepcopy([start.state_dict() for start in starts])
+    seeds = [(3, 4), (5, 6), (7, 8)]
+    draw = [[generator(seed) for seed in each] for each in seeds]
+    tuned = tune(starts, few, 2, steps=3, lrs=lrs, batch=8, generators=draw)
+    for start, kept in zip(starts, before, strict=True):
+        assert all(torch.equal(value, kept[name]) for name, value in start.state_dict().items())
 
-    for lr, copies in zip(lrs, tuned, strict=True):
-        for few, seed, found in zip(sets, (3, 4), copies, strict=True):
-            other, rng = copy.deepcopy(net).train(), generator(seed)
-            other.classifier = nn.Linear(24, 2).double()
-            nn.init.zeros_(other.classifier.weight)
-            nn.init.zeros_(other.classifier.bias)
-            optimiser = torch.optim.Adam(other.parameters(), lr)
-            for _ in range(3):
-                some = torch.randperm(12, generator=rng)[:8]
-                loss = nn.CrossEntropyLoss()(other(few.x[some]), few.y[some])
-                optimiser.zero_grad()
-                loss.backward()
-                optimiser.step()
-            assert not found.training
-            torch.testing.assert_close(found(few.x), other.eval()(few.x))
+    for (i, lr), (e, net), b in product(enumerate(lrs), enumerate(nets), range(2)):
+        other, rng = copy.deepcopy(net).train(), generator(seeds[e][b])
+        other.classifier = nn.Linear(24, 2).double()
+        nn.init.zeros_(other.classifier.weight)
+        nn.init.zeros_(other.classifier.bias)
+        optimiser = torch.optim.Adam(other.parameters(), lr)
+        for _ in range(3):
+            some = torch.randperm(12, generator=rng)[:8]
+            loss = nn.CrossEntropyLoss()(other(few.x[e, b, some]), few.y[e, b, some])
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+        found = tuned(i, e, b)
+        assert not found.training
+        torch.testing.assert_close(found(few.x[e, b]), other.eval()(few.x[e, b]))
 
 
 def test_tuning_learns(net):
     few = Split(torch.rand(20, 1, 8, 8), torch.arange(20) % 2)
     few.x[few.y == 1, :, :4] = 0
-    ((tuned,),) = tune(body(net), together(few), 2, steps=40, lrs=[1e-2], batch=64, generators=[generator(0)])
-    assert bool((tuned(few.x).argmax(1) == few.y).all())
+    sets = Split(few.x[None, None], few.y[None, None])
+    tuned = tune([body(net)], sets, 2, steps=40, lrs=[1e-2], batch=64, generators=[[generator(0)]])
+    assert bool((tuned(0, 0, 0)(few.x).argmax(1) == few.y).all())
 
 
 def test_settle():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -58,13 +59,23 @@ def probe(train: Split, test: Split, classes: int, l2: float) -> Tensor:
         classes: their number K.
         l2: greater than 0.
     """
-    x, mean, scale = standard(train.x)
-    finite = _finite(train, test)
-    weight, bias = logistic(torch.where(finite[:, None, None], x, 0), train.y, classes, l2)
+    (right,) = probe_all([train], [test], classes, l2)
+    return right
+
+
+def probe_all(trains: Sequence[Split], tests: Sequence[Split], classes: int, l2: float) -> list[Tensor]:
+    """``probe`` for several nets at once; all have as many sets, samples and features."""
+    x, mean, scale = standard(torch.cat([one.x for one in trains]))
+    finite = torch.cat([_finite(*both) for both in zip(trains, tests, strict=True)])
+    y = torch.cat([one.y for one in trains])
+    weight, bias = logistic(torch.where(finite[:, None, None], x, 0), y, classes, l2)
     weight = weight.mT / scale
-    guess = test.x.double() @ weight + (bias[:, None] - mean @ weight)
-    right = (guess.argmax(2) == test.y).double().mean(1)
-    return torch.where(finite, right, torch.nan)
+    found, sets = [], [len(one.x) for one in trains]
+    whole = (one.split(sets) for one in (weight, bias[:, None] - mean @ weight, finite))
+    for test, w, b, good in zip(tests, *whole, strict=True):
+        right = ((test.x.double() @ w + b).argmax(2) == test.y).double().mean(1)
+        found.append(torch.where(good, right, torch.nan))
+    return found
 
 
 def standard(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

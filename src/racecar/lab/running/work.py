@@ -75,7 +75,8 @@ def _do(
         nets, outcome = _train(job, stage, tasks[stage.task], store, options)
         if outcome.note:
             raise Diverged(outcome.note)
-        keep = partial(finish, job, stage, nets.tasks[0], nets.model, outcome, store, maker, began=began, tasks=tasks)
+        trained = as_trained(job, stage, nets.tasks[0], nets.model, outcome, options.device, tasks)
+        keep = partial(finish, job, trained, outcome, store, maker, began=began)
     except FloatingPointError as error:
         keep = partial(write, job, stage, store, maker, note=str(error))
     distributed.once(partial(keep, device=options.device), options.device)
@@ -164,28 +165,32 @@ def _pretrain(job: Job, model: nn.Module, task: Task, checkpoint: Path) -> None:
     pretrain.greedy(model, batches, epochs=epochs, lr=lr, layers=names, checkpoint=checkpoint, progress=False)
 
 
+def as_trained(
+    job: Job, stage: Stage, task: Task, model: nn.Module, outcome: StageOutcome, device: str, tasks: Mapping[str, Task]
+) -> Trained:
+    """What an experiment measures.
+
+    Args:
+        task: what the model was trained on, on its device.
+        tasks: all of the experiment's, as they were loaded.
+    """
+    where = torch.device(device)
+    return Trained(stage, model.eval(), task, job.seed, job.variant, where, job.folder, outcome.history, tasks)
+
+
 def finish(
     job: Job,
-    stage: Stage,
-    task: Task,
-    model: nn.Module,
+    trained: Trained,
     outcome: StageOutcome,
     store: Store,
     maker: Maker,
     device: str,
     began: float,
-    tasks: Mapping[str, Task],
+    measured: Measured | None = None,
 ) -> None:
-    """Measure a trained model and put it into the store.
-
-    Args:
-        task: what it was trained on, on its device.
-        tasks: all of the experiment's, as they were loaded.
-    """
-    model.eval()
-    where = torch.device(device)
-    trained = Trained(stage, model, task, job.seed, job.variant, where, job.folder, outcome.history, tasks)
-    measured = job.experiment.measure(job.config, trained)
+    """Measure a trained model, unless that was done, and put it into the store."""
+    stage, model, task = trained.stage, trained.model, trained.task
+    measured = measured or job.experiment.measure(job.config, trained)
     cost = {
         "wall_s": short(time.perf_counter() - began),
         "step_s": short(outcome.step_s),

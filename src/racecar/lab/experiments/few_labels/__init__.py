@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import mean
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from racecar.lab.datasets import CIFAR10, MNIST, Source, motion
-from racecar.lab.experiment import Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar.lab.experiment import Experiment, Measured, Stage, Task, Trained
 from racecar.lab.experiments.few_labels.claims import TASKS as TASKS
 from racecar.lab.experiments.few_labels.claims import USUAL as USUAL
 from racecar.lab.experiments.few_labels.claims import claims
 from racecar.lab.experiments.few_labels.config import FewLabelsConfig
-from racecar.lab.experiments.few_labels.fine_tuning import fine_tuned
+from racecar.lab.experiments.few_labels.measuring import measure_all
 from racecar.lab.experiments.shared import OURS, coefficient_of
 from racecar.lab.experiments.small_net import SIDES, convolutions, small_net
 from racecar.lab.measures import transfer
-from racecar.lab.measures.calibration import calibration
-from racecar.lab.measures.probe import body, choose, features, probe, settle
 from racecar.lab.search_space import Search
 from racecar.lab.training import rng
 from racecar.lab.training.longer import with_longer
@@ -117,48 +113,11 @@ class FewLabels(Experiment[FewLabelsConfig]):
         return Recipe(shift=(4 if cifar else 2) if config.augment else 0, flip=cifar, fade=config.decay)
 
     def measure(self, config: FewLabelsConfig, trained: Trained) -> Measured:
-        """All variants of a seed have the same labelled pictures. In a search, which is judged by the probe alone, on
-        pictures held out of the training files, nothing else is measured."""
-        task = trained.tasks["B"].to(trained.device)
-        net = body(trained.model)
-        probes = self._probes(config, net, task, trained.seed)
-        if task.valid is not None:
-            return Measured({"valid_accuracy": mean(probes.values())})
-        metrics = {"source_accuracy": accuracy(trained.model, trained.task.test)}
-        metrics |= {f"source_{name}": value for name, value in calibration(trained.model, trained.task.test).items()}
-        metrics |= {f"probe_{n}": value for n, value in probes.items()}
-        classes = 10 - SIDES[config.task][1]
-        lrs = {}
-        for n in config.labels if config.tune_draws else ():
-            draws = self._chosen(config.tune_draws, n, task, trained.seed)
-            other = rng.generator(self.name, trained.seed, "held", n)
-            metrics[f"tune_{n}"], lrs[f"tune_{n}"] = fine_tuned(config, net, task, classes, draws, other)
-        if trained.variant == "Std" and not config.longer:  # once for each seed: what the first weights are worth
-            fresh = settle(self._untrained(config, trained), trained.task.train.x)
-            metrics |= {f"untrained_{n}": v for n, v in self._probes(config, body(fresh), task, trained.seed).items()}
-        return Measured(metrics, {"learning rates": [lrs]} if config.tune_lrs else {})
+        (measured,) = self.measure_all([(config, trained)])
+        return measured
 
-    def _probes(self, config: FewLabelsConfig, net: nn.Module, task: Task, seed: int) -> dict[int, float]:
-        """Labels per class → accuracy of the probe, mean over the draws."""
-        drawn = {n: torch.stack([some for _, some in self._chosen(config.draws, n, task, seed)]) for n in config.labels}
-        needed = torch.cat([some.flatten() for some in drawn.values()]).unique()
-        place = torch.zeros_like(task.train.y)
-        place[needed] = torch.arange(len(needed), device=place.device)
-        x, test = features(net, task.train.x[needed]), Split(features(net, task.test.x), task.test.y)
-        found, classes = {}, 10 - SIDES[config.task][1]
-        for n, some in drawn.items():
-            found[n] = float(probe(Split(x[place[some]], task.train.y[some]), test, classes, config.l2).mean())
-        return found
-
-    def _chosen(self, count: int, labels: int, task: Task, seed: int) -> list[tuple[torch.Generator, Tensor]]:
-        """For each draw the generator, for what is random after it, and indices of the labelled pictures."""
-        generators = [rng.generator(self.name, seed, labels, i) for i in range(count)]
-        return [(one, choose(task.train.y, labels, one).to(task.train.y.device)) for one in generators]
-
-    def _untrained(self, config: FewLabelsConfig, trained: Trained) -> nn.Module:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(rng.seed_of("network", self.name, trained.seed))
-            return self.network(config).to(trained.device)
+    def measure_all(self, each: Iterable[tuple[FewLabelsConfig, Trained]]) -> Iterator[Measured]:
+        return measure_all(each)
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
         from racecar.lab.experiments.few_labels.figures import all_figures

@@ -6,44 +6,42 @@ from collections.abc import Sequence
 from statistics import mean
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from racecar.lab.experiment import Split, Task, accuracy
-from racecar.lab.experiments.few_labels.config import FewLabelsConfig
+from racecar.lab.experiment import Split, accuracy
+from racecar.lab.experiments.few_labels.new_task import NewTask
 from racecar.lab.measures.tune import tune
+from racecar.lab.training import rng
 
 HELD = 1000
 """Pictures of the new task, at most, on which a learning rate is chosen: none has a label that a net is given."""
 
 
-def fine_tuned(
-    config: FewLabelsConfig,
-    net: nn.Module,
-    task: Task,
-    classes: int,
-    draws: Sequence[tuple[torch.Generator, Tensor]],
-    generator: torch.Generator,
-) -> tuple[float, float]:
-    """Test accuracy, mean over the draws, and the learning rate.
+def fine_tuned(nets: Sequence[NewTask], labels: int) -> list[tuple[float, float]]:
+    """For each net its test accuracy, mean over the draws, and the learning rate.
 
     It is the one of ``tune_lrs`` that does best on pictures that no draw has labelled, again in the mean over the
     draws. The test set is looked at with it alone.
-
-    Args:
-        net: as ``body`` gives it; not changed.
-        task: the new one; its training pictures are what draws take from.
-        draws: for each a generator, for what is random in it, and indices of the labelled pictures.
-        generator: draws the pictures that the choice is made on.
     """
-    lrs, chosen = config.tune_lrs or (config.tune_lr,), torch.stack([some for _, some in draws])
-    few, draw = Split(task.train.x[chosen], task.train.y[chosen]), [one for one, _ in draws]
+    config = nets[0].config
+    lrs, draws = config.tune_lrs or (config.tune_lr,), range(config.tune_draws)
+    generators, chosen = zip(*(net.draws(labels, config.tune_draws) for net in nets), strict=True)
+    sets = [(net.task.train.x[some], net.task.train.y[some]) for net, some in zip(nets, chosen, strict=True)]
+    few = Split(*map(torch.stack, zip(*sets, strict=True)))
     how = {"steps": config.tune_steps, "batch": config.tune_batch}
-    tuned = dict(zip(lrs, tune(net, few, classes, lrs=lrs, generators=draw, **how), strict=True))
-    best = lrs[0]
-    if len(lrs) > 1:
-        held = _held(task.train, chosen, generator)
-        best = max(lrs, key=lambda lr: mean(accuracy(one, held) for one in tuned[lr]))
-    return mean(accuracy(one, task.test) for one in tuned[best]), best
+    tuned = tune([net.body for net in nets], few, nets[0].classes, lrs=lrs, generators=generators, **how)
+
+    def score(lr: int, net: int, split: Split) -> float:
+        return mean(accuracy(tuned(lr, net, draw), split) for draw in draws)
+
+    found = []
+    for i, net in enumerate(nets):
+        best = 0
+        if len(lrs) > 1:
+            held = _held(net.task.train, chosen[i], rng.generator("few-labels", net.seed, "held", labels))
+            best = max(range(len(lrs)), key=lambda lr: score(lr, i, held))
+        found.append((score(best, i, net.task.test), lrs[best]))
+    return found
 
 
 def _held(train: Split, drawn: Tensor, generator: torch.Generator) -> Split:

@@ -25,11 +25,13 @@ def run(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Fa
     return share_out(jobs, _attempt, lambda job: job.label, workers, options, progress)
 
 
-def size(job: Job) -> int:
-    """Grows with the time that a job takes; a regularised step takes about twice as long as a plain one."""
+def size(job: Job) -> float:
+    """Grows with the time that a job takes; a regularised step takes about twice as long as a plain one, and Pre's
+    coefficient is epochs."""
     with torch.device("meta"):  # no numbers, and none drawn
         network = job.experiment.networks(job.config, job.stages[0], None)
-    passes = 2 if variant(job.variant).kind in ("reverse", "orthogonality") else 1
+    extra = {"reverse": 1.0, "orthogonality": 1.0, "pretrain": job.coefficient or 0.0}
+    passes = 1 + extra.get(variant(job.variant).kind, 0.0)
     return passes * job.config.epochs * sum(parameter.numel() for parameter in network.parameters())
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -12,13 +13,13 @@ from typing import Any
 
 from torch import nn
 
-from racecar.lab.experiment import Stage, Task
+from racecar.lab.experiment import Measured, Stage, Task, Trained
 from racecar.lab.running.engines.base import Failure, FullStage, Progress, RunOptions, failure
 from racecar.lab.running.engines.here import size
 from racecar.lab.running.engines.pool import share_out
 from racecar.lab.running.jobs import Job
 from racecar.lab.running.results import Store, identity
-from racecar.lab.running.work import begin, finish, lost, pretraining_lr, training, write
+from racecar.lab.running.work import as_trained, begin, finish, lost, pretraining_lr, training, write
 from racecar.lab.training.checkpoint import reading
 from racecar.lab.training.curves import Diverged
 from racecar.lab.training.spec import Training
@@ -176,6 +177,14 @@ def _stage(
     options = replace(options, report=report)
     nets = Vmapped([one for _, one in members], options)
     outcomes = Trainer(nets, options).run(path)
+
+    def trained(i: int) -> Trained:
+        job, _ = members[i]
+        what = job, stage, nets.tasks[i], nets.measured(i), outcomes[i]
+        return as_trained(*what, options.device, data(job.seed))
+
+    left = [i for i, (job, _) in enumerate(members) if not outcomes[i].note and not store.has(job.ids[stage.name])]
+    measured = dict(zip(left, _together([members[i][0] for i in left], map(trained, left)), strict=False))
     wall = (time.perf_counter() - began) / len(members)
     for i, ((job, _), outcome) in enumerate(zip(members, outcomes, strict=True)):
         if store.has(job.ids[stage.name]):
@@ -185,11 +194,22 @@ def _stage(
                 write(job, stage, store, options.maker, options.device, note=outcome.note)
             else:
                 since = time.perf_counter() - wall
-                what = job, stage, nets.tasks[i], nets.measured(i), outcome, store, options.maker, options.device
-                finish(*what, since, data(job.seed))
+                what = job, trained(i), outcome, store, options.maker, options.device
+                finish(*what, since, measured.get(i))
         except Exception as error:
             failed[job] = failure(job.label, error)
         progress(job.label, stage.name, -1, -1, "")
     progress(label, stage.name, -2, -2, "")
     if not any(job in failed for job, _ in members):  # else what is trained waits for the next run
         remove(path)
+
+
+def _together(jobs: Sequence[Job], trained: Iterable[Trained]) -> list[Measured]:
+    """What nets have that are measured together. Nothing where that fails: then each is measured by itself, so that it
+    is known which one cannot be."""
+    each = zip((job.config for job in jobs), trained, strict=True)
+    try:
+        return list(jobs[0].experiment.measure_all(each) or ()) if jobs else []
+    except Exception as error:
+        warnings.warn(f"{_label(jobs)} are measured one by one: together it failed, {error!r}", stacklevel=2)
+        return []
