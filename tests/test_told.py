@@ -117,26 +117,37 @@ def over(one, other, what="median_ms"):
 
 
 def test_few_labels_by_loss_by_hand(lines):
-    """Mean gains over Std at two labels, from the records; λ that searches chose."""
+    """Mean gains at two labels over Std, and over Std with batch norm, from the records of nets that live; λ that
+    searches chose."""
     values, chosen = defaultdict(dict), {}
     for one in records("few-labels-losses"):
         config = one["config"]
-        place = config["task"], config["depth"], config["start"]
-        if one["variant"] in ("Std", "RR", "lRR") and not config["longer"]:
-            kind = (one["variant"], *place, config["scale"] if one["variant"] != "Std" else "")
+        place = config["norm"], config["task"], config["depth"], config["start"]
+        if one["variant"] in ("Std", "RR", "lRR") and not config["longer"] and not one["note"]:
+            kind = (one["variant"], config["scale"] if one["variant"] != "Std" else "", *place)
             values[kind][one["seed"]] = one["metrics"]["probe_2"]
             chosen[kind] = one["coefficient"]
     (line,) = [one for one in lines if "Searched more finely" in one]
-    for name in ("RR", "lRR"):
-        gains = [
-            100 * mean(some[seed] - values["Std", *kind[1:4], ""][seed] for seed in some)
+
+    def gains(name, norm, other):
+        return [
+            100 * mean(some[seed] - std[seed] for seed in some if seed in std)
             for kind, some in values.items()
-            if kind[0] == name
+            if (kind[0], kind[2]) == (name, norm) and (std := values.get(("Std", "", other, *kind[3:])))
         ]
-        ends = " to ".join(f"{end:.1f}".replace("-", "−") for end in (min(gains), max(gains)))
-        assert f"of {len(gains)} settings ({ends} points)" in line
-    zero = sum(kind[0] == "RR" and value == 0 for kind, value in chosen.items())
-    assert f"λ = 0 was best for RR in {zero}." in line
+
+    def ends(some):
+        return " to ".join(f"{end:.1f}".replace("-", "−") for end in (min(some), max(some)))
+
+    for name in ("RR", "lRR"):
+        found = gains(name, "none", "none")
+        assert f"of {len(found)} settings ({ends(found)} points)" in line
+    behind = [-one for one in gains("lRR", "none", "batch")]
+    assert f"Std with it is {ends(behind)} points ahead of lRR without" in line
+    beside = gains("RR", "batch", "batch") + gains("lRR", "batch", "batch")
+    assert f"of {len(beside)} ({ends(beside)} points)." in line
+    zero = sum((kind[0], kind[2], value) == ("RR", "none", 0) for kind, value in chosen.items())
+    assert f"λ = 0 was best for it in {zero}." in line
 
 
 def test_costs_by_hand():
