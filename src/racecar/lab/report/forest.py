@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING
@@ -26,6 +26,8 @@ WIDE, BESIDE = 9.0, 4.6
 _LETTERS, _LETTERS_BESIDE = 47, 66
 """Of a line of words."""
 INK = "#000000"
+HEARD = 6
+"""Settings of one claim that are told one by one where a picture is told in words."""
 
 
 def judged(findings: Sequence[Finding]) -> list[Finding]:
@@ -71,8 +73,17 @@ def forest(findings: Sequence[Finding], wide: bool = False) -> Figure:
     figure, axes = new_figure(len(panels), 1, (WIDE if wide else WIDTH, sum(heights)), height_ratios=heights)
     for (axis,), (of, rows) in zip(axes, panels.items(), strict=True):
         _panel(axis, of, rows, wide)
-    figure.set_label("; ".join(f"{one.verdict}: {_whole(one, where)} ({gain_told(one)})" for one, where in told))
+    figure.set_label("; ".join(_in_words(told)))
     return figure
+
+
+def _in_words(told: Sequence[tuple[Finding, Setting]]) -> Iterator[str]:
+    """What is seen, for who hears it: every row, but for a claim with many a summary."""
+    for some in collect((one.claim.text, (one, where)) for one, where in told).values():
+        if len(some) > HEARD:
+            yield _claim_told([one for one, _ in some])
+        else:
+            yield from (f"{one.verdict}: {_whole(one, where)} ({gain_told(one)})" for one, where in some)
 
 
 @dataclass(frozen=True)
@@ -166,12 +177,13 @@ def sentence(findings: Sequence[Finding]) -> str:
     told = [f"{len(counts[name])} {name}" for name in SIGNS if name in counts]
     all_ = f"all {len(some)}" if len(some) > 1 else "the only claim"
     rest = f"{all_} {next(iter(counts))}" if len(counts) == 1 else f"of {len(some)} claims {', '.join(told)}"
-    return f"{_first_told(some)}; {rest}."
+    first = [one for one in some if one.claim.text == some[0].claim.text]
+    return f"{_claim_told(first)}; {rest}."
 
 
-def _first_told(findings: Sequence[Finding]) -> str:
-    """The first claim, in all its settings."""
-    first, *others = own = [one for one in findings if one.claim.text == findings[0].claim.text]
+def _claim_told(own: Sequence[Finding]) -> str:
+    """One claim, in all its settings."""
+    first, *others = own
     if not others:
         return f"{first.claim.text}: {first.verdict} ({gain_told(first)})"
     counts = collect((one.verdict, one) for one in own)
