@@ -106,6 +106,9 @@ def test_a_claim_in_several_settings(monkeypatch):
     assert "✗" not in figure.get_label()
     monkeypatch.setattr("racecar.lab.report.forest.HEARD", 2)
     assert forest(found).get_label() == sentence(found).partition(";")[0]
+    assert axis.get_title() == ""
+    monkeypatch.setattr("racecar.lab.report.forest.TALL", 3)
+    assert forest(found).axes[0].get_title() == axis.get_xlabel() == "gain in points"
 
 
 def test_settings_that_tell_apart():

@@ -26,6 +26,8 @@ WIDE, BESIDE = 9.0, 4.6
 _LETTERS, _LETTERS_BESIDE = 47, 66
 """Of a line of words."""
 INK = "#000000"
+TALL = 24
+"""Rows of a panel from which on it has its axis above, too."""
 HEARD = 6
 """Settings of one claim that are told one by one where a picture is told in words."""
 
@@ -149,6 +151,9 @@ def _panel(axis: Axes, of: Unit, rows: Sequence[ForestRow], wide: bool) -> None:
             axis.plot([of.factor * found.paper], [y], "D", color="#333333", markerfacecolor="none", markersize=6)
         axis.plot([0, 0], [y - below, y + below], color=INK, linewidth=0.8)
     axis.set(xlim=(-1.08 * reach, 1.08 * reach), ylim=(top, 0), yticks=[], xlabel=f"gain in {of.name}")
+    if len(rows) > TALL:
+        axis.tick_params(labeltop=True)
+        axis.set_title(axis.get_xlabel(), fontsize=axis.xaxis.label.get_size())
     axis.spines["left"].set_visible(False)
     axis.grid(False, axis="y")
 
