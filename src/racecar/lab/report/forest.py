@@ -153,7 +153,7 @@ def _panel(axis: Axes, of: Unit, rows: Sequence[ForestRow], wide: bool) -> None:
     axis.set(xlim=(-1.08 * reach, 1.08 * reach), ylim=(top, 0), yticks=[], xlabel=f"gain in {of.name}")
     if len(rows) > TALL:
         axis.tick_params(labeltop=True)
-        axis.set_title(axis.get_xlabel(), fontsize=axis.xaxis.label.get_size())
+        axis.set_title(axis.get_xlabel(), fontsize=axis.xaxis.label.get_fontsize())
     axis.spines["left"].set_visible(False)
     axis.grid(False, axis="y")
 
