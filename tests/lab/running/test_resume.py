@@ -15,7 +15,7 @@ from tests.lab.processes import catches, living, mortal, wait_for
 from tests.lab.tiny import ROOT, heard, make, plain, results, run
 from tests.other_process import started
 
-READY = ["tests.lab.processes", "torch._dynamo", "safetensors.torch", "racecar.lab.running.engines.vmap"]
+READY = ["racecar.lab.running.engines.preloaded", "tests.lab.processes", "safetensors.torch"]
 A, AA = 9, 3
 """Steps of the stages."""
 KILLED = -signal.SIGKILL

@@ -14,10 +14,6 @@ from pathlib import Path
 
 from racecar.support.interrupts import at_end, block_sigint
 
-IMPORTED = ["racecar.lab.running.engines.vmap", "racecar.lab.experiments", "torch._dynamo"]
-"""By the process that workers are forked from; the first optimiser of a process would import the last one."""
-
-
 _warm = False
 
 
@@ -29,7 +25,7 @@ def warm_up(engine: str, device: str, workers: int) -> None:
     alone = not several or "WORLD_SIZE" in os.environ  # as under torchrun
     forks = "forkserver" in multiprocessing.get_all_start_methods()
     if device == "cpu" and forks and not alone:
-        multiprocessing.set_forkserver_preload(IMPORTED)
+        multiprocessing.set_forkserver_preload(["racecar.lab.running.engines.preloaded"])
         with block_sigint(), _same_path():
             forkserver.ensure_running()
         at_end.append(end_fork_server)  # by itself it would not end before it has imported all
