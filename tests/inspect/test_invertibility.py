@@ -51,8 +51,8 @@ def test_equals_the_terms_of_the_regulariser(name, statistics):
     found = invertibility(model, inputs, statistics=statistics)
     statistics_of_the_batch(model) if statistics == "batch" else model.eval()
     model.requires_grad_(True)  # a Racecar would leave frozen layers out
-    for mode, got in ((found.mode, "way"), ("layerwise", "layerwise")):
-        rr = classic(model, inputs, mode=mode)
+    rr = classic(model, inputs)
+    for rr.mode, got in ((found.mode, "way"), ("layerwise", "layerwise")):
         with torch.no_grad():
             call(rr, inputs)
         assert {d.layer: getattr(d, got) for d in found} == pytest.approx(

@@ -1,5 +1,6 @@
 """A part of a tensor means one thing, however it is written: a slice, a chunk, an index."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -51,35 +52,34 @@ def net(seen: int = 4) -> tuple[nn.ModuleDict, Tensor]:
     return nn.ModuleDict(parts).double(), torch.randn(5, 8, dtype=torch.float64)
 
 
-def losses(forward: Any, spellings: dict[str, Any], mode: str, seen: int = 4) -> dict[str, Any]:
-    """Terms and gradients by the spelling; b sees so many features."""
+def losses(forward: Any, spellings: dict[str, Any], modes: Sequence[str], seen: int = 4) -> list[dict[str, Any]]:
+    """For each mode, terms and gradients by the spelling; b sees so many features."""
     parts, x = net(seen)
-    found = {}
+    found: list[dict[str, Any]] = [{} for _ in modes]
     for name, spelling in spellings.items():
         model = Net(lambda m, x, how=spelling: forward(m, x, how), **parts)
-        rr = classic(model, x, mode=mode, scale="sum")
-        model.zero_grad()
-        rr(x)[1].backward()
-        found[name] = ({**rr.terms}, [one.grad.clone() for one in model.parameters() if one.grad is not None])
+        rr = classic(model, x, scale="sum")
+        for rr.mode, results in zip(modes, found, strict=True):
+            model.zero_grad()
+            rr(x)[1].backward()
+            results[name] = ({**rr.terms}, [one.grad.clone() for one in model.parameters() if one.grad is not None])
     return found
 
 
-@pytest.mark.parametrize("mode", ["auto", "layerwise", "full"])
 @pytest.mark.parametrize("where", WHERE)
-def test_equal_parts_have_equal_losses(where: str, mode: str):
-    found = losses(WHERE[where], FIRST_HALF, mode)
-    first = found["chunk"]
-    assert all(term > 0 for term in first[0].values())
-    for one in found.values():
-        close(one, first)
+def test_equal_parts_have_equal_losses(where: str):
+    for found in losses(WHERE[where], FIRST_HALF, ("auto", "layerwise", "full")):
+        first = found["chunk"]
+        assert all(term > 0 for term in first[0].values())
+        for one in found.values():
+            close(one, first)
 
 
-@pytest.mark.parametrize("mode", ["auto", "layerwise"])
 @pytest.mark.parametrize("where", BOTH)
-def test_several_parts_are_a_fork(where: str, mode: str):
-    found = losses(BOTH[where], HALVES, mode)
-    for one in found.values():
-        close(one, found["chunk"])
+def test_several_parts_are_a_fork(where: str):
+    for found in losses(BOTH[where], HALVES, ("auto", "layerwise")):
+        for one in found.values():
+            close(one, found["chunk"])
 
 
 @pytest.mark.parametrize("part", FIRST_HALF.values(), ids=FIRST_HALF)
@@ -90,8 +90,8 @@ def test_what_a_layer_sees_is_its_d(part: Any):
     h = torch.tanh(model.a(x))
     back = undo_linear(model.b, model.b(h[:, :4]))
     whole = {"auto": h, "layerwise": h, "full": torch.cat([back, torch.zeros_like(back)], 1)}
-    for mode, start in whole.items():
-        rr = classic(model, x, mode=mode, scale="sum")
+    rr = classic(model, x, scale="sum")
+    for rr.mode, start in whole.items():
         rr(x)
         expected = {"a": squares(x - undo_linear(model.a, start)), "b": squares(h[:, :4] - back)}
         close(rr.terms, {name: one.detach() for name, one in expected.items()})
@@ -120,7 +120,8 @@ WHOLES = {
 @pytest.mark.parametrize("whole", WHOLES.values(), ids=WHOLES)
 def test_all_of_a_tensor_is_no_part(whole: Any):
     """The reverse pass goes on as if it were not there."""
-    found = losses(lambda m, x, how: m.b(how(torch.tanh(m.a(x)))), {"": lambda h: h, "whole": whole}, "auto", seen=8)
+    spellings = {"": lambda h: h, "whole": whole}
+    (found,) = losses(lambda m, x, how: m.b(how(torch.tanh(m.a(x)))), spellings, ["auto"], seen=8)
     close(found["whole"], found[""])
 
 

@@ -1,5 +1,7 @@
 """What errors are divided by: rounding noise counts as nothing, honest small values count; the mean over layers."""
 
+import itertools
+
 import pytest
 import torch
 from hypothesis import given
@@ -35,17 +37,16 @@ NETS = {
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-@pytest.mark.parametrize("scale", ["relative", "ratio"])
 @pytest.mark.parametrize("name", NETS)
-def test_a_blank_batch_behind_a_norm(name: str, scale: str, dtype: torch.dtype):
+def test_a_blank_batch_behind_a_norm(name: str, dtype: torch.dtype):
     """A norm leaves the rounding errors of values that are all alike. Divided by those, the loss was 1e11."""
     torch.manual_seed(0)
     net = NETS[name]().to(dtype)
     for value in (0.0, 0.5, 200.0):
         x = torch.full((8, 8) if name == "layer" else (8, 3, 8, 8), value, dtype=dtype)
-        for mode in ("auto", "layerwise"):
+        rr = classic(net, x)
+        for rr.mode, rr.scale in itertools.product(("auto", "layerwise"), ("relative", "ratio")):
             net.zero_grad()
-            rr = classic(net, x, mode, scale=scale)
             _, loss = rr(x)
             loss.backward()
             assert loss < 10

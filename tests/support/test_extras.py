@@ -134,8 +134,9 @@ BLOCKER = """
 
 def alone(script: str) -> str:
     """Run a script in a process where nothing but torch can be imported."""
+    begin = f"import atexit, gc, sys; gc.disable(); atexit.register(gc.freeze); sys.path.insert(0, {str(SOURCE)!r})"
     code = textwrap.dedent(BLOCKER) + textwrap.dedent(script)
-    command = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(SOURCE)!r})\n{code}"]
+    command = [sys.executable, "-I", "-c", f"{begin}\n{code}"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT)
     assert result.returncode == 0, result.stderr
     return result.stdout

@@ -16,7 +16,10 @@ def test_torch_waits():
 
 
 IMPORT = """
-import os, sys, torch
+import atexit, gc, os, sys
+gc.disable()  # all of it stays
+atexit.register(gc.freeze)
+import torch
 for first in sys.argv[1:4]:
     if not (child := os.fork()):
         import racecar

@@ -78,7 +78,7 @@ def test_it_is_marked_and_not_judged(purpose):
     assert 'class="badge supported' not in body
     assert f"## What was done ({MARKS[purpose]})\n" in markdown
     assert f"1 experiment; {MARKS[purpose]}." in markdown
-    evidence = page(peaks_records(3))
+    evidence = page_alone()
     assert not any(mark in to_html(evidence) + to_markdown(evidence, "figures") for mark in MARKS.values())
 
 
@@ -107,12 +107,13 @@ def test_a_short_try_has_a_verdict_of_its_own():
         for variant, coefficient, value in (("Std", None, 0.9), ("RR", 5e-7, 0.1))
         for seed in range(5)
     ]
-    (one,) = page([*real, *short]).sections
+    together = page([*real, *short])
+    (one,) = together.sections
     outcomes = {label: (verdict, tally) for label, verdict, tally in one.outcomes}
     assert list(outcomes) == ["epochs = 3", "epochs = 5000"]
     assert [outcomes["epochs = 5000"]] == [each[1:] for each in alone.outcomes]
     assert outcomes["epochs = 3"] == ("contradicted", "5 claims: 1 × contradicted, 1 × too few runs, 3 × not run")
-    text = " ".join(to_html(page([*real, *short])).split())
+    text = " ".join(to_html(together).split())
     assert "epochs = 3: 5 claims: 1 × contradicted, 1 × too few runs" in text
 
 
