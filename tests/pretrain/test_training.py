@@ -234,7 +234,8 @@ def test_the_bar_counts_every_step(monkeypatch: pytest.MonkeyPatch, batches: int
         yield lambda steps, note: bars[-1][2].append(steps)
 
     monkeypatch.setattr(training, "bar", bar)
-    done = greedy(mlp(), rows(batches), epochs=2)
+    done = greedy(mlp(), rows(batches), epochs=2, layers=["0", "4"])
+    assert len(done) == 2
     for (title, total, steps), one in zip(bars, done, strict=True):
         assert one.layer in title
         assert total == one.steps == 2 * batches

@@ -1,6 +1,6 @@
 """What the tests of the rules share: small models, and the reverse pass written by hand."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -37,9 +37,16 @@ def random(*shape: int) -> Tensor:
 
 def rebuild(model: nn.Module, x: Tensor, mode: str = "layerwise") -> list[Tensor | None]:
     """d'_m of every layer; the forward pass draws the same random numbers every time."""
-    rr = classic(model, x, mode=mode, scale="sum")
-    torch.manual_seed(0)
-    return rr.reconstruct(x)
+    (found,) = rebuild_in(model, x, mode)
+    return found
+
+
+def rebuild_in(model: nn.Module, x: Tensor, *modes: str) -> Iterator[list[Tensor | None]]:
+    """The same in one mode after the other, of one Racecar."""
+    rr = classic(model, x, scale="sum")
+    for rr.mode in modes:
+        torch.manual_seed(0)
+        yield rr.reconstruct(x)
 
 
 def forward(model: nn.Module, x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from torch.nn.modules import activation
 
 from tests.losses import classic
-from tests.rules.common import chain, close, forward, random, rebuild
+from tests.rules.common import chain, close, forward, random, rebuild, rebuild_in
 
 NOT_ELEMENTWISE = {"GLU", "MultiheadAttention", "Softmax", "Softmax2d", "Softmin", "LogSoftmax"}
 ARGUMENTS = {"Threshold": (0.1, -0.5), "LeakyReLU": (0.3,), "CELU": (0.7,), "Softplus": (2.0,), "Softshrink": (0.2,)}
@@ -38,8 +38,8 @@ def check(act, again=None):
         back2 = again((d3 - b.bias) @ b.weight)
         layerwise, full = (d2 - a.bias) @ a.weight, (back2 - a.bias) @ a.weight
     assert not torch.equal(back2, (d3 - b.bias) @ b.weight)
-    close(rebuild(chain(a, act, b), x, "layerwise"), [layerwise, back2])
-    close(rebuild(chain(a, act, b), x, "full"), [full, back2])
+    for found, first in zip(rebuild_in(chain(a, act, b), x, "layerwise", "full"), (layerwise, full), strict=True):
+        close(found, [first, back2])
 
 
 def mean_slope(x, lower=1 / 8, upper=1 / 3):

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from racecar import NotReversible
 from tests.losses import classic
 from tests.pairwise import pairwise
-from tests.rules.common import chain, close, forward, orthogonal, random, rebuild
+from tests.rules.common import chain, close, forward, orthogonal, random, rebuild, rebuild_in
 
 C = torch.tensor([0.5, -2.0, 3.0, 1.0], dtype=torch.float64)
 CONSTANTS = {
@@ -51,8 +51,8 @@ def test_constants_are_undone(f):
     x, first = random(3, 4), orthogonal(4)
     close(rebuild(chain(lambda x: f(x.clone()), orthogonal(4)), x), [x])
     d2 = forward(chain(first, nn.ReLU()), x)
-    for mode in ("layerwise", "full"):
-        close(rebuild(chain(first, nn.ReLU(), f, orthogonal(4)), x, mode), [(d2 - first.bias) @ first.weight, d2])
+    for found in rebuild_in(chain(first, nn.ReLU(), f, orthogonal(4)), x, "layerwise", "full"):
+        close(found, [(d2 - first.bias) @ first.weight, d2])
 
 
 @pytest.mark.parametrize(

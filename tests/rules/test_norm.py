@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from racecar.rules.norm import Normalised
 from tests.losses import classic
-from tests.rules.common import chain, close, drawn, forward, random, rebuild
+from tests.rules.common import chain, close, drawn, forward, random, rebuild, rebuild_in
 from tests.rules.norm_cases import affine, batch, running, shake, standard
 
 CONV = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
@@ -60,8 +60,8 @@ def check(norm, again, dims, shake_norm=True):
         back2 = torch.tanh(again(norm, undo(b, d3)))
         layerwise, full = undo(a, d2), undo(a, back2)
     before = copy.deepcopy(model.state_dict())
-    close(rebuild(model, x, "layerwise"), [layerwise, back2])
-    close(rebuild(model, x, "full"), [full, back2])
+    for found, first in zip(rebuild_in(model, x, "layerwise", "full"), (layerwise, full), strict=True):
+        close(found, [first, back2])
     close(model.state_dict(), before)
 
 

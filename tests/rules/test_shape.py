@@ -10,7 +10,7 @@ from torch.nn.modules import dropout, padding
 
 from racecar import NotReversible
 from tests.losses import classic
-from tests.rules.common import chain, close, drawn, forward, orthogonal, random, rebuild
+from tests.rules.common import chain, close, drawn, forward, orthogonal, random, rebuild, rebuild_in
 
 MOVES = {
     "flatten": lambda x: x.flatten(1), "flatten some": lambda x: torch.flatten(x, 1, 2), "Flatten": nn.Flatten(),
@@ -60,9 +60,10 @@ def test_undone_exactly(move):
     torch.manual_seed(0)
     x = random(2, 3, 4, 5)
     first, second = orthogonal(5), orthogonal(forward(chain(move), x).shape[-1])
-    for mode in ("layerwise", "full"):
-        close(rebuild(chain(move, second), x, mode), [x])
-        close(rebuild(chain(first, move, second), x, mode), [x, forward(first, x)])
+    for found in rebuild_in(chain(move, second), x, "layerwise", "full"):
+        close(found, [x])
+    for found in rebuild_in(chain(first, move, second), x, "layerwise", "full"):
+        close(found, [x, forward(first, x)])
 
 
 @drawn
