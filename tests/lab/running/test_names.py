@@ -1,7 +1,6 @@
 """The names of results: another one for whatever changes a result, and for nothing else."""
 
 import ast
-import json
 import re
 from collections import defaultdict
 from dataclasses import dataclass, fields, replace
@@ -110,19 +109,21 @@ def test_published_results_keep_their_names():
     """Fields that a configuration gets later must not make records that are there unknown."""
     count, together = 0, defaultdict(list)
     for run in (run for folder in sorted(ROOT.glob("results/*")) for run in Store(folder).runs()):
-        fields = {**run.config, **run.record["config"]}
-        shared = (run.record["experiment"], fields, run.variant, run.coefficient, run.record.get("tuned") or {})
-        together[json.dumps(shared, sort_keys=True)].append((run.seed, run.stage, run.id))
-    for shared, found in together.items():
-        name, fields, variant, coefficient, tuned = json.loads(shared)
-        one = experiment(name)
+        one = run.record
+        shared = one["experiment"], run.variant, run.coefficient, repr(one["config"]), repr(one.get("tuned"))
+        together[shared].append(run)
+    for runs in together.values():
+        seeds = {run.seed for run in runs}
+        ends = [run for run in runs if run.seed in (min(seeds), max(seeds))]
+        one, variant, coefficient = experiment(runs[0].record["experiment"]), runs[0].variant, runs[0].coefficient
+        fields = {**runs[0].config, **runs[0].record["config"]}
         config = one.Config(**{key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()})
         given = {} if coefficient is None else {variant: [coefficient]}
-        found = [entry for entry in found if entry[0] in (min(found)[0], max(found)[0])]  # its first and last seed
-        jobs = make_jobs(one, config, [variant], {seed for seed, _, _ in found}, None, given, {variant: tuned})
+        tuned = {variant: runs[0].record.get("tuned") or {}}
+        jobs = make_jobs(one, config, [variant], {run.seed for run in ends}, None, given, tuned)
         ids = {job.seed: job.ids for job in jobs if job.base == config}  # a run may go through others, too
-        assert [ids[seed][stage] for seed, stage, _ in found] == [id for _, _, id in found]
-        count += len(found)
+        assert [ids[run.seed][run.stage] for run in ends] == [run.id for run in ends]
+        count += len(ends)
     assert count > 1000
 
 
