@@ -23,7 +23,7 @@ AT_ONCE = {"cuda": 12}
 
 
 @dataclass(frozen=True)
-class Seen:
+class Unmeasured:
     """What is kept of a trained net until it is measured."""
 
     new: NewTask
@@ -35,7 +35,7 @@ class Seen:
 
 def measure_all(each: Iterable[tuple[FewLabelsConfig, Trained]]) -> Iterator[Measured]:
     """Of nets whose configurations differ in what they were trained with alone."""
-    some: list[Seen] = []
+    some: list[Unmeasured] = []
     for config, trained in each:
         some.append(_look(config, trained))
         if len(some) == AT_ONCE.get(trained.device.type, 1):
@@ -45,18 +45,18 @@ def measure_all(each: Iterable[tuple[FewLabelsConfig, Trained]]) -> Iterator[Mea
         yield from _together(some)
 
 
-def _look(config: FewLabelsConfig, trained: Trained) -> Seen:
+def _look(config: FewLabelsConfig, trained: Trained) -> Unmeasured:
     new, test = NewTask.of(config, trained), trained.task.test
     if new.task.valid is not None:
-        return Seen(new, {})
+        return Unmeasured(new, {})
     source = {"accuracy": accuracy(trained.model, test), **calibration(trained.model, test)}
     first = None
     if trained.variant == "Std" and not config.longer:
         first = NewTask.of(config, trained, settle(_untrained(config, trained), trained.task.train.x))
-    return Seen(new, {f"source_{name}": value for name, value in source.items()}, first)
+    return Unmeasured(new, {f"source_{name}": value for name, value in source.items()}, first)
 
 
-def _together(some: Sequence[Seen]) -> Iterator[Measured]:
+def _together(some: Sequence[Unmeasured]) -> Iterator[Measured]:
     """A search is judged by the probe alone, on pictures held out of the training files: nothing else is measured."""
     nets, config = [one.new for one in some], some[0].new.config
     probes = probed(nets)
