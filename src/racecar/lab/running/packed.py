@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,8 @@ class _Reading:
     group: dict[str, Any] | None = None
     columns: Sequence[str] = ()
     fields: Sequence[str] = ()
+    shape: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """A record's own fields in their order; those inside of one, with their whole names."""
 
     def head(self, line: bytes) -> None:
         """Take a heading. Where it cannot be read, neither can the records below, until all is said again."""
@@ -105,6 +107,9 @@ class _Reading:
             self.group = _object(head, "group")
         elif group is not None:
             self.group = {**group, **_object(head, "group")}
+        if self.group is not None and self.shared is not None:
+            there = self.shared.keys() | self.group.keys() | set(self.columns)
+            self.shape = _shape([name for name in self.fields if name in there])
 
     def record(self, values: Sequence[Any]) -> dict[str, Any]:
         """A line of values as a record."""
@@ -113,7 +118,10 @@ class _Reading:
         if len(values) != len(self.columns):
             raise ValueError(f"it has {len(values)} values for {len(self.columns)} columns")
         flat = {**self.shared, **self.group, **dict(zip(self.columns, values, strict=True))}
-        return _nested({name: flat[name] for name in self.fields if name in flat})
+        return {
+            name: {part: flat[whole] for part, whole in inside.items()} if inside else flat[name]
+            for name, inside in self.shape.items()
+        }
 
 
 def _object(head: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -188,16 +196,15 @@ def _flat(record: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """The record that ``_flat`` was given."""
-    record: dict[str, Any] = {}
-    for name, value in flat.items():
+def _shape(names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Of the record that ``_flat`` was given, from the names of its fields."""
+    shape: dict[str, dict[str, str]] = {}
+    for name in names:
         whole, dot, part = name.partition(".")
+        inside = shape.setdefault(whole, {})
         if dot:
-            record.setdefault(whole, {})[part] = value
-        else:
-            record[name] = value
-    return record
+            inside[part] = name
+    return shape
 
 
 def _text(value: Any, sort: bool = False) -> str:

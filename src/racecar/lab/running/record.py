@@ -90,17 +90,18 @@ def _no_number(record: Mapping[str, Any]) -> str:
         for name, value in tuned.items():
             if value is None or not _is_number(value):
                 return f"has no finite number for tuned {name}: {value!r}"
-    numbers = {
-        "coefficient": record["coefficient"],
-        **{f"{part} {name}": value for part in ("metrics", "cost") for name, value in record[part].items()},
-    }
+    if not _is_number(record["coefficient"]):
+        return f"has no finite number for coefficient: {record['coefficient']!r}"
+    for part in ("metrics", "cost"):
+        for name, value in record[part].items():
+            if not _is_number(value):
+                return f"has no finite number for {part} {name}: {value!r}"
     for name, values in record.get("curves", {}).items():
         if not isinstance(values, list):
             return f"has no list for curve {name}: {values!r}"
-        numbers |= {f"curve {name}": value for value in values if not _is_number(value)}
-    for name, value in numbers.items():
-        if not _is_number(value):
-            return f"has no finite number for {name}: {value!r}"
+        for value in values:
+            if not _is_number(value):
+                return f"has no finite number for curve {name}: {value!r}"
     return ""
 
 
