@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from racecar import __version__
 from racecar.cli import main
 from racecar.support import interrupts
 
@@ -18,14 +19,21 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch, capsys, pa
     with pytest.raises(SystemExit) as left:
         main()
     assert left.value.code == 2
-    assert capsys.readouterr().err == f"racecar: this needs {package}: pip install 'racecar[inspect]'\n"
+    assert capsys.readouterr().err == f"racecar: this needs {package}: pip install 'racecar-training[inspect]'\n"
 
 
 def test_as_a_process():
-    """Help is quick: none of the large packages is loaded for it. And a status reaches the shell."""
+    """Version and help are quick: none of the large packages is loaded for them, and for the version no extra. And a
+    status reaches the shell."""
     code = """if True:
         import sys
         from racecar.cli import main
+        sys.argv = ["racecar", "--version"]
+        try:
+            main()
+        except SystemExit as left:
+            assert left.code == 0
+        assert not {"torch", "typer", "rich"} & set(sys.modules)
         sys.argv = ["racecar", "--help"]
         try:
             main()
@@ -36,6 +44,7 @@ def test_as_a_process():
         main()
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.startswith(f"racecar {__version__}\n")
     assert "explain" in done.stdout
     assert done.stdout.splitlines()[-1] == "[]"
     assert done.returncode == 2

@@ -17,6 +17,8 @@ from racecar.support.extras import need
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+NAME = PROJECT["name"]
 
 
 # --- need ---------------------------------------------------------------------------------------------------------
@@ -33,14 +35,14 @@ def test_what_is_there_is_returned():
 def test_what_is_missing_is_named(module: str):
     with pytest.raises(MissingExtra) as caught:
         need(module, "lab")
-    assert str(caught.value) == "this needs no_such_package: pip install 'racecar[lab]'"
+    assert str(caught.value) == f"this needs no_such_package: pip install '{NAME}[lab]'"
     assert isinstance(caught.value, ImportError)
     assert caught.value.__suppress_context__, "one error, not two"
 
 
 def test_a_hidden_package_counts_as_missing(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "rich", None)
-    with pytest.raises(MissingExtra, match=r"racecar\[inspect\]"):
+    with pytest.raises(MissingExtra, match=re.escape(f"'{NAME}[inspect]'")):
         need("rich", "inspect")
 
 
@@ -69,11 +71,11 @@ DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn"}
 
 def brought(extra: str) -> set[str]:
     """Every package that an extra installs, extras within extras too."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     found: set[str] = set()
-    for requirement in extras.get(extra, ()):
-        inner = re.fullmatch(r"racecar\[(.+)\]", requirement)
-        found |= brought(inner[1]) if inner else {re.split(r"[^\w.-]", requirement)[0].lower()}
+    for requirement in PROJECT["optional-dependencies"].get(extra, ()):
+        inner = re.fullmatch(rf"{NAME}\[(.+)\]", requirement)
+        parts = [brought(one) for one in inner[1].split(",")] if inner else []
+        found = found.union(*parts, () if inner else {re.split(r"[^\w.-]", requirement)[0].lower()})
     return found
 
 
@@ -93,6 +95,21 @@ def test_every_extra_brings_what_is_needed():
     assert found
     missing = [one for one in found if DISTRIBUTIONS.get(one[1], one[1]) not in brought(one[2])]
     assert not missing
+
+
+def test_nothing_tells_to_install_the_package_that_is_called_racecar():
+    """On the package index that name is somebody else's."""
+    assert NAME == "racecar-training"
+    texts = [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/*.md"),
+        *SOURCE.rglob("*.py"),
+        ROOT / "pyproject.toml",
+        ROOT / "Makefile",
+    ]
+    stranger = re.compile(r"pip install\b[^#\n]*\bracecar(?![-_]training)\b(?!/)|\bracecar\[[a-z]")
+    found = [f"{path.name}: {hit[0]}" for path in texts for hit in stranger.finditer(path.read_text())]
+    assert not found
 
 
 # --- torch alone --------------------------------------------------------------------------------------------------
@@ -185,7 +202,7 @@ def output() -> str:
             try:
                 call()
             except racecar.MissingExtra as error:
-                assert str(error).endswith("pip install 'racecar[inspect]'") and "\\n" not in str(error), error
+                assert str(error).endswith("pip install 'racecar-training[inspect]'") and "\\n" not in str(error), error
             else:
                 raise SystemExit(f"{name} did not say what is missing")
         with racecar.support.progress.bar("x", 1) as advance:  # not asked for, so not missed

@@ -97,7 +97,10 @@ def test_without_rich_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "rich"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "rich", None)
-    with pytest.raises(MissingExtra, match=r"^this needs rich: pip install 'racecar\[inspect\]'$"), bar("x", 1, True):
+    with (
+        pytest.raises(MissingExtra, match=r"^this needs rich: pip install 'racecar-training\[inspect\]'$"),
+        bar("x", 1, True),
+    ):
         pass
 
 

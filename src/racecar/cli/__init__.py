@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from racecar import __version__
 from racecar.errors import MissingExtra
 from racecar.support import interrupts
 from racecar.support.extras import need
@@ -29,6 +30,9 @@ def main() -> None:
 
 
 def _run() -> int:
+    if sys.argv[1:] == ["--version"]:  # needs no extra
+        print(f"racecar {__version__}")
+        return 0
     try:
         need("typer", "inspect")
         need("rich", "inspect")

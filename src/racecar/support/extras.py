@@ -24,4 +24,4 @@ def need(module: str, extra: str) -> Any:
         package = module.partition(".")[0]
         if error.name is None or error.name.partition(".")[0] != package:
             raise  # it is there, and something that it needs is not
-        raise MissingExtra(f"this needs {package}: pip install 'racecar[{extra}]'") from None
+        raise MissingExtra(f"this needs {package}: pip install 'racecar-training[{extra}]'") from None

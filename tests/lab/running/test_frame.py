@@ -80,5 +80,5 @@ def test_a_record_that_cannot_be_read_is_no_gap(store):
 
 def test_without_pandas(store, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(MissingExtra, match=r"^this needs pandas: pip install 'racecar\[pandas\]'$"):
+    with pytest.raises(MissingExtra, match=r"^this needs pandas: pip install 'racecar-training\[pandas\]'$"):
         store.frame()
