@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test soak lint bench clean
+.PHONY: help demo test soak lint package bench clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ lint: $(VENV)/.installed-dev ## ruff check, ruff format --check, mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy src
+
+package: $(VENV)/.installed-dev ## build wheel and sdist (dist/), and try both in empty environments
+	$(BIN)/python .ci/package.py
 
 bench: $(VENV)/.installed-lab ## time the reverse pass on this machine's CPU
 	$(BIN)/racecar bench --device cpu $(ARGS)
