@@ -11,6 +11,7 @@ from racecar.rules.registry import GivenRules, own_rules
 from racecar.run.engine import Engine
 from racecar.run.settings import Activation, Settings, activation
 from racecar.run.weights import Weight
+from racecar.watch.data_parallel import follow, passed_by
 from racecar.watch.guards import check_model
 
 
@@ -46,4 +47,6 @@ def reverse_loss(
     engine = Engine(model, settings)
     engine.start(args, kwargs)
     output, outcome = engine.run(args, kwargs)
+    if passed_by():
+        follow(model, (output, outcome.loss))
     return output, outcome.loss

@@ -18,6 +18,7 @@ from racecar.run.reverse_statistics import ReverseStatistics
 from racecar.run.settings import Activation, Settings, activation
 from racecar.run.weights import Weight
 from racecar.support.compiling import compiling, in_transform
+from racecar.watch.data_parallel import follow, passed_by, warn_compiled
 from racecar.watch.dry_run import untouched, watch_forward
 from racecar.watch.guards import check_model
 from racecar.watch.inputs import input_tensors
@@ -94,19 +95,26 @@ class Racecar(nn.Module):
             if self._engine.off:
                 self.terms = {}
             output = self.model(*args, **kwargs)
-            return output, no_loss(input_tensors(args, kwargs))
-        if compiling():
+            loss = no_loss(input_tensors(args, kwargs))
+        elif compiling():
             output, outcome = self._engine.run(args, kwargs)
             self.terms, self._signs = outcome.terms, outcome.signs if self.training else None
-            return output, outcome.loss
-        look = self.training and torch.is_grad_enabled() and can_look() and self._health.due()
-        output, outcome = self._engine.run(args, kwargs, look)
-        # Inside torch.func the terms are wrappers that die with the transform.
-        inside = in_transform(outcome.loss)
-        self.terms = {} if inside else outcome.terms
-        if look and not inside:
-            self._health.see(outcome.signs, self._engine.settings.weight)
-        return output, outcome.loss
+            loss = outcome.loss
+        else:
+            look = self.training and torch.is_grad_enabled() and can_look() and self._health.due()
+            output, outcome = self._engine.run(args, kwargs, look)
+            loss = outcome.loss
+            # Inside torch.func the terms are wrappers that die with the transform.
+            inside = in_transform(loss)
+            self.terms = {} if inside else outcome.terms
+            if look and not inside:
+                self._health.see(outcome.signs, self._engine.settings.weight)
+        if passed_by():
+            if compiling():
+                warn_compiled(id(self.model))
+            else:
+                follow(self.model, (output, loss))
+        return output, loss
 
     @property
     def _engine(self) -> Engine:

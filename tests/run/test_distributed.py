@@ -22,6 +22,7 @@ from racecar import Unsupported
 from tests.losses import classic
 from tests.networks import NETWORKS, seeded
 from tests.other_process import started
+from tests.run import data_parallel_cases as cases
 
 RANKS, STEPS = 2, 3
 
@@ -134,6 +135,10 @@ def fsdp_around(rank, name):
     return train(rr, rr, x)
 
 
+def data_parallel(rank, name):
+    return cases.CASES[name](cases.X[rank])
+
+
 MEAN = {"scale": "mean"}
 SCENARIOS = {
     "ddp mean vgg": (ddp, "vgg_plain", MEAN),
@@ -157,6 +162,8 @@ SCENARIOS = {
     "fsdp root reshards": (fsdp_root_reshards, "mlp", {}),
 }
 REFUSED = ("fsdp as it comes", "fsdp sharded later", "fsdp root reshards")
+TOGETHER = [key for key in SCENARIOS if key not in REFUSED]
+SCENARIOS |= {name: (data_parallel, name, {}) for name in cases.CASES}
 
 
 def work(rank, folder):
@@ -214,7 +221,7 @@ def check(made, expected):
         torch.testing.assert_close(parameters, expected[2], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("key", [key for key in SCENARIOS if key not in REFUSED])
+@pytest.mark.parametrize("key", TOGETHER)
 def test_the_ranks_together_are_one_process(results, key):
     _, name, settings = SCENARIOS[key]
     check(results[key], expect(name, "mean" in key, **settings))
@@ -241,3 +248,18 @@ def test_the_remedy_helps_a_racecar_that_was_made_before(results):
     made = results["fsdp sharded later"]
     assert not isinstance(made[0], str), made[0]
     check([steps for _, steps in made], expect("vgg_plain", False))
+
+
+@pytest.mark.parametrize("name", cases.REFUSED)
+def test_gradients_that_the_wrapper_does_not_see_are_refused(results, name):
+    for message in results[name]:
+        assert isinstance(message, str), "each rank trained its own net"
+        assert "Traceback" not in message, message
+        assert "ddp = DistributedDataParallel(rr), and call ddp(x)" in message
+
+
+@pytest.mark.parametrize("name", [*cases.AVERAGED, *cases.ALONE])
+def test_what_is_averaged_or_need_not_be_is_let_through(results, name):
+    for found, truth in zip(results[name], cases.expected(name), strict=True):
+        assert not isinstance(found, str), found
+        torch.testing.assert_close(found, truth)
