@@ -30,7 +30,7 @@ import importlib.metadata, importlib.util, pathlib, sys, torch, racecar
 assert pathlib.Path(racecar.__file__).is_relative_to(sys.prefix), racecar.__file__
 assert importlib.metadata.version(sys.argv[1]) == racecar.__version__
 assert importlib.util.find_spec("numpy") is None, "torch is not alone"
-model, x = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2)), torch.rand(8, 4)
+model, x = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Tanh(), torch.nn.Linear(3, 2)), torch.rand(8, 4)
 output, loss = racecar.Racecar(model, x)(x)
 assert torch.equal(output, model(x)) and loss > 0
 loss.backward()
