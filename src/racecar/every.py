@@ -28,9 +28,7 @@ class Every:
     """
 
     def __init__(self, rr: Racecar, k: int) -> None:
-        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise ValueError(f"k must be a whole number of at least 1, not {k!r}")
-        self.rr, self.k = rr, k
+        self.rr, self.k = rr, check_every(k)
         self.steps = 0
         """Begun so far."""
 
@@ -57,3 +55,10 @@ class Every:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on in step with a training that was interrupted."""
         self.steps = int(state["steps"])
+
+
+def check_every(k: int) -> int:
+    """A number of steps, or an error."""
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise ValueError(f"k must be a whole number of at least 1, not {k!r}")
+    return k
