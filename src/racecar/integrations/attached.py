@@ -120,11 +120,14 @@ def _subclass(plain: type[nn.Module]) -> type[nn.Module]:
 
     def reduce(self: nn.Module, protocol: Any) -> Any:
         reduced: Any = plain.__reduce_ex__(self, protocol)
-        make, given, *rest = reduced
-        return make, tuple(plain if one is type(self) else one for one in given), *rest
+        return _new, (plain,), *reduced[2:]
 
     names = {name: getattr(plain, name) for name in ("__module__", "__qualname__", "__doc__")}
     return type(plain.__name__, (plain,), {**names, "_plain": plain, "forward": forward, "__reduce_ex__": reduce})
+
+
+def _new(plain: type[nn.Module]) -> nn.Module:
+    return plain.__new__(plain)
 
 
 @contextmanager
