@@ -12,6 +12,7 @@ from racecar import Racecar
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import lightning.pytorch as pl
+
     from racecar.integrations.lightning import RacecarCallback
 
 STEPS, EPOCHS = 4, 3
