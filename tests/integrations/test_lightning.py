@@ -56,9 +56,9 @@ def data():
     return torch.utils.data.TensorDataset(x, (x.sum((1, 2)) > 3).long())
 
 
-def trainer(folder, callback, epochs=EPOCHS, **more):
+def trainer(folder, callback, epochs=EPOCHS, logger=False, **more):
     return pl.Trainer(
-        max_epochs=epochs, accelerator="cpu", devices=1, callbacks=[callback], default_root_dir=folder, logger=False,
+        max_epochs=epochs, accelerator="cpu", devices=1, callbacks=[callback], default_root_dir=folder, logger=logger,
         enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False, **more,
     )  # fmt: skip
 
@@ -140,3 +140,32 @@ def test_checkpoints(tmp_path, data):
         loader = torch.utils.data.DataLoader(data, 8)
         trainer(tmp_path, other, 2).fit(Plain(), loader, ckpt_path=tmp_path / "one.ckpt")
     assert other.attached.calls == 2 * STEPS
+
+
+class Pictures(pl.loggers.logger.DummyLogger):
+    def __init__(self):
+        super().__init__()
+        self.kept = []
+
+    def log_image(self, key, images, step):
+        self.kept.append((key, step, images))
+
+
+def test_pictures(tmp_path):
+    """Every so many steps a row of inputs, and one for each depth, to loggers of either kind."""
+    torch.manual_seed(0)
+    x = torch.rand(16, 1, 8, 8)
+    data = torch.utils.data.TensorDataset(x, torch.arange(16) % 2)
+    module = Plain()
+    module.model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Conv2d(3, 2, 3), nn.Flatten(), nn.Linear(32, 2))
+    mine, board = Pictures(), pl.loggers.TensorBoardLogger(tmp_path)
+    callback = RacecarCallback(pictures=2)
+    fit(tmp_path, module, data, callback, epochs=2, logger=[mine, board], log_every_n_steps=1)
+    assert [(key, step) for key, step, _ in mine.kept] == [("racecar/rebuilt", 2), ("racecar/rebuilt", 4)]
+    ((picture,),) = [images for _, step, images in mine.kept if step == 4]
+    assert picture.shape == (8 * 4, 8 * 8, 1)
+    first = torch.cat(list(x[8:]), 2)[0]
+    torch.testing.assert_close(torch.from_numpy(picture[:8, :, 0]), (first - first.min()) / (first.max() - first.min()))
+    assert picture[8:].std() > 0
+    (events,) = tmp_path.rglob("events*")
+    assert b"racecar/rebuilt" in events.read_bytes()

@@ -16,6 +16,8 @@ from racecar.every import check_every
 from racecar.racecar import Racecar
 from racecar.support.compiling import compiling
 
+SEEN = 8
+"""Samples that are kept to look at."""
 PATIENCE = 100
 """Losses that may wait to be asked for."""
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
@@ -51,6 +53,8 @@ class Attached:
         """In training so far, those that ``every`` leaves out among them."""
         self.rr: Racecar | None = None
         """From the first training call on."""
+        self.seen: Tensor | None = None
+        """The first samples of the last training call's first argument, where that is a tensor."""
         self._losses: list[Tensor] = []
         self._inside = False
         self._plain, self._instead = vars(type(network)).get("_plain", type(network)), vars(network).get("forward")
@@ -92,6 +96,7 @@ class Attached:
         finally:
             self._inside = False
         self._losses.append(loss)
+        self.seen = args[0][:SEEN].detach() if args and isinstance(args[0], Tensor) and args[0].dim() else None
         return output
 
     def _racecar(self, forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Racecar:

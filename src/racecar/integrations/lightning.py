@@ -9,7 +9,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from racecar.inspect import invertibility
+from racecar.inspect.invertibility import is_pictures
 from racecar.integrations.attached import Attached
+from racecar.integrations.pictures import grid, log_picture
 from racecar.racecar import Racecar
 from racecar.support.extras import need
 
@@ -32,13 +35,23 @@ class RacecarCallback(pl.Callback):  # type: ignore[name-defined]
         until: epoch from which on the loss is left out, for a second phase of training.
         every: the reverse pass in every k-th step alone, with k times the weight.
         log: log the loss and every term, as "racecar/loss" and "racecar/LAYER".
+        pictures: for networks that are called with pictures: log some of them every so many steps, and what the reverse
+            pass makes of them from every depth; 0: never.
         settings: as ``Racecar`` takes them: weight, mode, fraction, …
     """
 
     def __init__(
-        self, network: str = "", *, until: int | None = None, every: int = 1, log: bool = True, **settings: Any
+        self,
+        network: str = "",
+        *,
+        until: int | None = None,
+        every: int = 1,
+        log: bool = True,
+        pictures: int = 0,
+        **settings: Any,
     ) -> None:
-        self.network, self.until, self.every, self.log, self.settings = network, until, every, log, settings
+        self.network, self.until, self.every, self.settings = network, until, every, settings
+        self.log, self.pictures = log, pictures
         self.attached: Attached | None = None
         self._calls = 0
 
@@ -76,6 +89,12 @@ class RacecarCallback(pl.Callback):  # type: ignore[name-defined]
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         assert self.attached is not None
         self.attached.on = self.until is None or trainer.current_epoch < self.until
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        assert self.attached is not None
+        seen, due = self.attached.seen, self.pictures and trainer.global_step % self.pictures == 0
+        if due and trainer.is_global_zero and self.rr is not None and seen is not None and is_pictures(seen):
+            log_picture(trainer.loggers, grid(invertibility(self.rr, seen)), trainer.global_step)
 
     def _loss(self, pl_module: Any) -> Tensor:
         """Of the calls since the last one, logged."""
