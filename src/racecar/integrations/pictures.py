@@ -22,9 +22,10 @@ def grid(found: Invertibility) -> Tensor:
 
 
 def log_picture(loggers: Sequence[Any], picture: Tensor, step: int) -> None:
-    """To those that take pictures: as TensorBoard's writer does, or by ``log_image``, as others of Lightning's."""
+    """To those that take pictures: TensorBoard's writer, or a logger that has one; or by ``log_image``, as others of
+    Lightning's do."""
     for logger in loggers:
-        writer: Any = getattr(logger, "experiment", None)
+        writer: Any = getattr(logger, "experiment", logger)
         if hasattr(logger, "log_image"):
             logger.log_image(TAG, [picture.movedim(0, 2).numpy()], step=step)
         elif hasattr(writer, "add_image"):
