@@ -3,6 +3,7 @@ is said of them."""
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from benchmarks.sentences import listed, signed, span, sure
@@ -69,6 +70,7 @@ def losses_table(folder: Path, kind: str) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+@cache
 def cells_of(folder: Path) -> dict[tuple[str, int, str, str, str], Finding]:
     """Task, depth, start, loss and claim → what became of it."""
     found = {}

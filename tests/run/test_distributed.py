@@ -3,6 +3,7 @@
 The processes run all scenarios once; each test looks at the result of one.
 """
 
+import gc
 import os
 import traceback
 import warnings
@@ -177,6 +178,7 @@ SCENARIOS |= {name: (data_parallel, name, {}) for name in cases.CASES}
 
 def work(rank, folder):
     """One process: every scenario, its result or what went wrong."""
+    gc.freeze()  # what it was forked from holds millions of objects, through which each Racecar would look for DDP
     torch.set_num_threads(1)
     warnings.simplefilter("default")  # FSDP tells of outputs that are views
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(RANKS), "LOCAL_RANK": str(rank)}
