@@ -87,22 +87,30 @@ class Racecar(nn.Module):
         self._health = Health()
         self._signs: Signs | None = None
         self._made = Engine(model, settings, self.reverse_statistics)
-        self._made.start(*call_arguments(example_inputs))
+        args, kwargs = call_arguments(example_inputs)
+        self._made.start(args, self._made.masks.take(kwargs)[1])
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, Tensor]:
-        """``(model(*args, **kwargs), loss)``; the loss is a float32 (or float64) scalar."""
+        """``(model(*args, **kwargs), loss)``; the loss is a float32 (or float64) scalar.
+
+        ``mask=`` says which positions are no padding: True or 1, of a shape that the input begins with, (N, T) for
+        (N, T, …). The others are outside every term and the reverse data's statistics. A model that may take a ``mask``
+        itself keeps it; ours is ``reverse_mask=`` then. ``attention_mask`` of Hugging Face's models and torch's
+        ``src_key_padding_mask`` are understood by themselves.
+        """
+        mask, kwargs = self._engine.masks.take(kwargs)
         if self._engine.off or self._engine.resting:
             if self._engine.off:
                 self.terms = {}
             output = self.model(*args, **kwargs)
             loss = no_loss(input_tensors(args, kwargs))
         elif compiling():
-            output, outcome = self._engine.run(args, kwargs)
+            output, outcome = self._engine.run(args, kwargs, mask=mask)
             self.terms, self._signs = outcome.terms, outcome.signs if self.training else None
             loss = outcome.loss
         else:
             look = self.training and torch.is_grad_enabled() and can_look() and self._health.due()
-            output, outcome = self._engine.run(args, kwargs, look)
+            output, outcome = self._engine.run(args, kwargs, look, mask)
             loss = outcome.loss
             # Inside torch.func the terms are wrappers that die with the transform.
             inside = in_transform(loss)
@@ -226,11 +234,13 @@ class Racecar(nn.Module):
         Returns:
             One tensor of d_m's shape per plan entry. No buffer of the model is changed.
         """
+        mask, kwargs = self._engine.masks.take(kwargs)
         with torch.set_grad_enabled(grad), untouched(self.model):
             _, trace = watch_forward(self.model, args, kwargs, self._engine.keep)
             prepared, trace = self._engine.prepared_for(trace, args, kwargs, whole=True)
             reading = Reading(self.reverse_statistics)
-            rebuilt = prepared.rebuild([trace.calls[i] for i in trace.links], trace.kept_inputs, reading)
+            given = self._engine.masks.find(mask, args, kwargs)
+            rebuilt = prepared.rebuild([trace.calls[i] for i in trace.links], trace.kept_inputs, reading, given)
         return [None if entry.layer is None else rebuilt.get(entry.layer.index) for entry in prepared.plan]
 
     def extra_repr(self) -> str:

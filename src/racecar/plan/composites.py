@@ -14,7 +14,7 @@ from racecar.rules.torch_functions import forms
 from racecar.watch.calls import tensors
 
 _REDUCTIONS = frozenset(forms("mean", "sum", "var", "std", "amax", "amin", "norm", "logsumexp"))
-_BINARY = frozenset(
+BINARY = frozenset(
     forms("add", "sub", "subtract", "rsub", "mul", "multiply", "div", "divide", "true_divide", "pow", "maximum")
     + forms("minimum", "where", "addcmul", "addcdiv", "lerp", "hypot", "__pow__", "__rpow__", "__add__", "__mul__")
     + forms("__sub__", "__truediv__", "__rsub__", "__radd__", "__rmul__", "masked_fill", "gt", "ge", "lt", "le", "eq")
@@ -46,7 +46,7 @@ def _pure(op: Op) -> bool:
     if op.func in _REDUCTIONS:
         return bool(op.kwargs.get("keepdim")) or True in op.args[2:]
     if op.role in (Role.JOIN, Role.UNKNOWN):
-        return op.func in _BINARY
+        return op.func in BINARY
     if op.role is Role.SOURCE:  # a mask becomes numbers
         return op.rule is not None and op.rule.role is Role.PASS
     return op.role.keeps_layout or op.role is Role.PASS

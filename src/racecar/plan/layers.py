@@ -90,6 +90,12 @@ class LayerGraph:
         makers = [self.graph.maker[value] for value in sorted(self.changed) if value in self.graph.maker]
         self.changing = tuple({id(op.called): op.called for op in makers if op.called is not None}.values())
         """The functions that made them."""
+        again = [op for layer in self.layers for one in layer.redo for op in one.members or (one,)]
+        made = [op.outputs[0] for op in (*again, *(layer.op for layer in self.layers))]
+        self.marked = tuple(dict.fromkeys([*made, *(layer.d for layer in self.layers)]))
+        """Values of which the reverse pass must know where they are padding: d_m, and what norms and layers make."""
+        self.leading = self.graph.leading(self.marked)
+        """The operations that these come from."""
         names = {layer.name for layer in self.layers}
         self.coverage = coverage(self.graph, model, modules, [layer.op for layer in self.layers], names, rules)
         """Which weights the layers use, and why no layer uses the others."""
