@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from racecar.plan import parts
 from racecar.plan.graph import Graph, Op
 from racecar.rules import fallback, find
+from racecar.rules.join import JOINS
 from racecar.rules.registry import FIRST, Rule, Rules, label
 from racecar.rules.roles import Role
 from racecar.rules.shape import PARTS
@@ -70,6 +71,8 @@ _PLAIN = (int, float, str, type(None))
 
 def _role(op: Op, trace: Trace, call: Call) -> Role:
     rule, values = op.rule, {v for _, v in op.inputs}
+    if rule is None and call.func in JOINS:
+        return Role.JOIN
     role = rule.role if rule else Role.UNKNOWN
     if len(op.inputs) > 1 and op.owner is not None and (role is Role.LAYER or call.func in _SEVERAL_TENSORS):
         return Role.SKIPPED
@@ -111,9 +114,6 @@ def _role(op: Op, trace: Trace, call: Call) -> Role:
 
 
 _INPUT_FIRST = frozenset((F.linear, *(getattr(F, f"conv{t}{d}d") for t in ("", "_transpose") for d in (1, 2, 3))))
-_SEVERAL_TENSORS = frozenset(
-    forms("bilinear rnn_tanh_cell rnn_relu_cell lstm_cell gru_cell lstm gru rnn_tanh rnn_relu baddbmm einsum")
-    + forms("grouped_mm _grouped_mm")
-)
+_SEVERAL_TENSORS = frozenset(forms("bilinear baddbmm einsum grouped_mm _grouped_mm"))
 """Weighted operations on more than one tensor of data: no rule can give all of them back."""
 _POINTWISE = Rule(Role.ACTIVATION, "pointwise", lambda op, x: op(x))

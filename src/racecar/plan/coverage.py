@@ -120,7 +120,8 @@ def _constants(
     for i, call in enumerate(trace.calls):
         rule = find(call.func, rules)
         owner = owners.of_constant(i) if i not in trace.links and rule is not None and rule.role is Role.LAYER else None
-        if rule is not None and owner is not None and not owner.derived and owner.name not in names:
+        known = owner is not None and (owner.name in names or f"{owner.name}.{owner.attribute}".lstrip(".") in names)
+        if rule is not None and owner is not None and not owner.derived and not known:
             found.append((i, Constant(owner.name, rule.kind, _LOST if origins[i].lost else _NO_DATA)))
     return found
 

@@ -68,8 +68,11 @@ NOT_DATA = frozenset(
 )
 """Functions that take only the form of a tensor, not its values."""
 
-_FORM_OF_SECOND = frozenset(forms("expand_as", "view_as", "reshape_as", "type_as", "to", "resize_as"))
-"""Functions that take only the form of their second tensor."""
+_DATA_FIRST = frozenset(
+    forms("expand_as", "view_as", "reshape_as", "type_as", "to", "resize_as")
+    + forms("fake_quantize_per_tensor_affine", "fake_quantize_per_channel_affine")
+)
+"""Functions whose first tensor alone is data: of others they take the form, or the step of a quantisation."""
 
 
 @dataclass(eq=False)
@@ -125,7 +128,7 @@ class Trace:
                 number = known.get(id(tensor))
                 if number is None and tensor._base is not None:
                     number = _alias(tensor, known, views)
-                if number is not None and (path == (0,) or call.func not in _FORM_OF_SECOND):
+                if number is not None and (path == (0,) or call.func not in _DATA_FIRST):
                     found.append((path, number))
             if not found or call.func in NOT_DATA:
                 continue
