@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from racecar.rules.linear import like
 from racecar.rules.registry import Operation, Path, Rule
 from racecar.rules.roles import Role
 from racecar.watch.calls import Call, without_data
@@ -93,6 +94,8 @@ class _Replay(Operation):
             elif op.role.sets_range and op.rule is not None and op.rule.apply is not None:
                 out = op.rule.apply(member, data[0])
             else:
+                if op.role is Role.LAYER:  # casts are passed over, too
+                    data = [like(data[0], member.get(1, "weight"))]
                 out = member.run(data)
             outs = (out,) if isinstance(out, Tensor) else [one for one in out if isinstance(one, Tensor)]
             made.update(zip(op.outputs, outs, strict=True))

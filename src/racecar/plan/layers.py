@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from racecar.plan import classify, composites, module_rules
+from racecar.plan import classify, composites, module_rules, sums
 from racecar.plan.batch import batch_dims
 from racecar.plan.coverage import coverage
 from racecar.plan.graph import Graph, Op
@@ -46,6 +46,7 @@ class LayerGraph:
         self.graph: Graph = classify.build(trace, model, modules, rules)
         if modules is not None:
             module_rules.gather(self.graph, modules)
+        sums.gather(self.graph)
         composites.gather(self.graph)
         self.ordinals = self.graph.positions
         self.layers = [Layer("", op) for op in self.graph.ops if op.role.weighted]
