@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from racecar.plan import parts
+from racecar.plan.experts import Tables
 from racecar.plan.graph import Graph, Op
 from racecar.rules import fallback, find
 from racecar.rules.join import JOINS
@@ -23,29 +24,33 @@ from racecar.watch.trace import Trace
 def build(trace: Trace, model: nn.Module, modules: ModuleWatch | None, rules: Rules) -> Graph:
     """Classify every call that uses data."""
     weights = Weights(trace, model, modules)
-    ops = []
+    ops: list[Op] = []
+    tables = Tables()
     for ordinal, i in enumerate(trace.links):
-        ops.append(_classify(trace, i, ordinal, weights, rules))
+        ops.append(_classify(trace, i, ordinal, weights, rules, tables))
+        tables.see(ops[-1], trace)
         for old, new in trace.spills.get(i, ()):
             inputs = (*([] if old is None else [((0,), old)]), ((1,), ops[-1].outputs[0]))
             ops.append(Op(ordinal, Role.JOIN, f"{ops[-1].kind} of a part", None, None, (), {}, inputs, (new,)))
     return Graph(trace, parts.apart(ops))
 
 
-def _classify(trace: Trace, i: int, ordinal: int, weights: Weights, rules: Rules) -> Op:
+def _classify(trace: Trace, i: int, ordinal: int, weights: Weights, rules: Rules, tables: Tables) -> Op:
     call, links = trace.calls[i], trace.links[i]
     if call.func is Tensor.copy_:  # what it is copied into is overwritten
         links = links[-1:]
+    links, lookup = tables.without_weights(call.func, links, trace)
     at = tuple(path for path, _ in links)
     args, kwargs = without_data(call, at)
     rule = find(call.func, rules)
-    owner = weights.of_call(i)
+    owner = weights.of_call(i) if lookup is None else lookup.owner
     func = OUT_OF_PLACE.get(call.func, call.func)
     if rule is not None and rule.role in (Role.ACTIVATION, Role.AFFINE, Role.RESAMPLE):
         func = SPELT_OUT.get(func, func)
     op = Op(
         ordinal, Role.UNKNOWN, rule.kind if rule else label(call.func), rule, func, _hide(args), _hide(kwargs),
         links, trace.made[i], owner, inplace_at=INPLACE_POSITION.get(func), called=call.func,
+        picked=None if lookup is None else lookup.ordinal,
     )  # fmt: skip
     op.role = _role(op, trace, call)
     if op.role is Role.JOIN or (op.role is Role.SKIPPED and len(links) > 1):

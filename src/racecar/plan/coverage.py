@@ -109,7 +109,8 @@ def _used(graph: Graph, op: Op, origins: Sequence[_Origin], weights: dict[int, s
     """The weights that an operation uses beside the data."""
     if op.module is not None:
         return frozenset(weights[id(one)] for one in op.module.parameters() if id(one) in weights)
-    return frozenset[str]().union(*(origins[graph.positions[one.ordinal]].weights for one in op.members or (op,)))
+    calls = [one.ordinal for one in op.members or (op,)] + ([] if op.picked is None else [op.picked])
+    return frozenset[str]().union(*(origins[graph.positions[one]].weights for one in calls))
 
 
 def _constants(

@@ -37,6 +37,8 @@ class Op:
     """The function as the model called it, maybe in place."""
     members: tuple[Op, ...] = ()
     """For several calls taken as one: they are made again one by one."""
+    picked: int | None = None
+    """The ordinal of the lookup in which the data picked its weight, such as an expert's, from a table of weights."""
     slot: int = 0
     """Which of the function's results it gives, of one that makes several parts."""
     held: tuple[Any] = field(init=False, repr=False)

@@ -65,7 +65,9 @@ class Matcher:
             if owner is None or op.module is not None:
                 continue
             weight, call = owner.holder._parameters.get(owner.parameter), trace.calls[at]
-            if owner.derived:
+            if op.picked is not None:
+                used = any(True for _ in trace.roots(positions[op.picked], {id(weight)}))
+            elif owner.derived:
                 used = any(True for _ in trace.roots(at, {id(weight)}))
             else:
                 used = any(one is weight for _, one in tensors(call.args, call.kwargs))
@@ -112,7 +114,7 @@ class Matcher:
         """Whether the calls use the weights that the plan names, as far as they are parameters themselves."""
         for op in self._weighted:
             owner, call = op.owner, calls[op.ordinal]
-            if owner is None or owner.derived or call is None:
+            if owner is None or owner.derived or op.picked is not None or call is None:
                 continue
             weight = owner.holder._parameters.get(owner.parameter)
             if not among(weight, call.args) and not any(one is weight for _, one in tensors(call.args, call.kwargs)):

@@ -195,7 +195,7 @@ def terms(
         energy: mean square of the input, for scale "anchored".
     """
     if scale in ("mean", "anchored"):
-        vector = totals([error / count for error, count in zip(errors, counts, strict=True)], torch.sum)
+        vector = totals([error / max(1, count) for error, count in zip(errors, counts, strict=True)], torch.sum)
         return vector if energy is None else _divide(vector, energy.to(vector.dtype), energy == 0)
     vector = totals(errors, torch.sum)
     if scale == "sum":

@@ -145,7 +145,7 @@ class Trace:
             for tensor in into:  # data is written into a constant, through a view of it
                 for other in self._family(tensor, i):
                     spill(i, outs, other, known.get(id(other)))
-            if call.func in PARTS:
+            if call.func in PARTS and len(found) == 1 and found[0][0] == (0,):  # an index that is data always selects
                 signature.append(outs[0].numel() == self.tensor(found[0][1], now=True).numel())
             if call.func is Tensor.__getitem__:
                 signature.append(_form(call.args[1]))
