@@ -185,6 +185,8 @@ OTHERS = {
     "an activation between": (lambda m, x: m.a(x) + m.b(torch.relu(m.c(x))), ["a", "c", "b"]),
     "a part is used elsewhere": (lambda m, x: torch.relu((h := m.a(x)) + m.b(x)) * h, ["a", "b"]),
     "of two tensors": (lambda m, x: m.a(x) + m.b(torch.relu(x)), ["a", "b"]),
+    "broadcast": (lambda m, x: m.a(x) + F.linear(x, m.b.weight[:1]), ["a", "b"]),
+    "a number for each sample": (lambda m, x: m.a(x) + m.b(x) * torch.ones(len(x), 1), ["a", "b"]),
 }
 
 

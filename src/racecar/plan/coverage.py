@@ -109,8 +109,8 @@ def _used(graph: Graph, op: Op, origins: Sequence[_Origin], weights: dict[int, s
     """The weights that an operation uses beside the data."""
     if op.module is not None:
         return frozenset(weights[id(one)] for one in op.module.parameters() if id(one) in weights)
-    calls = [one.ordinal for one in op.members or (op,)] + ([] if op.picked is None else [op.picked])
-    return frozenset[str]().union(*(origins[graph.positions[one]].weights for one in calls))
+    calls = [i for one in op.members or (op,) for i in (one.ordinal, one.picked) if i is not None]
+    return frozenset[str]().union(*(origins[graph.positions[i]].weights for i in calls))
 
 
 def _constants(

@@ -28,7 +28,7 @@ from racecar.plan.step_order import into_d
 from racecar.rules.activation import SOFTMAX
 from racecar.rules.registry import Rules
 from racecar.rules.roles import Role
-from racecar.rules.torch_functions import CELLS, SEQUENCES
+from racecar.rules.torch_functions import RECURRENT
 from racecar.watch.calls import ModuleWatch
 from racecar.watch.inputs import batch_size
 from racecar.watch.trace import Trace, Value
@@ -92,7 +92,7 @@ class LayerGraph:
         makers = [self.graph.maker[value] for value in sorted(self.changed) if value in self.graph.maker]
         self.changing = tuple({id(op.called): op.called for op in makers if op.called is not None}.values())
         """The functions that made them."""
-        self.recurrent = any(op.called in (*CELLS, *SEQUENCES) for op in self.graph.ops)
+        self.recurrent = any(op.called in RECURRENT for op in self.graph.ops)
         """Whether there are recurrent networks, which are taken apart."""
         names = {layer.name for layer in self.layers}
         self.coverage = coverage(self.graph, model, modules, [layer.op for layer in self.layers], names, rules)

@@ -18,9 +18,9 @@ from racecar.plan.graph import Graph, Op
 from racecar.rules import conv, linear
 from racecar.rules.registry import FIRST, Operation, Rule
 from racecar.rules.roles import Role
+from racecar.watch.calls import tensors
 
 _BIAS_THIRD = (linear.linear, conv.conv, conv.conv_transpose)
-_KINDS = ("add", "sub", "mul", "div", "neg")
 
 
 def gather(graph: Graph) -> None:
@@ -46,11 +46,20 @@ def _is_linear(graph: Graph, op: Op) -> bool:
         apply = None if op.rule is None else op.rule.apply
         # Of a product the weight must be a matrix behind the data.
         return apply in _BIAS_THIRD or (apply is linear.matmul and op.at[0] in FIRST and _rank(graph, op) == 2)
-    kind = op.rule.kind if op.rule is not None else ""
-    if op.role is Role.JOIN:
-        return kind in ("add", "sub")
-    same = graph.trace.tensor(op.source).shape == graph.trace.tensor(op.outputs[0]).shape
-    return op.role is Role.AFFINE and kind in _KINDS and same
+    kinds = {Role.JOIN: ("add", "sub"), Role.AFFINE: ("add", "sub", "mul", "div", "neg")}.get(op.role, ())
+    return op.rule is not None and op.rule.kind in kinds and _keeps_shape(graph, op) and _alike_for_all(graph, op)
+
+
+def _keeps_shape(graph: Graph, op: Op) -> bool:
+    """Whether nothing is broadcast."""
+    tensor = graph.trace.tensor
+    return all(tensor(value).shape == tensor(op.outputs[0]).shape for _, value in op.inputs)
+
+
+def _alike_for_all(graph: Graph, op: Op) -> bool:
+    """Whether its constants are the same for every sample."""
+    call = graph.call(op.ordinal)
+    return all(one.dim() < 2 for path, one in tensors(call.args, call.kwargs) if path not in op.at)
 
 
 def _rank(graph: Graph, op: Op) -> int:
@@ -72,13 +81,11 @@ def _sum(graph: Graph, tip: Op, source: int, members: tuple[Op, ...]) -> Op:
     layers = [op for op in members if op.role is Role.LAYER and op.owner is not None]
     largest = max(layers, key=lambda op: _weight(op.bind(graph.call(op.ordinal))).numel())
     owners = [op.owner for op in (largest, *layers) if op.owner is not None]
-    others = tuple(
-        {id(one): one for first in owners[1:] for one in (first, *first.also) if one is not owners[0]}.values()
-    )
+    also = tuple(one for owner in owners for one in (owner, *owner.also))
     kind = f"sum of {largest.kind}"
     return Op(
         tip.ordinal, Role.LAYER, kind, Rule(Role.LAYER, kind, undo_sum), None, (), {}, (((0,), source),), tip.outputs,
-        owner=replace(owners[0], also=others), members=members,
+        owner=replace(owners[0], also=also), members=members,
     )  # fmt: skip
 
 

@@ -80,11 +80,11 @@ SPELT_OUT = {
 }
 """Tensor methods and the functions that do the same, which every torch.compile can call."""
 
-SEQUENCES = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu)
-"""Recurrent networks, whole."""
-
 CELLS = (torch.lstm_cell, torch.gru_cell, torch.rnn_tanh_cell, torch.rnn_relu_cell)
-"""One step of them."""
+"""One step of a recurrent network."""
+
+RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu, *CELLS)
+"""Recurrent networks, whole or one step of them."""
 
 STATE_ACTIVATIONS = {
     torch.rnn_tanh: torch.tanh,

@@ -20,7 +20,7 @@ from torch.utils import _pytree
 from torch.utils.checkpoint import checkpoint
 
 from racecar.rules.registry import Path, Rules, find
-from racecar.rules.torch_functions import CELLS, SEQUENCES
+from racecar.rules.torch_functions import RECURRENT
 from racecar.support.compiling import compiling
 from racecar.watch import recurrent
 from racecar.watch.guards import refuse_reentrant
@@ -55,6 +55,8 @@ _RESHAPING = frozenset(
     getattr(Tensor, f"{name}_") for name in ["t", "transpose", "swapaxes", "swapdims", "squeeze", "unsqueeze"]
 )
 """Methods that change the shape of a tensor in place."""
+
+_RECURRENT = frozenset(RECURRENT)
 
 
 class Watch(TorchFunctionMode):
@@ -93,11 +95,8 @@ class Watch(TorchFunctionMode):
             self._keep_form(args[0])
         if self.eager and self.grad and not torch.is_grad_enabled():
             refuse_reentrant()
-        if self.recurrent and not kwargs:
-            if among(func, SEQUENCES):
-                return recurrent.sequence(self, func, args)
-            if among(func, CELLS):
-                return recurrent.cell(self, func, args)
+        if self.recurrent and (func in _RECURRENT if self.eager else among(func, RECURRENT)) and not kwargs:
+            return recurrent.take_apart(self, func, args)
         out = func(*args, **kwargs)
         if (makes_tensor(out) and not (self.eager and _is_noise(func, args))) or func is _SETITEM:
             self.record(func, args, kwargs, out)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from racecar.rules.torch_functions import STATE_ACTIVATIONS
+from racecar.rules.torch_functions import CELLS, STATE_ACTIVATIONS
 from racecar.support.compiling import compiling
 
 
@@ -31,7 +31,12 @@ class Recorder(Protocol):
         """Remember a call that was not made while it was entered."""
 
 
-def cell(watch: Recorder, func: Any, args: Sequence[Any]) -> Any:
+def take_apart(watch: Recorder, func: Any, args: Sequence[Any]) -> Any:
+    """Make a call of a recurrent network, or of one step of it, and record its projections beside it."""
+    return _cell(watch, func, args) if func in CELLS else _sequence(watch, func, args)
+
+
+def _cell(watch: Recorder, func: Any, args: Sequence[Any]) -> Any:
     """One step of a recurrent cell: its own call, and its projections beside it."""
     x, hx, w_ih, w_hh, b_ih, b_hh = args
     h, *c = hx if isinstance(hx, (tuple, list)) else (hx,)
@@ -68,7 +73,7 @@ def _read(args: Sequence[Any]) -> _Sequences:
     return _Sequences(x, sizes, (hx,) if isinstance(hx, Tensor) else tuple(hx), *others)
 
 
-def sequence(watch: Recorder, func: Any, args: Sequence[Any]) -> Any:
+def _sequence(watch: Recorder, func: Any, args: Sequence[Any]) -> Any:
     """A recurrent network: its own call for each of its layers, and its projections beside it."""
     a = _read(args)
     directions = 1 + a.both
