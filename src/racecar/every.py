@@ -22,6 +22,12 @@ class Every:
     ``rr.terms`` (of the last step with it) and ``rr.reconstruct`` stay what they were. A compiled Racecar has two
     graphs then, and makes no third. A copy of ``rr``, or one from a file, has no schedule until it is given one.
 
+    A step is what lies between two calls of ``step``. Where gradients are accumulated over micro-batches, let it be one
+    micro-batch: call ``step`` before each of them. The accumulated gradient keeps its expectation, and if k divides
+    their number, every step of the optimiser has as many reverse passes and costs the same. Called once before each
+    step of the optimiser it is as right on average, but the reverse loss is in all micro-batches of one step and in
+    none of the k − 1 that follow.
+
     Args:
         rr: what is switched.
         k: 1 leaves all as it is.

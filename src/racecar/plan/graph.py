@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from racecar.rules.linear import like
 from racecar.rules.registry import FIRST, Operation, Path, Rule
 from racecar.rules.roles import Role
 from racecar.watch.calls import Call, without_data
@@ -40,6 +41,8 @@ class Op:
     """The function as the model called it, maybe in place."""
     members: tuple[Op, ...] = ()
     """For several calls taken as one: they are made again one by one."""
+    picked: int | None = None
+    """The ordinal of the lookup in which the data picked its weight, such as an expert's, from a table of weights."""
     slot: int = 0
     """Which of the function's results it gives, of one that makes several parts."""
     held: tuple[Any] = field(init=False, repr=False)
@@ -107,6 +110,8 @@ class _Replay(Operation):
             elif op.role.sets_range and op.rule is not None and op.rule.apply is not None:
                 out = op.rule.apply(member, data[0])
             else:
+                if op.role is Role.LAYER:  # casts are passed over, too
+                    data = [like(data[0], member.get(1, "weight"))]
                 out = member.run(data)
             outs = (out,) if isinstance(out, Tensor) else [one for one in out if isinstance(one, Tensor)]
             made.update(zip(op.outputs, outs, strict=True))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from racecar.plan import classify, composites, module_rules
+from racecar.plan import classify, composites, module_rules, sums
 from racecar.plan.batch import batch_dims
 from racecar.plan.coverage import coverage
 from racecar.plan.graph import Graph, Op
@@ -28,6 +28,7 @@ from racecar.plan.step_order import into_d
 from racecar.rules.activation import SOFTMAX
 from racecar.rules.registry import Rules
 from racecar.rules.roles import Role
+from racecar.rules.torch_functions import RECURRENT
 from racecar.watch.calls import ModuleWatch
 from racecar.watch.inputs import batch_size
 from racecar.watch.trace import Trace, Value
@@ -45,6 +46,7 @@ class LayerGraph:
         self.graph: Graph = classify.build(trace, model, modules, rules)
         if modules is not None:
             module_rules.gather(self.graph, modules)
+        sums.gather(self.graph)
         composites.gather(self.graph)
         self.ordinals = self.graph.positions
         self.layers = [Layer("", op) for op in self.graph.ops if op.role.weighted]
@@ -96,6 +98,8 @@ class LayerGraph:
         """Values of which the reverse pass must know where they are padding: d_m, and what norms and layers make."""
         self.leading = self.graph.leading(self.marked)
         """The operations that these come from."""
+        self.recurrent = any(op.called in RECURRENT for op in self.graph.ops)
+        """Whether there are recurrent networks, which are taken apart."""
         names = {layer.name for layer in self.layers}
         self.coverage = coverage(self.graph, model, modules, [layer.op for layer in self.layers], names, rules)
         """Which weights the layers use, and why no layer uses the others."""

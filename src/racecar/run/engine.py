@@ -235,7 +235,7 @@ class Engine:
             if any(prepared.layer_graph.changes_input for prepared in self.plans)
             else inputs
         )
-        watch = Watch(keep_funcs=tuple(funcs))
+        watch = Watch(keep_funcs=tuple(funcs), recurrent=any(one.layer_graph.recurrent for one in self.plans))
         if takes_fused_path(self.fusible):  # torch does not fuse where a gradient is asked for
             with torch.enable_grad(), watch:
                 output = self.model(*args, **kwargs)

@@ -162,7 +162,8 @@ class PreparedPlan:
         terms, sizes = self._terms(tape, yardstick, look, reading)
         if statistics is not None and reading is not None:
             statistics.update(reading.seen)
-        return self._weigh(terms, sizes, look=look)
+        full = [i for i, layer in enumerate(self.constrained) if tape.shapes[layer.d].numel() > 0] if look else []
+        return self._weigh(terms, sizes, full)
 
     def compiled_loss(
         self,
@@ -192,14 +193,18 @@ class PreparedPlan:
         if statistics is not None and made:
             statistics.use([one for one in made if one is not None])
         assert terms is not None
-        return self._weigh(terms, sizes, look=True)
+        return self._weigh(terms, sizes, range(len(self.names)))
 
-    def _weigh(self, terms: Tensor, sizes: Tensor | None, look: bool) -> Outcome:
+    def _weigh(self, terms: Tensor, sizes: Tensor | None, looked_at: Sequence[int]) -> Outcome:
+        """``looked_at``: the constrained layers that saw data, of which to say whether they live; none: do not say."""
         total, seen = (terms * self.lambdas).sum(), terms.detach()
         signs = None
-        if look:
+        if looked_at:
             dead = (seen == 0) | ~seen.isfinite()
-            signs = Signs(self.names, dead if sizes is None else dead | (sizes.detach() == 0))
+            dead = dead if sizes is None else dead | (sizes.detach() == 0)
+            if len(looked_at) < len(self.names):  # an expert that no token came to is not dead
+                dead = torch.stack([dead[i] for i in looked_at])
+            signs = Signs(tuple(self.names[i] for i in looked_at), dead)
         return Outcome(total, dict(zip(self.names, seen.unbind(), strict=True)), signs)
 
     def _terms(
