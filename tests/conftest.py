@@ -38,8 +38,9 @@ def pytest_collection_finish(session):
 
 
 def pytest_collection_modifyitems(items):
-    """What takes long comes first, so that no worker is left alone with it at the end."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    """Those that fork come first: others, such as Ray's, leave threads behind, and a lock that one of them holds would
+    never be free in a fork. Then comes what takes long, so that no worker is left alone with it at the end."""
+    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("forks", "slow")])
 
 
 # Few examples and the same ones in every run; `make soak` draws many, and others every time.

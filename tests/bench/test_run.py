@@ -109,6 +109,7 @@ def forks(monkeypatch, recwarn):
     warnings.simplefilter("ignore", DeprecationWarning)  # that threads are not forked
 
 
+@pytest.mark.forks
 def test_processes(forks):
     """Every kind in a process of its own leaves the record of one process but for times."""
     chosen, runs = kinds([0.25], hand=False, ort=False), []
@@ -128,6 +129,7 @@ def test_processes(forks):
     assert runs[0] == runs[1]
 
 
+@pytest.mark.forks
 def test_processes_that_fail(forks):
     """One dies, and one is given a net that is none."""
     names, kept = ["import os; os._exit(3)", "int('none')"], []

@@ -1,5 +1,6 @@
 """No command imports from the current folder, but for a TARGET that the user names (nor does Ray: test_ray)."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -34,7 +35,11 @@ def hostile(tmp_path):
 
 
 def disarm(folder):
-    """Remove what Python itself runs there for -m, before it begins with the module that is named."""
+    """Remove what Python itself runs there for -m, before it begins with the module that is named; and modules that
+    this Python does not have, such as Windows': where a TARGET is named, what is nowhere else is found there."""
+    for name in sys.stdlib_module_names:
+        if name not in sys.builtin_module_names and importlib.util.find_spec(name) is None:
+            (folder / f"{name}.py").unlink()
     run = folder.parent / "run"
     (folder / "empty").mkdir()
     (folder / "empty" / "empty.py").touch()

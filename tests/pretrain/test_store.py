@@ -64,6 +64,7 @@ def killed(path: Path) -> None:
     trained(Interrupted(shuffled(), SECOND_LAYER, kill), path)
 
 
+@pytest.mark.forks
 def test_a_killed_process_goes_on_as_if_nothing_had_happened(tmp_path: Path):
     path = tmp_path / "state"
     process = started(killed, path)

@@ -26,6 +26,7 @@ from tests.networks import NETWORKS, seeded
 from tests.other_process import started
 from tests.run import data_parallel_cases as cases
 
+pytestmark = pytest.mark.forks
 RANKS, STEPS = 2, 3
 
 

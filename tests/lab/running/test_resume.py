@@ -15,6 +15,8 @@ from tests.lab.processes import catches, living, mortal, wait_for
 from tests.lab.tiny import ROOT, heard, make, plain, results, run
 from tests.other_process import started
 
+pytestmark = pytest.mark.forks
+
 READY = ["racecar.lab.running.engines.preloaded", "tests.lab.processes", "safetensors.torch"]
 A, AA = 9, 3
 """Steps of the stages."""

@@ -29,6 +29,7 @@ def launch(folder, out, err):
 
 
 @pytest.mark.slow
+@pytest.mark.forks
 @pytest.mark.timeout(180)
 def test_two_processes(tmp_path):
     """In one test, because processes take their time to start: all that tests.lab.pair does."""
