@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test soak lint package bench clean
+.PHONY: help demo test soak lint package docs bench clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
@@ -29,6 +29,9 @@ lint: $(VENV)/.installed-dev ## ruff check, ruff format --check, mypy
 
 package: $(VENV)/.installed-dev ## build wheel and sdist (dist/), and try both in empty environments
 	$(BIN)/python .ci/package.py
+
+docs: $(VENV)/.installed-docs ## build the documentation as a site (build/site/index.html), without the network
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/.installed-lab ## time the reverse pass on this machine's CPU
 	$(BIN)/racecar bench --device cpu $(ARGS)
