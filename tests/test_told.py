@@ -21,8 +21,10 @@ LEVEL = ("95 %", "level of intervals")
 SETTINGS = {
     "README.md": [("3.11", "Python"), LEVEL, ("3.0", "a licence"), ("2.0", "a licence")],
     "docs/bench.md": [("− 1", "a formula"), ("3 %", "a margin")],
+    "docs/experiments.md": [],
     "docs/how-it-works.md": [("0.5", "a weight")],
     "docs/inspect.md": [],
+    "docs/integrations.md": [],
     "docs/laboratory.md": [
         ("60 seconds", "between checkpoints"), LEVEL, ("3 %", "a margin"), ("0.01", "a margin"), ("0.02", "a margin"),
         ("0.5", "an AUROC that sees nothing"), ("12,285 nets", "a design"), ("10,000 times", "a scale"),
