@@ -56,12 +56,12 @@ def relinked(text: str, page: str) -> str:
         words, target, alt, picture = match.groups()
         file, mark, anchor = (target or picture).partition("#")
         if not file or re.match(r"[a-z]+:", file):
-            return match[0] if words is None else f"[{relinked(words, page)}]({target})"
+            return match[0]
         place = in_site(posixpath.normpath(posixpath.join(here, file)))
         if place is None:
             return words
         place = posixpath.relpath(place, posixpath.dirname(page) or ".")
-        return f"![{alt}]({place})" if words is None else f"[{relinked(words, page)}]({place}{mark}{anchor})"
+        return f"![{alt}]({place})" if words is None else f"[{LINK.sub(link, words)}]({place}{mark}{anchor})"
 
     return outside_code(text, lambda part: LINK.sub(link, part))
 
@@ -110,11 +110,6 @@ def _below(folder: Path) -> list[str]:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Links that hold in the site, and Markdown inside of what is folded."""
     return relinked(markdown, page.file.src_uri).replace("<details>", '<details markdown="1">')
-
-
-def on_page_content(html: str, **_: Any) -> str:
-    """Docstrings name things as Sphinx does: the name alone is shown."""
-    return re.sub(r":(?:class|func|mod|meth):(<code>)", r"\1", html)
 
 
 def on_post_build(config: Any) -> None:

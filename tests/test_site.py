@@ -36,7 +36,8 @@ def test_links_by_hand():
     text = "[a](../results/zoo/zoo.md#x) [b `c`](../src/racecar/racecar.py) ![d](images/e.svg) `[f](../README.md)` [g](https://h)"
     moved = "[a](results/zoo/zoo.md#x) b `c` ![d](images/e.svg) `[f](../README.md)` [g](https://h)"
     assert relinked(text, "loss.md") == moved
-    assert relinked("[a](docs/when.md)", "index.md") == "[a](when.md)"
+    assert relinked("`a` [`b`](docs/when.md)", "index.md") == "`a` [`b`](when.md)"
+    assert relinked("[![a](images/b.svg)](../examples/c.py)", "loss.md") == "[![a](images/b.svg)](examples/c.md)"
     assert relinked("[[a]](../../docs/loss.md)", "results/peaks/report.md") == "[[a]](../../loss.md)"
 
 

@@ -20,7 +20,9 @@ MEASURED = re.compile(
 LEVEL = ("95 %", "level of intervals")
 SETTINGS = {
     "README.md": [("3.11", "Python"), LEVEL, ("3.0", "a licence"), ("2.0", "a licence")],
-    "docs/bench.md": [("− 1", "a formula"), ("3 %", "a margin")],
+    "docs/api.md": [],
+    "docs/bench.md": [("3 %", "a margin"), ("− 1", "a formula")],
+    "docs/choosing.md": [],
     "docs/experiments.md": [],
     "docs/how-it-works.md": [("0.5", "a weight")],
     "docs/inspect.md": [],
@@ -31,7 +33,11 @@ SETTINGS = {
         ("+ 10", "a rule"), ("−1", "a rule"),
     ],
     "docs/loss.md": [],
+    "docs/plan.md": [],
+    "docs/privacy.md": [],
     "docs/rules.md": [("−1", "a formula"), ("−1", "a formula"), ("+1", "a formula")],
+    "docs/start.md": [],
+    "docs/troubleshooting.md": [],
     "docs/when.md": [
         LEVEL, LEVEL, LEVEL, ("126 nets", "a design"), ("0.2 points", "the paper's"), ("0.2", "the paper's"),
         ("10 nets", "of CIFAR-10"), ("18 nets", "a design"),
