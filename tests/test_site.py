@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import racecar
 from docs.site import in_repository, in_site, loads, relinked
 from tests.test_published import PAGES, links
 
@@ -70,3 +71,11 @@ def test_the_extra_is_pinned():
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["docs"]
     pinned = {line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines()}
     assert {re.match(r"[\w-]+", one)[0] for one in wanted} <= pinned
+
+
+def test_the_comparison_is_of_this_version():
+    """Else read the others again, and write the day."""
+    text = (ROOT / "docs" / "comparison.md").read_text()
+    assert re.search(r"\| version read \| `([\d.]+)` \|", text)[1] == racecar.__version__
+    rows = [line.count(" | ") for line in text.splitlines() if line.startswith("| ")]
+    assert set(rows) == {7}, "a cell for each"

@@ -23,6 +23,7 @@ SETTINGS = {
     "docs/api.md": [],
     "docs/bench.md": [("3 %", "a margin"), ("− 1", "a formula")],
     "docs/choosing.md": [],
+    "docs/comparison.md": [*[("2.0", "a licence")] * 3, ("3.0", "a licence")],
     "docs/experiments.md": [],
     "docs/how-it-works.md": [("0.5", "a weight")],
     "docs/inspect.md": [],
