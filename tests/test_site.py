@@ -8,6 +8,7 @@ import pytest
 
 import racecar
 from docs.site import in_repository, in_site, loads, relinked
+from racecar import errors, inspect, orthogonality, pretrain
 from tests.test_published import PAGES, links
 
 ROOT = Path(__file__).parent.parent
@@ -79,3 +80,10 @@ def test_the_comparison_is_of_this_version():
     assert re.search(r"\| version read \| `([\d.]+)` \|", text)[1] == racecar.__version__
     rows = [line.count(" | ") for line in text.splitlines() if line.startswith("| ")]
     assert set(rows) == {7}, "a cell for each"
+
+
+def test_the_reference_has_every_public_name():
+    """Those of errors are shown as one module."""
+    named = set(re.findall(r"\w+", (ROOT / "docs" / "api.md").read_text())) | vars(errors).keys()
+    public = {name for module in (racecar, racecar.rules, inspect, orthogonality, pretrain) for name in module.__all__}
+    assert public - named == set()

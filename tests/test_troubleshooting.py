@@ -12,7 +12,7 @@ from racecar import Racecar, Unsupported
 from racecar.watch import data_parallel
 
 ROOT = Path(__file__).parent.parent
-QUOTED = re.findall(r"```text\n(\w+): (.*)\n```", (ROOT / "docs" / "troubleshooting.md").read_text())
+QUOTED = re.findall(r"```pytb\n(\w+): (.*)\n```", (ROOT / "docs" / "troubleshooting.md").read_text())
 X = torch.rand(8, 4)
 
 

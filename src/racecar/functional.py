@@ -37,7 +37,7 @@ def reverse_loss(
         mode, weight, scale, fraction, input_activation, gradient, reduction, rules: as for :class:`racecar.Racecar`.
 
     Returns:
-        ``(model(*args, **kwargs), loss)``, the loss a float32 (or float64) scalar.
+        ``(model(*args, **kwargs), loss)``, the loss a float32 (or float64) scalar, shape ().
     """
     check_model(model)
     args = (args,) if isinstance(args, Tensor) else tuple(args)
