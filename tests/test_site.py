@@ -1,4 +1,4 @@
-"""docs/site.py: pages that are written for a git web page become a site that needs no network."""
+"""docs/hook.py: pages that are written for a git web page become a site that needs no network."""
 
 import re
 import tomllib
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import racecar
-from docs.site import in_repository, in_site, loads, relinked
+from docs.hook import in_repository, in_site, loads, relinked
 from racecar import errors, inspect, orthogonality, pretrain
 from tests.test_published import PAGES, links
 
