@@ -47,7 +47,7 @@ class Every:
 
     @property
     def weight(self) -> Weight:
-        """λ, before it is multiplied by k: that of ``rr``."""
+        """λ, before it is multiplied by k: that of ``rr``, a number or a dict as :class:`racecar.Racecar` takes it."""
         return self.rr.weight
 
     @weight.setter

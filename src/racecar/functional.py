@@ -39,7 +39,7 @@ def reverse_loss(
         mask: which positions are no padding, as in a call of :class:`racecar.Racecar`.
 
     Returns:
-        ``(model(*args, **kwargs), loss)``, the loss a float32 (or float64) scalar.
+        ``(model(*args, **kwargs), loss)``, the loss a float32 (or float64) scalar, shape ().
     """
     check_model(model)
     args = (args,) if isinstance(args, Tensor) else tuple(args)

@@ -47,7 +47,7 @@ class Racecar(nn.Module):
             "input" (the full one, compared at the input alone) or "auto" (full along every stretch where the reverse
             pass is unique, starting again at joins and forks).
         weight: λ for all layers, or a dict from layer-name pattern to λ; later patterns win, a layer that no pattern
-            matches is left out. A tensor broadcasts against d_m without its batch dimension.
+            matches is left out. A tensor broadcasts against d_m without its batch dimension: (C, 1, 1) for images.
         scale: "relative" (Σ(d−d')² / Σd², the denominator taken as a constant), "ratio" (the same, and the gradient
             knows of the denominator), "anchored" (mean square error over the mean square of the model's input),
             "mean" (mean square error) or "sum" (the paper's squared norm over the batch).
@@ -81,7 +81,7 @@ class Racecar(nn.Module):
         settings = Settings(mode, weight, scale, fraction, chosen, gradient, reduction, own_rules(rules))
         self.model = model
         self.terms: dict[str, Tensor] = {}
-        """Layer name → detached term of the last call, before λ."""
+        """Layer name → detached term of the last call, before λ: a scalar, shape (), on the device."""
         self.reverse_statistics = ReverseStatistics()
         """Of what batch norms see in the reverse pass: kept by training calls, used in evaluation; in no state dict."""
         self._health = Health()
@@ -232,7 +232,7 @@ class Racecar(nn.Module):
             grad: whether gradients may flow through the result.
 
         Returns:
-            One tensor of d_m's shape per plan entry. No buffer of the model is changed.
+            One tensor of d_m's shape per plan entry, (N, …) for a batch of N. No buffer of the model is changed.
         """
         mask, kwargs = self._engine.masks.take(kwargs)
         with torch.set_grad_enabled(grad), untouched(self.model):
