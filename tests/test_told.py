@@ -117,23 +117,24 @@ def over(one, other, what="median_ms"):
 
 
 def test_few_labels_by_loss_by_hand(lines):
-    """Mean gains at two labels over Std, and over Std with batch norm, from the records of nets that live; λ that
-    searches chose."""
-    values, chosen = defaultdict(dict), {}
+    """Mean gains at two labels over Std, and over Std with batch norm, from the records of nets that live; what the
+    source task loses at most; λ that searches chose."""
+    values, source, chosen = defaultdict(dict), defaultdict(dict), {}
     for one in records("few-labels-losses"):
         config = one["config"]
         place = config["norm"], config["task"], config["depth"], config["start"]
         if one["variant"] in ("Std", "RR", "lRR") and not config["longer"] and not one["note"]:
             kind = (one["variant"], config["scale"] if one["variant"] != "Std" else "", *place)
             values[kind][one["seed"]] = one["metrics"]["probe_2"]
+            source[kind][one["seed"]] = one["metrics"]["source_accuracy"]
             chosen[kind] = one["coefficient"]
     (line,) = [one for one in lines if "Searched more finely" in one]
 
-    def gains(name, norm, other):
+    def gains(name, norm, other, what=values):
         return [
             100 * mean(some[seed] - std[seed] for seed in some if seed in std)
-            for kind, some in values.items()
-            if (kind[0], kind[2]) == (name, norm) and (std := values.get(("Std", "", other, *kind[3:])))
+            for kind, some in what.items()
+            if (kind[0], kind[2]) == (name, norm) and (std := what.get(("Std", "", other, *kind[3:])))
         ]
 
     def ends(some):
@@ -145,7 +146,8 @@ def test_few_labels_by_loss_by_hand(lines):
     behind = [-one for one in gains("lRR", "none", "batch")]
     assert f"Std with it is {ends(behind)} points ahead of lRR without" in line
     beside = gains("RR", "batch", "batch") + gains("lRR", "batch", "batch")
-    assert f"of {len(beside)} ({ends(beside)} points)." in line
+    assert f"of {len(beside)} ({ends(beside)} points)" in line
+    assert f"the default costs {-min(gains('lRR', 'none', 'none', source)):.1f} points" in line
     zero = sum((kind[0], kind[2], value) == ("RR", "none", 0) for kind, value in chosen.items())
     assert f"λ = 0 was best for it in {zero}." in line
 
