@@ -77,18 +77,35 @@ def records(name):
 
 
 def test_likeness_by_hand(lines):
-
-    def by_hand(variant, metric, stage, norm):
-        return mean(
-            one["metrics"][metric]
-            for one in records("mnist-fixed")
-            if (one["variant"], one["stage"], one["config"]["norm"]) == (variant, stage, norm)
-        )
-
+    found = defaultdict(list)
+    for one in records("mnist-losses"):
+        if not one["config"]["longer"]:
+            for metric in ("ssim", "ssim_scaled"):
+                found[metric, one["stage"], one["variant"], one["config"]["scale"]].append(one["metrics"][metric])
     (line,) = [one for one in lines if "look into it" in one]
-    wanted = [("ssim", "A", False), ("ssim_scaled", "A", False), ("ssim_scaled", "AA", False), ("ssim", "A", True)]
-    found = re.findall(r"(0\.\d\d) against (0\.\d\d)", line)
-    assert found == [tuple(f"{by_hand(name, *one):.2f}" for name in ("RR", "Std")) for one in wanted]
+    told = re.findall(r"(0\.\d\d) \((0\.\d\d) with the paper's loss\) against (0\.\d\d)", line)
+    nets = [("RR", "relative"), ("RR", "sum"), ("Std", "relative")]
+    for one, kind in zip(told, [("ssim", "A"), ("ssim_scaled", "A"), ("ssim_scaled", "AA")], strict=True):
+        assert all(len(found[*kind, *net]) == 10 for net in nets)
+        assert one == tuple(f"{mean(found[*kind, *net]):.2f}" for net in nets)
+
+
+def test_shift_by_hand(lines):
+    """AUROCs of the reverse error and of energy, with noise and with classes that were not seen."""
+    found = defaultdict(list)
+    for one in records("shift"):
+        config = one["config"]
+        if one["stage"] == "A" and (one["variant"], config["scale"]) in (("lRR", "relative"), ("Std", "relative")):
+            for metric, value in one["metrics"].items():
+                found[one["variant"], config["task"], config["norm"], metric].append(value)
+    (line,) = [one for one in lines if "**Shift**" in one]
+    places = [("digits", "none"), ("digits", "batch"), ("cifar", "none")]
+    for kind in ("noise", "unseen"):
+        ours, std = (
+            "{}, {} and {}".format(*(f"{mean(found[name, *one, f'auroc_{kind}_{score}']):.2f}" for one in places))
+            for name, score in (("lRR", "layerwise"), ("Std", "energy"))
+        )
+        assert f"{ours} against {std}" in line
 
 
 def test_what_it_costs_in_accuracy_by_hand(lines):
@@ -128,7 +145,7 @@ def test_few_labels_by_loss_by_hand(lines):
             values[kind][one["seed"]] = one["metrics"]["probe_2"]
             source[kind][one["seed"]] = one["metrics"]["source_accuracy"]
             chosen[kind] = one["coefficient"]
-    (line,) = [one for one in lines if "Searched more finely" in one]
+    line = " ".join(lines[:4])
 
     def gains(name, norm, other, what=values):
         return [
