@@ -1,17 +1,16 @@
-"""Few labels by loss, depth and first weights, where all variants were searched alike: tables of docs/when.md, and what
-is said of them."""
+"""Few labels by loss, depth and first weights, where all variants were searched alike: tables of docs/when.md."""
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
 
-from benchmarks.sentences import listed, signed, span, sure
+from benchmarks.sentences import in_points
 from racecar.lab.experiments import experiment
 from racecar.lab.report.findings import Finding
-from racecar.lab.report.forest import gain_told, judged
 from racecar.lab.report.section import findings_of
-from racecar.lab.report.verdicts import CONTRADICTED, SIGNS, SUPPORTED, UNDECIDED
+from racecar.lab.report.told import judged
+from racecar.lab.report.verdicts import SIGNS
 from racecar.lab.running.results import Store
 from racecar.lab.training.loss_config import loss_name
 
@@ -19,7 +18,6 @@ FOLDER = "few-labels-losses"
 TASKS = {"digits": "digits", "blur": "blurred", "cifar": "CIFAR-10"}
 STARTS = {"torch": "PyTorch's", "he": "He's"}
 DEFAULT, PAPERS = "the default", "the paper's"
-BESIDE = "is as good as Std at 2 labels"
 TO_REACH = "Without norm lRR beats Std with batch norm at 2 labels: probe"
 KINDS: dict[str, dict[str, tuple[str, str]]] = {
     "std": {
@@ -66,7 +64,14 @@ def losses_table(folder: Path, kind: str) -> str:
     lines = [head, ["---", "---:", "---", *["---:"] * len(columns)]]
     for task, depth, start in rows:
         found = [cells.get((task, depth, start, *what)) for what in columns.values()]
-        lines.append([TASKS[task], str(depth), STARTS[start], *("–" if one is None else _cell(one) for one in found)])
+        lines.append(
+            [
+                TASKS[task],
+                str(depth),
+                STARTS[start],
+                *("–" if one is None else f"{SIGNS[one.verdict]} {in_points(one)}" for one in found),
+            ]
+        )
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -80,61 +85,3 @@ def cells_of(folder: Path) -> dict[tuple[str, int, str, str, str], Finding]:
         key = config["task"], config["depth"], config["start"], loss_name(config) or "", one.claim.text
         found[key] = one
     return found
-
-
-def by_loss(folder: Path) -> str:
-    """What README and docs/when.md say, of both losses together."""
-    cells = cells_of(folder / FOLDER)
-
-    def of(name: str, start: str = "") -> list[Finding]:
-        text = f"Without norm {name} beats Std at 2 labels: probe"
-        return [found for key, found in cells.items() if key[4] == text and start in ("", key[2])]
-
-    layerwise, full = of("lRR"), of("RR")
-    none = [one for one in (*layerwise, *full) if one.verdict == CONTRADICTED]
-    sure(not none, "neither is behind Std at two labels in any setting")
-    first = cells["digits", 3, "torch", DEFAULT, "Without norm RR beats Std at 2 labels: probe"]
-    sure(first.verdict == UNDECIDED, "RR's gain on digits with three convolutions is undecided")
-    zero = [one for one in full if one.better is not None and not one.better.coefficient]
-    tasks, depths = (sorted({key[i] for key in cells}, key=str) for i in (0, 1))
-    return (
-        f"Searched more finely, from λ = 0 up, and with both losses "
-        f"([by loss]({{results}}/{FOLDER}/report.md): {listed([TASKS[str(one)] for one in tasks])}, "
-        f"{listed([str(one) for one in depths])} convolutions, PyTorch's and He's first weights), lRR, layer by layer, "
-        f"is ahead of Std at two labels in {_ahead(layerwise)}, of which {_count(of('lRR', 'he'))} with He's weights; "
-        f"RR in {_ahead(full)}, and λ = 0 was best for it in {len(zero)}. Behind is neither. {_to_reach(cells)} RR's "
-        f"gain on digits, the first of those above, is {signed(_points(first))} points now, and undecided."
-    )
-
-
-def _to_reach(cells: dict[tuple[str, int, str, str, str], Finding]) -> str:
-    """What batch norm does alone, and what is left to do beside it."""
-    behind = [found for key, found in cells.items() if key[4] == TO_REACH]
-    beside = [found for key, found in cells.items() if BESIDE in key[4]]
-    sure(all(_points(one) < 0 for one in behind), "batch norm does more for Std than lRR")
-    sure(not any(one.verdict == CONTRADICTED for one in beside), "with batch norm both are as good as Std")
-    return (
-        f"Batch norm alone does more: Std with it is {span([-_points(one) for one in behind])} points ahead of lRR "
-        f"without, for certain in {sum(one.verdict == CONTRADICTED for one in behind)} of {len(behind)} settings; with "
-        f"it, RR and lRR are as good as Std in {_count(beside)} of {len(beside)} "
-        f"({span([_points(one) for one in beside])} points)."
-    )
-
-
-def _count(findings: list[Finding]) -> int:
-    """That are supported."""
-    return sum(one.verdict == SUPPORTED for one in findings)
-
-
-def _ahead(findings: list[Finding]) -> str:
-    return f"{_count(findings)} of {len(findings)} settings ({span([_points(one) for one in findings])} points)"
-
-
-def _points(found: Finding) -> float:
-    assert found.gain is not None
-    return 100 * found.gain.mean
-
-
-def _cell(found: Finding) -> str:
-    mean, _, interval = gain_told(found).partition(", ")
-    return f"{SIGNS[found.verdict]} {mean.partition(' ')[0]} ({interval})"

@@ -6,7 +6,9 @@ import re
 from collections.abc import Sequence
 from textwrap import fill
 
+from racecar.lab.report.findings import Finding
 from racecar.lab.report.statistics import Estimate
+from racecar.lab.report.told import gain_told
 
 CONFIDENT = "the records do not say so any more; write another sentence in benchmarks: "
 WIDTH = 125
@@ -24,6 +26,12 @@ def paragraph(text: str) -> str:
     item = re.match(r"[-*] |\d\. ", text)
     indent = " " * len(item[0]) if item else ""
     return fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+
+
+def in_points(found: Finding) -> str:
+    """As "+1.2 (0.3 to 2.1)", with its corrected interval."""
+    mean, _, interval = gain_told(found).partition(", ")
+    return f"{mean.partition(' ')[0]} ({interval})"
 
 
 def lower_end(found: Estimate) -> float:

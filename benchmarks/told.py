@@ -16,16 +16,16 @@ from statistics import mean
 from typing import Any
 
 from benchmarks import cost, cost_told, slices_told
-from benchmarks.losses import by_loss
-from benchmarks.sentences import lower_end, means, paragraph, percent, signed, span, sure
-from benchmarks.when import LABELS, LOSS, OURS, TASKS, USUAL, Found, dead, gain, read
+from benchmarks.losses_told import by_loss
+from benchmarks.sentences import in_points, lower_end, paragraph, percent, sure
+from benchmarks.shift_told import shift
+from benchmarks.when import LOSS, OURS, USUAL, dead, read
 from racecar.lab.experiments import experiment
 from racecar.lab.experiments.information import FAILED
-from racecar.lab.report import words
-from racecar.lab.report.findings import Finding
 from racecar.lab.report.groups import has
 from racecar.lab.report.section import findings_of
-from racecar.lab.report.statistics import Estimate, estimate, gains
+from racecar.lab.report.statistics import estimate, gains
+from racecar.lab.report.told import judged
 from racecar.lab.report.verdicts import SUPPORTED, UNDECIDED
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import Run
@@ -38,57 +38,40 @@ PART = re.compile(r"(<!-- told ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 PAGES = {Path("README.md"): ("results", "docs"), Path("docs/when.md"): ("../results", ".")}
 """Page → where results and docs are from there."""
 BENCH = Path("docs/bench.md")
-LONGER = "Std, trained as long as RR takes"
-UNDECIDED_CLAIMS = (
-    "With group norm RR is as good as Std at 2 labels: probe",
-    "With batch norm RR is as good as Std at 2 labels: probe",
-    "Without norm RR beats Std at 2 labels: probe, blur",
-)
 
 
 def lines(folder: Path) -> list[str]:
     """As Markdown, with {results} and {docs} where links need them."""
-    few, more = few_labels(folder), (cifar, died, picture, bits, costs)
-    return [*few, by_loss(folder), *(one(folder) for one in more), loss()]
+    more = (group_norm, mnist, cifar, died, picture, bits, shift, costs)
+    return [*by_loss(folder), *(one(folder) for one in more)]
 
 
-def few_labels(folder: Path) -> list[str]:
-    """Probe and fine-tuning, without and with a norm."""
-    found = {norm: {task: read(folder / "few-labels", norm, task) for task in TASKS} for norm in ("none", "batch")}
+def group_norm(folder: Path) -> str:
+    """Which was searched for the loss of before alone."""
+    usual = {name: value for name, value in USUAL.items() if name not in ("fraction", "longer", "norm", "task")}
+    runs = [run for run in Store(folder / "few-labels").runs() if has(run.config, usual)]
+    text = "With group norm RR is as good as Std at 2 labels: probe"
+    (found,) = [one for one in findings_of(experiment("few-labels"), runs) if one.claim.text == text]
+    sure(found.verdict == UNDECIDED, "group norm is undecided")
+    return f"**Nothing is decided** with group norm: RR − Std is {in_points(found)} points (the loss of before)."
 
-    def points(metric: str, norm: str = "none", than: str = "Std") -> list[Estimate]:
-        some = [gain(one, metric, than, alive=True) for one in found[norm].values()]
-        return [one for one in some if one is not None]
 
-    few, ten, most = (points(f"probe_{n}") for n in (2, 10, 250))
-    sure(all(lower_end(one) > 0 for one in few), "without norm the probe gains at two labels on every task")
-    died = [len(dead(one[OURS])) for one in found["none"].values()]
-    longer, tuned = points("probe_10", than=LONGER), points("tune_2")
-    sure((tuned[1].interval() or (0.0, 0.0))[1] < 0, "blurred MNIST loses where the net is fine-tuned")
-    alone = [
-        (mean(one["probe_2"] for one in found["batch"][task]["Std"].values()), _alive(found["none"][task]))
-        for task in TASKS
-    ]
-    sure(all(std >= ours for std, ours in alone), "batch norm alone does as much for Std")
-    group, batch, blur = (_finding(folder, text) for text in UNDECIDED_CLAIMS)
-    sure({one.verdict for one in (group, batch, blur)} == {UNDECIDED}, ", ".join(UNDECIDED_CLAIMS))
-    assert group.gain is not None
-    assert group.interval is not None
-    low, high = (100 * end for end in group.interval)
-    ranges = [span([one.mean for n in LABELS for one in points(f"{way}_{n}", "batch")]) for way in ("probe", "tune")]
-    return [
-        f"**It helps** a small net without normalisation whose features are used as they are: {means(few)} points more "
-        f"than Std at two labels per class, {means(ten)} at ten, {means(most)} at 250 (three tasks, "
-        f"[few-labels]({{results}}/few-labels/report.md)). In the second {sum(died)} of "
-        f"{len(found['none']['blur'][OURS])} nets died and is left out; with it, the claim is undecided.",
-        f"Std trained for as many seconds gets part of that: RR is ahead of it by {means(longer)} at ten labels.",
-        "**Nothing is decided** with batch norm, which alone does as much for Std (RR − Std is "
-        f"{ranges[0]} points with the probe, {ranges[1]} fine-tuned), and with group norm "
-        f"({signed(100 * group.gain.mean)} at two labels, "
-        f"corrected {words.interval((low, high))}).",
-        f"**Fine-tuned** as a whole and without norm, RR − Std is {means(tuned)} points at two labels; the second is "
-        "a loss.",
-    ]
+def mnist(folder: Path) -> str:
+    """Accuracies of nets that are fine-tuned."""
+    runs = list(Store(folder / "mnist-losses").runs())
+    found = {
+        (one.claim.text, dict(one.setting).get("scale")): one for one in judged(findings_of(experiment("mnist"), runs))
+    }
+    accuracies = [one for (text, _), one in found.items() if "fine-tuned" in text]
+    sure({one.verdict for one in accuracies} == {UNDECIDED}, "nothing is decided of accuracies on MNIST")
+    ours, papers = (found["RR beats Std, fine-tuned on MNIST", scale] for scale in (LossConfig.scale, PAPER["scale"]))
+    scratch = found["RR beats Std from scratch, on blurred MNIST", PAPER["scale"]]
+    sure(scratch.verdict == SUPPORTED, "with the paper's loss RR beats Std from scratch on blurred MNIST")
+    return (
+        "On [MNIST]({results}/mnist-losses/report.md) accuracies of fine-tuned nets hardly differ: RR − Std is "
+        f"{in_points(ours)} points with the default and {in_points(papers)} with the paper's loss, undecided; RR − Std "
+        f"from scratch is {in_points(scratch)} on blurred MNIST with the paper's."
+    )
 
 
 def cifar(folder: Path) -> str:
@@ -105,7 +88,7 @@ def cifar(folder: Path) -> str:
     seeds = len({run.seed for run in runs})
     return (
         f"**It hurts** thirteen convolutions with batch norm on [CIFAR-10]({{results}}/slices-cifar/report.md): "
-        f"{', '.join(told)}; {seeds} seeds."
+        f"{', '.join(told)}; {seeds} seeds, He's first weights, the loss of before."
     )
 
 
@@ -126,16 +109,18 @@ def died(folder: Path) -> str:
 def picture(folder: Path) -> str:
     """What the reverse pass makes of a picture."""
 
-    def ssim(name: str, norm: bool, stage: str = "A") -> str:
-        runs = [run for run in _of(folder, "mnist-fixed", norm=norm) if run.stage == stage]
-        ours, std = (mean(run.metrics[name] for run in runs if run.variant == one) for one in ("RR", "Std"))
-        return f"{ours:.2f} against {std:.2f}"
+    def ssim(name: str, stage: str = "A") -> str:
+        runs = [run for run in Store(folder / "mnist-losses").runs() if run.stage == stage and not run.config["longer"]]
+        ours, papers, std = (
+            mean(run.metrics[name] for run in runs if (run.variant, run.config["scale"]) == one)
+            for one in (("RR", LossConfig.scale), ("RR", PAPER["scale"]), ("Std", LossConfig.scale))
+        )
+        return f"{ours:.2f} ({papers:.2f} with the paper's loss) against {std:.2f}"
 
     return (
-        "**You can look into it**: after training on [MNIST]({results}/mnist-fixed/report.md) without norm the reverse "
-        f"pass rebuilds the digit, SSIM {ssim('ssim', False)} of Std. Much of that is brightness: with brightness and "
-        f"contrast fitted it is {ssim('ssim_scaled', False)}, and {ssim('ssim_scaled', False, 'AA')} after fine-tuning "
-        f"without the loss. With batch norm, by statistics of the batch that is run back, {ssim('ssim', True)}."
+        "**You can look into it**: after training on MNIST without norm the reverse pass rebuilds the digit, SSIM "
+        f"{ssim('ssim')} of Std. Much of that is brightness: with brightness and contrast fitted it is "
+        f"{ssim('ssim_scaled')}, and {ssim('ssim_scaled', 'AA')} after fine-tuning without the loss."
     )
 
 
@@ -178,28 +163,6 @@ def costs(folder: Path) -> str:
         f"fourth step, {percent(exact)} with all of it; which slice suits which net is "
         "[here]({docs}/bench.md#which-slice)."
     )
-
-
-def loss() -> str:
-    """Of which loss it is where nothing else is said."""
-    return (
-        f"Where no loss is named, it is the loss of before (scale {LOSS['scale']}, gradient {LOSS['gradient']}); "
-        "the cost is the default's. First weights are PyTorch's own where none are named, but for the 12-bit task "
-        "(Glorot's) and the thirteen convolutions (He's)."
-    )
-
-
-def _alive(found: Found) -> float:
-    """Mean accuracy of RR at two labels, of nets that live."""
-    lost = dead(found[OURS])
-    return mean(one["probe_2"] for seed, one in found[OURS].items() if seed not in lost)
-
-
-def _finding(folder: Path, text: str) -> Finding:
-    usual = {name: value for name, value in USUAL.items() if name not in ("fraction", "longer", "norm", "task")}
-    runs = [run for run in Store(folder / "few-labels").runs() if has(run.config, usual)]
-    (found,) = [one for one in findings_of(experiment("few-labels"), runs) if one.claim.text == text]
-    return found
 
 
 def _of(folder: Path, name: str, **fields: Any) -> list[Run]:

@@ -99,11 +99,10 @@ def _has(run: Run, fields: Mapping[str, Any]) -> bool:
     return has({**run.config, COEFFICIENT: run.record["coefficient"]}, fields)
 
 
-def gain(found: Found, metric: str, than: str = "Std", alive: bool = False) -> Estimate | None:
-    """RR minus another row, in points, over the seeds of both; if asked, without those where RR's net died."""
+def gain(found: Found, metric: str, than: str = "Std") -> Estimate | None:
+    """RR minus another row, in points, over the seeds of both."""
     ours, other = ({seed: 100 * one[metric] for seed, one in found[row].items()} for row in (OURS, than))
-    left_out = dead(found[OURS]) if alive else []
-    return estimate(gains({seed: one for seed, one in ours.items() if seed not in left_out}, other, higher=True))
+    return estimate(gains(ours, other, higher=True))
 
 
 def dead(runs: Mapping[int, Mapping[str, float]]) -> list[int]:

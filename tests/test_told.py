@@ -86,18 +86,35 @@ def records(name):
 
 
 def test_likeness_by_hand(lines):
-
-    def by_hand(variant, metric, stage, norm):
-        return mean(
-            one["metrics"][metric]
-            for one in records("mnist-fixed")
-            if (one["variant"], one["stage"], one["config"]["norm"]) == (variant, stage, norm)
-        )
-
+    found = defaultdict(list)
+    for one in records("mnist-losses"):
+        if not one["config"]["longer"]:
+            for metric in ("ssim", "ssim_scaled"):
+                found[metric, one["stage"], one["variant"], one["config"]["scale"]].append(one["metrics"][metric])
     (line,) = [one for one in lines if "look into it" in one]
-    wanted = [("ssim", "A", False), ("ssim_scaled", "A", False), ("ssim_scaled", "AA", False), ("ssim", "A", True)]
-    found = re.findall(r"(0\.\d\d) against (0\.\d\d)", line)
-    assert found == [tuple(f"{by_hand(name, *one):.2f}" for name in ("RR", "Std")) for one in wanted]
+    told = re.findall(r"(0\.\d\d) \((0\.\d\d) with the paper's loss\) against (0\.\d\d)", line)
+    nets = [("RR", "relative"), ("RR", "sum"), ("Std", "relative")]
+    for one, kind in zip(told, [("ssim", "A"), ("ssim_scaled", "A"), ("ssim_scaled", "AA")], strict=True):
+        assert all(len(found[*kind, *net]) == 10 for net in nets)
+        assert one == tuple(f"{mean(found[*kind, *net]):.2f}" for net in nets)
+
+
+def test_shift_by_hand(lines):
+    """AUROCs of the reverse error and of energy, with noise and with classes that were not seen."""
+    found = defaultdict(list)
+    for one in records("shift"):
+        config = one["config"]
+        if one["stage"] == "A" and (one["variant"], config["scale"]) in (("lRR", "relative"), ("Std", "relative")):
+            for metric, value in one["metrics"].items():
+                found[one["variant"], config["task"], config["norm"], metric].append(value)
+    (line,) = [one for one in lines if "**Shift**" in one]
+    places = [("digits", "none"), ("digits", "batch"), ("cifar", "none")]
+    for kind in ("noise", "unseen"):
+        ours, std = (
+            "{}, {} and {}".format(*(f"{mean(found[name, *one, f'auroc_{kind}_{score}']):.2f}" for one in places))
+            for name, score in (("lRR", "layerwise"), ("Std", "energy"))
+        )
+        assert f"{ours} against {std}" in line
 
 
 def test_what_it_costs_in_accuracy_by_hand(lines):
@@ -126,23 +143,24 @@ def over(one, other, what="median_ms"):
 
 
 def test_few_labels_by_loss_by_hand(lines):
-    """Mean gains at two labels over Std, and over Std with batch norm, from the records of nets that live; λ that
-    searches chose."""
-    values, chosen = defaultdict(dict), {}
+    """Mean gains at two labels over Std, and over Std with batch norm, from the records of nets that live; what the
+    source task loses at most; λ that searches chose."""
+    values, source, chosen = defaultdict(dict), defaultdict(dict), {}
     for one in records("few-labels-losses"):
         config = one["config"]
         place = config["norm"], config["task"], config["depth"], config["start"]
         if one["variant"] in ("Std", "RR", "lRR") and not config["longer"] and not one["note"]:
             kind = (one["variant"], config["scale"] if one["variant"] != "Std" else "", *place)
             values[kind][one["seed"]] = one["metrics"]["probe_2"]
+            source[kind][one["seed"]] = one["metrics"]["source_accuracy"]
             chosen[kind] = one["coefficient"]
-    (line,) = [one for one in lines if "Searched more finely" in one]
+    line = " ".join(lines[:4])
 
-    def gains(name, norm, other):
+    def gains(name, norm, other, what=values):
         return [
             100 * mean(some[seed] - std[seed] for seed in some if seed in std)
-            for kind, some in values.items()
-            if (kind[0], kind[2]) == (name, norm) and (std := values.get(("Std", "", other, *kind[3:])))
+            for kind, some in what.items()
+            if (kind[0], kind[2]) == (name, norm) and (std := what.get(("Std", "", other, *kind[3:])))
         ]
 
     def ends(some):
@@ -154,7 +172,8 @@ def test_few_labels_by_loss_by_hand(lines):
     behind = [-one for one in gains("lRR", "none", "batch")]
     assert f"Std with it is {ends(behind)} points ahead of lRR without" in line
     beside = gains("RR", "batch", "batch") + gains("lRR", "batch", "batch")
-    assert f"of {len(beside)} ({ends(beside)} points)." in line
+    assert f"of {len(beside)} ({ends(beside)} points)" in line
+    assert f"the default costs {-min(gains('lRR', 'none', 'none', source)):.1f} points" in line
     zero = sum((kind[0], kind[2], value) == ("RR", "none", 0) for kind, value in chosen.items())
     assert f"λ = 0 was best for it in {zero}." in line
 

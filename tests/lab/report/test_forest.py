@@ -6,9 +6,10 @@ import pytest
 
 from racecar.lab.experiment import Claim, Paper, Stage
 from racecar.lab.report.claims import judge
-from racecar.lab.report.forest import forest, judged, sentence, telling_settings, title
+from racecar.lab.report.forest import THIN, forest, title
 from racecar.lab.report.glossary import glossary, meanings
 from racecar.lab.report.groups import gather, label
+from racecar.lab.report.told import judged, sentence, telling_settings
 from racecar.lab.report.units import unit
 from tests.figures import legible
 from tests.lab.report.records import record, runs
@@ -80,7 +81,8 @@ def test_the_sentence(findings):
 
 
 def test_a_claim_in_several_settings(monkeypatch):
-    """Its words stand once, above a row for every setting; the sentence is about them all. Many are not read out."""
+    """Its words stand once, above a row for every setting; the sentence is about them all. Of many each is a thin line,
+    the best above, and none is read out."""
     shifts = {"one": 0.0, "two": 0.2, "three": -0.3}
     records = [
         record(name, seed, {"test_accuracy": value + shift * (name == "RR")}, config={"net": net})
@@ -104,11 +106,21 @@ def test_a_claim_in_several_settings(monkeypatch):
         )
     assert figure.get_label().count("RR beats Std") == 3
     assert "✗" not in figure.get_label()
-    monkeypatch.setattr("racecar.lab.report.forest.HEARD", 2)
-    assert forest(found).get_label() == sentence(found).partition(";")[0]
     assert axis.get_title() == ""
-    monkeypatch.setattr("racecar.lab.report.forest.TALL", 3)
+    monkeypatch.setattr("racecar.lab.report.forest.TALL", 0.5)
     assert forest(found).axes[0].get_title() == axis.get_xlabel() == "gain in points"
+    monkeypatch.setattr("racecar.lab.report.forest.MANY", 2)
+    for wide in (False, True):
+        figure = forest(found, wide)
+        assert figure.get_label() == sentence(found).partition(";")[0]
+        ((words,), lines) = ((axis := figure.axes[0]).texts, axis.lines)
+        assert words.get_text().replace("\u00a0", " ") == "RR beats Std: ✓ 2, ✗ 1"
+        dots = [(*line.get_xdata(), *line.get_ydata()) for line in lines if len(line.get_xdata()) == 1]
+        assert [x for x, _ in dots] == pytest.approx(sorted((100 * one.gain.mean for one in found), reverse=True))
+        assert [above - below for (_, above), (_, below) in pairwise(dots)] == pytest.approx([THIN, THIN])
+        above = words.get_window_extent().y0 > axis.transData.transform((0, dots[0][1]))[1]
+        assert above is not wide
+    assert "thin: one setting each" in title(found)
 
 
 def test_settings_that_tell_apart():

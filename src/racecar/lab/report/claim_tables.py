@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from racecar.lab.experiment import Claim
 from racecar.lab.report import words
 from racecar.lab.report.findings import Finding
-from racecar.lab.report.forest import judged, telling_settings
 from racecar.lab.report.groups import Group, Setting, label
 from racecar.lab.report.page_table import Cell, Column, Table, number_cell
 from racecar.lab.report.statistics import exact_share
+from racecar.lab.report.told import judged, telling_settings
 from racecar.lab.report.units import unit
 from racecar.lab.report.verdicts import NOT_RUN, VERDICTS
 

@@ -13,7 +13,7 @@ from racecar.lab.report.about import about
 from racecar.lab.report.claim_tables import claims_table, unjudged_table
 from racecar.lab.report.claims import claims_of, judge
 from racecar.lab.report.findings import Finding
-from racecar.lab.report.forest import forest, judged, sentence
+from racecar.lab.report.forest import forest
 from racecar.lab.report.forest import title as forest_title
 from racecar.lab.report.gallery import common_figures, draw, draw_common, main_and_more, own_pictures
 from racecar.lab.report.glossary import glossary
@@ -22,6 +22,7 @@ from racecar.lab.report.page_table import Table
 from racecar.lab.report.pictures import Picture
 from racecar.lab.report.restate import config_of, restated, times
 from racecar.lab.report.result_tables import cost_table, inner_tables, results_table
+from racecar.lab.report.told import judged, sentence
 from racecar.lab.report.verdicts import VERDICTS, overall
 from racecar.lab.running.run import Run
 
