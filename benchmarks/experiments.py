@@ -24,6 +24,7 @@ WHICH = {
     "information": "on data made from its rule",
     "mnist-fixed": "one λ for all stages",
     "mnist-lambda": "how that λ was fixed",
+    "mnist-losses": "the default loss and the paper's, ten seeds",
     "mnist": "every variant tuned alike",
 }
 """Of an experiment with several records: what is its own in each."""

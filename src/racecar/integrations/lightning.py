@@ -18,7 +18,7 @@ from racecar.support.extras import need
 
 # For those who train with the library under its older name.
 _OLDER = "pytorch_lightning" in sys.modules and "lightning" not in sys.modules
-pl = need("pytorch_lightning" if _OLDER else "lightning.pytorch", "lightning")
+pl = need("pytorch_lightning", "lightning") if _OLDER else need("lightning.pytorch", "lightning")
 
 
 class RacecarCallback(pl.Callback):  # type: ignore[name-defined]
