@@ -36,7 +36,7 @@ SETTINGS = {
     "docs/loss.md": [],
     "docs/plan.md": [],
     "docs/privacy.md": [],
-    "docs/rules.md": [("−1", "a formula"), ("−1", "a formula"), ("+1", "a formula")],
+    "docs/rules.md": [*[("−1", "a formula")] * 2, ("+1", "a formula"), *[("−1", "a formula")] * 4],
     "docs/start.md": [],
     "docs/troubleshooting.md": [],
     "docs/when.md": [

@@ -34,6 +34,7 @@ class Fourier(nn.Module):
 def without_lightning():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "lightning", None)
+        patch.setitem(sys.modules, "lightning.pytorch", None)
         patch.delitem(sys.modules, "racecar.integrations.lightning", raising=False)
         import racecar.integrations.lightning  # noqa: F401
 

@@ -16,9 +16,9 @@ from racecar.integrations.pictures import grid, log_picture
 from racecar.racecar import Racecar
 from racecar.support.extras import need
 
-# For those who train with the library under its older name.
-_OLDER = "pytorch_lightning" in sys.modules and "lightning" not in sys.modules
-pl = need("pytorch_lightning", "lightning") if _OLDER else need("lightning.pytorch", "lightning")
+_OLDER = None if "lightning" in sys.modules else sys.modules.get("pytorch_lightning")
+"""The library under its older name, for those who train with that."""
+pl = _OLDER or need("lightning.pytorch", "lightning")
 
 
 class RacecarCallback(pl.Callback):  # type: ignore[name-defined]
