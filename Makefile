@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test soak lint package bench clean
+.PHONY: help demo test soak lint package docs bench clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ lint: $(VENV)/.installed-dev ## ruff check, ruff format --check, mypy
 package: $(VENV)/.installed-dev ## build wheel and sdist (dist/), and try both in empty environments
 	$(BIN)/python .ci/package.py
 
+docs: $(VENV)/docs/.installed ## build the documentation as a site (build/site/index.html), without the network
+	NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --strict --quiet
+
 bench: $(VENV)/.installed-lab ## time the reverse pass on this machine's CPU
 	$(BIN)/racecar bench --device cpu $(ARGS)
 
@@ -40,6 +43,13 @@ clean: ## remove .venv, caches and build artefacts (never out/ or data/)
 # One stamp per extra of pyproject.toml; it lives in the environment and goes with it.
 $(VENV)/.installed-%: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e ".[$*]"
+	@touch $@
+
+# The site is built from the sources alone, in an environment of its own: nothing of its tools is seen by the tests.
+$(VENV)/docs/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m venv $(VENV)/docs
+	$(VENV)/docs/bin/python -m pip install --disable-pip-version-check -c constraints.txt $$($(BIN)/python -c \
+	    'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
 	@touch $@
 
 $(BIN)/python:

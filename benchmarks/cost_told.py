@@ -66,7 +66,7 @@ def by_hand(folder: Path) -> str:
         f"older record, which a newer one replaces), and keeps less: by hand slices of ResNet50 need "
         f"{ratios(kept[0])} times the memory, ours {ratios(kept[1])}. What failed in a record failed for memory, "
         "which others held at that time. SRIP, and steps by hand but for ResNet110's, are from older records, made "
-        f"before the changes above, which shortened ours alone. Eager, the exact step costs {eager[0]:.2f} times the "
+        f"before the changes below, which shortened ours alone. Eager, the exact step costs {eager[0]:.2f} times the "
         f"plain one in VGG19-BN and {eager[1]:.2f} times in ResNet50. From day to day the plain step itself, older "
         f"records apart, takes up to {percent([_apart(folder)])} more or less, and ours not by the same: on another "
         f"day ResNet50 had {ratios(resnet50)} at 1/8 and 1/16, ResNet110 {ratios(resnet110)}."

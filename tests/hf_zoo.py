@@ -92,7 +92,7 @@ def t5():
 
 
 def mixtral(experts: str = "eager"):
-    """Experts by index: no rule knows them yet. ``experts``: how transformers computes them."""
+    """Experts by index. ``experts``: how transformers computes them."""
     sizes = {"vocab_size": 40, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
     heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "num_local_experts": 4}
     settings = {"use_cache": False, "experts_implementation": experts}

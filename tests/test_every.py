@@ -91,6 +91,41 @@ def test_the_gradient_over_k_steps():
     torch.testing.assert_close(gradient(4, Every(rr, 4).step), alone)
 
 
+@pytest.mark.parametrize("k, micro", [(2, 4), (3, 2), (4, 3)])
+@pytest.mark.parametrize("before", ["each micro-batch", "each step of the optimiser"])
+def test_accumulated_gradients(k, micro, before):
+    """On average over the k places where a schedule may stand, they are those without one; and if k divides the number
+    of micro-batches, each step of the optimiser makes as many reverse passes."""
+    model, x = NETWORKS["mlp"]()
+    rr = classic(model.double(), x.double(), weight=0.7)
+    batches = [x.double() + i for i in range(micro)]
+
+    def accumulated(every=None):
+        rr.zero_grad()
+        passes = 0
+        for i, batch in enumerate(batches):
+            if every is not None and (i == 0 or before == "each micro-batch"):
+                every.step()
+            output, loss = rr(batch)
+            passes += bool(loss > 0)
+            ((task(output) + loss) / micro).backward()
+        return torch.cat([parameter.grad.flatten() for parameter in rr.parameters()]), passes
+
+    alone, _ = accumulated()
+    found, passes = [], []
+    for start in range(k):
+        every = Every(rr, k)
+        every.load_state_dict({"steps": start})
+        gradient, count = accumulated(every)
+        found.append(gradient)
+        passes.append(count)
+    torch.testing.assert_close(sum(found) / k, alone)
+    if before == "each micro-batch":
+        assert max(passes) - min(passes) == (micro % k != 0)
+    else:
+        assert sorted(passes) == [*[0] * (k - 1), micro]
+
+
 def test_one_leaves_all_alone():
     model, x = NETWORKS["mlp"]()
     rr = classic(model, x, weight=0.3)

@@ -16,6 +16,7 @@ FLOORS = (
     {"racecar", "functional", "orthogonality"},
     {"every"},
     {"inspect", "pretrain"},
+    {"integrations"},
     {"lab"},
     {"bench"},
     {"cli"},

@@ -20,16 +20,25 @@ MEASURED = re.compile(
 LEVEL = ("95 %", "level of intervals")
 SETTINGS = {
     "README.md": [("3.11", "Python"), LEVEL, ("3.0", "a licence"), ("2.0", "a licence")],
-    "docs/bench.md": [("− 1", "a formula"), ("3 %", "a margin")],
+    "docs/api.md": [],
+    "docs/bench.md": [("3 %", "a margin"), ("− 1", "a formula")],
+    "docs/choosing.md": [],
+    "docs/comparison.md": [*[("2.0", "a licence")] * 3, ("3.0", "a licence")],
+    "docs/experiments.md": [],
     "docs/how-it-works.md": [("0.5", "a weight")],
     "docs/inspect.md": [],
+    "docs/integrations.md": [],
     "docs/laboratory.md": [
         ("60 seconds", "between checkpoints"), LEVEL, ("3 %", "a margin"), ("0.01", "a margin"), ("0.02", "a margin"),
         ("0.5", "an AUROC that sees nothing"), ("12,285 nets", "a design"), ("10,000 times", "a scale"),
         ("+ 10", "a rule"), ("−1", "a rule"),
     ],
     "docs/loss.md": [],
-    "docs/rules.md": [("−1", "a formula"), ("−1", "a formula"), ("+1", "a formula")],
+    "docs/plan.md": [],
+    "docs/privacy.md": [],
+    "docs/rules.md": [*[("−1", "a formula")] * 2, ("+1", "a formula"), *[("−1", "a formula")] * 4],
+    "docs/start.md": [],
+    "docs/troubleshooting.md": [],
     "docs/when.md": [
         LEVEL, LEVEL, LEVEL, ("126 nets", "a design"), ("0.2 points", "the paper's"), ("0.2", "the paper's"),
         ("10 nets", "of CIFAR-10"), ("18 nets", "a design"),

@@ -22,15 +22,19 @@ class Every:
     ``rr.terms`` (of the last step with it) and ``rr.reconstruct`` stay what they were. A compiled Racecar has two
     graphs then, and makes no third. A copy of ``rr``, or one from a file, has no schedule until it is given one.
 
+    A step is what lies between two calls of ``step``. Where gradients are accumulated over micro-batches, let it be one
+    micro-batch: call ``step`` before each of them. The accumulated gradient keeps its expectation, and if k divides
+    their number, every step of the optimiser has as many reverse passes and costs the same. Called once before each
+    step of the optimiser it is as right on average, but the reverse loss is in all micro-batches of one step and in
+    none of the k − 1 that follow.
+
     Args:
         rr: what is switched.
         k: 1 leaves all as it is.
     """
 
     def __init__(self, rr: Racecar, k: int) -> None:
-        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise ValueError(f"k must be a whole number of at least 1, not {k!r}")
-        self.rr, self.k = rr, k
+        self.rr, self.k = rr, check_every(k)
         self.steps = 0
         """Begun so far."""
 
@@ -43,7 +47,7 @@ class Every:
 
     @property
     def weight(self) -> Weight:
-        """λ, before it is multiplied by k: that of ``rr``."""
+        """λ, before it is multiplied by k: that of ``rr``, a number or a dict as :class:`racecar.Racecar` takes it."""
         return self.rr.weight
 
     @weight.setter
@@ -57,3 +61,10 @@ class Every:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on in step with a training that was interrupted."""
         self.steps = int(state["steps"])
+
+
+def check_every(k: int) -> int:
+    """A number of steps, or an error."""
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise ValueError(f"k must be a whole number of at least 1, not {k!r}")
+    return k

@@ -28,6 +28,7 @@ def reverse_loss(
     gradient: str = "reverse",
     reduction: str = "mean",
     rules: GivenRules | None = None,
+    mask: Tensor | None = None,
 ) -> tuple[Any, Tensor]:
     """The model's output and its racecar loss. Nothing is kept between calls, so every call plans the model anew.
 
@@ -35,9 +36,10 @@ def reverse_loss(
         model: any module.
         args, kwargs: what the model is called with; a single tensor may stand for ``(tensor,)``.
         mode, weight, scale, fraction, input_activation, gradient, reduction, rules: as for :class:`racecar.Racecar`.
+        mask: which positions are no padding, as in a call of :class:`racecar.Racecar`.
 
     Returns:
-        ``(model(*args, **kwargs), loss)``, the loss a float32 (or float64) scalar.
+        ``(model(*args, **kwargs), loss)``, the loss a float32 (or float64) scalar, shape ().
     """
     check_model(model)
     args = (args,) if isinstance(args, Tensor) else tuple(args)
@@ -46,7 +48,7 @@ def reverse_loss(
     settings = Settings(mode, weight, scale, fraction, chosen, gradient, reduction, own_rules(rules))
     engine = Engine(model, settings)
     engine.start(args, kwargs)
-    output, outcome = engine.run(args, kwargs)
+    output, outcome = engine.run(args, kwargs, mask=mask)
     if passed_by():
         follow(model, (output, outcome.loss))
     return output, outcome.loss

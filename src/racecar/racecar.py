@@ -47,7 +47,7 @@ class Racecar(nn.Module):
             "input" (the full one, compared at the input alone) or "auto" (full along every stretch where the reverse
             pass is unique, starting again at joins and forks).
         weight: λ for all layers, or a dict from layer-name pattern to λ; later patterns win, a layer that no pattern
-            matches is left out. A tensor broadcasts against d_m without its batch dimension.
+            matches is left out. A tensor broadcasts against d_m without its batch dimension: (C, 1, 1) for images.
         scale: "relative" (Σ(d−d')² / Σd², the denominator taken as a constant), "ratio" (the same, and the gradient
             knows of the denominator), "anchored" (mean square error over the mean square of the model's input),
             "mean" (mean square error) or "sum" (the paper's squared norm over the batch).
@@ -81,28 +81,36 @@ class Racecar(nn.Module):
         settings = Settings(mode, weight, scale, fraction, chosen, gradient, reduction, own_rules(rules))
         self.model = model
         self.terms: dict[str, Tensor] = {}
-        """Layer name → detached term of the last call, before λ."""
+        """Layer name → detached term of the last call, before λ: a scalar, shape (), on the device."""
         self.reverse_statistics = ReverseStatistics()
         """Of what batch norms see in the reverse pass: kept by training calls, used in evaluation; in no state dict."""
         self._health = Health()
         self._signs: Signs | None = None
         self._made = Engine(model, settings, self.reverse_statistics)
-        self._made.start(*call_arguments(example_inputs))
+        args, kwargs = call_arguments(example_inputs)
+        self._made.start(args, self._made.masks.take(kwargs)[1])
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, Tensor]:
-        """``(model(*args, **kwargs), loss)``; the loss is a float32 (or float64) scalar."""
+        """``(model(*args, **kwargs), loss)``; the loss is a float32 (or float64) scalar.
+
+        ``mask=`` says which positions are no padding: True or 1, of a shape that the input begins with, (N, T) for
+        (N, T, …). The others are outside every term and the reverse data's statistics. A model that may take a ``mask``
+        itself keeps it; ours is ``reverse_mask=`` then. ``attention_mask`` of Hugging Face's models and torch's
+        ``src_key_padding_mask`` are understood by themselves.
+        """
+        mask, kwargs = self._engine.masks.take(kwargs)
         if self._engine.off or self._engine.resting:
             if self._engine.off:
                 self.terms = {}
             output = self.model(*args, **kwargs)
             loss = no_loss(input_tensors(args, kwargs))
         elif compiling():
-            output, outcome = self._engine.run(args, kwargs)
+            output, outcome = self._engine.run(args, kwargs, mask=mask)
             self.terms, self._signs = outcome.terms, outcome.signs if self.training else None
             loss = outcome.loss
         else:
             look = self.training and torch.is_grad_enabled() and can_look() and self._health.due()
-            output, outcome = self._engine.run(args, kwargs, look)
+            output, outcome = self._engine.run(args, kwargs, look, mask)
             loss = outcome.loss
             # Inside torch.func the terms are wrappers that die with the transform.
             inside = in_transform(loss)
@@ -224,13 +232,15 @@ class Racecar(nn.Module):
             grad: whether gradients may flow through the result.
 
         Returns:
-            One tensor of d_m's shape per plan entry. No buffer of the model is changed.
+            One tensor of d_m's shape per plan entry, (N, …) for a batch of N. No buffer of the model is changed.
         """
+        mask, kwargs = self._engine.masks.take(kwargs)
         with torch.set_grad_enabled(grad), untouched(self.model):
             _, trace = watch_forward(self.model, args, kwargs, self._engine.keep)
             prepared, trace = self._engine.prepared_for(trace, args, kwargs, whole=True)
             reading = Reading(self.reverse_statistics)
-            rebuilt = prepared.rebuild([trace.calls[i] for i in trace.links], trace.kept_inputs, reading)
+            given = self._engine.masks.find(mask, args, kwargs)
+            rebuilt = prepared.rebuild([trace.calls[i] for i in trace.links], trace.kept_inputs, reading, given)
         return [None if entry.layer is None else rebuilt.get(entry.layer.index) for entry in prepared.plan]
 
     def extra_repr(self) -> str:

@@ -195,3 +195,19 @@ def test_a_join_ends_the_way(name):
     output, loss = classic(model, x)(x)
     loss.backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for n, p in model.named_parameters() if "norm" not in n)
+
+
+@pytest.mark.parametrize("inner", [nn.Identity(), nn.ReLU()])
+@pytest.mark.parametrize("gate", [nn.GLU(), lambda x: F.glu(x, dim=1)])
+def test_a_gated_linear_unit_is_a_join(inner, gate):
+    """The layer below ends before it, the layer above is compared with what it gave; without a warning."""
+    model, x = chain(nn.Linear(6, 8), inner, gate, nn.Linear(4, 3)), random(5, 6)
+    first, last = model[0], model[3]
+    before = inner(first(x))
+    d = before[:, :4] * before[:, 4:].sigmoid()
+    expected = [(before - first.bias) @ first.weight, (last(d) - last.bias) @ last.weight]
+    for rebuilt in rebuild_in(model, x, "layerwise", "auto"):
+        close(rebuilt, expected)
+    assert [entry.reason for entry in classic(model, x).plan] == ["join: glu", "the last layer"]
+    with pytest.raises(NotReversible, match="'glu' after layer '0'"):
+        classic(model, x, mode="full")

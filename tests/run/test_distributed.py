@@ -20,7 +20,8 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from racecar import Unsupported
-from tests.losses import classic
+from racecar.integrations.attached import Attached
+from tests.losses import CLASSIC, classic
 from tests.networks import NETWORKS, seeded
 from tests.other_process import started
 from tests.run import data_parallel_cases as cases
@@ -80,6 +81,13 @@ def ddp(rank, name, task=True, **settings):
     x = batch(name, rank)
     rr = classic(model, x, **settings)
     return train(rr, DistributedDataParallel(rr), x, task)
+
+
+def ddp_attached(rank, name, **settings):
+    """Around the network itself, whose calls keep the loss aside."""
+    model, x = MODELS[name]()[0], batch(name, rank)
+    attached, wrapped = Attached(model, mode="auto", **{**CLASSIC, **settings}), DistributedDataParallel(model)
+    return train(nn.ModuleDict({"model": model}), lambda x: (wrapped(x), attached.loss()), x)
 
 
 def shard(model):
@@ -147,6 +155,7 @@ SCENARIOS = {
     "ddp mean mlp": (ddp, "mlp", {"scale": "mean", "mode": "full", "weight": {"*": 0.5, "0": 2}}),
     "ddp mean attention": (ddp, "attention", MEAN),
     "ddp mean loss alone": (ddp, "vgg_plain", {"scale": "mean", "task": False}),
+    "ddp mean attached": (ddp_attached, "vgg_plain", MEAN),
     "ddp relative": (ddp, "vgg_plain", {}),
     "ddp slice": (ddp, "mlp", {"fraction": 0.5}),
     "fsdp mean vgg": (fsdp, "vgg_plain", MEAN),

@@ -8,6 +8,7 @@ from torch import nn
 from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.by_hand import Net
 from tests.losses import classic
 from tests.networks import NETWORKS, call
 from tests.steps import task
@@ -83,6 +84,17 @@ def test_settings(name):
 def test_padding(padding):
     convs = (nn.Conv2d(3, 4, 3, padding=1, padding_mode=padding), nn.ReLU(), nn.Conv2d(4, 2, 3, stride=2))
     check(nn.Sequential(*convs), torch.rand(4, 3, 8, 8))
+
+
+def tokens(m, x, attention_mask):
+    return m.b(torch.relu(m.norm(m.a(x).transpose(1, 2))).transpose(1, 2).flatten(0, 1))
+
+
+@pytest.mark.parametrize("scale", ["relative", "mean"])
+def test_masks(scale):
+    mask = torch.arange(7) < torch.tensor([[3], [7], [1]])
+    net = Net(tokens, a=nn.Linear(4, 6), norm=nn.BatchNorm1d(6), b=nn.Linear(6, 5))
+    check(net, {"x": torch.rand(3, 7, 4), "attention_mask": mask}, scale=scale, fraction=0.67)
 
 
 def test_the_witness_sees_what_it_should():

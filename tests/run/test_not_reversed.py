@@ -39,16 +39,8 @@ def test_no_rule_skips_the_layer_with_a_warning_that_names_it():
     assert list(rr.terms) == ["0", "4"]
 
 
-def cells(m: Any, x: Tensor) -> Tensor:
-    h = x.new_zeros(len(x), 6)
-    for _ in range(3):
-        h = m.a(x, h)
-    return m.b(h)
-
-
 OF_TWO_TENSORS = {
     "Bilinear": (lambda: Net(lambda m, x: m.b(m.a(x, x.flip(1))), a=nn.Bilinear(4, 4, 6)), ["a"]),
-    "RNNCell": (lambda: Net(cells, a=nn.RNNCell(4, 6)), ["a", "a#2", "a#3"]),
     "addmm": (
         lambda: Net(
             lambda m, x: m.b(torch.addmm(m.a(x), x, m.w)), w=nn.Parameter(torch.ones(4, 6)), **linears(a=(4, 6))

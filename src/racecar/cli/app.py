@@ -24,7 +24,7 @@ from racecar.cli.lab.search import search
 from racecar.cli.lab.sweep import sweep
 from racecar.support import interrupts
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command(epilog="Example: racecar explain torchvision:resnet50 --input 1,3,224,224")(explain)
 app.command(epilog="Example: racecar inspect mymodels:net --input 8,3,64,64 --data pictures --out look")(inspect)
 app.command("list", epilog="Example: racecar list")(list_experiments)

@@ -8,8 +8,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from racecar.plan import parts
+from racecar.plan.experts import Tables
 from racecar.plan.graph import Graph, Op
 from racecar.rules import fallback, find
+from racecar.rules.join import JOINS
 from racecar.rules.registry import FIRST, Rule, Rules, label
 from racecar.rules.roles import Role
 from racecar.rules.shape import PARTS
@@ -22,29 +24,33 @@ from racecar.watch.trace import Trace
 def build(trace: Trace, model: nn.Module, modules: ModuleWatch | None, rules: Rules) -> Graph:
     """Classify every call that uses data."""
     weights = Weights(trace, model, modules)
-    ops = []
+    ops: list[Op] = []
+    tables = Tables()
     for ordinal, i in enumerate(trace.links):
-        ops.append(_classify(trace, i, ordinal, weights, rules))
+        ops.append(_classify(trace, i, ordinal, weights, rules, tables))
+        tables.see(ops[-1], trace)
         for old, new in trace.spills.get(i, ()):
             inputs = (*([] if old is None else [((0,), old)]), ((1,), ops[-1].outputs[0]))
             ops.append(Op(ordinal, Role.JOIN, f"{ops[-1].kind} of a part", None, None, (), {}, inputs, (new,)))
     return Graph(trace, parts.apart(ops))
 
 
-def _classify(trace: Trace, i: int, ordinal: int, weights: Weights, rules: Rules) -> Op:
+def _classify(trace: Trace, i: int, ordinal: int, weights: Weights, rules: Rules, tables: Tables) -> Op:
     call, links = trace.calls[i], trace.links[i]
     if call.func is Tensor.copy_:  # what it is copied into is overwritten
         links = links[-1:]
+    links, lookup = tables.without_weights(call.func, links, trace)
     at = tuple(path for path, _ in links)
     args, kwargs = without_data(call, at)
     rule = find(call.func, rules)
-    owner = weights.of_call(i)
+    owner = weights.of_call(i) if lookup is None else lookup.owner
     func = OUT_OF_PLACE.get(call.func, call.func)
     if rule is not None and rule.role in (Role.ACTIVATION, Role.AFFINE, Role.RESAMPLE):
         func = SPELT_OUT.get(func, func)
     op = Op(
         ordinal, Role.UNKNOWN, rule.kind if rule else label(call.func), rule, func, _hide(args), _hide(kwargs),
         links, trace.made[i], owner, inplace_at=INPLACE_POSITION.get(func), called=call.func,
+        picked=None if lookup is None else lookup.ordinal,
     )  # fmt: skip
     op.role = _role(op, trace, call)
     if op.role is Role.JOIN or (op.role is Role.SKIPPED and len(links) > 1):
@@ -70,6 +76,8 @@ _PLAIN = (int, float, str, type(None))
 
 def _role(op: Op, trace: Trace, call: Call) -> Role:
     rule, values = op.rule, {v for _, v in op.inputs}
+    if rule is None and call.func in JOINS:
+        return Role.JOIN
     role = rule.role if rule else Role.UNKNOWN
     if len(op.inputs) > 1 and op.owner is not None and (role is Role.LAYER or call.func in _SEVERAL_TENSORS):
         return Role.SKIPPED
@@ -111,9 +119,6 @@ def _role(op: Op, trace: Trace, call: Call) -> Role:
 
 
 _INPUT_FIRST = frozenset((F.linear, *(getattr(F, f"conv{t}{d}d") for t in ("", "_transpose") for d in (1, 2, 3))))
-_SEVERAL_TENSORS = frozenset(
-    forms("bilinear rnn_tanh_cell rnn_relu_cell lstm_cell gru_cell lstm gru rnn_tanh rnn_relu baddbmm einsum")
-    + forms("grouped_mm _grouped_mm")
-)
+_SEVERAL_TENSORS = frozenset(forms("bilinear baddbmm einsum grouped_mm _grouped_mm"))
 """Weighted operations on more than one tensor of data: no rule can give all of them back."""
 _POINTWISE = Rule(Role.ACTIVATION, "pointwise", lambda op, x: op(x))

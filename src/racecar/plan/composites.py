@@ -7,6 +7,8 @@ is re-applied in the reverse pass by making its calls again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from racecar.plan.graph import Graph, Op
 from racecar.rules.registry import Rule
 from racecar.rules.roles import Role
@@ -14,7 +16,7 @@ from racecar.rules.torch_functions import forms
 from racecar.watch.calls import tensors
 
 _REDUCTIONS = frozenset(forms("mean", "sum", "var", "std", "amax", "amin", "norm", "logsumexp"))
-_BINARY = frozenset(
+BINARY = frozenset(
     forms("add", "sub", "subtract", "rsub", "mul", "multiply", "div", "divide", "true_divide", "pow", "maximum")
     + forms("minimum", "where", "addcmul", "addcdiv", "lerp", "hypot", "__pow__", "__rpow__", "__add__", "__mul__")
     + forms("__sub__", "__truediv__", "__rsub__", "__radd__", "__rmul__", "masked_fill", "gt", "ge", "lt", "le", "eq")
@@ -46,7 +48,7 @@ def _pure(op: Op) -> bool:
     if op.func in _REDUCTIONS:
         return bool(op.kwargs.get("keepdim")) or True in op.args[2:]
     if op.role in (Role.JOIN, Role.UNKNOWN):
-        return op.func in _BINARY
+        return op.func in BINARY
     if op.role is Role.SOURCE:  # a mask becomes numbers
         return op.rule is not None and op.rule.role is Role.PASS
     return op.role.keeps_layout or op.role is Role.PASS
@@ -56,12 +58,32 @@ def _cone(graph: Graph, tip: Op) -> Op | None:
     """The cone that ends in ``tip``, or None."""
     if tip.role is not Role.JOIN or not _pure(tip) or len(tip.outputs) != 1:
         return None
+    found = cone_of(graph, tip, _pure)
+    if found is None:
+        return None
+    source, members = found
+    trace = graph.trace
+    if trace.tensor(source).shape != trace.tensor(tip.outputs[0]).shape:
+        return None
+    norm = any(op.func in _REDUCTIONS or op.role is Role.NORM for op in members)
+    role = Role.NORM if norm else Role.ACTIVATION
+    kind = "norm" if norm else "pointwise"
+    plain = not norm and not any(_constants(graph, op) for op in members)
+    return Op(
+        tip.ordinal, role, kind, Rule(role, kind, lambda op, x: op(x), pointwise=plain), None, (), {},
+        (((0,), source),), tip.outputs, members=members,
+    )  # fmt: skip
+
+
+def cone_of(graph: Graph, tip: Op, fits: Callable[[Op], bool]) -> tuple[int, tuple[Op, ...]] | None:
+    """The one value that ``tip`` depends on through operations that fit, and these in forward order, ``tip`` last; None
+    if there is no such value, or if others use what is made in between."""
     members = [tip]
     frontier = {value for _, value in tip.inputs}
     while len(frontier) > 1:
         value = max(frontier)  # values are numbered in the order in which they were made
         op = graph.maker.get(value)
-        if op is None or not _pure(op):
+        if op is None or not fits(op):
             return None
         frontier.remove(value)
         if op not in members:
@@ -73,18 +95,7 @@ def _cone(graph: Graph, tip: Op) -> Op | None:
         for value in member.outputs:
             if any(id(user) not in inside for user in graph.users.get(value, ())):
                 return None
-    trace = graph.trace
-    if trace.tensor(source).shape != trace.tensor(tip.outputs[0]).shape:
-        return None
-    members.sort(key=lambda op: op.ordinal)
-    norm = any(op.func in _REDUCTIONS or op.role is Role.NORM for op in members)
-    role = Role.NORM if norm else Role.ACTIVATION
-    kind = "norm" if norm else "pointwise"
-    plain = not norm and not any(_constants(graph, op) for op in members)
-    return Op(
-        tip.ordinal, role, kind, Rule(role, kind, lambda op, x: op(x), pointwise=plain), None, (), {},
-        (((0,), source),), tip.outputs, members=tuple(members),
-    )  # fmt: skip
+    return source, tuple(sorted(members, key=lambda op: op.ordinal))
 
 
 def _constants(graph: Graph, op: Op) -> bool:

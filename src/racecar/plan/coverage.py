@@ -109,7 +109,8 @@ def _used(graph: Graph, op: Op, origins: Sequence[_Origin], weights: dict[int, s
     """The weights that an operation uses beside the data."""
     if op.module is not None:
         return frozenset(weights[id(one)] for one in op.module.parameters() if id(one) in weights)
-    return frozenset[str]().union(*(origins[graph.positions[one.ordinal]].weights for one in op.members or (op,)))
+    calls = [i for one in op.members or (op,) for i in (one.ordinal, one.picked) if i is not None]
+    return frozenset[str]().union(*(origins[graph.positions[i]].weights for i in calls))
 
 
 def _constants(
@@ -120,7 +121,8 @@ def _constants(
     for i, call in enumerate(trace.calls):
         rule = find(call.func, rules)
         owner = owners.of_constant(i) if i not in trace.links and rule is not None and rule.role is Role.LAYER else None
-        if rule is not None and owner is not None and not owner.derived and owner.name not in names:
+        known = owner is not None and (owner.name in names or f"{owner.name}.{owner.attribute}".lstrip(".") in names)
+        if rule is not None and owner is not None and not owner.derived and not known:
             found.append((i, Constant(owner.name, rule.kind, _LOST if origins[i].lost else _NO_DATA)))
     return found
 

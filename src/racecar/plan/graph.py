@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from racecar.rules.registry import Operation, Path, Rule
+from racecar.rules.linear import like
+from racecar.rules.registry import FIRST, Operation, Path, Rule
 from racecar.rules.roles import Role
 from racecar.watch.calls import Call, without_data
 from racecar.watch.owners import Owner
 from racecar.watch.trace import Trace
+
+BADDBMM = (torch.baddbmm, Tensor.baddbmm)
 
 
 @dataclass(eq=False)
@@ -36,6 +41,8 @@ class Op:
     """The function as the model called it, maybe in place."""
     members: tuple[Op, ...] = ()
     """For several calls taken as one: they are made again one by one."""
+    picked: int | None = None
+    """The ordinal of the lookup in which the data picked its weight, such as an expert's, from a table of weights."""
     slot: int = 0
     """Which of the function's results it gives, of one that makes several parts."""
     held: tuple[Any] = field(init=False, repr=False)
@@ -51,6 +58,16 @@ class Op:
     def source(self) -> int:
         """The value that a unary operation works on."""
         return self.inputs[0][1]
+
+    @property
+    def followed(self) -> tuple[tuple[Path, int], ...]:
+        """The inputs that say what the positions of its output are: of an attention the queries, of a product of
+        matrices not what is added to it."""
+        if self.func is F.scaled_dot_product_attention:
+            return tuple(one for one in self.inputs if one[0] in ((0,), ("query",)))
+        if self.func in BADDBMM:
+            return tuple(one for one in self.inputs if one[0] not in FIRST)
+        return self.inputs
 
     @property
     def by_vjp(self) -> bool:
@@ -93,6 +110,8 @@ class _Replay(Operation):
             elif op.role.sets_range and op.rule is not None and op.rule.apply is not None:
                 out = op.rule.apply(member, data[0])
             else:
+                if op.role is Role.LAYER:  # casts are passed over, too
+                    data = [like(data[0], member.get(1, "weight"))]
                 out = member.run(data)
             outs = (out,) if isinstance(out, Tensor) else [one for one in out if isinstance(one, Tensor)]
             made.update(zip(op.outputs, outs, strict=True))
@@ -113,6 +132,15 @@ class Graph:
     def call(self, ordinal: int) -> Call:
         """The call behind an operation."""
         return self.trace.calls[self.positions[ordinal]]
+
+    def leading(self, values: Iterable[int]) -> list[Op]:
+        """The operations by which values are made, in forward order; of several taken as one, each by itself."""
+        found, needed = list[Op](), set(values)
+        for op in reversed([one for whole in self.ops for one in (whole.members or (whole,))]):
+            if needed.intersection(op.outputs):
+                found.append(op)
+                needed |= {value for _, value in op.followed}
+        return found[::-1]
 
     def forget(self) -> None:
         """Drop the trace with its tensors: a plan outlives the pass that it was made from."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from racecar.plan import classify, composites, module_rules
+from racecar.plan import classify, composites, module_rules, sums
 from racecar.plan.batch import batch_dims
 from racecar.plan.coverage import coverage
 from racecar.plan.graph import Graph, Op
@@ -28,6 +28,7 @@ from racecar.plan.step_order import into_d
 from racecar.rules.activation import SOFTMAX
 from racecar.rules.registry import Rules
 from racecar.rules.roles import Role
+from racecar.rules.torch_functions import RECURRENT
 from racecar.watch.calls import ModuleWatch
 from racecar.watch.inputs import batch_size
 from racecar.watch.trace import Trace, Value
@@ -45,6 +46,7 @@ class LayerGraph:
         self.graph: Graph = classify.build(trace, model, modules, rules)
         if modules is not None:
             module_rules.gather(self.graph, modules)
+        sums.gather(self.graph)
         composites.gather(self.graph)
         self.ordinals = self.graph.positions
         self.layers = [Layer("", op) for op in self.graph.ops if op.role.weighted]
@@ -90,6 +92,14 @@ class LayerGraph:
         makers = [self.graph.maker[value] for value in sorted(self.changed) if value in self.graph.maker]
         self.changing = tuple({id(op.called): op.called for op in makers if op.called is not None}.values())
         """The functions that made them."""
+        again = [op for layer in self.layers for one in layer.redo for op in one.members or (one,)]
+        made = [op.outputs[0] for op in (*again, *(layer.op for layer in self.layers))]
+        self.marked = tuple(dict.fromkeys([*made, *(layer.d for layer in self.layers)]))
+        """Values of which the reverse pass must know where they are padding: d_m, and what norms and layers make."""
+        self.leading = self.graph.leading(self.marked)
+        """The operations that these come from."""
+        self.recurrent = any(op.called in RECURRENT for op in self.graph.ops)
+        """Whether there are recurrent networks, which are taken apart."""
         names = {layer.name for layer in self.layers}
         self.coverage = coverage(self.graph, model, modules, [layer.op for layer in self.layers], names, rules)
         """Which weights the layers use, and why no layer uses the others."""

@@ -42,7 +42,8 @@ class Matcher:
         batch_size: int,
         trace: Trace,
     ) -> None:
-        self.layers, self.signature, self.batch_size = layers, trace.signature, batch_size
+        self.signature, self.batch_size = trace.signature, batch_size
+        self._weighted = [op for layer in layers for op in layer.op.members or (layer.op,)]
         self._fixed = any(place is not None and place.by == FIXED for place in batch.values())
         self._features = [x.shape[1:] for x in trace.inputs]
         # What torch.compile shows is compared call by call: functions, their ordinals, a number for each function.
@@ -59,12 +60,14 @@ class Matcher:
         if trace.signature != self.signature or (sliced and not self.can_slice(trace.inputs)):
             return False
         positions = list(trace.links)
-        for layer in self.layers:
-            owner, at = layer.op.owner, positions[layer.op.ordinal]
-            if owner is None or layer.op.module is not None:
+        for op in self._weighted:
+            owner, at = op.owner, positions[op.ordinal]
+            if owner is None or op.module is not None:
                 continue
             weight, call = owner.holder._parameters.get(owner.parameter), trace.calls[at]
-            if owner.derived:
+            if op.picked is not None:
+                used = any(True for _ in trace.roots(positions[op.picked], {id(weight)}))
+            elif owner.derived:
                 used = any(True for _ in trace.roots(at, {id(weight)}))
             else:
                 used = any(one is weight for _, one in tensors(call.args, call.kwargs))
@@ -109,9 +112,9 @@ class Matcher:
 
     def _same_weights(self, calls: Sequence[Call | None]) -> bool:
         """Whether the calls use the weights that the plan names, as far as they are parameters themselves."""
-        for layer in self.layers:
-            owner, call = layer.op.owner, calls[layer.op.ordinal]
-            if owner is None or owner.derived or call is None:
+        for op in self._weighted:
+            owner, call = op.owner, calls[op.ordinal]
+            if owner is None or owner.derived or op.picked is not None or call is None:
                 continue
             weight = owner.holder._parameters.get(owner.parameter)
             if not among(weight, call.args) and not any(one is weight for _, one in tensors(call.args, call.kwargs)):

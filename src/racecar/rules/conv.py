@@ -22,8 +22,11 @@ def _each(value: int | Sequence[int], dims: int) -> tuple[int, ...]:
     return values * dims if len(values) == 1 else values
 
 
-def _without_bias(y: Tensor, bias: Tensor | None, dims: int) -> Tensor:
-    return y if bias is None else minus(y, bias.view(-1, *(1,) * dims))
+def _without_bias(y: Tensor, op: Operation, dims: int) -> Tensor:
+    """y − b; with a mask, nothing of padding reaches the positions beside it."""
+    bias: Tensor | None = op.get(2, "bias")
+    y = y if bias is None else minus(y, bias.view(-1, *(1,) * dims))
+    return y if op.mask is None else y * op.mask
 
 
 def _crop(x: Tensor, shape: Size, dims: int) -> Tensor:
@@ -48,7 +51,7 @@ def conv(op: Operation, y: Tensor, shape: Size) -> Tensor:
         before = tuple(d * (k - 1) // 2 for d, k in zip(dilation, kernel, strict=True))
     else:
         before = (0,) * dims if padding == "valid" else _each(padding, dims)
-    y = _without_bias(like(y, weight), op.get(2, "bias"), dims)
+    y = _without_bias(like(y, weight), op, dims)
     # What the strides left over at the end of the true input; negative where "same" padded more at the end.
     left_over = [
         size - ((out - 1) * s - 2 * b + d * (k - 1) + 1)
@@ -70,7 +73,7 @@ def conv_transpose(op: Operation, y: Tensor, shape: Size) -> Tensor:
     dims = weight.dim() - 2
     stride, padding = op.get(3, "stride", 1), op.get(4, "padding", 0)
     groups, dilation = op.get(6, "groups", 1), op.get(7, "dilation", 1)
-    y = _without_bias(like(y, weight), op.get(2, "bias"), dims)
+    y = _without_bias(like(y, weight), op, dims)
     x = _CONV[dims](y, weight, None, stride, padding, dilation, groups)
     if x.shape[-dims:] != shape[-dims:]:  # an output padding beyond the stride, which a dilation allows
         x = _crop(x, shape, dims)

@@ -15,7 +15,10 @@ from racecar.rules.fallback import adjoint
 from racecar.rules.registry import Operation, register
 from racecar.rules.roles import Role
 from racecar.rules.shape import unbroadcast
-from racecar.rules.torch_functions import forms
+from racecar.rules.torch_functions import RECURRENT, forms
+
+JOINS = frozenset((*forms("glu"), *RECURRENT))
+"""Functions that join by themselves: they gate one half of a tensor by the other, or add and gate projections."""
 
 
 def _parts(op: Operation) -> tuple[bool, Any, float]:

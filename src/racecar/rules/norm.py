@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from racecar.rules import masked_norm
 from racecar.rules.registry import Operation, register
 from racecar.rules.roles import Role
-from racecar.rules.torch_functions import forms
 from racecar.support.compiling import compiling
 
 
@@ -23,8 +23,8 @@ class Seen(NamedTuple):
     inverse: Tensor
     """1/σ, with eps added to σ²; of the same shape."""
     eps: float
-    size: int
-    """Values in each channel."""
+    size: int | Tensor
+    """Values in each channel; a tensor where a mask says how many count."""
 
 
 Known = tuple[Tensor, Tensor, Tensor]
@@ -66,14 +66,21 @@ def normalise_batch(
     training: bool,
     eps: float,
     place: Place | None = None,
+    mask: Tensor | None = None,
 ) -> Tensor:
     """Batch norm that changes no running statistic: batch statistics in training, running ones otherwise.
 
     A channel with a single value has no statistics of its own, so the running ones serve there too. With a place, the
-    running ones are those of the reverse data, and the batch's are left there.
+    running ones are those of the reverse data, and the batch's are left there. With a mask, the batch's are those of
+    the positions that count.
     """
     single = x.numel() == x.shape[1]
     count = x.numel() // max(1, x.shape[1])
+    if mask is not None and training and count > 1:
+        made = masked_norm.standardise(x, mask, _dims(x), eps)
+        if place is not None and mean is not None:
+            place.seen = Seen(made.mean.detach(), made.inverse.detach(), eps, made.size)
+        return masked_norm.scaled(made.out, weight, bias, x.dtype)
     if place is not None and mean is not None:
         if (training or place.gather) and count > 1:
             return _leaving(place, x, weight, bias, eps, count)
@@ -230,14 +237,16 @@ def batch_norm(op: Operation, x: Tensor) -> Tensor:
     """x (N, C, …)."""
     mean, var = op.get(1, "running_mean"), op.get(2, "running_var")
     weight, bias = op.get(3, "weight"), op.get(4, "bias")
-    return normalise_batch(x, mean, var, weight, bias, op.get(5, "training", False), op.get(7, "eps", 1e-5), op.place)
+    return normalise_batch(
+        x, mean, var, weight, bias, op.get(5, "training", False), op.get(7, "eps", 1e-5), op.place, op.mask
+    )
 
 
 @register(torch.batch_norm, role=Role.NORM)
 def torch_batch_norm(op: Operation, x: Tensor) -> Tensor:
     """The C++ spelling: weight and bias stand before the running statistics."""
     _, weight, bias, mean, var, training, _, eps = op.args[:8]
-    return normalise_batch(x, mean, var, weight, bias, training, eps, op.place)
+    return normalise_batch(x, mean, var, weight, bias, training, eps, op.place, op.mask)
 
 
 @register(nn.SyncBatchNorm, role=Role.NORM)
@@ -246,31 +255,8 @@ def sync_batch_norm(op: Operation, x: Tensor) -> Tensor:
     m = op.module
     assert isinstance(m, nn.SyncBatchNorm)
     training = m.training or m.running_mean is None
-    return normalise_batch(x, m.running_mean, m.running_var, m.weight, m.bias, training, m.eps, op.place)
+    return normalise_batch(x, m.running_mean, m.running_var, m.weight, m.bias, training, m.eps, op.place, op.mask)
 
 
 BATCH_NORMS = (batch_norm, torch_batch_norm, sync_batch_norm)
 """The rules that keep statistics of the reverse data."""
-
-
-@register(F.instance_norm, role=Role.NORM)
-def instance_norm(op: Operation, x: Tensor) -> Tensor:
-    """x (N, C, …); a single value per channel becomes the shift."""
-    weight, bias, own = op.get(3, "weight"), op.get(4, "bias"), op.get(5, "use_input_stats", True)
-    mean, var = (None, None) if own else (op.get(1, "running_mean"), op.get(2, "running_var"))
-    return torch.instance_norm(
-        x, weight, bias, mean, var, own, 0.0, op.get(7, "eps", 1e-5), torch.backends.cudnn.enabled
-    )
-
-
-@register(*forms("group_norm"), role=Role.NORM)
-def group_norm(op: Operation, x: Tensor) -> Tensor:
-    """x (N, C, …); a single value per group becomes the shift, which F.group_norm refuses for one sample."""
-    weight, bias, eps = op.get(2, "weight"), op.get(3, "bias"), op.get(4, "eps", 1e-5)
-    return torch.group_norm(x, op.get(1, "num_groups"), weight, bias, eps, torch.backends.cudnn.enabled)
-
-
-@register(*forms("layer_norm", "rms_norm", "local_response_norm", "normalize"), role=Role.NORM)
-def own_statistics(op: Operation, x: Tensor) -> Tensor:
-    """Norms that look at one sample at a time: simply applied again."""
-    return op(x)

@@ -52,9 +52,22 @@ class Operation:
         name: the layer's name, or the function's.
         trainable: whether a parameter takes part.
         place: for a batch norm in the reverse pass, where statistics of the reverse data are found and left.
+        mask: for a norm or a convolution in the reverse pass, True where its data counts; None: everywhere.
     """
 
-    __slots__ = ("args", "at", "func", "inplace_at", "kwargs", "members", "module", "name", "place", "trainable")
+    __slots__ = (
+        "args",
+        "at",
+        "func",
+        "inplace_at",
+        "kwargs",
+        "mask",
+        "members",
+        "module",
+        "name",
+        "place",
+        "trainable",
+    )
 
     def __init__(
         self,
@@ -71,6 +84,7 @@ class Operation:
         self.name, self.module, self.trainable, self.inplace_at = name, module, trainable, inplace_at
         self.members: list[Operation] = []
         self.place: Any = None
+        self.mask: Tensor | None = None
 
     @property
     def data_first(self) -> bool:

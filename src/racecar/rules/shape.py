@@ -15,7 +15,8 @@ from racecar.rules.torch_functions import forms
 
 _PASS = (
     "alpha_dropout bernoulli_dropout clone contiguous cpu cuda detach dropout dropout1d dropout2d dropout3d double "
-    "feature_alpha_dropout feature_dropout float half bfloat16 positive requires_grad_ to type type_as"
+    "fake_quantize_per_channel_affine fake_quantize_per_tensor_affine feature_alpha_dropout feature_dropout float "
+    "fused_moving_avg_obs_fake_quant half bfloat16 positive requires_grad_ to type type_as"
 )
 
 register_plain(Role.PASS, *forms(_PASS))

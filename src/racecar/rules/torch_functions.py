@@ -79,3 +79,17 @@ SPELT_OUT = {
     if not name.startswith("_") and callable(getattr(Tensor, name)) and callable(getattr(torch, name, None))
 }
 """Tensor methods and the functions that do the same, which every torch.compile can call."""
+
+CELLS = (torch.lstm_cell, torch.gru_cell, torch.rnn_tanh_cell, torch.rnn_relu_cell)
+"""One step of a recurrent network."""
+
+RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu, *CELLS)
+"""Recurrent networks, whole or one step of them."""
+
+STATE_ACTIVATIONS = {
+    torch.rnn_tanh: torch.tanh,
+    torch.rnn_tanh_cell: torch.tanh,
+    torch.rnn_relu: torch.relu,
+    torch.rnn_relu_cell: torch.relu,
+}
+"""What makes their states from the sum of their projections, where that is one activation."""

@@ -17,6 +17,7 @@ from racecar.plan.from_model import layer_graph_of, warn_about
 from racecar.plan.layers import LayerGraph
 from racecar.plan.plan import Plan
 from racecar.run import terms, weights
+from racecar.run.mask_arguments import GivenMask, MaskArguments
 from racecar.run.prepared import Outcome, PreparedPlan
 from racecar.run.reverse_statistics import ReverseStatistics
 from racecar.run.settings import Settings
@@ -43,6 +44,7 @@ class Engine:
     def __init__(self, model: nn.Module, settings: Settings, statistics: ReverseStatistics | None = None) -> None:
         self.model, self.settings, self.statistics = model, settings, statistics
         self.fusible = fusible(model)
+        self.masks = MaskArguments(model)
         self.off = weights.all_zero(settings.weight)
         """Whether λ is 0 for all layers."""
         self.resting = False
@@ -155,10 +157,14 @@ class Engine:
         ]
         check_patterns(weight, seen, "weight pattern", unseen)
 
-    def run(self, args: Sequence[Any], kwargs: Mapping[str, Any], look: bool = False) -> tuple[Any, Outcome]:
-        """The model's output, and its racecar loss with the terms and, if asked for, what shows whether it lives."""
+    def run(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], look: bool = False, mask: Tensor | None = None
+    ) -> tuple[Any, Outcome]:
+        """The model's output, and its racecar loss with the terms and, if asked for, what shows whether it lives.
+        ``mask``: of ours, True where a position of the input is no padding."""
+        given = self.masks.find(mask, args, kwargs)
         if compiling():
-            return self._run_compiled(args, kwargs)
+            return self._run_compiled(args, kwargs, given)
         # A way that was never seen may have to be watched again, from the same RNG state.
         # While a CUDA graph is being recorded there is no such state to look at; the way is known then.
         start = RngState(self.model) if self.model.training and not capturing() else None
@@ -168,10 +174,11 @@ class Engine:
             output = self.model(*args, **kwargs)
         else:
             output, trace = watch_forward(self.model, args, kwargs, self.keep)
+        self.masks.check_use(kwargs, trace)
         prepared, trace = self.prepared_for(trace, args, kwargs, start)
         if not prepared.constrained:
             return output, Outcome(no_loss(trace.inputs), {}, None)
-        tape, yardstick = prepared.tape([trace.calls[i] for i in trace.links], trace.kept_inputs)
+        tape, yardstick = prepared.tape([trace.calls[i] for i in trace.links], trace.kept_inputs, given)
         del trace  # frees the activations that the reverse pass does not need
         return output, prepared.loss(tape, yardstick, self.statistics, look)
 
@@ -215,7 +222,9 @@ class Engine:
         self.plans = [new if one is prepared else one for one in self.plans]
         return new
 
-    def _run_compiled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Outcome]:
+    def _run_compiled(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], given: GivenMask | None
+    ) -> tuple[Any, Outcome]:
         """The same while torch.compile traces: positions differ, so calls are matched in order."""
         inputs = batch_tensors(args, kwargs)
         funcs: list[Any] = []
@@ -226,7 +235,7 @@ class Engine:
             if any(prepared.layer_graph.changes_input for prepared in self.plans)
             else inputs
         )
-        watch = Watch(keep_funcs=tuple(funcs))
+        watch = Watch(keep_funcs=tuple(funcs), recurrent=any(one.layer_graph.recurrent for one in self.plans))
         if takes_fused_path(self.fusible):  # torch does not fuse where a gradient is asked for
             with torch.enable_grad(), watch:
                 output = self.model(*args, **kwargs)
@@ -250,7 +259,7 @@ class Engine:
                     )
                 if not prepared.constrained:
                     return output, Outcome(no_loss(inputs), {}, None)
-                return output, prepared.compiled_loss(calls, kept, self.statistics)
+                return output, prepared.compiled_loss(calls, kept, self.statistics, given)
         raise RuntimeError(
             "torch.compile meets a way through the model that has no plan yet, which breaks the graph: call the "
             "uncompiled Racecar once with such inputs, so that it is planned, and then compile"

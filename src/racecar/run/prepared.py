@@ -20,6 +20,8 @@ from racecar.rules.norm import Moments, has_batch_statistics, moments
 from racecar.rules.roles import Role
 from racecar.run import reverse, terms, weights
 from racecar.run.health import Signs
+from racecar.run.mask_arguments import GivenMask
+from racecar.run.masks import Masks
 from racecar.run.needs import Needs
 from racecar.run.places import norms_at
 from racecar.run.reading import Reading
@@ -32,6 +34,7 @@ from racecar.support.compiling import compiling
 from racecar.support.precision import wide
 from racecar.watch.calls import Call
 from racecar.watch.inputs import batch_size
+from racecar.watch.names import shown
 
 
 class Yardstick(NamedTuple):
@@ -120,14 +123,18 @@ class PreparedPlan:
     def _ignored(self, why: str) -> None:
         warnings.warn(f"fraction is ignored: {why}", UserWarning, stacklevel=6)
 
-    def tape(self, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> tuple[Tape, Yardstick]:
+    def tape(
+        self, calls: Sequence[Call | None], inputs: Sequence[Tensor], given: GivenMask | None = None
+    ) -> tuple[Tape, Yardstick]:
         """What a pass left behind, cut to the slice of the batch that the settings ask for, and what its errors are
-        measured by."""
+        measured by. ``given``: what the call says of padding."""
         find, (size, samples) = Finder(self.layer_graph, calls, inputs), self._slice(inputs)
-        return record(self.needs, find, size, samples), self._yardstick(find, size, samples)
+        masks = None if given is None else Masks(find, given, size, samples)
+        return record(self.needs, find, size, samples, masks=masks), self._yardstick(find, size, samples, given)
 
-    def _yardstick(self, find: Finder, size: int, samples: int) -> Yardstick:
-        energy = terms.anchor(find.inputs) if self.settings.scale == "anchored" else None
+    def _yardstick(self, find: Finder, size: int, samples: int, given: GivenMask | None) -> Yardstick:
+        marks = None if given is None else given.inputs
+        energy = terms.anchor(find.inputs, marks) if self.settings.scale == "anchored" else None
         found = [None if op is None else self._moments(op, find, size, samples) for op in self.norms]
         shapes = ((find.tensor(layer.d).shape, find.batch(layer.d)) for layer in self.constrained)
         counts = [cut_shape(shape, where, size, samples).numel() for shape, where in shapes]
@@ -155,10 +162,15 @@ class PreparedPlan:
         terms, sizes = self._terms(tape, yardstick, look, reading)
         if statistics is not None and reading is not None:
             statistics.update(reading.seen)
-        return self._weigh(terms, sizes, look=look)
+        full = [i for i, layer in enumerate(self.constrained) if tape.shapes[layer.d].numel() > 0] if look else []
+        return self._weigh(terms, sizes, full)
 
     def compiled_loss(
-        self, calls: Sequence[Call | None], inputs: Sequence[Tensor], statistics: ReverseStatistics | None = None
+        self,
+        calls: Sequence[Call | None],
+        inputs: Sequence[Tensor],
+        statistics: ReverseStatistics | None = None,
+        given: GivenMask | None = None,
     ) -> Outcome:
         """The same while torch.compile traces.
 
@@ -167,9 +179,10 @@ class PreparedPlan:
         write over the one before it has read the other.
         """
         find, (size, samples) = Finder(self.layer_graph, calls, inputs), self._slice(inputs)
-        yardstick = self._yardstick(find, size, samples)
+        yardstick = self._yardstick(find, size, samples, given)
+        masks = None if given is None else Masks(find, given, size, samples)
         rows = find.all_rows(self.needs, size, samples) if samples < size else None
-        tape = partial(record, self.needs, find, size, samples, rows)
+        tape = partial(record, self.needs, find, size, samples, rows, masks)
 
         def run() -> tuple[Tensor | None, ...]:  # changes nothing: statistics leave it as results
             reading = None if statistics is None else Reading(statistics)
@@ -180,14 +193,18 @@ class PreparedPlan:
         if statistics is not None and made:
             statistics.use([one for one in made if one is not None])
         assert terms is not None
-        return self._weigh(terms, sizes, look=True)
+        return self._weigh(terms, sizes, range(len(self.names)))
 
-    def _weigh(self, terms: Tensor, sizes: Tensor | None, look: bool) -> Outcome:
+    def _weigh(self, terms: Tensor, sizes: Tensor | None, looked_at: Sequence[int]) -> Outcome:
+        """``looked_at``: the constrained layers that saw data, of which to say whether they live; none: do not say."""
         total, seen = (terms * self.lambdas).sum(), terms.detach()
         signs = None
-        if look:
+        if looked_at:
             dead = (seen == 0) | ~seen.isfinite()
-            signs = Signs(self.names, dead if sizes is None else dead | (sizes.detach() == 0))
+            dead = dead if sizes is None else dead | (sizes.detach() == 0)
+            if len(looked_at) < len(self.names):  # an expert that no token came to is not dead
+                dead = torch.stack([dead[i] for i in looked_at])
+            signs = Signs(tuple(self.names[i] for i in looked_at), dead)
         return Outcome(total, dict(zip(self.names, seen.unbind(), strict=True)), signs)
 
     def _terms(
@@ -207,10 +224,13 @@ class PreparedPlan:
             if features is not None:
                 batch = self.layer_graph.batch[layer.d]
                 features = weights.spread(features, d.shape, batch.dim if batch else 0, layer.name)
-            errors.append(terms.squared_error(d, rebuilt, features))
-            counts.append(d.numel())
+            mask = None
+            if tape.masks is not None:
+                mask = tape.masks.of(layer.d, d.shape, f"layer {shown(layer.name)!r}")
+            errors.append(terms.squared_error(d, rebuilt, features, mask))
+            counts.append(terms.counted(d, mask if scale in terms.AVERAGES else None))
             if relative or look:
-                sizes.append(terms.size(d, features, scale))
+                sizes.append(terms.size(d, features, scale, mask))
         for found in (errors, sizes, counts):
             found.reverse()  # from the first layer to the last
         if not compiling() and self.lambdas.device != errors[0].device:  # the model has moved
@@ -228,9 +248,15 @@ class PreparedPlan:
         return made, norms if look and not relative else None
 
     def rebuild(
-        self, calls: Sequence[Call | None], inputs: Sequence[Tensor], reading: Reading | None = None
+        self,
+        calls: Sequence[Call | None],
+        inputs: Sequence[Tensor],
+        reading: Reading | None = None,
+        given: GivenMask | None = None,
     ) -> dict[int, Tensor]:
         """d'_m by layer index, of the whole batch, wherever the reverse pass passes."""
         size = batch_size(inputs)
-        tape = record(self.needs_all, Finder(self.layer_graph, calls, inputs), size, size)
+        find = Finder(self.layer_graph, calls, inputs)
+        masks = None if given is None else Masks(find, given, size, size)
+        tape = record(self.needs_all, find, size, size, masks=masks)
         return reverse.run(self.needs_all, tape, self.settings.input_activation, reading)

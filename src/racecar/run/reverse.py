@@ -68,7 +68,13 @@ def _start(entry: Entry, needs: Needs, tape: Tape, reverse: Mapping[int, Tensor]
 
 
 def _step(step: Step, y: Tensor, tape: Tape, entry: Entry) -> Tensor:
-    x = take(step, y, tape.operations[step.op.ordinal], tape.shapes)
+    operation = tape.operations[step.op.ordinal]
+    if tape.masks is not None and step.action in (Action.REDO, Action.UNDO):
+        tape.masks.put(step.op, operation, y)
+    x = take(step, y, operation, tape.shapes)
+    if tape.masks is not None:
+        for one in (operation, *operation.members):  # the forward pass, made again, sees all
+            one.mask = None
     if step.action.undoes:
         shape = tape.shapes[step.op.source]
         if not isinstance(x, Tensor) or x.shape != shape:

@@ -84,16 +84,17 @@ def unbiased(seen: Sequence[Seen]) -> list[Tensor]:
     """Σ (x − mean)² / (n − 1) of each channel, from 1/σ."""
     if not seen:
         return []
-    eps, spread = [one.eps for one in seen], [one.size / (one.size - 1) for one in seen]
+    eps, sizes = [one.eps for one in seen], [one.size for one in seen]
+    spread = [n / (n - 1).clamp(min=1) if isinstance(n, Tensor) else n / (n - 1) for n in sizes]
     inverse = [one.inverse for one in seen]
-    if compiling() or in_transform(inverse[0]):
+    if compiling() or in_transform(inverse[0]) or any(isinstance(one, Tensor) for one in spread):
         return [
             (x.square().reciprocal() - e).clamp(min=0) * s for x, e, s in zip(inverse, eps, spread, strict=True)
         ]  # fmt: skip
     var = torch._foreach_pow(inverse, -2)
     torch._foreach_sub_(var, eps)
     torch._foreach_clamp_min_(var, 0)
-    torch._foreach_mul_(var, spread)
+    torch._foreach_mul_(var, spread)  # type: ignore[arg-type]
     return list(var)
 
 

@@ -9,6 +9,7 @@ from torch import Size, Tensor
 from racecar.plan.batch import BatchDim
 from racecar.plan.slices import cut, cut_constants, cut_shape
 from racecar.rules.registry import Operation
+from racecar.run.masks import Masks
 from racecar.run.needs import Needs
 from racecar.run.rows import FirstRows, part_of
 from racecar.run.values import Finder, Rows
@@ -30,9 +31,13 @@ class Tape:
     """Of the whole batch, as constants."""
     operations: dict[int, Operation]
     """With real arguments."""
+    masks: Masks | None = None
+    """Where values count; None: everywhere."""
 
 
-def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | None = None) -> Tape:
+def record(
+    needs: Needs, find: Finder, size: int, samples: int, rows: Rows | None = None, masks: Masks | None = None
+) -> Tape:
     """The tape of one forward pass.
 
     Args:
@@ -40,6 +45,7 @@ def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | Non
         find: finds the tensors of the pass.
         size, samples: as in a tape.
         rows: those that were found before.
+        masks: as in a tape.
     """
     rows = rows or {}
 
@@ -72,4 +78,4 @@ def record(needs: Needs, find: Finder, size: int, samples: int, rows: Rows | Non
                 if where is not None:
                     cut_constants(its, find.tensor(one.outputs[0]).shape, where, size, samples)
     wholes = {value: find.tensor(value).detach() for value in needs.wholes}
-    return Tape(size, samples, shapes, tensors, wholes, operations)
+    return Tape(size, samples, shapes, tensors, wholes, operations, masks)

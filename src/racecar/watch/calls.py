@@ -20,7 +20,9 @@ from torch.utils import _pytree
 from torch.utils.checkpoint import checkpoint
 
 from racecar.rules.registry import Path, Rules, find
+from racecar.rules.torch_functions import RECURRENT
 from racecar.support.compiling import compiling
+from racecar.watch import recurrent
 from racecar.watch.guards import refuse_reentrant
 
 
@@ -54,6 +56,8 @@ _RESHAPING = frozenset(
 )
 """Methods that change the shape of a tensor in place."""
 
+_RECURRENT = frozenset(RECURRENT)
+
 
 class Watch(TorchFunctionMode):
     """Records the calls of a forward pass; changes nothing about it.
@@ -61,15 +65,19 @@ class Watch(TorchFunctionMode):
     Args:
         keep: positions (among the recorded calls) whose output must be cloned, because it is changed in place later.
         keep_funcs: under ``torch.compile``, where positions differ: the functions whose outputs are cloned.
+        recurrent: whether there may be recurrent networks, which are taken apart.
     """
 
-    def __init__(self, keep: frozenset[int] = frozenset(), keep_funcs: tuple[Any, ...] = ()) -> None:
+    def __init__(
+        self, keep: frozenset[int] = frozenset(), keep_funcs: tuple[Any, ...] = (), recurrent: bool = True
+    ) -> None:
         super().__init__()
         self.calls: list[Call] = []
         self.versions: list[int] = []
         """How often each output had been changed in place when it was made (not known under torch.compile)."""
         self.keep = keep
         self.keep_funcs = keep_funcs
+        self.recurrent = recurrent
         self.grad = torch.is_grad_enabled()
         self.eager = not compiling()
 
@@ -87,20 +95,26 @@ class Watch(TorchFunctionMode):
             self._keep_form(args[0])
         if self.eager and self.grad and not torch.is_grad_enabled():
             refuse_reentrant()
+        if self.recurrent and (func in _RECURRENT if self.eager else among(func, RECURRENT)) and not kwargs:
+            return recurrent.take_apart(self, func, args)
         out = func(*args, **kwargs)
         if (makes_tensor(out) and not (self.eager and _is_noise(func, args))) or func is _SETITEM:
-            kept = out
-            if len(self.calls) in self.keep or (self.keep_funcs and among(func, self.keep_funcs)):
-                kept = out.clone() if isinstance(out, Tensor) else out
-            # The model may go on to change a list that it passed (torch.cat(features), features.append(…)).
-            for one in args:
-                if isinstance(one, list):
-                    args = _with_own_lists(args)
-                    break
-            self.calls.append(Call(func, args, kwargs, out, kept))
-            if self.eager:
-                self.versions.append(version(out if isinstance(out, Tensor) else outputs(self.calls[-1])[0]))
+            self.record(func, args, kwargs, out)
         return out
+
+    def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        """Remember a call."""
+        kept = out
+        if len(self.calls) in self.keep or (self.keep_funcs and among(func, self.keep_funcs)):
+            kept = out.clone() if isinstance(out, Tensor) else out
+        # The model may go on to change a list that it passed (torch.cat(features), features.append(…)).
+        for one in args:
+            if isinstance(one, list):
+                args = _with_own_lists(args)
+                break
+        self.calls.append(Call(func, args, kwargs, out, kept))
+        if self.eager:
+            self.versions.append(version(out if isinstance(out, Tensor) else outputs(self.calls[-1])[0]))
 
     def _keep_form(self, tensor: Any) -> None:
         """Before a tensor's shape is changed in place: remember the one that its maker gave it."""

@@ -68,8 +68,11 @@ NOT_DATA = frozenset(
 )
 """Functions that take only the form of a tensor, not its values."""
 
-_FORM_OF_SECOND = frozenset(forms("expand_as", "view_as", "reshape_as", "type_as", "to", "resize_as"))
-"""Functions that take only the form of their second tensor."""
+_DATA_FIRST = frozenset(
+    forms("expand_as", "view_as", "reshape_as", "type_as", "to", "resize_as")
+    + forms("fake_quantize_per_tensor_affine", "fake_quantize_per_channel_affine")
+)
+"""Functions whose first tensor alone is data: of others they take the form, or the step of a quantisation."""
 
 
 @dataclass(eq=False)
@@ -125,7 +128,7 @@ class Trace:
                 number = known.get(id(tensor))
                 if number is None and tensor._base is not None:
                     number = _alias(tensor, known, views)
-                if number is not None and (path == (0,) or call.func not in _FORM_OF_SECOND):
+                if number is not None and (path == (0,) or call.func not in _DATA_FIRST):
                     found.append((path, number))
             if not found or call.func in NOT_DATA:
                 continue
@@ -142,7 +145,7 @@ class Trace:
             for tensor in into:  # data is written into a constant, through a view of it
                 for other in self._family(tensor, i):
                     spill(i, outs, other, known.get(id(other)))
-            if call.func in PARTS:
+            if call.func in PARTS and len(found) == 1 and found[0][0] == (0,):  # an index that is data always selects
                 signature.append(outs[0].numel() == self.tensor(found[0][1], now=True).numel())
             if call.func is Tensor.__getitem__:
                 signature.append(_form(call.args[1]))

@@ -1,0 +1,100 @@
+"""Racecar training in Hugging Face's Trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from racecar.integrations.attached import Attached
+from racecar.racecar import Racecar
+from racecar.support.extras import need
+
+
+class RacecarMixin:
+    """Add the racecar loss to what a ``transformers.Trainer`` trains; it stands before the trainer's class.
+
+        class MyTrainer(RacecarMixin, Trainer): ...
+        trainer = MyTrainer(model, args, train_dataset=data, racecar={"weight": 0.01, "until": 2})
+
+    The model is called as ever, in DDP, too; evaluation, ``generate`` and checkpoints know nothing of it. With
+    accumulation the racecar loss is the mean over the batches, as the task's. Tokens that ``attention_mask`` hides do
+    not count. Its loss and terms are logged beside the task's, as "racecar/loss" and "racecar/LAYER".
+
+    Args:
+        racecar: settings as ``Racecar`` takes them, weight, mode, fraction …; "every": the reverse pass in every k-th
+            call alone; "until": epoch from which on the loss is left out, for a second phase of training.
+    """
+
+    model: Any
+    accelerator: Any
+    state: Any
+    compute_loss_func: Any
+    model_accepts_loss_kwargs: bool
+
+    def __init__(self, *args: Any, racecar: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.racecar = dict(racecar or {})
+        self._until = self.racecar.pop("until", None)
+        self._racecar_loss: Tensor | None = None
+        self.attached = Attached(self.model, **self.racecar)  # before anybody puts another forward in its place
+
+    @property
+    def rr(self) -> Racecar | None:
+        """What runs backwards, from the first training step on: its plan, terms, ``reconstruct``."""
+        return self.attached.rr
+
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None, **kwargs: Any
+    ) -> Any:
+        self._follow(model)
+        result = super().compute_loss(  # type: ignore[misc]
+            model, inputs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch, **kwargs
+        )
+        if not (model.training and torch.is_grad_enabled()):
+            return result
+        loss, outputs = result if return_outputs else (result, None)
+        own = self.attached.loss()
+        self._racecar_loss = own.detach()
+        if self._scaled(num_items_in_batch):  # by the items of all batches, so that nobody divides by their number
+            own = own / _batches(self)
+        loss = loss + own.to(loss.device)
+        return (loss, outputs) if return_outputs else loss
+
+    def _follow(self, model: Any) -> None:
+        """The network that is trained now: ``model_init`` makes a new one for every training."""
+        network = self.accelerator.unwrap_model(model)
+        if network is not self.attached.network:
+            self.attached.detach()
+            self.attached = Attached(network, **self.racecar)
+        self.attached.on = self._until is None or (self.state.epoch or 0.0) < self._until
+
+    def _scaled(self, items: Any) -> bool:
+        """Whether the trainer takes a loss as it is, although it is one of several batches; as in its training_step."""
+        told = getattr(self, "loss_is_scaled_for_ga", None)
+        if told is not None:
+            return bool(told)
+        return (self.model_accepts_loss_kwargs and items is not None) or self.compute_loss_func is not None
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        if "loss" in logs and self._racecar_loss is not None and self.rr is not None and self.attached.on:
+            logs["racecar/loss"] = float(self._racecar_loss)
+            logs |= {f"racecar/{name or 'network'}": float(term) for name, term in self.rr.terms.items()}
+        super().log(logs, *args, **kwargs)  # type: ignore[misc]
+
+
+def _batches(trainer: Any) -> int:
+    """That one step accumulates."""
+    return int(getattr(trainer, "current_gradient_accumulation_steps", trainer.args.gradient_accumulation_steps))
+
+
+def __getattr__(name: str) -> Any:
+    """``RacecarTrainer``: the mixin with transformers' own Trainer, made when it is asked for."""
+    if name != "RacecarTrainer":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    trainer = need("transformers", "transformers").Trainer
+    made = type("RacecarTrainer", (RacecarMixin, trainer), {"__doc__": RacecarMixin.__doc__, "__module__": __name__})
+    globals()[name] = made
+    return made

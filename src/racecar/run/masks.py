@@ -1,0 +1,58 @@
+"""Where the activations of a pass count: what a call says of padding, for every d_m and every norm."""
+
+from __future__ import annotations
+
+from torch import Size, Tensor
+
+from racecar.plan.graph import Op
+from racecar.plan.slices import cut
+from racecar.rules.conv import conv, conv_transpose
+from racecar.rules.norm import BATCH_NORMS
+from racecar.rules.registry import Operation
+from racecar.rules.sample_norm import group_norm, instance_norm, own_statistics
+from racecar.run.mask_arguments import GivenMask
+from racecar.run.positions import Lost, fit, follow
+from racecar.run.values import Finder
+
+_OVER_POSITIONS = (*BATCH_NORMS, instance_norm, group_norm)
+_MAY_REACH = (conv, conv_transpose, own_statistics)
+
+
+class Masks:
+    """The masks of one pass, cut to the slice of the batch that the reverse pass sees.
+
+    Args:
+        find: finds the tensors of the pass.
+        given: what the call says of padding.
+        size, samples: of the batch and of the slice.
+    """
+
+    def __init__(self, find: Finder, given: GivenMask, size: int, samples: int) -> None:
+        graph, self._refuse = find.layer_graph, given.refuse
+        marks = follow(graph.leading, find, given.inputs)
+        self._marks = {value: marks[value] for value in graph.marked if value in marks}
+        if samples < size:
+            for value, mark in self._marks.items():
+                where = find.batch(value)
+                if isinstance(mark, Tensor) and where is not None and mark.shape[where.dim] > 1:
+                    self._marks[value] = cut(mark, where, size, samples)
+
+    def of(self, value: int, shape: Size, what: str) -> Tensor | None:
+        """Where a value counts that has ``shape`` in the reverse pass: bool, as many dimensions, each as long or 1;
+        None: everywhere."""
+        mark = self._marks.get(value)
+        if isinstance(mark, Lost):
+            self._refuse(f"a mask cannot be followed through {mark.place} to {what}")
+        elif mark is not None and fit(mark, shape) is None:
+            self._refuse(f"{what} sees another number of positions in the reverse pass")
+        else:
+            return mark
+        return None
+
+    def put(self, op: Op, operation: Operation, y: Tensor) -> None:
+        """Let a step on ``y`` see only what counts: norms, and convolutions that reach over several positions."""
+        for one, its in zip(op.members or (op,), operation.members or (operation,), strict=True):
+            apply = None if one.rule is None else one.rule.apply
+            known = isinstance(self._marks.get(one.outputs[0]), Tensor)
+            if apply in _OVER_POSITIONS or (apply in _MAY_REACH and known):
+                its.mask = self.of(one.outputs[0], y.shape, f"{one.kind!r} in the reverse pass")

@@ -1,0 +1,171 @@
+"""The callback, in trainings by Lightning that are done again by hand."""
+
+import copy
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from racecar import Racecar
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import lightning.pytorch as pl
+
+    from racecar.integrations.lightning import RacecarCallback
+
+STEPS, EPOCHS = 4, 3
+
+
+class Plain(pl.LightningModule):
+    """A usual one: a network and a loss. ``calls`` says what training_step calls."""
+
+    def __init__(self, calls="model", manual=False, result="tensor"):
+        super().__init__()
+        torch.manual_seed(0)
+        self.model = nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 2))
+        self.calls, self.result, self.automatic_optimization = calls, result, not manual
+        self.outputs = []
+
+    def forward(self, x):
+        return self.model(x)
+
+    def training_step(self, batch, batch_idx):
+        x, y = batch
+        output = self(x) if self.calls == "self" else self.model(x)
+        loss = nn.functional.cross_entropy(output, y)
+        if not self.automatic_optimization:
+            optimiser = self.optimizers()
+            optimiser.zero_grad()
+            self.manual_backward(loss)
+            optimiser.step()
+        return {"loss": loss, "x": x} if self.result == "dict" else loss
+
+    def validation_step(self, batch, batch_idx):
+        self.outputs.append(self.model(batch[0]))
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+
+@pytest.fixture(scope="module")
+def data():
+    generator = torch.Generator().manual_seed(1)
+    x = torch.rand(8 * STEPS, 2, 3, generator=generator)
+    return torch.utils.data.TensorDataset(x, (x.sum((1, 2)) > 3).long())
+
+
+def trainer(folder, callback, epochs=EPOCHS, logger=False, **more):
+    return pl.Trainer(
+        max_epochs=epochs, accelerator="cpu", devices=1, callbacks=[callback], default_root_dir=folder, logger=logger,
+        enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False, **more,
+    )  # fmt: skip
+
+
+def fit(folder, module, data, callback, epochs=EPOCHS, **more):
+    loader = torch.utils.data.DataLoader(data, 8)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        one = trainer(folder, callback, epochs, **more)
+        one.fit(module, loader, loader)
+    return one
+
+
+def by_hand(data, weight, until=None, accumulate=1):
+    module = Plain()
+    net = module.model
+    rr, optimiser = Racecar(net, data.tensors[0][:8], weight=weight), torch.optim.SGD(net.parameters(), 0.1)
+    for epoch in range(EPOCHS):
+        net.train()
+        for i, (x, y) in enumerate(zip(*(one.split(8) for one in data.tensors), strict=True)):
+            rr.weight = weight if until is None or epoch < until else 0.0
+            output, loss = rr(x)
+            ((nn.functional.cross_entropy(output, y) + loss) / accumulate).backward()
+            if (i + 1) % accumulate == 0:
+                optimiser.step()
+                optimiser.zero_grad()
+    return net
+
+
+@pytest.mark.parametrize(
+    "made, how, more",
+    [
+        ({}, {}, {}),
+        ({"calls": "self", "result": "dict"}, {"until": 2}, {}),
+        ({"manual": True}, {}, {}),
+        ({}, {}, {"accumulate_grad_batches": 2}),
+    ],
+)
+def test_as_by_hand(tmp_path, data, made, how, more):
+    module, callback = Plain(**made), RacecarCallback(weight=0.5, **how)
+    names = list(module.state_dict())
+    fitted = fit(tmp_path, module, data, callback, **more)
+    expected = by_hand(data, 0.5, **how, accumulate=more.get("accumulate_grad_batches", 1))
+    for mine, other in zip(module.model.state_dict().values(), expected.state_dict().values(), strict=True):
+        torch.testing.assert_close(mine, other)
+    plain = Plain()
+    assert list(module.state_dict()) == names
+    assert (type(module.model), "training_step" in vars(module)) == (nn.Sequential, False)
+    assert not any(torch.equal(a, b) for a, b in zip(module.parameters(), plain.parameters(), strict=True))
+    if not how:
+        terms = [f"racecar/{name}" for name in callback.rr.terms]
+        assert terms == ["racecar/1", "racecar/4"]
+        assert {"racecar/loss", *terms} <= set(fitted.callback_metrics)
+
+
+def test_which_network(tmp_path, data):
+    """The one part that has weights; where there are several, the module itself, unless it is not what is called."""
+    two = Plain()
+    two.head = nn.Linear(2, 2)
+    with pytest.raises(ValueError, match="training_step did not call Plain.* name the network .*'model', 'head'"):
+        fit(tmp_path, copy.deepcopy(two), data, RacecarCallback(), epochs=1)
+    callback = RacecarCallback("model", weight=0.5)
+    fit(tmp_path, copy.deepcopy(two), data, callback, epochs=1)
+    assert list(callback.rr.terms) == ["1", "4"]
+    with pytest.raises(ValueError, match="Plain has no part 'net', but 'model', 'head'"):
+        fit(tmp_path, two, data, RacecarCallback("net"), epochs=1)
+
+
+def test_checkpoints(tmp_path, data):
+    """Every weight once; a training that goes on is in step with the schedule."""
+    module, callback = Plain(), RacecarCallback(every=3)
+    fitted = fit(tmp_path, module, data, callback, epochs=1)
+    fitted.save_checkpoint(tmp_path / "one.ckpt")
+    kept = torch.load(tmp_path / "one.ckpt", weights_only=True)
+    assert list(kept["state_dict"]) == list(Plain().state_dict())
+    other = RacecarCallback(every=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        loader = torch.utils.data.DataLoader(data, 8)
+        trainer(tmp_path, other, 2).fit(Plain(), loader, ckpt_path=tmp_path / "one.ckpt")
+    assert other.attached.calls == 2 * STEPS
+
+
+class Pictures(pl.loggers.logger.DummyLogger):
+    def __init__(self):
+        super().__init__()
+        self.kept = []
+
+    def log_image(self, key, images, step):
+        self.kept.append((key, step, images))
+
+
+def test_pictures(tmp_path):
+    """Every so many steps a row of inputs, and one for each depth, to loggers of either kind."""
+    torch.manual_seed(0)
+    x = torch.rand(16, 1, 8, 8)
+    data = torch.utils.data.TensorDataset(x, torch.arange(16) % 2)
+    module = Plain()
+    module.model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Conv2d(3, 2, 3), nn.Flatten(), nn.Linear(32, 2))
+    mine, board = Pictures(), pl.loggers.TensorBoardLogger(tmp_path)
+    callback = RacecarCallback(pictures=2)
+    fit(tmp_path, module, data, callback, epochs=2, logger=[mine, board], log_every_n_steps=1)
+    assert [(key, step) for key, step, _ in mine.kept] == [("racecar/rebuilt", 2), ("racecar/rebuilt", 4)]
+    ((picture,),) = [images for _, step, images in mine.kept if step == 4]
+    assert picture.shape == (8 * 4, 8 * 8, 1)
+    first = torch.cat(list(x[8:]), 2)[0]
+    torch.testing.assert_close(torch.from_numpy(picture[:8, :, 0]), (first - first.min()) / (first.max() - first.min()))
+    assert picture[8:].std() > 0
+    (events,) = tmp_path.rglob("events*")
+    assert b"racecar/rebuilt" in events.read_bytes()

@@ -1,0 +1,132 @@
+"""The mixin for Hugging Face's Trainer, in trainings that are done again by hand."""
+
+import copy
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from racecar import Racecar
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from transformers import (
+        BertConfig,
+        BertForSequenceClassification,
+        GPT2Config,
+        GPT2LMHeadModel,
+        TrainingArguments,
+        ViTConfig,
+        ViTForImageClassification,
+    )
+
+    from racecar.integrations.transformers import RacecarTrainer
+
+SMALL = {"num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 12}
+TOKENS = torch.randint(1, 20, (8, 6), generator=torch.Generator().manual_seed(0))
+MASK = (torch.arange(6) < torch.tensor([6, 3, 4, 5, 6, 2, 6, 3])[:, None]).long()
+SHOWN = MASK * (torch.arange(6) > 0)
+"""Tokens that are predicted."""
+
+
+def bert():
+    return BertForSequenceClassification(BertConfig(vocab_size=20, max_position_embeddings=8, **SMALL))
+
+
+def vit():
+    return ViTForImageClassification(ViTConfig(image_size=8, patch_size=4, **SMALL))
+
+
+def gpt2():
+    return GPT2LMHeadModel(GPT2Config(vocab_size=20, n_positions=8, n_embd=8, n_layer=1, n_head=2, pad_token_id=0))
+
+
+CASES = {
+    bert: {"input_ids": TOKENS, "attention_mask": MASK, "labels": torch.arange(8) % 2},
+    vit: {"pixel_values": torch.rand(8, 3, 8, 8), "labels": torch.arange(8) % 2},
+    gpt2: {"input_ids": TOKENS, "attention_mask": MASK, "labels": TOKENS.masked_fill(SHOWN == 0, -100)},
+}
+
+
+def fit(folder, model, data, racecar, **more):
+    """Two steps of SGD."""
+    rows = [{name: one[i] for name, one in data.items()} for i in range(8)]
+    how = {"num_train_epochs": 1, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 1, **more}
+    args = TrainingArguments(
+        folder, optim="sgd", learning_rate=0.1, lr_scheduler_type="constant", max_grad_norm=0.0, report_to=[],
+        use_cpu=True, logging_steps=1, save_strategy="no", disable_tqdm=True,
+        train_sampling_strategy="sequential", **how,
+    )  # fmt: skip
+    trainer = RacecarTrainer(model=model, args=args, train_dataset=rows, racecar=racecar)
+    trainer.train()
+    return trainer
+
+
+@pytest.mark.parametrize("build", CASES)
+def test_as_by_hand(build, tmp_path):
+    torch.manual_seed(0)
+    model = build()
+    for part in model.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+    other, names = copy.deepcopy(model), list(model.state_dict())
+    trainer = fit(tmp_path, model, CASES[build], {"weight": 0.5})
+    rr, optimiser = Racecar(other, CASES[build], weight=0.5), torch.optim.SGD(other.parameters(), 0.1)
+    other.train()
+    for i in (0, 4):
+        output, loss = rr(**{name: one[i : i + 4] for name, one in CASES[build].items()})
+        optimiser.zero_grad()
+        (output.loss + loss).backward()
+        optimiser.step()
+    for mine, one in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(mine, one, rtol=1e-4, atol=1e-6)
+    assert list(model.state_dict()) == names
+    logged = trainer.state.log_history[1]
+    assert logged["racecar/loss"] == pytest.approx(float(loss.detach()), rel=1e-3)
+    assert {f"racecar/{name}" for name in rr.terms} <= set(logged)
+
+
+class Own(nn.Module):
+    """A model of one's own: its loss is a mean, and the trainer divides it."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 2))
+
+    def forward(self, x, labels):
+        output = self.net(x)
+        return {"loss": nn.functional.cross_entropy(output, labels), "logits": output}
+
+
+@pytest.mark.parametrize("build", [Own, gpt2])
+def test_accumulation(build, tmp_path):
+    """Two batches are one of twice the size: the loss does not grow with them, whoever divides by their number."""
+    torch.manual_seed(0)
+    model = build()
+    if build is Own:
+        data = {"x": torch.rand(8, 6), "labels": torch.arange(8) % 2}
+    else:  # divides by the number of tokens in all batches
+        data = {"input_ids": TOKENS, "labels": TOKENS.masked_fill(torch.arange(6) == 0, -100)}
+    for part in model.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+    other = copy.deepcopy(model)
+    how = {"weight": 0.5, "scale": "mean"}  # a mean over the batch, as the task's
+    fit(tmp_path, model, data, how, gradient_accumulation_steps=2)
+    fit(tmp_path, other, data, how, per_device_train_batch_size=8)
+    for mine, one in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(mine, one, rtol=1e-4, atol=1e-6)
+
+
+def test_a_second_phase(tmp_path):
+    """From an epoch on the loss is left out; evaluation and what the model generates know nothing of it."""
+    torch.manual_seed(0)
+    model = gpt2()
+    trainer = fit(tmp_path, model, CASES[gpt2], {"weight": 0.5, "until": 1}, num_train_epochs=2)
+    assert trainer.attached.calls == 2
+    logs = [one for one in trainer.state.log_history if "loss" in one]
+    assert ["racecar/loss" in one for one in logs] == [True, True, False, False]
+    trainer.evaluate([{name: one[0] for name, one in CASES[gpt2].items()}])
+    model.generate(TOKENS[:1, :2], max_new_tokens=2, do_sample=False)
+    assert trainer.attached.calls == 2

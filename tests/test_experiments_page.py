@@ -1,0 +1,26 @@
+"""docs/experiments.md has every experiment, with what its records say."""
+
+import re
+from pathlib import Path
+
+from benchmarks import experiments
+from racecar.lab.experiments import EXPERIMENTS
+from tests.pages import emptied
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "experiments.md").read_text()
+
+
+def test_the_page_is_up_to_date():
+    """Else: python -m benchmarks.experiments"""
+    assert experiments.page(emptied(PAGE), ROOT / "results") == PAGE
+
+
+def test_every_experiment_and_every_page_of_a_record_is_there():
+    """In order, each sentence as the second line of text of its page."""
+    assert re.findall(r"(?m)^`racecar run ([\w-]+)`, ", PAGE) == list(EXPERIMENTS)
+    plain = " ".join(PAGE.split())
+    reports = sorted(ROOT.glob("results/*/report.md"))
+    assert sorted(re.findall(r"\.\./results/([\w-]+)/report\.md", PAGE)) == [one.parent.name for one in reports]
+    for report in reports:
+        assert report.read_text().split("\n\n")[1].strip("*") in plain

@@ -1,0 +1,67 @@
+"""The code of pages runs as it stands, block after block, and prints what stands below it."""
+
+import inspect
+import re
+from pathlib import Path
+
+import torch
+from torch.nn.functional import conv_transpose2d
+
+from racecar import Racecar
+
+DOCS = Path(__file__).parent.parent / "docs"
+BLOCK = re.compile(r"```python\n(.*?)```\n(?:\n```\n(.*?)```\n)?", re.DOTALL)
+
+
+def run(name, capsys):
+    """What a page's blocks define, and what those print that stands nowhere."""
+    made, said = {}, ""
+    torch.manual_seed(0)
+    for code, shown in BLOCK.findall((DOCS / name).read_text()):
+        exec(code, made)
+        printed = "".join(f"{line.rstrip()}\n" for line in capsys.readouterr().out.splitlines())
+        if shown:
+            assert printed == shown
+        else:
+            said += printed
+    return made, said
+
+
+def test_start(capsys):
+    made, said = run("start.md", capsys)
+    accuracies = [float(one) for one in re.findall(r"accuracy ([\d.]+)", said)]
+    errors = [float(one) for one in re.findall(r"reverse error ([\d.]+)", said)]
+    assert min(accuracies) > 0.8, "the loss that is added lets the net learn"
+    assert sorted(errors, reverse=True) == errors, "with more λ more comes back"
+    assert len(errors) == 3
+    assert list(made["logged"]) == ["racecar/0", "racecar/3", "racecar/6"]
+    model, tokens = made["classifier"], made["tokens"]
+    torch.testing.assert_close(made["rr"](tokens)[0], model(tokens))
+    assert (model(tokens).argmax(1) == made["label"]).float().mean() > 0.8
+
+
+def test_plan(capsys):
+    made, _ = run("plan.md", capsys)
+    model, x = made["rr"].model, torch.rand(4, 3, 16, 16)
+    back = model.stem(x)  # stem.2 starts from its own forward output, and stem.0 goes on from what it rebuilt
+    for layer in (model.stem[2], model.stem[0]):
+        back = conv_transpose2d(back - layer.bias[:, None, None], layer.weight, padding=1)
+        back = back.relu() if layer is model.stem[2] else back
+    torch.testing.assert_close(made["rr"].reconstruct(x)[0], back)
+
+
+def test_the_table_of_choosing_has_every_setting_with_its_default():
+    text = (DOCS / "choosing.md").read_text()
+    found = dict(re.findall(r"^\| `(\w+)` \| `([^`]+)` \|", text, re.MULTILINE))
+    wanted = inspect.signature(Racecar).parameters
+    for name, default in found.items():
+        assert repr(wanted[name].default).replace("'", '"') == default
+    assert set(found) == set(wanted) - {"model", "example_inputs"}
+
+
+def test_the_notes_that_plan_md_explains_are_those_of_plans():
+    text = (DOCS / "plan.md").read_text().partition("## The notes")[2].partition("## ")[0]
+    source = "".join(path.read_text() for path in (DOCS.parent / "src/racecar/plan").glob("*.py"))
+    notes = re.findall(r"^\| `([^`:]+)", text, re.MULTILINE)
+    assert len(notes) == 10
+    assert [one for one in notes if one not in source] == []
