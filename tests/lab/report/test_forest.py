@@ -143,6 +143,8 @@ def test_settings_that_tell_apart():
     [
         ("valid_accuracy", {}, ("points", 100)),
         ("probe_2", {}, ("points", 100)),
+        ("test_within", {}, ("points", 100)),
+        ("test_mse", {}, ("test_mse", 1)),
         ("lpips_alexnet", {}, ("lpips_alexnet", 1)),
         ("reverse_loss", {"margin": 0.1, "relative": True}, ("%", 100)),
     ],
@@ -157,4 +159,7 @@ def test_what_names_mean():
     assert list(found) == ["RR", "Std", "stage A", "stage AB", "probe_10"]
     assert found["stage AB"] == "trained from A's weights on task B without regulariser"
     assert "with 10 labelled pictures" in found["probe_10"]
+    assert [glossary(groups, [], joins)["RR"].split(", ")[1] for joins in (False, True)] == [
+        "the full reverse pass", "the full reverse pass between joins"
+    ]  # fmt: skip
     assert meanings(["odd"]) == {}

@@ -114,8 +114,9 @@ def _count(runs: Sequence[Run]) -> str:
 
 def _value(runs: Sequence[Run], metric: str) -> str:
     values = [run.metrics[metric] for run in runs if run.finished and metric in run.metrics]
-    spread = f" ± {stdev(values):.3f}" if len(values) > 1 else ""
-    return f"{mean(values):.3f}{spread}" if values else "-"
+    digits = ".3f" if values and abs(mean(values)) >= 0.01 else ".2g"  # errors may be small
+    spread = f" ± {stdev(values):{digits}}" if len(values) > 1 else ""
+    return f"{mean(values):{digits}}{spread}" if values else "-"
 
 
 def _explained(jobs: Sequence[Job]) -> list[str]:
