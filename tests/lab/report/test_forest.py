@@ -11,6 +11,7 @@ from racecar.lab.report.glossary import glossary, meanings
 from racecar.lab.report.groups import gather, label
 from racecar.lab.report.told import judged, sentence, telling_settings
 from racecar.lab.report.units import unit
+from racecar.lab.report.verdicts import UNDECIDED
 from tests.figures import legible
 from tests.lab.report.records import record, runs
 
@@ -49,6 +50,16 @@ def test_the_picture(findings):
         [100 * first.gain.mean, 5.0, 100 * first.gain.mean]
     )
     assert title(some).endswith("(✓ supported, ✗ contradicted, ◇ the paper's gain, grey: the margin)")
+
+
+def test_gains_that_are_all_nothing():
+    """Where a search chose no regulariser, both sides are the same nets."""
+    same = [record(name, seed, {"test_accuracy": STD[seed]}) for name in ("Std", "RR") for seed in range(5)]
+    some = judged(judge(CLAIMS[:1], gather(runs(same))))
+    (axis,) = forest(some).axes
+    low, high = axis.get_xlim()
+    assert low < 0 < high
+    assert some[0].verdict == UNDECIDED
 
 
 def test_the_wide_picture(findings):
