@@ -3,7 +3,7 @@
 What is claimed was fixed before any net with a regulariser was trained: on each of three tasks RR and lRR beat Std and
 Ort, by accuracy (rows, copy) or mean squared error (add), on five seeds or more. Length and epochs were fixed by a
 look at Std alone, learning rates and coefficients of the search by a smaller one, which saw held-out samples alone: it
-found the best rate at its end, 1e-2, and coefficients from a few hundredths on to hurt.
+found the best rate at its end, 1e-2, and coefficients from 1e-3 on to hurt.
 
 A layer is a projection of the cell, of its input or of its last state, gates stacked; they are joined in every step,
 and no reverse pass leads over a join. So RR starts anew from each projection's own output, as lRR does; the
