@@ -30,6 +30,10 @@ CHOICES = {
     "LongTrainingConfig.widths": ((2, 3, 4), (64, 128, 256)),
     "ShiftConfig.task": ("digits", "cifar"),
     "ShiftConfig.norm": ("none", "batch"),
+    "SequencesConfig.task": ("rows", "add", "copy"),
+    "SequencesConfig.layers": (1, 2, 3),
+    "cell": ("lstm", "gru", "rnn"),
+    "length": (2, 20, 100),
     **dict.fromkeys(("noise", "blur", "contrast"), ((0.1, 0.3), (1.0, 2.5))),
     "layers": ("all", "early", "late"),
     "scale": SCALES,
@@ -54,9 +58,12 @@ CHOICES = {
     "start": ("torch", "he"),
 }
 UNIT = {"ema": (0, 0.99), "valid": (0, 0.99), "fraction": (0.01, 1), "share": (0.01, 1), "cost": (1, 1e6)}
-HELD = [CONFIGS[name] for name in ("base", "information", "mnist", "few-labels", "long-training", "shift")]
+HELD = [CONFIGS[name] for name in ("base", "information", "mnist", "few-labels", "long-training", "shift", "sequences")]
 """Those that can hold samples out."""
-LOSSES = ("information", "mnist", "slices", "slices-mnist", "slices-cifar", "few-labels", "long-training", "shift")
+LOSSES = (
+    "information", "mnist", "slices", "slices-mnist", "slices-cifar",
+    "few-labels", "long-training", "shift", "sequences",
+)  # fmt: skip
 """Those whose loss can be chosen."""
 
 

@@ -76,6 +76,33 @@ def test_parametrised_weights(f):
     assert normed.parametrizations.weight.original0.grad.abs().sum() > 0
 
 
+RECURRENT = {
+    "stacked": lambda: nn.LSTM(3, 4, 2, bidirectional=True, proj_size=2),
+    "gru": lambda: nn.GRU(3, 4, bias=False),
+    "cell": lambda: nn.RNNCell(3, 4),
+}
+
+
+@pytest.mark.parametrize("kind", RECURRENT)
+def test_recurrent_weights(kind):
+    """Each is one W, its gates one below the other, called as a plan calls it; biases are none."""
+    model = nn.ModuleDict({"rnn": RECURRENT[kind](), "head": nn.Linear(2, 3)}).double()
+    own = {name: one for name, one in model["rnn"].named_parameters() if one.dim() > 1}
+    assert len(own) == {"stacked": 12, "gru": 2, "cell": 2}[kind]
+    close(so(model), sum(so(one).detach() for one in (*own.values(), model["head"].weight)))
+    close(so(model, layers="rnn"), so(own).detach())
+    for name, one in own.items():
+        assert so(model, layers=f"rnn.{name}") == so(model["rnn"], layers=name) == so(one)
+    so(model).backward()
+    assert all(one.grad.abs().max() > 0 for one in own.values())
+
+
+def test_parametrised_recurrent_weights():
+    rnn = nn.RNN(3, 4)
+    parametrizations.orthogonal(rnn, "weight_hh_l0")
+    torch.testing.assert_close(so(rnn), so(rnn.weight_ih_l0))
+
+
 BAD = [
     (lambda: so(nn.Sequential(nn.ReLU(), nn.BatchNorm2d(3))), ValueError, "no layer found"),
     (lambda: so([]), ValueError, "no layer found"),

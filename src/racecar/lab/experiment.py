@@ -49,10 +49,15 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Samples (N, …) with their labels (N,)."""
+    """Samples (N, …) with their labels (N,): classes, or what else a recipe's loss takes, (N, …)."""
 
     x: Tensor
     y: Tensor
+
+    @property
+    def classes(self) -> bool:
+        """Whether every sample has one label, which is a class: then there is an accuracy."""
+        return self.y.dim() == 1 and not self.y.is_floating_point()
 
     def __len__(self) -> int:
         return len(self.x)
@@ -185,6 +190,8 @@ class Experiment(Generic[C]):
     light: ClassVar[bool] = False
     """Records hold what was measured, and neither weights nor curves: for thousands of nets. Only where no stage starts
     from another's weights."""
+    joins: ClassVar[bool] = False
+    """Whether its network has joins, over which no reverse pass leads: RR starts again at each (mode "auto")."""
     start: ClassVar[str] = "PyTorch's own"
     """First weights of its networks, unless the configuration has a ``start``."""
     shows_runs: ClassVar[tuple[str, ...]] = ()

@@ -22,6 +22,8 @@ class Search:
     own: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     """Variant → fields that it alone tries, such as Pre's pretrain_lr, with so many coefficients fewer."""
     metric: str = "valid_accuracy"
+    higher: bool = True
+    """Whether more of the metric is better."""
     stages: tuple[str, ...] = ("A",)
     """The metric is averaged over these."""
     valid: float = 0.1

@@ -8,7 +8,8 @@ W is a layer's weight flattened at its first dimension: out × rest for a linear
 of a transposed convolution is stored as that of the convolution whose adjoint it is (in × out/groups × k), and is
 flattened as that convolution's: a kernel that an encoder and its decoder share gives the same term in both.
 The filters of all groups of a grouped convolution stand in one W, as in the published codes; only ocnn, which is about
-the layer's operator, takes each group by itself.
+the layer's operator, takes each group by itself. The gates of an LSTM or GRU, too, stand in one W: each of its
+weights, called ``lstm.weight_ih_l0``, ``lstm.weight_hh_l0``, … as in a plan.
 
 Which Gram matrix is asked to be the identity is the argument ``side``, because papers and codes differ:
 

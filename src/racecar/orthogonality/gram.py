@@ -16,8 +16,8 @@ def so(model_or_weights: Weights, *, layers: Patterns | None = None, side: str =
     ‖WᵀW − I‖² and ‖W Wᵀ − I‖² differ by the constant columns − rows, so all sides have the same gradient.
 
     Args:
-        model_or_weights: a module, of which all linear layers and convolutions are taken; a weight (out, rest…),
-            several, or a mapping from name to weight.
+        model_or_weights: a module, of which all linear layers, convolutions and recurrent weights are taken; a weight
+            (out, rest…), several, or a mapping from name to weight.
         layers: pattern or patterns (fnmatch) of the qualified names to take.
         side: "smaller" (the smaller Gram matrix), "columns" (WᵀW) or "rows" (W Wᵀ).
     """

@@ -28,7 +28,8 @@ class Kernel(NamedTuple):
 
 
 def find(weights: Weights, patterns: Patterns | None) -> list[Kernel]:
-    """All linear layers and convolutions of a model, or the weights that are given; a shared one counts once.
+    """All linear layers, convolutions and recurrent weights of a model, or the weights that are given; a shared one
+    counts once.
 
     Args:
         weights: a module, one weight, several, or a mapping from name to weight.
@@ -36,8 +37,7 @@ def find(weights: Weights, patterns: Patterns | None) -> list[Kernel]:
     """
     named: dict[str, Any]
     if isinstance(weights, nn.Module):
-        kinds = (nn.Linear, *_CONVOLUTIONS)
-        named = {name: module for name, module in weights.named_modules() if isinstance(module, kinds)}
+        named = dict(_of_model(weights))
     elif isinstance(weights, Mapping):
         named = dict(weights)
     elif patterns is not None:
@@ -55,8 +55,19 @@ def find(weights: Weights, patterns: Patterns | None) -> list[Kernel]:
     return list({id(layer.weight): layer for layer in layers}.values())
 
 
+def _of_model(model: nn.Module) -> Iterator[tuple[str, Any]]:
+    """By name: modules that have one weight, and each weight of those that have several."""
+    for name, module in model.named_modules():
+        if isinstance(module, (nn.Linear, *_CONVOLUTIONS)):
+            yield name, module
+        elif isinstance(module, (nn.RNNBase, nn.RNNCellBase)):
+            own = module._flat_weights_names if isinstance(module, nn.RNNBase) else ("weight_ih", "weight_hh")
+            for one in (one for one in own if one.startswith("weight")):
+                yield f"{name}.{one}" if name else one, getattr(module, one)
+
+
 def _layer(one: Any, name: str, bare: bool) -> Kernel:
-    weight = one if bare else one.weight
+    weight = one if bare or isinstance(one, Tensor) else one.weight
     if not isinstance(weight, Tensor):
         raise TypeError(f"weight {name!r} must be a tensor, not {type(weight).__name__}")
     if isinstance(weight, UninitializedParameter):
@@ -76,7 +87,13 @@ def _chosen(names: list[str], patterns: Patterns | None) -> list[str]:
     if patterns is None:
         return names
     patterns = [patterns] if isinstance(patterns, str) else patterns
-    return [names[i] for i in choose(patterns, [(name,) for name in names], "layers pattern")]
+    return [names[i] for i in choose(patterns, [_spellings(name) for name in names], "layers pattern")]
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    """A weight of a module with several is called by the module's name, too."""
+    module, _, own = name.rpartition(".")
+    return (name, module) if own.startswith("weight_") else (name,)
 
 
 def stacks(layers: Iterable[Kernel]) -> Iterator[tuple[Kernel, Tensor]]:

@@ -6,9 +6,18 @@ from statistics import mean, stdev
 import pytest
 import torch
 
+from racecar.cli.lab import summary
+from racecar.lab.running.run import Run
 from tests.cli.lab.commands import ONE, PEAKS, records, rows
 
 pytestmark = pytest.mark.usefixtures("no_data")
+
+
+def test_small_errors_are_told():
+    metrics = [{"large": 0.5, "small": 1e-4, "none": 0.0}, {"large": 0.7, "small": 3e-4, "none": 0.0}]
+    some = [Run({"metrics": one, "status": "finished"}) for one in metrics]
+    found = [summary._value(some, name) for name in ("large", "small", "none", "missing")]
+    assert found == ["0.600 ± 0.141", "0.0002 ± 0.00014", "0.000 ± 0.000", "-"]
 
 
 def test_run(ran, cli):

@@ -114,7 +114,7 @@ def test_what_can_be_read_of_it(name):
     assert one.summary.endswith(".")
     assert set(one.variants) <= set(VARIANTS)
     assert {"Std", "RR"} <= set(one.variants)
-    searched = ("few-labels", "long-training", "shift")
+    searched = ("few-labels", "long-training", "shift", "sequences")
     assert ("Ort" in one.variants) is (one in PAPER or name in searched)
     assert one.seeds == (10 if name in ("information", "slices", *searched) else 5)
     assert one.Config(**one.quick) != one.Config()

@@ -11,6 +11,7 @@ from racecar.lab.report.glossary import glossary, meanings
 from racecar.lab.report.groups import gather, label
 from racecar.lab.report.told import judged, sentence, telling_settings
 from racecar.lab.report.units import unit
+from racecar.lab.report.verdicts import UNDECIDED
 from tests.figures import legible
 from tests.lab.report.records import record, runs
 
@@ -49,6 +50,16 @@ def test_the_picture(findings):
         [100 * first.gain.mean, 5.0, 100 * first.gain.mean]
     )
     assert title(some).endswith("(✓ supported, ✗ contradicted, ◇ the paper's gain, grey: the margin)")
+
+
+def test_gains_that_are_all_nothing():
+    """Where a search chose no regulariser, both sides are the same nets."""
+    same = [record(name, seed, {"test_accuracy": STD[seed]}) for name in ("Std", "RR") for seed in range(5)]
+    some = judged(judge(CLAIMS[:1], gather(runs(same))))
+    (axis,) = forest(some).axes
+    low, high = axis.get_xlim()
+    assert low < 0 < high
+    assert some[0].verdict == UNDECIDED
 
 
 def test_the_wide_picture(findings):
@@ -143,6 +154,8 @@ def test_settings_that_tell_apart():
     [
         ("valid_accuracy", {}, ("points", 100)),
         ("probe_2", {}, ("points", 100)),
+        ("test_within", {}, ("points", 100)),
+        ("test_mse", {}, ("test_mse", 1)),
         ("lpips_alexnet", {}, ("lpips_alexnet", 1)),
         ("reverse_loss", {"margin": 0.1, "relative": True}, ("%", 100)),
     ],
@@ -157,4 +170,7 @@ def test_what_names_mean():
     assert list(found) == ["RR", "Std", "stage A", "stage AB", "probe_10"]
     assert found["stage AB"] == "trained from A's weights on task B without regulariser"
     assert "with 10 labelled pictures" in found["probe_10"]
+    assert [glossary(groups, [], joins)["RR"].split(", ")[1] for joins in (False, True)] == [
+        "the full reverse pass", "the full reverse pass between joins"
+    ]  # fmt: skip
     assert meanings(["odd"]) == {}

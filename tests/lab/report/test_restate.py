@@ -14,6 +14,7 @@ from racecar.lab.report.section import section
 from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import Run
+from racecar.lab.training import variants
 from racecar.lab.training.loss_config import FIRST_LOSS, LOSS, LossConfig
 from racecar.run.settings import Settings
 from tests.lab.report.records import record
@@ -21,6 +22,7 @@ from tests.lab.tiny import run
 
 INFORMATION = experiment("information")
 SHAPES = {"information": (12,), "slices": (12,), **dict.fromkeys(("slices-cifar", "long-training"), (3, 32, 32))}
+SHAPES["sequences"] = (28, 28)
 CHOSEN = [name for name, one in EXPERIMENTS.items() if issubclass(one.Config, LossConfig)]
 CONFIGS = [
     *((name, {}) for name in EXPERIMENTS if name not in ("peaks", "safety")),
@@ -28,6 +30,7 @@ CONFIGS = [
     *(("few-labels", {"depth": 6, "layers": layers}) for layers in ("all", "early", "late")),
     ("few-labels", {"norm": "group"}),
     ("mnist", {"norm": True}),
+    ("sequences", {"layers": 2}),
 ]
 
 
@@ -49,10 +52,11 @@ def test_how_many_layers_are_compared(name, fields):
     torch.manual_seed(0)
     model, x = one.network(config), torch.rand(2, *SHAPES.get(name, (1, 28, 28)))
     rr = Racecar(model, x, **one.reverse(config))
-    for which, mode in (("RR", "full"), ("lRR", "layerwise"), ("RR1", "input")):
-        if which == "RR1" and fields.get("layers") == "late":  # the input is not compared
+    for which in ("RR", "lRR", "RR1"):
+        if which == "RR1" and (fields.get("layers") == "late" or one.joins):  # the input is not compared
             continue
-        rr.mode, found = mode, {}
+        mode, found = variants.variant(which, one.joins).mode, {}
+        rr.mode = mode
         for rr.reduction in ("sum", "mean"):
             torch.manual_seed(0)
             found[rr.reduction] = float(rr(x)[1].detach())

@@ -151,8 +151,10 @@ def jobs():
     return trials(INFORMATION, SMALL, CONFIG, ["Std", "RR"], None)
 
 
-def test_the_best_mean_over_seeds_and_stages(tmp_path, jobs):
-    """RR: the best single run and the best stage A belong to others. Everything that was tried is told."""
+@pytest.mark.parametrize("higher", [True, False])
+def test_the_best_mean_over_seeds_and_stages(higher, tmp_path, jobs):
+    """RR: the best single run and the best stage A belong to others. Everything that was tried is told. Of an error,
+    the least is the best."""
 
     def score(job, stage):
         if stage in ("A", "B"):
@@ -160,7 +162,7 @@ def test_the_best_mean_over_seeds_and_stages(tmp_path, jobs):
         lucky = 0.5 if job.seed == 1001 and (job.config.lr, job.coefficient) == (1e-3, 0.1) else 0.0
         return 0.3 + 0.1 * (job.coefficient or 0) + job.config.lr + (0.02 if stage == "AB" else 0.0) + lucky
 
-    chosen = best(jobs, store_of(tmp_path, jobs, score), SMALL)
+    chosen = best(jobs, store_of(tmp_path, jobs, score), replace(SMALL, higher=higher))
     assert list(chosen) == ["Std", "RR"]
     expected = {}
     for job in jobs:
@@ -168,13 +170,14 @@ def test_the_best_mean_over_seeds_and_stages(tmp_path, jobs):
         expected.setdefault(key, []).append(mean([score(job, "AA"), score(job, "AB")]))
     for name, found in chosen.items():
         means = {key[1:]: mean(values) for key, values in expected.items() if key[0] == name}
-        lr, coefficient = max(means, key=means.get)
+        lr, coefficient = (max if higher else min)(means, key=means.get)
         assert (found["lr"], found.get("coefficient")) == (lr, coefficient)
         assert found["score"] == pytest.approx(means[lr, coefficient])
         told = {(row["lr"], row["coefficient"]): row["score"] for row in found["tried"]}
         assert told == pytest.approx(means)
     assert "coefficient" not in chosen["Std"]
-    assert (chosen["RR"]["lr"], chosen["RR"]["coefficient"]) == (1e-3, 0.1)
+    if higher:
+        assert (chosen["RR"]["lr"], chosen["RR"]["coefficient"]) == (1e-3, 0.1)
 
 
 def test_the_best_of_more_fields(tmp_path):

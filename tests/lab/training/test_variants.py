@@ -141,6 +141,8 @@ def test_what_can_be_said_of_it(name):
     assert bool(one.mode) is (one.kind == "reverse")
     assert bool(one.meaning) is (name != "Std")
     assert variant(name) is one
+    between = variant(name, joins=True)
+    assert between is one if name != "RR" else (between.name, between.kind, between.mode) == ("RR", "reverse", "auto")
 
 
 def test_figures_tell_all_variants_apart():

@@ -60,7 +60,7 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None) -> None:
     )
     for which, found in chosen.items():
         said = [f"{field} {found[field]:.3g}" for field in (*what.chosen, "coefficient") if field in found]
-        print(f"{which}: {', '.join(said)}, {what.metric} {found['score']:.4f}")
+        print(f"{which}: {', '.join(said)}, {what.metric} {found['score']:.4g}")
         if found["edge"]:
             print(f"  {' and '.join(found['edge'])}: a better one may lie beyond")
     print(folder / "tuned.json")

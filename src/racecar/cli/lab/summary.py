@@ -114,8 +114,10 @@ def _count(runs: Sequence[Run]) -> str:
 
 def _value(runs: Sequence[Run], metric: str) -> str:
     values = [run.metrics[metric] for run in runs if run.finished and metric in run.metrics]
-    spread = f" ± {stdev(values):.3f}" if len(values) > 1 else ""
-    return f"{mean(values):.3f}{spread}" if values else "-"
+    if not values:
+        return "-"
+    digits = ".2g" if 0 < abs(mean(values)) < 0.001 else ".3f"  # which would be no digit of a small error
+    return f"{mean(values):{digits}}" + (f" ± {stdev(values):{digits}}" if len(values) > 1 else "")
 
 
 def _explained(jobs: Sequence[Job]) -> list[str]:

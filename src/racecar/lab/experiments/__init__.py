@@ -13,12 +13,14 @@ from racecar.lab.experiments.long_training import LongTraining
 from racecar.lab.experiments.mnist import Mnist
 from racecar.lab.experiments.peaks import Peaks
 from racecar.lab.experiments.safety import Safety
+from racecar.lab.experiments.sequences import Sequences
 from racecar.lab.experiments.shift import Shift
 from racecar.lab.experiments.slices import Slices, SlicesCifar, SlicesMnist
 
 PAPER: tuple[Experiment[Any], ...] = (Digits(), Peaks(), Information(), Mnist())
 OURS: tuple[Experiment[Any], ...] = (
-    Slices(), SlicesMnist(), SlicesCifar(), FewLabels(), LongTraining(), Safety(), Shift()
+    Slices(), SlicesMnist(), SlicesCifar(), FewLabels(), LongTraining(), Safety(), Shift(),
+    Sequences(),
 )  # fmt: skip
 EXPERIMENTS: dict[str, Experiment[Any]] = {one.name: one for one in (*PAPER, *OURS)}
 """By name: those of the paper in its order, then our own."""

@@ -113,6 +113,7 @@ def _room(row: ForestRow, wide: bool) -> tuple[float, float]:
 
 def _panel(axis: Axes, of: Unit, rows: Sequence[ForestRow], wide: bool) -> None:
     top, reach = 0.0, max(of.factor * abs(end) for row in rows for found in row.found for end in _ends(found))
+    reach = reach or 1.0  # both sides may be the same nets
     shifted = need("matplotlib.transforms", "lab").offset_copy
     words_at = shifted(axis.get_yaxis_transform(), axis.figure, x=-BESIDE if wide else 0.0)
     for row in rows:

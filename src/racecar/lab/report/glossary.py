@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from racecar.lab.experiment import Stage
 from racecar.lab.report.groups import Groups
-from racecar.lab.training.variants import VARIANTS
+from racecar.lab.training.variants import VARIANTS, variant
 
 METRICS = {
     r"test_accuracy": "share of test pictures that are put into the right class",
@@ -31,6 +31,9 @@ METRICS = {
     r"auroc_([a-z]+)_autoencoder": "the same for {} by the squared error of an autoencoder",
     r"auroc_([a-z]+)_autoencoder_relative": "the same for {} by that error over the picture's own square",
     r"reconstruction": "squared error of the autoencoder over the picture's own square, mean over test pictures",
+    r"test_mse": "mean squared error on test samples: lower is better",
+    r"test_within": "share of test samples whose sum is found within 0.04",
+    r"valid_(mse|within)": "the same of samples held out of the training set",
     r"reverse_loss": "how far the reverse pass is from the forward pass: the mean over layers of ‖d − d'‖² / ‖d‖²",
     r"reverse_loss_(eval|running)": "the same as a deployed net has it, with running statistics of its norms",
     r"ssim": "structural similarity of the picture and what the reverse pass makes of it: 1 is the same picture",
@@ -45,9 +48,14 @@ METRICS = {
 }
 
 
-def glossary(groups: Groups, stages: Sequence[Stage]) -> dict[str, str]:
-    """Variants that were run, stages and metrics that were measured, each with what it is."""
-    variants = {group.variant: VARIANTS[group.variant].title for group in groups.groups if group.variant in VARIANTS}
+def glossary(groups: Groups, stages: Sequence[Stage], joins: bool = False) -> dict[str, str]:
+    """Variants that were run, stages and metrics that were measured, each with what it is.
+
+    Args:
+        joins: whether the network has some, so that RR is another one.
+    """
+    known = [group.variant for group in groups.groups if group.variant in VARIANTS]
+    variants = {name: variant(name, joins).title for name in known}
     reached = {group.stage for group in groups.groups}
     trained = {f"stage {one.name}": one.told for one in stages if one.name in reached}
     return {**variants, **trained, **meanings(name for run in groups.runs for name in run.metrics)}

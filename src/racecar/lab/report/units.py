@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from racecar.lab.experiment import Claim
 
-_SHARES = re.compile(r"accuracy|^(probe|tune|auroc)_")
+_SHARES = re.compile(r"accuracy|_within$|^(probe|tune|auroc)_")
 
 
 class Unit(NamedTuple):

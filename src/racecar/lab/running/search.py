@@ -50,7 +50,7 @@ def best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, dict[st
         whole = {key: [v for v in values if v is not None] for key, values in tried.items() if None not in values}
         if not whole:
             raise ValueError(f"every setting of {name} that was tried diverged; try smaller learning rates")
-        first = max(whole, key=lambda key: mean(whole[key]))
+        first = (max if search.higher else min)(whole, key=lambda key: mean(whole[key]))
         table = [
             {**dict(zip(names, key, strict=True)), "score": mean(whole[key]) if key in whole else None}
             for key in sorted(tried, key=lambda key: [value or 0.0 for value in (key[-1], *key[:-1])])

@@ -124,7 +124,7 @@ def begin(job: Job, stage: Stage, task: Task, store: Store, device: str, fresh: 
 
 
 def _variant(job: Job, stage: Stage) -> Variant:
-    return variant(job.variant) if stage.regularised else variant("Std")
+    return variant(job.variant, job.experiment.joins) if stage.regularised else variant("Std")
 
 
 def _networks(job: Job, stage: Stage, store: Store) -> nn.Module:

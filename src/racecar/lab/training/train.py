@@ -97,7 +97,7 @@ class Trainer:
         self.curves.point(epoch)
         if not all(self.curves.notes):
             for i, task in enumerate(self.nets.tasks):
-                if task.valid is not None and not self.recipe.turns:
+                if task.valid is not None and task.valid.classes and not self.recipe.turns:
                     self.curves.note(i, "valid_accuracy", accuracy(self.nets.measured(i).eval(), task.valid))
             self.nets.train()
             if self.options.report is not None:

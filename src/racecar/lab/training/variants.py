@@ -61,11 +61,19 @@ VARIANTS = {
 }
 
 
-def variant(name: str) -> Variant:
-    """By its name."""
+BETWEEN_JOINS = Variant("RR", "racecar, the full reverse pass between joins", "reverse", "auto", "λ")
+"""RR of a network with joins."""
+
+
+def variant(name: str, joins: bool = False) -> Variant:
+    """By its name.
+
+    Args:
+        joins: whether it is for a network with joins, over which no full reverse pass leads.
+    """
     if name not in VARIANTS:
         raise ValueError(f"no variant {name!r}; the variants are: {', '.join(VARIANTS)}")
-    return VARIANTS[name]
+    return BETWEEN_JOINS if joins and name == BETWEEN_JOINS.name else VARIANTS[name]
 
 
 class Regularised(nn.Module):

@@ -90,12 +90,15 @@ def _attempt(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> li
     return list(failed.values())
 
 
-def _check(job: Job) -> None:
+def _check(job: Job, device: str) -> None:
     config, network = job.config, job.experiment.networks(job.config, job.stages[0], None)
     turns = [turn.network for stage in job.stages for turn in job.experiment.recipe(config, stage).turns]
     drops = (isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0 for module in network.modules())
     norms = (isinstance(one, nn.modules.batchnorm._BatchNorm) and one.momentum is None for one in network.modules())
+    kinds = nn.LSTM if device == "cpu" else nn.RNNBase  # torch.func does what others are made of, and no fused one
+    fused = sorted({type(one).__name__ for one in network.modules() if isinstance(one, kinds)})
     refused = {
+        f"{', '.join(fused)} on {device}, which torch cannot batch": bool(fused),
         "dropout": variant(job.variant).kind == "dropout" or any(drops),
         "batch norm without momentum": any(norms),
         f"precision={config.precision}": config.precision != "float32",
@@ -111,7 +114,7 @@ def _do(jobs: Sequence[Job], options: RunOptions, progress: Progress, failed: di
     """Stage by stage; a job that fails goes no further. First comes the batch that was begun, if there is one: all of
     it, although some of its nets may be in the store already, so that it goes on bit for bit."""
     store, seeds = Store(options.folder), {job.seed: job for job in jobs}
-    _check(jobs[0])
+    _check(jobs[0], options.device)
     data = cache(lambda seed: seeds[seed].experiment.data(seeds[seed].config, seed, seeds[seed].folder))
     for stage in jobs[0].stages:
         path = _checkpoint(jobs, stage, store)
