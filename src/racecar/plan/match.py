@@ -46,6 +46,8 @@ class Matcher:
         self._weighted = [op for layer in layers for op in layer.op.members or (layer.op,)]
         self._fixed = any(place is not None and place.by == FIXED for place in batch.values())
         self._features = [x.shape[1:] for x in trace.inputs]
+        self.functions = tuple({id(call.func): call.func for call in trace.calls}.values())
+        """All that the planned pass called."""
         # What torch.compile shows is compared call by call: functions, their ordinals, a number for each function.
         self._length = len(ordinals)
         ordinal = {position: i for i, position in enumerate(ordinals)}

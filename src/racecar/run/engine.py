@@ -59,6 +59,8 @@ class Engine:
     def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
         other = Engine.__new__(Engine)
         memo[id(self)] = other
+        # Functions are what they are: those behind properties, such as Tensor.mT, Python could not even copy.
+        memo.update({id(func): func for one in self.plans for func in one.layer_graph.match.functions})
         other.__dict__.update(copy.deepcopy(self.__dict__, memo))
         other.schedule(1, True)  # that belongs to the one that was copied
         return other
