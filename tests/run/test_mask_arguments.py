@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from racecar import Every, Racecar, functional
-from racecar.errors import Unsupported
 from tests.by_hand import Net, close, lively
 from tests.losses import CLASSIC, classic
 from tests.run.mask_cases import LONG, REAL, UNEQUAL, X, encoder, real, same, step
@@ -87,12 +86,6 @@ REFUSED = [
 def test_what_cannot_be_followed_is_refused(model, args, given, error, words):
     with pytest.raises(error, match=words):
         Racecar(model, args)(*args, **given)
-
-
-def test_nested_tensors_are_refused():
-    nested = torch.nested.nested_tensor([torch.randn(2, 5), torch.randn(3, 5)], layout=torch.jagged)
-    with pytest.raises(Unsupported, match="to_padded_tensor"):
-        Racecar(TwoLayers().float(), nested)
 
 
 def test_as_many_samples_as_tokens_are_told():
