@@ -70,7 +70,21 @@ def shortened(m: Any, x: Tensor, attention_mask: Tensor | None = None) -> Tensor
     return m.b(torch.tanh(m.a(x[:, None])))
 
 
+def cut_before(m: Any, x: Tensor) -> Tensor:
+    """What a convolution makes of later tokens."""
+    return m.b(torch.tanh(m.a(x[:, None])[..., 2:]))
+
+
 REFUSED = [
+    (
+        Net(cut_before, a=nn.Conv1d(1, 3, 3, padding=2), b=nn.Conv1d(3, 2, 1)).double(), (X[..., 0],),
+        {"reverse_mask": real()}, ValueError, "cannot be followed through 'conv1d'.* to layer 'b'",
+    ),
+    *(
+        (nn.Conv1d(5, 3, 3, **how).double(), (X.mT,), {"mask": real()[:, None]}, ValueError,
+         "followed through 'conv1d'.* to 'conv1d' in the reverse pass")
+        for how in ({"padding": 2}, {"stride": 2})
+    ),
     (TwoLayers(), (X,), {"mask": real().double()}, TypeError, "bool or whole numbers, not torch.float64"),
     (TwoLayers(), (X,), {"mask": [1, 0]}, TypeError, "must be a tensor, not list"),
     (TwoLayers(), (X,), {"mask": real(3)}, ValueError, r"no input begins with the shape \(3, 7\)"),

@@ -18,7 +18,6 @@ from racecar.run.positions import Lost, fit, follow
 from racecar.run.values import Finder
 
 _OVER_POSITIONS = (*BATCH_NORMS, instance_norm, group_norm)
-_MAY_REACH = (conv, conv_transpose, own_statistics)
 
 
 class Masks:
@@ -60,5 +59,6 @@ class Masks:
         for one, its in zip(op.members or (op,), operation.members or (operation,), strict=True):
             apply = None if one.rule is None else one.rule.apply
             known = isinstance(self._marks.get(one.outputs[0]), Tensor)
-            if apply in _OVER_POSITIONS or (apply in _MAY_REACH and known):
+            reaches = apply in (conv, conv_transpose) and its.get(1, "weight").shape[2:].numel() > 1
+            if apply in _OVER_POSITIONS or reaches or (apply is own_statistics and known):
                 its.mask = self.of(one.outputs[0], y.shape, f"{one.kind!r} in the reverse pass")
