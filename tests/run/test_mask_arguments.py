@@ -156,6 +156,25 @@ def test_compiled_as_eager_and_once():
     torch._dynamo.reset()
 
 
+def asking(m: Any, x: Tensor, attention_mask: Tensor) -> Tensor:
+    """As Hugging Face's decoders, which ask their mask whether anything is masked at all, where they may."""
+    real = attention_mask.bool()
+    if not torch.compiler.is_compiling() and bool(real[:, :1].sum() == 0):
+        return m.b(x)
+    return m.b(torch.tanh(m.a(x)) * real[..., None])
+
+
+def test_compiled_where_the_model_asks_its_mask_only_uncompiled():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    rr = classic(Net(asking, a=nn.Linear(5, 5), b=nn.Linear(5, 5)).double(), (X, UNEQUAL.long()))
+    expected = step(rr, X, UNEQUAL.long())
+    rr.zero_grad()
+    _, loss = torch.compile(rr, backend="eager", fullgraph=True)(X, UNEQUAL.long())
+    loss.backward()
+    same((loss.detach(), rr.terms, {name: one.grad for name, one in rr.model.named_parameters()}), expected)
+
+
 def test_vmapped_models_equal_the_loop():
     rrs = [classic(TwoLayers(), X) for _ in range(2)]
     with torch.no_grad():
