@@ -152,7 +152,7 @@ def _convolved(op: Op, mark: Tensor, find: Finder, found: Mapping[int, Mark]) ->
     added = [new - old for old, new in zip(before[-dims:], after[-dims:], strict=True)]
     if any(added) and op.rule is not None and op.rule.apply is conv:
         users = graph.users.get(op.outputs[0], [])
-        cut = len(users) > 0 and all(_first(one, before, find) for one in users)
+        cut = len(users) > 0 and all(_first(one, before[-dims:], find) for one in users)
         if cut and added == list(whole_padding(op.operation(find.calls))):
             longer = [n if mark.shape[d - dims] > 1 else 0 for d, n in enumerate(added)]
             mark = F.pad(mark, [n for one in longer[::-1] for n in (0, one)])
@@ -160,8 +160,9 @@ def _convolved(op: Op, mark: Tensor, find: Finder, found: Mapping[int, Mark]) ->
 
 
 def _first(op: Op, shape: Size, find: Finder) -> bool:
-    """Whether an operation keeps the first positions, as many as ``shape`` has along its last dimension."""
-    if op.func is not Tensor.__getitem__ or find.tensor(op.outputs[0]).shape[2:] != shape[2:]:
+    """Whether an operation keeps the first positions alone, no more than ``shape`` has along its dimensions."""
+    kept = find.tensor(op.outputs[0]).shape[-len(shape) :]
+    if op.func is not Tensor.__getitem__ or any(new > old for new, old in zip(kept, shape, strict=True)):
         return False
     index = op.operation(find.calls).args[1]
     parts = index if isinstance(index, tuple) else (index,)

@@ -34,22 +34,35 @@ def among(inputs: Iterable[Tensor]) -> bool:
     return len(found) > 0
 
 
-def padded(x: Tensor) -> Tensor:
-    """A nested tensor, padded with 0; any other as it is."""
+def padded(x: Any, length: int | None = None) -> Tensor:
+    """A nested tensor, padded with 0 to ``length``, or to its longest sample; any other as it is.
+
+    By hand: torch (as of 2.13) pads to other lengths what has forgotten its longest sample, pads no integers on a GPU,
+    and has no gradient where tokens are not the second dimension.
+    """
     if not x.is_nested:
         return x
-    tokens = next(d for d, size in enumerate(x.shape) if not isinstance(size, int))
-    # Of tokens elsewhere torch (as of 2.13) cannot take the gradient.
-    return torch.nested.to_padded_tensor(x.transpose(1, tokens), 0).transpose(1, tokens)
+    tokens, found = _tokens(x), real(x, length).movedim(_tokens(x), 1)
+    values = x.values().movedim(tokens - 1, 0)
+    at = x.offsets()[:-1, None] + torch.arange(found.shape[1], device=x.device)
+    return values[at.clamp(max=len(values) - 1)].masked_fill(~found, 0).movedim(1, tokens)
 
 
-def real(x: Tensor) -> Tensor:
+def real(x: Any, length: int | None = None) -> Tensor:
     """Where a nested tensor, padded, is real: bool, (N, T, 1, …)."""
-    mark = padded(torch.ones_like(x, dtype=torch.bool))
-    for d, size in enumerate(x.shape):
-        if d > 0 and isinstance(size, int) and size > 1:
-            mark = mark.narrow(d, 0, 1)
-    return mark
+    lengths = x.offsets().diff()
+    mark = torch.arange(longest(x) if length is None else length, device=x.device) < lengths[:, None]
+    return mark.reshape(*mark.shape, *(1,) * (x.dim() - 2)).movedim(1, _tokens(x))
+
+
+def longest(x: Any) -> int:
+    """How many tokens the longest sample of a nested tensor has."""
+    return int(x.offsets().diff().max())
+
+
+def _tokens(x: Tensor) -> int:
+    """The dimension along which samples differ in length."""
+    return next(d for d, size in enumerate(x.shape) if not isinstance(size, int))
 
 
 def pad(
@@ -89,13 +102,14 @@ class _Padding:
         self._made: dict[int, tuple[Tensor, Tensor]] = {}
         """By id: the nested tensor, which so keeps its id, and the padded one."""
         self._lengths: list[tuple[Any, int]] = []
+        """What stands in a shape for a length → the longest."""
 
     def of(self, one: Any) -> Any:
         """The same with padded tensors and their lengths, however deep in tuples and lists."""
         if isinstance(one, Tensor):
             return self._tensor(one) if one.is_nested else one
         if isinstance(one, torch.SymInt):
-            return next((length for symbol, length in self._lengths if symbol == one), one)
+            return self._length(one) or one
         if isinstance(one, (tuple, list)):
             parts = [self.of(part) for part in one]
             if all(a is b for a, b in zip(parts, one, strict=True)):
@@ -103,10 +117,15 @@ class _Padding:
             return parts if isinstance(one, list) else tuple(parts)
         return one
 
+    def _length(self, symbol: Any) -> int | None:
+        return next((length for one, length in self._lengths if one == symbol), None)
+
     def _tensor(self, x: Tensor) -> Tensor:
         if id(x) not in self._made:
-            made = padded(x)
-            self._made[id(x)] = x, made
-            both = zip(x.shape, made.shape, strict=True)
-            self._lengths += [(symbol, length) for symbol, length in both if not isinstance(symbol, int)]
+            symbol = x.shape[_tokens(x)]
+            length = self._length(symbol)
+            if length is None:
+                length = longest(x)
+                self._lengths.append((symbol, length))
+            self._made[id(x)] = x, padded(x, length)
         return self._made[id(x)][1]
