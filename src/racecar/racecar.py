@@ -95,8 +95,8 @@ class Racecar(nn.Module):
 
         ``mask=`` says which positions are no padding: True or 1, of a shape that the input begins with, (N, T) for
         (N, T, …). The others are outside every term and the reverse data's statistics. A model that may take a ``mask``
-        itself keeps it; ours is ``reverse_mask=`` then. ``attention_mask`` of Hugging Face's models and torch's
-        ``src_key_padding_mask`` are understood by themselves.
+        itself keeps it; ours is ``reverse_mask=`` then. ``attention_mask`` of Hugging Face's models, torch's
+        ``src_key_padding_mask`` and nested tensors (``layout=torch.jagged``) are understood by themselves.
         """
         mask, kwargs = self._engine.masks.take(kwargs)
         if self._engine.off or self._engine.resting:

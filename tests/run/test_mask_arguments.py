@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from racecar import Every, Racecar, functional
-from racecar.errors import Unsupported
 from tests.by_hand import Net, close, lively
 from tests.losses import CLASSIC, classic
 from tests.run.mask_cases import LONG, REAL, UNEQUAL, X, encoder, real, same, step
@@ -71,7 +70,21 @@ def shortened(m: Any, x: Tensor, attention_mask: Tensor | None = None) -> Tensor
     return m.b(torch.tanh(m.a(x[:, None])))
 
 
+def cut_before(m: Any, x: Tensor) -> Tensor:
+    """What a convolution makes of later tokens."""
+    return m.b(torch.tanh(m.a(x[:, None])[..., 2:]))
+
+
 REFUSED = [
+    (
+        Net(cut_before, a=nn.Conv1d(1, 3, 3, padding=2), b=nn.Conv1d(3, 2, 1)).double(), (X[..., 0],),
+        {"reverse_mask": real()}, ValueError, "cannot be followed through 'conv1d'.* to layer 'b'",
+    ),
+    *(
+        (nn.Conv1d(5, 3, 3, **how).double(), (X.mT,), {"mask": real()[:, None]}, ValueError,
+         "followed through 'conv1d'.* to 'conv1d' in the reverse pass")
+        for how in ({"padding": 2}, {"stride": 2})
+    ),
     (TwoLayers(), (X,), {"mask": real().double()}, TypeError, "bool or whole numbers, not torch.float64"),
     (TwoLayers(), (X,), {"mask": [1, 0]}, TypeError, "must be a tensor, not list"),
     (TwoLayers(), (X,), {"mask": real(3)}, ValueError, r"no input begins with the shape \(3, 7\)"),
@@ -87,12 +100,6 @@ REFUSED = [
 def test_what_cannot_be_followed_is_refused(model, args, given, error, words):
     with pytest.raises(error, match=words):
         Racecar(model, args)(*args, **given)
-
-
-def test_nested_tensors_are_refused():
-    nested = torch.nested.nested_tensor([torch.randn(2, 5), torch.randn(3, 5)], layout=torch.jagged)
-    with pytest.raises(Unsupported, match="to_padded_tensor"):
-        Racecar(TwoLayers().float(), nested)
 
 
 def test_as_many_samples_as_tokens_are_told():
@@ -147,6 +154,25 @@ def test_compiled_as_eager_and_once():
     torch._dynamo.config.error_on_recompile = False
     close(rr.reverse_statistics.export(), eager.reverse_statistics.export())
     torch._dynamo.reset()
+
+
+def asking(m: Any, x: Tensor, attention_mask: Tensor) -> Tensor:
+    """As Hugging Face's decoders, which ask their mask whether anything is masked at all, where they may."""
+    real = attention_mask.bool()
+    if not torch.compiler.is_compiling() and bool(real[:, :1].sum() == 0):
+        return m.b(x)
+    return m.b(torch.tanh(m.a(x)) * real[..., None])
+
+
+def test_compiled_where_the_model_asks_its_mask_only_uncompiled():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    rr = classic(Net(asking, a=nn.Linear(5, 5), b=nn.Linear(5, 5)).double(), (X, UNEQUAL.long()))
+    expected = step(rr, X, UNEQUAL.long())
+    rr.zero_grad()
+    _, loss = torch.compile(rr, backend="eager", fullgraph=True)(X, UNEQUAL.long())
+    loss.backward()
+    same((loss.detach(), rr.terms, {name: one.grad for name, one in rr.model.named_parameters()}), expected)
 
 
 def test_vmapped_models_equal_the_loop():

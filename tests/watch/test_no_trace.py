@@ -226,6 +226,25 @@ def test_copies(name):
     assert not torch.equal(other(x)[1], loss)
 
 
+def getters(m, x):
+    """Properties that make a tensor, which torch names by objects that Python cannot copy; and a join."""
+    y = torch.tanh(m.b(m.a(x).T.mT.mH.H.real))
+    return m.c(torch.tanh(m.c(y) + x))
+
+
+def test_a_copy_of_a_model_that_uses_properties():
+    """It keeps its plan, follows other settings, and says the same of its layers."""
+    torch.manual_seed(0)
+    net, x = Net(getters, a=nn.Linear(4, 4), b=nn.Linear(4, 4), c=nn.Linear(4, 4)), torch.randn(3, 4)
+    rr = classic(net, x)
+    other = copy.deepcopy(rr)
+    assert other.plan is not rr.plan
+    for mode in ("auto", "layerwise"):
+        rr.mode = other.mode = mode
+        assert str(other.plan) == str(rr.plan)
+        assert torch.equal(other(x)[1], rr(x)[1])
+
+
 @pytest.mark.parametrize("name", ["vgg", "attention"])
 def test_a_saved_state_fits_model_and_racecar(name):
     model, x = NETWORKS[name]()

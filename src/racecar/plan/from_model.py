@@ -15,6 +15,7 @@ from racecar.plan.layers import LayerGraph
 from racecar.rules.registry import Rules
 from racecar.rules.roles import Role
 from racecar.support.compiling import uncompiled
+from racecar.watch import nested
 from racecar.watch.calls import ModuleWatch, Watch, version
 from racecar.watch.dry_run import RngState, untouched
 from racecar.watch.inputs import batch_tensors
@@ -44,6 +45,9 @@ def layer_graph_of(
                 raise ValueError(
                     f"{type(model).__name__} does not accept example_inputs ({shapes}): {type(error).__name__}: {error}"
                 ) from error
+        if nested.among(inputs):
+            inputs = nested.pad(watch, inputs, versions, modules)
+            versions = [version(x) for x in inputs]
         return LayerGraph(model, Trace(watch.calls, inputs, watch.versions, versions, inputs), rules, modules)
 
 

@@ -26,6 +26,7 @@ from racecar.plan.slices import per_sample
 from racecar.plan.step import Step, undo
 from racecar.plan.step_order import into_d
 from racecar.rules.activation import SOFTMAX
+from racecar.rules.pool import total
 from racecar.rules.registry import Rules
 from racecar.rules.roles import Role
 from racecar.rules.torch_functions import RECURRENT
@@ -94,8 +95,10 @@ class LayerGraph:
         """The functions that made them."""
         again = [op for layer in self.layers for one in layer.redo for op in one.members or (one,)]
         made = [op.outputs[0] for op in (*again, *(layer.op for layer in self.layers))]
+        made += [op.source for op in self.graph.ops if op.rule is not None and op.rule.apply is total]
         self.marked = tuple(dict.fromkeys([*made, *(layer.d for layer in self.layers)]))
-        """Values of which the reverse pass must know where they are padding: d_m, and what norms and layers make."""
+        """Values of which the reverse pass must know where they are padding: d_m, what norms and layers make, and what
+        is summed."""
         self.leading = self.graph.leading(self.marked)
         """The operations that these come from."""
         self.recurrent = any(op.called in RECURRENT for op in self.graph.ops)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from racecar.plan.batch import FIXED, BatchDim
 from racecar.plan.layer import Layer
 from racecar.watch.calls import Call, among, tensors
-from racecar.watch.trace import Trace, rooted
+from racecar.watch.trace import Trace, leading, rooted
 
 _SPELLINGS = ((F.rms_norm, torch.rms_norm),)
 """Functions that torch.compile shows under another name."""
@@ -46,10 +46,14 @@ class Matcher:
         self._weighted = [op for layer in layers for op in layer.op.members or (layer.op,)]
         self._fixed = any(place is not None and place.by == FIXED for place in batch.values())
         self._features = [x.shape[1:] for x in trace.inputs]
+        self.functions = tuple({id(call.func): call.func for call in trace.calls}.values())
+        """All that the planned pass called."""
         # What torch.compile shows is compared call by call: functions, their ordinals, a number for each function.
         self._length = len(ordinals)
         ordinal = {position: i for i, position in enumerate(ordinals)}
-        rows = [i for i, flag in enumerate(rooted(trace.calls)) if flag]
+        alive = leading(trace.calls)
+        self._all_lead = all(alive)
+        rows = [i for i, flag in enumerate(rooted(trace.calls)) if flag and alive[i]]
         self._funcs = [trace.calls[i].func for i in rows]
         self._ordinal_at = [ordinal.get(i, -1) for i in rows]
         numbers: dict[Any, int] = {}
@@ -92,8 +96,9 @@ class Matcher:
         found: list[Call | None] = [None] * self._length
         shown, hidden = [False] * len(self._funcs), [False] * len(self._funcs)
         at = 0
-        for call, flag in zip(calls, rooted(calls), strict=True):
-            if not flag:
+        alive = [True] * len(calls) if self._all_lead else leading(calls)
+        for call, flag, leads in zip(calls, rooted(calls), alive, strict=True):
+            if not flag or not leads:
                 continue
             while at < len(self._funcs) and not same(self._funcs[at], call.func):
                 hidden[self._number[at]] = True

@@ -22,11 +22,23 @@ def _each(value: int | Sequence[int], dims: int) -> tuple[int, ...]:
     return values * dims if len(values) == 1 else values
 
 
-def _without_bias(y: Tensor, op: Operation, dims: int) -> Tensor:
-    """y − b; with a mask, nothing of padding reaches the positions beside it."""
+def _without_bias(y: Tensor, op: Operation, dims: int, filled: bool = False) -> Tensor:
+    """y − b; with a mask, nothing of padding reaches the positions beside it. ``filled``: beyond the positions of its
+    input y was cut off and is 0 again, from which b is taken; so it is where padding stands."""
     bias: Tensor | None = op.get(2, "bias")
+    if filled and op.mask is not None:
+        y = y * op.mask
     y = y if bias is None else minus(y, bias.view(-1, *(1,) * dims))
-    return y if op.mask is None else y * op.mask
+    return y if op.mask is None or filled else y * op.mask
+
+
+def whole_padding(op: Operation) -> tuple[int, ...]:
+    """How many positions a convolution adds that pads by its whole kernel on both sides; (0, …) for any other."""
+    weight: Tensor = op.get(1, "weight")
+    dims, padding = weight.dim() - 2, op.get(4, "padding", 0)
+    reach = tuple(d * (k - 1) for d, k in zip(_each(op.get(5, "dilation", 1), dims), weight.shape[2:], strict=True))
+    by_one = all(one == 1 for one in _each(op.get(3, "stride", 1), dims))
+    return reach if by_one and not isinstance(padding, str) and _each(padding, dims) == reach else (0,) * dims
 
 
 def _crop(x: Tensor, shape: Size, dims: int) -> Tensor:
@@ -51,7 +63,8 @@ def conv(op: Operation, y: Tensor, shape: Size) -> Tensor:
         before = tuple(d * (k - 1) // 2 for d, k in zip(dilation, kernel, strict=True))
     else:
         before = (0,) * dims if padding == "valid" else _each(padding, dims)
-    y = _without_bias(like(y, weight), op, dims)
+    longer = any(out > size for out, size in zip(y.shape[-dims:], shape[-dims:], strict=True))
+    y = _without_bias(like(y, weight), op, dims, filled=longer)
     # What the strides left over at the end of the true input; negative where "same" padded more at the end.
     left_over = [
         size - ((out - 1) * s - 2 * b + d * (k - 1) + 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -97,6 +98,11 @@ def reduce(op: Operation, y: Tensor, shape: Size) -> Tensor:
 
 @register(*forms("sum"), role=Role.RESAMPLE, lift=_lift)
 def total(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """A sum is shared out evenly."""
+    """A sum is shared out evenly; with a mask, among what counts."""
     lifted = _lift(op, y, shape)
-    return lifted.expand(shape) * (lifted.numel() / shape.numel())
+    if op.mask is None:
+        return lifted.expand(shape) * (lifted.numel() / shape.numel())
+    gone = [d for d, few in enumerate(lifted.shape) if few < shape[d]]
+    alike = math.prod(shape[d] for d in gone if op.mask.shape[d] == 1)
+    count = op.mask.sum(gone, keepdim=True).clamp(min=1) * alike
+    return (lifted / count.to(y.dtype)).expand(shape)

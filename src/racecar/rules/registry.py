@@ -52,7 +52,7 @@ class Operation:
         name: the layer's name, or the function's.
         trainable: whether a parameter takes part.
         place: for a batch norm in the reverse pass, where statistics of the reverse data are found and left.
-        mask: for a norm or a convolution in the reverse pass, True where its data counts; None: everywhere.
+        mask: for a norm, a convolution or a sum in the reverse pass, True where its data counts; None: everywhere.
     """
 
     __slots__ = (

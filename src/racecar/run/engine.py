@@ -22,6 +22,7 @@ from racecar.run.prepared import Outcome, PreparedPlan
 from racecar.run.reverse_statistics import ReverseStatistics
 from racecar.run.settings import Settings
 from racecar.support.compiling import capturing, compiling
+from racecar.watch import nested
 from racecar.watch.calls import Watch
 from racecar.watch.dry_run import RngState, untouched, watch_forward
 from racecar.watch.guards import check_model, check_sharding, fusible, reshard, takes_fused_path
@@ -59,6 +60,8 @@ class Engine:
     def __deepcopy__(self, memo: dict[int, Any]) -> Engine:
         other = Engine.__new__(Engine)
         memo[id(self)] = other
+        # Functions are what they are: those behind properties, such as Tensor.mT, Python could not even copy.
+        memo.update({id(func): func for one in self.plans for func in one.layer_graph.match.functions})
         other.__dict__.update(copy.deepcopy(self.__dict__, memo))
         other.schedule(1, True)  # that belongs to the one that was copied
         return other
@@ -84,7 +87,7 @@ class Engine:
                 "False): the loss would train nothing; unfreeze a layer, or look into the model with racecar.inspect"
             )
         if self.settings.scale == "anchored":
-            terms.anchor(input_tensors(args, kwargs))
+            terms.anchor([nested.padded(x) for x in input_tensors(args, kwargs)])
 
     def add(self, layer_graph: LayerGraph) -> PreparedPlan:
         """Remember a plan, and say what it has to leave out; the first one must have something to reverse."""

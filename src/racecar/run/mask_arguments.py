@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 
 from racecar.support.compiling import compiling
+from racecar.watch import nested
 from racecar.watch.inputs import input_tensors
 from racecar.watch.trace import Trace
 
@@ -90,18 +91,21 @@ class MaskArguments:
         if self._positional and len(args) > 1:
             own |= {name: one for name, one in zip(self._names, args, strict=False) if name in _KNOWN}
         own = {name: one for name, one in own.items() if isinstance(one, Tensor)}
-        if mask is None and not own:
+        lengths = nested.among(input_tensors(args, kwargs))
+        if mask is None and not own and not lengths:
             return None
         inputs = self._inputs(args, kwargs)
-        marks: list[Tensor | None] = [None] * len(inputs)
+        marks = [nested.real(x) if x.is_nested else None for _, x in inputs]
         if mask is not None:
+            if lengths:
+                raise TypeError("a nested tensor says by itself what is real: give no mask with it")
             side = _ours(mask, inputs, marks)
             own = {name: one for name, one in own.items() if _KNOWN[name][0] != side}
         for name, one in own.items():
             self._understand(name, one, inputs, marks)
         if all(one is None for one in marks):
             return None
-        return GivenMask(tuple(marks), self.tell if mask is None else _refuse)
+        return GivenMask(tuple(marks), _refuse_nested if lengths else self.tell if mask is None else _refuse)
 
     def _inputs(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Inputs:
         """Every tensor among the arguments, with the name of its argument."""
@@ -115,7 +119,7 @@ class MaskArguments:
             return self.tell(f"{name} {tuple(mask.shape)} of {mask.dtype} is no (N, T) of 0 and 1; {_INSTEAD}")
         real = mask != 0 if true_is_real else mask == 0
         key = next((x for one, x in inputs if one == "key"), None)
-        spoken_of = [i for i, (one, _) in enumerate(inputs) if _side(one) == side]
+        spoken_of = [i for i, (one, x) in enumerate(inputs) if _side(one) == side and not x.is_nested]
         for i in spoken_of:
             one, x = inputs[i]
             if name == "key_padding_mask" and one == "query" and x is not key:
@@ -166,6 +170,10 @@ def _as_of(mask: Tensor, x: Tensor) -> Tensor:
 
 def _refuse(why: str) -> None:
     raise ValueError(f"the mask cannot be used: {why}; give that layer weight 0, or give no mask")
+
+
+def _refuse_nested(why: str) -> None:
+    raise ValueError(f"the nested tensor cannot be followed: {why}; give that layer weight 0, or a padded tensor")
 
 
 def _side(name: str) -> str:

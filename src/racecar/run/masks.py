@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from torch import Size, Tensor
 
 from racecar.plan.graph import Op
 from racecar.plan.slices import cut
 from racecar.rules.conv import conv, conv_transpose
 from racecar.rules.norm import BATCH_NORMS
+from racecar.rules.pool import total
 from racecar.rules.registry import Operation
 from racecar.rules.sample_norm import group_norm, instance_norm, own_statistics
 from racecar.run.mask_arguments import GivenMask
@@ -15,7 +18,6 @@ from racecar.run.positions import Lost, fit, follow
 from racecar.run.values import Finder
 
 _OVER_POSITIONS = (*BATCH_NORMS, instance_norm, group_norm)
-_MAY_REACH = (conv, conv_transpose, own_statistics)
 
 
 class Masks:
@@ -49,10 +51,14 @@ class Masks:
             return mark
         return None
 
-    def put(self, op: Op, operation: Operation, y: Tensor) -> None:
-        """Let a step on ``y`` see only what counts: norms, and convolutions that reach over several positions."""
+    def put(self, op: Op, operation: Operation, y: Tensor, shapes: Mapping[int, Size]) -> None:
+        """Let a step on ``y`` see only what counts: norms, convolutions that reach over several positions, and sums,
+        which are shared out. ``shapes``: of values in the reverse pass."""
+        if op.rule is not None and op.rule.apply is total:
+            operation.mask = self.of(op.source, shapes[op.source], f"{op.kind!r} in the reverse pass")
         for one, its in zip(op.members or (op,), operation.members or (operation,), strict=True):
             apply = None if one.rule is None else one.rule.apply
             known = isinstance(self._marks.get(one.outputs[0]), Tensor)
-            if apply in _OVER_POSITIONS or (apply in _MAY_REACH and known):
+            reaches = apply in (conv, conv_transpose) and its.get(1, "weight").shape[2:].numel() > 1
+            if apply in _OVER_POSITIONS or reaches or (apply is own_statistics and known):
                 its.mask = self.of(one.outputs[0], y.shape, f"{one.kind!r} in the reverse pass")

@@ -8,7 +8,7 @@ nobody can know, the mark is lost, and that is said.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from racecar.plan.composites import BINARY
 from racecar.plan.graph import BADDBMM, Op
-from racecar.rules.conv import conv, conv_transpose
+from racecar.rules.conv import conv, conv_transpose, whole_padding
 from racecar.rules.linear import addmm
 from racecar.rules.pool import reduced_dims
 from racecar.rules.registry import FIRST
@@ -51,15 +51,15 @@ def follow(ops: Sequence[Op], find: Finder, inputs: Sequence[Tensor | None]) -> 
         known = [found.get(value) for _, value in op.followed]
         if all(one is None for one in known):
             continue
-        marks = _through(op, known, find)
+        marks = _through(op, known, find, found)
         for i, value in enumerate(op.outputs):
             mark = marks[op.slot + i] if isinstance(marks, list) else marks
             found[value] = Lost(find.layer_graph.place(op)) if mark is None else mark
     return found
 
 
-def _through(op: Op, known: Sequence[Mark], find: Finder) -> Any:
-    """The mark of what an operation makes, or a list of one for each part; None where it is lost."""
+def _through(op: Op, known: Sequence[Mark], find: Finder, found: Mapping[int, Mark]) -> Any:
+    """The mark of what an operation makes, or a list of one for each part; None where it is lost. ``found``: before."""
     lost = next((one for one in known if isinstance(one, Lost)), None)
     rule = op.rule
     role = None if rule is None else rule.role
@@ -93,7 +93,7 @@ def _through(op: Op, known: Sequence[Mark], find: Finder) -> Any:
         return _any(mark, [-1])
     shape = find.tensor(op.outputs[0]).shape
     if rule is not None and rule.apply in (conv, conv_transpose):
-        return fit(_any(mark, [-int(op.kind[-2]) - 1]), shape)
+        return _convolved(op, mark, find, found)
     if role is Role.RESAMPLE and rule is not None and rule.lift is not None:
         operation = op.operation(find.calls)
         gone = reduced_dims(operation.args, operation.kwargs, mark.dim())
@@ -138,6 +138,37 @@ def _product(op: Op, known: Sequence[Mark], find: Finder) -> Tensor | None:
                 return None
             sides.append(_any(mark, [-1] if path in left else [-2]))
     return fit(_together(sides), find.tensor(op.outputs[0]).shape)
+
+
+def _convolved(op: Op, mark: Tensor, find: Finder, found: Mapping[int, Mark]) -> Tensor | None:
+    """Positions keep their places where there are as many as before, or were before padding; or where those that a
+    padding of the whole kernel adds are cut off at the end again, so that what is made at t is of positions up to t."""
+    dims, graph = int(op.kind[-2]), find.layer_graph.graph
+    before, after = find.tensor(op.source).shape, find.tensor(op.outputs[0]).shape
+    maker = graph.maker.get(op.source)
+    if maker is not None and maker.kind == "pad" and find.tensor(maker.source).shape[-dims:] == after[-dims:]:
+        inner = found.get(maker.source)
+        mark = inner if isinstance(inner, Tensor) else mark
+    added = [new - old for old, new in zip(before[-dims:], after[-dims:], strict=True)]
+    if any(added) and op.rule is not None and op.rule.apply is conv:
+        users = graph.users.get(op.outputs[0], [])
+        cut = len(users) > 0 and all(_first(one, before[-dims:], find) for one in users)
+        if cut and added == list(whole_padding(op.operation(find.calls))):
+            longer = [n if mark.shape[d - dims] > 1 else 0 for d, n in enumerate(added)]
+            mark = F.pad(mark, [n for one in longer[::-1] for n in (0, one)])
+    return fit(_any(mark, [-dims - 1]), after)
+
+
+def _first(op: Op, shape: Size, find: Finder) -> bool:
+    """Whether an operation keeps the first positions alone, no more than ``shape`` has along its dimensions."""
+    kept = find.tensor(op.outputs[0]).shape[-len(shape) :]
+    if op.func is not Tensor.__getitem__ or any(new > old for new, old in zip(kept, shape, strict=True)):
+        return False
+    index = op.operation(find.calls).args[1]
+    parts = index if isinstance(index, tuple) else (index,)
+    return all(
+        one is ... or (isinstance(one, slice) and one.start in (None, 0) and one.step in (None, 1)) for one in parts
+    )
 
 
 def _einsum(op: Op, known: Sequence[Mark]) -> Tensor | None:

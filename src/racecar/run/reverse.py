@@ -70,7 +70,7 @@ def _start(entry: Entry, needs: Needs, tape: Tape, reverse: Mapping[int, Tensor]
 def _step(step: Step, y: Tensor, tape: Tape, entry: Entry) -> Tensor:
     operation = tape.operations[step.op.ordinal]
     if tape.masks is not None and step.action in (Action.REDO, Action.UNDO):
-        tape.masks.put(step.op, operation, y)
+        tape.masks.put(step.op, operation, y, tape.shapes)
     x = take(step, y, operation, tape.shapes)
     if tape.masks is not None:
         for one in (operation, *operation.members):  # the forward pass, made again, sees all

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from racecar.watch import nested
 from racecar.watch.calls import Watch, version
 from racecar.watch.inputs import batch_tensors
 from racecar.watch.trace import Trace
@@ -26,6 +27,9 @@ def watch_forward(
     watch = Watch(keep)
     with watch:
         output = model(*args, **kwargs)
+    if nested.among(inputs):
+        inputs = kept_inputs = nested.pad(watch, inputs, versions)
+        versions = [version(x) for x in inputs]
     return output, Trace(watch.calls, inputs, watch.versions, versions, kept_inputs, keep)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 from torch.utils import _pytree
 
-from racecar.errors import Unsupported
+from racecar.watch import nested
 
 
 def input_tensors(args: Any, kwargs: Any) -> list[Tensor]:
@@ -17,13 +17,9 @@ def input_tensors(args: Any, kwargs: Any) -> list[Tensor]:
 
 
 def batch_tensors(args: Any, kwargs: Any) -> list[Tensor]:
-    """The same; refuses a batch that holds no sample, and nested tensors."""
+    """The same; refuses a batch that holds no sample, and nested tensors that cannot be padded."""
     inputs = input_tensors(args, kwargs)
-    if any(x.is_nested for x in inputs):
-        raise Unsupported(
-            "a nested tensor (torch.nested) has no shape that the reverse pass could follow: give "
-            "x.to_padded_tensor(0.0), and mask= with True for what is real"
-        )
+    nested.among(inputs)
     if batch_size(inputs) == 0:
         raise ValueError("the inputs hold no samples: their batch is empty")
     return inputs

@@ -57,6 +57,28 @@ def rooted(calls: Sequence[Call]) -> list[bool]:
     return flags
 
 
+def leading(calls: Sequence[Call]) -> list[bool]:
+    """Which calls lead to floating-point numbers: not a question whether a mask leaves anything out, which a model may
+    ask only where it is not compiled.
+
+    Plain comparisons again.
+    """
+    flags: list[bool] = []
+    used: list[Tensor] = []
+    for call in reversed(calls):
+        flag = False
+        for out in outputs(call):
+            flag = flag or _is_number(out) or among(out, used)
+        flags.append(flag)
+        if flag:
+            used += [one for _, one in tensors(call.args, call.kwargs) if not _is_number(one)]
+    return flags[::-1]
+
+
+def _is_number(tensor: Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
 _TURNING = frozenset(
     forms("transpose permute movedim moveaxis swapaxes swapdims squeeze unsqueeze flatten select index_select")
 )
