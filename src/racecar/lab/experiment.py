@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 import torch
 from torch import Tensor, nn
 
+from racecar.lab.clusters import Clusters
 from racecar.lab.config import CONFIGS, C, Config
 from racecar.lab.training.recipe import Recipe
 
@@ -129,7 +130,7 @@ class Claim:
     margin: float | None = None
     """Given: the two do not differ by more than this, in either direction."""
     relative: bool = False
-    """The margin is a share of the other side's value."""
+    """The gain, and the margin, is a share of the other side's value."""
     against: Mapping[str, Any] = field(default_factory=dict)
     """Fields in which the other side's configuration differs from ``where``; all else is the same on both sides."""
     than_stage: str = ""
@@ -139,6 +140,8 @@ class Claim:
     design: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the configuration that tell the design that a claim is of: in another one it was never made, and counts
     for no correction there."""
+    paper: float | None = None
+    """The gain that the paper prints, where it prints neither side: a share, if ``relative``."""
     fails_below: float | None = None
     """Given: fewer nets of the better side have a metric below this. For accuracies with two humps, whose mean says
     little."""
@@ -187,6 +190,8 @@ class Experiment(Generic[C]):
     stackable: ClassVar[tuple[str, ...]] = ()
     """Fields of the configuration that change the first weights or the coefficient, and nothing else: nets that differ
     in them alone can be trained as one batched net."""
+    clusters: ClassVar[Clusters | None] = None
+    """Runs that are not independent, as the seeds within a fold: how they are told, and what they share."""
     light: ClassVar[bool] = False
     """Records hold what was measured, and neither weights nor curves: for thousands of nets. Only where no stage starts
     from another's weights."""

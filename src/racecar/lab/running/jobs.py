@@ -75,7 +75,7 @@ def make_jobs(
 
     Args:
         coefficients: variant → its coefficients; a variant without an entry has the experiment's own.
-        tuned: variant → settings (and "coefficient") that a search chose for it.
+        tuned: variant → settings (and "coefficient") that a search chose for it; "each" has them by cluster.
         purpose: what the results are made for: evidence if empty, "quick" or "search".
     """
     jobs: list[Job] = []
@@ -106,7 +106,7 @@ def _every(
     for one in experiment.configs(config, folder):
         data = experiment.fingerprint(one, folder)
         for name in dict.fromkeys(variants):
-            own = dict(tuned.get(name, {}))
+            own = _own(experiment, one, tuned.get(name, {}))
             found = own.get("coefficient")
             values: Sequence[float | None] = (None,)
             if variant(name).meaning:
@@ -124,6 +124,16 @@ def _every(
                 for seed in seeds:
                     ids = _ids(experiment, config, name, coefficient, seed, stages, data)
                     yield Job(experiment, one, own, name, coefficient, seed, folder, stages, ids, purpose)
+
+
+def _own(experiment: Experiment, config: Config, tuned: Mapping[str, Any]) -> dict[str, Any]:
+    """What a search chose for a variant; where it chose for each cluster, for that of this configuration."""
+    if "each" not in tuned or experiment.clusters is None:
+        return {name: value for name, value in tuned.items() if name != "each"}
+    which = experiment.clusters.of(config)
+    if str(which) not in tuned["each"]:
+        raise ValueError(f"the search chose nothing for {experiment.clusters.field} {which}: search with it, too")
+    return dict(tuned["each"][str(which)])
 
 
 def _ids(
