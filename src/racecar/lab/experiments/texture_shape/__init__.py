@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import nn
 
-from racecar.lab.clusters import Clusters
 from racecar.lab.datasets.texture_shape import CLASSES, FOLDS, TEXTURE_SHAPE
 from racecar.lab.experiment import Experiment, Measured, Stage, Task, Trained
 from racecar.lab.experiments.shared import OURS, coefficient_of, three_blocks
 from racecar.lab.experiments.texture_shape.claims import PAPER, claims
 from racecar.lab.experiments.texture_shape.config import TextureShapeConfig
 from racecar.lab.experiments.texture_shape.measuring import measured
-from racecar.lab.experiments.texture_shape.splitting import tasks
+from racecar.lab.experiments.texture_shape.splitting import CLUSTERS, tasks
 from racecar.lab.search_space import Search
 from racecar.lab.training import rng
 from racecar.lab.training.longer import with_longer
@@ -49,7 +48,7 @@ class TextureShape(Experiment[TextureShapeConfig]):
     quick_seeds = 1
     variants = ("Std", "WD", "Ort", "Pre", "RR", "lRR")
     seeds = 3
-    clusters = Clusters("fold", overlap=1 / (FOLDS - 1))
+    clusters = CLUSTERS
     search = Search(
         lrs={"adam": (3e-4, 1e-3, 3e-3)},
         coefficients={
@@ -122,3 +121,8 @@ class TextureShape(Experiment[TextureShapeConfig]):
 
     def measure(self, config: TextureShapeConfig, trained: Trained) -> Measured:
         return measured(config, trained, self.reverse(config))
+
+    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
+        from racecar.lab.experiments.texture_shape.figures import all_figures
+
+        return all_figures(runs)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from racecar.lab.clusters import Clusters
 from racecar.lab.datasets.texture_shape import FOLDS, Stimuli, stimuli
 from racecar.lab.experiment import Split, Task
 from racecar.lab.experiments.texture_shape.config import TextureShapeConfig
@@ -22,6 +23,9 @@ MIDDLE, SPREAD = 0.5, 0.25
 pictures is in it."""
 KEPT = 8
 """Of the ten shape pictures of a class, those that a fold trains on."""
+CLUSTERS = Clusters("fold", overlap=1 / (FOLDS - 1))
+"""Seeds within a fold share its test pictures, and folds share training pictures: those that one is tested on are a
+quarter of those that it trains on."""
 SHAPES = ("edges", "silhouettes")
 """Sets without texture, for testing alone."""
 
