@@ -11,7 +11,7 @@ from racecar.lab.experiments import experiment
 from racecar.lab.experiments.texture_shape import splitting
 
 TEXTURE = experiment("texture-shape")
-TINY = TEXTURE.Config(size=8, widths=(2, 3, 4), epochs=1, finetune=1, batch=64, cost=1.0, slim=1.0)
+TINY = TEXTURE.Config(images=128, size=8, widths=(2, 3, 4), epochs=1, finetune=1, batch=64, cost=1.0, slim=1.0)
 
 
 def names(split):

@@ -50,16 +50,20 @@ def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
             figures[f"Stylised pictures of new shapes, class by class{where}"] = class_figure(usual)
         if ratios := found_ratios(some):
             figures[f"What the paper prints as ratios (◇), and ours{where}"] = ratio_figure(ratios)
-        if seen := {name: having(own, "confidences") for name, own in nets.items() if name in USUAL}:
-            seen = {name: own for name, own in seen.items() if own}
-            if seen:
-                figures[f"What nets say of four pictures of new shapes{where}"] = confidence_figure(seen)
-        first = {name: having(own, "rebuilt") for name, own in rows(some, "A").items() if name in USUAL}
-        if first := {name: own for name, own in first.items() if own}:
-            figures[f"Stylised pictures of new shapes and, below, what the way back rebuilds{where}"] = rebuilt_figure(
-                first
+        if seen := _having(nets, "confidences"):
+            figures[f"What nets say of four pictures of new shapes{where}"] = confidence_figure(seen)
+        if first := _having(rows(some, "A"), "rebuilt"):
+            title = (
+                "Stylised pictures of new shapes and, below, what the way back rebuilds, in the brightness that fits"
             )
+            figures[f"{title}{where}"] = rebuilt_figure(first)
     return figures
+
+
+def _having(nets: Rows, array: str) -> dict[str, list[Run]]:
+    """Of the usual nets, the runs that have kept it."""
+    found = {name: having(nets[name], array) for name in USUAL if name in nets}
+    return {name: some for name, some in found.items() if some}
 
 
 @styled
@@ -136,6 +140,7 @@ def class_figure(nets: Rows) -> Figure:
     """Bars of the mean accuracy of every class."""
     figure, ((axis,),) = new_figure(1, 1, (WIDTH, EDGE + 0.34 * len(CLASSES)))
     thick, said = 0.8 / len(nets), []
+    axis.set_axisbelow(True)
     for i, (name, runs) in enumerate(nets.items()):
         each = [100 * mean(some) if (some := _of_class(runs, label)) else 0.0 for label in CLASSES]
         places = [label + (i - (len(nets) - 1) / 2) * thick for label in range(len(CLASSES))]

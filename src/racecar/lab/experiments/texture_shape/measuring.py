@@ -46,7 +46,7 @@ def measured(config: TextureShapeConfig, trained: Trained, reverse: Mapping[str,
         some = examples(task.test.y, texture)
         arrays = {
             "d1": _bytes(task.test.x[some]),
-            "rebuilt": _bytes(back[some]),
+            "rebuilt": _bytes(fitted(task.test.x[some], back[some])),
             "confidences": said["stylised"][some].float().cpu(),
             "classes": torch.stack((task.test.y[some], texture[some]), 1).cpu(),
         }
@@ -85,14 +85,21 @@ def alike(x: Tensor, back: Tensor) -> dict[str, float]:
 
 
 def parts(x: Tensor) -> tuple[Tensor, Tensor]:
-    """A picture's coarse part, as large as it is, and the rest."""
-    coarse = F.interpolate(F.adaptive_avg_pool2d(x, COARSE), x.shape[2:], mode="bilinear")
+    """A picture's coarse part, means of squares, and the rest."""
+    coarse = F.interpolate(F.adaptive_avg_pool2d(x, COARSE), x.shape[2:])
     return coarse, x - coarse
 
 
 def _correlation(a: Tensor, b: Tensor) -> float:
     a, b = (one.flatten(1).double() for one in (a, b))
     return float(F.cosine_similarity(a - a.mean(1, keepdim=True), b - b.mean(1, keepdim=True), dim=1).mean())
+
+
+def fitted(x: Tensor, back: Tensor) -> Tensor:
+    """What was made of pictures x (N, …), each times the number, at least 0, with which it comes nearest to its own:
+    nets that never learned the size of things are shown as kindly as can be."""
+    inner, size = ((one * back).flatten(1).sum(1).view(-1, 1, 1, 1) for one in (x, back))
+    return back * (inner / size.clamp(min=torch.finfo(size.dtype).tiny)).clamp(min=0)
 
 
 def examples(shape: Tensor, texture: Tensor) -> Tensor:
