@@ -80,7 +80,7 @@ def by_class(right: Mapping[str, Tensor], sets: Mapping[str, Split]) -> list[dic
 def alike(x: Tensor, back: Tensor) -> dict[str, float]:
     """How much of pictures x (N, 3, H, W) is in what was made of them: the mean correlation of the coarse parts, which
     show shapes, and of what is left without them, the texture."""
-    coarse, fine = zip(*map(parts, (x, back)), strict=True)
+    coarse, fine = zip(*(parts(one.double()) for one in (x, back)), strict=True)
     return {"rebuilt_shape": _correlation(*coarse), "rebuilt_texture": _correlation(*fine)}
 
 
@@ -91,7 +91,8 @@ def parts(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _correlation(a: Tensor, b: Tensor) -> float:
-    a, b = (one.flatten(1).double() for one in (a, b))
+    """Mean over the pictures; 0 where one of them shows nothing."""
+    a, b = (one.flatten(1) for one in (a, b))
     return float(F.cosine_similarity(a - a.mean(1, keepdim=True), b - b.mean(1, keepdim=True), dim=1).mean())
 
 
