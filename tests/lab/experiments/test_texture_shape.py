@@ -110,7 +110,7 @@ def test_shape_bias():
 
 def test_what_is_rebuilt():
     """A picture without its coarse parts has its texture alone, and the other way round."""
-    x = torch.randn(5, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(5, 3, 32, 32, generator=torch.Generator().manual_seed(0)).double()
     x += 5 * torch.randn(5, 3, 4, 4, generator=torch.Generator().manual_seed(1)).kron(torch.ones(8, 8))
     coarse, fine = parts(x)
     torch.testing.assert_close(coarse + fine, x)
