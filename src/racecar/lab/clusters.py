@@ -20,6 +20,13 @@ class Clusters:
     """Of the configuration; its values are the clusters."""
     overlap: float = 0.0
 
+    @property
+    def told(self) -> str:
+        """The model, as pages state it."""
+        shared = f"1/n + {self.overlap:g} for 1/n, because they share training data (Nadeau and Bengio 2003)"
+        own = f"a {self.field}, the mean over its seeds, is one; t-tests and intervals have n = {self.field}s"
+        return f"{own}, and {shared}" if self.overlap else own
+
     def of(self, config: Any) -> Any:
         """The cluster of a configuration, or of a record's."""
         return config[self.field] if isinstance(config, Mapping) else getattr(config, self.field)

@@ -12,12 +12,14 @@ from scipy import stats
 
 from racecar.lab.clusters import Clusters
 from racecar.lab.experiment import Claim
+from racecar.lab.report.about import about
 from racecar.lab.report.claims import judge
 from racecar.lab.report.clustered import cluster_means, estimate_of, paired
 from racecar.lab.report.groups import gather, label
+from racecar.lab.report.result_tables import results_table
 from racecar.lab.report.statistics import Estimate, estimate
 from racecar.lab.report.verdicts import SUPPORTED, TOO_FEW, UNDECIDED
-from tests.lab.report.records import record, runs
+from tests.lab.report.records import Peaks, record, runs
 
 FOLDS = Clusters("fold", overlap=1 / 4)
 K, SEEDS = 5, 3
@@ -70,7 +72,7 @@ def test_folds_that_share_are_not_taken_for_independent():
     within a fold. There the corrected test is exact: it errs in 5 of 100 cases. Counting seeds as pairs errs in half of
     them, folds as independent ones in too many."""
     draw = np.random.default_rng(24)
-    times, spread = 3000, 0.5
+    times, spread = 2000, 0.5
     fold = math.sqrt(0.2) * draw.normal(size=(times, 1, 1)) + math.sqrt(0.8) * draw.normal(size=(times, K, 1))
     seeds = spread * draw.normal(size=(times, K, SEEDS))
     noise = spread**2 / SEEDS  # of a fold's mean, which no other fold shares
@@ -188,3 +190,17 @@ def test_a_share_is_that_of_the_folds_means():
     assert found.gain.mean == pytest.approx(mean(shares))
     assert found.paper == 0.5
     assert 0 < found.power < 1
+
+
+def test_pages_state_the_model():
+    class Folded(Peaks):
+        clusters = FOLDS
+
+    groups = gather(runs(some({(f, 0): (0.5, 0.1) for f in range(3)})), FOLDS)
+    assert about(groups, Folded())["pairs"] == (
+        "a fold, the mean over its seeds, is one; t-tests and intervals have n = folds, and 1/n + 0.25 for 1/n, "
+        "because they share training data (Nadeau and Bengio 2003)"
+    )
+    assert "pairs" not in about(groups, Peaks())
+    cells = results_table("x", groups, [("A", "m")]).rows[0]
+    assert "3 (in 3 folds)" in [f"{cell.text} ({cell.note})" for cell in cells]
