@@ -34,7 +34,7 @@ SHIFT, ZOOM = 1 / 8, 0.25
 class TextureShape(Experiment[TextureShapeConfig]):
     name = "texture-shape"
     title = "Texture against shape, split by shape picture"
-    section = "texture-shape (Geirhos stimuli)"
+    section = "texture and shape, the stimuli of Geirhos et al."
     summary = (
         "A small net learns 16 classes of stylised pictures, each one shape in many textures, with a regulariser (A), "
         "then goes on without it (AA). It is tested on shape pictures that it has not seen: stylised, as edges and as "
