@@ -190,12 +190,12 @@ def test_a_search_chooses_for_each_fold(folder, tmp_path):
             one = record(job.variant, job.seed, {"valid_accuracy": float(score)}, stage=stage.name)
             store.write({**one, "id": job.ids[stage.name]}, {}, {})
     chosen = best(jobs, store, search)
-    assert (chosen["RR"]["lr"], chosen["RR"]["coefficient"]) == (3e-3, 0.1), "of all together"
     each = {fold: (one["lr"], one["coefficient"]) for fold, one in chosen["RR"]["each"].items()}
     assert each == {"0": (3e-3, 0.1), "1": (1e-3, 0.1), "2": (3e-3, 0.0), "3": (3e-3, 0.1), "4": (3e-3, 0.1)}
-    tuned = {"RR": {"lr": 1.0, "each": {fold: {"lr": lr, "coefficient": c} for fold, (lr, c) in each.items()}}}
+    tuned = {"RR": {"each": {fold: {"lr": lr, "coefficient": c} for fold, (lr, c) in each.items()}}}
     for job in make_jobs(TEXTURE, TINY, ["RR"], [0], folder, tuned=tuned):
         assert (job.config.lr, job.coefficient) == each[str(job.config.fold)]
+        assert job.label == f"texture-shape RR {job.coefficient:g} fold {job.config.fold} seed 0"
     del tuned["RR"]["each"]["4"]
     with pytest.raises(ValueError, match="the search chose nothing for fold 4: search with it, too"):
         make_jobs(TEXTURE, TINY, ["RR"], [0], folder, tuned=tuned)

@@ -68,8 +68,7 @@ def _title(jobs: Sequence[Job]) -> str:
         return ""
     from racecar.lab.report.groups import telling
 
-    varying = dict(telling([job.base.to_dict() for job in jobs])[0])
-    left_out = {*varying, *guides(type(jobs[0].base))}
+    left_out = {*dict(telling([job.base.to_dict() for job in jobs])[0]), *guides(type(jobs[0].base))}
     same = _written(tuple(one for one in changed(jobs[0].base).items() if one[0] not in left_out))
     return jobs[0].experiment.title + (f": {same}" if same else "")
 

@@ -46,7 +46,9 @@ class Job:
     @property
     def label(self) -> str:
         c = "" if self.coefficient is None else f" {self.coefficient:g}"
-        return f"{self.experiment.name} {self.variant}{c} seed {self.seed}"
+        clusters = self.experiment.clusters
+        where = "" if clusters is None else f" {clusters.field} {clusters.of(self.base)}"
+        return f"{self.experiment.name} {self.variant}{c}{where} seed {self.seed}"
 
     def unfinished(self, store: Store) -> list[Stage]:
         return [stage for stage in self.stages if not store.has(self.ids[stage.name])]
@@ -129,7 +131,7 @@ def _every(
 def _own(experiment: Experiment, config: Config, tuned: Mapping[str, Any]) -> dict[str, Any]:
     """What a search chose for a variant; where it chose for each cluster, for that of this configuration."""
     if "each" not in tuned or experiment.clusters is None:
-        return {name: value for name, value in tuned.items() if name != "each"}
+        return dict(tuned)
     which = experiment.clusters.of(config)
     if str(which) not in tuned["each"]:
         raise ValueError(f"the search chose nothing for {experiment.clusters.field} {which}: search with it, too")

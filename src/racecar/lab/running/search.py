@@ -38,20 +38,20 @@ def _edge(found: Mapping[str, Any]) -> list[str]:
 def best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, dict[str, Any]]:
     """Variant → the settings with the best mean; those with a run that diverged or has no score are out.
 
-    Where runs come in clusters, "each" has cluster → its own settings: what is chosen for a fold comes from the
-    training pictures of that fold alone, so that no test picture has a part in it.
+    Where runs come in clusters, {"each": cluster → its own settings}: what is chosen for a fold comes from the training
+    pictures of that fold alone, so that no test picture has a part in it.
     """
     chosen: dict[str, dict[str, Any]] = {}
     for name in dict.fromkeys(job.variant for job in jobs):
         own = [job for job in jobs if job.variant == name]
-        chosen[name] = _best(own, store, search)
         clusters = own[0].experiment.clusters
-        if clusters is not None:
-            parts = {str(clusters.of(job.config)): clusters.of(job.config) for job in own}
-            chosen[name]["each"] = {
-                text: _best([job for job in own if clusters.of(job.config) == part], store, search)
-                for text, part in parts.items()
-            }
+        if clusters is None:
+            chosen[name] = _best(own, store, search)
+            continue
+        parts: dict[str, list[Job]] = {}
+        for job in own:
+            parts.setdefault(str(clusters.of(job.config)), []).append(job)
+        chosen[name] = {"each": {part: _best(some, store, search) for part, some in parts.items()}}
     return chosen
 
 
