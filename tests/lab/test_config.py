@@ -63,9 +63,12 @@ CHOICES = {
     "SafetyConfig.start": ("torch", "he", "orthogonal"),
     "start": ("torch", "he"),
 }
-UNIT = {"ema": (0, 0.99), "valid": (0, 0.99), **dict.fromkeys(("fraction", "share", "slim"), (0.01, 1)), "cost": (1, 1e6)}
-HELD = ["base", "information", "mnist", "few-labels", "long-training", "shift", "sequences", "texture-shape"]
-HELD = [CONFIGS[name] for name in HELD]
+UNIT = {**dict.fromkeys(("ema", "valid"), (0, 0.99)), **dict.fromkeys(("fraction", "share", "slim"), (0.01, 1))}
+UNIT["cost"] = (1, 1e6)
+HELD = [
+    CONFIGS[name]
+    for name in ("base", "information", "mnist", "few-labels", "long-training", "shift", "sequences", "texture-shape")
+]
 """Those that can hold samples out."""
 LOSSES = (
     "information", "mnist", "slices", "slices-mnist", "slices-cifar",
