@@ -28,6 +28,12 @@ CHOICES = {
     "FewLabelsConfig.norm": ("none", "batch", "group"),
     "LongTrainingConfig.norm": ("none", "batch"),
     "LongTrainingConfig.widths": ((2, 3, 4), (64, 128, 256)),
+    "TextureShapeConfig.norm": ("none", "batch"),
+    "TextureShapeConfig.augment": ("none", "strong"),
+    "TextureShapeConfig.widths": ((2, 3, 4), (64, 128, 256)),
+    "split": ("shape", "random"),
+    "fold": (None, 0, 4),
+    "size": (8, 64, 224),
     "ShiftConfig.task": ("digits", "cifar"),
     "ShiftConfig.norm": ("none", "batch"),
     "SequencesConfig.task": ("rows", "add", "copy"),
@@ -57,12 +63,16 @@ CHOICES = {
     "SafetyConfig.start": ("torch", "he", "orthogonal"),
     "start": ("torch", "he"),
 }
-UNIT = {"ema": (0, 0.99), "valid": (0, 0.99), "fraction": (0.01, 1), "share": (0.01, 1), "cost": (1, 1e6)}
-HELD = [CONFIGS[name] for name in ("base", "information", "mnist", "few-labels", "long-training", "shift", "sequences")]
+UNIT = {**dict.fromkeys(("ema", "valid"), (0, 0.99)), **dict.fromkeys(("fraction", "share", "slim"), (0.01, 1))}
+UNIT["cost"] = (1, 1e6)
+HELD = [
+    CONFIGS[name]
+    for name in ("base", "information", "mnist", "few-labels", "long-training", "shift", "sequences", "texture-shape")
+]
 """Those that can hold samples out."""
 LOSSES = (
     "information", "mnist", "slices", "slices-mnist", "slices-cifar",
-    "few-labels", "long-training", "shift", "sequences",
+    "few-labels", "long-training", "shift", "sequences", "texture-shape",
 )  # fmt: skip
 """Those whose loss can be chosen."""
 

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 import torch
 from torch import Tensor, nn
 
+from racecar.lab.claim import Claim as Claim
+from racecar.lab.claim import Paper as Paper
+from racecar.lab.clusters import Clusters
 from racecar.lab.config import CONFIGS, C, Config
 from racecar.lab.training.recipe import Recipe
 
@@ -113,55 +116,6 @@ STARTS = {"torch": "PyTorch's own", "he": "He's", "orthogonal": "orthogonal"}
 """First weights by the names that configurations have for them."""
 
 
-@dataclass(frozen=True)
-class Claim:
-    """One variant is better than another, or two settings have the same effect: what the verdict is about."""
-
-    text: str
-    metric: str
-    stage: str
-    better: str
-    than: str
-    higher: bool = True
-    where: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the configuration that must match; a frozenset holds values that all do."""
-    minimum_seeds: int = 3
-    margin: float | None = None
-    """Given: the two do not differ by more than this, in either direction."""
-    relative: bool = False
-    """The margin is a share of the other side's value."""
-    against: Mapping[str, Any] = field(default_factory=dict)
-    """Fields in which the other side's configuration differs from ``where``; all else is the same on both sides."""
-    than_stage: str = ""
-    """The other side's stage, where it is another one."""
-    than_metric: str = ""
-    """The other side's metric, where it is another one: in the same unit."""
-    design: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the configuration that tell the design that a claim is of: in another one it was never made, and counts
-    for no correction there."""
-    fails_below: float | None = None
-    """Given: fewer nets of the better side have a metric below this. For accuracies with two humps, whose mean says
-    little."""
-
-    @property
-    def metrics(self) -> tuple[str, str]:
-        """Of either side."""
-        return self.metric, self.than_metric or self.metric
-
-
-@dataclass(frozen=True)
-class Paper:
-    """A figure that the paper prints."""
-
-    metric: str
-    stage: str
-    variant: str
-    value: float
-    spread: float | None = None
-    where: Mapping[str, Any] = field(default_factory=dict)
-    note: str = ""
-
-
 class Experiment(Generic[C]):
     """One experiment of the paper, with a configuration of type C; subclasses read like its section. Instances hold
     nothing."""
@@ -187,6 +141,8 @@ class Experiment(Generic[C]):
     stackable: ClassVar[tuple[str, ...]] = ()
     """Fields of the configuration that change the first weights or the coefficient, and nothing else: nets that differ
     in them alone can be trained as one batched net."""
+    clusters: ClassVar[Clusters | None] = None
+    """Runs that are not independent, as the seeds within a fold: how they are told, and what they share."""
     light: ClassVar[bool] = False
     """Records hold what was measured, and neither weights nor curves: for thousands of nets. Only where no stage starts
     from another's weights."""

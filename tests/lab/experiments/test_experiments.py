@@ -70,6 +70,8 @@ def test_the_papers_figures():
             ("A", "RR", 0.9810), ("A", "Std", 0.9827), ("A", "Ort", 0.9792), ("AA", "RR", 0.9859), ("AA", "Std", 0.9842)
         )
     }  # fmt: skip
+    texture = {("Std", 0.442), ("Ort", 0.470), ("RR", 0.547)}
+    assert told["texture-shape"] == {("test_accuracy", "AA", *row, None) for row in texture}
     assert told["information"] == set()  # it has figures there, but prints no numbers
     assert {tuple(p.where["nets"]) for p in PEAKS.paper} == {("norm",)}  # "one fully connected layer, with BN and ReLU"
     assert "misprint" in next(p.note for p in DIGITS.paper if p.variant == "RR")
@@ -116,7 +118,8 @@ def test_what_can_be_read_of_it(name):
     assert {"Std", "RR"} <= set(one.variants)
     searched = ("few-labels", "long-training", "shift", "sequences")
     assert ("Ort" in one.variants) is (one in PAPER or name in searched)
-    assert one.seeds == (10 if name in ("information", "slices", *searched) else 5)
+    wanted = 10 if name in ("information", "slices", *searched) else 3 if one.clusters else 5  # in each of five folds
+    assert one.seeds == wanted
     assert one.Config(**one.quick) != one.Config()
 
 

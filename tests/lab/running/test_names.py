@@ -36,6 +36,12 @@ VALUES = {
     "few-labels.norm": st.sampled_from(("none", "batch", "group")),
     "long-training.norm": st.sampled_from(("none", "batch")),
     "widths": st.sampled_from(((2, 3, 4), (64, 128, 256))),
+    "texture-shape.norm": st.sampled_from(("none", "batch")),
+    "texture-shape.augment": st.sampled_from(("none", "strong")),
+    "split": st.sampled_from(("shape", "random")),
+    "fold": st.integers(0, 4),
+    "size": st.integers(8, 224),
+    "reduced": st.booleans(),
     "shift.norm": st.sampled_from(("none", "batch")),
     "shift.task": st.sampled_from(("digits", "cifar")),
     "sequences.task": st.sampled_from(("rows", "add", "copy")),
@@ -61,6 +67,7 @@ VALUES = {
 SKIPPED = {("digits", "valid"), ("peaks", "valid"), ("digits", "shipped"), ("information", "source")}
 """The first two can be 0 only; the others choose data that are not here, see below."""
 SKIPPED |= {("mnist", "longer"), ("few-labels", "longer"), ("long-training", "longer")}  # of Std alone
+SKIPPED |= {("texture-shape", "longer"), ("texture-shape", "slim")}  # of Std alone; of one more net
 SKIPPED |= {(name, field) for name in SLICES for field in ("valid", "grid")}
 SKIPPED |= {("few-labels", "task")}  # other data
 MANY = ("safety",)

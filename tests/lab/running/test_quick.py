@@ -8,6 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from racecar.lab.datasets import Source
 from racecar.lab.experiments import EXPERIMENTS, mnist, safety
+from racecar.lab.experiments.texture_shape import splitting
 from racecar.lab.running.jobs import make_jobs
 from racecar.lab.training.rng import steps_per_epoch
 from racecar.lab.training.variants import variant
@@ -16,7 +17,7 @@ RATE = 1e10
 """Operations in a second on one slow core, as measured."""
 STEP = 1e-3
 """Seconds that a step takes besides."""
-SIZES = {"cifar10": (3, 32, 32)}
+SIZES = {"cifar10": (3, 32, 32), "texture-shape": (3, 64, 64)}
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +29,12 @@ def data_of_full_size(monkeypatch):
         black = torch.zeros(1, *SIZES.get(self.name, (1, 28, 28)), dtype=torch.uint8)
         return black.expand(count, -1, -1, -1), torch.arange(count) % 10
 
+    def names(self, folder, split, read):
+        """Of texture-shape, which alone looks at them."""
+        return [(i % 16, i // 16 % 10 + 1, i % 15, "") for i in range(self.counts[split])]
+
     monkeypatch.setattr(Source, "load", load)
+    monkeypatch.setattr(Source, "open", names)
 
 
 def seconds(job):
@@ -74,7 +80,7 @@ def test_the_data_that_it_needs(name, quick, monkeypatch):
     config = replace(
         config, **({} if quick else {name: getattr(one.Config, name) for name in ("shipped",) if hasattr(config, name)})
     )
-    for cached in (safety._tasks, mnist.pictures):
+    for cached in (safety._tasks, mnist.pictures, splitting.pictures):
         cached.cache_clear()
     one.data(config, 0, None)
     assert opened == set(one.needs(config))

@@ -58,9 +58,11 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None) -> None:
             "variants": chosen,
         },
     )
-    for which, found in chosen.items():
-        said = [f"{field} {found[field]:.3g}" for field in (*what.chosen, "coefficient") if field in found]
-        print(f"{which}: {', '.join(said)}, {what.metric} {found['score']:.4g}")
-        if found["edge"]:
-            print(f"  {' and '.join(found['edge'])}: a better one may lie beyond")
+    for which, whole in chosen.items():
+        for part, found in whole.get("each", {"": whole}).items():
+            said = [f"{field} {found[field]:.3g}" for field in (*what.chosen, "coefficient") if field in found]
+            own = f"{which}, {one.clusters.field} {part}" if part and one.clusters else which
+            print(f"{own}: {', '.join(said)}, {what.metric} {found['score']:.4g}")
+            if found["edge"]:
+                print(f"  {' and '.join(found['edge'])}: a better one may lie beyond")
     print(folder / "tuned.json")

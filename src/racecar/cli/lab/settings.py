@@ -82,10 +82,7 @@ def tuned_of(
     try:
         content, fields = _searched(path), () if one.search is None else one.search.chosen
         made_for = content["experiment"], content["config"]["optimiser"]
-        tuned = {
-            name: {key: float(found[key]) for key in (*fields, "coefficient") if key in found}
-            for name, found in content["variants"].items()
-        }
+        tuned = {name: _settings(found, (*fields, "coefficient")) for name, found in content["variants"].items()}
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is no file of `racecar search` ({type(error).__name__}: {error})") from None
     if made_for != (one.name, config.optimiser):
@@ -97,6 +94,14 @@ def tuned_of(
         if sets(settings, field):
             raise ValueError(f"{field} is given, and by {path} too: leave one of them out")
     return tuned
+
+
+def _settings(found: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
+    """What was chosen; for each cluster, where it was."""
+    own: dict[str, Any] = {key: float(found[key]) for key in fields if key in found}
+    if "each" in found:
+        own["each"] = {name: _settings(one, fields) for name, one in found["each"].items()}
+    return own
 
 
 def _searched(path: Path) -> Any:

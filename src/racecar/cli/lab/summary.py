@@ -33,7 +33,8 @@ def summary(jobs: Sequence[Job], store: Store) -> str:
     if jobs and jobs[0].experiment.tells:
         notes, _ = jobs[0].experiment.told(list(known.values()))
         return "\n".join(notes)
-    settings = dict(zip(jobs, map(_written, telling([job.base.to_dict() for job in jobs])), strict=True))
+    told = telling([job.base.to_dict() for job in jobs], _clusters(jobs))
+    settings = dict(zip(jobs, map(_written, told), strict=True))
     runs: dict[Key, list[Run]] = collect(
         ((settings[job], stage.name, job.variant, _coefficient(job), _tuned(job)), run)
         for job in jobs
@@ -72,13 +73,23 @@ def _title(jobs: Sequence[Job]) -> str:
     return jobs[0].experiment.title + (f": {same}" if same else "")
 
 
+def _clusters(jobs: Sequence[Job]) -> tuple[str, ...]:
+    """The field that tells clusters, which are shown together."""
+    clusters = jobs[0].experiment.clusters if jobs else None
+    return () if clusters is None else (clusters.field,)
+
+
 def _coefficient(job: Job) -> str:
     from racecar.lab.report.restate import times
 
+    if job.tuned and _clusters([job]):
+        return ""
     return "" if job.coefficient is None else f"{times(job.experiment, job.config, job.variant) * job.coefficient:g}"
 
 
 def _tuned(job: Job) -> str:
+    if job.tuned and (field := _clusters([job])):
+        return f"for each {field[0]}"
     return ", ".join(f"{name} {value:.3g}" for name, value in job.tuned.items() if name != "coefficient")
 
 
@@ -128,7 +139,7 @@ def _explained(jobs: Sequence[Job]) -> list[str]:
     meanings = {job.variant: variant(job.variant).meaning for job in jobs if variant(job.variant).meaning}
     of = ", ".join(f"{meaning} for {name}" for name, meaning in meanings.items())
     return [
-        "Mean ± standard deviation over the runs, one for each seed.",
+        f"Mean ± standard deviation over the runs, one for each {' and '.join((*_clusters(jobs), 'seed'))}.",
         "stage: " + "; ".join(f"{name}, {stage.told}" for name, stage in stages.items()) + ".",
         *([f"coefficient: {of}."] if of else []),
         *(["tuned: what a search chose for the variant."] if any(_tuned(job) for job in jobs) else []),

@@ -3,7 +3,8 @@
 The 1280 stylised pictures show 160 shape pictures, ten of each class, each in about eight textures; edges and
 silhouettes are made from the same 160. So a random split shows a network in training what it is tested on: split by
 shape picture, with ``held_out``, in all three sets. Of 80 stylised pictures shape and texture are of one class.
-The folders are checked against the ids that git gives them in the authors' repository.
+The folders are checked against the ids that git gives them in the authors' repository. The same pictures at 64 pixels
+may also lie in one file, texture_shape_64.npz.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from racecar.lab.datasets.arrays import channels_first
 from racecar.lab.datasets.base import DataError, Download, File, Samples, Source, words
 from racecar.support.extras import need
 
@@ -31,8 +34,15 @@ FOLDERS = {
     "edges": ("stimuli/edges", "b3b178f6fc0484c02b7f9c4e96cb4be6008ac892"),
     "silhouettes": ("stimuli/filled-silhouettes", "23aee8dfaa66268e7c9746870eff68d933e88824"),
 }
+PACKED = "texture_shape_64.npz"
+KINDS = {"stylised": "stylized", "edges": "edges", "silhouettes": "filled-silhouettes"}
+"""What the sets are called in it."""
 NAME = re.compile(r"([a-z]+)(\d+)(?:-([a-z]+)\d+)?\.png")
-"""SHAPE and its number, TEXTURE and its number: cat3-dog1.png, or cat3.png without a texture."""
+"""SHAPE and its number, TEXTURE and its number: cat3-dog1.png shows the third cat in the first dog's texture. A picture
+without a texture is cat3.png. The shape picture is the part before the hyphen."""
+
+Row = tuple[int, int, int, str]
+"""Class of the shape, number of its picture, class of the texture or -1, name of the file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,32 +68,60 @@ class Stimuli:
 def stimuli(folder: str | Path | None, split: str) -> Stimuli:
     """One of the sets "stylised", "edges", "silhouettes", in the order of ``load``, with all that its names say."""
     images, shape = TEXTURE_SHAPE.load(folder, split)
-    rows = TEXTURE_SHAPE.open(folder, split, lambda paths: _listed(paths[0]))
+    rows = TEXTURE_SHAPE.open(folder, split, lambda paths: _rows(paths[0], split))
     texture, picture = (torch.tensor(column) for column in ([r[2] for r in rows], [r[1] for r in rows]))
     return Stimuli(images, shape, texture, picture)
 
 
-def _listed(folder: Path) -> list[tuple[int, int, int, Path]]:
-    """Class of the shape, number of its picture, class of the texture or -1, and file of every picture; sorted."""
-    rows = []
-    for label, name in enumerate(CLASSES):
-        for path in (folder / name).glob("[!.]*.png"):
-            parts = NAME.fullmatch(path.name)
-            if parts is None or parts[1] != name or parts[3] not in (None, *CLASSES):
-                raise DataError(f"{path} should be named {name}1.png or {name}1-TEXTURE1.png")
-            rows.append((label, int(parts[2]), CLASSES.index(parts[3]) if parts[3] else -1, path))
-    return sorted(rows)
+def _row(name: str, shape: str, where: Path) -> Row:
+    """What a name says of a picture of that class."""
+    parts = NAME.fullmatch(name)
+    if parts is None or parts[1] != shape or parts[3] not in (None, *CLASSES):
+        raise DataError(f"{where} should be named {shape}1.png or {shape}1-TEXTURE1.png")
+    return CLASSES.index(shape), int(parts[2]), CLASSES.index(parts[3]) if parts[3] else -1, name
+
+
+def _rows(path: Path, split: str) -> list[Row]:
+    """All pictures of a set, sorted: those of a folder, or of the packed file."""
+    if path.name == PACKED:
+        return sorted(_packed(path, split)[0])
+    files = [(name, file) for name in CLASSES for file in (path / name).glob("[!.]*.png")]
+    return sorted(_row(file.name, name, file) for name, file in files)
+
+
+def _packed(path: Path, split: str) -> tuple[list[Row], Tensor]:
+    """The rows of a set and its pictures, in the packed file's order."""
+    arrays = _arrays(path)
+    chosen = arrays["kind"] == list(arrays["kind_names"]).index(KINDS[split])
+    names = [str(name) for name in arrays["file_name"][chosen]]
+    shapes = [str(arrays["class_names"][label]) for label in arrays["shape_label"][chosen]]
+    rows = [_row(name, shape, path / name) for name, shape in zip(names, shapes, strict=True)]
+    return rows, channels_first(torch.from_numpy(arrays["x"][chosen]), path)
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    numpy, names = need("numpy", "lab"), ("x", "kind", "kind_names", "file_name", "shape_label", "class_names")
+    try:
+        with open(path, "rb") as file, numpy.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in names}
+    except Exception as error:  # of many kinds
+        raise DataError(f"{path} is damaged or no npz file with {', '.join(names)} ({words(error)})") from error
 
 
 def _read(paths: tuple[Path, ...], split: str) -> Samples:
-    rows = _listed(paths[0])
+    path, rows = paths[0], _rows(paths[0], split)
     if not rows:
-        raise DataError(f"{paths[0]} has no pictures in folders {CLASSES[0]} … {CLASSES[-1]}")
-    images = [_picture(path) for *_, path in rows]
-    for image, (*_, path) in zip(images, rows, strict=True):
+        raise DataError(f"{path} has no pictures in folders {CLASSES[0]} … {CLASSES[-1]}")
+    labels = torch.tensor([label for label, *_ in rows])
+    if path.name == PACKED:
+        found, pictures = _packed(path, split)
+        return pictures[sorted(range(len(found)), key=found.__getitem__)], labels
+    files = [path / CLASSES[label] / name for label, *_, name in rows]
+    images = [_picture(file) for file in files]
+    for image, file in zip(images, files, strict=True):
         if image.shape != images[0].shape:
-            raise DataError(f"{path} has another size than {rows[0][-1]}")
-    return torch.stack(images), torch.tensor([label for label, *_ in rows])
+            raise DataError(f"{file} has another size than {files[0]}")
+    return torch.stack(images), labels
 
 
 def _picture(path: Path) -> Tensor:
@@ -106,6 +144,14 @@ TEXTURE_SHAPE = Source(
         tuple(
             File(f"texture-vs-shape/{path}", (split,), None, f"git-tree:{tree}", exact=False)
             for split, (path, tree) in FOLDERS.items()
+        ),
+        (
+            File(
+                PACKED,
+                tuple(KINDS),
+                14_650_189,
+                "sha256:d39ba0e5309ef6c6cce960497b956cc340245877a2bf84d569cfbc58af5a14fe",
+            ),
         ),
     ),
     read=_read,

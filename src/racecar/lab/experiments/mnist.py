@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -16,13 +15,12 @@ from racecar.inspect import ssim
 from racecar.lab.config import Schedule
 from racecar.lab.datasets import MNIST, Source, motion
 from racecar.lab.experiment import Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained, accuracy
-from racecar.lab.experiments.shared import OURS, coefficient_of, mean_terms, started
+from racecar.lab.experiments.shared import OURS, coefficient_of, run_back, started
 from racecar.lab.measures.features import deployed_loss
 from racecar.lab.search_space import Search
 from racecar.lab.training.longer import LongerConfig, with_longer
 from racecar.lab.training.loss_config import LossConfig
 from racecar.networks.vgg import vgg
-from racecar.racecar import Racecar
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -211,22 +209,6 @@ def pictures(folder: Path | None, share: float) -> tuple[tuple[Split, Split], tu
         sharp.append(Split(x[:count].float() / 255, y[:count]))
     train, test = sharp
     return (train, test), (Split(motion.blur(train.x), train.y), Split(motion.blur(test.x), test.y))
-
-
-@torch.no_grad()
-def run_back(model: nn.Module, x: Tensor, options: Mapping[str, Any]) -> tuple[Tensor, float]:
-    """Inputs x (N, …) as the full reverse pass from the last convolution rebuilds them; and the relative reverse loss:
-    mean over the layers; batch norm has the statistics of the batch, as in training. The model is not changed."""
-    rr = Racecar(copy.deepcopy(model).train(), x[:2], mode="full", **options)
-    back: list[Tensor] = []
-
-    def rebuild(part: Tensor) -> None:
-        first = rr.reconstruct(part)[0]
-        assert first is not None
-        back.append(first)
-
-    error = mean_terms(rr, x, BATCH, before=rebuild)
-    return torch.cat(back), error
 
 
 def likeness(x: Tensor, back: Tensor) -> dict[str, float]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -92,3 +93,19 @@ def mean_terms(rr: Racecar, x: Tensor, batch: int, before: Callable[[Tensor], An
         rr(part)
         total += torch.stack(list(rr.terms.values())).mean() * len(part)
     return float(total) / len(x)
+
+
+@torch.no_grad()
+def run_back(model: nn.Module, x: Tensor, options: Mapping[str, Any], batch: int = 1000) -> tuple[Tensor, float]:
+    """Inputs x (N, …) as the full reverse pass from the last convolution rebuilds them; and the relative reverse loss:
+    mean over the layers; batch norm has the statistics of the batch, as in training. The model is not changed."""
+    rr = Racecar(copy.deepcopy(model).train(), x[:2], mode="full", **options)
+    back: list[Tensor] = []
+
+    def rebuild(part: Tensor) -> None:
+        first = rr.reconstruct(part)[0]
+        assert first is not None
+        back.append(first)
+
+    error = mean_terms(rr, x, batch, before=rebuild)
+    return torch.cat(back), error

@@ -26,7 +26,8 @@ def about(groups: Groups, experiment: Experiment | None) -> dict[str, str]:
     if experiment is not None:
         losses = dict.fromkeys(loss_of(experiment, one) for one in known)
         starts = dict.fromkeys(experiment.first_weights(one) for one in known)
-        found = {"reverse loss": "; ".join(losses), "first weights": "; ".join(starts), **found}
+        pairs = "" if experiment.clusters is None else experiment.clusters.told
+        found = {"reverse loss": "; ".join(losses), "first weights": "; ".join(starts), "pairs": pairs, **found}
     return {name: text for name, text in found.items() if text}
 
 

@@ -136,7 +136,9 @@ def _family(setting: Setting, telling: Collection[str], group: Group) -> Family:
 
 
 def _printed(claim: Claim, paper: Sequence[Paper], better: Group, than: Group) -> float | None:
-    """The gain that the paper prints, where it has both sides."""
+    """The gain that the paper prints, or that of the figures that it prints for both sides."""
+    if claim.paper is not None:
+        return claim.paper
     one, other = (
         printed_value(paper, group, metric) for group, metric in zip((better, than), claim.metrics, strict=True)
     )

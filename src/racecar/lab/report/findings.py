@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from racecar.lab.experiment import Claim
+from racecar.lab.report.clustered import Key, overlapping, paired
 from racecar.lab.report.groups import Group, Setting, label
 from racecar.lab.report.statistics import (
     Corrected,
@@ -46,7 +47,8 @@ class Finding:
     better: Group | None = None
     than: Group | None = None
     gain: Gain | None = None
-    """Of the paired differences, positive in the claimed direction, of pairs in which both nets live."""
+    """Of the paired differences, positive in the claimed direction, of pairs in which both nets live. Clusters are
+    pairs: the mean over their seeds."""
     whole: Gain | None = None
     """The same of all pairs; None where no net of a pair is dead."""
     paper: float | None = None
@@ -72,7 +74,7 @@ class Finding:
         return tuple(group for group in (self.better, self.than) if group is not None)
 
     @property
-    def apart(self) -> set[int]:
+    def apart(self) -> set[Key]:
         """Seeds that diverged on one side and ended well on the other."""
         if self.better is None or self.than is None:
             return set()
@@ -102,9 +104,9 @@ class Finding:
         """Standard deviations of both variants over their common seeds, and the p-value of their being the same."""
         if self.better is None or self.than is None or self.pairs < 2:
             return None
-        a, b = (side.values(metric) for side, metric in zip(self.sides, self.claim.metrics, strict=True))
-        seeds = a.keys() & b.keys()
-        sds = [found.sd for x in (a, b) if (found := estimate([x[seed] for seed in seeds])) and found.sd is not None]
+        one, other = (side.values(metric) for side, metric in zip(self.sides, self.claim.metrics, strict=True))
+        a, b = paired(one, other, self.better.clusters)
+        sds = [found.sd for x in (a, b) if (found := estimate(list(x.values()))) and found.sd is not None]
         return (sds[0], sds[1], same_spread(a, b)) if len(sds) == 2 else None
 
     def decided(self, corrected: Corrected) -> Finding:
@@ -152,7 +154,7 @@ def measured(
     return Finding(claim, family, setting, better, than, gain, some, paper, p, verdict=TOO_FEW)
 
 
-def _gain(claim: Claim, better: Group, than: Group, without: set[int]) -> Gain | None:
+def _gain(claim: Claim, better: Group, than: Group, without: set[Key]) -> Gain | None:
     one, other = (
         {seed: value for seed, value in group.values(metric).items() if seed not in without}
         for group, metric in zip((better, than), claim.metrics, strict=True)
@@ -160,10 +162,12 @@ def _gain(claim: Claim, better: Group, than: Group, without: set[int]) -> Gain |
     if claim.fails_below is not None:
         diverged = (dict.fromkeys(group.diverged, -math.inf) for group in (better, than))
         return failures({**one, **next(diverged)}, {**other, **next(diverged)}, claim.fails_below)
-    return estimate(shares(one, other) if claim.relative else gains(one, other, claim.higher))
+    one, other = paired(one, other, better.clusters)
+    found = estimate(shares(one, other) if claim.relative else gains(one, other, claim.higher))
+    return overlapping(found, better.clusters)
 
 
-def failures(better: Mapping[int, float], than: Mapping[int, float], below: float) -> PairedShares | None:
+def failures(better: Mapping[Key, float], than: Mapping[Key, float], below: float) -> PairedShares | None:
     """Pairs of which one side has a value below a bound; None if there are no pairs."""
     seeds = better.keys() & than.keys()
     pairs = [(better[seed] < below, than[seed] < below) for seed in seeds]

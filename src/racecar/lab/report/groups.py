@@ -7,7 +7,10 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from racecar.lab.clusters import Clusters
 from racecar.lab.experiment import Paper
+from racecar.lab.report.clustered import Key, chosen_for_each, estimate_of, is_for_each, pair_key
+from racecar.lab.report.statistics import Estimate
 from racecar.lab.running.run import Run
 from racecar.lab.training.loss_config import LOSS, loss_name
 from racecar.lab.training.variants import VARIANTS
@@ -16,13 +19,14 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 Setting = tuple[tuple[str, Any], ...]
 """Fields of the configuration that are not the same in all runs of an experiment, and their values."""
+EACH: Setting = (("tuned", "for each cluster"),)
 Metric = tuple[str, str]
 """Stage and name of what was measured."""
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Runs of one stage that differ in the seed alone."""
+    """Runs of one stage that differ in the seed alone, and in the cluster where there are clusters."""
 
     setting: Setting
     stage: str
@@ -30,28 +34,29 @@ class Group:
     coefficient: float | None
     tuned: Setting
     """What a search chose for this variant instead of what the configuration says."""
-    runs: Mapping[int, Run]
-    """By seed; only those that ended well."""
-    diverged: tuple[int, ...]
-    """Seeds whose training diverged, in this stage or in the one that it starts from."""
+    runs: Mapping[Key, Run]
+    """By seed, or by cluster and seed; only those that ended well."""
+    diverged: tuple[Key, ...]
+    """Those whose training diverged, in this stage or in the one that it starts from."""
     config: Mapping[str, Any]
+    clusters: Clusters | None = None
 
     @property
     def total(self) -> int:
         return len(self.runs) + len(self.diverged)
 
     @property
-    def dead(self) -> list[int]:
-        """Seeds whose net ended well by its loss, and is dead."""
+    def dead(self) -> list[Key]:
+        """Those whose net ended well by its loss, and is dead."""
         return [seed for seed, run in self.runs.items() if run.dead]
 
     @property
-    def lost(self) -> list[int]:
-        """Seeds whose net diverged or is dead."""
+    def lost(self) -> list[Key]:
+        """Those whose net diverged or is dead."""
         return [*self.diverged, *self.dead]
 
     @property
-    def seeds(self) -> set[int]:
+    def seeds(self) -> set[Key]:
         return {*self.runs, *self.diverged}
 
     @property
@@ -65,10 +70,15 @@ class Group:
         """Whether the regulariser was on in this stage."""
         return any(run.record.get("regularised") for run in self.runs.values())
 
-    def values(self, metric: str) -> dict[int, float]:
-        """What was measured, by seed."""
+    def values(self, metric: str) -> dict[Key, float]:
+        """What was measured, by seed, or by cluster and seed."""
         found = {seed: run.metrics.get(metric) for seed, run in self.runs.items()}
         return {seed: float(value) for seed, value in found.items() if value is not None}
+
+    def mean_of(self, metric: str, without: Collection[Key] = ()) -> Estimate | None:
+        """Of what was measured; of clusters, of their means."""
+        values = {key: value for key, value in self.values(metric).items() if key not in without}
+        return estimate_of(values, self.clusters)
 
     def matches(self, where: Mapping[str, Any]) -> bool:
         """Whether the configuration has these values, or one of those in a frozenset."""
@@ -167,19 +177,23 @@ def by_variant(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return collect(pairs)
 
 
-def gather(runs: Iterable[Run]) -> Groups:
+def gather(runs: Iterable[Run], clusters: Clusters | None = None) -> Groups:
     """Group the runs of one experiment, finished and diverged ones; each is in the group of every setting that it was
-    asked for."""
+    asked for. Clusters of one setting are one group, also where a search chose for each of them."""
     runs = [one for run in runs for one in run.everywhere]
     runs = sorted(runs, key=lambda run: (str(run.record["made"].get("finished") or ""), run.id))
-    settings = telling([run.config for run in runs])
-    newest = {(_key(run, setting), run.seed): run for run, setting in zip(runs, settings, strict=True)}
+    apart = () if clusters is None else (clusters.field,)
+    settings = telling([run.config for run in runs], apart)
+    newest = {
+        (_key(run, setting, clusters), pair_key(run, clusters)): run
+        for run, setting in zip(runs, settings, strict=True)
+    }
     before = _stages_before(runs)
-    members = collect((key, run) for (key, _), run in newest.items())
+    members = collect((key, (pair, run)) for (key, pair), run in newest.items())
     ordered = sorted(members, key=lambda key: _order(key, before))
-    groups = [_group(key, {run.seed: run for run in members[key]}) for key in ordered]
+    groups = [_group(key, dict(members[key]), clusters) for key in ordered]
     config, varying = (runs[0].config, dict(settings[0])) if runs else ({}, {})
-    common = {name: plain(value) for name, value in config.items() if name not in varying}
+    common = {name: plain(value) for name, value in config.items() if name not in varying and name not in apart}
     diverged = [run for run in newest.values() if not run.finished]
     return Groups(groups, diverged, len(runs) - len(newest), common)
 
@@ -210,8 +224,10 @@ def _written(value: Any) -> str:
     return "not set" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _key(run: Run, setting: Setting) -> tuple[Any, ...]:
+def _key(run: Run, setting: Setting, clusters: Clusters | None) -> tuple[Any, ...]:
     tuned = run.record.get("tuned") or {}
+    if is_for_each(run, clusters):
+        return setting, run.stage, run.variant, None, EACH
     own = tuple((name, plain(tuned[name])) for name in sorted(tuned))
     return setting, run.stage, run.variant, run.coefficient, own
 
@@ -222,12 +238,14 @@ def _stages_before(runs: Sequence[Run]) -> dict[str, str]:
     return {run.stage: stage[parent] for run in runs if (parent := run.record.get("parent")) in stage}
 
 
-def _group(key: tuple[Any, ...], runs: Mapping[int, Run]) -> Group:
+def _group(key: tuple[Any, ...], runs: Mapping[Key, Run], clusters: Clusters | None) -> Group:
     setting, stage, variant, coefficient, tuned = key
-    finished = {seed: runs[seed] for seed in sorted(runs) if runs[seed].finished}
-    diverged = tuple(seed for seed in sorted(runs) if not runs[seed].finished)
+    if clusters is not None and tuned == EACH:
+        coefficient, tuned = chosen_for_each(list(runs.values()), clusters)
+    finished = {pair: runs[pair] for pair in sorted(runs) if runs[pair].finished}
+    diverged = tuple(pair for pair in sorted(runs) if not runs[pair].finished)
     config = next(iter(runs.values())).config
-    return Group(setting, stage, variant, coefficient, tuned, finished, diverged, config)
+    return Group(setting, stage, variant, coefficient, tuned, finished, diverged, config, clusters)
 
 
 def _depth(stage: str, before: Mapping[str, str]) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from racecar.lab.experiment import Paper
 from racecar.lab.report import words
+from racecar.lab.report.clustered import Key
 from racecar.lab.report.groups import Group, Groups, Metric, collect, label, plain, printed_value
 from racecar.lab.report.page_table import Cell, Column, Table, mean_cell, number_cell, word_cell
 from racecar.lab.report.statistics import estimate
@@ -28,7 +29,7 @@ def results_table(caption: str, groups: Groups, metrics: Sequence[Metric], paper
     rows = []
     for stage, metric in metrics:
         for group in groups.of(stage=stage):
-            found = estimate(list(group.values(metric).values()))
+            found = group.mean_of(metric)
             printed = printed_value(paper, group, metric)
             if found is None and printed is None and not group.diverged:
                 continue
@@ -38,7 +39,7 @@ def results_table(caption: str, groups: Groups, metrics: Sequence[Metric], paper
                 word_cell(metric), *_which(group), *_whose(group), _paper(printed), mean_cell(found),
                 Cell(words.signed(apart, found.sd if found else None), apart, "number"),
                 Cell(words.interval(ends), None if ends is None else ends[0], "number"),
-                _runs(group, 0 if found is None else found.n), Cell("" if printed is None else printed.note),
+                _runs(group, metric), Cell("" if printed is None else printed.note),
             ])  # fmt: skip
     return Table.of(caption, columns, rows, keep=("paper", "ours") if paper else ("ours",))
 
@@ -135,8 +136,10 @@ def _paper(printed: Paper | None) -> Cell:
     return Cell(words.number(printed.value) + spread, printed.value, "number")
 
 
-def _runs(group: Group, n: int) -> Cell:
-    return Cell(str(n), n, "number", group.told_lost)
+def _runs(group: Group, metric: str) -> Cell:
+    values = group.values(metric)
+    many = "" if group.clusters is None else f"in {words.count(len({key[0] for key in values}), group.clusters.field)}"
+    return Cell(str(len(values)), len(values), "number", ", ".join(filter(None, (many, group.told_lost))))
 
 
 def _places(group: Group) -> list[tuple[str, str]]:
@@ -149,14 +152,14 @@ def _place(record: Mapping[str, Any]) -> tuple[str, str]:
     return str(made.get("engine") or ""), str(made.get("device") or "")
 
 
-def _costs(groups: Sequence[Group], place: tuple[str, str], name: str) -> dict[int, float]:
+def _costs(groups: Sequence[Group], place: tuple[str, str], name: str) -> dict[Key, float]:
     """What the runs in one place cost, by seed."""
     runs = [one for group in groups for one in group.runs.items() if _place(one[1].record) == place]
     found = collect((seed, value) for seed, run in runs if (value := run.record["cost"].get(name)) is not None)
     return {seed: median(values) for seed, values in found.items()}
 
 
-def _paired(costs: Mapping[int, float], base: Mapping[int, float]) -> list[float]:
+def _paired(costs: Mapping[Key, float], base: Mapping[Key, float]) -> list[float]:
     """Ratios of the seeds that both have."""
     return [value / base[seed] for seed, value in costs.items() if base.get(seed)]
 

@@ -69,7 +69,7 @@ def _row(axis: Axes, y: float, group: Group, metric: str, paper: float | None) -
     values = [value for seed, value in group.values(metric).items() if seed not in dead]
     style = look(group.variant, round(y))
     axis.plot(values, _beside(y - 0.16, len(values)), linestyle="none", markersize=4.5, alpha=0.75, **style)
-    found = estimate(values)
+    found = group.mean_of(metric, dead)
     if found is not None:
         ends = found.interval() or (found.mean, found.mean)
         axis.plot(ends, [y + 0.24] * 2, color=style["color"], linewidth=1.4)
@@ -148,7 +148,7 @@ def _sweep(axis: Axes, groups: Sequence[Group], metric: str, style: Mapping[str,
     colour, variant = style["color"], groups[0].variant
     points, levels = [], []
     for group in groups:
-        found = estimate(list(group.values(metric).values()))
+        found = group.mean_of(metric)
         if found is not None and group.coefficient is None:
             levels.append(found.mean)
             axis.axhline(found.mean, color=colour, linestyle="--", linewidth=1.2, label=_text(variant))

@@ -108,7 +108,7 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         purpose: what the runs were made for; nothing is judged by those that are no evidence.
     """
     shown = runs if experiment is None else [restated(run, experiment) for run in runs]
-    groups = gather(shown)
+    groups = gather(shown, None if experiment is None else experiment.clusters)
     if experiment is not None and experiment.tells:
         return _told(experiment, anchor, runs, groups, purpose)
     claims = [] if experiment is None else claims_of(experiment.claims, groups)
@@ -168,7 +168,7 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
 
 def findings_of(experiment: Experiment, runs: Sequence[Run]) -> list[Finding]:
     """What becomes of an experiment's claims in some runs."""
-    return _judged(experiment, gather([restated(run, experiment) for run in runs]))
+    return _judged(experiment, gather([restated(run, experiment) for run in runs], experiment.clusters))
 
 
 def _judged(experiment: Experiment, groups: Groups) -> list[Finding]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from racecar.support.extras import need
 
@@ -22,17 +23,24 @@ class Estimate:
     mean: float
     sd: float | None
     """Standard deviation with n − 1; None for a single value."""
+    overlap: float = 0.0
+    """What the values share: the variance of their mean is (1/n + overlap) times theirs; see ``Clusters``."""
+
+    @property
+    def _of_mean(self) -> float:
+        """Standard deviation of the mean, in units of ``sd``."""
+        return math.sqrt(1 / self.n + self.overlap)
 
     def interval(self, level: float = 1 - ALPHA) -> tuple[float, float] | None:
         """Student's interval of the mean; None for a single value."""
         if self.sd is None:
             return None
-        half = _t_quantile((1 - level) / 2, self.n - 1) * self.sd / math.sqrt(self.n)
+        half = _t_quantile((1 - level) / 2, self.n - 1) * self.sd * self._of_mean
         return self.mean - half, self.mean + half
 
     def times(self, factor: float) -> Estimate:
         """The same in another unit."""
-        return Estimate(self.n, factor * self.mean, None if self.sd is None else abs(factor) * self.sd)
+        return replace(self, mean=factor * self.mean, sd=None if self.sd is None else abs(factor) * self.sd)
 
     @property
     def p(self) -> float | None:
@@ -41,7 +49,7 @@ class Estimate:
             return None
         if self.sd == 0:
             return 1.0 if self.mean == 0 else 0.0
-        return _t_test(self.mean / self.sd * math.sqrt(self.n), self.n - 1)
+        return _t_test(self.mean / self.sd / self._of_mean, self.n - 1)
 
     def smallest(self, level: float = 1 - ALPHA) -> float | None:
         """The smallest mean that as many values with this spread show in four of five cases: Student's interval of that
@@ -51,7 +59,7 @@ class Estimate:
         least = float(
             need("scipy.special", "lab").nctdtrinc(self.n - 1, 1 - POWER, _t_quantile((1 - level) / 2, self.n - 1))
         )
-        return least * self.sd / math.sqrt(self.n)
+        return least * self.sd * self._of_mean
 
     def power(self, mean: float, level: float = 1 - ALPHA) -> float | None:
         """How often as many values with this spread show such a mean: Student's interval of that level lies on its side
@@ -60,7 +68,7 @@ class Estimate:
             return None
         if self.sd == 0:
             return float(mean != 0)
-        away = abs(mean) / self.sd * math.sqrt(self.n)
+        away = abs(mean) / self.sd / self._of_mean
         return 1 - float(
             need("scipy.special", "lab").nctdtr(self.n - 1, away, _t_quantile((1 - level) / 2, self.n - 1))
         )
@@ -73,7 +81,7 @@ class Estimate:
         room = margin - abs(self.mean)
         if self.sd == 0 or room <= 0:
             return 0.0 if room > 0 else 1.0
-        return _t_test(room / self.sd * math.sqrt(self.n), self.n - 1)
+        return _t_test(room / self.sd / self._of_mean, self.n - 1)
 
 
 @dataclass(frozen=True)
@@ -128,13 +136,13 @@ def estimate(values: Sequence[float]) -> Estimate | None:
     return Estimate(n, mean * unit, math.sqrt(math.fsum((one - mean) ** 2 for one in small) / (n - 1)) * unit)
 
 
-def gains(better: Mapping[int, float], than: Mapping[int, float], higher: bool) -> list[float]:
+def gains(better: Mapping[Any, float], than: Mapping[Any, float], higher: bool) -> list[float]:
     """Paired differences over the seeds that both have, positive in the claimed direction."""
     sign = 1 if higher else -1
     return [sign * (better[seed] - than[seed]) for seed in sorted(better.keys() & than.keys())]
 
 
-def shares(one: Mapping[int, float], other: Mapping[int, float]) -> list[float]:
+def shares(one: Mapping[Any, float], other: Mapping[Any, float]) -> list[float]:
     """Paired differences as shares of the other value, over the seeds that both have and where that is not 0."""
     return [one[seed] / other[seed] - 1 for seed in sorted(one.keys() & other.keys()) if other[seed] != 0]
 
@@ -183,7 +191,7 @@ def exact_pairs(one: int, other: int) -> float:
     return min(1.0, 2 * float(need("scipy.special", "lab").bdtr(min(one, other), n, 0.5))) if n else 1.0
 
 
-def same_spread(a: Mapping[int, float], b: Mapping[int, float]) -> float | None:
+def same_spread(a: Mapping[Any, float], b: Mapping[Any, float]) -> float | None:
     """p-value of Pitman and Morgan's test that two paired samples have the same variance; None where it has no answer.
 
     Var(a) − Var(b) is the covariance of a + b and a − b, so their correlation is tested.

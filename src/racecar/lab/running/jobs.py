@@ -46,7 +46,9 @@ class Job:
     @property
     def label(self) -> str:
         c = "" if self.coefficient is None else f" {self.coefficient:g}"
-        return f"{self.experiment.name} {self.variant}{c} seed {self.seed}"
+        clusters = self.experiment.clusters
+        where = "" if clusters is None else f" {clusters.field} {clusters.of(self.base)}"
+        return f"{self.experiment.name} {self.variant}{c}{where} seed {self.seed}"
 
     def unfinished(self, store: Store) -> list[Stage]:
         return [stage for stage in self.stages if not store.has(self.ids[stage.name])]
@@ -75,7 +77,7 @@ def make_jobs(
 
     Args:
         coefficients: variant → its coefficients; a variant without an entry has the experiment's own.
-        tuned: variant → settings (and "coefficient") that a search chose for it.
+        tuned: variant → settings (and "coefficient") that a search chose for it; "each" has them by cluster.
         purpose: what the results are made for: evidence if empty, "quick" or "search".
     """
     jobs: list[Job] = []
@@ -106,7 +108,7 @@ def _every(
     for one in experiment.configs(config, folder):
         data = experiment.fingerprint(one, folder)
         for name in dict.fromkeys(variants):
-            own = dict(tuned.get(name, {}))
+            own = _own(experiment, one, tuned.get(name, {}))
             found = own.get("coefficient")
             values: Sequence[float | None] = (None,)
             if variant(name).meaning:
@@ -124,6 +126,16 @@ def _every(
                 for seed in seeds:
                     ids = _ids(experiment, config, name, coefficient, seed, stages, data)
                     yield Job(experiment, one, own, name, coefficient, seed, folder, stages, ids, purpose)
+
+
+def _own(experiment: Experiment, config: Config, tuned: Mapping[str, Any]) -> dict[str, Any]:
+    """What a search chose for a variant; where it chose for each cluster, for that of this configuration."""
+    if "each" not in tuned or experiment.clusters is None:
+        return dict(tuned)
+    which = experiment.clusters.of(config)
+    if str(which) not in tuned["each"]:
+        raise ValueError(f"the search chose nothing for {experiment.clusters.field} {which}: search with it, too")
+    return dict(tuned["each"][str(which)])
 
 
 def _ids(

@@ -36,26 +36,43 @@ def _edge(found: Mapping[str, Any]) -> list[str]:
 
 
 def best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, dict[str, Any]]:
-    """Variant → the settings with the best mean; those with a run that diverged or has no score are out."""
+    """Variant → the settings with the best mean; those with a run that diverged or has no score are out.
+
+    Where runs come in clusters, {"each": cluster → its own settings}: what is chosen for a fold comes from the training
+    pictures of that fold alone, so that no test picture has a part in it.
+    """
+    chosen: dict[str, dict[str, Any]] = {}
+    for name in dict.fromkeys(job.variant for job in jobs):
+        own = [job for job in jobs if job.variant == name]
+        clusters = own[0].experiment.clusters
+        if clusters is None:
+            chosen[name] = _best(own, store, search)
+            continue
+        parts: dict[str, list[Job]] = {}
+        for job in own:
+            parts.setdefault(str(clusters.of(job.config)), []).append(job)
+        chosen[name] = {"each": {part: _best(some, store, search) for part, some in parts.items()}}
+    return chosen
+
+
+def _best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, Any]:
+    """Of one variant."""
     names = (*search.chosen, "coefficient")
-    scores: dict[str, dict[tuple[float | None, ...], list[float | None]]] = {}
+    tried: dict[tuple[float | None, ...], list[float | None]] = {}
     for job in jobs:
         runs = [store.get(job.ids[name]) for name in search.stages]
         found = [value for run in runs if (value := run.metrics.get(search.metric)) is not None]
         score = mean(found) if len(found) == len(runs) else None
         key = (*(job.tuned.get(name) for name in search.chosen), job.coefficient)
-        scores.setdefault(job.variant, {}).setdefault(key, []).append(score)
-    chosen: dict[str, dict[str, Any]] = {}
-    for name, tried in scores.items():
-        whole = {key: [v for v in values if v is not None] for key, values in tried.items() if None not in values}
-        if not whole:
-            raise ValueError(f"every setting of {name} that was tried diverged; try smaller learning rates")
-        first = (max if search.higher else min)(whole, key=lambda key: mean(whole[key]))
-        table = [
-            {**dict(zip(names, key, strict=True)), "score": mean(whole[key]) if key in whole else None}
-            for key in sorted(tried, key=lambda key: [value or 0.0 for value in (key[-1], *key[:-1])])
-        ]
-        own = {what: value for what, value in zip(names, first, strict=True) if value is not None}
-        chosen[name] = {**own, "score": mean(whole[first]), "tried": table}
-        chosen[name]["edge"] = _edge(chosen[name])
-    return chosen
+        tried.setdefault(key, []).append(score)
+    whole = {key: [v for v in values if v is not None] for key, values in tried.items() if None not in values}
+    if not whole:
+        raise ValueError(f"every setting of {jobs[0].variant} that was tried diverged; try smaller learning rates")
+    first = (max if search.higher else min)(whole, key=lambda key: mean(whole[key]))
+    table = [
+        {**dict(zip(names, key, strict=True)), "score": mean(whole[key]) if key in whole else None}
+        for key in sorted(tried, key=lambda key: [value or 0.0 for value in (key[-1], *key[:-1])])
+    ]
+    own = {what: value for what, value in zip(names, first, strict=True) if value is not None}
+    chosen = {**own, "score": mean(whole[first]), "tried": table}
+    return {**chosen, "edge": _edge(chosen)}

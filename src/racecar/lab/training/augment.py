@@ -1,4 +1,4 @@
-"""Random flips and shifts of pictures, on the device, from numbers that are drawn from the seed beforehand."""
+"""Random flips, shifts and sizes of pictures, on the device, from numbers that are drawn from the seed beforehand."""
 
 from __future__ import annotations
 
@@ -15,12 +15,18 @@ from racecar.lab.training.recipe import Recipe
 def draw(recipe: Recipe, shape: Sequence[int], seed: int, stage: str, epoch: int) -> Tensor | None:
     """All that is random in an epoch's augmentation, (steps, batch, …), ``shape`` being (steps, batch); None: nothing
     is."""
-    return moves(recipe.shift, shape, seed, stage, epoch, recipe.flip) if recipe.shift else None
+    if not recipe.shift and not recipe.zoom:
+        return None
+    moved = moves(recipe.shift, shape, seed, stage, epoch, recipe.flip)
+    if not recipe.zoom:
+        return moved
+    even = torch.rand(*shape, 1, generator=rng.generator("zooms", seed, stage, epoch))
+    return torch.cat((moved.float(), 1 + recipe.zoom * (2 * even - 1)), 2)
 
 
 def apply(recipe: Recipe, x: Tensor, drawn: Tensor) -> Tensor:
     """Samples (N, …), augmented by what was drawn for them, (N, …)."""
-    return move(x, drawn, recipe.shift)
+    return warp(x, drawn, recipe.shift) if recipe.zoom else move(x, drawn, recipe.shift)
 
 
 def moves(shift: int, shape: Sequence[int], seed: int, stage: str, epoch: int, flip: bool = True) -> Tensor:
@@ -44,3 +50,22 @@ def move(x: Tensor, moves: Tensor, shift: int) -> Tensor:
     colours = torch.arange(channels, device=x.device).view(1, -1, 1, 1)
     padded = F.pad(x, (shift, shift, shift, shift))
     return padded[which, colours, rows[:, None, :, None], columns[:, None, None, :]]
+
+
+def warp(x: Tensor, drawn: Tensor, shift: int) -> Tensor:
+    """Pictures (N, C, H, W), each flipped and shifted as in ``move``, and made larger about its middle; what comes in
+    from outside is 0.
+
+    Args:
+        drawn: (N, 4): a move, and how many times as large.
+    """
+    flip, top, left, times = drawn.unbind(1)
+
+    def places(side: int, way: Tensor, corner: Tensor) -> Tensor:
+        """Where the pixels of each picture come from, (N, side), from -1 to 1."""
+        even = (2 * torch.arange(side, device=x.device) + 1) / side - 1
+        return (way / times).unsqueeze(1) * even + (2 * (corner - shift) / side).unsqueeze(1)
+
+    down, across = places(x.shape[2], torch.ones_like(flip), top), places(x.shape[3], 1 - 2 * flip, left)
+    grid = torch.stack(torch.broadcast_tensors(across.unsqueeze(1), down.unsqueeze(2)), 3)
+    return F.grid_sample(x, grid, align_corners=False)

@@ -69,10 +69,11 @@ class StackedBatches:
     """Those of many trainings of one configuration, with a dimension for the nets: each has what it had alone."""
 
     def __init__(self, trainings: Sequence[Training], objective: Objective, device: torch.device) -> None:
-        alone = {one.seed: Batches(one, [objective], device) for one in trainings}
-        self.tasks, self._alone = [alone[one.seed].task for one in trainings], list(alone.values())
-        self._which = torch.tensor([list(alone).index(one.seed) for one in trainings], device=device)
-        """Of every net, the place of its seed among the seeds."""
+        keys = [(one.seed, id(one.task)) for one in trainings]  # folds have other data with the same seed
+        alone = {key: Batches(one, [objective], device) for key, one in dict(zip(keys, trainings, strict=True)).items()}
+        self.tasks, self._alone = [alone[key].task for key in keys], list(alone.values())
+        self._which = torch.tensor([list(alone).index(key) for key in keys], device=device)
+        """Of every net, the place of its seed and data among all."""
         self.x = torch.stack([one.task.train.x for one in self._alone])
         self.y = torch.stack([one.task.train.y for one in self._alone])
         self.recipe, self.per_epoch = trainings[0].recipe, self._alone[0].per_epoch

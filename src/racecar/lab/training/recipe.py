@@ -68,6 +68,8 @@ class Recipe:
     """In training, pictures are flipped at random and shifted by up to so many pixels; 0: left as they are."""
     flip: bool = True
     """Whether pictures that are shifted are also flipped; letters and digits should not be."""
+    zoom: float = 0.0
+    """In training, pictures are also made larger or smaller, by up to this share of their size."""
     fade: bool = False
     """Whether the coefficient falls to 0 over a training, in a straight line."""
     look: Look | None = None
@@ -77,6 +79,8 @@ class Recipe:
     """Every step does the same, whatever the data: it may be recorded once and then repeated."""
 
     def __post_init__(self) -> None:
+        if not 0 <= self.zoom < 1:
+            raise ValueError(f"zoom must be in [0, 1), not {self.zoom!r}")
         if self.steady and len(self.turns) > 1:
             raise ValueError("steady: steps of networks that take turns cannot be recorded; leave it out")
         if self.looks and self.look is None:

@@ -46,7 +46,8 @@ def _parts(jobs: Sequence[Job]) -> list[list[Job]]:
     """Groups of jobs that can be one batched net."""
     groups: dict[str, list[Job]] = {}
     for job in jobs:
-        free = ("lr", "weight_decay", *job.experiment.stackable)  # in what its nets may differ
+        clusters = job.experiment.clusters
+        free = {"lr", "weight_decay", *job.experiment.stackable, clusters and clusters.field}  # may differ
         alike = {name: value for name, value in job.config.to_dict().items() if name not in free}
         key = identity({"experiment": job.experiment.name, "variant": job.variant, "config": alike})
         groups.setdefault(key, []).append(job)
@@ -66,6 +67,12 @@ def _pretraining(job: Job) -> str:
     alike = {name: value for name, value in job.config.to_dict().items() if name not in ("lr", "weight_decay")}
     alike["pretrain_lr"] = pretraining_lr(job.config)
     return identity({"seed": job.seed, "epochs": job.coefficient, "config": alike})
+
+
+def _data(job: Job) -> tuple[int, Any]:
+    """The same for jobs of one part that have the same data: the seed, and the fold where there are folds."""
+    clusters = job.experiment.clusters
+    return job.seed, clusters and clusters.of(job.config)
 
 
 def _checkpoint(jobs: Sequence[Job], stage: Stage, store: Store) -> Path:
@@ -113,9 +120,13 @@ def _check(job: Job, device: str) -> None:
 def _do(jobs: Sequence[Job], options: RunOptions, progress: Progress, failed: dict[Job, Failure]) -> None:
     """Stage by stage; a job that fails goes no further. First comes the batch that was begun, if there is one: all of
     it, although some of its nets may be in the store already, so that it goes on bit for bit."""
-    store, seeds = Store(options.folder), {job.seed: job for job in jobs}
+    store, known = Store(options.folder), {_data(job): job for job in jobs}
     _check(jobs[0], options.device)
-    data = cache(lambda seed: seeds[seed].experiment.data(seeds[seed].config, seed, seeds[seed].folder))
+    load = cache(lambda key: known[key].experiment.data(known[key].config, known[key].seed, known[key].folder))
+
+    def data(job: Job) -> Mapping[str, Task]:
+        return load(_data(job))
+
     for stage in jobs[0].stages:
         path = _checkpoint(jobs, stage, store)
         if not options.resume:
@@ -145,7 +156,7 @@ def _stage(
     jobs: Sequence[Job],
     stage: Stage,
     path: Path,
-    data: Callable[[int], Mapping[str, Task]],
+    data: Callable[[Job], Mapping[str, Task]],
     options: RunOptions,
     progress: Progress,
     failed: dict[Job, Failure],
@@ -157,7 +168,7 @@ def _stage(
         try:
             if note := lost(job, stage, store):
                 raise Diverged(note)
-            task = data(job.seed)[stage.task]
+            task = data(job)[stage.task]
             begun = partial(begin, job, stage, task, store, fresh=not path.exists())
             if variant(job.variant).kind == "pretrain":
                 key = _pretraining(job)
@@ -184,7 +195,7 @@ def _stage(
     def trained(i: int) -> Trained:
         job, _ = members[i]
         what = job, stage, nets.tasks[i], nets.measured(i), outcomes[i]
-        return as_trained(*what, options.device, data(job.seed))
+        return as_trained(*what, options.device, data(job))
 
     left = [i for i, (job, _) in enumerate(members) if not outcomes[i].note and not store.has(job.ids[stage.name])]
     measured = dict(zip(left, _together([members[i][0] for i in left], map(trained, left)), strict=False))

@@ -1,0 +1,286 @@
+"""Texture against shape, in small: every stage and engine, what is measured again by hand, search, claims, figures."""
+
+from dataclasses import fields, replace
+
+import pytest
+import torch
+
+from racecar.lab.datasets.texture_shape import CLASSES, FOLDS
+from racecar.lab.experiments.texture_shape import TextureShape
+from racecar.lab.experiments.texture_shape.figures import all_figures, found_ratios
+from racecar.lab.experiments.texture_shape.measuring import alike, by_class, examples, fitted, parts, shape_bias
+from racecar.lab.experiments.texture_shape.splitting import pictures, seen
+from racecar.lab.report.glossary import meanings
+from racecar.lab.report.section import findings_of
+from racecar.lab.report.verdicts import NOT_RUN
+from racecar.lab.running.engines import vmap
+from racecar.lab.running.jobs import make_jobs
+from racecar.lab.running.results import Store
+from racecar.lab.running.search import best, trials
+from racecar.lab.running.work import begin
+from racecar.lab.training.loss_config import PAPER
+from tests.figures import LEAST, smallest
+from tests.lab.experiments.texture_cases import TEXTURE, TINY, write
+from tests.lab.report.records import record, untrained
+from tests.lab.tiny import results, run
+
+MEASURED = (
+    "test_accuracy", "edges_accuracy", "silhouettes_accuracy", "shape_bias", "weights", "reverse_loss",
+    "rebuilt_shape", "rebuilt_texture",
+)  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    return write(tmp_path, monkeypatch)
+
+
+# Runs
+
+
+def test_folds_are_trained_as_one(folder, tmp_path):
+    """vmap stacks folds and seeds into one net, each with its own pictures: the same as one by one. Strong augmentation
+    and batch norm, and both stages. (By SGD: Adam makes steps of rounding errors where a bias before a norm has no
+    gradient.)"""
+    config = replace(TINY, augment="strong", norm="batch", start="he", optimiser="sgd", lr=1e-2)
+    jobs = make_jobs(TEXTURE, replace(config, fold=1), ["RR"], [0, 1], folder)
+    jobs += make_jobs(TEXTURE, replace(config, fold=4), ["RR"], [0, 1], folder)
+    assert len(vmap._parts(jobs)) == 1
+    assert run(jobs, tmp_path / "one") == []
+    assert run(jobs, tmp_path / "all", "vmap") == []
+    one, together = results(tmp_path / "one"), results(tmp_path / "all")
+    assert len(one) == 8
+    assert one.keys() == together.keys()
+    for id, found in one.items():
+        for name, weight in found["weights"].items():
+            torch.testing.assert_close(together[id]["weights"][name], weight, rtol=1e-5, atol=1e-6)
+    starts = [begin(job, job.stages[0], None, None, "cpu").features[0].weight for job in jobs]
+    assert len({float(one.detach().sum()) for one in starts}) == 4, "every fold and seed has first weights of its own"
+
+
+def test_every_variant(folder, tmp_path):
+    """Std once more longer, RR once more with fewer weights, and nothing else so."""
+    config = replace(TINY, fold=0, cost=1.5, slim=0.5)
+    jobs = make_jobs(TEXTURE, config, TEXTURE.variants, [0], folder)
+    assert run(jobs, tmp_path / "out") == []
+    found = results(tmp_path / "out").values()
+    kinds = {(one["variant"], one["stage"], one["config"]["longer"], one["config"]["reduced"]) for one in found}
+    usual = {(name, stage, False, False) for name in TEXTURE.variants for stage in ("A", "AA")}
+    assert kinds == usual | {
+        (name, stage, name == "Std", name == "RR") for name in ("Std", "RR") for stage in ("A", "AA")
+    }
+    for one in found:
+        assert set(one["metrics"]) == set(MEASURED) == meanings(MEASURED).keys()
+        assert [row["class"] for row in one["tables"]["accuracy by class"]] == list(CLASSES)
+        assert one["arrays"]["d1"].shape == one["arrays"]["rebuilt"].shape == (4, 3, 8, 8)
+        assert one["arrays"]["confidences"].sum(1).tolist() == pytest.approx([1.0] * 4, abs=1e-5)
+    assert len({one["metrics"]["weights"] for one in found}) == 2
+
+
+def test_what_is_measured(folder, tmp_path):
+    (job,) = make_jobs(TEXTURE, replace(TINY, fold=2), ["Std"], [5], folder)
+    assert run([job], tmp_path / "out") == []
+    found = {one["stage"]: one for one in results(tmp_path / "out").values()}["AA"]
+    model = TEXTURE.network(job.config).eval()
+    model.load_state_dict(found["weights"])
+    sets, right = pictures(folder, 8), {}
+    for name, metric in (("stylised", "test"), ("edges", "edges"), ("silhouettes", "silhouettes")):
+        some = sets[name]
+        own = (some.picture == 5) | (some.picture == 6)
+        guess = model(seen(some.images[own])).argmax(1)
+        right[name] = guess == some.shape[own]
+        assert found["metrics"][f"{metric}_accuracy"] == pytest.approx(float(right[name].float().mean()))
+        if name == "stylised":
+            pairs = list(zip(guess.tolist(), some.shape[own].tolist(), some.texture[own].tolist(), strict=True))
+            shape = sum(g == s for g, s, t in pairs if s != t)
+            texture = sum(g == t for g, s, t in pairs if s != t)
+            assert found["metrics"]["shape_bias"] == pytest.approx(shape / (shape + texture))
+    assert found["arrays"] == {}, "the first fold alone keeps pictures"
+    rows = found["tables"]["accuracy by class"]
+    assert sum(row["edges"] for row in rows) / 16 == pytest.approx(found["metrics"]["edges_accuracy"])
+
+
+def test_shape_bias():
+    """Of pictures whose shape and texture are one class nothing is counted, nor of decisions for a third class."""
+    shape, texture = torch.tensor([0, 0, 0, 0, 1, 1]), torch.tensor([1, 1, 1, 1, 1, 1])
+    assert shape_bias(torch.tensor([0, 0, 0, 1, 1, 1]), shape, texture) == 0.75
+    assert shape_bias(torch.tensor([0, 5, 5, 5, 1, 0]), shape, texture) == 1.0
+    assert shape_bias(torch.tensor([5] * 6), shape, texture) != shape_bias(torch.tensor([5] * 6), shape, texture), "NaN"
+
+
+def test_what_is_rebuilt():
+    """A picture without its coarse parts has its texture alone, and the other way round."""
+    x = torch.randn(5, 3, 32, 32, generator=torch.Generator().manual_seed(0)).double()
+    x += 5 * torch.randn(5, 3, 4, 4, generator=torch.Generator().manual_seed(1)).kron(torch.ones(8, 8))
+    coarse, fine = parts(x)
+    torch.testing.assert_close(coarse + fine, x)
+    assert alike(x, 3 * x + 1) == pytest.approx({"rebuilt_shape": 1.0, "rebuilt_texture": 1.0}, abs=1e-3)
+    assert alike(x, fine) == pytest.approx({"rebuilt_shape": 0.0, "rebuilt_texture": 1.0}, abs=1e-2)
+    assert alike(x, coarse) == pytest.approx({"rebuilt_shape": 1.0, "rebuilt_texture": 0.0}, abs=1e-2)
+    torch.testing.assert_close(fitted(x, x / 7), x)
+    assert fitted(x, -x).abs().max() == 0
+    chosen = examples(torch.arange(16).repeat(2), torch.arange(16).repeat(2).roll(16) * torch.tensor([0, 1]).repeat(16))
+    assert len(set(chosen.tolist())) == 4
+    assert all(one % 2 == 0 and one for one in chosen.tolist())
+
+
+def test_by_class():
+    from racecar.lab.experiment import Split
+
+    right = {"edges": torch.tensor([1.0, 0.0, 1.0]).double()}
+    rows = by_class(right, {"edges": Split(torch.zeros(3, 1), torch.tensor([2, 2, 5]))})
+    assert rows[2] == {"class": "bicycle", "edges": 0.5}
+    assert rows[5] == {"class": "bottle", "edges": 1.0}
+    assert rows[0] == {"class": "airplane"}
+
+
+def test_the_reduced_net():
+    """About as many weights as the paper's has; first weights as before."""
+    counts = [
+        sum(p.numel() for p in TEXTURE.network(TEXTURE.Config(fold=0, reduced=reduced)).parameters() if p.dim() > 1)
+        for reduced in (False, True)
+    ]
+    assert counts[1] / counts[0] == pytest.approx(0.6794, abs=0.01)
+
+
+def test_configs():
+    """All folds; the random split is there to be looked at, and a search needs neither."""
+    config = TEXTURE.Config()
+    found = [(one.fold, one.longer, one.reduced) for one in TEXTURE.configs(config, None)]
+    assert sorted(found) == [
+        (fold, *kind) for fold in range(FOLDS) for kind in ((False, False), (False, True), (True, False))
+    ]
+    for other in (replace(config, split="random"), replace(config, valid=0.25)):
+        assert [(one.fold, one.longer, one.reduced) for one in TEXTURE.configs(other, None)] == [
+            (fold, False, False) for fold in range(FOLDS)
+        ]
+    assert [one.fold for one in TEXTURE.configs(replace(config, fold=3, cost=1.0, slim=1.0), None)] == [3]
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"fold": 5}, "fold must be 0 to 4, or none for all, not 5"),
+        ({"split": "odd"}, "split must be one of shape, random"),
+        ({"depth": 4}, "depth must be 3, 6, 9"),
+        ({"widths": (1, 2)}, "widths must be three numbers"),
+        ({"size": 4}, "size must be at least 8"),
+        ({"slim": 0.0}, r"slim must be in \(0, 1\]"),
+        ({"finetune": 0}, "finetune must be at least 1"),
+    ],
+)
+def test_bad_settings(change, message):
+    with pytest.raises(ValueError, match=message):
+        TEXTURE.Config(**change)
+
+
+# The search
+
+
+def test_a_search_chooses_for_each_fold(folder, tmp_path):
+    """What a fold is trained with comes from its own training pictures, whatever is best for others."""
+    search, config = replace(TEXTURE.search, seeds=1), replace(TINY, valid=0.25)
+    jobs = trials(TEXTURE, search, config, ["RR"], folder)
+    assert len(jobs) == 12 * FOLDS
+    store = Store(tmp_path / "out")
+    for job in jobs:
+        wanted = 1e-3 if job.config.fold == 1 else 3e-3
+        score = (job.config.lr == wanted) + (job.coefficient == 0.1 * (job.config.fold != 2))
+        for stage in job.stages:
+            one = record(job.variant, job.seed, {"valid_accuracy": float(score)}, stage=stage.name)
+            store.write({**one, "id": job.ids[stage.name]}, {}, {})
+    chosen = best(jobs, store, search)
+    each = {fold: (one["lr"], one["coefficient"]) for fold, one in chosen["RR"]["each"].items()}
+    assert each == {"0": (3e-3, 0.1), "1": (1e-3, 0.1), "2": (3e-3, 0.0), "3": (3e-3, 0.1), "4": (3e-3, 0.1)}
+    tuned = {"RR": {"each": {fold: {"lr": lr, "coefficient": c} for fold, (lr, c) in each.items()}}}
+    for job in make_jobs(TEXTURE, TINY, ["RR"], [0], folder, tuned=tuned):
+        assert (job.config.lr, job.coefficient) == each[str(job.config.fold)]
+        assert job.label == f"texture-shape RR {job.coefficient:g} fold {job.config.fold} seed 0"
+    del tuned["RR"]["each"]["4"]
+    with pytest.raises(ValueError, match="the search chose nothing for fold 4: search with it, too"):
+        make_jobs(TEXTURE, TINY, ["RR"], [0], folder, tuned=tuned)
+
+
+def test_every_variant_has_the_same_budget():
+    for scale in ("relative", "sum"):
+        space = TEXTURE.search_for(TEXTURE.Config(scale=scale))
+        assert {len(space.candidates(name, "adam")) for name in TEXTURE.variants} == {12}
+        assert {min(values) for name, values in space.coefficients.items() if name != "Pre"} == {0}
+
+
+def test_a_search_measures_what_it_holds_out(folder, tmp_path):
+    jobs = trials(TEXTURE, TEXTURE.search, replace(TINY, fold=0, valid=0.25), ["Std"], folder)[:1]
+    assert run(jobs, tmp_path / "out") == []
+    for one in results(tmp_path / "out").values():
+        assert set(one["metrics"]) == {"valid_accuracy"}
+
+
+# The page
+
+
+def made_up(config, variants=TEXTURE.variants, seeds=3):
+    """Records as if all had been run, RR ten points better."""
+    return untrained(make_jobs(TEXTURE, config, variants, range(seeds), None), MEASURED)
+
+
+def test_claims_find_both_sides():
+    """With the default loss, and with the paper's, which has the same Std and Ort beside it."""
+    runs = made_up(TEXTURE.Config()) + made_up(TEXTURE.Config(**PAPER), ["RR"])
+    found = findings_of(TEXTURE, runs)
+    assert len(found) == 2 * len(TEXTURE.claims)
+    for one in found:
+        assert one.verdict != NOT_RUN
+        assert one.pairs == FOLDS
+        assert one.better.variant == "RR"
+        assert len(one.better.runs) == len(one.than.runs) == 15
+    known = {f.name for f in fields(TEXTURE.Config)}
+    assert {field for one in TEXTURE.claims for field in (*one.where, *one.against)} <= known
+    assert {one.metric for one in TEXTURE.claims} <= set(MEASURED)
+    papers = [one.paper for one in found if one.claim.text == "RR beats Std on stylised pictures of new shapes"]
+    assert papers == pytest.approx([0.105, 0.105])
+
+
+def with_tables(runs):
+    row = {"stylised": 0.5, "edges": 0.5, "silhouettes": 0.5}
+    for one in runs:
+        one.record["tables"] = {"accuracy by class": [{"class": name, **row} for name in CLASSES]}
+        one.record["cost"]["step_s"] = 0.0125 if one.variant == "RR" else 0.01
+        one.record["metrics"]["weights"] = 68.0 if one.config["reduced"] else 100.0
+        generator = torch.Generator().manual_seed(one.seed)
+        shape = (4, 3, 8, 8)
+        one.__dict__["arrays"] = {
+            "d1": torch.zeros(shape, dtype=torch.uint8), "rebuilt": torch.zeros(shape, dtype=torch.uint8),
+            "confidences": torch.rand(4, 16, generator=generator), "classes": torch.tensor([[0, 1]] * 4),
+        } if one.config["fold"] == 0 else {}  # fmt: skip
+    return runs
+
+
+def test_the_figures():
+    config = TEXTURE.Config()
+    runs = made_up(config) + made_up(config.__class__(split="random"), ["Std", "RR"])
+    figures = all_figures(with_tables(runs))
+    assert len(figures) == 6
+    for figure in figures.values():
+        assert smallest(figure) >= LEAST
+        assert figure.get_label()
+    shown = {title.split(":")[0].split(",")[0]: figure for title, figure in figures.items()}
+    names = [tick.get_text() for tick in shown["Shapes that no net has seen"].axes[0].get_yticklabels()]
+    assert names == ["Std", "Ort", "Pre", "RR", "lRR", "WD", "Std,\nlonger", "RR,\nfewer weights"]
+    diamonds = [line for line in shown["Shapes that no net has seen"].axes[0].lines if line.get_marker() == "D"]
+    assert {44.2, 47.0, 54.7} <= {round(float(line.get_xdata()[0]), 1) for line in diamonds}
+    bars = shown["Stylised pictures of new shapes"].axes[0].patches
+    assert len(bars) == 16 * 3
+    misleads = shown["Why a random split misleads"]
+    assert [tick.get_text() for tick in misleads.axes[0].get_yticklabels()] == ["Std", "RR"]
+    ratios = found_ratios(runs)
+    assert [paper for _, paper in ratios.values()] == pytest.approx([50.0, 16.75, 41.86, -32.06])
+    ours = [one for one, _ in ratios.values()]
+    assert ours[2:] == pytest.approx([25.0, -32.0])
+    assert ours[0] == pytest.approx(100 * (0.61 / 0.51 - 1))
+    assert all_figures([]) == {}
+
+
+def test_it_is_named_by_its_data(folder):
+    assert TextureShape.clusters.field == "fold"
+    assert TextureShape.clusters.overlap == 1 / 4
+    assert TEXTURE.needs(TINY) == ("texture-shape",)

@@ -1,0 +1,47 @@
+"""Pictures of other sizes: what is drawn, and where each pixel comes from."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from racecar.lab.training import augment
+from racecar.lab.training.recipe import Recipe
+
+STRONG = Recipe(shift=2, zoom=0.25)
+
+
+def test_at_their_own_size_pictures_are_flipped_and_shifted_as_ever():
+    x = torch.randn(6, 3, 7, 9, generator=torch.Generator().manual_seed(0))
+    moves = augment.moves(2, (1, 6), 0, "A", 0)[0]
+    drawn = torch.cat((moves.float(), torch.ones(6, 1)), 1)
+    assert len({tuple(one) for one in moves.tolist()}) > 3
+    torch.testing.assert_close(augment.warp(x, drawn, 2), augment.move(x, moves, 2), rtol=0, atol=1e-5)
+
+
+def test_twice_as_large():
+    """Its middle fills the picture; half as large, all of it is in the middle, and 0 around it."""
+    x = torch.rand(1, 1, 8, 8, generator=torch.Generator().manual_seed(1))
+    still = [0.0, 2.0, 2.0]
+    large, small = (augment.warp(x, torch.tensor([[*still, times]]), 2) for times in (2.0, 0.5))
+    wanted = F.interpolate(F.pad(x[..., 1:-1, 1:-1], (0, 0)), scale_factor=2, mode="bilinear")[..., 2:-2, 2:-2]
+    torch.testing.assert_close(large, wanted)
+    torch.testing.assert_close(small[..., 2:6, 2:6], F.avg_pool2d(x, 2))
+    assert small[..., :2, :].abs().max() == small[..., 6:].abs().max() == 0
+
+
+def test_what_is_drawn():
+    drawn = augment.draw(STRONG, (3, 500), 0, "A", 0)
+    assert torch.equal(drawn[..., :3].long(), augment.moves(2, (3, 500), 0, "A", 0)), "moves are those of before"
+    times = drawn[..., 3]
+    assert 0.75 <= times.min() < 0.76 < 1.24 < times.max() <= 1.25
+    assert torch.equal(drawn, augment.draw(STRONG, (3, 500), 0, "A", 0))
+    for other in ((1, "A", 0), (0, "B", 0), (0, "A", 1)):
+        assert not torch.equal(times, augment.draw(STRONG, (3, 500), *other)[..., 3])
+    assert augment.draw(Recipe(), (3, 5), 0, "A", 0) is None
+    assert augment.draw(Recipe(shift=2), (3, 5), 0, "A", 0).dtype == torch.int64
+    assert augment.draw(Recipe(zoom=0.1), (3, 5), 0, "A", 0)[..., 1:3].unique().tolist() == [0]
+
+
+def test_no_size_below_nothing():
+    with pytest.raises(ValueError, match=r"zoom must be in \[0, 1\), not 1.5"):
+        Recipe(zoom=1.5)
