@@ -4,10 +4,8 @@ import json
 import webbrowser
 
 import pytest
-import typer
 
 from racecar.cli import app as cli
-from racecar.cli.lab.report import report
 from racecar.lab import experiments
 from racecar.lab.report.read_records import read_runs
 from racecar.lab.running.record import wrong
@@ -17,10 +15,6 @@ from tests.lab.report.records import Peaks, record, write
 @pytest.fixture
 def call(monkeypatch, capsys):
     """Run a command line; returns status, stdout and stderr."""
-    app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command()(report)
-    app.command()(lambda: None)
-    monkeypatch.setattr(cli, "app", app)
     monkeypatch.setattr(experiments, "EXPERIMENTS", {"peaks": Peaks()})
 
     def call(*arguments):
