@@ -27,7 +27,7 @@ ROLES = {
     "layer": ("subtracted", "those before it are applied again", "of its input, exactly"),
     "norm": ("its shift is added again", "applied again, on the reverse data", "stays"),
     "activation": ("–", "applied again", "stays"),
-    "resample": ("–", "applied at the lower resolution, then it is undone", "of its input, exactly"),
+    "resample": ("–", "applied at the size that it makes, then it is undone", "of its input, exactly"),
     "shape": ("–", "–", "of its input; zeros for what was cut off"),
     "affine": ("what was added is subtracted", "–", "stays"),
     "select": ("–", "–", "zeros for what was left out; right before a layer, the part is its d"),
