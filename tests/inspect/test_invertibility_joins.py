@@ -1,4 +1,4 @@
-"""Where there is no unique way back: joins, and layers and operations without a rule."""
+"""Where there is no unique reverse pass: joins, and layers and operations without a rule."""
 
 import warnings
 

@@ -53,9 +53,7 @@ def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
         if seen := _having(nets, "confidences"):
             figures[f"What nets say of four pictures of new shapes{where}"] = confidence_figure(seen)
         if first := _having(rows(some, "A"), "rebuilt"):
-            title = (
-                "Stylised pictures of new shapes and, below, what the way back rebuilds, in the brightness that fits"
-            )
+            title = "Stylised pictures of new shapes and, below, what the reverse pass rebuilds, brightness fitted"
             figures[f"{title}{where}"] = rebuilt_figure(first)
     return figures
 

@@ -1,4 +1,4 @@
-"""Pictures of texture-shape: what nets say of some, and what the way back rebuilds of them."""
+"""Pictures of texture-shape: what nets say of some, and what the reverse pass rebuilds of them."""
 
 from __future__ import annotations
 
