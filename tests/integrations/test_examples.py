@@ -11,9 +11,20 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-@pytest.mark.parametrize(
-    "name", ["plain_loop", "lightning_callback", "fabric_loop", "accelerate_loop", "transformers_trainer"]
-)
+def timm_works() -> bool:
+    """It needs torchvision, whose builds for a GPU do not import beside a torch for the CPU."""
+    try:
+        import timm  # noqa: F401
+    except (ImportError, RuntimeError):
+        return False
+    return True
+
+
+NAMES = ["plain_loop", "lightning_callback", "fabric_loop", "accelerate_loop", "transformers_trainer"]
+TIMM = pytest.param("timm_loop", marks=pytest.mark.skipif(not timm_works(), reason="needs timm and torchvision"))
+
+
+@pytest.mark.parametrize("name", [*NAMES, TIMM])
 def test_example(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(EXAMPLES)

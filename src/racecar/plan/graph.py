@@ -49,25 +49,23 @@ class Op:
     """``func`` in a tuple: out of an attribute dynamo cannot call a method of Tensor, up to torch 2.11 at least."""
     at: tuple[Path, ...] = field(init=False, repr=False)
     """The places of its inputs."""
+    followed: tuple[tuple[Path, int], ...] = field(init=False, repr=False)
+    """The inputs that say what the positions of its output are: of an attention the queries, of a product of matrices
+    not what is added to it. Found once: dynamo looks for a function among others only out of ``held``."""
 
     def __post_init__(self) -> None:
         self.held = (self.func,)
         self.at = tuple(path for path, _ in self.inputs)
+        self.followed = self.inputs
+        if self.func is F.scaled_dot_product_attention:
+            self.followed = tuple(one for one in self.inputs if one[0] in ((0,), ("query",)))
+        elif self.func in BADDBMM:
+            self.followed = tuple(one for one in self.inputs if one[0] not in FIRST)
 
     @property
     def source(self) -> int:
         """The value that a unary operation works on."""
         return self.inputs[0][1]
-
-    @property
-    def followed(self) -> tuple[tuple[Path, int], ...]:
-        """The inputs that say what the positions of its output are: of an attention the queries, of a product of
-        matrices not what is added to it."""
-        if self.func is F.scaled_dot_product_attention:
-            return tuple(one for one in self.inputs if one[0] in ((0,), ("query",)))
-        if self.func in BADDBMM:
-            return tuple(one for one in self.inputs if one[0] not in FIRST)
-        return self.inputs
 
     @property
     def by_vjp(self) -> bool:

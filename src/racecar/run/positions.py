@@ -67,7 +67,7 @@ def _through(op: Op, known: Sequence[Mark], find: Finder, found: Mapping[int, Ma
         return known[0]
     if op.func is None:  # written into a part of the first
         return known[0] if len(known) > 1 else None
-    if role in _SAME or op.func in BINARY:
+    if role in _SAME or op.held[0] in BINARY:
         made = fit(_together(known), find.tensor(op.outputs[0]).shape)
         return lost if made is None else made
     if lost is not None:
@@ -75,7 +75,7 @@ def _through(op: Op, known: Sequence[Mark], find: Finder, found: Mapping[int, Ma
     mark = known[0]
     if op.func is F.scaled_dot_product_attention:
         return _any(mark, [-1]) if isinstance(mark, Tensor) else None
-    if op.func in _PRODUCTS:
+    if op.held[0] in _PRODUCTS:
         return _product(op, known, find)
     if op.func is torch.einsum:
         return _einsum(op, known)
@@ -131,7 +131,7 @@ def _any(mark: Tensor, dims: Sequence[int]) -> Tensor:
 def _product(op: Op, known: Sequence[Mark], find: Finder) -> Tensor | None:
     """Of matrices: a row of the left with a column of the right."""
     sides: list[Mark] = []
-    left = ((1,), ("batch1",)) if op.func in BADDBMM else FIRST
+    left = ((1,), ("batch1",)) if op.held[0] in BADDBMM else FIRST
     for (path, _), mark in zip(op.followed, known, strict=True):
         if isinstance(mark, Tensor):
             if mark.dim() < 2:
