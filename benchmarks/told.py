@@ -16,6 +16,7 @@ from statistics import mean
 from typing import Any
 
 from benchmarks import cost, cost_told, slices_told
+from benchmarks.long_told import long_training
 from benchmarks.losses_told import by_loss
 from benchmarks.sentences import in_points, lower_end, paragraph, percent, sure
 from benchmarks.shift_told import shift
@@ -42,7 +43,7 @@ BENCH = Path("docs/bench.md")
 
 def lines(folder: Path) -> list[str]:
     """As Markdown, with {results} and {docs} where links need them."""
-    more = (group_norm, mnist, cifar, died, picture, bits, shift, costs)
+    more = (long_training, group_norm, mnist, cifar, died, picture, bits, shift, costs)
     return [*by_loss(folder), *(one(folder) for one in more)]
 
 

@@ -118,6 +118,21 @@ def test_shift_by_hand(lines):
         assert f"{ours} against {std}" in line
 
 
+def test_long_training_by_hand(lines):
+    """Mean differences of the ten seeds, in points."""
+    accuracy = {
+        (one["variant"], one["config"]["norm"], one["seed"]): 100 * one["metrics"]["test_accuracy"]
+        for one in records("long-training")
+        if not one["config"]["longer"]
+    }
+    (line,) = [one for one in lines if "long and well" in one]
+    told = [float(one.replace("−", "-")) for one in re.findall(r"(−?\d\.\d+) \(", line)]
+    pairs = [(("lRR", "none"), ("Std", "none")), (("RR", "none"), ("Ort", "none")), (("RR", "none"), ("Std", "batch"))]
+    assert told == [
+        round(mean(accuracy[*ours, seed] - accuracy[*other, seed] for seed in range(10)), 2) for ours, other in pairs
+    ]
+
+
 def test_what_it_costs_in_accuracy_by_hand(lines):
     (line,) = [one for one in lines if "thirteen" in one and "It hurts" in one]
     for optimiser in ("adam", "sgd"):

@@ -54,7 +54,7 @@ def runs_figure(
         axis.set(xlabel=_text(name), title=_text(f"stage {stage}"))
         axis.locator_params(axis="x", nbins=5)
         told = [f"{one} {_short(value)}" for one, value in zip(names, means, strict=True) if value is not None]
-        said.append(f"mean {name}, stage {stage}: {', '.join(told)}")
+        said.append(f"mean {name}, stage {stage}: {', '.join(told) or 'no net is left'}")
     if len({name for _, name in metrics}) == 1:  # one axis for all, so that stages can be compared
         low, high = zip(*(axis.get_xlim() for (axis,) in axes), strict=True)
         for (axis,) in axes:
