@@ -1,0 +1,63 @@
+"""Put finished runs and the searches behind them into a folder of results, and make its page.
+
+    python -m benchmarks.publish results/long-training --search default-6-none=out/s-6-none --run out/6-none out/6-batch
+
+A search is a folder with the tuned.json that ``racecar search`` wrote; it becomes a line of tuned.jsonl under its name.
+Of runs, the records are taken, without curves; records of the same nets that are there already are replaced.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from racecar.cli.lab.report import report
+from racecar.lab.running import packed
+from racecar.support.files import write_text
+
+SEARCHES = "tuned.jsonl"
+
+
+def searches(folder: Path, found: dict[str, Path]) -> int:
+    """Their number, new ones among them."""
+    path = folder / SEARCHES
+    lines = path.read_text().splitlines() if path.exists() else []
+    known = {json.loads(line)["name"]: line for line in lines}
+    for name, one in found.items():
+        known[name] = json.dumps({"name": name, **json.loads((one / "tuned.json").read_text())})
+    write_text(path, "".join(f"{known[name]}\n" for name in sorted(known)))
+    return len(known)
+
+
+def records(folder: Path, runs: list[Path]) -> int:
+    """How many were taken."""
+    taken = [path for one in runs for path in sorted((one / "records").glob("*.json"))]
+    if not taken:
+        raise ValueError(f"no records in {', '.join(map(str, runs))}")
+    (folder / "records").mkdir(parents=True, exist_ok=True)
+    for path in taken:
+        write_text(folder / "records" / path.name, path.read_text())
+    packed.pack(folder, ("curves",))
+    (folder / "records").rmdir()
+    return len(taken)
+
+
+def named(text: str) -> tuple[str, Path]:
+    name, _, folder = text.partition("=")
+    return name, Path(folder)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--search", type=named, nargs="*", default=[], metavar="NAME=DIR")
+    parser.add_argument("--run", type=Path, nargs="+", required=True, metavar="DIR")
+    arguments = parser.parse_args()
+    taken = records(arguments.folder, arguments.run)
+    print(f"{taken} records, {searches(arguments.folder, dict(arguments.search))} searches")
+    report(arguments.folder)
+
+
+if __name__ == "__main__":
+    main()

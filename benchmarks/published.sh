@@ -1,0 +1,52 @@
+# The commands behind some of results/, one function for each, to be run on a GPU:
+#
+#     . benchmarks/published.sh DATA; few_labels cifar 6 batch he
+#
+# Every variant is searched alike, the default loss beside the paper's; other seeds are judged. `python -m
+# benchmarks.publish` puts what they leave in out/ into results/. Commands go on where they stopped.
+
+data=${1:?the data folder}
+paper="--set scale=sum --set gradient=both --set reduction=sum"
+
+few_labels() {  # TASK DEPTH NORM START: digits, blur or cifar; 3 or 6; none or batch; torch or he
+    local cell=$1-$2-$3-$4 all=Std,Ort,RR,lRR
+    [ "$3" = none ] && all=Std,Ort,OrtB,Pre,RR,lRR
+    local base="few-labels --engine vmap --device cuda --cuda-graphs --data $data --set task=$1 --set depth=$2 --set norm=$3 --set start=$4"
+    _both "$base" $all "$cell" "" 2
+}
+
+long_training() {  # DEPTH NORM: 6 or 9; none or batch. With batch norm Std alone, as the row to reach.
+    local base="long-training --device cuda --cuda-graphs --data $data --set depth=$1 --set norm=$2 --set images=14000 --set precision=bfloat16"
+    if [ "$2" = batch ]; then
+        _one "$base" Std "long-$1-$2" "$search_epochs" 4
+    else
+        _both "$base" Std,Ort,RR,lRR "long-$1-$2" "$search_epochs" 4
+    fi
+}
+search_epochs=${search_epochs-}  # such as "--set epochs=10": of long-training's search alone
+
+sequences() {  # TASK CELL: rows, add or copy; lstm, gru or rnn
+    _one "sequences --device cuda --cuda-graphs --data $data --set task=$1 --set cell=$2" Std,Ort,RR,lRR "sequences-$1-$2" "" 4
+}
+
+shift_seen() {  # TASK NORM: digits or cifar; none or batch
+    local base="shift --engine vmap --device cuda --cuda-graphs --data $data --set task=$1 --set norm=$2 --set start=torch"
+    _both "$base" Std,Ort,RR,lRR "shift-$1-$2" "" 2
+}
+
+texture_shape() {  # SETTING: paper, strong or batch
+    local set=""
+    [ "$1" != paper ] && set="--set augment=strong --set start=he"
+    [ "$1" = batch ] && set="$set --set norm=batch"
+    local base="texture-shape --engine vmap --device cuda --cuda-graphs --data $data $set"
+    _both "$base" Std,WD,Ort,Pre,RR,lRR "texture-$1" "" 2 "--first-seed 10"
+}
+
+_both() {  # EXPERIMENT VARIANTS CELL SEARCH-OPTIONS WORKERS RUN-OPTIONS: the default loss, then the paper's
+    _one "$1" "$2" "$3" "$4" "$5" "$6" && _one "$1 $paper" RR,lRR "$3-paper" "$4" "$5" "$6"
+}
+
+_one() {
+    racecar search $1 $4 --workers "$5" --variants "$2" --out "out/search-$3" &&
+        racecar run $1 $6 --resume --workers "$5" --variants "$2" --tuned "out/search-$3/tuned.json" --out "out/$3"
+}

@@ -1,0 +1,35 @@
+"""What is published is what was run: records by the net that they are of, searches by their name."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import publish
+from racecar.lab.running.results import Store
+
+PUBLISHED = Path(__file__).parents[1] / "results" / "sequences"
+
+
+def test_records_and_searches(tmp_path):
+    """Into a folder that is new, then the same nets again beside another one."""
+    first, *rest = [run.record for run in Store(PUBLISHED).runs()][:3]
+    for name, some in (("one", [first, rest[0]]), ("two", [{**first, "note": "newer"}, rest[1]])):
+        (tmp_path / name / "records").mkdir(parents=True)
+        for record in some:
+            (tmp_path / name / "records" / f"{record['id']}.json").write_text(json.dumps(record))
+        (tmp_path / name / "tuned.json").write_text(json.dumps({"command": name}))
+    folder = tmp_path / "results"
+    for name in ("one", "two"):
+        assert publish.records(folder, [tmp_path / name]) == 2
+        publish.searches(folder, {"a": tmp_path / name, name: tmp_path / name})
+    found = {run.record["id"]: run.record for run in Store(folder).runs()}
+    assert found == {first["id"]: {**first, "note": "newer"}, **{one["id"]: one for one in rest}}
+    lines = [json.loads(line) for line in (folder / publish.SEARCHES).read_text().splitlines()]
+    assert [(one["name"], one["command"]) for one in lines] == [("a", "two"), ("one", "one"), ("two", "two")]
+    assert not (folder / "records").exists()
+
+
+def test_nothing_to_publish(tmp_path):
+    with pytest.raises(ValueError, match="no records in"):
+        publish.records(tmp_path / "results", [tmp_path])
