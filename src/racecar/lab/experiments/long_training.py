@@ -105,7 +105,7 @@ class LongTraining(Experiment[LongTrainingConfig]):
     claims = claims()
     search = Search(
         lrs={"adamw": (1e-3, 3e-3)},
-        coefficients={"Ort": (0.0, 1e-3, 1e-2, 1e-1), **dict.fromkeys(OURS, (0.0, 1e-1, 3e-1, 1.0))},
+        coefficients={"Ort": (0.0, 1e-3, 1e-2, 1e-1), **dict.fromkeys(OURS, (0.0, 1e-2, 1e-1, 1.0))},
         fields={"weight_decay": (1e-2, 1e-1)},
         seeds=2,
     )
