@@ -40,7 +40,7 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """What typer raises for wrong options and arguments; it has no public name there."""
 USER_ERRORS = (ValueError, TypeError, ImportError, OSError, UsageError)
 
-LONG = {"run", "sweep", "search", "bench", "inspect", "fetch"}
+LONG = {"run", "sweep", "search", "bench", "inspect", "fetch", "make"}
 """Commands that take so long that one wants to know how to go on where they are interrupted."""
 
 
