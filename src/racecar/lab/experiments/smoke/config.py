@@ -1,0 +1,56 @@
+"""The settings of smoke."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from racecar.lab.config import Schedule
+from racecar.lab.datasets.smoke import FRAMES, PLUMES
+from racecar.lab.training.loss_config import LossConfig
+from racecar.networks.smoke import WIDTHS
+
+TESTED = 4
+"""Plumes, the last ones, that nothing but tests look at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmokeConfig(LossConfig):
+    """The paper gives no numbers for any of this but the share of frames."""
+
+    share: float = 0.1
+    """Of all frames, that are trained on: drawn from the plumes that are not tested on."""
+    tests: int = FRAMES
+    """Frames of each held-out plume that are measured, evenly spread."""
+    widths: tuple[int, ...] = WIDTHS
+    """Channels after the generator's first five layers."""
+    start: Literal["torch", "he"] = "he"
+    """First weights of the convolutions: PyTorch's own, or He's."""
+    pixel: float = 100.0
+    """What the mean square error of pixels is multiplied by."""
+    feature: float = 1.0
+    """That of the discriminator's features, mean over its layers."""
+    adversarial: float = 0.01
+    """The non-saturating loss of the generator."""
+    epochs: int = 200
+    lr: float = 1e-3
+    critic_lr: float = 2e-4
+    """Of the discriminator."""
+    batch: int = 16
+    schedule: Schedule = "cosine"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_no_part("share")
+        self.refuse_negative("pixel", "feature", "adversarial")
+        if not 1 <= self.tests <= FRAMES:
+            raise ValueError(f"tests must be 1 to {FRAMES}, not {self.tests!r}")
+        if len(self.widths) != len(WIDTHS) or min(self.widths) < 1:
+            raise ValueError(f"widths must be {len(WIDTHS)} numbers of at least 1, not {self.widths!r}")
+        if not self.critic_lr > 0:
+            raise ValueError(f"critic_lr must be greater than 0, not {self.critic_lr!r}")
+        if not self.pixel + self.feature + self.adversarial:
+            raise ValueError("pixel, feature and adversarial are all 0: there is nothing to learn")
+
+
+KEPT = PLUMES - TESTED
