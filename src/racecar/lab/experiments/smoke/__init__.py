@@ -66,9 +66,7 @@ class Smoke(Experiment[SmokeConfig]):
         """The generator: (N, 1, H, W) → (N, 1, 4H, 4W)."""
         return started(generator(config.widths), config.start)
 
-    def networks(
-        self, config: SmokeConfig, stage: Stage, earlier: nn.Module | None, dropout: float = 0.0
-    ) -> nn.Module:
+    def networks(self, config: SmokeConfig, stage: Stage, earlier: nn.Module | None, dropout: float = 0.0) -> nn.Module:
         return nn.ModuleDict({"generator": self.network(config), "discriminator": Discriminator()})
 
     def coefficient(self, config: SmokeConfig, variant: str) -> float:
