@@ -7,6 +7,7 @@ discriminator that sees the high resolution and the enlarged low one are its wor
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +32,7 @@ def generator(widths: Sequence[int] = WIDTHS, channels: int = 1) -> nn.Sequentia
     """Six 3×3 convolutions, (N, 1, H, W) → (N, channels, 4H, 4W), with ReLU after all but the last. After the second
     and the fourth pixels are repeated: all of what the reverse pass needs is still there."""
     sizes, parts = (1, *widths, channels), nn.Sequential()
-    for i, (before, after) in enumerate(zip(sizes, sizes[1:], strict=False), 1):
+    for i, (before, after) in enumerate(pairwise(sizes), 1):
         parts.append(nn.Conv2d(before, after, 3, padding=1))
         if i < len(sizes) - 1:
             parts.append(nn.ReLU())
@@ -47,8 +48,7 @@ class Discriminator(nn.Module):
     def __init__(self, widths: Sequence[int] = CRITIC) -> None:
         super().__init__()
         sizes = (2, *widths)
-        pairs = zip(sizes, widths, strict=False)
-        self.hidden = nn.ModuleList(nn.Conv2d(before, after, 4, 2, 1) for before, after in pairs)
+        self.hidden = nn.ModuleList(nn.Conv2d(before, after, 4, 2, 1) for before, after in pairwise(sizes))
         self.last = nn.Conv2d(sizes[-1], 1, 3, padding=1)
 
     def features(self, high: Tensor, low: Tensor) -> list[Tensor]:
@@ -85,8 +85,8 @@ class Mirrored(nn.Module):
 
 
 def encoder(widths: Sequence[int] = WIDTHS, channels: int = 1) -> nn.Sequential:
-    """The generator mirrored, (N, channels, 4H, 4W) → (N, 1, H, W), layer for layer what its reverse pass does: where it
-    repeats pixels, means of squares are taken. The last layer has no activation."""
+    """The generator mirrored, (N, channels, 4H, 4W) → (N, 1, H, W), layer for layer what its reverse pass does: where
+    it repeats pixels, means of squares are taken. The last layer has no activation."""
     sizes, parts = (1, *widths, channels), nn.Sequential()
     for i in range(len(sizes) - 1, 0, -1):
         parts.append(Mirrored(sizes[i], sizes[i - 1]))
@@ -108,7 +108,7 @@ def fill_decoder(decoder: nn.Sequential, source: nn.Sequential) -> None:
     for mine, given in zip(weighted(decoder), weighted(source), strict=True):
         times = mine.weight.shape[0] // given.weight.shape[0]
         mine.weight.copy_(given.weight.repeat(times, 1, 1, 1))
-        mine.bias.copy_(given.bias.repeat(times))  # type: ignore[union-attr,arg-type]
+        mine.bias.copy_(given.bias.repeat(times))  # type: ignore[union-attr]
 
 
 @torch.no_grad()
@@ -118,4 +118,4 @@ def fill_encoder(encoder: nn.Sequential, source: nn.Sequential) -> None:
     for mine, given in zip(reversed(weighted(encoder)), weighted(source), strict=True):
         times = mine.weight.shape[0] // given.weight.shape[0]
         mine.weight.copy_(given.weight.repeat(times, 1, 1, 1) / times)
-        mine.bias.copy_(given.bias.repeat(times))  # type: ignore[union-attr,arg-type]
+        mine.bias.copy_(given.bias.repeat(times))  # type: ignore[union-attr]

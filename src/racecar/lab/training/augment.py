@@ -1,4 +1,4 @@
-"""Random flips, turns, shifts and sizes of pictures, on the device, from numbers that are drawn from the seed beforehand."""
+"""Random flips, turns, shifts and sizes of pictures, on the device, from numbers that the seed gives beforehand."""
 
 from __future__ import annotations
 

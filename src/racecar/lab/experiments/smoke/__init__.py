@@ -84,7 +84,7 @@ class Smoke(Experiment[SmokeConfig]):
 
     def probed(self, config: SmokeConfig, trained: Trained) -> tuple[nn.Module, Tensor] | None:
         """The generator may die; that the discriminator does is its own business."""
-        return trained.model["generator"], lowered(trained.task.train.x[:PROBED])  # type: ignore[index,return-value]
+        return trained.model["generator"], lowered(trained.task.train.x[:PROBED])  # type: ignore[index]
 
     def measure(self, config: SmokeConfig, trained: Trained) -> Measured:
         return measured(trained, self.reverse(config))

@@ -25,7 +25,7 @@ SHOWN = 4
 
 def measured(trained: Trained, reverse: Mapping[str, Any]) -> Measured:
     """Super-resolution and recovery of the low resolution; of a search, on the plumes that it holds out."""
-    generator: nn.Module = trained.model["generator"]  # type: ignore[index,assignment]
+    generator: nn.Module = trained.model["generator"]  # type: ignore[index]
     split, kind = (trained.task.test, "test") if trained.task.valid is None else (trained.task.valid, "valid")
     low = lowered(split.x)
     high = made(generator, low)
