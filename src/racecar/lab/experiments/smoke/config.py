@@ -21,7 +21,7 @@ class SmokeConfig(LossConfig):
     share: float = 0.1
     """Of all frames, that are trained on: drawn from the plumes that are not tested on."""
     tests: int = FRAMES
-    """Frames of each held-out plume that are measured, evenly spread."""
+    """Frames of each held-out plume that are measured, evenly spread; no more than there are."""
     widths: tuple[int, ...] = WIDTHS
     """Channels after the generator's first five layers."""
     start: Literal["torch", "he"] = "he"
@@ -43,8 +43,8 @@ class SmokeConfig(LossConfig):
         super().__post_init__()
         self.refuse_no_part("share")
         self.refuse_negative("pixel", "feature", "adversarial")
-        if not 1 <= self.tests <= FRAMES:
-            raise ValueError(f"tests must be 1 to {FRAMES}, not {self.tests!r}")
+        if self.tests < 1:
+            raise ValueError(f"tests must be at least 1, not {self.tests!r}")
         if len(self.widths) != len(WIDTHS) or min(self.widths) < 1:
             raise ValueError(f"widths must be {len(WIDTHS)} numbers of at least 1, not {self.widths!r}")
         if not self.critic_lr > 0:

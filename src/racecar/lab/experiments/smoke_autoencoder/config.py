@@ -21,10 +21,8 @@ class SmokeAutoencoderConfig(SmokeConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("autoencoder_epochs", "looks"):
+        for name in ("autoencoder_epochs", "looks", "pictures"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)!r}")
-        if self.pictures < 2:
-            raise ValueError(f"pictures must be at least 2, not {self.pictures!r}")
         if not self.autoencoder_lr > 0:
             raise ValueError(f"autoencoder_lr must be greater than 0, not {self.autoencoder_lr!r}")
