@@ -6,7 +6,14 @@ from racecar.lab.experiments import experiment
 from racecar.lab.running.jobs import Job, make_jobs
 
 SMOKE, AUTOENCODER = experiment("smoke"), experiment("smoke-autoencoder")
-TINY: dict[str, Any] = {"epochs": 1, "widths": (2, 3, 3, 2, 2), "share": 0.05, "tests": 2, "batch": 6}
+TINY: dict[str, Any] = {
+    "epochs": 1,
+    "widths": (2, 3, 3, 2, 2),
+    "critic_widths": (2, 3),
+    "share": 0.05,
+    "tests": 2,
+    "batch": 6,
+}
 TINY_AUTOENCODER: dict[str, Any] = {**TINY, "autoencoder_epochs": 1, "pictures": 12, "looks": 2}
 
 

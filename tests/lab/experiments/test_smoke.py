@@ -75,6 +75,7 @@ def test_seeds_choose_other_frames(folder):
         ({"share": 0.0}, "share must be in"),
         ({"tests": 0}, "tests must be at least 1"),
         ({"widths": (8, 8)}, "widths must be 5 numbers"),
+        ({"critic_widths": ()}, "critic_widths must be numbers"),
         ({"critic_lr": 0.0}, "critic_lr must be greater than 0"),
         ({"pixel": 0.0, "feature": 0.0, "adversarial": 0.0}, "there is nothing to learn"),
         ({"pixel": -1.0}, "pixel must be at least 0"),

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 OURS = ("RR", "lRR")
 """Variants with a reverse pass."""
-QUICK: dict[str, Any] = {"epochs": 6, "widths": (8, 16, 16, 8, 8), "share": 0.04, "tests": 10}
+QUICK: dict[str, Any] = {
+    "epochs": 6, "widths": (8, 16, 16, 8, 8), "critic_widths": (8, 16, 32), "share": 0.04, "tests": 10, "lr": 3e-3,
+}  # fmt: skip
 
 
 class Smoke(Experiment[SmokeConfig]):
@@ -67,7 +69,7 @@ class Smoke(Experiment[SmokeConfig]):
         return started(generator(config.widths), config.start)
 
     def networks(self, config: SmokeConfig, stage: Stage, earlier: nn.Module | None, dropout: float = 0.0) -> nn.Module:
-        return nn.ModuleDict({"generator": self.network(config), "discriminator": Discriminator()})
+        return nn.ModuleDict({"generator": self.network(config), "discriminator": Discriminator(config.critic_widths)})
 
     def coefficient(self, config: SmokeConfig, variant: str) -> float:
         return coefficient_of(variant, config.strength)

@@ -8,7 +8,7 @@ from typing import Literal
 from racecar.lab.config import Schedule
 from racecar.lab.datasets.smoke import FRAMES, PLUMES
 from racecar.lab.training.loss_config import LossConfig
-from racecar.networks.smoke import WIDTHS
+from racecar.networks.smoke import CRITIC, WIDTHS
 
 TESTED = 4
 """Plumes, the last ones, that nothing but tests look at."""
@@ -24,6 +24,8 @@ class SmokeConfig(LossConfig):
     """Frames of each held-out plume that are measured, evenly spread; no more than there are."""
     widths: tuple[int, ...] = WIDTHS
     """Channels after the generator's first five layers."""
+    critic_widths: tuple[int, ...] = CRITIC
+    """Channels of the discriminator's hidden layers."""
     start: Literal["torch", "he"] = "he"
     """First weights of the convolutions: PyTorch's own, or He's."""
     pixel: float = 100.0
@@ -47,6 +49,8 @@ class SmokeConfig(LossConfig):
             raise ValueError(f"tests must be at least 1, not {self.tests!r}")
         if len(self.widths) != len(WIDTHS) or min(self.widths) < 1:
             raise ValueError(f"widths must be {len(WIDTHS)} numbers of at least 1, not {self.widths!r}")
+        if not self.critic_widths or min(self.critic_widths) < 1:
+            raise ValueError(f"critic_widths must be numbers of at least 1, not {self.critic_widths!r}")
         if not self.critic_lr > 0:
             raise ValueError(f"critic_lr must be greater than 0, not {self.critic_lr!r}")
         if not self.pixel + self.feature + self.adversarial:
