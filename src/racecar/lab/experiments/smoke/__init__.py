@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 OURS = ("RR", "lRR")
 """Variants with a reverse pass."""
 QUICK: dict[str, Any] = {
-    "epochs": 6, "widths": (8, 16, 16, 8, 8), "critic_widths": (8, 16, 32), "share": 0.04, "tests": 10, "lr": 3e-3,
+    "epochs": 5, "widths": (8, 16, 16, 8, 8), "critic_widths": (8, 16, 32), "share": 0.04, "tests": 10, "lr": 3e-3,
+    "strength": 0.1,
 }  # fmt: skip
 
 

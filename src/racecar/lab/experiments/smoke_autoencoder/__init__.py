@@ -38,7 +38,10 @@ class SmokeAutoencoder(Experiment[SmokeAutoencoderConfig]):
         "Std also learns from scratch. The paper has 68.88 % less L2 for RR on B1, and 13.3 % less on real smoke."
     )
     Config = SmokeAutoencoderConfig
-    quick: ClassVar[dict[str, Any]] = {**QUICK, "epochs": 3, "autoencoder_epochs": 2, "pictures": 32, "looks": 2}
+    quick: ClassVar[dict[str, Any]] = {
+        **QUICK, "epochs": 3, "widths": (4, 8, 8, 4, 4), "tests": 5, "autoencoder_epochs": 1, "pictures": 48,
+        "looks": 2,
+    }  # fmt: skip
     quick_seeds = 1
     variants = ("Std", "Ort", "RR", "lRR")
     search = Search(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from racecar.lab.datasets import smoke_real
 from racecar.lab.experiment import Split, Task
+from racecar.lab.experiments.smoke.config import TESTED
 from racecar.lab.experiments.smoke.splitting import spread
 from racecar.lab.experiments.smoke_autoencoder.config import SmokeAutoencoderConfig
 
@@ -23,7 +24,8 @@ BLOCKS = {"train": (0.0, 0.5), "valid": (0.5, 0.7), "test": (0.7, 1.0)}
 
 def real(config: SmokeAutoencoderConfig, folder: Path | None) -> dict[str, Task]:
     """B2, the plume, and B3, the photographs: (N, 3, 64, 64) in [0, 1]; labels are views, or 0. A search sees what is
-    between training and test data, which stands for both then."""
+    between training and test data, which stands for both then. Of what is held out, no more is measured than of the
+    simulations."""
     (plume, view, frame), (photographs, none) = loaded(folder)
     late = frame >= round(EARLY * (int(frame.max()) + 1))
     parts: dict[str, dict[str, Split]] = {"B2": {}, "B3": {}}
@@ -32,8 +34,8 @@ def real(config: SmokeAutoencoderConfig, folder: Path | None) -> dict[str, Task]
         some = own.nonzero()[:, 0]
         low, high = (round(end * len(photographs)) for end in BLOCKS[name])
         others = torch.arange(low, high)
-        if name == "train":
-            some, others = spread(some, config.pictures), spread(others, config.pictures)
+        most = config.pictures if name == "train" else TESTED * config.tests
+        some, others = spread(some, most), spread(others, most)
         parts["B2"][name] = Split(plume[some], view[some])
         parts["B3"][name] = Split(photographs[others], none[others])
     seen = "valid" if config.valid else "test"
