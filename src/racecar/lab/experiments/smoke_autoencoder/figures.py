@@ -120,8 +120,9 @@ def mean_curve(runs: Sequence[Run]) -> tuple[list[float], list[float]]:
     """Steps and the geometric mean of the errors there."""
     curves = torch.stack([run.arrays["curve"].double() for run in runs]).clamp(min=1e-12)
     errors = curves.log().mean(0).exp().tolist()
-    total = float(runs[0].record["cost"]["steps"])
-    return [total * i / max(1, len(errors) - 1) for i in range(len(errors))], errors
+    total, looks = int(runs[0].record["cost"]["steps"]), int(runs[0].config["looks"])
+    every = max(1, total // looks)  # as the trainer looks, and once more at the end
+    return [float(min(i * every, total)) for i in range(len(errors) - 1)] + [float(total)], errors
 
 
 def steps_to(goal: float, steps: Sequence[float], errors: Sequence[float]) -> str:

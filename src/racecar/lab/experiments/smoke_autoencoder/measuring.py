@@ -17,7 +17,7 @@ from racecar.lab.training.recipe import Batch, Call
 
 LOOKED = 64
 """Held-out pictures that a look during training sees."""
-MAPPED = 8
+MAPPED = 4
 """Side of the squares over which a map has its mean: what is kept of an error is small."""
 
 
