@@ -10,11 +10,11 @@ TINY: dict[str, Any] = {
     "epochs": 1,
     "widths": (2, 3, 3, 2, 2),
     "critic_widths": (2, 3),
-    "share": 0.05,
-    "tests": 2,
-    "batch": 6,
+    "share": 0.034,
+    "tests": 1,
+    "batch": 4,
 }
-TINY_AUTOENCODER: dict[str, Any] = {**TINY, "autoencoder_epochs": 1, "pictures": 12, "looks": 2}
+TINY_AUTOENCODER: dict[str, Any] = {**TINY, "autoencoder_epochs": 1, "pictures": 8, "looks": 2}
 
 
 def jobs(folder, variants=("Std", "RR"), seeds=(0,), **config: Any) -> list[Job]:
