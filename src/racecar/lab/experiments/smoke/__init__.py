@@ -47,7 +47,7 @@ class Smoke(Experiment[SmokeConfig]):
     quick_seeds = 1
     variants = ("Std", "Ort", "RR", "lRR")
     search = Search(
-        lrs={"adam": (3e-4, 1e-3, 3e-3)},
+        lrs={"adam": (3e-4, 1e-3, 3e-3, 1e-2)},
         coefficients=dict.fromkeys(("Ort", *OURS), (0.0, 1e-3, 1e-2, 1e-1, 1.0)),
         metric="valid_both",
         valid=0.25,
