@@ -73,7 +73,7 @@ class Smoke(Experiment[SmokeConfig]):
         return nn.ModuleDict({"generator": self.network(config), "discriminator": Discriminator(config.critic_widths)})
 
     def coefficient(self, config: SmokeConfig, variant: str) -> float:
-        return coefficient_of(variant, config.strength)
+        return coefficient_of(variant, config.strength, Pre=4.0)
 
     def reverse(self, config: SmokeConfig) -> dict[str, Any]:
         """Errors of all layers of the generator; smoke is never negative."""
