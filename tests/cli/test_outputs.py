@@ -21,6 +21,8 @@ CASES = {
     "its figure": ((*BENCH, "--depth", "2", "--figure"), "racecar.bench.run.run"),
     "inspect": (("inspect", "nets:flat", "--input", "1,64", "--out"), "racecar.cli.inspect.looks.looks"),
     "data fetch": (("data", "fetch", "mnist", "--data"), "racecar.lab.datasets.download._complete"),
+    "data make": (("data", "make", "smoke", "--data"), "racecar.lab.datasets.plumes.write"),
+    "film": (("film", "nothing", "--out"), "racecar.lab.experiments.smoke.film.film"),
     "report": (("report",), "racecar.lab.report.write.read_runs"),
     "pack": (("pack",), "racecar.lab.running.packed.read_record"),
 }
@@ -55,7 +57,7 @@ def test_before_the_work(case, why, refused, monkeypatch, tmp_path):
         place = tmp_path / "there" if why == "full" else place.parent
         place.mkdir(exist_ok=True)
         before = list(place.iterdir())
-    line = refused(*given, str(place / "name" if given[0] == "bench" else place))
+    line = refused(*given, str(place / "name" if given[0] in ("bench", "film") else place))
     assert ("No space left" if why == "full" else "cannot be written") in line
     assert str(place) in line
     assert not worked

@@ -31,6 +31,8 @@ CHOICES = {
     "TextureShapeConfig.norm": ("none", "batch"),
     "TextureShapeConfig.augment": ("none", "strong"),
     "TextureShapeConfig.widths": ((2, 3, 4), (64, 128, 256)),
+    **dict.fromkeys(("SmokeConfig.widths", "SmokeAutoencoderConfig.widths"), ((2, 3, 4, 3, 2), (8, 16, 16, 8, 8))),
+    "critic_widths": ((2, 3), (8, 16, 32)),
     "split": ("shape", "random"),
     "fold": (None, 0, 4),
     "size": (8, 64, 224),
@@ -67,12 +69,15 @@ UNIT = {**dict.fromkeys(("ema", "valid"), (0, 0.99)), **dict.fromkeys(("fraction
 UNIT["cost"] = (1, 1e6)
 HELD = [
     CONFIGS[name]
-    for name in ("base", "information", "mnist", "few-labels", "long-training", "shift", "sequences", "texture-shape")
-]
+    for name in (
+        "base", "information", "mnist", "few-labels", "long-training", "shift", "sequences", "texture-shape", "smoke",
+        "smoke-autoencoder",
+    )
+]  # fmt: skip
 """Those that can hold samples out."""
 LOSSES = (
     "information", "mnist", "slices", "slices-mnist", "slices-cifar",
-    "few-labels", "long-training", "shift", "sequences", "texture-shape",
+    "few-labels", "long-training", "shift", "sequences", "texture-shape", "smoke", "smoke-autoencoder",
 )  # fmt: skip
 """Those whose loss can be chosen."""
 

@@ -66,7 +66,7 @@ def test_a_broken_package_is_not_called_missing(tmp_path: Path, monkeypatch: pyt
 
 # --- the extras bring what they promise ---------------------------------------------------------------------------
 
-DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn"}
+DISTRIBUTIONS = {"PIL": "pillow", "phi": "phiflow", "sklearn": "scikit-learn"}
 
 
 def brought(extra: str) -> set[str]:

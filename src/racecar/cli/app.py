@@ -17,6 +17,7 @@ from racecar.cli.console import one_line, warnings_as_notes
 from racecar.cli.inspect.explain import explain
 from racecar.cli.inspect.inspect import inspect
 from racecar.cli.lab.data import data
+from racecar.cli.lab.film import film
 from racecar.cli.lab.pack import pack
 from racecar.cli.lab.report import report
 from racecar.cli.lab.run import list_experiments, run_experiment
@@ -33,6 +34,7 @@ app.command(epilog="Example: racecar sweep information --over weight=1e-3,1e-2,1
 app.command(epilog="Example: racecar search information --engine vmap --set optimiser=sgd")(search)
 app.command(epilog="Example: racecar report out/peaks --open")(report)
 app.command(epilog="Example: racecar pack out/safety")(pack)
+app.command(epilog="Example: racecar film out/smoke --variants Std,RR --data ~/data --out smoke.gif")(film)
 app.command(epilog="Example: racecar bench --models resnet50,vit --fractions 1,1/8 --out bench.json")(bench)
 app.add_typer(data, name="data")
 
@@ -40,7 +42,7 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """What typer raises for wrong options and arguments; it has no public name there."""
 USER_ERRORS = (ValueError, TypeError, ImportError, OSError, UsageError)
 
-LONG = {"run", "sweep", "search", "bench", "inspect", "fetch"}
+LONG = {"run", "sweep", "search", "bench", "inspect", "fetch", "make"}
 """Commands that take so long that one wants to know how to go on where they are interrupted."""
 
 

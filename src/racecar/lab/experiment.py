@@ -112,6 +112,8 @@ class Measured:
     """Small tensors that figures are drawn from."""
 
 
+PROBED = 256
+"""Training samples on which is looked whether a net is dead."""
 STARTS = {"torch": "PyTorch's own", "he": "He's", "orthogonal": "orthogonal"}
 """First weights by the names that configurations have for them."""
 
@@ -227,6 +229,13 @@ class Experiment(Generic[C]):
     def measure(self, config: C, trained: Trained) -> Measured:
         """Metrics of a finished stage, the model in evaluation mode."""
         return Measured({"test_accuracy": accuracy(trained.model, trained.task.test)})
+
+    def probed(self, config: C, trained: Trained) -> tuple[nn.Module, Tensor] | None:
+        """A network and inputs (N, …) by which is seen whether it died; None: nobody looks. Networks that take turns
+        are called as their losses say, which an experiment knows itself."""
+        if self.recipe(config, trained.stage).turns:
+            return None
+        return trained.model, trained.task.train.x[:PROBED]
 
     def measure_all(self, each: Iterable[tuple[C, Trained]]) -> Iterator[Measured] | None:
         """``measure`` for nets that were trained as one, where that is faster together; None: one after the other.

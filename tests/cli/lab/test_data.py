@@ -1,13 +1,15 @@
-"""racecar data list | check | fetch: tables, statuses, and what is said when something is wrong."""
+"""racecar data list | check | fetch | make: tables, statuses, and what is said when something is wrong."""
 
 import gzip
 import shlex
 import struct
+import sys
 from dataclasses import replace
 
 import pytest
 
-from racecar.lab.datasets import MNIST, SOURCES, DataError
+from racecar.lab.datasets import MNIST, SMOKE, SOURCES, DataError
+from tests.lab.smoke_data import write_simulated
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ def row(out: str, name: str) -> list[str]:
     return [cell for cell in line.split("  ") if cell]
 
 
-@pytest.mark.parametrize("command", ["list", "check", "fetch"])
+@pytest.mark.parametrize("command", ["list", "check", "fetch", "make"])
 def test_every_command_explains_itself_with_an_example(cli, command):
     result = cli("data", command, "--help")
     assert result.status == 0
@@ -88,14 +90,14 @@ def test_check_names_what_is_wrong(cli, folder):
 
 
 def test_a_data_set_that_is_asked_for_must_be_here(cli, folder):
-    result = cli("data", "check", "mnist", "smoke", "--data", folder)
+    result = cli("data", "check", "mnist", "smoke-real", "--data", folder)
     assert result.status == 2
     assert row(result.out, "mnist")[1].strip() == "good"
-    assert result.err.startswith(f"racecar: smoke is not in {folder} (looked for smoke_real_64.npz)")
+    assert result.err.startswith(f"racecar: smoke-real is not in {folder} (looked for smoke_real_64.npz)")
     assert result.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", ["check", "fetch"])
+@pytest.mark.parametrize("command", ["check", "fetch", "make"])
 def test_an_unknown_name_is_refused_at_once(refused, folder, command):
     said = refused("data", command, "mnist", "cifar", "--data", folder)
     assert said.startswith("racecar: unknown data set 'cifar': did you mean cifar10")
@@ -120,3 +122,32 @@ def test_fetch_goes_on_after_a_failure(cli, folder, monkeypatch):
 
 def test_fetch_needs_a_name(refused, folder):
     assert "NAME" in refused("data", "fetch")
+
+
+def test_make_does_it_once(cli, folder, monkeypatch):
+    made = replace(SMOKE, counts={"all": 6}, make=lambda path: write_simulated(path, 2, 3, 8))
+    monkeypatch.setitem(SOURCES, "smoke", made)
+    assert row(cli("data", "list", "--data", folder).out, "smoke")[-2].strip() == "made"
+    for said in ("made in", "was already in"):
+        result = cli("data", "make", "smoke", "--data", folder)
+        assert (result.status, result.err) == (0, "")
+        assert result.out.startswith(f"smoke {said} {folder}")
+    assert cli("data", "check", "smoke", "--data", folder).status == 0
+
+
+def test_without_phiflow_the_extra_is_named(refused, tmp_path, monkeypatch):
+    for name in ("phi", "phi.flow"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [NoPhi, *sys.meta_path])
+    line = refused("data", "make", "smoke", "--data", tmp_path / "data")
+    assert "pip install 'racecar-training[smoke]'" in line
+    assert not (tmp_path / "data").exists()
+
+
+class NoPhi:
+    """As if PhiFlow were not installed."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] == "phi":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)

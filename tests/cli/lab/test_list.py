@@ -11,9 +11,12 @@ from tests.cli.lab.commands import rows
 pytestmark = pytest.mark.usefixtures("no_data")
 
 
+DATA = ("list", "check", "fetch", "make")
+
+
 @pytest.mark.parametrize(
     "command",
-    ["list", "run", "sweep", "search", "report", "explain", "inspect", "data list", "data check", "data fetch"],
+    ["list", "run", "sweep", "search", "report", "film", "explain", "inspect", *(f"data {one}" for one in DATA)],
 )
 def test_help_has_an_example(cli, command):
     result = cli(*command.split(), "--help")

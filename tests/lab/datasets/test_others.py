@@ -8,8 +8,8 @@ import scipy.io
 import torch
 from PIL import Image
 
-from racecar.lab.datasets import CIFAR10_1, INFORMATION, SHIFT, SMOKE, TEXTURE_SHAPE, DataError, texture_shape
-from racecar.lab.datasets.smoke import frames
+from racecar.lab.datasets import CIFAR10_1, INFORMATION, SHIFT, SMOKE_REAL, TEXTURE_SHAPE, DataError, texture_shape
+from racecar.lab.datasets.smoke_real import frames
 from racecar.lab.datasets.texture_shape import CLASSES, Stimuli, stimuli
 
 
@@ -62,7 +62,7 @@ def test_shift(tmp_path):
 
 
 def test_smoke(tmp_path):
-    source, path = replace(SMOKE, counts={"plume": 4, "photographs": 3}), tmp_path / "smoke_real_64.npz"
+    source, path = replace(SMOKE_REAL, counts={"plume": 4, "photographs": 3}), tmp_path / "smoke_real_64.npz"
     plume, photographs = pictures(4, 64), pictures(3, 64, 1)
     np.savez_compressed(
         path, scalarflow=plume, smokecrop=photographs, view=np.uint8([0, 0, 4, 4]), frame=np.uint8([0, 119, 0, 119])

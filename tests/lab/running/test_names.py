@@ -36,6 +36,10 @@ VALUES = {
     "few-labels.norm": st.sampled_from(("none", "batch", "group")),
     "long-training.norm": st.sampled_from(("none", "batch")),
     "widths": st.sampled_from(((2, 3, 4), (64, 128, 256))),
+    "critic_widths": st.sampled_from(((2, 3), (8, 16, 32))),
+    **dict.fromkeys(
+        ("smoke.widths", "smoke-autoencoder.widths"), st.sampled_from(((2, 3, 4, 3, 2), (8, 16, 16, 8, 8)))
+    ),
     "texture-shape.norm": st.sampled_from(("none", "batch")),
     "texture-shape.augment": st.sampled_from(("none", "strong")),
     "split": st.sampled_from(("shape", "random")),

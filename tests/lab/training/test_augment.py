@@ -45,3 +45,23 @@ def test_what_is_drawn():
 def test_no_size_below_nothing():
     with pytest.raises(ValueError, match=r"zoom must be in \[0, 1\), not 1.5"):
         Recipe(zoom=1.5)
+
+
+def test_the_eight_ways_a_square_can_lie():
+    """Those that torch's own flips and transposition make, every one of them, for each picture by itself."""
+    x = torch.arange(2 * 16.0).view(1, 2, 4, 4).expand(8, -1, -1, -1)
+    ways = torch.tensor([[down, across, swapped] for down in (0, 1) for across in (0, 1) for swapped in (0, 1)])
+    found = augment.turned(x, ways)
+    for one, way, (down, across, swapped) in zip(x, found, ways.tolist(), strict=True):
+        wanted = one.flip([d for d, on in ((1, down), (2, across)) if on])
+        assert torch.equal(way, wanted.transpose(1, 2) if swapped else wanted)
+    assert len({tuple(one.flatten().tolist()) for one in found}) == 8
+    quarters = [torch.rot90(x[0], k, (1, 2)) for k in range(4)]
+    assert all(any(torch.equal(one, way) for way in found) for one in quarters)
+    drawn = augment.draw(Recipe(symmetries=True), (3, 500), 0, "A", 0)
+    assert len(drawn.flatten(0, 1).unique(dim=0)) == 8
+    assert torch.equal(augment.apply(Recipe(symmetries=True), x, ways), found)
+    with pytest.raises(ValueError, match="must be square, not 4 × 3"):
+        augment.turned(x[..., :3], ways)
+    with pytest.raises(ValueError, match="symmetries: pictures are turned, or else shifted"):
+        Recipe(symmetries=True, shift=1)

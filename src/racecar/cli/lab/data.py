@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from racecar.cli.console import show
+
+if TYPE_CHECKING:
+    from racecar.lab.datasets import Source
 
 Folder = Annotated[
     Path | None,
@@ -35,8 +38,7 @@ def list_data(folder: Folder = None) -> None:
 
     where = data_folder(folder)
     rows = [
-        (one.name, one.title, one.licence, _size(one.size), "yes" if one.downloads else "no", one.here(where))
-        for one in SOURCES.values()
+        (one.name, one.title, one.licence, _size(one.size), _fetched(one), one.here(where)) for one in SOURCES.values()
     ]
     show(("name", "what", "licence", "size", "can be fetched", "here"), rows, f"Data folder: {where}")
 
@@ -88,6 +90,22 @@ def fetch_data(names: Names, folder: Folder = None) -> None:
             _complain(str(error))
     if failed:
         raise typer.Exit(2)
+
+
+@data.command("make", epilog="Example: racecar data make smoke --data ~/data")
+def make_data(names: Names, folder: Folder = None) -> None:
+    """Compute data sets that are not downloaded, which takes minutes. What is here already is not made again."""
+    from racecar.lab.datasets import data_folder, make, source
+
+    where = data_folder(folder)
+    for one in [source(name) for name in names]:
+        done = "made in" if make(one, where) else "was already in"
+        print(f"{one.name} {done} {where}; {one.citation}")
+
+
+def _fetched(one: Source) -> str:
+    """Whether a data set can be fetched, or is made."""
+    return "yes" if one.downloads else "no" if one.make is None else "made"
 
 
 def _complain(problem: str) -> None:

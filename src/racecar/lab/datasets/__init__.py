@@ -10,9 +10,11 @@ from racecar.lab.datasets.cifar import CIFAR10, CIFAR100
 from racecar.lab.datasets.cifar10_1 import CIFAR10_1
 from racecar.lab.datasets.fetching import fetch
 from racecar.lab.datasets.information import INFORMATION
+from racecar.lab.datasets.making import make
 from racecar.lab.datasets.mnist import MNIST
 from racecar.lab.datasets.shift import SHIFT
 from racecar.lab.datasets.smoke import SMOKE
+from racecar.lab.datasets.smoke_real import SMOKE_REAL
 from racecar.lab.datasets.texture_shape import TEXTURE_SHAPE
 
 __all__ = [
@@ -23,6 +25,7 @@ __all__ = [
     "MNIST",
     "SHIFT",
     "SMOKE",
+    "SMOKE_REAL",
     "SOURCES",
     "TEXTURE_SHAPE",
     "Checked",
@@ -33,11 +36,12 @@ __all__ = [
     "check",
     "data_folder",
     "fetch",
+    "make",
     "source",
 ]
 
 SOURCES: dict[str, Source] = {
-    one.name: one for one in (MNIST, CIFAR10, CIFAR100, CIFAR10_1, SHIFT, TEXTURE_SHAPE, SMOKE, INFORMATION)
+    one.name: one for one in (MNIST, CIFAR10, CIFAR100, CIFAR10_1, SHIFT, TEXTURE_SHAPE, SMOKE, SMOKE_REAL, INFORMATION)
 }
 """All data sets by name."""
 

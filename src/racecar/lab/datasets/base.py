@@ -34,6 +34,8 @@ class File:
     """As published: "sha256:…", "md5:…", or for a folder "git-tree:…"; empty where there is none."""
     exact: bool = True
     """False: a copy with other bytes will do, such as smaller pictures."""
+    made: bool = False
+    """It is made here; its checksum was written beside it then."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ class Source:
     downloads: tuple[Download, ...] = ()
     obtain: str = ""
     """Where to get it if it cannot be fetched."""
+    make: Callable[[Path], None] | None = None
+    """Makes its one file at that path, where the data are computed and not fetched; see ``making``."""
 
     def load(self, folder: str | Path | None, split: str) -> Samples:
         """All samples of a split.
@@ -128,10 +132,10 @@ class Source:
 
     def remedy(self, folder: Path) -> str:
         """What to do when files are missing or damaged."""
-        if not self.downloads:
+        if not self.downloads and self.make is None:
             return self.obtain
         where = "" if folder == data_folder(None) else f" --data {shlex.quote(str(folder))}"
-        return f"racecar data fetch {self.name}{where}"
+        return f"racecar data {'fetch' if self.downloads else 'make'} {self.name}{where}"
 
     @property
     def size(self) -> int | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from racecar.lab.datasets.base import DataError, File, Source, data_folder
-from racecar.lab.datasets.checksum import differs
+from racecar.lab.datasets.checksum import differs, written
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Checked:
 
 
 def check(source: Source, folder: str | Path | None = None) -> Checked:
-    """Compare sizes and checksums with the published ones, and open every split."""
+    """Compare sizes and checksums with the published ones, or those of when it was made, and open every split."""
     folder = data_folder(folder)
     problems: dict[str, None] = {}  # in order, each once: splits may share a file
     compared: dict[File, str] = {}
@@ -29,7 +29,7 @@ def check(source: Source, folder: str | Path | None = None) -> Checked:
             files = source.find(folder, split)
             for file in files:
                 if file not in compared:
-                    compared[file] = differs(folder / file.path, file.size, file.checksum)
+                    compared[file] = differs(folder / file.path, file.size, _checksum(file, folder))
             wrong = [file for file in files if compared[file] and not _passable(file, folder)]
             for file in wrong:
                 problems[f"{folder / file.path} {compared[file]}: {source.remedy(folder)}"] = None
@@ -37,11 +37,19 @@ def check(source: Source, folder: str | Path | None = None) -> Checked:
                 source.load(folder, split)
         except DataError as error:
             problems[str(error)] = None
-    unknown = [Path(file.path).name for file in compared if not file.checksum]
+    unknown = [Path(file.path).name for file in compared if not file.checksum and not file.made]
     other = [Path(file.path).name for file, different in compared.items() if different and _passable(file, folder)]
     notes = [f"no checksum is published for {', '.join(unknown)}"] if unknown else []
     notes += [f"not the published pictures, but such as will do: {', '.join(other)}"] if other else []
+    for file in (one for one in compared if one.made):
+        known = _checksum(file, folder)
+        notes.append(f"made here, {known}" if known else f"{Path(file.path).name} has no checksum beside it")
     return Checked(tuple(problems), tuple(notes))
+
+
+def _checksum(file: File, folder: Path) -> str:
+    """As published, or as it was written when the file was made."""
+    return written(folder / file.path) if file.made else file.checksum
 
 
 def _passable(file: File, folder: Path) -> bool:

@@ -14,6 +14,19 @@ def digest(path: Path, kind: str) -> str:
         return hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
 
 
+def beside(path: Path) -> Path:
+    """Where the checksum of a file stands that was made here."""
+    return path.with_name(f"{path.name}.sha256")
+
+
+def written(path: Path) -> str:
+    """The checksum that was written beside a file, "sha256:…"; empty if there is none."""
+    try:
+        return f"sha256:{beside(path).read_text(errors='replace').split()[0]}"
+    except (OSError, IndexError):
+        return ""
+
+
 def differs(path: Path, size: int | None, checksum: str) -> str:
     """What tells a file or folder from the published one, in words; empty if nothing does."""
     if not path.exists():

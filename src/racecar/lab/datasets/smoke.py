@@ -1,56 +1,61 @@
-"""Real smoke, 64 × 64 colour: one plume of ScalarFlow seen by five cameras, and crops of photographs.
+"""Simulated smoke, 64 × 64 grey: 20 buoyant plumes of 120 frames, which ``racecar data make smoke`` computes.
 
-The plume's labels are the views 0 to 4, 120 frames each: split it by view or by time, never at random, because it is
-one plume. The photographs are noisy and have no labels (all 0).
+The label of a frame is its plume, 0 to 19; a plume's frames follow one another in time. Split by plume: frames of one
+plume look alike.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
-from racecar.lab.datasets.arrays import channels_first, class_numbers, read_npz
-from racecar.lab.datasets.base import File, Samples, Source
+from racecar.lab.datasets.arrays import read_npz
+from racecar.lab.datasets.base import DataError, File, Samples, Source, data_folder
+from racecar.lab.datasets.checksum import digest
 
-VIEWS = 5
+PLUMES, FRAMES, SIZE = 20, 120, 64
+NAME = "smoke_simulated_64.npz"
+
+
+def _make(path: Path) -> None:
+    from racecar.lab.datasets.plumes import write
+
+    write(path, PLUMES, FRAMES, SIZE)
 
 
 def _read(paths: tuple[Path, ...], split: str) -> Samples:
+    """Frames, uint8 (plumes · frames, 1, H, W), and plumes, int64."""
     (path,) = paths
-    if split == "plume":
-        pictures, view = read_npz(path, "scalarflow", "view")
-        images = channels_first(pictures, path)
-        return images, class_numbers(view, images, VIEWS, path)
-    images = channels_first(read_npz(path, "smokecrop")[0], path)
-    return images, torch.zeros(len(images), dtype=torch.int64)
+    (density,) = read_npz(path, "density")
+    if density.dtype != torch.uint8 or density.dim() != 4:
+        raise DataError(f"{path} holds {density.dtype} {tuple(density.shape)} instead of plumes × frames in bytes")
+    plumes, frames = density.shape[:2]
+    return density.flatten(0, 1).unsqueeze(1), torch.arange(plumes).repeat_interleave(frames)
 
 
-def frames(folder: str | Path | None) -> Tensor:
-    """When each picture of the plume was taken: the number of its frame, int64 (600,)."""
-    return SMOKE.open(folder, "plume", lambda paths: read_npz(paths[0], "frame")[0].long())
+def checksum(folder: str | Path | None) -> str:
+    """Of the file that is used: who made it with another version has other data. Empty where there is none."""
+    if SMOKE.here(data_folder(folder)) != "yes":
+        return ""
+    return SMOKE.open(folder, "all", lambda paths: _digest(paths[0], paths[0].stat().st_mtime_ns))
+
+
+@lru_cache(maxsize=4)
+def _digest(path: Path, changed: int) -> str:
+    return f"sha256:{digest(path, 'sha256')}"
 
 
 SMOKE = Source(
     name="smoke",
-    title="Real smoke, 64 × 64 colour: one plume in 5 views, and photographs",
-    homepage="https://ge.in.tum.de/publications/2019-scalarflow-eckert/",
-    licence="none stated by the sources",
-    citation="Eckert, Um, Thuerey: ScalarFlow. 2019; Yu et al.: Inferring hybrid neural fluid fields. 2023.",
-    counts={"plume": 600, "photographs": 2170},
-    forms=(
-        (
-            File(
-                "smoke_real_64.npz",
-                ("plume", "photographs"),
-                21_437_637,
-                "sha256:480f17270e0ea4f5edc9dfc4d4b52a57efe61f1675576432762ced6d6eb5f033",
-            ),
-        ),
-    ),
+    title="Simulated smoke, 64 × 64 grey: 20 buoyant plumes of 120 frames",
+    homepage="https://github.com/tum-pbs/PhiFlow",
+    licence="made on your machine",
+    citation="Holl, Thuerey: Φ-Flow (PhiFlow): differentiable simulations. 2024.",
+    counts={"all": PLUMES * FRAMES},
+    forms=((File(NAME, ("all",), made=True),),),
     read=_read,
-    obtain="it is not published, because its sources state no licence (github.com/y-zheng18/HyFluid, "
-    "github.com/liuzifan/fire_smoke_datasets): ask the developers of racecar for smoke_real_64.npz and put it into "
-    "the data folder",
+    obtain="it is made on your machine: racecar data make smoke",
+    make=_make,
 )

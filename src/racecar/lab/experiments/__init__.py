@@ -16,9 +16,19 @@ from racecar.lab.experiments.safety import Safety
 from racecar.lab.experiments.sequences import Sequences
 from racecar.lab.experiments.shift import Shift
 from racecar.lab.experiments.slices import Slices, SlicesCifar, SlicesMnist
+from racecar.lab.experiments.smoke import Smoke
+from racecar.lab.experiments.smoke_autoencoder import SmokeAutoencoder
 from racecar.lab.experiments.texture_shape import TextureShape
 
-PAPER: tuple[Experiment[Any], ...] = (Digits(), Peaks(), Information(), Mnist(), TextureShape())
+PAPER: tuple[Experiment[Any], ...] = (
+    Digits(),
+    Peaks(),
+    Information(),
+    Mnist(),
+    TextureShape(),
+    Smoke(),
+    SmokeAutoencoder(),
+)
 OURS: tuple[Experiment[Any], ...] = (
     Slices(), SlicesMnist(), SlicesCifar(), FewLabels(), LongTraining(), Safety(), Shift(),
     Sequences(),

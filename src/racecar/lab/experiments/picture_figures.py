@@ -41,9 +41,9 @@ def vectors_figure(runs: Sequence[Run], what: str, seeds: int = 2, count: int = 
         first, *others = [line[left : left + width] for line in axes[top : top + lines]]
         features = next(run for run in runs if run.seed == seed).arrays["features"]
         for axis, picture in zip(first, features, strict=False):
-            _show(axis, picture[0])
+            show_picture(axis, picture[0])
         first[0].set_title(f"seed {seed}", fontsize=SMALL, pad=2)
-        _name(first[0], what if left == 0 else "", "black")
+        name_row(first[0], what if left == 0 else "", "black")
         for line, (name, some) in zip(others, groups.items(), strict=True):
             run = next((run for run in some if run.seed == seed), None)
             if run is None:
@@ -51,9 +51,9 @@ def vectors_figure(runs: Sequence[Run], what: str, seeds: int = 2, count: int = 
             shares = run.arrays["shares"]
             for axis, vector, share in zip(line, run.arrays["vectors"], shares, strict=False):
                 size = float(vector.abs().max()) or 1.0
-                _show(axis, vector[0] * vector[0].sum().sign(), (-size, size))
+                show_picture(axis, vector[0] * vector[0].sum().sign(), (-size, size))
                 axis.set_title(f"{float(share):.0%}", fontsize=SMALL, pad=1.5)
-            _name(line[0], name if left == 0 else "", look(run.variant)["color"])
+            name_row(line[0], name if left == 0 else "", look(run.variant)["color"])
     carried = {name: mean(float(run.arrays["shares"][:count].sum()) for run in some) for name, some in groups.items()}
     said = ", ".join(f"{name} {share:.0%}" for name, share in carried.items())
     figure.set_label(f"share of the data that the {width} leading vectors carry: {said}")
@@ -69,19 +69,19 @@ def strip_figure(runs: Sequence[Run], truth: Mapping[int, Tensor]) -> Figure:
         runs: with "rebuilt", pictures of each moment.
         truth: seed → the first picture (1, H, W) itself, with values up to 255.
     """
-    groups = _of_one_seed(runs)
+    groups = of_one_seed(runs)
     moments = max(len(run.arrays["rebuilt"]) for run in groups.values())
     chosen = sorted({round(i * (moments - 1) / (LOOKS - 1)) for i in range(LOOKS)})
     figure, axes = new_figure(len(groups), 1 + len(chosen), (WIDTH, 0.3 + 0.72 * len(groups)))
     said = []
     for line, (name, run) in zip(axes, groups.items(), strict=True):
         picture, rebuilt = truth[run.seed][0], run.arrays["rebuilt"]
-        _show(line[0], picture, (0.0, 255.0))
-        _name(line[0], name, look(run.variant)["color"])
+        show_picture(line[0], picture, (0.0, 255.0))
+        name_row(line[0], name, look(run.variant)["color"])
         for axis, moment in zip(line[1:], chosen, strict=True):
             axis.set_axis_off()
             if moment < len(rebuilt):
-                _show(axis, rebuilt[moment, 0, 0], (0.0, 255.0))
+                show_picture(axis, rebuilt[moment, 0, 0], (0.0, 255.0))
         likeness = torch.cosine_similarity(picture.flatten(), rebuilt[-1, 0, 0].flatten(), dim=0)
         said.append(f"{name} {float(likeness):.2f}")
     for axis, text in zip(axes[0], ["d1", *_moments(chosen, moments)], strict=True):
@@ -99,15 +99,15 @@ def _moments(chosen: Sequence[int], moments: int) -> list[str]:
 @styled
 def rebuilt_figure(runs: Sequence[Run]) -> Figure:
     """Pictures d1, and a row for each variant, what the reverse pass makes of them; of the seed that most have."""
-    groups = _of_one_seed(runs)
+    groups = of_one_seed(runs)
     truth = next(run.arrays["d1"] for run in groups.values() if "d1" in run.arrays)[:ACROSS]
     rows = [("d1", "black", truth)]
     rows += [(name, look(run.variant)["color"], run.arrays["rebuilt"]) for name, run in groups.items()]
     figure, axes = new_figure(len(rows), len(truth), (WIDTH, 0.48 * len(rows)))
     for line, (name, colour, pictures) in zip(axes, rows, strict=True):
         for axis, picture in zip(line, pictures, strict=False):
-            _show(axis, picture[0], (0.0, 1.0))
-        _name(line[0], name, colour)
+            show_picture(axis, picture[0], (0.0, 1.0))
+        name_row(line[0], name, colour)
     figure.set_label(_likeness(runs))
     return figure
 
@@ -122,14 +122,14 @@ def _likeness(runs: Sequence[Run]) -> str:
     return f"mean likeness (SSIM) of the picture and what is made of it: {', '.join(said)}" if said else ""
 
 
-def _of_one_seed(runs: Sequence[Run]) -> Mapping[str, Run]:
+def of_one_seed(runs: Sequence[Run]) -> Mapping[str, Run]:
     """The run of each variant, of the seed that most have."""
     seeds = sorted(run.seed for run in runs)
     seed = max(seeds, key=seeds.count)
     return {name: run for name, some in by_variant(runs).items() for run in some if run.seed == seed}
 
 
-def _name(axis: Axes, text: str, colour: str) -> None:
+def name_row(axis: Axes, text: str, colour: str) -> None:
     """To the left of a picture."""
     axis.set_axis_on()
     axis.set(xticks=[], yticks=[])
@@ -137,7 +137,7 @@ def _name(axis: Axes, text: str, colour: str) -> None:
     axis.set_ylabel(text, rotation=0, ha="right", va="center", fontsize=8, color=colour)
 
 
-def _show(axis: Axes, picture: Tensor, limits: tuple[float, float] | None = None) -> None:
+def show_picture(axis: Axes, picture: Tensor, limits: tuple[float, float] | None = None) -> None:
     low, high = limits or (0.0, float(picture.abs().max()) or 1.0)
     axis.imshow(picture.numpy(), cmap="gray", vmin=low, vmax=high, interpolation="nearest")
     axis.set_axis_off()

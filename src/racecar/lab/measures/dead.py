@@ -7,9 +7,6 @@ from torch import Tensor, nn
 
 from racecar.inspect import activations
 
-PROBED = 256
-"""Training samples on which is looked whether a net is dead."""
-
 
 @torch.no_grad()
 def is_dead(model: nn.Module, x: Tensor) -> bool:

@@ -19,7 +19,7 @@ import racecar
 from racecar import pretrain
 from racecar.lab.config import Config
 from racecar.lab.experiment import Measured, Stage, Task, Trained
-from racecar.lab.measures.dead import PROBED, dead_layers, is_dead
+from racecar.lab.measures.dead import dead_layers, is_dead
 from racecar.lab.running.jobs import Job
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import DEAD
@@ -96,7 +96,7 @@ def _train(job: Job, stage: Stage, task: Task, store: Store, options: TrainingOp
 def training(job: Job, stage: Stage, task: Task, model: nn.Module) -> Training:
     """What a stage does with a model that has its first weights."""
     recipe, config = job.experiment.recipe(job.config, stage), job.config
-    recipe = recipe if stage.regularised else replace(recipe, looks=0)
+    recipe = recipe if stage.regularised or recipe.look_always else replace(recipe, looks=0)
     what = model, task, config, recipe, stage.name, job.seed, stage.epochs or config.epochs
     options = job.experiment.reverse(config), job.experiment.orthogonality(config)
     return Training(*what, _variant(job, stage), float(job.coefficient or 0.0), *options, job.ids[stage.name])
@@ -189,7 +189,7 @@ def finish(
     measured: Measured | None = None,
 ) -> None:
     """Measure a trained model, unless that was done, and put it into the store."""
-    stage, model, task = trained.stage, trained.model, trained.task
+    stage, model = trained.stage, trained.model
     measured = measured or job.experiment.measure(job.config, trained)
     cost = {
         "wall_s": short(time.perf_counter() - began),
@@ -197,9 +197,10 @@ def finish(
         "steps": outcome.steps,
         "peak_memory": outcome.peak_memory,
     }
-    note, dead, seen = "", None, task.train.x[:PROBED]
-    if not job.experiment.recipe(job.config, stage).turns:  # which know themselves what their networks are called with
-        note, dead = DEAD if is_dead(model, seen) else "", dead_layers(model, seen) if stage.regularised else None
+    note, dead = "", None
+    if probed := job.experiment.probed(job.config, trained):
+        note = DEAD if is_dead(*probed) else ""
+        dead = dead_layers(*probed) if stage.regularised else None
     write(job, stage, store, maker, device, measured, outcome.curves, cost, model, note, dead)
 
 

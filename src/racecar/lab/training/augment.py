@@ -1,4 +1,4 @@
-"""Random flips, shifts and sizes of pictures, on the device, from numbers that are drawn from the seed beforehand."""
+"""Random flips, turns, shifts and sizes of pictures, on the device, from numbers that the seed gives beforehand."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from racecar.lab.training.recipe import Recipe
 def draw(recipe: Recipe, shape: Sequence[int], seed: int, stage: str, epoch: int) -> Tensor | None:
     """All that is random in an epoch's augmentation, (steps, batch, …), ``shape`` being (steps, batch); None: nothing
     is."""
+    if recipe.symmetries:
+        return torch.randint(2, (*shape, 3), generator=rng.generator("symmetries", seed, stage, epoch))
     if not recipe.shift and not recipe.zoom:
         return None
     moved = moves(recipe.shift, shape, seed, stage, epoch, recipe.flip)
@@ -26,6 +28,8 @@ def draw(recipe: Recipe, shape: Sequence[int], seed: int, stage: str, epoch: int
 
 def apply(recipe: Recipe, x: Tensor, drawn: Tensor) -> Tensor:
     """Samples (N, …), augmented by what was drawn for them, (N, …)."""
+    if recipe.symmetries:
+        return turned(x, drawn)
     return warp(x, drawn, recipe.shift) if recipe.zoom else move(x, drawn, recipe.shift)
 
 
@@ -69,3 +73,22 @@ def warp(x: Tensor, drawn: Tensor, shift: int) -> Tensor:
     down, across = places(x.shape[2], torch.ones_like(flip), top), places(x.shape[3], 1 - 2 * flip, left)
     grid = torch.stack(torch.broadcast_tensors(across.unsqueeze(1), down.unsqueeze(2)), 3)
     return F.grid_sample(x, grid, align_corners=False)
+
+
+def turned(x: Tensor, ways: Tensor) -> Tensor:
+    """Square pictures (N, C, S, S), each in one of the eight ways in which a square can lie.
+
+    Args:
+        ways: (N, 3): whether rows, and columns, are read backwards, and whether they change places.
+    """
+    samples, channels, height, width = x.shape
+    if height != width:
+        raise ValueError(f"symmetries: pictures must be square, not {height} × {width}")
+    down, across, swapped = ways.bool().view(samples, 3, 1, 1).unbind(1)
+    rows, columns = torch.arange(height, device=x.device).view(-1, 1), torch.arange(width, device=x.device).view(1, -1)
+    rows, columns = torch.where(swapped, columns, rows), torch.where(swapped, rows, columns)
+    rows = torch.where(down, height - 1 - rows, rows).unsqueeze(1)
+    columns = torch.where(across, width - 1 - columns, columns).unsqueeze(1)
+    which = torch.arange(samples, device=x.device).view(-1, 1, 1, 1)
+    colours = torch.arange(channels, device=x.device).view(1, -1, 1, 1)
+    return x[which, colours, rows, columns]

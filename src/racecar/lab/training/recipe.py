@@ -70,17 +70,23 @@ class Recipe:
     """Whether pictures that are shifted are also flipped; letters and digits should not be."""
     zoom: float = 0.0
     """In training, pictures are also made larger or smaller, by up to this share of their size."""
+    symmetries: bool = False
+    """In training, square pictures are also flipped and turned by quarters at random: each in one of eight ways."""
     fade: bool = False
     """Whether the coefficient falls to 0 over a training, in a straight line."""
     look: Look | None = None
     looks: int = 0
     """How often ``look`` is called during a regularised stage."""
+    look_always: bool = False
+    """Whether it is called in stages without regulariser, too."""
     steady: bool = False
     """Every step does the same, whatever the data: it may be recorded once and then repeated."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.zoom < 1:
             raise ValueError(f"zoom must be in [0, 1), not {self.zoom!r}")
+        if self.symmetries and (self.shift or self.zoom):
+            raise ValueError("symmetries: pictures are turned, or else shifted and zoomed; leave out one of them")
         if self.steady and len(self.turns) > 1:
             raise ValueError("steady: steps of networks that take turns cannot be recorded; leave it out")
         if self.looks and self.look is None:

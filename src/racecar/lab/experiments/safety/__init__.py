@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from racecar.lab.datasets import MNIST, Source, data_folder
-from racecar.lab.experiment import Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar.lab.experiment import PROBED, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar.lab.experiments.safety.config import SafetyConfig, designed
 from racecar.lab.experiments.shared import FIRST_WEIGHTS, coefficient_of
 from racecar.lab.measures import transfer
-from racecar.lab.measures.dead import PROBED, is_dead
+from racecar.lab.measures.dead import is_dead
 from racecar.lab.measures.probe import body, choose, features, ridge
 from racecar.lab.training import rng
 from racecar.lab.training.curves import short

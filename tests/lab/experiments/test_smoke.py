@@ -1,0 +1,275 @@
+"""Smoke: how it is split, what it trains, runs that are cut, what is measured and shown."""
+
+from dataclasses import fields
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from racecar.lab.datasets import smoke
+from racecar.lab.experiment import Stage
+from racecar.lab.experiments.smoke import film, losses, splitting
+from racecar.lab.experiments.smoke.config import KEPT
+from racecar.lab.running.results import Store
+from racecar.lab.training.recipe import Batch
+from racecar.networks.smoke import lowered
+from tests.lab.experiments.smoke_cases import SMOKE, TINY, jobs
+from tests.lab.smoke_data import small
+from tests.lab.tiny import plain, results, run
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        splitting.loaded.cache_clear()
+        yield small(patch, tmp_path_factory.mktemp("data"))
+    splitting.loaded.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def whole(folder, tmp_path_factory):
+    """Runs of three variants."""
+    out = tmp_path_factory.mktemp("whole")
+    assert run(jobs(folder, ("Std", "Ort", "RR")), out) == []
+    return out
+
+
+# The split
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_plume_is_trained_and_tested_on(folder, seed):
+    config = SMOKE.Config(tests=5, share=0.1)
+    task = SMOKE.data(config, seed, folder)["A"]
+    assert set(task.test.y.tolist()) == set(range(KEPT, 20))
+    assert max(task.train.y.tolist()) < KEPT
+    assert len(task.train) == 24  # a tenth of 20 × 12
+    assert len(task.test) == 4 * 5
+    frames, plumes = smoke.SMOKE.load(folder, "all")
+    own = {(int(y), x.sum().item()) for x, y in zip(frames.float() / 255, plumes, strict=True)}
+    assert all((int(y), x.sum().item()) in own for x, y in zip(task.train.x, task.train.y, strict=True))
+
+
+def test_a_search_never_sees_a_test_plume(folder):
+    held = set()
+    for seed in (1000, 1001, 1002):
+        task = SMOKE.data(SMOKE.Config(valid=0.25), seed, folder)["A"]
+        trained, valid = set(task.train.y.tolist()), set(task.valid.y.tolist())
+        assert not trained & valid
+        assert len(valid) == 4
+        assert trained | valid <= set(range(KEPT))
+        assert task.test is task.valid
+        held.add(frozenset(valid))
+    assert len(held) > 1
+
+
+def test_seeds_choose_other_frames(folder):
+    first, again, other = (SMOKE.data(SMOKE.Config(), seed, folder)["A"].train.x for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        ({"share": 0.0}, "share must be in"),
+        ({"tests": 0}, "tests must be at least 1"),
+        ({"widths": (8, 8)}, "widths must be 5 numbers"),
+        ({"critic_widths": ()}, "critic_widths must be numbers"),
+        ({"critic_lr": 0.0}, "critic_lr must be greater than 0"),
+        ({"pixel": 0.0, "feature": 0.0, "adversarial": 0.0}, "there is nothing to learn"),
+        ({"pixel": -1.0}, "pixel must be at least 0"),
+    ],
+)
+def test_settings_that_are_refused(wrong, said):
+    with pytest.raises(ValueError, match=said):
+        SMOKE.Config(**wrong)
+
+
+def test_too_few_frames_are_refused(folder):
+    for config in (SMOKE.Config(share=1e-3), SMOKE.Config(share=1.0)):
+        with pytest.raises(ValueError, match="set another share"):
+            SMOKE.data(config, 0, folder)
+
+
+# The losses
+
+
+def networks():
+    torch.manual_seed(0)
+    return SMOKE.networks(SMOKE.Config(**TINY), Stage("A"), None)
+
+
+def test_losses_by_hand():
+    """Non-saturating, with features of the discriminator and pixels; the discriminator's leaves the generator alone."""
+    nets, x = networks(), torch.rand(3, 1, 64, 64, generator=torch.Generator().manual_seed(0))
+    config = SMOKE.Config(**TINY, pixel=2.0, feature=3.0, adversarial=5.0)
+    g, d, low = nets["generator"], nets["discriminator"], F.avg_pool2d(x, 4)
+    fake = g(low)
+    score = -torch.log(torch.sigmoid(d(fake, low))).mean()
+    pairs = list(zip(d.features(fake, low), d.features(x, low), strict=True))
+    alike = sum((a - b).square().mean() for a, b in pairs) / len(pairs)
+    batch = Batch(x, torch.zeros(3))
+    found = losses.Deceive(config)(g, batch, nets)
+    torch.testing.assert_close(found, 2 * (fake - x).square().mean() + 3 * alike + 5 * score)
+    told = losses.tell_apart(d, batch, nets)
+    wanted = -torch.log(torch.sigmoid(d(x, low))).mean() - torch.log(1 - torch.sigmoid(d(fake, low))).mean()
+    torch.testing.assert_close(told, wanted)
+    told.backward()
+    assert all(p.grad is None for p in g.parameters())
+    assert all(p.grad is not None for p in d.parameters())
+
+
+def test_pixels_alone_need_no_discriminator():
+    config, nets = SMOKE.Config(**TINY, feature=0.0, adversarial=0.0), networks()
+    x = torch.rand(2, 1, 64, 64)
+    found = losses.Deceive(config)(nets["generator"], Batch(x, x), {"discriminator": None})
+    torch.testing.assert_close(found, 100 * F.mse_loss(nets["generator"](lowered(x)), x))
+
+
+def test_the_generator_alone_is_regularised(whole):
+    (rr,) = [one for one in results(whole).values() if one["variant"] == "RR"]
+    assert rr["curves"]["generator_regulariser"][-1] > 0
+    assert set(rr["curves"]["discriminator_regulariser"]) == {0.0}
+
+
+# Runs
+
+
+@pytest.mark.parametrize("variant", ["Std", "RR"])
+@pytest.mark.parametrize("turns", [1, 2])
+def test_cut_and_gone_on_with_bit_for_bit(variant, turns, folder, whole, tmp_path, monkeypatch):
+    """Before the second turn of the discriminator, or of the generator: two networks, two optimisers."""
+    some, count = jobs(folder, (variant,)), 0
+    name = "tell_apart" if turns == 1 else "Deceive"
+    first = getattr(losses, name)
+
+    def stop(loss):
+        def call(network, batch, nets):
+            nonlocal count
+            count += 1
+            looked = 1 if variant == "RR" and turns == 2 else 0
+            if count == 2 + looked:
+                raise InterruptedError
+            return loss(network, batch, nets)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        patch.setattr(losses, name, stop(first) if turns == 1 else lambda config: stop(first(config)))
+        assert len(run(some, tmp_path, interval=0.0)) == 1
+    (path,) = (tmp_path / "checkpoints").iterdir()
+    assert torch.load(path)["step"] == (2 if turns == 1 else 3)
+    assert run(some, tmp_path) == []
+    wanted = {id: one for id, one in results(whole).items() if one["variant"] == variant}
+    assert plain(results(tmp_path)) == plain(wanted)
+
+
+def test_records_name_their_data(folder, whole, tmp_path):
+    """And other data make other names."""
+    assert {run.tables["data"] for run in Store(whole).runs()} == {smoke.checksum(folder)}
+    (job,) = jobs(folder, ("Std",))
+    (tmp_path / smoke.NAME).write_bytes((folder / smoke.NAME).read_bytes() + b"0")
+    (other,) = jobs(tmp_path, ("Std",))
+    assert job.ids != other.ids
+
+
+def test_a_generator_that_died_is_noted(folder, tmp_path, monkeypatch):
+    """An outcome of its own, as for other nets."""
+    network = type(SMOKE).network
+
+    def dead(self, config, dropout=0.0):
+        made = network(self, config)
+        torch.nn.init.constant_(made[2].bias, -1e3)
+        return made
+
+    monkeypatch.setattr(type(SMOKE), "network", dead)
+    assert run(jobs(folder, ("Std",), lr=1e-6), tmp_path) == []
+    (found,) = Store(tmp_path).runs()
+    assert found.dead
+    assert found.finished
+
+
+def test_a_search_measures_both_sides(folder, tmp_path):
+    assert run(jobs(folder, ("RR",), valid=0.25), tmp_path) == []
+    (found,) = Store(tmp_path).runs()
+    metrics = found.metrics
+    assert metrics["valid_both"] == pytest.approx((metrics["valid_psnr"] + metrics["psnr"]) / 2)
+    assert not any(name.startswith("test") for name in metrics)
+    assert SMOKE.search.metric in metrics
+
+
+# What is claimed and shown
+
+
+def test_claims_can_be_judged(whole):
+    measured = set.intersection(*(set(run.metrics) for run in Store(whole).runs()))
+    assert {claim.metric for claim in SMOKE.claims} <= measured
+    assert {name for claim in SMOKE.claims for name in (claim.better, claim.than)} <= set(SMOKE.variants)
+    assert len({claim.text for claim in SMOKE.claims}) == len(SMOKE.claims)
+    assert all(claim.minimum_seeds >= 5 for claim in SMOKE.claims)
+    lower = {"test_l2", "test_spectrum"}
+    assert all(claim.higher is (claim.metric not in lower) for claim in SMOKE.claims)
+    names = {field.name for field in fields(SMOKE.Config)}
+    assert set(SMOKE.search.chosen) <= names
+
+
+@pytest.mark.parametrize("grid", [SMOKE.search.coefficients, SMOKE.paper_coefficients])
+def test_every_grid_begins_at_nothing(grid):
+    assert {values[0] for values in grid.values()} == {0.0}
+    assert len({len(SMOKE.search.candidates(name, "adam")) for name in SMOKE.variants}) == 1
+
+
+def test_figures(whole):
+    figures = SMOKE.figures(Store(whole).runs())
+    pictures, spectra = figures.values()
+    assert [axis.get_title() for axis in pictures.axes[:4]] == ["input", "output", "target", "rebuilt input"]
+    assert sum(len(axis.images) for axis in pictures.axes) == 2 * 3 * 4
+    assert [line.get_label() for line in spectra.axes[0].lines] == ["Std", "Ort", "RR", "truth", "bicubic"]
+    assert all("Std" in figure.get_label() for figure in figures.values())
+
+
+# The film
+
+
+@pytest.mark.parametrize("suffix", ["gif", "png"])
+def test_the_film_shows_every_frame_that_is_asked_for(suffix, folder, whole, tmp_path):
+    from PIL import Image
+
+    out = tmp_path / f"film.{suffix}"
+    size = film.film(whole, out, ("Std", "RR"), data=folder, every=4)
+    assert size == out.stat().st_size < film.MOST
+    with Image.open(out) as picture:
+        assert picture.n_frames == 3
+        assert picture.size == (3 * (film.SIDE + film.GAP) + film.GAP, 2 * (film.HEAD + film.SIDE + film.GAP))
+
+
+def test_the_film_is_what_was_measured(folder, whole):
+    """Rebuilt inputs are those of the record."""
+    store = Store(whole)
+    (rr,) = [run for run in store.runs() if run.variant == "RR"]
+    task = SMOKE.data(SMOKE.Config(**TINY), 0, folder)["A"]
+    low, high, back = film.pictures(rr, store, task.test.x)
+    for name, seen in (("low", low), ("high", high), ("rebuilt", back)):
+        kept = rr.arrays[name]
+        assert all(any((one.int() - frame.int()).abs().max() <= 1 for frame in seen) for one in kept)
+
+
+def test_films_that_cannot_be(folder, whole, tmp_path):
+    def refused(**changes):
+        given = {"folder": whole, "out": tmp_path / "a.gif", "variants": ["RR"], "data": folder, **changes}
+        with pytest.raises(ValueError, match=".") as caught:
+            film.film(given.pop("folder"), given.pop("out"), given.pop("variants"), **given)
+        return str(caught.value)
+
+    assert "a film is a .gif" in refused(out=tmp_path / "a.mp4")
+    assert "has no lRR, but" in refused(variants=["lRR"])
+    assert "have: 0; choose one by --seed" in refused(seed=7)
+    assert "the plumes are 0 to 19" in refused(plume=20)
+    assert "has no finished GAN of smoke" in refused(folder=tmp_path)
+    assert "--every must be at least 1" in refused(every=0)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / smoke.NAME).write_bytes((folder / smoke.NAME).read_bytes() + b"0")
+    assert "use its data" in refused(data=other)
+    assert not (tmp_path / "a.gif").exists()

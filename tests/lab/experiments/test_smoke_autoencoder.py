@@ -1,0 +1,194 @@
+"""Smoke autoencoders: the mirror image of a generator, what is filled, real data, learning curves."""
+
+import pytest
+import torch
+
+from racecar import Racecar
+from racecar.lab.experiments.smoke import splitting
+from racecar.lab.experiments.smoke_autoencoder import splitting as real_splitting
+from racecar.lab.experiments.smoke_autoencoder.figures import steps_to
+from racecar.lab.experiments.smoke_autoencoder.stages import CHANNELS, autoencoder
+from racecar.lab.running.results import Store
+from racecar.networks.smoke import encoder, fill_decoder, fill_encoder, generator, weighted
+from tests.lab.experiments.smoke_cases import AUTOENCODER, TINY_AUTOENCODER, autoencoder_jobs
+from tests.lab.smoke_data import small
+from tests.lab.tiny import plain, results, run
+
+WIDTHS = (4, 6, 6, 4, 3)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        for cached in (splitting.loaded, real_splitting.loaded):
+            cached.cache_clear()
+        yield small(patch, tmp_path_factory.mktemp("data"))
+    for cached in (splitting.loaded, real_splitting.loaded):
+        cached.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def whole(folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("whole")
+    assert run(autoencoder_jobs(folder), out) == []
+    return out
+
+
+# The mirror image
+
+
+@pytest.fixture
+def source():
+    torch.manual_seed(0)
+    return generator(WIDTHS)
+
+
+def low(n=3):
+    return torch.rand(n, 1, 16, 16, generator=torch.Generator().manual_seed(1))
+
+
+def test_a_filled_encoder_is_the_reverse_pass(source):
+    """That of Racecar itself, from the generator's output to its input."""
+    front = encoder(WIDTHS)
+    fill_encoder(front, source)
+    wanted = Racecar(source, low(), mode="full").reconstruct(low())[0]
+    torch.testing.assert_close(front(source(low())), wanted)
+
+
+def test_in_colour_a_grey_picture_is_what_it_is_in_grey(source):
+    front, back = encoder(WIDTHS, 3), generator(WIDTHS, 3)
+    fill_encoder(front, source)
+    fill_decoder(back, source)
+    grey = encoder(WIDTHS)
+    fill_encoder(grey, source)
+    x = torch.rand(2, 1, 64, 64, generator=torch.Generator().manual_seed(2))
+    torch.testing.assert_close(front(x.expand(-1, 3, -1, -1)), grey(x))
+    assert torch.equal(back(low()), source(low()).expand(-1, 3, -1, -1))
+
+
+@pytest.mark.parametrize("task", CHANNELS)
+def test_what_is_filled(task, source):
+    """The decoder, both halves, or nothing; what is not filled is the same in either fill."""
+    stages = {stage.name: stage for stage in AUTOENCODER.stages(AUTOENCODER.Config()) if stage.task == task}
+    assert set(stages) == {task, f"A{task}-decoder", f"A{task}-both"}
+    nets = {}
+    for name, stage in stages.items():
+        torch.manual_seed(3)
+        nets[name] = autoencoder(stage, WIDTHS, source if stage.after else None)["autoencoder"]
+        x = torch.rand(2, CHANNELS[task], 64, 64)
+        assert nets[name](x).shape == x.shape
+    scratch, half, both = (nets[name] for name in (task, f"A{task}-decoder", f"A{task}-both"))
+    taken = [one.weight for one in weighted(source)]
+    for filled in (half, both):
+        inner = [one.weight for one in weighted(filled[1])]
+        assert all(torch.equal(a, b) for a, b in zip(inner[:-1], taken[:-1], strict=True))
+    for a, b, c in zip(*(weighted(net[0]) for net in (scratch, half, both)), strict=True):
+        assert torch.equal(a.weight, b.weight)
+        assert not torch.equal(b.weight, c.weight)
+    assert not any(torch.equal(a.weight, b) for a, b in zip(weighted(scratch[1]), taken, strict=False))
+    assert {stage.variants for name, stage in stages.items() if name == task} == {("Std",)}
+
+
+# Real smoke
+
+
+def test_the_plume_is_split_by_view_and_time(folder):
+    (plume, view, frame), _ = real_splitting.loaded(folder)
+    where = {x.flatten().numpy().tobytes(): (int(v), int(f)) for x, v, f in zip(plume, view, frame, strict=True)}
+    for valid in (0.0, 0.25):
+        task = AUTOENCODER.data(AUTOENCODER.Config(valid=valid), 0, folder)["B2"]
+        trained = [where[x.flatten().numpy().tobytes()] for x in task.train.x]
+        tested = [where[x.flatten().numpy().tobytes()] for x in task.test.x]
+        assert {v for v, _ in trained} == {0, 1, 2}
+        assert {v for v, _ in tested} == ({3} if valid else {4})
+        assert max(f for _, f in trained) < min(f for _, f in tested)
+
+
+def test_photographs_are_split_by_their_place(folder):
+    _, (photographs, _) = real_splitting.loaded(folder)
+    place = {x.flatten().numpy().tobytes(): i for i, x in enumerate(photographs)}
+    ends = []
+    for valid in (0.25, 0.0):
+        task = AUTOENCODER.data(AUTOENCODER.Config(valid=valid, pictures=10), 0, folder)["B3"]
+        assert len(task.train) == 10
+        ends.append([place[x.flatten().numpy().tobytes()] for x in task.test.x])
+        assert max(place[x.flatten().numpy().tobytes()] for x in task.train.x) < min(ends[-1])
+    assert max(ends[0]) < min(ends[1])
+
+
+# Runs
+
+
+def test_every_stage_is_there(whole):
+    found = {(one.variant, one.stage) for one in Store(whole).runs()}
+    fills = {f"AB{i}-{fill}" for i in (1, 2, 3) for fill in ("decoder", "both")}
+    assert {stage for variant, stage in found if variant == "RR"} == {"A", *fills}
+    assert {stage for variant, stage in found if variant == "Std"} == {"A", "B1", "B2", "B3", *fills}
+
+
+def test_claims_can_be_judged(whole):
+    measured = {}
+    for one in Store(whole).runs():
+        measured.setdefault(one.stage, set(one.metrics)).intersection_update(one.metrics)
+    for claim in AUTOENCODER.claims:
+        assert claim.metric in measured[claim.stage]
+        assert claim.metric in measured[claim.than_stage or claim.stage]
+        assert not claim.higher
+    assert {claim.than for claim in AUTOENCODER.claims} == {"Std", "Ort", "RR"}
+    assert {round(claim.paper, 4) for claim in AUTOENCODER.claims if claim.paper} == {0.6888, 0.133, 0.1429}
+
+
+def test_a_search_has_what_it_chooses_by(folder, tmp_path):
+    assert run(autoencoder_jobs(folder, ("Ort",), valid=0.25), tmp_path) == []
+    runs = {one.stage: one.metrics for one in Store(tmp_path).runs()}
+    search = AUTOENCODER.search
+    assert all(search.metric in runs[stage] for stage in search.stages)
+    assert not any(name.startswith("test") for one in runs.values() for name in one)
+    assert {values[0] for values in search.coefficients.values()} == {0.0}
+    assert len({len(search.candidates(name, "adam")) for name in AUTOENCODER.variants}) == 1
+
+
+def test_curves_end_at_what_is_measured(whole):
+    """All held-out pictures are looked at here, where they are few: the last look is the error itself."""
+    for one in Store(whole).runs():
+        if one.stage != "A":
+            curve = one.arrays["curve"]
+            assert len(curve) == TINY_AUTOENCODER["looks"] + 1
+            assert float(curve[-1]) == pytest.approx(one.metrics["test_l2"], rel=1e-4)
+
+
+def test_cut_in_an_autoencoder(folder, whole, tmp_path, monkeypatch):
+    """Its GAN is done, and not done again."""
+    import racecar.lab.experiments.smoke_autoencoder as module
+
+    some, count, first = autoencoder_jobs(folder, ("RR",)), 0, module.rebuild
+
+    def stop(network, batch, networks):
+        nonlocal count
+        count += 1
+        if count == 2:
+            raise InterruptedError
+        return first(network, batch, networks)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "rebuild", stop)
+        assert len(run(some, tmp_path, interval=0.0)) == 1
+    assert [one.stage for one in Store(tmp_path).runs()] == ["A"]
+    assert run(some, tmp_path) == []
+    wanted = {id: one for id, one in results(whole).items() if one["variant"] == "RR"}
+    assert plain(results(tmp_path)) == plain(wanted)
+
+
+def test_figures(whole):
+    figures = AUTOENCODER.figures(Store(whole).runs())
+    assert len(figures) == 3 * 3 + 2
+    for title, figure in figures.items():
+        assert figure.get_label(), title
+    curves = next(figure for title, figure in figures.items() if "sooner" in title)
+    names = [line.get_label() for line in curves.axes[0].lines]
+    assert names == ["Std, scratch", "Std, decoder", "RR, decoder", "Std, both", "RR, both"]
+
+
+def test_steps_to_an_error():
+    steps, errors = [0.0, 10.0, 20.0], [3.0, 2.0, 1.0]
+    assert [steps_to(goal, steps, errors) for goal in (5, 2, 1.5, 0.5)] == ["0", "10", "20", "never"]
