@@ -42,6 +42,15 @@ texture_shape() {  # SETTING: paper, strong or batch
     _both "$base" Std,WD,Ort,Pre,RR,lRR "texture-$1" "" 2 "--first-seed 10"
 }
 
+smoke() {
+    _both "smoke --device cuda --cuda-graphs --data $data" Std,Ort,RR,lRR smoke "" 4 "--seeds 5 --first-seed 10"
+}
+
+smoke_autoencoder() {
+    local base="smoke-autoencoder --device cuda --cuda-graphs --data $data"
+    _both "$base" Std,Ort,RR,lRR smoke-autoencoder "" 4 "--seeds 5 --first-seed 10"
+}
+
 _both() {  # EXPERIMENT VARIANTS CELL SEARCH-OPTIONS WORKERS RUN-OPTIONS: the default loss, then the paper's
     _one "$1" "$2" "$3" "$4" "$5" "$6" && _one "$1 $paper" RR,lRR "$3-paper" "$4" "$5" "$6"
 }
