@@ -118,6 +118,22 @@ def _watch(reader: int) -> None:
 
 
 @contextmanager
+def deferred() -> Iterator[None]:
+    """What happens meanwhile is interrupted right afterwards. An interrupt in Python that torch's C++ has called, as
+    torch.func does all the time, may meet a destructor there, and the process is aborted."""
+    global _deferred, _raised
+    main = threading.current_thread() is threading.main_thread()
+    _deferred += main
+    try:
+        yield
+    finally:
+        _deferred -= main
+    if main and _heard and not _raised and not _deferred:
+        _raised = True
+        raise KeyboardInterrupt
+
+
+@contextmanager
 def block_sigint() -> Iterator[None]:
     """What happens meanwhile is not interrupted, but afterwards; handlers that others install are taken back. Processes
     that are started meanwhile never hear of Ctrl-C, not even while they import: their parent decides."""

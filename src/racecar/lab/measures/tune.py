@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from racecar.lab.experiment import Split
 from racecar.lab.measures.probe import features
 from racecar.lab.training.steps.cuda_graph import Captured
+from racecar.support.interrupts import deferred
 
 Tensors = dict[str, Tensor]
 
@@ -86,7 +87,8 @@ class _Copies:
         """One of every copy; chosen: samples (E · B, batch) of each set."""
         each = torch.arange(len(chosen), device=chosen.device)[:, None]
         data = [_repeated(one[each, chosen], self.shape[0]) for one in (self.x, self.y)]
-        gradients, buffers = vmap(grad(self._loss, has_aux=True))(self.parameters, self.buffers, *data)
+        with deferred():
+            gradients, buffers = vmap(grad(self._loss, has_aux=True))(self.parameters, self.buffers, *data)
         for name, buffer in self.buffers.items():
             buffer.copy_(buffers[name])
         parts = [gradients[name].contiguous().chunk(self.shape[0]) for name in self.parameters]

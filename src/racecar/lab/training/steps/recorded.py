@@ -15,6 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from racecar.lab.training.fx_pass import shorten
 from racecar.lab.training.optimiser import Fused
 from racecar.lab.training.steps.eager import Eager
+from racecar.support.interrupts import deferred
 
 
 def record(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
@@ -23,7 +24,8 @@ def record(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
     place, where the function does so."""
     devices = {tensor.device for tensor in torch.utils._pytree.tree_leaves(args) if isinstance(tensor, Tensor)}
     shapes = TracingContext(FakeTensorMode(allow_fallback_kernels=True))  # or every operation would make one, slowly
-    with torch.random.fork_rng([device for device in devices if device.type == "cuda"]), tracing(shapes):
+    kept = torch.random.fork_rng([device for device in devices if device.type == "cuda"])
+    with deferred(), kept, tracing(shapes):
         recorded = make_fx(lambda *args: function(*args))(*args)  # it would count a method's self
     shorten(recorded)
     return recorded.forward

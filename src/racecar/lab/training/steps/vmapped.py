@@ -17,6 +17,7 @@ from racecar.lab.training.optimiser import load_optimiser, make_optimiser, set_s
 from racecar.lab.training.spec import Training, TrainingOptions
 from racecar.lab.training.steps.cuda_graph import CudaGraph
 from racecar.lab.training.steps.recorded import record
+from racecar.support.interrupts import deferred
 
 Tensors = dict[str, Tensor]
 RECORDED = 50
@@ -70,7 +71,8 @@ class Vmapped(Nets):
         return self.batches.draw(epoch)
 
     def take(self, turn: int, cycle: int, drawn: Drawn) -> Tensor:
-        return self.step(cycle, drawn)
+        with deferred():
+            return self.step(cycle, drawn)
 
     def _step(self, cycle: int, drawn: Drawn) -> Tensor:
         self.begin(cycle)
