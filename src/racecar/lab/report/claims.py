@@ -81,8 +81,12 @@ def _tests(
         (claim.better, claim.stage, claim.where),
         (claim.than, claim.than_stage or claim.stage, {**claim.where, **claim.against}),
     )
+    fitting = [
+        [group for group in groups.of(stage=stage, variant=name) if group.matches(where)]
+        for name, stage, where in sides
+    ]
     for setting in dict.fromkeys(_without(setting, claim.against) for setting in groups.settings):
-        pair = [_chosen(_side(groups, setting, claim.against, *side), usual) for side in sides]
+        pair = [_chosen(_side(some, setting, claim.against), usual) for some in fitting]
         found += [
             measured(
                 claim, _family(setting, telling, better), setting, better, than, _printed(claim, paper, better, than)
@@ -95,14 +99,11 @@ def _tests(
     return found
 
 
-def _side(
-    groups: Groups, setting: Setting, against: Collection[str], name: str, stage: str, where: Mapping[str, Any]
-) -> list[Group]:
-    """The groups that may be one side of a claim in a setting. A variant without reverse pass knows no loss: where it
-    was not run beside this one, its runs beside another are the same nets."""
-    some = [group for group in groups.of(stage=stage, variant=name) if group.matches(where)]
+def _side(some: Sequence[Group], setting: Setting, against: Collection[str]) -> list[Group]:
+    """Of a variant's groups those that may be one side of a claim in a setting. A variant without reverse pass knows no
+    loss: where it was not run beside this one, its runs beside another are the same nets."""
     found = [group for group in some if _without(group.setting, against) == setting]
-    if found or variant(name).kind == "reverse":
+    if found or not some or variant(some[0].variant).kind == "reverse":
         return found
     but = {*LOSS, *against}
     others = [group for group in some if _without(group.setting, but) == _without(setting, but)]

@@ -138,8 +138,13 @@ def telling(configs: Sequence[Mapping[str, Any]], but: Collection[str] = ()) -> 
 
 def has(config: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
     """Whether a configuration has these values, or one of those in a frozenset."""
-    sets = {name: one if isinstance(one, frozenset) else {plain(one)} for name, one in where.items()}
-    return all(name in config and plain(config[name]) in some for name, some in sets.items())
+    for name, one in where.items():
+        if name not in config:
+            return False
+        value = plain(config[name])
+        if value not in one if isinstance(one, frozenset) else value != plain(one):
+            return False
+    return True
 
 
 def printed_value(paper: Sequence[Paper], group: Group, metric: str) -> Paper | None:
