@@ -18,12 +18,11 @@ few_labels() {  # TASK DEPTH NORM START: digits, blur or cifar; 3 or 6; none or 
 long_training() {  # DEPTH NORM: 6 or 9; none or batch. With batch norm Std alone, as the row to reach.
     local base="long-training --device cuda --cuda-graphs --data $data --set depth=$1 --set norm=$2 --set images=14000 --set precision=bfloat16"
     if [ "$2" = batch ]; then
-        _one "$base" Std "long-$1-$2" "$search_epochs" 4
+        _one "$base" Std "long-$1-$2" "--seeds 1" 4
     else
-        _both "$base" Std,Ort,RR,lRR "long-$1-$2" "$search_epochs" 4
+        _both "$base" Std,Ort,RR,lRR "long-$1-$2" "--seeds 1" 4
     fi
 }
-search_epochs=${search_epochs-}  # such as "--set epochs=10": of long-training's search alone
 
 sequences() {  # TASK CELL: rows, add or copy; lstm, gru or rnn
     _one "sequences --device cuda --cuda-graphs --data $data --set task=$1 --set cell=$2" Std,Ort,RR,lRR "sequences-$1-$2" "" 4

@@ -9,6 +9,7 @@ from textwrap import fill
 from racecar.lab.report.findings import Finding
 from racecar.lab.report.statistics import Estimate
 from racecar.lab.report.told import gain_told
+from racecar.lab.report.verdicts import SUPPORTED
 
 CONFIDENT = "the records do not say so any more; write another sentence in benchmarks: "
 WIDTH = 125
@@ -32,6 +33,17 @@ def in_points(found: Finding) -> str:
     """As "+1.2 (0.3 to 2.1)", with its corrected interval."""
     mean, _, interval = gain_told(found).partition(", ")
     return f"{mean.partition(' ')[0]} ({interval})"
+
+
+def points(found: Finding) -> float:
+    """Its mean gain, in points."""
+    assert found.gain is not None
+    return 100 * found.gain.mean
+
+
+def count(findings: Sequence[Finding], verdict: str = SUPPORTED) -> int:
+    """How many have this verdict."""
+    return sum(one.verdict == verdict for one in findings)
 
 
 def lower_end(found: Estimate) -> float:

@@ -120,18 +120,31 @@ def test_shift_by_hand(lines):
 
 
 def test_long_training_by_hand(lines):
-    """Mean differences of the ten seeds, in points."""
-    accuracy = {
-        (one["variant"], one["config"]["norm"], one["seed"]): 100 * one["metrics"]["test_accuracy"]
-        for one in records("long-training")
-        if not one["config"]["longer"]
-    }
+    """Mean differences of the ten seeds, in points, at both depths and with both losses; and of the likelihood."""
+    found = {}
+    for one in records("long-training"):
+        config = one["config"]
+        if not config["longer"]:
+            loss = config["scale"] if "RR" in one["variant"] else ""
+            found[one["variant"], loss, config["norm"], config["depth"], one["seed"]] = one["metrics"]
+
+    def gains(ours, other, norm="none", metric="test_accuracy", depths=(6, 9)):
+        return [
+            100 * mean(found[ours, loss, "none", depth, seed][metric] - found[other, "", norm, depth, seed][metric]
+                       for seed in range(10))
+            for depth in depths for loss in ("relative", "sum")
+        ]  # fmt: skip
+
+    def span(values):
+        return f"{min(values):z.1f} to {max(values):z.1f}".replace("-", "−")
+
     (line,) = [one for one in lines if "long and well" in one]
-    told = [float(one.replace("−", "-")) for one in re.findall(r"(−?\d\.\d+) \(", line)]
-    pairs = [(("lRR", "none"), ("Std", "none")), (("RR", "none"), ("Ort", "none")), (("RR", "none"), ("Std", "batch"))]
-    assert told == [
-        round(mean(accuracy[*ours, seed] - accuracy[*other, seed] for seed in range(10)), 2) for ours, other in pairs
-    ]
+    assert f"lRR − Std is {span(gains('lRR', 'Std'))} points" in line
+    assert f"RR − Std {span(gains('RR', 'Std'))}, ahead" in line
+    assert f"RR − Ort is {span(gains('RR', 'Ort'))} points" in line
+    assert f"RR is {span([-one for one in gains('RR', 'Std', 'batch')])} points behind batch norm" in line
+    falls = [-one / 100 for name in ("RR", "lRR") for one in gains(name, "Std", metric="test_nll", depths=[9])]
+    assert f"falls by {min(falls):.2f} to {max(falls):.2f}." in line
 
 
 def test_what_it_costs_in_accuracy_by_hand(lines):

@@ -18,6 +18,7 @@ from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import Run
 from racecar.lab.running.search import trials
+from racecar.lab.training.loss_config import PAPER
 from tests.figures import LEAST, smallest
 from tests.lab.experiments.pictures import write_cifar
 from tests.lab.running.test_engines import assert_same
@@ -198,8 +199,10 @@ SCORES = {"Std": 0.5, "Ort": 0.6, "RR": 0.55, "lRR": 0.5}
 
 @pytest.fixture
 def runs():
-    """Two depths, with what a search chose: RR lies between Std and Ort, and below Std with batch norm."""
+    """Two depths, with what a search chose: RR lies between Std and Ort, and below Std with batch norm; with the
+    paper's loss, too."""
     kinds = [(name, {}, score) for name, score in SCORES.items()]
+    kinds += [(name, PAPER, SCORES[name]) for name in ("RR", "lRR")]
     kinds += [("Std", {"longer": True}, 0.52), ("Std", {"norm": "batch"}, 0.9)]
     noise = np.random.default_rng(0)
     return [
@@ -212,7 +215,7 @@ def runs():
 def test_claims(runs):
     """Each has its two sides, at either depth; less is better but for the accuracy."""
     findings = judge(LONG.claims, gather(runs), lambda config, name: None)
-    assert len(findings) == 2 * len(LONG.claims) == 2 * 5 * 3
+    assert len(findings) == 2 * 2 * len(LONG.claims) == 2 * 2 * 5 * 3
     for one in findings:
         ours, other = one.better.config, one.than.config
         assert (ours["norm"], ours["longer"]) == ("none", False)
@@ -237,15 +240,17 @@ def test_figures(runs):
     metrics = {"test_accuracy": 100, "test_nll": 1, "test_ece": 100}
     for figure, (metric, factor) in zip(figures.values(), metrics.items(), strict=True):
         assert smallest(figure) >= LEAST
-        alive = [run for run in runs if (run.variant, run.config["depth"]) == ("RR", 9) and not run.dead]
-        mean = sum(factor * run.metrics[metric] for run in alive) / len(alive)
-        assert f"RR {mean:.3g}" in figure.get_label().partition("9 convolutions")[2]
+        for name, scale in (("RR", "relative"), ("RR, the paper's loss", "sum")):
+            kinds = [(run.variant, run.config["depth"], run.config["scale"], run.metrics[metric]) for run in runs]
+            mean = np.mean([factor * value for *kind, value in kinds if kind == ["RR", 9, scale]])
+            assert f"; {name} {mean:.3g}" in figure.get_label().partition("9 convolutions")[2]
         assert [axis.get_title() for axis in figure.axes] == ["6 convolutions", "9 convolutions"]
         (low, high), *others = [axis.get_xlim() for axis in figure.axes]
         assert others == [(low, high)]
         assert all(low < x < high for axis in figure.axes for line in axis.lines for x in line.get_xdata())
         for axis, depth in zip(figure.axes, (6, 9), strict=True):
-            assert texts(axis) == ["Std", "Ort", "RR", "lRR", "Std, longer", "Std, batch norm"]
+            paper = ["RR, the paper's loss", "lRR, the paper's loss"]
+            assert texts(axis) == ["Std", "Ort", "RR", "lRR", *paper, "Std, longer", "Std, batch norm"]
             assert min(one.get_fontsize() for one in axis.get_yticklabels()) >= 8
             dots = [line for line in axis.lines if line.get_markersize() == 4 and len(line.get_xdata()) == 10]
             means = [line for line in axis.lines if line.get_markersize() == 8]
@@ -254,6 +259,7 @@ def test_figures(runs):
                     run.metrics[metric] for run in runs
                     if (run.config["depth"], run.variant) == (depth, name.split(",")[0])
                     and (run.config["longer"], run.config["norm"] == "batch") == ("longer" in name, "norm" in name)
+                    and (run.config["scale"] == "sum") == ("paper" in name)
                 ]  # fmt: skip
                 assert list(dots[y].get_xdata()) == pytest.approx([factor * one for one in own])
                 assert means[y].get_xydata().tolist() == [pytest.approx([factor * np.mean(own), y])]

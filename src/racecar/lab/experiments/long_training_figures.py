@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from racecar.inspect.style import WIDTH, look, new_figure, styled
-from racecar.lab.experiments.paper_figures import chosen
-from racecar.lab.report.groups import by_setting, by_variant, collect
+from racecar.lab.experiments.paper_figures import chosen, rows_of
+from racecar.lab.report.groups import by_setting, collect
 from racecar.lab.report.statistics import estimate
+from racecar.lab.training.loss_config import LOSS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 
 ROW, EDGE = 0.3, 0.65
 """Inches: a row is as high as its letters need."""
-BESIDE = ("longer", "norm", "depth")
+BESIDE = ("longer", "norm", "depth", "strength", *LOSS)
 """Settings that one figure shows side by side."""
+KINDS: dict[str, tuple[str, object]] = {"batch norm": ("norm", "batch"), "longer": ("longer", True)}
+"""What a row's name says beside the variant."""
 
 
 class Chart(NamedTuple):
@@ -49,24 +52,11 @@ def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
     return figures
 
 
-def rows(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Name → runs: the variants without norm, then the longer training of Std, then those with batch norm."""
-
-    def kind_of(run: Run) -> tuple[bool, bool]:
-        return run.config["norm"] == "batch", bool(run.config["longer"])
-
-    kinds = collect((kind_of(run), run) for run in runs)
-    found: dict[str, list[Run]] = {}
-    for norm, longer in sorted(kinds):
-        more = f"{', longer' if longer else ''}{', batch norm' if norm else ''}"
-        found |= {f"{name}{more}": some for name, some in by_variant(kinds[norm, longer]).items()}
-    return found
-
-
 @styled
 def chart_figure(runs: Sequence[Run], metric: str, chart: Chart) -> Figure:
     """A panel for each depth, a row for each kind of net. Dead nets are counted beside their row, and not drawn."""
-    panels = {depth: rows(some) for depth, some in sorted(collect((run.config["depth"], run) for run in runs).items())}
+    depths = sorted(collect((run.config["depth"], run) for run in runs).items())
+    panels = {depth: rows_of(some, KINDS) for depth, some in depths}
     heights = [EDGE + ROW * len(some) for some in panels.values()]
     figure, axes = new_figure(len(panels), 1, (WIDTH, sum(heights)), height_ratios=heights)
     for (axis,) in axes[1:]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from racecar.inspect.style import SMALL, WIDTH, look, new_figure, styled
-from racecar.lab.report.groups import by_variant, gather
+from racecar.lab.report.groups import by_variant, collect, gather
 from racecar.lab.report.run_figures import runs_figure
+from racecar.lab.training.loss_config import LOSS, PAPER, loss_name
+from racecar.lab.training.variants import VARIANTS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,6 +29,27 @@ STAGES = ("A", "AA", "AB")
 def chosen(runs: Sequence[Run]) -> list[Run]:
     """Without the runs of a sweep, where a search has chosen the coefficient."""
     return [run for run in runs if run.record.get("tuned", {}).get("coefficient", run.coefficient) == run.coefficient]
+
+
+def rows_of(runs: Sequence[Run], kinds: Mapping[str, tuple[str, object]]) -> dict[str, list[Run]]:
+    """Name → runs, as "RR", "RR, the paper's loss" or "Std, longer": the variants in our order, then those that differ
+    in more.
+
+    Args:
+        kinds: what else is in a name: the field of the configuration, and the value with which it is said.
+    """
+
+    def more(run: Run) -> tuple[bool, ...]:
+        loss = {name: run.config[name] for name in LOSS}
+        paper = VARIANTS[run.variant].kind == "reverse" and loss == PAPER
+        return *(run.config[field] == value for field, value in kinds.values()), paper
+
+    words = *kinds, f"{loss_name(PAPER)} loss"
+    found: dict[str, list[Run]] = {}
+    for said, some in sorted(collect((more(run), run) for run in runs).items()):
+        suffix = "".join(f", {word}" for word, holds in zip(words, said, strict=True) if holds)
+        found |= {f"{name}{suffix}": members for name, members in by_variant(some).items()}
+    return found
 
 
 def having(runs: Sequence[Run], array: str) -> list[Run]:
