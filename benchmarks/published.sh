@@ -42,12 +42,12 @@ texture_shape() {  # SETTING: paper, strong or batch
 }
 
 smoke() {
-    _both "smoke --device cuda --cuda-graphs --data $data" Std,Ort,RR,lRR smoke "" 4 "--seeds 5 --first-seed 10"
+    _both "smoke --device cuda --cuda-graphs --data $data" Std,Ort,RR,lRR smoke "" 4 "--seeds 5"
 }
 
 smoke_autoencoder() {
     local base="smoke-autoencoder --device cuda --cuda-graphs --data $data"
-    _both "$base" Std,Ort,RR,lRR smoke-autoencoder "" 4 "--seeds 5 --first-seed 10"
+    _both "$base" Std,Ort,RR,lRR smoke-autoencoder "" 4 "--seeds 5"
 }
 
 _both() {  # EXPERIMENT VARIANTS CELL SEARCH-OPTIONS WORKERS RUN-OPTIONS: the default loss, then the paper's

@@ -11,7 +11,8 @@ from racecar.support.extras import need
 from racecar.support.files import write_atomically
 from racecar.support.progress import bar
 
-SEED = 0
+SEED = 1
+"""Plumes of seed 0 were looked at while the experiments were planned; nobody has seen these."""
 RANGES = {
     "x": (0.25, 0.75),
     "y": (0.08, 0.2),

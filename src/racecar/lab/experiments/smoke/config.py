@@ -21,8 +21,8 @@ class SmokeConfig(LossConfig):
     Loss weights were fixed with Std alone, before any regulariser was judged, so that its super-resolution learns: a
     small net (widths 8, 16, 16, 8, 8; 30 epochs, lr 3e-3), on plumes that seed 1000 holds out. With adversarial = 0.1
     and 1 it had a third less L2 than bicubic interpolation; 1 had the nearer spectrum and lost SSIM, so it is 0.1.
-    First looks, with seed 0, were at the test plumes, of Std (adversarial 0.01 and 0.1) and of RR (λ = 0.01 and 0.1):
-    runs that are judged begin at another seed. Learning rates and λ are for a search. How many epochs are enough at
+    All first looks, of Std and of RR, were at other plumes than those that are made now (``plumes.SEED``). Learning
+    rates and λ are for a search. How many epochs are enough at
     full width was not tried.
     """
 
