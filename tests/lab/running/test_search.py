@@ -11,10 +11,11 @@ from racecar.lab.experiments import experiment
 from racecar.lab.running import search
 from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.results import Store
-from racecar.lab.running.search import best, trials
+from racecar.lab.running.search import best, trained, trials
 from racecar.lab.search_space import Search
 from racecar.lab.training.variants import VARIANTS
 from tests.lab.report.records import record
+from tests.lab.tiny import make, run
 
 INFORMATION = experiment("information")
 CONFIG = replace(INFORMATION.Config(), valid=INFORMATION.search.valid)
@@ -129,6 +130,53 @@ def test_what_it_cannot_search(name, optimiser, words):
 def test_budgets_that_differ_are_refused():
     with pytest.raises(ValueError, match="Ort 1 coefficients and others 3"):
         replace(SMALL, coefficients={"RR": (1.0, 2.0, 3.0), "Ort": (1.0,)}).candidates("Ort", "adam")
+
+
+# What is trained once for several variants
+
+PLAIN = ("Std", "Ort", "OrtB", "RR", "lRR", "RR1", "WD")
+
+
+@pytest.mark.parametrize("fraction", [1.0, 0.5])
+def test_a_coefficient_of_zero_is_std(fraction, tmp_path):
+    """Bit for bit, in every stage: that is why one training will do for all."""
+    zero = dict.fromkeys(PLAIN, (0.0,))
+    jobs = make(PLAIN, seeds=(0, 1), coefficients=zero, fraction=fraction, finetune=1)
+    assert len(jobs) == 14
+    assert not run(jobs, tmp_path)
+    store = Store(tmp_path)
+    instead = trained(jobs)
+    assert {job.variant for job in instead.values()} == {"Std"}
+    for job in jobs:
+        for stage, id in job.ids.items():
+            ours, std = (store.weights(one) for one in (id, instead[job].ids[stage]))
+            assert ours.keys() == std.keys()
+            assert all(ours[name].equal(std[name]) for name in std)
+            assert store.get(id).metrics == store.get(instead[job].ids[stage]).metrics
+
+
+def test_what_is_trained_once(tmp_path):
+    """Of two learning rates and two decays: λ = 0 of all that share them, and of Std where it has them, too. Other
+    coefficients, Pre and dropout are trained by themselves, and budgets are what they were."""
+    own = {"Ort": (0.0, 1.0), "RR": (0.0, 1.0), "Drop": (0.0, 0.5), "Pre": (0.0, 3.0)}
+    search = replace(SMALL, coefficients=own, fields={"weight_decay": (0.0, 0.1)}, seeds=2)
+    jobs = trials(INFORMATION, search, CONFIG, ["RR", "Ort", "Drop", "Pre", "Std"], None)
+    instead = trained(jobs)
+    assert set(instead) == set(jobs)
+    for job, other in instead.items():
+        assert (job.config, job.seed) == (other.config, other.seed)
+        alone = job.variant in ("Drop", "Pre") or bool(job.coefficient)
+        assert (other is job) == (alone or (job.variant == "RR" or job.config.lr not in (1e-3, 1e-2)))
+    spared = len(jobs) - len(set(instead.values()))
+    assert spared == 2 * 2 * 2 * 2  # Ort and Std, with two rates and two decays, two seeds each
+
+    def score(job, stage):
+        return 0.5 if job.variant == "RR" else 0.1
+
+    found = best(jobs, store_of(tmp_path, set(instead.values()), score), search)
+    assert found["Ort"]["coefficient"] == 0
+    assert found["Ort"]["score"] == 0.5
+    assert len(found["Ort"]["tried"]) == len(found["RR"]["tried"]) == 2 * 2 * 2
 
 
 # What it chooses

@@ -18,7 +18,7 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None) -> None:
 
     from racecar.lab.experiments import experiment
     from racecar.lab.running.results import Store
-    from racecar.lab.running.search import best, trials
+    from racecar.lab.running.search import best, trained, trials
     from racecar.support.files import check_folder, write_json
 
     one = experiment(name)
@@ -42,7 +42,7 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None) -> None:
     folder = folder_of(out, name, "search", "quick" if options.quick else "")
     if is_rank_zero():
         check_folder(folder, "--out")
-    do(jobs, folder, replace(options, resume=True), quiet=True)
+    do(list(dict.fromkeys(trained(jobs).values())), folder, replace(options, resume=True), quiet=True)
     if not is_rank_zero():
         return
     chosen = best(jobs, Store(folder), what)

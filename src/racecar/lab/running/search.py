@@ -11,6 +11,7 @@ from racecar.lab.experiment import Experiment
 from racecar.lab.running.jobs import Job, make_jobs, refuse_too_many
 from racecar.lab.running.results import Store
 from racecar.lab.search_space import Search
+from racecar.lab.training.variants import variant
 
 
 def trials(experiment: Experiment, search: Search, config: Config, variants: Sequence[str], folder: Any) -> list[Job]:
@@ -22,6 +23,23 @@ def trials(experiment: Experiment, search: Search, config: Config, variants: Seq
             jobs += make_jobs(experiment, config, [name], seeds, folder, tuned={name: candidate}, purpose="search")
             refuse_too_many(jobs)
     return jobs
+
+
+def trained(jobs: Sequence[Job]) -> dict[Job, Job]:
+    """Job → the one that is trained in its place. A regulariser with coefficient 0 changes nothing: jobs that differ in
+    it alone are one training, and Std's, where that has the same learning rate."""
+    first: dict[tuple[Any, ...], Job] = {}
+    found = {}
+    for job in jobs:
+        stages = tuple(stage for stage in job.stages if stage.variants is None)  # Std alone has more
+        found[job] = first.setdefault((job.config, job.seed, stages), job) if _plain(job) else job
+    return found
+
+
+def _plain(job: Job) -> bool:
+    """Whether nothing is left of its regulariser."""
+    kind = variant(job.variant).kind
+    return kind == "plain" or (kind in ("reverse", "orthogonality", "decay") and job.coefficient == 0)
 
 
 def _edge(found: Mapping[str, Any]) -> list[str]:
@@ -42,25 +60,26 @@ def best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, dict[st
     pictures of that fold alone, so that no test picture has a part in it.
     """
     chosen: dict[str, dict[str, Any]] = {}
+    instead = trained(jobs)
     for name in dict.fromkeys(job.variant for job in jobs):
         own = [job for job in jobs if job.variant == name]
         clusters = own[0].experiment.clusters
         if clusters is None:
-            chosen[name] = _best(own, store, search)
+            chosen[name] = _best(own, instead, store, search)
             continue
         parts: dict[str, list[Job]] = {}
         for job in own:
             parts.setdefault(str(clusters.of(job.config)), []).append(job)
-        chosen[name] = {"each": {part: _best(some, store, search) for part, some in parts.items()}}
+        chosen[name] = {"each": {part: _best(some, instead, store, search) for part, some in parts.items()}}
     return chosen
 
 
-def _best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, Any]:
+def _best(jobs: Sequence[Job], instead: Mapping[Job, Job], store: Store, search: Search) -> dict[str, Any]:
     """Of one variant."""
     names = (*search.chosen, "coefficient")
     tried: dict[tuple[float | None, ...], list[float | None]] = {}
     for job in jobs:
-        runs = [store.get(job.ids[name]) for name in search.stages]
+        runs = [store.get(instead[job].ids[name]) for name in search.stages]
         found = [value for run in runs if (value := run.metrics.get(search.metric)) is not None]
         score = mean(found) if len(found) == len(runs) else None
         key = (*(job.tuned.get(name) for name in search.chosen), job.coefficient)
