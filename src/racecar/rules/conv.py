@@ -63,8 +63,10 @@ def conv(op: Operation, y: Tensor, shape: Size) -> Tensor:
         before = tuple(d * (k - 1) // 2 for d, k in zip(dilation, kernel, strict=True))
     else:
         before = (0,) * dims if padding == "valid" else _each(padding, dims)
-    longer = any(out > size for out, size in zip(y.shape[-dims:], shape[-dims:], strict=True))
+    longer = op.mask is not None and any(out > size for out, size in zip(y.shape[-dims:], shape[-dims:], strict=True))
     y = _without_bias(like(y, weight), op, dims, filled=longer)
+    if padding != "same" and stride == (1,) * dims:  # nothing is left over
+        return _TRANSPOSED[dims](y, weight, None, stride, before, 0, groups, dilation)
     # What the strides left over at the end of the true input; negative where "same" padded more at the end.
     left_over = [
         size - ((out - 1) * s - 2 * b + d * (k - 1) + 1)

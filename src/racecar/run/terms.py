@@ -78,6 +78,8 @@ class SquaredError(torch.autograd.Function):
 def along_memory(d: Tensor, *others: Tensor | None) -> tuple[Any, ...]:
     """``d`` and others of as many dimensions, in the order in which d lies in memory: for sums over all of it."""
     order = memory_order(d)
+    if order[-1] == d.dim() - 1:  # as they are
+        return d, *others
     return d.permute(order), *(None if one is None else one.permute(order) for one in others)
 
 
