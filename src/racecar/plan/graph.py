@@ -49,6 +49,10 @@ class Op:
     """``func`` in a tuple: out of an attribute dynamo cannot call a method of Tensor, up to torch 2.11 at least."""
     at: tuple[Path, ...] = field(init=False, repr=False)
     """The places of its inputs."""
+    first: bool = field(init=False, repr=False)
+    """Whether the data is its first argument and no other: nearly always."""
+    weighted: nn.Module | None = field(init=False, repr=False)
+    """The module that owns its weight."""
     followed: tuple[tuple[Path, int], ...] = field(init=False, repr=False)
     """The inputs that say what the positions of its output are: of an attention the queries, of a product of matrices
     not what is added to it. Found once: dynamo looks for a function among others only out of ``held``."""
@@ -56,6 +60,8 @@ class Op:
     def __post_init__(self) -> None:
         self.held = (self.func,)
         self.at = tuple(path for path, _ in self.inputs)
+        self.first = self.at == ((0,),)
+        self.weighted = self.module or (self.owner.module if self.owner else None)
         self.followed = self.inputs
         if self.func is F.scaled_dot_product_attention:
             self.followed = tuple(one for one in self.inputs if one[0] in ((0,), ("query",)))
@@ -83,17 +89,19 @@ class Op:
 
     def bind(self, call: Call | None, name: str = "") -> Operation:
         """The operation with the arguments of ``call``."""
-        args, kwargs = (self.args, self.kwargs) if call is None else without_data(call, self.at)
-        module = self.module or (self.owner.module if self.owner else None)
+        args, kwargs = self.args, self.kwargs
+        if call is not None and self.first:  # less for torch.compile to trace
+            args, kwargs = (None, *call.args[1:]), call.kwargs
+        elif call is not None:
+            args, kwargs = without_data(call, self.at)
+        trainable = self.owner is not None
         return Operation(
-            self.held[0], args, kwargs, self.at, name or self.kind, module, self.owner is not None, self.inplace_at
+            self.held[0], args, kwargs, self.at, name or self.kind, self.weighted, trainable, self.inplace_at
         )
 
 
 class _Replay(Operation):
     """Several calls that together are one function of one tensor."""
-
-    __slots__ = ("op",)
 
     def __init__(self, op: Op, members: list[Operation], name: str) -> None:
         super().__init__(None, (), {}, name=name)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from racecar.rules.norm import Moments
 from racecar.support.compiling import compiling
-from racecar.support.memory_order import memory_order
+from racecar.support.memory_order import channels_last, memory_order
 from racecar.support.precision import wide
 
 SCALES = ("relative", "ratio", "anchored", "mean", "sum")
@@ -77,9 +77,9 @@ class SquaredError(torch.autograd.Function):
 
 def along_memory(d: Tensor, *others: Tensor | None) -> tuple[Any, ...]:
     """``d`` and others of as many dimensions, in the order in which d lies in memory: for sums over all of it."""
-    order = memory_order(d)
-    if order[-1] == d.dim() - 1:  # as they are
+    if not channels_last(d):
         return d, *others
+    order = memory_order(d)
     return d.permute(order), *(None if one is None else one.permute(order) for one in others)
 
 

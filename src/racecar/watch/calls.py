@@ -171,8 +171,6 @@ def outputs(call: Call) -> tuple[Tensor, ...]:
 def without_data(call: Call, at: tuple[Path, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A call's arguments with ``None`` in place of the data, so that holding them holds no activation."""
     args, kwargs = call.args, call.kwargs
-    if at == ((0,),):  # nearly always: less for torch.compile to trace
-        return (None, *args[1:]), kwargs
     for path in at:
         if isinstance(path[0], str):
             kwargs = {**kwargs, path[0]: _hollow(kwargs[path[0]], path[1:])}
