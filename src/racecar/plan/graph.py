@@ -51,8 +51,8 @@ class Op:
     """The places of its inputs."""
     first: bool = field(init=False, repr=False)
     """Whether the data is its first argument and no other: nearly always."""
-    weighted: nn.Module | None = field(init=False, repr=False)
-    """The module that owns its weight."""
+    rest: tuple[nn.Module | None, bool, int | None] = field(init=False, repr=False)
+    """What an :class:`Operation` holds beside: the module that owns the weight, whether there is one, ``inplace_at``."""
     followed: tuple[tuple[Path, int], ...] = field(init=False, repr=False)
     """The inputs that say what the positions of its output are: of an attention the queries, of a product of matrices
     not what is added to it. Found once: dynamo looks for a function among others only out of ``held``."""
@@ -61,7 +61,8 @@ class Op:
         self.held = (self.func,)
         self.at = tuple(path for path, _ in self.inputs)
         self.first = self.at == ((0,),)
-        self.weighted = self.module or (self.owner.module if self.owner else None)
+        module = self.module or (self.owner.module if self.owner else None)
+        self.rest = (module, self.owner is not None, self.inplace_at)
         self.followed = self.inputs
         if self.func is F.scaled_dot_product_attention:
             self.followed = tuple(one for one in self.inputs if one[0] in ((0,), ("query",)))
@@ -89,15 +90,13 @@ class Op:
 
     def bind(self, call: Call | None, name: str = "") -> Operation:
         """The operation with the arguments of ``call``."""
-        args, kwargs = self.args, self.kwargs
-        if call is not None and self.first:  # less for torch.compile to trace
+        if call is None:
+            args, kwargs = self.args, self.kwargs
+        elif self.first:  # less for torch.compile to trace
             args, kwargs = (None, *call.args[1:]), call.kwargs
-        elif call is not None:
+        else:
             args, kwargs = without_data(call, self.at)
-        trainable = self.owner is not None
-        return Operation(
-            self.held[0], args, kwargs, self.at, name or self.kind, self.weighted, trainable, self.inplace_at
-        )
+        return Operation(self.held[0], args, kwargs, self.at, name or self.kind, *self.rest)
 
 
 class _Replay(Operation):
