@@ -52,7 +52,7 @@ class Op:
     first: bool = field(init=False, repr=False)
     """Whether the data is its first argument and no other: nearly always."""
     rest: tuple[nn.Module | None, bool, int | None] = field(init=False, repr=False)
-    """What an :class:`Operation` holds beside: the module that owns the weight, whether there is one, ``inplace_at``."""
+    """What an :class:`Operation` holds beside: the module that owns the weight, if there is one, ``inplace_at``."""
     followed: tuple[tuple[Path, int], ...] = field(init=False, repr=False)
     """The inputs that say what the positions of its output are: of an attention the queries, of a product of matrices
     not what is added to it. Found once: dynamo looks for a function among others only out of ``held``."""

@@ -58,7 +58,7 @@ def _start(entry: Entry, needs: Needs, tape: Tape, reverse: Mapping[int, Tensor]
     assert entry.layer is not None
     if entry.upper is not None:
         return reverse[entry.upper.index], entry.steps
-    if short_cut.applies(entry):
+    if entry.layer.index in needs.short:
         first, *others = entry.steps
         y = short_cut.back(tape.operations[first.op.ordinal], tape.tensors[entry.layer.d])
         if y is not None:

@@ -39,7 +39,9 @@ def squared_error(d: Tensor, reverse: Tensor, weight: Tensor | None, mask: Tenso
         weight: None, or a tensor that broadcasts against d_m without its batch dimension.
         mask: None, or True where d_m counts: as many dimensions, each as long or 1.
     """
-    dtype = torch.promote_types(wide(d), wide(reverse))  # a float64 head behind layers in float32
+    dtype = wide(d)
+    if d.dtype != reverse.dtype:  # a float64 head behind layers in float32
+        dtype = torch.promote_types(dtype, wide(reverse))
     if weight is not None or compiling():
         # Compiled, the difference is not rounded before it is squared; but it, and the gradient of both sides, is kept
         # in the precision of the activations.
@@ -101,7 +103,7 @@ def in_rows(x: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
     if not compiling():
         return reduce(x)
     if x.numel() % ROWS:
-        return F.pad(reduce(x).reshape(1), (0, ROWS - 1))
+        return torch.constant_pad_nd(reduce(x).reshape(1), (0, ROWS - 1))
     return reduce(x.reshape(ROWS, -1), dim=1)
 
 
