@@ -20,8 +20,11 @@ def pytest_configure(config):
 
 def prepare():
     import torch
+    from torch._dynamo import guards
 
     torch.set_num_threads(1)
+    # torch.compile times its guards once they are made, with caches flushed, for nothing but its log
+    guards.profile_guard_manager = lambda *args: 0.0
     for device in (torch.cuda, torch.xpu, torch.mtia):
         if not device.is_available():  # each torch.manual_seed would be put down for later, with the stack it came from
             for module in (device, getattr(device, "random", device)):

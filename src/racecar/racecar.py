@@ -98,25 +98,26 @@ class Racecar(nn.Module):
         itself keeps it; ours is ``reverse_mask=`` then. ``attention_mask`` of Hugging Face's models, torch's
         ``src_key_padding_mask`` and nested tensors (``layout=torch.jagged``) are understood by themselves.
         """
-        mask, kwargs = self._engine.masks.take(kwargs)
-        if self._engine.off or self._engine.resting:
-            if self._engine.off:
+        engine = self._engine
+        mask, kwargs = engine.masks.take(kwargs)
+        if engine.off or engine.resting:
+            if engine.off:
                 self.terms = {}
             output = self.model(*args, **kwargs)
             loss = no_loss(input_tensors(args, kwargs))
         elif compiling():
-            output, outcome = self._engine.run(args, kwargs, mask=mask)
+            output, outcome = engine.run(args, kwargs, mask=mask)
             self.terms, self._signs = outcome.terms, outcome.signs if self.training else None
             loss = outcome.loss
         else:
             look = self.training and torch.is_grad_enabled() and can_look() and self._health.due()
-            output, outcome = self._engine.run(args, kwargs, look, mask)
+            output, outcome = engine.run(args, kwargs, look, mask)
             loss = outcome.loss
             # Inside torch.func the terms are wrappers that die with the transform.
             inside = in_transform(loss)
             self.terms = {} if inside else outcome.terms
             if look and not inside:
-                self._health.see(outcome.signs, self._engine.settings.weight)
+                self._health.see(outcome.signs, engine.settings.weight)
         if passed_by():
             if compiling():
                 warn_compiled(id(self.model))

@@ -49,6 +49,10 @@ class Op:
     """``func`` in a tuple: out of an attribute dynamo cannot call a method of Tensor, up to torch 2.11 at least."""
     at: tuple[Path, ...] = field(init=False, repr=False)
     """The places of its inputs."""
+    first: bool = field(init=False, repr=False)
+    """Whether the data is its first argument and no other: nearly always."""
+    rest: tuple[nn.Module | None, bool, int | None] = field(init=False, repr=False)
+    """What an :class:`Operation` holds beside: the module that owns the weight, if there is one, ``inplace_at``."""
     followed: tuple[tuple[Path, int], ...] = field(init=False, repr=False)
     """The inputs that say what the positions of its output are: of an attention the queries, of a product of matrices
     not what is added to it. Found once: dynamo looks for a function among others only out of ``held``."""
@@ -56,6 +60,9 @@ class Op:
     def __post_init__(self) -> None:
         self.held = (self.func,)
         self.at = tuple(path for path, _ in self.inputs)
+        self.first = self.at == ((0,),)
+        module = self.module or (self.owner.module if self.owner else None)
+        self.rest = (module, self.owner is not None, self.inplace_at)
         self.followed = self.inputs
         if self.func is F.scaled_dot_product_attention:
             self.followed = tuple(one for one in self.inputs if one[0] in ((0,), ("query",)))
@@ -83,17 +90,17 @@ class Op:
 
     def bind(self, call: Call | None, name: str = "") -> Operation:
         """The operation with the arguments of ``call``."""
-        args, kwargs = (self.args, self.kwargs) if call is None else without_data(call, self.at)
-        module = self.module or (self.owner.module if self.owner else None)
-        return Operation(
-            self.held[0], args, kwargs, self.at, name or self.kind, module, self.owner is not None, self.inplace_at
-        )
+        if call is None:
+            args, kwargs = self.args, self.kwargs
+        elif self.first:  # less for torch.compile to trace
+            args, kwargs = (None, *call.args[1:]), call.kwargs
+        else:
+            args, kwargs = without_data(call, self.at)
+        return Operation(self.held[0], args, kwargs, self.at, name or self.kind, *self.rest)
 
 
 class _Replay(Operation):
     """Several calls that together are one function of one tensor."""
-
-    __slots__ = ("op",)
 
     def __init__(self, op: Op, members: list[Operation], name: str) -> None:
         super().__init__(None, (), {}, name=name)

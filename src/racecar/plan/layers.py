@@ -30,7 +30,7 @@ from racecar.rules.pool import total
 from racecar.rules.registry import Rules
 from racecar.rules.roles import Role
 from racecar.rules.torch_functions import RECURRENT
-from racecar.watch.calls import ModuleWatch
+from racecar.watch.calls import ModuleWatch, gives_list
 from racecar.watch.inputs import batch_size
 from racecar.watch.trace import Trace, Value
 
@@ -103,6 +103,8 @@ class LayerGraph:
         """The operations that these come from."""
         self.recurrent = any(op.called in RECURRENT for op in self.graph.ops)
         """Whether there are recurrent networks, which are taken apart."""
+        self.lists = any(gives_list(call.args) for call in trace.calls)
+        """Whether a call was given a list."""
         names = {layer.name for layer in self.layers}
         self.coverage = coverage(self.graph, model, modules, [layer.op for layer in self.layers], names, rules)
         """Which weights the layers use, and why no layer uses the others."""

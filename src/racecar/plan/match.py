@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from racecar.plan.batch import FIXED, BatchDim
 from racecar.plan.layer import Layer
 from racecar.watch.calls import Call, among, tensors
-from racecar.watch.trace import Trace, leading, rooted
+from racecar.watch.trace import Trace, leading, makes_number, rooted
 
 _SPELLINGS = ((F.rms_norm, torch.rms_norm),)
 """Functions that torch.compile shows under another name."""
@@ -44,6 +44,9 @@ class Matcher:
     ) -> None:
         self.signature, self.batch_size = trace.signature, batch_size
         self._weighted = [op for layer in layers for op in layer.op.members or (layer.op,)]
+        owners = [(op.ordinal, op.owner) for op in self._weighted if op.owner is not None and op.picked is None]
+        self._direct = [(i, owner.holder, owner.parameter) for i, owner in owners if not owner.derived]
+        """Calls, by ordinal, that use a parameter itself."""
         self._fixed = any(place is not None and place.by == FIXED for place in batch.values())
         self._features = [x.shape[1:] for x in trace.inputs]
         self.functions = tuple({id(call.func): call.func for call in trace.calls}.values())
@@ -52,7 +55,13 @@ class Matcher:
         self._length = len(ordinals)
         ordinal = {position: i for i, position in enumerate(ordinals)}
         alive = leading(trace.calls)
-        self._all_lead = all(alive)
+        dead = [call.func for call, flag in zip(trace.calls, alive, strict=True) if not flag]
+        self._dead = tuple({id(func): func for func in dead}.values())
+        """Functions of calls that lead to no number, such as the count of a batch norm's batches."""
+        self._deaths = len(dead)
+        others = [call for call, flag in zip(trace.calls, alive, strict=True) if flag and among(call.func, self._dead)]
+        self._told = all(makes_number(call) for call in others)
+        """Whether the function of a call, and whether it makes a number, tell if it is one of these."""
         rows = [i for i, flag in enumerate(rooted(trace.calls)) if flag and alive[i]]
         self._funcs = [trace.calls[i].func for i in rows]
         self._ordinal_at = [ordinal.get(i, -1) for i in rows]
@@ -93,35 +102,44 @@ class Matcher:
 
         The compiler hides some functions, always the same ones: their calls stay None.
         """
+        if not self._dead:
+            return self._follow(calls)
+        found = None
+        if self._told:  # the compiler need not trace its way through the arguments of all calls
+            some = [call for call in calls if not among(call.func, self._dead) or makes_number(call)]
+            found = self._follow(some) if len(calls) - len(some) == self._deaths else None
+        if found is None:
+            found = self._follow([call for call, leads in zip(calls, leading(calls), strict=True) if leads])
+        return found
+
+    def _follow(self, calls: Sequence[Call]) -> list[Call | None] | None:
         found: list[Call | None] = [None] * self._length
-        shown, hidden = [False] * len(self._funcs), [False] * len(self._funcs)
-        at = 0
-        alive = [True] * len(calls) if self._all_lead else leading(calls)
-        for call, flag, leads in zip(calls, rooted(calls), alive, strict=True):
-            if not flag or not leads:
+        funcs, ordinals = self._funcs, self._ordinal_at
+        skipped: list[int] = []
+        at, end = 0, len(funcs)
+        for call, flag in zip(calls, rooted(calls), strict=True):
+            if not flag:
                 continue
-            while at < len(self._funcs) and not same(self._funcs[at], call.func):
-                hidden[self._number[at]] = True
+            while at < end and funcs[at] is not call.func and not same(funcs[at], call.func):
+                skipped.append(at)
                 at += 1
-            if at == len(self._funcs):
+            if at == end:
                 return None
-            shown[self._number[at]] = True
-            if self._ordinal_at[at] >= 0:
-                found[self._ordinal_at[at]] = call
+            if ordinals[at] >= 0:
+                found[ordinals[at]] = call
             at += 1
-        for rest in range(at, len(self._funcs)):
-            hidden[self._number[rest]] = True
-        if any(s and h for s, h in zip(shown, hidden, strict=True)):
+        skipped += range(at, end)
+        hidden = {self._number[i] for i in skipped}
+        if hidden and any(self._number[i] in hidden and i not in skipped for i in range(end)):
             return None
         return found if self._same_weights(found) else None
 
     def _same_weights(self, calls: Sequence[Call | None]) -> bool:
         """Whether the calls use the weights that the plan names, as far as they are parameters themselves."""
-        for op in self._weighted:
-            owner, call = op.owner, calls[op.ordinal]
-            if owner is None or owner.derived or op.picked is not None or call is None:
+        for ordinal, holder, name in self._direct:
+            weight, call = holder._parameters.get(name), calls[ordinal]
+            if call is None or (len(call.args) > 1 and call.args[1] is weight):
                 continue
-            weight = owner.holder._parameters.get(owner.parameter)
-            if not among(weight, call.args) and not any(one is weight for _, one in tensors(call.args, call.kwargs)):
+            if not any(one is weight for _, one in tensors(call.args, call.kwargs)):
                 return False
         return True

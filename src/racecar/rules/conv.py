@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Size, Tensor
@@ -41,6 +42,15 @@ def whole_padding(op: Operation) -> tuple[int, ...]:
     return reach if by_one and not isinstance(padding, str) and _each(padding, dims) == reach else (0,) * dims
 
 
+def _arguments(op: Operation) -> tuple[Any, ...]:
+    """Weight, stride, padding, dilation and groups of a convolution."""
+    if len(op.args) == 7:  # as modules give them: less for torch.compile to trace
+        _, weight, _, stride, padding, dilation, groups = op.args
+        return weight, stride, padding, dilation, groups
+    rest = op.get(4, "padding", 0), op.get(5, "dilation", 1), op.get(6, "groups", 1)
+    return op.get(1, "weight"), op.get(3, "stride", 1), *rest
+
+
 def _crop(x: Tensor, shape: Size, dims: int) -> Tensor:
     for d in range(-dims, 0):
         x = x.narrow(d, 0, shape[d])
@@ -52,19 +62,17 @@ def _crop(x: Tensor, shape: Size, dims: int) -> Tensor:
 @register(F.conv3d, kind="conv3d")
 def conv(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """y (N, out, …), weight (out, in/groups, k…) → (N, in, …) of the true input size."""
-    weight: Tensor = op.get(1, "weight")
-    dims = weight.dim() - 2
-    stride = _each(op.get(3, "stride", 1), dims)
-    padding = op.get(4, "padding", 0)
-    dilation = _each(op.get(5, "dilation", 1), dims)
-    groups = op.get(6, "groups", 1)
-    kernel = weight.shape[2:]
+    weight, stride, padding, dilation, groups = _arguments(op)
+    dims, kernel = weight.dim() - 2, weight.shape[2:]
+    stride, dilation = _each(stride, dims), _each(dilation, dims)
     if padding == "same":  # an even kernel pads one more at the end
         before = tuple(d * (k - 1) // 2 for d, k in zip(dilation, kernel, strict=True))
     else:
         before = (0,) * dims if padding == "valid" else _each(padding, dims)
-    longer = any(out > size for out, size in zip(y.shape[-dims:], shape[-dims:], strict=True))
+    longer = op.mask is not None and any(out > size for out, size in zip(y.shape[-dims:], shape[-dims:], strict=True))
     y = _without_bias(like(y, weight), op, dims, filled=longer)
+    if padding != "same" and stride == (1,) * dims:  # nothing is left over
+        return _TRANSPOSED[dims](y, weight, None, stride, before, 0, groups, dilation)
     # What the strides left over at the end of the true input; negative where "same" padded more at the end.
     left_over = [
         size - ((out - 1) * s - 2 * b + d * (k - 1) + 1)

@@ -235,11 +235,13 @@ def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
 @register(F.batch_norm, role=Role.NORM)
 def batch_norm(op: Operation, x: Tensor) -> Tensor:
     """x (N, C, …)."""
-    mean, var = op.get(1, "running_mean"), op.get(2, "running_var")
-    weight, bias = op.get(3, "weight"), op.get(4, "bias")
-    return normalise_batch(
-        x, mean, var, weight, bias, op.get(5, "training", False), op.get(7, "eps", 1e-5), op.place, op.mask
-    )
+    if len(op.args) == 8:  # as modules give them: less for torch.compile to trace
+        _, mean, var, weight, bias, training, _, eps = op.args
+    else:
+        mean, var = op.get(1, "running_mean"), op.get(2, "running_var")
+        weight, bias = op.get(3, "weight"), op.get(4, "bias")
+        training, eps = op.get(5, "training", False), op.get(7, "eps", 1e-5)
+    return normalise_batch(x, mean, var, weight, bias, training, eps, op.place, op.mask)
 
 
 @register(torch.batch_norm, role=Role.NORM)

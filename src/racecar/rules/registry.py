@@ -5,7 +5,7 @@ A rule has a role, which says where in a layer the operation belongs: see :class
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -51,23 +51,14 @@ class Operation:
         module: the module that owns the weight, if any.
         name: the layer's name, or the function's.
         trainable: whether a parameter takes part.
+        members: of several calls taken as one operation, each.
         place: for a batch norm in the reverse pass, where statistics of the reverse data are found and left.
         mask: for a norm, a convolution or a sum in the reverse pass, True where its data counts; None: everywhere.
     """
 
-    __slots__ = (
-        "args",
-        "at",
-        "func",
-        "inplace_at",
-        "kwargs",
-        "mask",
-        "members",
-        "module",
-        "name",
-        "place",
-        "trainable",
-    )
+    members: Sequence[Operation] = ()
+    place: Any = None
+    mask: Tensor | None = None
 
     def __init__(
         self,
@@ -82,9 +73,6 @@ class Operation:
     ) -> None:
         self.func, self.args, self.kwargs, self.at = func, args, kwargs, at
         self.name, self.module, self.trainable, self.inplace_at = name, module, trainable, inplace_at
-        self.members: list[Operation] = []
-        self.place: Any = None
-        self.mask: Tensor | None = None
 
     @property
     def data_first(self) -> bool:

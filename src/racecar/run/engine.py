@@ -23,7 +23,7 @@ from racecar.run.reverse_statistics import ReverseStatistics
 from racecar.run.settings import Settings
 from racecar.support.compiling import capturing, compiling
 from racecar.watch import nested
-from racecar.watch.calls import Watch
+from racecar.watch.compiled import CompiledWatch
 from racecar.watch.dry_run import RngState, untouched, watch_forward
 from racecar.watch.guards import check_model, check_sharding, fusible, reshard, takes_fused_path
 from racecar.watch.inputs import batch_tensors, input_tensors
@@ -238,7 +238,8 @@ class Engine:
             if any(prepared.layer_graph.changes_input for prepared in self.plans)
             else inputs
         )
-        watch = Watch(keep_funcs=tuple(funcs), recurrent=any(one.layer_graph.recurrent for one in self.plans))
+        graphs = [prepared.layer_graph for prepared in self.plans]
+        watch = CompiledWatch(tuple(funcs), any(one.recurrent for one in graphs), any(one.lists for one in graphs))
         if takes_fused_path(self.fusible):  # torch does not fuse where a gradient is asked for
             with torch.enable_grad(), watch:
                 output = self.model(*args, **kwargs)

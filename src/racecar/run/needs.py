@@ -59,7 +59,10 @@ class Needs:
         """Those of which nobody keeps the whole: a slice of them has memory of its own."""
         self.again = frozenset(again)
         """Layers, by index, whose output is computed again, for a way that starts there."""
-        self.live = self.starts | {e.layer.d for e in entries if e.layer and short_cut.applies(e)}
+        short = [entry.layer for entry in entries if entry.layer is not None and short_cut.applies(entry)]
+        self.short = frozenset(layer.index for layer in short)
+        """Layers, by index, that a short cut may take back."""
+        self.live = self.starts | {layer.d for layer in short}
         self.constant = frozenset(values) if gradient == "weights" else frozenset(values) - self.live
         """Values through which no gradient flows, unless it flows through all."""
         if gradient == "both":

@@ -136,14 +136,19 @@ class PreparedPlan:
         marks = None if given is None else given.inputs
         energy = terms.anchor(find.inputs, marks) if self.settings.scale == "anchored" else None
         found = [None if op is None else self._moments(op, find, size, samples) for op in self.norms]
-        shapes = ((find.tensor(layer.d).shape, find.batch(layer.d)) for layer in self.constrained)
-        counts = [cut_shape(shape, where, size, samples).numel() for shape, where in shapes]
-        return Yardstick(energy, terms.noise_floors(found, counts))
+        if all(one is None for one in found):
+            return Yardstick(energy, None)
+        shapes = [find.tensor(layer.d).shape for layer in self.constrained]
+        if samples < size:
+            places = [find.batch(layer.d) for layer in self.constrained]
+            shapes = [cut_shape(shape, at, size, samples) for shape, at in zip(shapes, places, strict=True)]
+        return Yardstick(energy, terms.noise_floors(found, [shape.numel() for shape in shapes]))
 
     def _moments(self, op: Op, find: Finder, size: int, samples: int) -> Moments | None:
         """Of the input of a norm, as far as it counts for the slice."""
-        norm, x, where = op.operation(find.calls), find.tensor(op.source), find.batch(op.source)
-        return moments(norm, x if where is None or has_batch_statistics(norm) else cut(x, where, size, samples))
+        norm, x = op.operation(find.calls), find.tensor(op.source)
+        where = find.batch(op.source) if samples < size and not has_batch_statistics(norm) else None
+        return moments(norm, x if where is None else cut(x, where, size, samples))
 
     @property
     def places(self) -> dict[str, Norm]:

@@ -35,9 +35,10 @@ def steps(
         assert layer is not None
         y, left = _start(entry, needs, tape, reverse)
         for step in left:
-            here = needs.places.get((layer.index, step.op.ordinal)) if step.action is Action.REDO else None
+            action, op = step
+            here = needs.places.get((layer.index, op.ordinal)) if action is Action.REDO else None
             if reading is not None and here is not None:
-                y = reading.step(here, tape.operations[step.op.ordinal], partial(_step, step, y, tape, entry))
+                y = reading.step(here, tape.operations[op.ordinal], partial(_step, step, y, tape, entry))
             else:
                 y = _step(step, y, tape, entry)
         if input_activation is not None and layer.reads_input:
@@ -57,7 +58,7 @@ def _start(entry: Entry, needs: Needs, tape: Tape, reverse: Mapping[int, Tensor]
     assert entry.layer is not None
     if entry.upper is not None:
         return reverse[entry.upper.index], entry.steps
-    if short_cut.applies(entry):
+    if entry.layer.index in needs.short:
         first, *others = entry.steps
         y = short_cut.back(tape.operations[first.op.ordinal], tape.tensors[entry.layer.d])
         if y is not None:
@@ -68,20 +69,21 @@ def _start(entry: Entry, needs: Needs, tape: Tape, reverse: Mapping[int, Tensor]
 
 
 def _step(step: Step, y: Tensor, tape: Tape, entry: Entry) -> Tensor:
-    operation = tape.operations[step.op.ordinal]
-    if tape.masks is not None and step.action in (Action.REDO, Action.UNDO):
-        tape.masks.put(step.op, operation, y, tape.shapes)
+    action, op = step
+    operation, masks = tape.operations[op.ordinal], tape.masks
+    if masks is not None and action in (Action.REDO, Action.UNDO):
+        masks.put(op, operation, y, tape.shapes)
     x = take(step, y, operation, tape.shapes)
-    if tape.masks is not None:
+    if masks is not None:
         for one in (operation, *operation.members):  # the forward pass, made again, sees all
             one.mask = None
-    if step.action.undoes:
-        shape = tape.shapes[step.op.source]
+    if action.undoes:
+        shape = tape.shapes[op.source]
         if not isinstance(x, Tensor) or x.shape != shape:
-            rule = step.op.rule.apply if step.op.rule is not None else None
+            rule = op.rule.apply if op.rule is not None else None
             got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
             raise RuleError(
-                f"rule {getattr(rule, '__name__', rule)!r} for {step.op.kind} in layer {shown(entry.name)!r} returned "
+                f"rule {getattr(rule, '__name__', rule)!r} for {op.kind} in layer {shown(entry.name)!r} returned "
                 f"{got}, but the operation's input has shape {tuple(shape)}"
             )
     return x

@@ -47,15 +47,18 @@ def record(
         rows: those that were found before.
         masks: as in a tape.
     """
+    found = {value: find.tensor(value) for value in needs.shapes}
+    operations = {op.ordinal: op.operation(find.calls, name) for op, name in needs.ops}
+    wholes = {value: find.tensor(value).detach() for value in needs.wholes}
+    if samples == size:
+        shapes = {value: tensor.shape for value, tensor in found.items()}
+        tensors = {value: found[value].detach() if value in needs.constant else found[value] for value in needs.values}
+        return Tape(size, samples, shapes, tensors, wholes, operations, masks)
     rows = rows or {}
-
-    def batch(value: int) -> BatchDim | None:
-        return find.batch(value) if samples < size else None
-
-    shapes = {value: cut_shape(find.tensor(value).shape, batch(value), size, samples) for value in needs.shapes}
-    tensors: dict[int, Tensor] = {}
+    shapes = {value: cut_shape(tensor.shape, find.batch(value), size, samples) for value, tensor in found.items()}
+    tensors = {}
     for value in needs.values:
-        tensor, where = find.tensor(value), batch(value)
+        tensor, where = found[value], find.batch(value)
         if value in needs.constant:
             tensor = tensor.detach()
             tensor = tensor if where is None else cut(tensor, where, size, samples)
@@ -68,14 +71,12 @@ def record(
             else:
                 tensor = part_of(tensor, where, size, samples, own=value in needs.own)
         tensors[value] = tensor
-    operations: dict[int, Operation] = {}
-    for op, name in needs.ops:
-        operations[op.ordinal] = operation = op.operation(find.calls, name)
-        if samples < size and op.ordinal in find.layer_graph.per_sample:
+    for op, _ in needs.ops:
+        if op.ordinal in find.layer_graph.per_sample:
+            operation = operations[op.ordinal]
             pairs = zip(op.members, operation.members, strict=True) if op.members else ((op, operation),)
             for one, its in pairs:
-                where = batch(one.outputs[0])
+                where = find.batch(one.outputs[0])
                 if where is not None:
                     cut_constants(its, find.tensor(one.outputs[0]).shape, where, size, samples)
-    wholes = {value: find.tensor(value).detach() for value in needs.wholes}
     return Tape(size, samples, shapes, tensors, wholes, operations, masks)

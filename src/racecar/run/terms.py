@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from racecar.rules.norm import Moments
 from racecar.support.compiling import compiling
-from racecar.support.memory_order import memory_order
+from racecar.support.memory_order import channels_last, memory_order
 from racecar.support.precision import wide
 
 SCALES = ("relative", "ratio", "anchored", "mean", "sum")
@@ -39,7 +39,9 @@ def squared_error(d: Tensor, reverse: Tensor, weight: Tensor | None, mask: Tenso
         weight: None, or a tensor that broadcasts against d_m without its batch dimension.
         mask: None, or True where d_m counts: as many dimensions, each as long or 1.
     """
-    dtype = torch.promote_types(wide(d), wide(reverse))  # a float64 head behind layers in float32
+    dtype = wide(d)
+    if d.dtype != reverse.dtype:  # a float64 head behind layers in float32
+        dtype = torch.promote_types(dtype, wide(reverse))
     if weight is not None or compiling():
         # Compiled, the difference is not rounded before it is squared; but it, and the gradient of both sides, is kept
         # in the precision of the activations.
@@ -77,6 +79,8 @@ class SquaredError(torch.autograd.Function):
 
 def along_memory(d: Tensor, *others: Tensor | None) -> tuple[Any, ...]:
     """``d`` and others of as many dimensions, in the order in which d lies in memory: for sums over all of it."""
+    if not channels_last(d):
+        return d, *others
     order = memory_order(d)
     return d.permute(order), *(None if one is None else one.permute(order) for one in others)
 
@@ -99,7 +103,7 @@ def in_rows(x: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
     if not compiling():
         return reduce(x)
     if x.numel() % ROWS:
-        return F.pad(reduce(x).reshape(1), (0, ROWS - 1))
+        return torch.constant_pad_nd(reduce(x).reshape(1), (0, ROWS - 1))
     return reduce(x.reshape(ROWS, -1), dim=1)
 
 

@@ -27,21 +27,22 @@ class Finder:
 
     def __init__(self, layer_graph: LayerGraph, calls: Sequence[Call | None], inputs: Sequence[Tensor]) -> None:
         self.layer_graph, self.calls, self.inputs = layer_graph, calls, inputs
+        self.values = layer_graph.values
 
     def tensor(self, value: int) -> Tensor:
         """What the maker returned, or what a user was given; where torch.compile hides both, the value is recomputed,
         which the compiler does only once."""
-        at = self.layer_graph.values[value]
-        made = self.calls[at.call] if at.call >= 0 else None
-        if made is not None and at.slot == 0 and isinstance(made.kept, Tensor):  # nearly always
+        call, slot = at = self.values[value]
+        made = self.calls[call] if call >= 0 and slot == 0 else None
+        if made is not None and isinstance(made.kept, Tensor):  # nearly always
             return made.kept
         tensor = tensor_of(at, self.calls, self.inputs)
         if tensor is not None:
             return tensor
         for user in self.layer_graph.graph.users.get(value, ()):
-            call = self.calls[user.ordinal]
-            if call is not None and user.called is not None:
-                return _at(call, next(path for path, used in user.inputs if used == value))
+            use = self.calls[user.ordinal]
+            if use is not None and user.called is not None:
+                return _at(use, next(path for path, used in user.inputs if used == value))
         op = self.layer_graph.graph.maker.get(value)
         if op is not None and op.role.passable and op.role is not Role.NORM:
             out = op.operation(self.calls)(self.tensor(op.source))

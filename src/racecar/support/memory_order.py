@@ -11,5 +11,9 @@ def memory_order(x: Tensor) -> tuple[int, ...]:
     Sums and copies that go along memory are many times as fast; a compiler that decides on a layout later than on the
     order of a sum (inductor, 2.11) does not see to it by itself.
     """
-    last = x.dim() in (4, 5) and x.stride(1) == 1 < x.stride(-1)
-    return (0, *range(2, x.dim()), 1) if last else tuple(range(x.dim()))
+    return (0, *range(2, x.dim()), 1) if channels_last(x) else tuple(range(x.dim()))
+
+
+def channels_last(x: Tensor) -> bool:
+    """Whether the channels of x (N, C, …) lie innermost."""
+    return x.dim() in (4, 5) and x.stride(1) == 1 < x.stride(-1)

@@ -17,11 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree
-from torch.utils.checkpoint import checkpoint
 
 from racecar.rules.registry import Path, Rules, find
 from racecar.rules.torch_functions import RECURRENT
-from racecar.support.compiling import compiling
 from racecar.watch import recurrent
 from racecar.watch.guards import refuse_reentrant
 
@@ -38,18 +36,15 @@ class Call(NamedTuple):
 
 # Take attention apart into its projections: the function hands itself over to a mode as a whole, unless it believes
 # that there is none. A copy of it with that one question answered "no" runs the same code, bit for bit.
-_whole = F.multi_head_attention_forward
-_attention = types.FunctionType(
-    _whole.__code__, {**_whole.__globals__, "has_torch_function": lambda _: False}, _whole.__name__
+ATTENTION = F.multi_head_attention_forward
+apart = types.FunctionType(
+    ATTENTION.__code__, {**ATTENTION.__globals__, "has_torch_function": lambda _: False}, ATTENTION.__name__
 )
-_attention.__defaults__, _attention.__kwdefaults__ = _whole.__defaults__, _whole.__kwdefaults__
-
-
-_CHECKPOINT_OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop")
+apart.__defaults__, apart.__kwdefaults__ = ATTENTION.__defaults__, ATTENTION.__kwdefaults__
 
 
 # Looked up once: torch.compile cannot compare what it has to look up itself.
-_SETITEM, _UNFLATTEN = Tensor.__setitem__, Tensor.unflatten
+SETITEM, UNFLATTEN = Tensor.__setitem__, Tensor.unflatten
 
 _RESHAPING = frozenset(
     getattr(Tensor, f"{name}_") for name in ["t", "transpose", "swapaxes", "swapdims", "squeeze", "unsqueeze"]
@@ -60,61 +55,45 @@ _RECURRENT = frozenset(RECURRENT)
 
 
 class Watch(TorchFunctionMode):
-    """Records the calls of a forward pass; changes nothing about it.
+    """Records the calls of a forward pass; changes nothing about it. (Under ``torch.compile``: ``CompiledWatch``.)
 
     Args:
         keep: positions (among the recorded calls) whose output must be cloned, because it is changed in place later.
-        keep_funcs: under ``torch.compile``, where positions differ: the functions whose outputs are cloned.
-        recurrent: whether there may be recurrent networks, which are taken apart.
     """
 
-    def __init__(
-        self, keep: frozenset[int] = frozenset(), keep_funcs: tuple[Any, ...] = (), recurrent: bool = True
-    ) -> None:
+    def __init__(self, keep: frozenset[int] = frozenset()) -> None:
         super().__init__()
         self.calls: list[Call] = []
         self.versions: list[int] = []
-        """How often each output had been changed in place when it was made (not known under torch.compile)."""
+        """How often each output had been changed in place when it was made."""
         self.keep = keep
-        self.keep_funcs = keep_funcs
-        self.recurrent = recurrent
         self.grad = torch.is_grad_enabled()
-        self.eager = not compiling()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func is F.multi_head_attention_forward:
+        if func is ATTENTION:
             with self:
-                return _attention(*args, **kwargs)
-        if func is checkpoint:  # torch.compile shows it as one call; what the reverse pass needs is kept anyway
-            with self:
-                return args[0](*args[1:], **{k: v for k, v in kwargs.items() if k not in _CHECKPOINT_OPTIONS})
-        if func is _UNFLATTEN:  # a Python method that torch.compile cannot call from here
+                return apart(*args, **kwargs)
+        if func is UNFLATTEN:  # as in a CompiledWatch
             func = torch.unflatten
-        if self.eager and func in _RESHAPING:
+        if func in _RESHAPING:
             self._keep_form(args[0])
-        if self.eager and self.grad and not torch.is_grad_enabled():
+        if self.grad and not torch.is_grad_enabled():
             refuse_reentrant()
-        if self.recurrent and (func in _RECURRENT if self.eager else among(func, RECURRENT)) and not kwargs:
+        if func in _RECURRENT and not kwargs:
             return recurrent.take_apart(self, func, args)
         out = func(*args, **kwargs)
-        if (makes_tensor(out) and not (self.eager and _is_noise(func, args))) or func is _SETITEM:
+        if (makes_tensor(out) and not _is_noise(func, args)) or func is SETITEM:
             self.record(func, args, kwargs, out)
         return out
 
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         """Remember a call."""
-        kept = out
-        if len(self.calls) in self.keep or (self.keep_funcs and among(func, self.keep_funcs)):
-            kept = out.clone() if isinstance(out, Tensor) else out
-        # The model may go on to change a list that it passed (torch.cat(features), features.append(…)).
-        for one in args:
-            if isinstance(one, list):
-                args = _with_own_lists(args)
-                break
+        kept = out.clone() if len(self.calls) in self.keep and isinstance(out, Tensor) else out
+        if gives_list(args):
+            args = with_own_lists(args)
         self.calls.append(Call(func, args, kwargs, out, kept))
-        if self.eager:
-            self.versions.append(version(out if isinstance(out, Tensor) else outputs(self.calls[-1])[0]))
+        self.versions.append(version(out if isinstance(out, Tensor) else outputs(self.calls[-1])[0]))
 
     def _keep_form(self, tensor: Any) -> None:
         """Before a tensor's shape is changed in place: remember the one that its maker gave it."""
@@ -123,7 +102,16 @@ class Watch(TorchFunctionMode):
                 self.calls[i] = call._replace(kept=tensor.view_as(tensor))
 
 
-def _with_own_lists(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def gives_list(args: tuple[Any, ...]) -> bool:
+    """Whether a call was given a list, which the model may go on to change (torch.cat(xs), xs.append(…))."""
+    for one in args:  # noqa: SIM110
+        if isinstance(one, list):
+            return True
+    return False
+
+
+def with_own_lists(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same arguments, whatever happens to those lists."""
     return tuple([*one] if isinstance(one, list) else one for one in args)
 
 
@@ -173,7 +161,7 @@ def tensors(args: Any, kwargs: dict[str, Any]) -> Iterator[tuple[Path, Tensor]]:
 
 def outputs(call: Call) -> tuple[Tensor, ...]:
     """The tensors that a call made."""
-    if call.func is _SETITEM:
+    if call.func is SETITEM:
         return (call.args[0],)
     if isinstance(call.out, Tensor):
         return (call.out,)
@@ -183,8 +171,6 @@ def outputs(call: Call) -> tuple[Tensor, ...]:
 def without_data(call: Call, at: tuple[Path, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A call's arguments with ``None`` in place of the data, so that holding them holds no activation."""
     args, kwargs = call.args, call.kwargs
-    if at == ((0,),):  # nearly always: less for torch.compile to trace
-        return (None, *args[1:]), kwargs
     for path in at:
         if isinstance(path[0], str):
             kwargs = {**kwargs, path[0]: _hollow(kwargs[path[0]], path[1:])}

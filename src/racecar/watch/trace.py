@@ -34,10 +34,6 @@ def tensor_of(value: Value, calls: Sequence[Call | None], inputs: Sequence[Tenso
     return outs[slot] if slot < len(outs) else None
 
 
-def _may_be_data(tensor: Tensor, rootless: Sequence[Tensor]) -> bool:
-    return not isinstance(tensor, nn.Parameter) and not among(tensor, rootless)
-
-
 def rooted(calls: Sequence[Call]) -> list[bool]:
     """Which calls may work on data: not those that see only parameters, new tensors and what was made of these.
 
@@ -47,14 +43,21 @@ def rooted(calls: Sequence[Call]) -> list[bool]:
     rootless: list[Tensor] = []
     for call in calls:
         # The first argument nearly always is data: torch.compile need not trace its way through the others.
-        flag = len(call.args) > 0 and isinstance(call.args[0], Tensor) and _may_be_data(call.args[0], rootless)
-        if not flag:
-            for _, tensor in tensors(call.args, call.kwargs):
-                flag = flag or _may_be_data(tensor, rootless)
+        first = call.args[0] if call.args else None
+        flag = isinstance(first, Tensor) and not isinstance(first, nn.Parameter)
+        if not flag or (rootless and among(first, rootless)):
+            flag = _sees_data(call, rootless)
+            if not flag:
+                rootless += outputs(call)
         flags.append(flag)
-        if not flag:
-            rootless += outputs(call)
     return flags
+
+
+def _sees_data(call: Call, rootless: Sequence[Tensor]) -> bool:
+    for _, tensor in tensors(call.args, call.kwargs):
+        if not isinstance(tensor, nn.Parameter) and not among(tensor, rootless):
+            return True
+    return False
 
 
 def leading(calls: Sequence[Call]) -> list[bool]:
@@ -66,13 +69,21 @@ def leading(calls: Sequence[Call]) -> list[bool]:
     flags: list[bool] = []
     used: list[Tensor] = []
     for call in reversed(calls):
-        flag = False
-        for out in outputs(call):
-            flag = flag or _is_number(out) or among(out, used)
+        flag = makes_number(call)
+        if not flag:
+            for out in outputs(call):
+                flag = flag or among(out, used)
         flags.append(flag)
         if flag:
             used += [one for _, one in tensors(call.args, call.kwargs) if not _is_number(one)]
     return flags[::-1]
+
+
+def makes_number(call: Call) -> bool:
+    """Whether a result of a call holds floating-point numbers."""
+    if isinstance(call.out, Tensor):
+        return _is_number(call.out)
+    return any(_is_number(out) for out in outputs(call))
 
 
 def _is_number(tensor: Tensor) -> bool:

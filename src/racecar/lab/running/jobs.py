@@ -60,7 +60,8 @@ class Job:
 
 def tune(config: Config, tuned: Mapping[str, Any]) -> Config:
     """A configuration with what a search chose; the coefficient is no field of it."""
-    return replace(config, **{name: value for name, value in tuned.items() if name != "coefficient"})
+    chosen = {name: value for name, value in tuned.items() if name != "coefficient"}
+    return replace(config, **chosen) if chosen else config
 
 
 def make_jobs(

@@ -1,0 +1,61 @@
+"""Watch one forward pass while torch.compile traces it.
+
+The compiler steps through every instruction of Python here, for every call of the model: with a small model that takes
+longer than all else that it does. So there are few of them, and few calls of functions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
+
+from racecar.rules.torch_functions import RECURRENT
+from racecar.watch import recurrent
+from racecar.watch.calls import ATTENTION, SETITEM, UNFLATTEN, Call, among, apart, makes_tensor, with_own_lists
+
+_CHECKPOINT_OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop")
+
+
+class CompiledWatch(TorchFunctionMode):
+    """Records the calls of a forward pass; changes nothing about it.
+
+    Args:
+        keep: the functions whose outputs are cloned, because one of them is changed in place later.
+        recurrent: whether there may be recurrent networks, which are taken apart.
+        lists: whether there may be calls that are given a list.
+    """
+
+    def __init__(self, keep: tuple[Any, ...], recurrent: bool, lists: bool) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+        self.keep, self.recurrent, self.lists = keep, recurrent, lists
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is ATTENTION:
+            with self:
+                return apart(*args, **kwargs)
+        if func is checkpoint:  # torch.compile shows it as one call; what the reverse pass needs is kept anyway
+            with self:
+                return args[0](*args[1:], **{k: v for k, v in kwargs.items() if k not in _CHECKPOINT_OPTIONS})
+        if func is UNFLATTEN:  # a Python method that torch.compile cannot call from here
+            func = torch.unflatten
+        if self.recurrent and among(func, RECURRENT) and not kwargs:
+            return recurrent.take_apart(self, func, args)
+        out = func(*args, **kwargs)
+        if isinstance(out, Tensor) or makes_tensor(out) or func is SETITEM:
+            self.record(func, args, kwargs, out)
+        return out
+
+    def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        """Remember a call."""
+        kept = out
+        if self.keep and among(func, self.keep):
+            kept = out.clone() if isinstance(out, Tensor) else out
+        if self.lists:
+            args = with_own_lists(args)
+        self.calls.append(Call(func, args, kwargs, out, kept))
