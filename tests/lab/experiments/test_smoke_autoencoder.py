@@ -56,6 +56,7 @@ def test_a_filled_encoder_is_the_reverse_pass(source):
 
 
 def test_in_colour_a_grey_picture_is_what_it_is_in_grey(source):
+    """Up to rounding: a convolution sums three channels in another order than one."""
     front, back = encoder(WIDTHS, 3), generator(WIDTHS, 3)
     fill_encoder(front, source)
     fill_decoder(back, source)
@@ -63,7 +64,9 @@ def test_in_colour_a_grey_picture_is_what_it_is_in_grey(source):
     fill_encoder(grey, source)
     x = torch.rand(2, 1, 64, 64, generator=torch.Generator().manual_seed(2))
     torch.testing.assert_close(front(x.expand(-1, 3, -1, -1)), grey(x))
-    assert torch.equal(back(low()), source(low()).expand(-1, 3, -1, -1))
+    torch.testing.assert_close(back(low()), source(low()).expand(-1, 3, -1, -1))
+    last, own = weighted(back)[-1].weight, weighted(source)[-1].weight
+    assert torch.equal(last, own.expand(3, -1, -1, -1))
 
 
 @pytest.mark.parametrize("task", CHANNELS)
