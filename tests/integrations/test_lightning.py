@@ -72,16 +72,18 @@ def fit(folder, module, data, callback, epochs=EPOCHS, **more):
     return one
 
 
-def by_hand(data, weight, until=None, accumulate=1):
+def by_hand(data, weight, until=None, accumulate=1, amp=False):
     module = Plain()
     net = module.model
-    rr, optimiser = Racecar(net, data.tensors[0][:8], weight=weight), torch.optim.SGD(net.parameters(), 0.1)
+    rr, optimiser = Racecar(net, data.tensors[0][:8]), torch.optim.SGD(net.parameters(), 0.1)
     for epoch in range(EPOCHS):
         net.train()
         for i, (x, y) in enumerate(zip(*(one.split(8) for one in data.tensors), strict=True)):
             rr.weight = weight if until is None or epoch < until else 0.0
-            output, loss = rr(x)
-            ((nn.functional.cross_entropy(output, y) + loss) / accumulate).backward()
+            with torch.autocast("cpu", torch.bfloat16, amp, cache_enabled=False):  # as Lightning has it
+                output, loss = rr(x)
+                loss = nn.functional.cross_entropy(output, y) + loss
+            (loss / accumulate).backward()
             if (i + 1) % accumulate == 0:
                 optimiser.step()
                 optimiser.zero_grad()
@@ -94,6 +96,8 @@ def by_hand(data, weight, until=None, accumulate=1):
         ({}, {}, {}),
         ({"calls": "self", "result": "dict"}, {"until": 2}, {}),
         ({"manual": True}, {}, {}),
+        ({"manual": True}, {}, {"precision": "bf16-mixed"}),
+        ({}, {}, {"accumulate_grad_batches": 2, "precision": "bf16-mixed"}),
         ({}, {}, {"accumulate_grad_batches": 2}),
     ],
 )
@@ -101,7 +105,8 @@ def test_as_by_hand(tmp_path, data, made, how, more):
     module, callback = Plain(**made), RacecarCallback(weight=0.5, **how)
     names = list(module.state_dict())
     fitted = fit(tmp_path, module, data, callback, **more)
-    expected = by_hand(data, 0.5, **how, accumulate=more.get("accumulate_grad_batches", 1))
+    amp = "precision" in more
+    expected = by_hand(data, 0.5, **how, accumulate=more.get("accumulate_grad_batches", 1), amp=amp)
     for mine, other in zip(module.model.state_dict().values(), expected.state_dict().values(), strict=True):
         torch.testing.assert_close(mine, other)
     plain = Plain()
