@@ -82,7 +82,7 @@ def _in_double(y: Tensor, operation: Operation) -> Tensor:
 
 
 def _part(operation: Operation, y: Tensor, shape: Size, slot: int) -> Tensor:
-    """What a selection left out comes back as zeros: its adjoint. (A vjp cannot be compiled with a slice.)"""
+    """What a selection left out comes back as zeros: its adjoint. (Of a vjp, a compiled slice keeps more.)"""
     places = torch.arange(shape.numel(), device=y.device).view(shape)
     kept = output(operation(places), slot).reshape(-1)
     return y.new_zeros(shape.numel()).index_add(0, kept, y.reshape(-1)).view(shape)

@@ -68,6 +68,8 @@ class Needs:
         if gradient == "both":
             self.constant = frozenset()
         self.ops = tuple(ops.values())
+        self.by_vjp = any(one.by_vjp for op, _ in self.ops for one in (op, *op.members))
+        """Whether an operation goes back by a vector-Jacobian product."""
         self.values = tuple(values)
         self.wholes = tuple(wholes)
         """Values that are needed of the whole batch: inputs of norms that are applied again as they were."""

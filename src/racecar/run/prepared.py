@@ -194,7 +194,8 @@ class PreparedPlan:
             found = self._terms(tape(), yardstick, True, reading)
             return (*found, *(() if statistics is None or reading is None else statistics.after(reading.seen)))
 
-        terms, sizes, *made = run() if samples == size else selective_checkpoint(run)
+        again = samples < size and not self.needs.by_vjp  # torch.func is not recomputed
+        terms, sizes, *made = selective_checkpoint(run) if again else run()
         if statistics is not None and made:
             statistics.use([one for one in made if one is not None])
         assert terms is not None
