@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from racecar.lab.report.findings import Finding
 from racecar.lab.report.section import findings_of
 from racecar.lab.report.verdicts import CONTRADICTED
 from racecar.lab.running.results import Store
-from racecar.lab.running.run import Run
 
 FOLDER = "long-training"
 WORDS = {6: "six", 9: "nine"}
@@ -21,10 +19,9 @@ Found = dict[tuple[str, int, str], Finding]
 
 
 def long_training(folder: Path) -> str:
-    runs = list(Store(folder / FOLDER).runs())
     found = {
         (one.claim.text, one.better.config["depth"], one.better.config["scale"]): one
-        for one in findings_of(experiment(FOLDER), runs)
+        for one in findings_of(experiment(FOLDER), list(Store(folder / FOLDER).runs()))
         if one.better is not None
     }
     full, layers, orthogonal, normed = (
@@ -38,15 +35,16 @@ def long_training(folder: Path) -> str:
     )
     sure(not count(full), "in long training RR is ahead of Std in no setting")
     sure(0 < count(layers) < len(layers), "lRR is ahead of Std in some settings")
+    sure(not count(layers, CONTRADICTED), "and behind in none")
     sure(all(count(some, CONTRADICTED) == len(some) for some in (orthogonal, normed)), "RR is behind Ort, batch norm")
     depths = sorted({depth for _, depth, _ in found})
     return (
         f"**Trained long and well** ([CIFAR-10]({{results}}/{FOLDER}/report.md), "
         f"{listed([WORDS[one] for one in depths])} convolutions without norm, He's first weights, flips, shifts, one "
-        f"cycle of AdamW; the default loss and the paper's{_short(folder, runs)}) a net gains little by it: lRR − Std "
-        f"is {_span(layers)} points, ahead in {count(layers)} of {len(layers)} settings and behind in "
-        f"{count(layers, CONTRADICTED)}; RR − Std {_span(full)}, ahead in none. {_likelihood(found)} Orthogonality "
-        f"does more: RR − Ort is {_span(orthogonal)} points, and RR is {_span(normed, -1)} points behind batch norm."
+        f"cycle of AdamW; the default loss and the paper's) a net gains little by it: lRR − Std "
+        f"is {_span(layers)} points, ahead in {count(layers)} of {len(layers)} settings and behind in none; RR − Std "
+        f"{_span(full)}, ahead in none{_off(found)}. {_likelihood(found)} Orthogonality does more: RR − Ort is "
+        f"{_span(orthogonal)} points, and RR is {_span(normed, -1)} points behind batch norm."
     )
 
 
@@ -62,13 +60,12 @@ def _likelihood(found: Found) -> str:
     )
 
 
-def _short(folder: Path, runs: Sequence[Run]) -> str:
-    """Which settings were searched in fewer epochs than the nets are trained for."""
-    searches = map(json.loads, (folder / FOLDER / "tuned.jsonl").read_text().splitlines())
-    epochs = max(run.config["epochs"] for run in runs)
-    short = {one["name"] for one in searches if one["config"]["epochs"] < epochs}
-    sure(short <= {"default-6-none", "default-6-batch"}, "but for six convolutions and the default, searches are long")
-    return "; for six convolutions the default's settings were searched in a third of the epochs" if short else ""
+def _off(found: Found) -> str:
+    """Where a search chose to train RR without its loss."""
+    off = {depth for (_, depth, _), one in found.items() if one.better.variant == "RR" and not one.better.coefficient}
+    if not off:
+        return ""
+    return f" (with {listed([WORDS[one] for one in sorted(off)])} convolutions its search chose λ = 0, which is Std)"
 
 
 def _of(found: Found, text: str, depth: int | None = None) -> list[Finding]:

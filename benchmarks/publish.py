@@ -3,7 +3,8 @@
     python -m benchmarks.publish results/long-training --search default-6-none=out/s-6-none --run out/6-none out/6-batch
 
 A search is a folder with the tuned.json that ``racecar search`` wrote; it becomes a line of tuned.jsonl under its name.
-Of runs, the records are taken, without curves; records of the same nets that are there already are replaced.
+Of runs, the records are taken, without curves; records of the same nets that are there already are replaced, also where
+another search had chosen their settings.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from racecar.cli.lab.report import report
 from racecar.lab.running import packed
@@ -35,12 +37,27 @@ def records(folder: Path, runs: list[Path]) -> int:
     taken = [path for one in runs for path in sorted((one / "records").glob("*.json"))]
     if not taken:
         raise ValueError(f"no records in {', '.join(map(str, runs))}")
+    drop_replaced(folder, [json.loads(path.read_text()) for path in taken])
     (folder / "records").mkdir(parents=True, exist_ok=True)
     for path in taken:
         write_text(folder / "records" / path.name, path.read_text())
     packed.pack(folder, ("curves",))
     (folder / "records").rmdir()
     return len(taken)
+
+
+def drop_replaced(folder: Path, taken: list[dict[str, Any]]) -> None:
+    """Drop records of nets that were searched again."""
+    found = {id: one for id, one in packed.packed(folder).items() if isinstance(one, dict)}
+    again = {_net(one) for one in taken if one["tuned"]}
+    kept = {id: one for id, one in found.items() if not (one["tuned"] and _net(one) in again)}
+    if kept != found:
+        packed.write_pack(folder, kept)
+
+
+def _net(record: dict[str, Any]) -> str:
+    """All of a net but what a search chose for it."""
+    return json.dumps([record[name] for name in ("experiment", "variant", "seed", "stage", "config")], sort_keys=True)
 
 
 def named(text: str) -> tuple[str, Path]:
