@@ -3,8 +3,8 @@
     python -m benchmarks.publish results/long-training --search default-6-none=out/s-6-none --run out/6-none out/6-batch
 
 A search is a folder with the tuned.json that ``racecar search`` wrote; it becomes a line of tuned.jsonl under its name.
-Of runs, the records are taken, without curves; records of the same nets that are there already are replaced, also where
-another search had chosen their settings.
+Of runs, the records are taken, without curves, and the arrays that figures show; records of the same nets that are there
+already are replaced, also where another search had chosen their settings.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from racecar.cli.lab.report import report
-from racecar.lab.running import packed
-from racecar.support.files import write_text
+from racecar.lab.experiments import EXPERIMENTS
+from racecar.lab.report.shown import shown_arrays
+from racecar.lab.running import packed, packed_arrays
+from racecar.support.files import write_atomically, write_text
 
 SEARCHES = "tuned.jsonl"
 
@@ -46,6 +48,19 @@ def records(folder: Path, runs: list[Path]) -> int:
     return len(taken)
 
 
+def arrays(folder: Path, runs: list[Path]) -> int:
+    """How many tensors the folder's figures show, those of the runs among them."""
+    taken = [path for one in runs for path in (one / "arrays").glob("*.safetensors")]
+    if not taken:
+        return 0
+    for path in taken:
+        with write_atomically(folder / "arrays" / path.name) as file:
+            file.write(path.read_bytes())
+    count = packed_arrays.pack_arrays(folder, shown_arrays(folder, EXPERIMENTS))
+    (folder / "arrays").rmdir()
+    return count
+
+
 def drop_replaced(folder: Path, taken: list[dict[str, Any]]) -> None:
     """Drop records of nets that were searched again."""
     found = {id: one for id, one in packed.packed(folder).items() if isinstance(one, dict)}
@@ -73,6 +88,7 @@ def main() -> None:
     arguments = parser.parse_args()
     taken = records(arguments.folder, arguments.run)
     print(f"{taken} records, {searches(arguments.folder, dict(arguments.search))} searches")
+    print(f"{arrays(arguments.folder, arguments.run)} arrays")
     report(arguments.folder)
 
 
