@@ -3,8 +3,8 @@
     python -m benchmarks.publish results/long-training --search default-6-none=out/s-6-none --run out/6-none out/6-batch
 
 A search is a folder with the tuned.json that ``racecar search`` wrote; it becomes a line of tuned.jsonl under its name.
-Of runs, the records are taken, without curves, and the arrays that figures show; records of the same nets that are there
-already are replaced, also where another search had chosen their settings.
+Of runs, the records are taken, without curves, and the arrays that figures show; records of the same nets that are
+there already are replaced, also where another search had chosen their settings.
 """
 
 from __future__ import annotations
