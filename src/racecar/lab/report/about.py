@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from racecar.lab.experiment import Experiment
 from racecar.lab.report.groups import Group, Groups, Setting, collect
 from racecar.lab.report.restate import config_of, loss_of
+from racecar.lab.running.run import Run
 from racecar.lab.training.variants import VARIANTS
 
+K = TypeVar("K")
 NOT_STD = ("fraction", "every", "layers", "decay", "scale", "gradient", "reduction", "strength", "mode", "cost")
 """Settings that say nothing to plain training: a variant with any of them stands beside the same Std."""
 APART = 1.5
@@ -43,12 +46,25 @@ def told_costs(groups: Sequence[Group]) -> str:
     everything = [ratio for some in slices.values() for ratio in some]
     if not everything:
         return ""
-    least, most = min(everything), max(everything)
-    if least < LEAST or any(max(some) > APART * min(some) for some in slices.values()):
-        single = f"{least:.2f} to {most:.2f} × Std"
+    if not all(credible(some) for some in slices.values()):
+        single = f"{min(everything):.2f} to {max(everything):.2f} × Std"
         return f"not known from these runs: single seeds have {single}, as on a machine that does other work"
     said = [f"{name} {_range(some)} × Std" for name, some in slices.items()]
     return f"{', '.join(said)} (same seed, same machine)"
+
+
+def credible(ratios: Sequence[float]) -> bool:
+    """Whether times of steps over those of Std can be from a machine that did nothing else."""
+    return min(ratios) >= LEAST and max(ratios) <= APART * min(ratios)
+
+
+def step_ratios(ours: Mapping[K, Run], std: Mapping[K, Run]) -> list[float]:
+    """Time of a step over that of the run of the same name, on the same engine and device. Runs of one process that had
+    the machine to itself are taken alone, where there are some."""
+    pairs = [(run, std[name]) for name, run in ours.items() if name in std]
+    times = [(one, other) for one, other in pairs if _machine(one) == _machine(other) and _step(one) and _step(other)]
+    alone = [both for both in times if all(run.record["made"].get("workers") == 1 for run in both)]
+    return [_step(one) / _step(other) for one, other in alone or times]
 
 
 def _slice(group: Group) -> str:
@@ -60,25 +76,26 @@ def _slice(group: Group) -> str:
 
 def _ratios(group: Group, groups: Sequence[Group]) -> list[float]:
     """Of each seed that Std has, too."""
-    std = {
-        (seed, _machine(run.record["made"])): run.record["cost"].get("step_s")
+    std = [
+        other.runs
         for other in groups
         if (other.variant, other.stage, _plain(other.setting)) == ("Std", group.stage, _plain(group.setting))
-        for seed, run in other.runs.items()
-    }
-    pairs = [
-        (run.record["cost"].get("step_s"), std.get((seed, _machine(run.record["made"]))))
-        for seed, run in group.runs.items()
     ]
-    return [ours / theirs for ours, theirs in pairs if ours and theirs]
+    return [ratio for runs in std for ratio in step_ratios(group.runs, runs)]
 
 
 def _plain(setting: Setting) -> Setting:
     return tuple(one for one in setting if one[0] not in NOT_STD)
 
 
-def _machine(made: dict[str, object]) -> tuple[str, str]:
+def _machine(run: Run) -> tuple[str, str]:
+    made = run.record["made"]
     return str(made.get("engine")), str(made.get("device"))
+
+
+def _step(run: Run) -> float:
+    """Seconds; 0 where they are not known."""
+    return float(run.record["cost"].get("step_s") or 0)
 
 
 def _range(values: Sequence[float]) -> str:

@@ -39,6 +39,8 @@ class Maker:
     command: str
     engine: str
     commit: str | None = None
+    workers: int | None = None
+    """Processes that shared the machine, where the engine knows."""
 
     def to_dict(self, device: str) -> dict[str, Any]:
         return {
@@ -50,6 +52,7 @@ class Maker:
             "python": platform.python_version(),
             "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else f"CPU {platform.machine()}",
             "threads": torch.get_num_threads(),
+            **({} if self.workers is None else {"workers": self.workers}),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         }
 

@@ -13,6 +13,7 @@ from racecar.lab.experiments.texture_shape.claims import PAPER, STAGE, TIME, WEI
 from racecar.lab.experiments.texture_shape.pictures import confidence_figure, rebuilt_figure
 from racecar.lab.experiments.texture_shape.rows import BESIDE, USUAL, mean_of, rows, values
 from racecar.lab.experiments.texture_shape.splitting import CLUSTERS
+from racecar.lab.report.about import credible, step_ratios
 from racecar.lab.report.clustered import cluster_means, paired
 from racecar.lab.report.groups import by_setting
 
@@ -181,18 +182,10 @@ def found_ratios(runs: Sequence[Run]) -> dict[str, tuple[float, float]]:
 
 
 def _times(ours: Sequence[Run], std: Sequence[Run]) -> list[float]:
-    """Of the same fold and seed, on the same engine and device."""
-
-    def seconds(runs: Sequence[Run]) -> dict[tuple[object, ...], float]:
-        made = [(run, run.record["made"], run.record["cost"].get("step_s")) for run in runs]
-        return {
-            (run.config["fold"], run.seed, where.get("engine"), where.get("device")): float(step)
-            for run, where, step in made
-            if step
-        }
-
-    one, other = seconds(ours), seconds(std)
-    return [one[key] / other[key] for key in one if key in other]
+    """Of the same fold and seed; empty if the machine did other work."""
+    one, other = ({(run.config["fold"], run.seed): run for run in runs} for runs in (ours, std))
+    ratios = step_ratios(one, other)
+    return ratios if ratios and credible(ratios) else []
 
 
 @styled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 
@@ -19,6 +20,7 @@ ON_ONE_GPU = 4
 def run(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Failure]:
     """Do all jobs; those that fail are returned, the others are in the store."""
     workers = min(options.workers or _fitting(options.device), len(jobs))
+    options = replace(options, maker=replace(options.maker, workers=workers))
     if workers <= 1:
         return [failed for job in jobs for failed in _attempt(job, options, progress)]
     jobs = sorted(jobs, key=size, reverse=True)  # or one worker does the longest one while the others have ended
