@@ -37,8 +37,11 @@ texture_shape() {  # SETTING: paper, strong or batch
     local set=""
     [ "$1" != paper ] && set="--set augment=strong --set start=he"
     [ "$1" = batch ] && set="$set --set norm=batch"
-    local base="texture-shape --engine vmap --device cuda --cuda-graphs --data $data $set"
-    _both "$base" Std,WD,Ort,Pre,RR,lRR "texture-$1" "" 2 "--first-seed 10"
+    local base="texture-shape --device cuda --cuda-graphs --data $data --set precision=bfloat16 --set cost=1.6 $set"
+    _one "$base" Std,WD,Ort,Pre,RR,lRR "texture-$1" "--seeds 1" 5 "--first-seed 10" &&
+        _one "$base $paper" RR "texture-$1-paper" "--seeds 1" 5 "--first-seed 10"
+    [ "$1" = paper ] && racecar run $base --set split=random --first-seed 10 --resume --workers 5 --variants Std,Ort,RR \
+        --tuned "out/search-texture-$1/tuned.json" --out "out/texture-$1-random"
 }
 
 smoke() {

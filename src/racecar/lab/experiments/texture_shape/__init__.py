@@ -50,10 +50,10 @@ class TextureShape(Experiment[TextureShapeConfig]):
     seeds = 3
     clusters = CLUSTERS
     search = Search(
-        lrs={"adam": (3e-4, 1e-3, 3e-3)},
+        lrs={"adam": (1e-3, 3e-3, 1e-2)},
         coefficients={
             "WD": (0.0, 1e-5, 1e-4, 1e-3),
-            "Ort": (0.0, 1e-3, 1e-2, 1e-1),
+            "Ort": (0.0, 1e-2, 1e-1, 1.0),
             "Pre": (1.0, 3.0, 10.0, 30.0),
             **dict.fromkeys(OURS, (0.0, 1e-2, 1e-1, 1.0)),
         },
@@ -61,7 +61,7 @@ class TextureShape(Experiment[TextureShapeConfig]):
         valid=0.25,
         seeds=2,
     )
-    paper_coefficients = dict.fromkeys(OURS, (0.0, 1e-6, 1e-5, 1e-4))
+    paper_coefficients = dict.fromkeys(OURS, (0.0, 1e-7, 1e-6, 1e-5))
     stackable = ("start",)
     claims = claims()
     paper = PAPER
