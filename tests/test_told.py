@@ -147,6 +147,45 @@ def test_long_training_by_hand(lines):
     assert f"falls by {min(falls):.2f} to {max(falls):.2f}." in line
 
 
+def test_texture_against_shape_by_hand(lines):
+    """Folds are the mean over their seeds; a seed of which either net is dead is in no difference."""
+    found, dead = {}, {}
+    for one in records("texture-shape"):
+        config = one["config"]
+        if config["longer"] or config["reduced"]:
+            continue
+        if one["stage"] == "AA":
+            loss = config["scale"] if "RR" in one["variant"] else ""
+            setting = config["split"], config["norm"], config["start"]
+            found[setting, one["variant"], loss, config["fold"], one["seed"]] = one["metrics"]
+        elif (config["start"], config["split"]) == ("torch", "shape"):
+            dead.setdefault(one["variant"], []).append(bool(one["dead"]))
+
+    def lives(metrics):
+        return metrics["test_accuracy"] > 0.07
+
+    def gain(setting, loss):
+        folds = []
+        for fold in range(5):
+            pairs = [
+                [found[setting, *which, fold, seed] for which in (("RR", loss), ("Std", ""))] for seed in (10, 11, 12)
+            ]
+            alive = [both for both in pairs if all(map(lives, both))]
+            folds.append(mean(ours["test_accuracy"] - std["test_accuracy"] for ours, std in alive))
+        return 100 * mean(folds)
+
+    settings = [("shape", "none", "torch"), ("shape", "none", "he"), ("shape", "batch", "he")]
+    gains = [gain(setting, loss) for setting in settings for loss in ("relative", "sum")]
+    (line,) = [one for one in lines if "largest gain" in one]
+    assert f"RR − Std is {min(gains):.1f} to {max(gains):.1f} points".replace("-", "−") in line
+    known = [one["test_accuracy"] for (setting, *_), one in found.items() if setting[0] == "random" and lives(one)]
+    assert mean(known) == pytest.approx(0.975, abs=0.01)
+    assert "all nets have 97 to 98 %" in line
+    assert f"{sum(dead['Std'])} of {len(dead['Std'])} nets of Std died" in line
+    assert not any(dead["RR"] + dead["lRR"])
+    assert f"none of {len(dead['RR'] + dead['lRR'])} of RR and lRR" in line
+
+
 def test_what_it_costs_in_accuracy_by_hand(lines):
     (line,) = [one for one in lines if "thirteen" in one and "It hurts" in one]
     for optimiser in ("adam", "sgd"):

@@ -249,6 +249,10 @@ class Experiment(Generic[C]):
         """Figures by title, from the records of finished stages; if it ``tells``, of diverged ones, too."""
         return {}
 
+    def beside_paper(self, runs: Sequence[Run]) -> Table | None:
+        """A short table of what the paper prints and what came out, which the page opens with; None: there is none."""
+        return None
+
     def told(self, runs: Sequence[Run]) -> tuple[Sequence[str], Sequence[Table]]:
         """What came out, in sentences and short tables, from the records of all stages."""
         raise NotImplementedError

@@ -24,6 +24,10 @@ def costs(records):
     return told_costs(gather(runs(records)).groups)
 
 
+def _by(command):
+    return {"workers": 1, "command": command}
+
+
 def test_a_slice_beside_std():
     """By hand: Std has no slice, so that every slice stands beside it; seeds are paired, norms are not mixed."""
     found = [timed("Std", seed, 1.0 + seed, norm=norm) for seed in range(2) for norm in (False, True)]
@@ -39,8 +43,9 @@ def test_a_slice_beside_std():
 def test_what_a_shared_machine_measured_is_no_cost():
     found = [timed("Std", seed, 1.0) for seed in range(2)] + [timed("RR", 0, 1.2), timed("RR", 1, 4.8)]
     assert costs(found).startswith("not known from these runs: single seeds have 1.20 to 4.80 × Std")
-    alone = [timed(name, 2, seconds, made={"workers": 1}) for name, seconds in (("Std", 0.5), ("RR", 0.7))]
-    assert costs(found + alone) == "RR with 1/8 of the batch 1.40 × Std (same seed, same machine)"
+    alone = [timed(name, 2, seconds, made=_by("a")) for name, seconds in (("Std", 0.5), ("RR", 0.7))]
+    beside = [timed("Std", 3, 0.5, made=_by("a")), timed("RR", 3, 2.0, made=_by("b"))]
+    assert costs(found + alone + beside) == "RR with 1/8 of the batch 1.40 × Std (same seed, same machine)"
     found = [timed("Std", 0, 1.0), timed("RR", 0, 0.7)]  # with more to do it cannot take less
     assert costs(found).startswith("not known from these runs: single seeds have 0.70 to 0.70 × Std")
 

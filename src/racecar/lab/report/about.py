@@ -36,13 +36,8 @@ def about(groups: Groups, experiment: Experiment | None) -> dict[str, str]:
 
 def told_costs(groups: Sequence[Group]) -> str:
     """Time of a step over that of Std with the same seed, on the same engine and device; for every slice of the reverse
-    pass. Empty if nothing can be compared."""
-    slices = collect(
-        (_slice(group), ratio)
-        for group in groups
-        if group.regularised and (which := VARIANTS.get(group.variant)) is not None and which.kind == "reverse"
-        for ratio in _ratios(group, groups)
-    )
+    pass. Where some were timed alone, of those. Empty if nothing can be compared."""
+    slices = _slices(groups, alone=True) or _slices(groups)
     everything = [ratio for some in slices.values() for ratio in some]
     if not everything:
         return ""
@@ -58,13 +53,28 @@ def credible(ratios: Sequence[float]) -> bool:
     return min(ratios) >= LEAST and max(ratios) <= APART * min(ratios)
 
 
-def step_ratios(ours: Mapping[K, Run], std: Mapping[K, Run]) -> list[float]:
-    """Time of a step over that of the run of the same name, on the same engine and device. Runs of one process that had
-    the machine to itself are taken alone, where there are some."""
+def step_ratios(ours: Mapping[K, Run], std: Mapping[K, Run], alone: bool = False) -> list[float]:
+    """Time of a step over that of the run of the same name, on the same engine and device.
+
+    Args:
+        alone: take only pairs that one process made, one after the other.
+    """
     pairs = [(run, std[name]) for name, run in ours.items() if name in std]
-    times = [(one, other) for one, other in pairs if _machine(one) == _machine(other) and _step(one) and _step(other)]
-    alone = [both for both in times if all(run.record["made"].get("workers") == 1 for run in both)]
-    return [_step(one) / _step(other) for one, other in alone or times]
+    alike = [both for both in pairs if len({_machine(run) for run in both}) == 1]
+    if alone:
+        alike = [(one, other) for one, other in alike if _process(one) == _process(other) is not None]
+    times = [(_step(one), _step(other)) for one, other in alike]
+    return [one / other for one, other in times if one and other]
+
+
+def _slices(groups: Sequence[Group], alone: bool = False) -> dict[str, list[float]]:
+    """Slice of the reverse pass → ratios to Std."""
+    return collect(
+        (_slice(group), ratio)
+        for group in groups
+        if group.regularised and (which := VARIANTS.get(group.variant)) is not None and which.kind == "reverse"
+        for ratio in _ratios(group, groups, alone)
+    )
 
 
 def _slice(group: Group) -> str:
@@ -74,14 +84,14 @@ def _slice(group: Group) -> str:
     return f"{group.variant} with {share}" + ("" if every == 1 else f" in one of {every} steps")
 
 
-def _ratios(group: Group, groups: Sequence[Group]) -> list[float]:
+def _ratios(group: Group, groups: Sequence[Group], alone: bool) -> list[float]:
     """Of each seed that Std has, too."""
     std = [
         other.runs
         for other in groups
         if (other.variant, other.stage, _plain(other.setting)) == ("Std", group.stage, _plain(group.setting))
     ]
-    return [ratio for runs in std for ratio in step_ratios(group.runs, runs)]
+    return [ratio for runs in std for ratio in step_ratios(group.runs, runs, alone)]
 
 
 def _plain(setting: Setting) -> Setting:
@@ -91,6 +101,12 @@ def _plain(setting: Setting) -> Setting:
 def _machine(run: Run) -> tuple[str, str]:
     made = run.record["made"]
     return str(made.get("engine")), str(made.get("device"))
+
+
+def _process(run: Run) -> str | None:
+    """The command that made it, where that had one process; several at once are in each other's way."""
+    made = run.record["made"]
+    return str(made["command"]) if made.get("workers") == 1 else None
 
 
 def _step(run: Run) -> float:

@@ -172,11 +172,13 @@ def by_setting(runs: Sequence[Run], but: Collection[str] = ()) -> dict[str, list
 
 
 def by_variant(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Finished runs of each variant, in our order, by seed; of each of its coefficients, if there are several."""
+    """Finished runs of each variant, in our order, by seed; of each of its coefficients, if there are several and a
+    search did not choose all of them, as it does for each fold."""
     pairs = []
     for name in VARIANTS:
         some = [run for run in runs if run.variant == name and run.finished]
-        several = len({run.coefficient for run in some}) > 1
+        tuned = all("coefficient" in run.record.get("tuned", {}) for run in some)
+        several = len({run.coefficient for run in some}) > 1 and not tuned
         for run in sorted(some, key=lambda run: (run.coefficient or 0.0, run.seed)):
             pairs.append((f"{name} {run.coefficient:g}" if several else name, run))
     return collect(pairs)

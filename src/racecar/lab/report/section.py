@@ -53,6 +53,8 @@ class Section:
     """One picture of all claims that were judged; none if none was."""
     wide_forest: Sequence[Picture]
     """The same as a desktop shows it."""
+    opening: Sequence[Table]
+    """The experiment's own, of the paper and ours, beside the forest."""
     tables: Sequence[Table]
     more: Sequence[Table]
     """Long ones, folded away at first."""
@@ -135,7 +137,9 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
     )
     shared = common_figures(groups, main, printed, findings, experiment.shows_runs if own and experiment else ())
     figures, more_figures = main_and_more(own, draw_common(shared, anchor))
-    tables = [results_table("Paper and ours" if paper else "Results", groups, main, paper)]
+    beside = None if purpose or experiment is None else experiment.beside_paper(groups.runs)
+    caption = "Paper and ours" if paper and beside is None else "Results"
+    tables = [results_table(caption, groups, main, paper)]
     return Section(
         name=name,
         anchor=anchor,
@@ -148,6 +152,7 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         finding=sentence(findings),
         forest=narrow,
         wide_forest=wide,
+        opening=[] if beside is None else [beside],
         tables=tables,
         more=[
             claims_table(findings),
@@ -194,6 +199,7 @@ def _told(experiment: Experiment, anchor: str, runs: Sequence[Run], groups: Grou
         finding="" if purpose or not notes else notes[0],
         forest=(),
         wide_forest=(),
+        opening=(),
         tables=tables,
         more=(),
         figures=own,

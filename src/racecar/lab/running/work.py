@@ -40,7 +40,7 @@ class Maker:
     engine: str
     commit: str | None = None
     workers: int | None = None
-    """Processes that shared the machine, where the engine knows."""
+    """Processes at once, where the engine knows."""
 
     def to_dict(self, device: str) -> dict[str, Any]:
         return {

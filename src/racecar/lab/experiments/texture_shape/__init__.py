@@ -25,6 +25,7 @@ from racecar.lab.training.recipe import Recipe
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from racecar.lab.report.page_table import Table
     from racecar.lab.running.run import Run
 
 SHIFT, ZOOM = 1 / 8, 0.25
@@ -34,7 +35,7 @@ SHIFT, ZOOM = 1 / 8, 0.25
 class TextureShape(Experiment[TextureShapeConfig]):
     name = "texture-shape"
     title = "Texture against shape, split by shape picture"
-    section = "texture and shape, the stimuli of Geirhos et al."
+    section = "texture and shape (the stimuli of Geirhos et al., 2019)"
     summary = (
         "A small net learns 16 classes of stylised pictures, each one shape in many textures, with a regulariser (A), "
         "then goes on without it (AA). It is tested on shape pictures that it has not seen: stylised, as edges and as "
@@ -121,6 +122,11 @@ class TextureShape(Experiment[TextureShapeConfig]):
 
     def measure(self, config: TextureShapeConfig, trained: Trained) -> Measured:
         return measured(config, trained, self.reverse(config))
+
+    def beside_paper(self, runs: Sequence[Run]) -> Table | None:
+        from racecar.lab.experiments.texture_shape.ratios import paper_table
+
+        return paper_table(runs)
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
         from racecar.lab.experiments.texture_shape.figures import all_figures

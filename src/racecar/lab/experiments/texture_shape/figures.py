@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from statistics import mean, median
+from statistics import mean
 from typing import TYPE_CHECKING
 
 from racecar.inspect.style import SMALL, WIDTH, look, new_figure, styled
 from racecar.lab.datasets.texture_shape import CLASSES
-from racecar.lab.experiments.paper_figures import chosen, having
-from racecar.lab.experiments.texture_shape.claims import PAPER, STAGE, TIME, WEIGHTS
+from racecar.lab.experiments.paper_figures import having
+from racecar.lab.experiments.texture_shape.claims import PAPER, STAGE
 from racecar.lab.experiments.texture_shape.pictures import confidence_figure, rebuilt_figure
-from racecar.lab.experiments.texture_shape.rows import BESIDE, USUAL, mean_of, rows, values
+from racecar.lab.experiments.texture_shape.ratios import CHANCE, found_ratios
+from racecar.lab.experiments.texture_shape.rows import USUAL, mean_of, rows, settings, values
 from racecar.lab.experiments.texture_shape.splitting import CLUSTERS
-from racecar.lab.report.about import credible, step_ratios
-from racecar.lab.report.clustered import cluster_means, paired
-from racecar.lab.report.groups import by_setting
+from racecar.lab.report.clustered import cluster_means
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,14 +30,13 @@ PANELS = {
     "edges_accuracy": "edges: accuracy in %",
     "shape_bias": "decisions by shape in %",
 }
-CHANCE = 100 / len(CLASSES)
 Rows = Mapping[str, Sequence["Run"]]
 
 
 def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
     """By title, for each setting."""
     figures = {}
-    for where, some in by_setting(chosen(runs), BESIDE).items():
+    for where, some in settings(runs).items():
         nets, random = rows(some, STAGE), rows(some, STAGE, "random")
         if nets:
             figures[f"Shapes that no net has seen: folds, their mean and 95 % interval (◇: the paper){where}"] = (
@@ -60,8 +58,8 @@ def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
 
 
 def _having(nets: Rows, array: str) -> dict[str, list[Run]]:
-    """Of the usual nets, the runs that have kept it."""
-    found = {name: having(nets[name], array) for name in USUAL if name in nets}
+    """Of the usual nets, the runs that have kept it; a dead one shows nothing."""
+    found = {name: [run for run in having(nets[name], array) if not run.dead] for name in USUAL if name in nets}
     return {name: some for name, some in found.items() if some}
 
 
@@ -158,34 +156,6 @@ def class_figure(nets: Rows) -> Figure:
 def _of_class(runs: Sequence[Run], label: str) -> list[float]:
     rows = [row for run in runs for row in run.tables.get("accuracy by class", ())]
     return [row["stylised"] for row in rows if row["class"] == label and row.get("stylised") is not None]
-
-
-def found_ratios(runs: Sequence[Run]) -> dict[str, tuple[float, float]]:
-    """What the paper prints as a ratio → ours and its, in %; of RR with the default loss."""
-    nets, first = rows(runs, STAGE), rows(runs, "A")
-    found = {}
-    for name, paper in (("Std", 50.0), ("Ort", 16.75)):
-        if "RR" in nets and name in nets:
-            one, than = (values(nets[side], "edges_accuracy") for side in ("RR", name))
-            ours, other = paired(one, than, CLUSTERS)
-            if sum(other.values()):
-                found[f"edges: accuracy of\nRR over {name}"] = (
-                    100 * (sum(ours.values()) / sum(other.values()) - 1),
-                    paper,
-                )
-    if "RR" in first and "Std" in first and (times := _times(first["RR"], first["Std"])):
-        found["time of an epoch:\nRR over Std"] = 100 * (median(times) - 1), 100 * TIME
-    if "RR" in nets and (few := nets.get("RR, fewer weights")):
-        share = few[0].metrics["weights"] / nets["RR"][0].metrics["weights"]
-        found["weights: reduced RR\nover all"] = 100 * (share - 1), 100 * (WEIGHTS - 1)
-    return found
-
-
-def _times(ours: Sequence[Run], std: Sequence[Run]) -> list[float]:
-    """Of the same fold and seed; empty if the machine did other work."""
-    one, other = ({(run.config["fold"], run.seed): run for run in runs} for runs in (ours, std))
-    ratios = step_ratios(one, other)
-    return ratios if ratios and credible(ratios) else []
 
 
 @styled

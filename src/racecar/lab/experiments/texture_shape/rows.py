@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from racecar.lab.experiments.paper_figures import rows_of
+from racecar.lab.experiments.paper_figures import chosen, rows_of
 from racecar.lab.experiments.texture_shape.splitting import CLUSTERS
 from racecar.lab.report.clustered import estimate_of
+from racecar.lab.report.groups import by_setting
 from racecar.lab.report.statistics import Estimate
 from racecar.lab.training.loss_config import LOSS
 
@@ -18,8 +19,26 @@ BESIDE = ("fold", "split", "longer", "reduced", "strength", *LOSS)
 """Settings that one figure shows side by side."""
 KINDS: dict[str, tuple[str, object]] = {"fewer weights": ("reduced", True), "longer": ("longer", True)}
 """What a row's name says beside the variant."""
+SETTINGS = {
+    ("none", "torch", "none"): "paper-like",
+    ("strong", "he", "none"): "strong",
+    ("strong", "he", "batch"): "strong, batch norm",
+}
+"""What is published, in its order: augmentation, first weights and norm, and a short name."""
 USUAL = ("Std", "Ort", "RR")
 """Nets whose pictures are shown."""
+
+
+def settings(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Runs of one setting each, by what tells it from the others; those with a short name first."""
+    found = by_setting(chosen(runs), BESIDE)
+    return dict(sorted(found.items(), key=lambda one: [*SETTINGS, recipe(one[1])].index(recipe(one[1]))))
+
+
+def recipe(runs: Sequence[Run]) -> tuple[str, str, str]:
+    """Of runs of one setting: augmentation, first weights, norm."""
+    config = runs[0].config
+    return config["augment"], config["start"], config["norm"]
 
 
 def rows(runs: Sequence[Run], stage: str, split: str = "shape") -> dict[str, list[Run]]:
