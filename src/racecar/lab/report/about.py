@@ -106,7 +106,7 @@ def _machine(run: Run) -> tuple[str, str]:
 def _process(run: Run) -> str | None:
     """The command that made it, where that had one process; several at once are in each other's way."""
     made = run.record["made"]
-    return str(made["command"]) if made.get("workers") == 1 else None
+    return made.get("command") if made.get("workers") == 1 else None
 
 
 def _step(run: Run) -> float:
