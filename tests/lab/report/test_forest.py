@@ -156,6 +156,7 @@ def test_settings_that_tell_apart():
         ("probe_2", {}, ("points", 100)),
         ("test_within", {}, ("points", 100)),
         ("test_mse", {}, ("test_mse", 1)),
+        ("psnr", {}, ("dB", 1)),
         ("lpips_alexnet", {}, ("lpips_alexnet", 1)),
         ("reverse_loss", {"margin": 0.1, "relative": True}, ("%", 100)),
     ],

@@ -21,4 +21,6 @@ def unit(claim: Claim) -> Unit:
     """Of a claim's gain."""
     if claim.relative:
         return Unit("%", 100.0)
-    return Unit("points", 100.0) if _SHARES.search(claim.metric) else Unit(claim.metric)
+    if _SHARES.search(claim.metric):
+        return Unit("points", 100.0)
+    return Unit("dB" if claim.metric == "psnr" else claim.metric)
