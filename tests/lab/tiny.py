@@ -30,8 +30,8 @@ from racecar.networks.dense import dense
 
 ROOT = Path(__file__).parents[2]
 TRAIN, TEST, WIDTHS = 26, 20, (6, 5, 4, 3)
-STEPS = "RACECAR_TEST_STEPS"
-"""The variable of the environment that names a file."""
+STEPS, HOLD = "RACECAR_TEST_STEPS", "RACECAR_TEST_HOLD"
+"""Variables of the environment that name files."""
 ALL = ("Std", "Ort", "Pre", "RR", "lRR", "RR1", "WD", "Drop")
 
 
@@ -127,13 +127,21 @@ class Tiny(Experiment):
 
 
 class Slow(Tiny):
-    """The same with time in every step, so that it can be met at work; it leaves a byte in the file STEPS for each."""
+    """The same with time in every step, so that it can be met at work; it leaves a byte in the file STEPS for each.
+    Jobs that begin when there is a file HOLD stop, a minute, at the step that it names."""
+
+    begun = 0
 
     def loss(self, output: Tensor, y: Tensor) -> Tensor:
         time.sleep(0.05)
         if log := os.environ.get(STEPS):
             with open(log, "ab") as file:
                 file.write(b"s")
+        if (hold := os.environ.get(HOLD)) and Path(hold).exists():
+            self.begun += 1
+            end = time.monotonic() + 60
+            while self.begun == int(Path(hold).read_text()) and time.monotonic() < end:
+                time.sleep(0.02)
         return super().loss(output, y)
 
 

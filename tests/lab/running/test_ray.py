@@ -14,7 +14,7 @@ import torch
 from racecar.lab.running.results import Store
 from tests.lab import toy
 from tests.lab.processes import started, wait_for
-from tests.lab.tiny import ROOT, STEPS, Slow, Tiny, hostile_folder, make, plain, results, run
+from tests.lab.tiny import HOLD, ROOT, STEPS, Slow, Tiny, hostile_folder, make, plain, results, run
 
 EPOCHS = 3
 A = 3 * EPOCHS
@@ -26,7 +26,7 @@ import json, os, pickle
 from dataclasses import replace
 from pathlib import Path
 from racecar.lab.running.engines import ray
-from tests.lab.tiny import STEPS, command
+from tests.lab.tiny import HOLD, STEPS, command
 
 folder, drive = Path(__file__).parent, ray._drive
 
@@ -35,6 +35,7 @@ def first_others(cluster, jobs, options, progress):
     failures = drive(cluster, others, replace(options, resume=True), progress)
     steps = os.path.getsize(os.environ[STEPS])
     (folder / "half").write_text(json.dumps([steps, *([one.job, one.message, one.details] for one in failures)]))
+    Path(os.environ[HOLD]).write_text("LAST")
     (folder / "half").rename(folder / "told")
     return drive(cluster, jobs, options, progress)
 
@@ -42,7 +43,9 @@ if __name__ == "__main__":
     ray._drive = first_others
     command()
 """
-"""``racecar``, but the cluster that it starts does other jobs before its own."""
+"""``racecar``, but the cluster that it starts does other jobs before its own, which do not end."""
+LAST = A + 4
+"""The step at which they are held: both workers must be met at work, however long one of them takes to start."""
 
 
 class Counted(Tiny):
@@ -75,18 +78,20 @@ def cut_here(out):
 
 
 def terminate(folder, others):
-    """``racecar run`` with two workers, which do others' jobs first, as soon as one of them is in its second stage:
-    Ray's workers would import from the current folder first, and Ray takes SIGTERM for itself. Returns the steps that
+    """``racecar run`` with two workers, which do others' jobs first, as soon as both are in their second stage: Ray's
+    workers would import from the current folder first, and Ray takes SIGTERM for itself. Returns the steps that
     were done by others, and their failures."""
     out, log, script = folder / "out", folder / "terminated", folder / "racecar"
     here = hostile_folder(folder)
     given = ["run", "slow", "--out", str(out), "--variants", "RR,Pre", "--seeds", "1", "--engine", "ray"]
     given += ["--workers", "2", "--checkpoint-every", "0", *(f"--set={name}={value}" for name, value in SHARED.items())]
-    script.write_text(SCRIPT)
+    script.write_text(SCRIPT.replace("LAST", str(LAST)))
     (folder / "others").write_bytes(pickle.dumps(others))
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", STEPS: str(log)}
-    store, own = Store(out), make(["RR", "Pre"], **SHARED)
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    environment |= {STEPS: str(log), HOLD: str(folder / "hold")}
+    own = make(["RR", "Pre"], **SHARED)
+    held = {job.ids["AA"]: LAST - A - 1 for job in own}
     said = folder / "said"  # no pipe, which would hold the command when it is full
     with said.open("w") as file:
         one = subprocess.Popen(
@@ -95,8 +100,7 @@ def terminate(folder, others):
     try:
         assert wait_for(lambda: one.poll() is not None or (folder / "told").exists(), 360), said.read_text()
         assert one.poll() is None, said.read_text()
-        assert wait_for(lambda: any(store.has(job.ids["A"]) for job in own))
-        assert wait_for(lambda: len(checkpoints(out, own)) == 2)
+        assert wait_for(lambda: checkpoints(out, own) == held, 55), said.read_text()
         assert list(started(log).values()).count("ray::_work") == 2
         one.terminate()
         one.wait(20)
@@ -143,12 +147,9 @@ def test_ray(tmp_path):
     path.unlink()
     count = Counted()
     own = make(["RR", "Pre"], [0], count, **SHARED)
-    kept = checkpoints(out, own)
-    assert 1 <= len(kept) <= 2
-    finished = sum(Store(out).has(id) for job in own for id in job.ids.values())
-    assert 1 <= finished < 6
+    assert [Store(out).has(job.ids["A"]) for job in own] == [True, True]
     assert run(own, out) == []
-    assert count.begun == A * (6 - finished) - sum(kept.values())
+    assert count.begun == A * 4 - 2 * (LAST - A - 1)
 
     # The numbers are those of one process, bit for bit: of stages in one go, of those that were cut, and of the
     # job that lost a worker and went on with another.
