@@ -22,7 +22,7 @@ from tests.lab.tiny import run
 
 INFORMATION = experiment("information")
 SHAPES = {"information": (12,), "slices": (12,), **dict.fromkeys(("slices-cifar", "long-training"), (3, 32, 32))}
-SHAPES |= {"sequences": (28, 28), "texture-shape": (3, 64, 64)}
+SHAPES |= {"sequences": (28, 28), "texture-shape": (3, 64, 64), "smoke": (1, 8, 8), "smoke-autoencoder": (1, 8, 8)}
 CHOSEN = [name for name, one in EXPERIMENTS.items() if issubclass(one.Config, LossConfig)]
 CONFIGS = [
     *((name, {}) for name in EXPERIMENTS if name not in ("peaks", "safety")),
