@@ -12,7 +12,8 @@ from racecar.lab.training.variants import variant
 @dataclass(frozen=True)
 class Search:
     """What is tried. A variant with a coefficient tries each of its ``coefficients`` with each of ``lrs``; one without
-    tries as many learning rates, spread over the same range. All of this with each combination of ``fields``."""
+    tries as many learning rates, spread over the same range. All of this with each combination of ``fields``. A search
+    ``after`` another one takes learning rate and coefficient as that chose them, and tries ``fields`` alone."""
 
     lrs: Mapping[str, tuple[float, ...]]
     """By optimiser."""
@@ -21,11 +22,14 @@ class Search:
     """More fields of the configuration, such as weight_decay, with what is tried for every variant."""
     own: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     """Variant → fields that it alone tries, such as Pre's pretrain_lr, with so many coefficients fewer."""
-    metric: str = "valid_accuracy"
+    after: str = ""
+    """The experiment whose search comes first."""
+    metrics: tuple[str, ...] = ("valid_accuracy",)
+    """What is chosen by; of several, their mean."""
     higher: bool = True
-    """Whether more of the metric is better."""
+    """Whether more of it is better."""
     stages: tuple[str, ...] = ("A",)
-    """The metric is averaged over these."""
+    """It is averaged over these."""
     valid: float = 0.1
     """Share of the training set held out meanwhile."""
     seeds: int = 3
@@ -37,9 +41,10 @@ class Search:
         """The fields of the configuration that it chooses."""
         return "lr", *self.fields, *dict.fromkeys(field for fields in self.own.values() for field in fields)
 
-    def candidates(self, name: str, optimiser: str) -> list[dict[str, float]]:
-        """As many settings for every variant."""
-        return [{**one, **others} for one in self._main(name, optimiser) for others in _product(self.fields)]
+    def candidates(self, name: str, optimiser: str, given: Mapping[str, float] | None = None) -> list[dict[str, float]]:
+        """As many settings for every variant; those that the search before chose are ``given``."""
+        main = self._main(name, optimiser) if given is None else [dict(given)]
+        return [{**one, **others} for one in main for others in _product(self.fields)]
 
     def _main(self, name: str, optimiser: str) -> list[dict[str, float]]:
         """Learning rates and coefficients."""

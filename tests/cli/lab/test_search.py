@@ -78,6 +78,23 @@ def test_search_of_more_fields(cli, refused, search, monkeypatch):
     assert "the search chooses it" in refused("search", *INFORMATION, *own)
 
 
+def test_a_search_after_another(cli, refused, search, tuned, monkeypatch):
+    """It tries its own fields alone, with what the first one chose, and says all of it."""
+    given = ("search", *INFORMATION, "--variants", "RR")
+    assert "chooses all by itself" in refused(*given, "--tuned", tuned)
+    after = replace(search, after="information", lrs={}, coefficients={}, fields={"weight_decay": (0.1, 0.7)})
+    monkeypatch.setattr(type(experiment("information")), "search", after)
+    assert "racecar search information`, and give its file by --tuned" in refused(*given)
+    assert "--coefficient" in refused(*given, "--tuned", tuned, "--coefficient", "RR=1")
+    assert "Std" in refused("search", *INFORMATION, "--variants", "RR,Std", "--tuned", tuned)
+    assert cli(*given, "--tuned", tuned).status == 0
+    found = json.loads((Store("out").folder / "tuned.json").read_text())["variants"]["RR"]
+    tried = {(one["lr"], one["coefficient"], one["weight_decay"]) for one in found["tried"]}
+    assert tried == {(0.5, 2.0, 0.1), (0.5, 2.0, 0.7)}
+    assert {(one["tuned"]["lr"], one["coefficient"]) for one in records("out")} == {(0.5, 2.0)}
+    assert (found["lr"], found["coefficient"]) == (0.5, 2.0)
+
+
 @pytest.mark.parametrize("first", ["usual", "tuned"])
 def test_what_a_search_chose_may_be_what_is_usual(cli, tuned, first, tmp_path, undrawn):
     """Then nothing is trained twice, and the page shows the runs as both."""

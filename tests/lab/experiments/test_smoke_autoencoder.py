@@ -145,10 +145,12 @@ def test_a_search_has_what_it_chooses_by(folder, tmp_path):
     assert run(autoencoder_jobs(folder, ("Ort",), valid=0.25), tmp_path) == []
     runs = {one.stage: one.metrics for one in Store(tmp_path).runs()}
     search = AUTOENCODER.search
-    assert all(search.metric in runs[stage] for stage in search.stages)
+    assert all(set(search.metrics) <= set(runs[stage]) for stage in search.stages)
     assert not any(name.startswith("test") for one in runs.values() for name in one)
-    assert {values[0] for values in search.coefficients.values()} == {0.0}
-    assert len({len(search.candidates(name, "adam")) for name in AUTOENCODER.variants}) == 1
+    given = {"lr": 0.5, "coefficient": 2.0}  # as the search of smoke chose them
+    tried = search.candidates("RR", "adam", given)
+    assert [{**one, "autoencoder_lr": None} for one in tried] == [{**given, "autoencoder_lr": None}] * len(tried)
+    assert len({one["autoencoder_lr"] for one in tried}) == len(tried) > 2
 
 
 def test_curves_end_at_what_is_measured(whole):

@@ -104,7 +104,7 @@ def test_seeds_of_the_search_are_its_own():
 def test_data_of_the_search():
     """The test set of a search's run is not looked at: its metric is that of samples held out of the training set."""
     task = INFORMATION.data(CONFIG, 1000, None)["A"]
-    assert INFORMATION.search.metric == "valid_accuracy"
+    assert INFORMATION.search.metrics == ("valid_accuracy",)
     assert len(task.valid) == round(0.1 * 3277)
     assert len(task.train) + len(task.valid) == 3277
 
@@ -226,6 +226,20 @@ def test_the_best_mean_over_seeds_and_stages(higher, tmp_path, jobs):
     assert "coefficient" not in chosen["Std"]
     if higher:
         assert (chosen["RR"]["lr"], chosen["RR"]["coefficient"]) == (1e-3, 0.1)
+
+
+def test_the_best_mean_of_several_metrics(tmp_path, jobs):
+    """test_accuracy is −lr here, and outweighs what valid_accuracy gains by a larger one."""
+
+    def score(job, stage):
+        return job.config.lr / 2
+
+    store = store_of(tmp_path, jobs, score)
+    assert {one["lr"] for one in best(jobs, store, SMALL).values()} == {1e-2}
+    both = best(jobs, store, replace(SMALL, metrics=("valid_accuracy", "test_accuracy")))
+    assert {(one["lr"], one["score"]) for one in both.values()} == {(1e-3, -1e-3 / 4)}
+    with pytest.raises(ValueError, match="diverged"):
+        best(jobs, store, replace(SMALL, metrics=("valid_accuracy", "nothing")))
 
 
 def test_the_best_of_more_fields(tmp_path):

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 from racecar.cli.console import command
-from racecar.cli.lab.options import CommandOptions, Name, SearchOut, with_options
+from racecar.cli.lab.options import CommandOptions, Name, SearchOut, Tuned, with_options
 from racecar.cli.lab.perform import do
-from racecar.cli.lab.settings import coefficients_of, config_of, count_of, folder_of, sets, variants_of
+from racecar.cli.lab.settings import coefficients_of, config_of, count_of, folder_of, sets, tuned_of, variants_of
 from racecar.lab.running.engines.processes import warm_up
 from racecar.support.processes import is_rank_zero
 
+if TYPE_CHECKING:
+    from racecar.lab.config import Config
+    from racecar.lab.search_space import Search
+
 
 @with_options
-def search(name: Name, options: CommandOptions, out: SearchOut = None) -> None:
+def search(name: Name, options: CommandOptions, out: SearchOut = None, tuned: Tuned = None) -> None:
     """Choose learning rate and coefficient of every variant on held-out training data, with one budget for all."""
     warm_up(options.engine, options.device, options.workers)
     from dataclasses import replace
@@ -28,6 +36,7 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None) -> None:
         if sets(options.settings, field):
             raise ValueError(f"--set {field}: the search chooses it")
     config, variants = config_of(one, options), variants_of(one, options)
+    given = _given(one.search, tuned, options, config, variants)
     if sets(options.settings, "valid") and not config.valid:
         raise ValueError("--set valid=0: the search needs training data that it holds out")
     space = one.search_for(config) or one.search
@@ -38,21 +47,21 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None) -> None:
         first_seed=space.first_seed if options.first is None else options.first,
         coefficients={**space.coefficients, **coefficients_of(options, variants)},
     )
-    jobs = trials(one, what, config, variants, options.data)
+    jobs = trials(one, what, config, variants, options.data, given)
     folder = folder_of(out, name, "search", "quick" if options.quick else "")
     if is_rank_zero():
         check_folder(folder, "--out")
     do(list(dict.fromkeys(trained(jobs).values())), folder, replace(options, resume=True), quiet=True)
     if not is_rank_zero():
         return
-    chosen = best(jobs, Store(folder), what)
+    chosen, metric = best(jobs, Store(folder), what), " and ".join(what.metrics)
     write_json(
         folder / "tuned.json",
         {
             "command": command(),
             "experiment": name,
             "config": jobs[0].base.to_dict(),
-            "metric": what.metric,
+            "metric": metric,
             "stages": list(what.stages),
             "seeds": what.seeds,
             "variants": chosen,
@@ -62,7 +71,27 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None) -> None:
         for part, found in whole.get("each", {"": whole}).items():
             said = [f"{field} {found[field]:.3g}" for field in (*what.chosen, "coefficient") if field in found]
             own = f"{which}, {one.clusters.field} {part}" if part and one.clusters else which
-            print(f"{own}: {', '.join(said)}, {what.metric} {found['score']:.4g}")
+            print(f"{own}: {', '.join(said)}, {metric} {found['score']:.4g}")
             if found["edge"]:
                 print(f"  {' and '.join(found['edge'])}: a better one may lie beyond")
     print(folder / "tuned.json")
+
+
+def _given(
+    space: Search, tuned: Path | None, options: CommandOptions, config: Config, variants: Sequence[str]
+) -> Mapping[str, Mapping[str, Any]] | None:
+    """What another search chose that comes before this one; None, if there is none."""
+    from racecar.lab.experiments import experiment
+
+    if not space.after:
+        if tuned is not None:
+            raise ValueError("--tuned: this search chooses all by itself; it is `racecar run` that takes the file")
+        return None
+    if tuned is None:
+        raise ValueError(
+            f"learning rates and coefficients are taken as the search of {space.after} chose them: run `racecar search "
+            f"{space.after}`, and give its file by --tuned"
+        )
+    if options.coefficient:
+        raise ValueError(f"--coefficient: the search of {space.after} chose them")
+    return tuned_of(tuned, experiment(space.after), config, variants, options.settings or [])

@@ -52,7 +52,6 @@ METRICS = {
     r"test_spectrum": "how far energy spectra are apart, in powers of ten, mean over wavenumbers: lower is better",
     r"test_relative": "mean square error over the mean square of the pictures themselves: lower is better",
     r"valid_(l2|psnr|ssim|spectrum|relative)": "the same of pictures held out of the training set",
-    r"valid_both": "mean of valid_psnr and psnr: what is made forwards and backwards, in dB",
     r"bicubic_(l2|ssim|spectrum)": "the same of bicubic interpolation, without any net",
     r"learning": "mean over the training of log₁₀ of the relative error on test pictures: lower is sooner",
     r"cosine_(\d+)": "cosine between the features to be found and the {} leading singular vectors",

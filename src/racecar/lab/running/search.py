@@ -14,12 +14,20 @@ from racecar.lab.search_space import Search
 from racecar.lab.training.variants import variant
 
 
-def trials(experiment: Experiment, search: Search, config: Config, variants: Sequence[str], folder: Any) -> list[Job]:
-    """All jobs of a search; ``config`` must hold data out for validation."""
+def trials(
+    experiment: Experiment,
+    search: Search,
+    config: Config,
+    variants: Sequence[str],
+    folder: Any,
+    given: Mapping[str, Mapping[str, Any]] | None = None,
+) -> list[Job]:
+    """All jobs of a search; ``config`` must hold data out for validation. What the search before it chose for every
+    variant is ``given``."""
     jobs = []
     seeds = range(search.first_seed, search.first_seed + search.seeds)
     for name in variants:
-        for candidate in search.candidates(name, config.optimiser):
+        for candidate in search.candidates(name, config.optimiser, given[name] if given else None):
             jobs += make_jobs(experiment, config, [name], seeds, folder, tuned={name: candidate}, purpose="search")
             refuse_too_many(jobs)
     return jobs
@@ -80,8 +88,8 @@ def _best(jobs: Sequence[Job], instead: Mapping[Job, Job], store: Store, search:
     tried: dict[tuple[float | None, ...], list[float | None]] = {}
     for job in jobs:
         runs = [store.get(instead[job].ids[name]) for name in search.stages]
-        found = [value for run in runs if (value := run.metrics.get(search.metric)) is not None]
-        score = mean(found) if len(found) == len(runs) else None
+        found = [run.metrics.get(metric) for run in runs for metric in search.metrics]
+        score = None if None in found else mean(value for value in found if value is not None)
         key = (*(job.tuned.get(name) for name in search.chosen), job.coefficient)
         tried.setdefault(key, []).append(score)
     whole = {key: [v for v in values if v is not None] for key, values in tried.items() if None not in values}

@@ -22,7 +22,8 @@ def tell_apart(discriminator: Call, batch: Batch, networks: Mapping[str, nn.Modu
     low = lowered(batch.x)
     with torch.no_grad():
         fake = networks["generator"](low)
-    return F.softplus(-discriminator(batch.x, low)).mean() + F.softplus(discriminator(fake, low)).mean()
+    true, made = discriminator(torch.cat((batch.x, fake)), torch.cat((low, low))).chunk(2)
+    return F.softplus(-true).mean() + F.softplus(made).mean()
 
 
 class Deceive:

@@ -37,7 +37,7 @@ def measured(trained: Trained, reverse: Mapping[str, Any]) -> Measured:
         "reverse_loss": terms,
     }
     if kind == "valid":
-        return Measured({**metrics, "valid_both": (metrics["valid_psnr"] + metrics["psnr"]) / 2})
+        return Measured(metrics)
     plain = quality(bicubic(low), split.x)
     metrics |= {f"bicubic_{name}": plain[name] for name in ("l2", "ssim", "spectrum")}
     some = examples(split)

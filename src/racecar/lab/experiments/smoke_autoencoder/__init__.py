@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from racecar.lab.datasets import smoke, smoke_real
 from racecar.lab.experiment import PROBED, Experiment, Measured, Stage, Task, Trained
-from racecar.lab.experiments.smoke import OURS, QUICK, Smoke
+from racecar.lab.experiments.smoke import QUICK, Smoke
 from racecar.lab.experiments.smoke.splitting import simulated
 from racecar.lab.experiments.smoke_autoencoder.claims import claims
 from racecar.lab.experiments.smoke_autoencoder.config import SmokeAutoencoderConfig
@@ -45,16 +45,16 @@ class SmokeAutoencoder(Experiment[SmokeAutoencoderConfig]):
     quick_seeds = 1
     variants = ("Std", "Ort", "RR", "lRR")
     search = Search(
-        lrs={"adam": (1e-3, 3e-3)},
-        coefficients=dict.fromkeys(("Ort", *OURS), (0.0, 1e-3, 1e-2, 1e-1, 1.0)),
-        fields={"autoencoder_lr": (1e-3, 3e-3)},
-        metric="valid_relative",
+        after="smoke",
+        lrs={},
+        coefficients={},
+        fields={"autoencoder_lr": (3e-4, 1e-3, 3e-3, 1e-2)},
+        metrics=("valid_relative",),
         higher=False,
         stages=("AB1-decoder", "AB1-both", "AB2-decoder", "AB3-decoder"),
         valid=0.25,
         seeds=2,
     )
-    paper_coefficients = GAN.paper_coefficients
     claims = claims()
 
     def fingerprint(self, config: SmokeAutoencoderConfig, folder: Path | None) -> str:
