@@ -35,6 +35,9 @@ Tuned = Annotated[
     Path | None,
     typer.Option("--tuned", metavar="FILE", help="What `racecar search` chose; one of several: FILE.jsonl#NAME."),
 ]
+Rates = Annotated[
+    str, typer.Option("--lr", metavar="a,b,c", help="Learning rates that it tries; without it those of the experiment.")
+]
 Over = Annotated[str, typer.Option("--over", metavar="FIELD=a,b,c", help="A setting, or weight: the coefficient.")]
 
 

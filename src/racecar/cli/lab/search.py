@@ -7,9 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from racecar.cli.console import command
-from racecar.cli.lab.options import CommandOptions, Name, SearchOut, Tuned, with_options
+from racecar.cli.lab.options import CommandOptions, Name, Rates, SearchOut, Tuned, with_options
 from racecar.cli.lab.perform import do
-from racecar.cli.lab.settings import coefficients_of, config_of, count_of, folder_of, sets, tuned_of, variants_of
+from racecar.cli.lab.settings import (
+    coefficients_of,
+    config_of,
+    count_of,
+    folder_of,
+    numbers_of,
+    sets,
+    tuned_of,
+    variants_of,
+)
 from racecar.lab.running.engines.processes import warm_up
 from racecar.support.processes import is_rank_zero
 
@@ -19,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @with_options
-def search(name: Name, options: CommandOptions, out: SearchOut = None, tuned: Tuned = None) -> None:
+def search(name: Name, options: CommandOptions, out: SearchOut = None, tuned: Tuned = None, lr: Rates = "") -> None:
     """Choose learning rate and coefficient of every variant on held-out training data, with one budget for all."""
     warm_up(options.engine, options.device, options.workers)
     from dataclasses import replace
@@ -36,7 +45,7 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None, tuned: Tu
         if sets(options.settings, field):
             raise ValueError(f"--set {field}: the search chooses it")
     config, variants = config_of(one, options), variants_of(one, options)
-    given = _given(one.search, tuned, options, config, variants)
+    given = _given(one.search, tuned, lr, options, config, variants)
     if sets(options.settings, "valid") and not config.valid:
         raise ValueError("--set valid=0: the search needs training data that it holds out")
     space = one.search_for(config) or one.search
@@ -45,6 +54,7 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None, tuned: Tu
         space,
         seeds=count_of(options) or space.seeds,
         first_seed=space.first_seed if options.first is None else options.first,
+        lrs={**space.lrs, **({config.optimiser: _rates(lr)} if lr else {})},
         coefficients={**space.coefficients, **coefficients_of(options, variants)},
     )
     jobs = trials(one, what, config, variants, options.data, given)
@@ -77,8 +87,16 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None, tuned: Tu
     print(folder / "tuned.json")
 
 
+def _rates(text: str) -> tuple[float, ...]:
+    """Learning rates to try."""
+    found = numbers_of(text, "--lr")
+    if not all(0 < one < float("inf") for one in found):
+        raise ValueError(f"--lr {text}: learning rates must be greater than 0")
+    return found
+
+
 def _given(
-    space: Search, tuned: Path | None, options: CommandOptions, config: Config, variants: Sequence[str]
+    space: Search, tuned: Path | None, lr: str, options: CommandOptions, config: Config, variants: Sequence[str]
 ) -> Mapping[str, Mapping[str, Any]] | None:
     """What another search chose that comes before this one; None, if there is none."""
     from racecar.lab.experiments import experiment
@@ -92,6 +110,7 @@ def _given(
             f"learning rates and coefficients are taken as the search of {space.after} chose them: run `racecar search "
             f"{space.after}`, and give its file by --tuned"
         )
-    if options.coefficient:
-        raise ValueError(f"--coefficient: the search of {space.after} chose them")
+    for option, text in (("--coefficient", options.coefficient), ("--lr", lr)):
+        if text:
+            raise ValueError(f"{option}: the search of {space.after} chose them")
     return tuned_of(tuned, experiment(space.after), config, variants, options.settings or [])

@@ -57,7 +57,6 @@ def sets(settings: Sequence[str] | None, field: str) -> bool:
 
 def coefficients_of(options: CommandOptions, variants: Sequence[str]) -> dict[str, tuple[float, ...]]:
     """Variant → coefficients, from texts such as "RR=0.01,0.1"."""
-    from racecar.lab.config import parse
     from racecar.lab.training.variants import variant
 
     found: dict[str, tuple[float, ...]] = {}
@@ -69,8 +68,15 @@ def coefficients_of(options: CommandOptions, variants: Sequence[str]) -> dict[st
             raise ValueError(f"--coefficient {text!r}: {name} has no coefficient")
         if name not in variants:
             raise ValueError(f"--coefficient {text!r}: {name} is not run, but {', '.join(variants)}")
-        found[name] = tuple(parse(value.strip(), float, f"--coefficient {name}") for value in values.split(","))
+        found[name] = numbers_of(values, f"--coefficient {name}")
     return found
+
+
+def numbers_of(text: str, option: str) -> tuple[float, ...]:
+    """From "0.01,0.1"; each of them once."""
+    from racecar.lab.config import parse
+
+    return tuple(dict.fromkeys(parse(value.strip(), float, option) for value in text.split(",")))
 
 
 def tuned_of(

@@ -52,7 +52,7 @@ class Single(Nets):
         for parameter in set(self.model.parameters()) - trained:
             parameter.requires_grad_(False)
         objectives = {turn: training.objective(turn) for turn in turns}
-        layout = torch.channels_last if self.device.type == "cuda" and training.task.train.x.dim() == 4 else None
+        layout = torch.channels_last if training.task.train.x.dim() == 4 else None
         self.batches = Batches(training, [objectives[turn] for turn in turns], self.device, layout)
         self.tasks, self.per_epoch = [self.batches.task], self.batches.per_epoch
         kind = kind_of(training, options)
@@ -63,7 +63,7 @@ class Single(Nets):
             calls = {turn: CudaGraph(step) for turn, step in made.items()}
         self.steps = [calls[turn] for turn in turns]
         self.average = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(config.ema)) if config.ema else None
-        if layout is not None:  # what convolutions are fastest with there
+        if layout is not None:  # what convolutions are fastest with, on a CPU, too
             self.model.to(memory_format=layout)  # type: ignore[call-overload]
         self._trained = {name: [p for p in networks[name].parameters() if p.requires_grad] for name in set(self.turns)}
         torch.manual_seed(rng.seed_of("stage", training.seed, training.name))
