@@ -90,6 +90,7 @@ def terminate(folder, others):
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     environment |= {STEPS: str(log), HOLD: str(folder / "hold")}
+    environment["RAY_worker_niceness"] = "0"  # by itself 15: beside other tests its workers would hardly be served
     own = make(["RR", "Pre"], **SHARED)
     held = {job.ids["AA"]: LAST - A - 1 for job in own}
     said = folder / "said"  # no pipe, which would hold the command when it is full
