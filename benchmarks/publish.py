@@ -4,7 +4,8 @@
 
 A search is a folder with the tuned.json that ``racecar search`` wrote; it becomes a line of tuned.jsonl under its name.
 Of runs, the records are taken, without curves, and the arrays that figures show; records of the same nets that are
-there already are replaced, also where another search had chosen their settings.
+there already are replaced, also where another search had chosen their settings. Where two experiments share a folder of
+runs, ``--experiment`` says which one's are taken.
 """
 
 from __future__ import annotations
@@ -34,15 +35,16 @@ def searches(folder: Path, found: dict[str, Path]) -> int:
     return len(known)
 
 
-def records(folder: Path, runs: list[Path]) -> int:
-    """How many were taken."""
-    taken = [path for one in runs for path in sorted((one / "records").glob("*.json"))]
+def records(folder: Path, runs: list[Path], experiment: str = "") -> int:
+    """How many were taken, of one experiment or of all."""
+    texts = {path.name: path.read_text() for one in runs for path in sorted((one / "records").glob("*.json"))}
+    taken = {name: one for name, text in texts.items() if experiment in ("", (one := json.loads(text))["experiment"])}
     if not taken:
-        raise ValueError(f"no records in {', '.join(map(str, runs))}")
-    drop_replaced(folder, [json.loads(path.read_text()) for path in taken])
+        raise ValueError(f"no records{f' of {experiment}' if experiment else ''} in {', '.join(map(str, runs))}")
+    drop_replaced(folder, list(taken.values()))
     (folder / "records").mkdir(parents=True, exist_ok=True)
-    for path in taken:
-        write_text(folder / "records" / path.name, path.read_text())
+    for name in taken:
+        write_text(folder / "records" / name, texts[name])
     packed.pack(folder, ("curves",))
     (folder / "records").rmdir()
     return len(taken)
@@ -50,7 +52,8 @@ def records(folder: Path, runs: list[Path]) -> int:
 
 def arrays(folder: Path, runs: list[Path]) -> int:
     """How many tensors the folder's figures show, those of the runs among them."""
-    taken = [path for one in runs for path in (one / "arrays").glob("*.safetensors")]
+    known = packed.packed(folder)
+    taken = [path for one in runs for path in (one / "arrays").glob("*.safetensors") if path.stem in known]
     if not taken:
         return 0
     for path in taken:
@@ -85,8 +88,9 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--search", type=named, nargs="*", default=[], metavar="NAME=DIR")
     parser.add_argument("--run", type=Path, nargs="+", required=True, metavar="DIR")
+    parser.add_argument("--experiment", default="", metavar="NAME")
     arguments = parser.parse_args()
-    taken = records(arguments.folder, arguments.run)
+    taken = records(arguments.folder, arguments.run, arguments.experiment)
     print(f"{taken} records, {searches(arguments.folder, dict(arguments.search))} searches")
     print(f"{arrays(arguments.folder, arguments.run)} arrays")
     report(arguments.folder)

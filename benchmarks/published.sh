@@ -51,16 +51,25 @@ smoke_epochs() {  # was run first, and chose 800: the fewest epochs with which S
     done
 }
 
-smoke() {
-    local base="smoke --device cuda --cuda-graphs --data $data"
-    _one "$base" Std,Ort,RR,lRR smoke "--seeds 1" 12 "--seeds 10" &&
-        _one "$base $paper" RR smoke-paper "--seeds 1" 4 "--seeds 10"
+smoke() {  # and the autoencoders, which have its GANs: a search copies those of the search before, a run finds them in its folder
+    local base="--device cuda --cuda-graphs --data $data"
+    _smoke Std,Ort,RR smoke "$base" 12 "--seeds 10" && _smoke RR smoke-paper "$base $paper" 4 "--seeds 10"
 }
 
-smoke_autoencoder() {  # after smoke: the GAN has what its search chose
-    local base="smoke-autoencoder --device cuda --cuda-graphs --data $data" first="--seeds 1 --tuned out/search-smoke"
-    _one "$base" Std,Ort,RR smoke-autoencoder "$first/tuned.json" 12 "--seeds 10" &&
-        _one "$base $paper" RR smoke-autoencoder-paper "$first-paper/tuned.json" 4 "--seeds 10"
+smoke_small() {  # on two cores of a CPU, in an hour and a half: a quarter of the channels, an eighth of the epochs
+    local base="--data $data --set widths=8,16,16,8,8 --set critic_widths=8,16,32 --set epochs=100 --set fraction=0.25"
+    local more="--set autoencoder_epochs=50" rates="--lr 1e-3,3e-3"
+    _smoke Std,Ort,RR smoke-small "$base" 2 "--seeds 5" "$more" "$rates" &&
+        _smoke RR smoke-small-paper "$base $paper" 2 "--seeds 5" "$more" "$rates"
+}
+
+_smoke() {  # VARIANTS CELL OPTIONS WORKERS RUN-OPTIONS AUTOENCODER-OPTIONS SEARCH-OPTIONS
+    local all="$3 --workers $4 --variants $1" found="out/search-$2"
+    racecar search smoke $all $7 --seeds 1 --out "$found" && mkdir -p "$found-autoencoder" &&
+        cp -rn "$found/." "$found-autoencoder" &&
+        racecar search smoke-autoencoder $all $6 --seeds 1 --tuned "$found/tuned.json" --out "$found-autoencoder" &&
+        racecar run smoke $all $5 --resume --tuned "$found/tuned.json" --out "out/$2" &&
+        racecar run smoke-autoencoder $all $6 $5 --resume --tuned "$found-autoencoder/tuned.json" --out "out/$2"
 }
 
 _both() {  # EXPERIMENT VARIANTS CELL SEARCH-OPTIONS WORKERS RUN-OPTIONS: the default loss, then the paper's

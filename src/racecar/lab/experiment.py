@@ -143,6 +143,9 @@ class Experiment(Generic[C]):
     stackable: ClassVar[tuple[str, ...]] = ()
     """Fields of the configuration that change the first weights or the coefficient, and nothing else: nets that differ
     in them alone can be trained as one batched net."""
+    builds_on: ClassVar[str] = ""
+    """The experiment that comes first: stages start from its networks, with the same settings and seed, and name its
+    stage in ``after``. What is trained there already is not trained again. Its search comes first, too."""
     clusters: ClassVar[Clusters | None] = None
     """Runs that are not independent, as the seeds within a fold: how they are told, and what they share."""
     light: ClassVar[bool] = False

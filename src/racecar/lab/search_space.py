@@ -12,8 +12,8 @@ from racecar.lab.training.variants import variant
 @dataclass(frozen=True)
 class Search:
     """What is tried. A variant with a coefficient tries each of its ``coefficients`` with each of ``lrs``; one without
-    tries as many learning rates, spread over the same range. All of this with each combination of ``fields``. A search
-    ``after`` another one takes learning rate and coefficient as that chose them, and tries ``fields`` alone."""
+    tries as many learning rates, spread over the same range. All of this with each combination of ``fields``. An
+    experiment that builds on another takes learning rate and coefficient from its search and tries ``fields``."""
 
     lrs: Mapping[str, tuple[float, ...]]
     """By optimiser."""
@@ -22,8 +22,6 @@ class Search:
     """More fields of the configuration, such as weight_decay, with what is tried for every variant."""
     own: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     """Variant → fields that it alone tries, such as Pre's pretrain_lr, with so many coefficients fewer."""
-    after: str = ""
-    """The experiment whose search comes first."""
     metrics: tuple[str, ...] = ("valid_accuracy",)
     """What is chosen by; of several, their mean."""
     higher: bool = True

@@ -11,7 +11,7 @@ from racecar.lab.search_space import Search
 
 PEAKS = ("peaks", "--quick", "--set", "epochs=1", "--set", "nets=linear", "--workers", "1", "--out", "out")
 INFORMATION = ("information", "--set", "epochs=1", "--set", "finetune=1", "--workers", "1", "--out", "out")
-OWN = {"run": set(), "sweep": {"--over"}, "search": set()}
+OWN = {"run": set(), "sweep": {"--over"}, "search": {"--lr"}}
 """What a command has for itself."""
 
 

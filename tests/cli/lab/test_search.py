@@ -12,6 +12,8 @@ from racecar.cli.lab.settings import tuned_of
 from racecar.lab.experiments import experiment
 from racecar.lab.running.results import Store
 from tests.cli.lab.commands import INFORMATION, PEAKS, records, rows, write_task
+from tests.lab.experiments.smoke_cases import TINY
+from tests.lab.smoke_data import small
 
 pytestmark = pytest.mark.usefixtures("no_data", "measured_once")
 
@@ -78,21 +80,47 @@ def test_search_of_more_fields(cli, refused, search, monkeypatch):
     assert "the search chooses it" in refused("search", *INFORMATION, *own)
 
 
-def test_a_search_after_another(cli, refused, search, tuned, monkeypatch):
-    """It tries its own fields alone, with what the first one chose, and says all of it."""
-    given = ("search", *INFORMATION, "--variants", "RR")
-    assert "chooses all by itself" in refused(*given, "--tuned", tuned)
-    after = replace(search, after="information", lrs={}, coefficients={}, fields={"weight_decay": (0.1, 0.7)})
-    monkeypatch.setattr(type(experiment("information")), "search", after)
-    assert "racecar search information`, and give its file by --tuned" in refused(*given)
-    assert "--coefficient" in refused(*given, "--tuned", tuned, "--coefficient", "RR=1")
-    assert "Std" in refused("search", *INFORMATION, "--variants", "RR,Std", "--tuned", tuned)
-    assert cli(*given, "--tuned", tuned).status == 0
-    found = json.loads((Store("out").folder / "tuned.json").read_text())["variants"]["RR"]
-    tried = {(one["lr"], one["coefficient"], one["weight_decay"]) for one in found["tried"]}
-    assert tried == {(0.5, 2.0, 0.1), (0.5, 2.0, 0.7)}
-    assert {(one["tuned"]["lr"], one["coefficient"]) for one in records("out")} == {(0.5, 2.0)}
-    assert (found["lr"], found["coefficient"]) == (0.5, 2.0)
+def test_a_search_after_another(cli, refused, search, tuned, monkeypatch, tmp_path):
+    """It tries its own fields alone, with what the first one chose, and says all of it. Learning rates and coefficients
+    are given to the first one."""
+    assert "chooses all by itself" in refused("search", *INFORMATION, "--variants", "RR", "--tuned", tuned)
+    sets = [f"--set={name}={','.join(map(str, one)) if isinstance(one, tuple) else one}" for name, one in TINY.items()]
+    given = (*sets, "--variants", "RR", "--seeds", "1", "--workers", "1", "--data", str(small(monkeypatch, tmp_path)))
+    many = ("--lr", "0.002,0.004,0.002", "--coefficient", "RR=0.5,1", "--coefficient", "lRR=1,2")
+    assert "lRR is not run" in refused("search", "smoke", *given, *many)
+    few = ("--lr", "0.002", "--coefficient", "RR=0.5,1")  # fewer than lRR has by itself, which is not run
+    assert cli("search", "smoke", *given, *few, "--out", "first").status == 0
+    first = json.loads((tmp_path / "first" / "tuned.json").read_text())["variants"]["RR"]
+    assert {(one["lr"], one["coefficient"]) for one in first["tried"]} == {(0.002, 0.5), (0.002, 1)}
+
+    own = (
+        "search",
+        "smoke-autoencoder",
+        *given,
+        "--set",
+        "autoencoder_epochs=1",
+        "--set",
+        "pictures=8",
+        "--out",
+        "out",
+    )
+    assert "racecar search smoke`, and give its file by --tuned" in refused(*own)
+    own = (*own, "--tuned", "first/tuned.json")
+    assert "--coefficient" in refused(*own, "--coefficient", "RR=1")
+    assert "--lr" in refused(*own, "--lr", "1")
+    assert "Std" in refused(*own, "--variants", "RR,Std")
+    assert cli(*own).status == 0
+    found = json.loads((tmp_path / "out" / "tuned.json").read_text())["variants"]["RR"]
+    rates = experiment("smoke-autoencoder").search.fields["autoencoder_lr"]
+    tried = {(one["lr"], one["coefficient"], one["autoencoder_lr"]) for one in found["tried"]}
+    assert tried == {(first["lr"], first["coefficient"], rate) for rate in rates}
+    assert (found["lr"], found["coefficient"]) == (first["lr"], first["coefficient"])
+    assert [one["stage"] for one in records("out") if one["experiment"] == "smoke"] == ["A"]
+
+
+@pytest.mark.parametrize("rates", ["0", "-1", "inf", "nan", "a", "", ","])
+def test_learning_rates_that_are_none(refused, rates):
+    assert "--lr" in refused("search", *INFORMATION, "--lr", f"0.1,{rates}")
 
 
 @pytest.mark.parametrize("first", ["usual", "tuned"])

@@ -174,14 +174,15 @@ def test_the_reverse_loss_with_batch_norm(pictures):
 
 
 def test_every_engine_moves_alike(pictures, tmp_path, monkeypatch):
+    """With SGD: convolutions round differently in each, and Adam makes whole steps of gradients that are rounding."""
     monkeypatch.setattr(SlicesMnist, "recipe", lambda *_: Recipe(shift=3))
     one = experiment("slices-mnist")
-    jobs = make_jobs(one, one.Config(grid=False, epochs=2, batch=8), ["Std"], [0, 1], pictures)
+    jobs = make_jobs(one, one.Config(grid=False, epochs=2, batch=8, optimiser="sgd"), ["Std"], [0, 1], pictures)
     for engine in ("here", "vmap"):
         assert run(jobs, tmp_path / engine, engine) == []
     here, vmap = (results(tmp_path / engine) for engine in ("here", "vmap"))
     for id, found in here.items():
-        torch.testing.assert_close(vmap[id]["weights"], found["weights"], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(vmap[id]["weights"], found["weights"], rtol=1e-5, atol=1e-6)
     monkeypatch.undo()
     assert one.recipe(None, None).shift == 0
 

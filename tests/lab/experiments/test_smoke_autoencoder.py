@@ -186,7 +186,7 @@ def test_cut_in_an_autoencoder(folder, whole, tmp_path, monkeypatch):
 
 def test_figures(whole):
     figures = AUTOENCODER.figures(Store(whole).runs())
-    assert len(figures) == 3 * 3 + 2
+    assert len(figures) == 3 * 3
     for title, figure in figures.items():
         assert figure.get_label(), title
     curves = next(figure for title, figure in figures.items() if "sooner" in title)

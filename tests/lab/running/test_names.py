@@ -86,7 +86,7 @@ FIELDS = {
 def ids(name="peaks", config=None, variant="RR", seed=0, folder=None, **more):
     """Names of the results of one job, by stage."""
     (job,) = make_jobs(experiment(name), config or QUICK[name], [variant], [seed], folder, **more)
-    return job.ids
+    return {stage.name: job.ids[stage.name] for stage in job.stages}
 
 
 @pytest.mark.parametrize("name", FIELDS)

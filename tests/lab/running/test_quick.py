@@ -12,7 +12,7 @@ from racecar.lab.experiments import EXPERIMENTS, mnist, safety
 from racecar.lab.experiments.smoke import splitting as smoke_splitting
 from racecar.lab.experiments.smoke_autoencoder import splitting as real_splitting
 from racecar.lab.experiments.texture_shape import splitting
-from racecar.lab.running.jobs import make_jobs
+from racecar.lab.running.jobs import make_jobs, with_earlier
 from racecar.lab.training.rng import steps_per_epoch
 from racecar.lab.training.variants import variant
 from racecar.networks.smoke import lowered
@@ -54,7 +54,7 @@ def seconds(job):
     config, tasks = job.config, job.experiment.data(job.config, job.seed, None)
     with torch.device("meta"):
         network = job.experiment.network(config)
-    x = tasks["A"].train.x[:1].to("meta")
+    x = tasks[job.stages[0].task].train.x[:1].to("meta")
     if job.experiment.name in BESIDE:
         x = lowered(x)
     with FlopCounterMode(display=False) as counter:
@@ -71,12 +71,12 @@ def seconds(job):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_minute_on_two_cores(name):
     one = EXPERIMENTS[name]
-    jobs = make_jobs(one, one.Config(**one.quick), one.variants, range(one.quick_seeds), None)
+    jobs = with_earlier(make_jobs(one, one.Config(**one.quick), one.variants, range(one.quick_seeds), None))
+    keys = {job: (job.experiment.name, job.variant, str(job.config)) for job in jobs}
     taken = {}
-    for job in jobs:
-        key = (job.variant, str(job.config))
-        taken.setdefault(key, seconds(job))
-    assert sum(taken[job.variant, str(job.config)] for job in jobs) / 2 < 45
+    for job, key in keys.items():
+        taken[key] = taken.get(key) or seconds(job)
+    assert sum(taken[key] for key in keys.values()) / 2 < 45
 
 
 @pytest.mark.parametrize("quick", [False, True])

@@ -56,22 +56,23 @@ def run_options(options: CommandOptions, folder: Path) -> RunOptions:
 def do(jobs: Sequence[Job], folder: Path, options: CommandOptions, quiet: bool = False) -> None:
     """Do the jobs, and say what came of them."""
     from racecar.lab.running import runner
+    from racecar.lab.running.jobs import with_earlier
     from racecar.lab.running.results import Store
     from racecar.lab.training import distributed
 
     again = command() if options.resume else f"{command()} --resume"
     interrupts.advice = f"what was finished is in {folder}; to go on: {again}"
-    how, store = run_options(options, folder), Store(folder)
-    for job in jobs:
+    how, store, every = run_options(options, folder), Store(folder), with_earlier(jobs)
+    for job in every:
         if job.unfinished(store):
             if is_rank_zero():
                 store.check()
             job.experiment.data(job.config, job.seed, job.folder)  # where they are missing, that is said once
             break
-    there = sum(len(job.stages) - len(job.unfinished(store)) for job in jobs)
+    there = sum(len(job.stages) - len(job.unfinished(store)) for job in every)
     if there and is_rank_zero():
-        print(f"{there} of {sum(len(job.stages) for job in jobs)} stages are there already", file=sys.stderr)
-    if is_rank_zero() and (begun := [] if options.resume else runner.begun(jobs, how, options.engine)):
+        print(f"{there} of {sum(len(job.stages) for job in every)} stages are there already", file=sys.stderr)
+    if is_rank_zero() and (begun := [] if options.resume else runner.begun(every, how, options.engine)):
         which = f"{begun[0]}" + (f" and {len(begun) - 1} more" if begun[1:] else "")
         note(f"begun before, and started anew for want of --resume: {which}")
     failures = runner.run(jobs, how, options.engine)
@@ -85,7 +86,7 @@ def do(jobs: Sequence[Job], folder: Path, options: CommandOptions, quiet: bool =
             print(f"racecar: {failure.job} failed: {failure.message}", file=sys.stderr)
     distributed.stop()
     if failures:
-        raise ValueError(f"{len(failures)} of {len(jobs)} jobs failed; what was finished is in {folder}")
+        raise ValueError(f"{len(failures)} of {len(every)} jobs failed; what was finished is in {folder}")
 
 
 def _check_device(device: str, engine: str) -> None:

@@ -24,7 +24,7 @@ from racecar.support.processes import is_rank_zero
 
 if TYPE_CHECKING:
     from racecar.lab.config import Config
-    from racecar.lab.search_space import Search
+    from racecar.lab.experiment import Experiment
 
 
 @with_options
@@ -45,17 +45,20 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None, tuned: Tu
         if sets(options.settings, field):
             raise ValueError(f"--set {field}: the search chooses it")
     config, variants = config_of(one, options), variants_of(one, options)
-    given = _given(one.search, tuned, lr, options, config, variants)
+    given = _given(one, tuned, lr, options, config, variants)
     if sets(options.settings, "valid") and not config.valid:
         raise ValueError("--set valid=0: the search needs training data that it holds out")
     space = one.search_for(config) or one.search
     config = replace(config, valid=config.valid or space.valid)
+    asked = coefficients_of(options, variants)
+    # those of variants that are not run say how many settings each has, unless the user says it
+    others = {name: some for name, some in space.coefficients.items() if not asked or name in variants}
     what = replace(
         space,
         seeds=count_of(options) or space.seeds,
         first_seed=space.first_seed if options.first is None else options.first,
         lrs={**space.lrs, **({config.optimiser: _rates(lr)} if lr else {})},
-        coefficients={**space.coefficients, **coefficients_of(options, variants)},
+        coefficients={**others, **asked},
     )
     jobs = trials(one, what, config, variants, options.data, given)
     folder = folder_of(out, name, "search", "quick" if options.quick else "")
@@ -96,21 +99,22 @@ def _rates(text: str) -> tuple[float, ...]:
 
 
 def _given(
-    space: Search, tuned: Path | None, lr: str, options: CommandOptions, config: Config, variants: Sequence[str]
+    one: Experiment[Any], tuned: Path | None, lr: str, options: CommandOptions, config: Config, variants: Sequence[str]
 ) -> Mapping[str, Mapping[str, Any]] | None:
     """What another search chose that comes before this one; None, if there is none."""
     from racecar.lab.experiments import experiment
 
-    if not space.after:
+    first = one.builds_on
+    if not first:
         if tuned is not None:
             raise ValueError("--tuned: this search chooses all by itself; it is `racecar run` that takes the file")
         return None
     if tuned is None:
         raise ValueError(
-            f"learning rates and coefficients are taken as the search of {space.after} chose them: run `racecar search "
-            f"{space.after}`, and give its file by --tuned"
+            f"learning rates and coefficients are taken as the search of {first} chose them: run `racecar search "
+            f"{first}`, and give its file by --tuned"
         )
     for option, text in (("--coefficient", options.coefficient), ("--lr", lr)):
         if text:
-            raise ValueError(f"{option}: the search of {space.after} chose them")
-    return tuned_of(tuned, experiment(space.after), config, variants, options.settings or [])
+            raise ValueError(f"{option}: the search of {first} chose them")
+    return tuned_of(tuned, experiment(first), config, variants, options.settings or [])

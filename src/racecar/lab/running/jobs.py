@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,8 @@ class Job:
     """Stage name → id of its result."""
     purpose: str = ""
     """What its results are made for, of ``record.PURPOSES``; their ids do not depend on it."""
+    before: Job | None = None
+    """That of the experiment that this one builds on, which is done first; ``ids`` has its stages, too."""
 
     @property
     def config(self) -> Config:
@@ -52,6 +54,14 @@ class Job:
 
     def unfinished(self, store: Store) -> list[Stage]:
         return [stage for stage in self.stages if not store.has(self.ids[stage.name])]
+
+    def origin(self, stage: Stage) -> tuple[Job, Stage] | None:
+        """The stage that this one starts from, and whose it is."""
+        if stage.after is None:
+            return None
+        own = {one.name: (self, one) for one in self.experiment.stages(self.config)}
+        others = {} if self.before is None else {one.name: (self.before, one) for one in self.before.stages}
+        return {**others, **own}[stage.after]
 
     def parent(self, stage: Stage) -> str | None:
         """The id of the stage that this one starts from."""
@@ -91,6 +101,12 @@ def make_jobs(
     return jobs
 
 
+def with_earlier(jobs: Sequence[Job]) -> list[Job]:
+    """The jobs, and before them those that they build on, each once."""
+    first = {tuple(job.before.ids.values()): job.before for job in jobs if job.before is not None}
+    return [*first.values(), *jobs]
+
+
 def refuse_too_many(jobs: Sequence[Job]) -> None:
     if len(jobs) > MOST:
         raise ValueError(f"more than {MOST:,} trainings at once: give fewer seeds, variants or values")
@@ -125,8 +141,34 @@ def _every(
                 if coefficient is not None and not (math.isfinite(coefficient) and coefficient >= 0):
                     raise ValueError(f"the coefficient of {name} must be at least 0, not {coefficient!r}")
                 for seed in seeds:
-                    ids = _ids(experiment, config, name, coefficient, seed, stages, data)
-                    yield Job(experiment, one, own, name, coefficient, seed, folder, stages, ids, purpose)
+                    before = _before(experiment, one, own, name, coefficient, seed, folder, purpose)
+                    earlier = {} if before is None else before.ids
+                    ids = _ids(experiment, config, name, coefficient, seed, stages, data, earlier)
+                    yield Job(experiment, one, own, name, coefficient, seed, folder, stages, ids, purpose, before)
+
+
+def _before(
+    experiment: Experiment,
+    base: Config,
+    tuned: Mapping[str, Any],
+    name: str,
+    coefficient: float | None,
+    seed: int,
+    folder: Path | None,
+    purpose: str,
+) -> Job | None:
+    """The job that it builds on, with as much of its settings as that one has."""
+    from racecar.lab.experiments import experiment as named
+
+    if not experiment.builds_on:
+        return None
+    first = named(experiment.builds_on)
+    known = {f.name for f in fields(first.Config)}
+    config = first.Config(**{field: getattr(base, field) for field in known})
+    chosen = {field: value for field, value in tuned.items() if field in {*known, "coefficient"}}
+    coefficients = {} if coefficient is None else {name: (coefficient,)}
+    (job,) = _every(first, config, [name], [seed], folder, coefficients, {name: chosen}, purpose)
+    return job
 
 
 def _own(experiment: Experiment, config: Config, tuned: Mapping[str, Any]) -> dict[str, Any]:
@@ -147,9 +189,10 @@ def _ids(
     seed: int,
     stages: Sequence[Stage],
     data: str,
+    earlier: Mapping[str, str],
 ) -> dict[str, str]:
-    """A stage's name is a hash of all that determines its result."""
-    ids: dict[str, str] = {}
+    """A stage's name is a hash of all that determines its result; ``earlier`` ones are those that it builds on."""
+    ids = dict(earlier)
     for stage in stages:
         what: dict[str, Any] = {
             "experiment": experiment.name,

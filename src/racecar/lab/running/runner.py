@@ -9,7 +9,7 @@ from pathlib import Path
 
 from racecar.lab.running.bars import bars
 from racecar.lab.running.engines.base import Failure, RunOptions, failure
-from racecar.lab.running.jobs import Job
+from racecar.lab.running.jobs import Job, with_earlier
 from racecar.lab.running.results import Store
 from racecar.lab.training import distributed
 from racecar.support.processes import is_rank_zero
@@ -30,16 +30,21 @@ def run(jobs: Sequence[Job], options: RunOptions, engine: str = "here", show: bo
         The jobs that failed; all others are in the store.
     """
     check(options, engine)
-    store = Store(options.folder)
+    store, jobs = Store(options.folder), with_earlier(jobs)
     broken = {job: failed for job in jobs if (failed := _ask(job, store, options.maker.command))}
-    jobs = [job for job in jobs if job not in broken]
-    return [*broken.values(), *_run(jobs, store, options, engine, show)]
+    failures = [*broken.values()]
+    for later in (False, True):  # what others build on comes first
+        some = [job for job in jobs if job not in broken and (job.before is not None) is later]
+        ready = [job for job in some if job.before is None or not job.before.unfinished(store)]
+        failures += _run(ready, store, options, engine, show)
+        failures += [_waiting(job) for job in some if job not in ready]
+    return failures
 
 
 def _ask(job: Job, store: Store, command: str) -> Failure | None:
     """Note in what the store holds of a job that it is asked for; if that cannot be read, this job fails, no other."""
     try:
-        for id in job.ids.values():
+        for id in (job.ids[stage.name] for stage in job.stages):
             if store.has(id) and is_rank_zero():
                 store.ask(id, job.base.to_dict(), job.tuned, command, job.purpose)
             elif store.has(id):
@@ -47,6 +52,12 @@ def _ask(job: Job, store: Store, command: str) -> Failure | None:
     except ValueError as error:
         return failure(job.label, error)
     return None
+
+
+def _waiting(job: Job) -> Failure:
+    """Of a job that cannot start: what it builds on failed."""
+    assert job.before is not None
+    return Failure(job.label, f"it starts from {job.before.label}, which failed", "")
 
 
 def _run(jobs: Sequence[Job], store: Store, options: RunOptions, engine: str, show: bool | None) -> list[Failure]:

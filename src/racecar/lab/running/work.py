@@ -134,10 +134,9 @@ def _networks(job: Job, stage: Stage, store: Store) -> nn.Module:
     """As the experiment builds them, from those of the stage before, if there is one. Dropout that a variant brings
     along stays in its place without regulariser, but off: names are the same."""
     earlier, dropout = None, float(job.coefficient or 0.0) if variant(job.variant).kind == "dropout" else 0.0
-    if stage.after is not None:
-        (before,) = (one for one in job.experiment.stages(job.config) if one.name == stage.after)
-        earlier = _networks(job, before, store)
-        earlier.load_state_dict(store.weights(job.ids[stage.after]))
+    if origin := job.origin(stage):
+        earlier = _networks(*origin, store)
+        earlier.load_state_dict(store.weights(job.ids[origin[1].name]))
     model = job.experiment.networks(job.config, stage, earlier, dropout)
     if variant(job.variant).kind == "dropout":
         places = [module for module in model.modules() if isinstance(module, nn.modules.dropout._DropoutNd)]

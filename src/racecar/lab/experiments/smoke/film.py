@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from racecar.lab.config import CONFIGS, Config
 from racecar.lab.datasets import smoke
 from racecar.lab.experiment import Stage
 from racecar.lab.experiments.shared import run_back
@@ -76,7 +75,7 @@ def chosen(folder: Path, variants: Sequence[str], seed: int | None) -> list[Run]
     """The GAN of each variant, of one seed."""
     own = [
         run for run in Store(folder).runs()
-        if run.record["experiment"] in ("smoke", "smoke-autoencoder") and run.stage == "A" and run.finished
+        if run.record["experiment"] == "smoke" and run.finished
     ]  # fmt: skip
     if not own:
         raise ValueError(f"{folder} has no finished GAN of smoke: racecar run smoke --out {folder}")
@@ -111,13 +110,10 @@ def pictures(run: Run, store: Store, x: Tensor) -> tuple[Tensor, ...]:
 
 def config_of(run: Run) -> SmokeConfig:
     """As it was trained."""
-    kind: type[Config] = CONFIGS[str(run.record["experiment"])]
     tuned = {name: value for name, value in (run.record.get("tuned") or {}).items() if name != "coefficient"}
     both = {**run.config, **tuned}
     given: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in both.items()}
-    found = kind(**given)
-    assert isinstance(found, SmokeConfig)
-    return found
+    return SmokeConfig(**given)
 
 
 def drawn(rows: dict[str, tuple[Tensor, ...]]) -> list[Any]:

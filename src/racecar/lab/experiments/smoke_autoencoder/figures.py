@@ -12,7 +12,6 @@ from torch import Tensor
 from racecar.inspect.style import SMALL, WIDTH, look, new_figure, styled
 from racecar.lab.experiments.paper_figures import DASHES, chosen, having
 from racecar.lab.experiments.picture_figures import name_row, of_one_seed, show_picture
-from racecar.lab.experiments.smoke.figures import all_figures as gan_figures
 from racecar.lab.experiments.smoke_autoencoder.stages import FILLS, TASKS, stage_name
 from racecar.lab.report.groups import by_setting, by_variant
 
@@ -38,7 +37,7 @@ def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
             figures[f"Who learns sooner: error on held-out pictures during training, {what}{where}"] = curves_figure(
                 kinds
             )
-    return {**figures, **gan_figures(runs)}
+    return figures
 
 
 def of_task(runs: Sequence[Run], task: str) -> dict[tuple[str, str], list[Run]]:
