@@ -22,10 +22,12 @@ class Search:
     """More fields of the configuration, such as weight_decay, with what is tried for every variant."""
     own: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     """Variant → fields that it alone tries, such as Pre's pretrain_lr, with so many coefficients fewer."""
-    metrics: tuple[str, ...] = ("valid_accuracy",)
-    """What is chosen by; of several, their mean."""
+    metric: str = "valid_accuracy"
     higher: bool = True
     """Whether more of it is better."""
+    limit: tuple[str, float] | None = None
+    """Another metric, an error, and a share: what has more than so much above the smallest that the variant reached is
+    not chosen, however good it is otherwise."""
     stages: tuple[str, ...] = ("A",)
     """It is averaged over these."""
     valid: float = 0.1
@@ -33,6 +35,14 @@ class Search:
     seeds: int = 3
     first_seed: int = 1000
     """Seeds that no published run uses."""
+
+    @property
+    def judged_by(self) -> str:
+        """In words."""
+        if self.limit is None:
+            return self.metric
+        name, share = self.limit
+        return f"{self.metric} where {name} is within {100 * share:g} % of the smallest"
 
     @property
     def chosen(self) -> tuple[str, ...]:

@@ -222,7 +222,7 @@ def test_the_search(task, metric, pictures, tmp_path):
     for scale in ("relative", "sum"):
         config = replace(TINY, task=task, valid=0.25, scale=scale)
         space = SEQUENCES.search_for(config)
-        assert (space.metrics, space.higher) == ((metric,), task != "add")
+        assert (space.metric, space.higher) == (metric, task != "add")
         jobs = {name: trials(SEQUENCES, space, config, [name], pictures) for name in SEQUENCES.variants}
         assert {len(some) for some in jobs.values()} == {24 * space.seeds}
         assert {min(job.coefficient or 0.0 for job in some) for some in jobs.values()} == {0}

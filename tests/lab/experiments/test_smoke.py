@@ -195,7 +195,7 @@ def test_a_search_measures_both_sides(folder, tmp_path):
     (found,) = Store(tmp_path).runs()
     metrics = found.metrics
     assert not any(name.startswith("test") for name in metrics)
-    assert set(SMOKE.search.metrics) == {"valid_psnr", "psnr_scaled"} <= set(metrics)
+    assert {SMOKE.search.metric, SMOKE.search.limit[0]} == {"valid_l2", "psnr_scaled"} <= set(metrics)
 
 
 # What is claimed and shown

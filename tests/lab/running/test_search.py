@@ -104,7 +104,7 @@ def test_seeds_of_the_search_are_its_own():
 def test_data_of_the_search():
     """The test set of a search's run is not looked at: its metric is that of samples held out of the training set."""
     task = INFORMATION.data(CONFIG, 1000, None)["A"]
-    assert INFORMATION.search.metrics == ("valid_accuracy",)
+    assert INFORMATION.search.metric == "valid_accuracy"
     assert len(task.valid) == round(0.1 * 3277)
     assert len(task.train) + len(task.valid) == 3277
 
@@ -188,7 +188,7 @@ def store_of(folder, jobs, score, lost=lambda job, stage: False):
     for job in jobs:
         for stage in job.stages:
             gone = lost(job, stage.name)
-            metrics = {} if gone else {"valid_accuracy": score(job, stage.name), "test_accuracy": -job.config.lr}
+            metrics = {} if gone else {"valid_accuracy": score(job, stage.name), "error": job.config.lr}
             one = record(job.variant, job.seed, metrics, stage=stage.name, status="diverged" if gone else "finished")
             store.write({**one, "id": job.ids[stage.name]}, {}, {})
     return store
@@ -228,18 +228,22 @@ def test_the_best_mean_over_seeds_and_stages(higher, tmp_path, jobs):
         assert (chosen["RR"]["lr"], chosen["RR"]["coefficient"]) == (1e-3, 0.1)
 
 
-def test_the_best_mean_of_several_metrics(tmp_path, jobs):
-    """test_accuracy is −lr here, and outweighs what valid_accuracy gains by a larger one."""
-
-    def score(job, stage):
-        return job.config.lr / 2
-
-    store = store_of(tmp_path, jobs, score)
+@pytest.mark.parametrize(("share", "lrs"), [(0.5, {1e-3}), (9.1, {1e-2})])
+def test_no_error_above_the_limit(share, lrs, tmp_path, jobs):
+    """ "error" is lr here, and a larger lr gains: it is chosen where ten times the smallest error is allowed."""
+    store = store_of(tmp_path, jobs, lambda job, stage: job.config.lr / 2)
     assert {one["lr"] for one in best(jobs, store, SMALL).values()} == {1e-2}
-    both = best(jobs, store, replace(SMALL, metrics=("valid_accuracy", "test_accuracy")))
-    assert {(one["lr"], one["score"]) for one in both.values()} == {(1e-3, -1e-3 / 4)}
-    with pytest.raises(ValueError, match="diverged"):
-        best(jobs, store, replace(SMALL, metrics=("valid_accuracy", "nothing")))
+    limited = replace(SMALL, limit=("error", share))
+    found = best(jobs, store, limited)
+    assert {one["lr"] for one in found.values()} == lrs
+    for one in found.values():
+        assert one["score"] == one["lr"] / 2
+        assert {row["error"] == row["lr"] for row in one["tried"]} == {True}
+        assert len(one["edge"]) == 1 + ("coefficient" in one)
+    assert limited.judged_by == f"valid_accuracy where error is within {100 * share:g} % of the smallest"
+    for nothing in (replace(SMALL, metric="nothing"), replace(limited, limit=("nothing", 1.0))):
+        with pytest.raises(ValueError, match="diverged"):
+            best(jobs, store, nothing)
 
 
 def test_the_best_of_more_fields(tmp_path):

@@ -67,14 +67,14 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None, tuned: Tu
     do(list(dict.fromkeys(trained(jobs).values())), folder, replace(options, resume=True), quiet=True)
     if not is_rank_zero():
         return
-    chosen, metric = best(jobs, Store(folder), what), " and ".join(what.metrics)
+    chosen = best(jobs, Store(folder), what)
     write_json(
         folder / "tuned.json",
         {
             "command": command(),
             "experiment": name,
             "config": jobs[0].base.to_dict(),
-            "metric": metric,
+            "metric": what.judged_by,
             "stages": list(what.stages),
             "seeds": what.seeds,
             "variants": chosen,
@@ -84,7 +84,7 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None, tuned: Tu
         for part, found in whole.get("each", {"": whole}).items():
             said = [f"{field} {found[field]:.3g}" for field in (*what.chosen, "coefficient") if field in found]
             own = f"{which}, {one.clusters.field} {part}" if part and one.clusters else which
-            print(f"{own}: {', '.join(said)}, {metric} {found['score']:.4g}")
+            print(f"{own}: {', '.join(said)}, {what.metric} {found['score']:.4g}")
             if found["edge"]:
                 print(f"  {' and '.join(found['edge'])}: a better one may lie beyond")
     print(folder / "tuned.json")

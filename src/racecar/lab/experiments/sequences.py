@@ -111,7 +111,7 @@ class Sequences(Experiment[SequencesConfig]):
     def search_for(self, config: SequencesConfig) -> Search | None:
         """Of add, the error is what is claimed of."""
         found = super().search_for(config)
-        return replace(found, metrics=("valid_mse",), higher=False) if found and config.task == "add" else found
+        return replace(found, metric="valid_mse", higher=False) if found and config.task == "add" else found
 
     def fingerprint(self, config: SequencesConfig, folder: Path | None) -> str:
         return self.source.title if config.task == "rows" else super().fingerprint(config, folder)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import mean
-from typing import Any
+from typing import Any, TypeVar
 
 from racecar.lab.config import Config
 from racecar.lab.experiment import Experiment
 from racecar.lab.running.jobs import Job, make_jobs, refuse_too_many
 from racecar.lab.running.results import Store
+from racecar.lab.running.run import Run
 from racecar.lab.search_space import Search
 from racecar.lab.training.variants import variant
+
+K = TypeVar("K")
 
 
 def trials(
@@ -53,7 +56,7 @@ def _plain(job: Job) -> bool:
 def _edge(found: Mapping[str, Any]) -> list[str]:
     """What of a choice is the smallest or the largest that was tried, so that the best may lie beyond it."""
     said = []
-    for name in (one for one in found["tried"][0] if one != "score"):
+    for name in (one for one in found["tried"][0] if one in found and one != "score"):
         tried = sorted({one[name] for one in found["tried"] if one[name] is not None})
         for end, where in ((tried[:1], "smallest"), (tried[-1:], "largest")):
             if len(tried) > 1 and found[name] in end:
@@ -62,7 +65,8 @@ def _edge(found: Mapping[str, Any]) -> list[str]:
 
 
 def best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, dict[str, Any]]:
-    """Variant → the settings with the best mean; those with a run that diverged or has no score are out.
+    """Variant → the settings with the best mean; those with a run that diverged or has no score are out, and
+    those with too large an error, where there is a limit.
 
     Where runs come in clusters, {"each": cluster → its own settings}: what is chosen for a fold comes from the training
     pictures of that fold alone, so that no test picture has a part in it.
@@ -85,21 +89,30 @@ def best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, dict[st
 def _best(jobs: Sequence[Job], instead: Mapping[Job, Job], store: Store, search: Search) -> dict[str, Any]:
     """Of one variant."""
     names = (*search.chosen, "coefficient")
-    tried: dict[tuple[float | None, ...], list[float | None]] = {}
+    tried: dict[tuple[float | None, ...], list[Run]] = {}
     for job in jobs:
-        runs = [store.get(instead[job].ids[name]) for name in search.stages]
-        found = [run.metrics.get(metric) for run in runs for metric in search.metrics]
-        score = None if None in found else mean(value for value in found if value is not None)
         key = (*(job.tuned.get(name) for name in search.chosen), job.coefficient)
-        tried.setdefault(key, []).append(score)
-    whole = {key: [v for v in values if v is not None] for key, values in tried.items() if None not in values}
-    if not whole:
+        tried.setdefault(key, []).extend(store.get(instead[job].ids[name]) for name in search.stages)
+    columns = {"score": _means(tried, search.metric)}
+    running = columns["score"]
+    if search.limit:
+        error, share = search.limit
+        columns[error] = errors = _means(tried, error)
+        most = (1 + share) * min(errors.values(), default=0.0)
+        running = {key: score for key, score in running.items() if key in errors and errors[key] <= most}
+    if not running:
         raise ValueError(f"every setting of {jobs[0].variant} that was tried diverged; try smaller learning rates")
-    first = (max if search.higher else min)(whole, key=lambda key: mean(whole[key]))
+    first = (max if search.higher else min)(running, key=lambda key: running[key])
     table = [
-        {**dict(zip(names, key, strict=True)), "score": mean(whole[key]) if key in whole else None}
+        {**dict(zip(names, key, strict=True)), **{name: found.get(key) for name, found in columns.items()}}
         for key in sorted(tried, key=lambda key: [value or 0.0 for value in (key[-1], *key[:-1])])
     ]
     own = {what: value for what, value in zip(names, first, strict=True) if value is not None}
-    chosen = {**own, "score": mean(whole[first]), "tried": table}
+    chosen = {**own, "score": running[first], "tried": table}
     return {**chosen, "edge": _edge(chosen)}
+
+
+def _means(tried: Mapping[K, Sequence[Run]], metric: str) -> dict[K, float]:
+    """Of the settings all of whose runs have it."""
+    found = {key: [run.metrics.get(metric) for run in runs] for key, runs in tried.items()}
+    return {key: mean(v for v in values if v is not None) for key, values in found.items() if None not in values}

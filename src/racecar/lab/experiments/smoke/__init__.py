@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from racecar.lab.datasets import smoke
 from racecar.lab.experiment import PROBED, Experiment, Measured, Stage, Task, Trained
 from racecar.lab.experiments.shared import coefficient_of, started
-from racecar.lab.experiments.smoke.claims import claims
+from racecar.lab.experiments.smoke.claims import WORSE, claims
 from racecar.lab.experiments.smoke.config import SmokeConfig
 from racecar.lab.experiments.smoke.losses import gan
 from racecar.lab.experiments.smoke.measuring import measured
@@ -49,7 +49,8 @@ class Smoke(Experiment[SmokeConfig]):
     search = Search(
         lrs={"adam": (3e-4, 1e-3, 3e-3, 1e-2)},
         coefficients=dict.fromkeys(("Ort", *OURS), (0.0, 1e-3, 1e-2, 1e-1, 1.0)),
-        metrics=("valid_psnr", "psnr_scaled"),  # as it is, black has 12 dB, and the right picture too bright has 1
+        metric="psnr_scaled",  # as it is, black has 12 dB, and the right picture too bright has 1
+        limit=("valid_l2", WORSE),
         valid=0.25,
         seeds=2,
     )

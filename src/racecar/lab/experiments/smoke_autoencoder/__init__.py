@@ -49,7 +49,7 @@ class SmokeAutoencoder(Experiment[SmokeAutoencoderConfig]):
         lrs={},
         coefficients={},
         fields={"autoencoder_lr": (3e-4, 1e-3, 3e-3, 1e-2)},
-        metrics=("valid_relative",),
+        metric="valid_relative",
         higher=False,
         stages=("AB1-decoder", "AB1-both", "AB2-decoder", "AB3-decoder"),
         valid=0.25,
