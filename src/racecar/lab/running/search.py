@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import mean
 from typing import Any, TypeVar
 
 from racecar.lab.config import Config
-from racecar.lab.experiment import Experiment
+from racecar.lab.experiment import Experiment, Stage
 from racecar.lab.running.jobs import Job, make_jobs, refuse_too_many
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import Run
@@ -25,15 +26,25 @@ def trials(
     folder: Any,
     given: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[Job]:
-    """All jobs of a search; ``config`` must hold data out for validation. What the search before it chose for every
-    variant is ``given``."""
+    """All jobs of a search: the stages that it judges, and those that these start from. ``config`` must hold data out
+    for validation. What the search before it chose for every variant is ``given``."""
     jobs = []
     seeds = range(search.first_seed, search.first_seed + search.seeds)
     for name in variants:
         for candidate in search.candidates(name, config.optimiser, given[name] if given else None):
-            jobs += make_jobs(experiment, config, [name], seeds, folder, tuned={name: candidate}, purpose="search")
+            made = make_jobs(experiment, config, [name], seeds, folder, tuned={name: candidate}, purpose="search")
+            jobs += [replace(job, stages=_needed(job.stages, search.stages)) for job in made]
             refuse_too_many(jobs)
     return jobs
+
+
+def _needed(stages: Sequence[Stage], judged: Sequence[str]) -> tuple[Stage, ...]:
+    """Those that are judged, and those that they start from."""
+    names = set(judged)
+    for stage in reversed(stages):
+        if stage.name in names and stage.after:
+            names.add(stage.after)
+    return tuple(stage for stage in stages if stage.name in names)
 
 
 def trained(jobs: Sequence[Job]) -> dict[Job, Job]:
