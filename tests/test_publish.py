@@ -30,6 +30,19 @@ def test_records_and_searches(tmp_path):
     assert not (folder / "records").exists()
 
 
+def test_one_of_two_experiments_in_a_folder(tmp_path):
+    """As smoke and its autoencoders, which share their GANs."""
+    first, second = [run.record for run in Store(PUBLISHED).runs()][:2]
+    (tmp_path / "records").mkdir()
+    for record in (first, {**second, "experiment": "other"}):
+        (tmp_path / "records" / f"{record['id']}.json").write_text(json.dumps(record))
+    for name, wanted in (("sequences", first), ("other", second)):
+        assert publish.records(tmp_path / name, [tmp_path], name) == 1
+        assert [run.id for run in Store(tmp_path / name).runs()] == [wanted["id"]]
+    with pytest.raises(ValueError, match="no records of peaks in"):
+        publish.records(tmp_path / "results", [tmp_path], "peaks")
+
+
 def test_nothing_to_publish(tmp_path):
     with pytest.raises(ValueError, match="no records in"):
         publish.records(tmp_path / "results", [tmp_path])
