@@ -51,25 +51,26 @@ smoke_epochs() {  # was run first, and chose 800: the fewest epochs with which S
     done
 }
 
-smoke() {  # and the autoencoders, which have its GANs: a search copies those of the search before, a run finds them in its folder
-    local base="--device cuda --cuda-graphs --data $data"
-    _smoke Std,Ort,RR smoke "$base" 12 "--seeds 10" && _smoke RR smoke-paper "$base $paper" 4 "--seeds 10"
+smoke() {  # and the autoencoders
+    local base="--device cuda --cuda-graphs --data $data" some="--seeds 8"
+    _smoke Std,Ort,RR Std,Ort,RR smoke "$base --workers 12" "$some" &&
+        _smoke RR RR smoke-paper "$base $paper --workers 8" "$some"
 }
 
 smoke_small() {  # on two cores of a CPU, in an hour and a half: a quarter of the channels, an eighth of the epochs
-    local base="--data $data --set widths=8,16,16,8,8 --set critic_widths=8,16,32 --set epochs=100 --set fraction=0.25"
-    local more="--set autoencoder_epochs=50" rates="--lr 1e-3,3e-3"
-    _smoke Std,Ort,RR smoke-small "$base" 2 "--seeds 5" "$more" "$rates" &&
-        _smoke RR smoke-small-paper "$base $paper" 2 "--seeds 5" "$more" "$rates"
+    local base="--data $data --workers 2 --set widths=8,16,16,8,8 --set critic_widths=8,16,32 --set epochs=100 --set fraction=0.25"
+    local some="--seeds 5" rates="--lr 1e-3,3e-3" short="--set autoencoder_epochs=30"
+    _smoke Std,Ort,RR Std,RR smoke-small "$base" "$some" "$rates" "$short" &&
+        _smoke RR RR smoke-small-paper "$base $paper" "$some" "$rates" "$short"
 }
 
-_smoke() {  # VARIANTS CELL OPTIONS WORKERS RUN-OPTIONS AUTOENCODER-OPTIONS SEARCH-OPTIONS
-    local all="$3 --workers $4 --variants $1" found="out/search-$2"
-    racecar search smoke $all $7 --seeds 1 --out "$found" && mkdir -p "$found-autoencoder" &&
-        cp -rn "$found/." "$found-autoencoder" &&
-        racecar search smoke-autoencoder $all $6 --seeds 1 --tuned "$found/tuned.json" --out "$found-autoencoder" &&
-        racecar run smoke $all $5 --resume --tuned "$found/tuned.json" --out "out/$2" &&
-        racecar run smoke-autoencoder $all $6 $5 --resume --tuned "$found-autoencoder/tuned.json" --out "out/$2"
+_smoke() {  # VARIANTS AUTOENCODERS CELL OPTIONS RUN-OPTIONS SEARCH-OPTIONS AUTOENCODER-OPTIONS
+    local found="out/search-$3" ours="out/search-$3-autoencoder"
+    racecar search smoke $4 --variants "$1" $6 --seeds 1 --out "$found" &&
+        mkdir -p "$ours" && cp -rn "$found/." "$ours" &&  # the GANs, which are not trained again
+        racecar search smoke-autoencoder $4 --variants "$2" $7 --seeds 1 --tuned "$found/tuned.json" --out "$ours" &&
+        racecar run smoke $4 --variants "$1" $5 --resume --tuned "$found/tuned.json" --out "out/$3" &&
+        racecar run smoke-autoencoder $4 --variants "$2" $7 $5 --resume --tuned "$ours/tuned.json" --out "out/$3"
 }
 
 _both() {  # EXPERIMENT VARIANTS CELL SEARCH-OPTIONS WORKERS RUN-OPTIONS: the default loss, then the paper's

@@ -8,8 +8,8 @@ from racecar.lab.experiment import Stage
 from racecar.networks.smoke import encoder, fill_decoder, fill_encoder, generator, weighted
 
 TASKS = {"B1": "simulated smoke", "B2": "the real plume", "B3": "photographs of smoke"}
-FILLS = {"decoder": "its decoder", "both": "both of its halves"}
-"""What a stage takes of smoke's generator."""
+FILLS = {"decoder": "its decoder", "both": "both halves"}
+"""What a stage takes of A, smoke's generator."""
 CHANNELS = {"B1": 1, "B2": 3, "B3": 3}
 
 
@@ -23,7 +23,7 @@ def autoencoder_stages(epochs: int) -> tuple[Stage, ...]:
     found = []
     for task in TASKS:
         for fill, told in FILLS.items():
-            what = f"an autoencoder, {told} from smoke's GAN,"
+            what = f"an autoencoder, {told} from A, smoke's GAN,"
             found.append(Stage(stage_name(task, fill), task, after="A", regularised=False, epochs=epochs, network=what))
         scratch = Stage(task, task, regularised=False, epochs=epochs, variants=("Std",), network="an autoencoder")
         found.append(scratch)
