@@ -58,7 +58,7 @@ smoke() {  # and the autoencoders
 }
 
 smoke_small() {  # on two cores of a CPU, in an hour and a half: a quarter of the channels, an eighth of the epochs
-    local base="--data $data --workers 2 --set widths=8,16,16,8,8 --set critic_widths=8,16,32 --set epochs=100 --set fraction=0.25"
+    local base="--data $data --workers 2 --set widths=8,16,16,8,8 --set critic_widths=8,16,32 --set epochs=100"
     local some="--seeds 5" rates="--lr 1e-3,3e-3" short="--set autoencoder_epochs=30"
     _smoke Std,Ort,RR Std,RR smoke-small "$base" "$some" "$rates" "$short" &&
         _smoke RR RR smoke-small-paper "$base $paper" "$some" "$rates" "$short"

@@ -47,6 +47,8 @@ class SmokeConfig(LossConfig):
     critic_lr: float = 2e-4
     """Of the discriminator."""
     batch: int = 16
+    fraction: float = 1 / 4
+    """Four pictures of a batch."""
     schedule: Schedule = "cosine"
 
     def __post_init__(self) -> None:
