@@ -40,7 +40,7 @@ def test_the_picture(findings):
     """A panel for each unit; each claim once, with its words, its mean, its interval and the paper's gain."""
     some = judged(findings)
     points, other = forest(some).axes
-    assert (points.get_xlabel(), other.get_xlabel()) == ("gain in points", "gain in ssim")
+    assert (points.get_xlabel(), other.get_xlabel()) == ("gain in points", "gain in SSIM")
     said = [text.get_text().replace("\n", " ") for axis in (points, other) for text in axis.texts]
     assert said == ["✓ RR beats Std", "✓ RR is as good as Std", "✗ Std rebuilds better than RR"]
     lines = [line.get_xdata() for line in points.lines]
@@ -60,6 +60,21 @@ def test_gains_that_are_all_nothing():
     low, high = axis.get_xlim()
     assert low < 0 < high
     assert some[0].verdict == UNDECIDED
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_numbers_on_an_axis_do_not_meet(wide):
+    """They are long where gains are small."""
+    claim = Claim("RR is as good", "test_ssim", "A", "RR", "Std", margin=0.01)
+    some = [record(name, seed, {"test_ssim": 0.93 + 0.001 * seed}) for name in ("RR", "Std") for seed in range(5)]
+    figure = forest(judged(judge((claim,), gather(runs(some)))), wide)
+    figure.draw_without_rendering()
+    (axis,) = figure.axes
+    low, high = axis.get_xlim()
+    shown = [label for label, x in zip(axis.get_xticklabels(), axis.get_xticks(), strict=True) if low <= x <= high]
+    boxes = [label.get_window_extent() for label in shown]
+    assert len(boxes) >= 3
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
 def test_the_wide_picture(findings):
@@ -157,6 +172,9 @@ def test_settings_that_tell_apart():
         ("test_within", {}, ("points", 100)),
         ("test_mse", {}, ("test_mse", 1)),
         ("psnr", {}, ("dB", 1)),
+        ("ssim_scaled", {}, ("SSIM", 1)),
+        ("test_ssim", {}, ("test_ssim", 1)),
+        ("test_l2", {}, ("L2", 1)),
         ("lpips_alexnet", {}, ("lpips_alexnet", 1)),
         ("reverse_loss", {"margin": 0.1, "relative": True}, ("%", 100)),
     ],

@@ -28,6 +28,8 @@ WIDE, BESIDE = 9.0, 4.6
 _LETTERS, _LETTERS_BESIDE = 47, 66
 """Of a line of words."""
 INK = "#000000"
+LETTERS = 50
+"""On an axis, from which on it has fewer numbers."""
 TALL = 8.0
 """Inches of a panel from which on it has its axis above, too."""
 MANY = 60
@@ -128,6 +130,9 @@ def _panel(axis: Axes, of: Unit, rows: Sequence[ForestRow], wide: bool) -> None:
         if row.found:
             axis.plot([0, 0], [y - below, y + below], color=INK, linewidth=0.8)
     axis.set(xlim=(-1.08 * reach, 1.08 * reach), ylim=(top, 0), yticks=[], xlabel=f"gain in {of.name}")
+    texts = axis.xaxis.get_major_formatter().format_ticks(axis.get_xticks())
+    if len(" ".join(texts)) > LETTERS:  # they would run into each other
+        axis.locator_params(axis="x", nbins=4)
     if -top > TALL:
         axis.tick_params(labeltop=True)
         axis.set_title(axis.get_xlabel(), fontsize=axis.xaxis.label.get_fontsize())

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from racecar.lab.experiment import Claim
 
 _SHARES = re.compile(r"accuracy|_within$|^(probe|tune|auroc)_")
+_NAMES = {"psnr(_scaled)?": "dB", "ssim(_scaled)?": "SSIM", "test_l2": "L2"}
 
 
 class Unit(NamedTuple):
@@ -23,4 +24,5 @@ def unit(claim: Claim) -> Unit:
         return Unit("%", 100.0)
     if _SHARES.search(claim.metric):
         return Unit("points", 100.0)
-    return Unit("dB" if claim.metric == "psnr" else claim.metric)
+    known = (name for pattern, name in _NAMES.items() if re.fullmatch(pattern, claim.metric))
+    return Unit(next(known, claim.metric))
