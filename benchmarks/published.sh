@@ -59,7 +59,7 @@ smoke() {  # and the autoencoders
 
 smoke_small() {  # on two cores of a CPU, in an hour and a half: a quarter of the channels, an eighth of the epochs
     local base="--data $data --workers 2 --set widths=8,16,16,8,8 --set critic_widths=8,16,32 --set epochs=100"
-    local some="--seeds 5" rates="--lr 1e-3,3e-3" short="--set autoencoder_epochs=30"
+    local some="--seeds 10" rates="--lr 1e-3,3e-3" short="--set autoencoder_epochs=30 --seeds 5"
     _smoke Std,Ort,RR Std,RR smoke-small "$base" "$some" "$rates" "$short" &&
         _smoke RR RR smoke-small-paper "$base $paper" "$some" "$rates" "$short"
 }
@@ -68,9 +68,9 @@ _smoke() {  # VARIANTS AUTOENCODERS CELL OPTIONS RUN-OPTIONS SEARCH-OPTIONS AUTO
     local found="out/search-$3" ours="out/search-$3-autoencoder"
     racecar search smoke $4 --variants "$1" $6 --seeds 1 --out "$found" &&
         mkdir -p "$ours" && cp -rn "$found/." "$ours" &&  # the GANs, which are not trained again
-        racecar search smoke-autoencoder $4 --variants "$2" $7 --seeds 1 --tuned "$found/tuned.json" --out "$ours" &&
+        racecar search smoke-autoencoder $4 --variants "$2" $7 --seeds 3 --tuned "$found/tuned.json" --out "$ours" &&
         racecar run smoke $4 --variants "$1" $5 --resume --tuned "$found/tuned.json" --out "out/$3" &&
-        racecar run smoke-autoencoder $4 --variants "$2" $7 $5 --resume --tuned "$ours/tuned.json" --out "out/$3"
+        racecar run smoke-autoencoder $4 --variants "$2" $5 $7 --resume --tuned "$ours/tuned.json" --out "out/$3"
 }
 
 _both() {  # EXPERIMENT VARIANTS CELL SEARCH-OPTIONS WORKERS RUN-OPTIONS: the default loss, then the paper's
