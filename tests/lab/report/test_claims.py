@@ -48,6 +48,19 @@ def test_direction():
     assert turned.verdict == SUPPORTED
 
 
+def test_direction_of_shares():
+    """Of an error, a share less is a gain, and stands beside the paper's: RR has a fifth more m than Std here."""
+    more = {"relative": True, "paper": 0.2}
+    lower, higher = judge([claim(higher=False, **more), claim(**more)], made(Std=STD, RR=RR))
+    assert (lower.verdict, higher.verdict) == (CONTRADICTED, SUPPORTED)
+    assert higher.gain.mean == pytest.approx(mean(one / other - 1 for one, other in zip(RR, STD, strict=True)))
+    assert lower.gain.mean == -higher.gain.mean
+    (less,) = judge([claim("Std", "RR", higher=False, **more)], made(Std=STD, RR=RR))
+    assert less.verdict == SUPPORTED
+    assert less.gain.mean == pytest.approx(mean(1 - one / other for one, other in zip(STD, RR, strict=True)))
+    assert less.paper == 0.2
+
+
 def test_too_few():
     few = judge([claim()], made(Std=STD, RR=RR[:2]))[0]
     assert (few.verdict, few.pairs) == (TOO_FEW, 2)

@@ -163,7 +163,8 @@ def _gain(claim: Claim, better: Group, than: Group, without: set[Key]) -> Gain |
         diverged = (dict.fromkeys(group.diverged, -math.inf) for group in (better, than))
         return failures({**one, **next(diverged)}, {**other, **next(diverged)}, claim.fails_below)
     one, other = paired(one, other, better.clusters)
-    found = estimate(shares(one, other) if claim.relative else gains(one, other, claim.higher))
+    higher = claim.higher or claim.margin is not None  # a margin is on either side: there it is how much more it is
+    found = estimate(shares(one, other, higher) if claim.relative else gains(one, other, claim.higher))
     return overlapping(found, better.clusters)
 
 

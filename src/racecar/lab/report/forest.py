@@ -130,7 +130,7 @@ def _panel(axis: Axes, of: Unit, rows: Sequence[ForestRow], wide: bool) -> None:
         if row.found:
             axis.plot([0, 0], [y - below, y + below], color=INK, linewidth=0.8)
     axis.set(xlim=(-1.08 * reach, 1.08 * reach), ylim=(top, 0), yticks=[], xlabel=f"gain in {of.name}")
-    texts = axis.xaxis.get_major_formatter().format_ticks(axis.get_xticks())
+    texts = axis.xaxis.get_major_formatter().format_ticks(axis.get_xticks().tolist())
     if len(" ".join(texts)) > LETTERS:  # they would run into each other
         axis.locator_params(axis="x", nbins=4)
     if -top > TALL:

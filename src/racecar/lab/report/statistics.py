@@ -142,9 +142,10 @@ def gains(better: Mapping[Any, float], than: Mapping[Any, float], higher: bool) 
     return [sign * (better[seed] - than[seed]) for seed in sorted(better.keys() & than.keys())]
 
 
-def shares(one: Mapping[Any, float], other: Mapping[Any, float]) -> list[float]:
-    """Paired differences as shares of the other value, over the seeds that both have and where that is not 0."""
-    return [one[seed] / other[seed] - 1 for seed in sorted(one.keys() & other.keys()) if other[seed] != 0]
+def shares(better: Mapping[Any, float], than: Mapping[Any, float], higher: bool = True) -> list[float]:
+    """The same as shares of the other value, where that is not 0."""
+    sign = 1 if higher else -1
+    return [sign * (better[seed] / than[seed] - 1) for seed in sorted(better.keys() & than.keys()) if than[seed] != 0]
 
 
 @dataclass(frozen=True)
