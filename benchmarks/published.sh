@@ -53,24 +53,22 @@ smoke_epochs() {  # was run first, and chose 800: the fewest epochs with which S
 
 smoke() {  # and the autoencoders
     local base="--device cuda --cuda-graphs --data $data" some="--seeds 8"
-    _smoke Std,Ort,RR Std,Ort,RR smoke "$base --workers 12" "$some" &&
-        _smoke RR RR smoke-paper "$base $paper --workers 8" "$some"
+    _one "smoke $base" Std,Ort,RR smoke "--seeds 1" 12 "$some" && _one "smoke $base $paper" RR smoke-paper "--seeds 1" 8 "$some" &&
+        _halves "$base" Std,Ort,RR smoke 12 "$some" && _halves "$base $paper" RR smoke-paper 8 "$some"
 }
 
 smoke_small() {  # on two cores of a CPU, in an hour and a half: a quarter of the channels, an eighth of the epochs
-    local base="--data $data --workers 2 --set widths=8,16,16,8,8 --set critic_widths=8,16,32 --set epochs=100"
-    local some="--seeds 10" rates="--lr 1e-3,3e-3" short="--set autoencoder_epochs=30 --seeds 5"
-    _smoke Std,Ort,RR Std,RR smoke-small "$base" "$some" "$rates" "$short" &&
-        _smoke RR RR smoke-small-paper "$base $paper" "$some" "$rates" "$short"
+    local base="--data $data --set widths=8,16,16,8,8 --set critic_widths=8,16,32 --set epochs=100"
+    local some="--seeds 5" first="--seeds 1 --lr 1e-3,3e-3"
+    _one "smoke $base" Std,Ort,RR smoke-small "$first" 2 "$some" && _one "smoke $base $paper" RR smoke-small-paper "$first" 2 "$some" &&
+        _halves "$base --set autoencoder_epochs=30" Std,RR smoke-small 2 "$some"
 }
 
-_smoke() {  # VARIANTS AUTOENCODERS CELL OPTIONS RUN-OPTIONS SEARCH-OPTIONS AUTOENCODER-OPTIONS
-    local found="out/search-$3" ours="out/search-$3-autoencoder"
-    racecar search smoke $4 --variants "$1" $6 --seeds 1 --out "$found" &&
-        mkdir -p "$ours" && cp -rn "$found/." "$ours" &&  # the GANs, which are not trained again
-        racecar search smoke-autoencoder $4 --variants "$2" $7 --seeds 3 --tuned "$found/tuned.json" --out "$ours" &&
-        racecar run smoke $4 --variants "$1" $5 --resume --tuned "$found/tuned.json" --out "out/$3" &&
-        racecar run smoke-autoencoder $4 --variants "$2" $5 $7 --resume --tuned "$ours/tuned.json" --out "out/$3"
+_halves() {  # OPTIONS VARIANTS CELL WORKERS RUN-OPTIONS: after _one of smoke, whose GANs are taken and not trained again
+    local all="$1 --variants $2 --workers $4" ours="out/search-$3-autoencoder"
+    mkdir -p "$ours" && cp -rn "out/search-$3/." "$ours" &&
+        racecar search smoke-autoencoder $all --seeds 3 --tuned "out/search-$3/tuned.json" --out "$ours" &&
+        racecar run smoke-autoencoder $all $5 --resume --tuned "$ours/tuned.json" --out "out/$3"
 }
 
 _both() {  # EXPERIMENT VARIANTS CELL SEARCH-OPTIONS WORKERS RUN-OPTIONS: the default loss, then the paper's
