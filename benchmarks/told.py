@@ -20,6 +20,7 @@ from benchmarks.long_told import long_training
 from benchmarks.losses_told import by_loss
 from benchmarks.sentences import in_points, lower_end, paragraph, percent, sure
 from benchmarks.shift_told import shift
+from benchmarks.smoke_told import smoke
 from benchmarks.texture_told import texture_shape
 from benchmarks.when import LOSS, OURS, USUAL, dead, read
 from racecar.lab.experiments import experiment
@@ -44,7 +45,7 @@ BENCH = Path("docs/bench.md")
 
 def lines(folder: Path) -> list[str]:
     """As Markdown, with {results} and {docs} where links need them."""
-    more = (long_training, texture_shape, group_norm, mnist, cifar, died, picture, bits, shift, costs)
+    more = (smoke, long_training, texture_shape, group_norm, mnist, cifar, died, picture, bits, shift, costs)
     return [*by_loss(folder), *(one(folder) for one in more)]
 
 

@@ -192,6 +192,25 @@ def test_texture_against_shape_by_hand(lines):
     assert f"none of {len(dead['RR'] + dead['lRR'])} of RR and lRR" in line
 
 
+def test_smoke_by_hand(lines):
+    """Means over the seeds; of L2, of each seed's share."""
+    found = defaultdict(dict)
+    for one in records("smoke"):
+        name = one["variant"] if one["variant"] != "RR" else f"RR {one['config']['scale']}"
+        found[name][one["seed"]] = one["metrics"]
+    (line,) = [one for one in lines if "runs backwards" in one]
+    order = ("RR relative", "RR sum", "Std", "Ort")
+    for metric, form in (("psnr", "{:.1f} dB"), ("ssim_scaled", "{:.2f}")):
+        ours, papers, std, ort = (form.format(mean(m[metric] for m in found[name].values())) for name in order)
+        assert f"{ours} ({papers} with the paper's loss) against {std} of Std and {ort} of Ort" in line
+    more = [
+        100 * mean(found[name][seed]["test_l2"] / found["Std"][seed]["test_l2"] - 1 for seed in found["Std"])
+        for name in order[:2]
+    ]
+    assert f"{min(more):.1f} to {max(more):.1f} % more L2".replace("-", "−") in line
+    assert f"{len(found['Std'])} seeds" in line
+
+
 def test_what_it_costs_in_accuracy_by_hand(lines):
     (line,) = [one for one in lines if "thirteen" in one and "It hurts" in one]
     for optimiser in ("adam", "sgd"):

@@ -69,6 +69,8 @@ def spectra_figure(runs: Sequence[Run]) -> Figure:
     axis.plot(range(1, len(truth)), truth[1:].tolist(), color="black", linewidth=0.8, label="truth")
     axis.plot(range(1, len(plain)), plain[1:].tolist(), color="#777777", linestyle=":", linewidth=1.2, label="bicubic")
     axis.set(xscale="log", yscale="log", xlabel="wavenumber", ylabel="energy")
+    for one in (axis.xaxis, axis.yaxis):
+        one.set_major_formatter("{x:g}")  # exponents would be too small for a telephone
     figure.legend(loc="outside upper center", ncols=3, fontsize=SMALL)
     figure.set_label(f"mean distance from the truth, in powers of ten: {', '.join(said)}")
     return figure

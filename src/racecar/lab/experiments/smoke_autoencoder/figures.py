@@ -106,6 +106,7 @@ def curves_figure(kinds: Kinds) -> Figure:
         colour = look(variant.split()[0])["color"]
         axis.plot(steps, errors, color=colour, linestyle=lines[fill], linewidth=1.0, label=told((variant, fill)))
     axis.set(yscale="log", xlabel="steps", ylabel="mean square error")
+    axis.yaxis.set_major_formatter("{x:g}")
     figure.legend(loc="outside upper center", ncols=2, fontsize=SMALL)
     goal = next((errors[-1] for kind, (_, errors) in curves.items() if kind[0] == "Std"), None)
     if goal is not None:
