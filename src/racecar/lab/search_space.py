@@ -30,6 +30,8 @@ class Search:
     not chosen, however good it is otherwise."""
     stages: tuple[str, ...] = ("A",)
     """It is averaged over these."""
+    apart: bool = False
+    """Whether every stage has settings of its own instead, which then come from no other stage of the experiment."""
     valid: float = 0.1
     """Share of the training set held out meanwhile."""
     seeds: int = 3

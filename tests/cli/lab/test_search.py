@@ -110,12 +110,31 @@ def test_a_search_after_another(cli, refused, search, tuned, monkeypatch, tmp_pa
     assert "--lr" in refused(*own, "--lr", "1")
     assert "Std" in refused(*own, "--variants", "RR,Std")
     assert cli(*own).status == 0
-    found = json.loads((tmp_path / "out" / "tuned.json").read_text())["variants"]["RR"]
+    found = json.loads((tmp_path / "out" / "tuned.json").read_text())["variants"]["RR"]["stages"]
     rates = experiment("smoke-autoencoder").search.fields["autoencoder_lr"]
-    tried = {(one["lr"], one["coefficient"], one["autoencoder_lr"]) for one in found["tried"]}
-    assert tried == {(first["lr"], first["coefficient"], rate) for rate in rates}
-    assert (found["lr"], found["coefficient"]) == (first["lr"], first["coefficient"])
+    assert set(found) == {f"AB{i}-{fill}" for i in (1, 2, 3) for fill in ("decoder", "both")}
+    for stage, one in found.items():  # each has its own best
+        tried = {(row["lr"], row["coefficient"], row["autoencoder_lr"]): row["score"] for row in one["tried"]}
+        assert set(tried) == {(first["lr"], first["coefficient"], rate) for rate in rates}
+        errors = {
+            run["tuned"]["autoencoder_lr"]: run["metrics"]["valid_relative"]
+            for run in records("out")
+            if run["stage"] == stage
+        }
+        assert one["autoencoder_lr"] == min(errors, key=errors.get)
+        assert one["score"] == errors[one["autoencoder_lr"]]
+        assert (one["lr"], one["coefficient"]) == (first["lr"], first["coefficient"])
     assert [one["stage"] for one in records("out") if one["experiment"] == "smoke"] == ["A"]
+    own = ("run", "smoke-autoencoder", *own[2:-3], "runs", "--tuned", "out/tuned.json")
+    assert cli(*own).status == 0
+    done = {one["stage"]: one["tuned"] for one in records("runs")}
+    assert {stage: tuned.get("autoencoder_lr") for stage, tuned in done.items()} == {
+        "A": None, **{stage: one["autoencoder_lr"] for stage, one in found.items()}
+    }  # fmt: skip
+    content = json.loads((tmp_path / "out" / "tuned.json").read_text())
+    del content["variants"]["RR"]["stages"]["AB2-both"]
+    (tmp_path / "out" / "tuned.json").write_text(json.dumps(content))
+    assert "nothing for stage AB2-both of RR" in refused(*own)
 
 
 @pytest.mark.parametrize("rates", ["0", "-1", "inf", "nan", "a", "", ","])

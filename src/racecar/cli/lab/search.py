@@ -75,18 +75,22 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None, tuned: Tu
             "experiment": name,
             "config": jobs[0].base.to_dict(),
             "metric": what.judged_by,
-            "stages": list(what.stages),
+            "stages": list(dict.fromkeys(stage.name for job in jobs for stage in job.stages))
+            if what.apart
+            else list(what.stages),
             "seeds": what.seeds,
             "variants": chosen,
         },
     )
     for which, whole in chosen.items():
-        for part, found in whole.get("each", {"": whole}).items():
-            said = [f"{field} {found[field]:.3g}" for field in (*what.chosen, "coefficient") if field in found]
-            own = f"{which}, {one.clusters.field} {part}" if part and one.clusters else which
-            print(f"{own}: {', '.join(said)}, {what.metric} {found['score']:.4g}")
-            if found["edge"]:
-                print(f"  {' and '.join(found['edge'])}: a better one may lie beyond")
+        for part, several in whole.get("each", {"": whole}).items():
+            for stage, found in several.get("stages", {"": several}).items():
+                said = [f"{field} {found[field]:.3g}" for field in (*what.chosen, "coefficient") if field in found]
+                where = [f"{one.clusters.field} {part}"] if part and one.clusters else []
+                own = ", ".join([which, *where, *([stage] if stage else [])])
+                print(f"{own}: {', '.join(said)}, {what.metric} {found['score']:.4g}")
+                if found["edge"]:
+                    print(f"  {' and '.join(found['edge'])}: a better one may lie beyond")
     print(folder / "tuned.json")
 
 

@@ -103,10 +103,10 @@ def tuned_of(
 
 
 def _settings(found: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
-    """What was chosen; for each cluster, where it was."""
+    """What was chosen; for each cluster or stage, where it was."""
     own: dict[str, Any] = {key: float(found[key]) for key in fields if key in found}
-    if "each" in found:
-        own["each"] = {name: _settings(one, fields) for name, one in found["each"].items()}
+    for kind in {"each", "stages"} & found.keys():
+        own[kind] = {name: _settings(one, fields) for name, one in found[kind].items()}
     return own
 
 

@@ -88,7 +88,8 @@ def make_jobs(
 
     Args:
         coefficients: variant → its coefficients; a variant without an entry has the experiment's own.
-        tuned: variant → settings (and "coefficient") that a search chose for it; "each" has them by cluster.
+        tuned: variant → settings (and "coefficient") that a search chose for it; "each" has them by cluster, and
+            "stages" by stage.
         purpose: what the results are made for: evidence if empty, "quick" or "search".
     """
     jobs: list[Job] = []
@@ -125,26 +126,51 @@ def _every(
     for one in experiment.configs(config, folder):
         data = experiment.fingerprint(one, folder)
         for name in dict.fromkeys(variants):
-            own = _own(experiment, one, tuned.get(name, {}))
-            found = own.get("coefficient")
-            values: Sequence[float | None] = (None,)
-            if variant(name).meaning:
-                default = experiment.coefficient(one, name) if found is None else found
-                values = coefficients.get(name) or (default,)
-            config = tune(one, own)
-            stages = tuple(s for s in experiment.stages(config) if s.variants is None or name in s.variants)
-            if not stages:
-                continue
-            for stage in stages:
-                experiment.recipe(config, stage)  # one that cannot be is refused before anything is trained
-            for coefficient in dict.fromkeys(values):
-                if coefficient is not None and not (math.isfinite(coefficient) and coefficient >= 0):
-                    raise ValueError(f"the coefficient of {name} must be at least 0, not {coefficient!r}")
-                for seed in seeds:
-                    before = _before(experiment, one, own, name, coefficient, seed, folder, purpose)
-                    earlier = {} if before is None else before.ids
-                    ids = _ids(experiment, config, name, coefficient, seed, stages, data, earlier)
-                    yield Job(experiment, one, own, name, coefficient, seed, folder, stages, ids, purpose, before)
+            for own, stages in _parts(experiment, one, name, tuned.get(name, {})):
+                config, values = tune(one, own), _values(experiment, one, name, own, coefficients)
+                for stage in stages:
+                    experiment.recipe(config, stage)  # one that cannot be is refused before anything is trained
+                for coefficient in values:
+                    for seed in seeds:
+                        before = _before(experiment, one, own, name, coefficient, seed, folder, purpose)
+                        earlier = {} if before is None else before.ids
+                        ids = _ids(experiment, config, name, coefficient, seed, stages, data, earlier)
+                        yield Job(experiment, one, own, name, coefficient, seed, folder, stages, ids, purpose, before)
+
+
+def _parts(
+    experiment: Experiment, config: Config, name: str, tuned: Mapping[str, Any]
+) -> Iterator[tuple[dict[str, Any], tuple[Stage, ...]]]:
+    """What a search chose for a variant, and the stages that have it: all of them, or each stage its own."""
+    own = _own(experiment, config, tuned)
+    apart: Mapping[str, Any] | None = own.pop("stages", None)
+    stages = [s for s in experiment.stages(tune(config, own)) if s.variants is None or name in s.variants]
+    if apart is None:
+        yield from [(own, tuple(stages))] * bool(stages)
+        return
+    for stage in stages:
+        if stage.name not in apart:
+            raise ValueError(f"the search chose nothing for stage {stage.name} of {name}: search once more")
+        yield {**own, **apart[stage.name]}, (stage,)
+
+
+def _values(
+    experiment: Experiment,
+    config: Config,
+    name: str,
+    tuned: Mapping[str, Any],
+    coefficients: Mapping[str, Sequence[float]],
+) -> list[float | None]:
+    """The coefficients of a variant: the user's, that of a search, or the experiment's own; None where it has none."""
+    if not variant(name).meaning:
+        return [None]
+    found = tuned.get("coefficient")
+    default = experiment.coefficient(config, name) if found is None else found
+    values = list(dict.fromkeys(coefficients.get(name) or (default,)))
+    for value in values:
+        if not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"the coefficient of {name} must be at least 0, not {value!r}")
+    return values
 
 
 def _before(

@@ -33,7 +33,7 @@ def trials(
     for name in variants:
         for candidate in search.candidates(name, config.optimiser, given[name] if given else None):
             made = make_jobs(experiment, config, [name], seeds, folder, tuned={name: candidate}, purpose="search")
-            jobs += [replace(job, stages=_needed(job.stages, search.stages)) for job in made]
+            jobs += made if search.apart else [replace(job, stages=_needed(job.stages, search.stages)) for job in made]
             refuse_too_many(jobs)
     return jobs
 
@@ -88,13 +88,21 @@ def best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, dict[st
         own = [job for job in jobs if job.variant == name]
         clusters = own[0].experiment.clusters
         if clusters is None:
-            chosen[name] = _best(own, instead, store, search)
+            chosen[name] = _for_each_stage(own, instead, store, search)
             continue
         parts: dict[str, list[Job]] = {}
         for job in own:
             parts.setdefault(str(clusters.of(job.config)), []).append(job)
-        chosen[name] = {"each": {part: _best(some, instead, store, search) for part, some in parts.items()}}
+        chosen[name] = {"each": {part: _for_each_stage(some, instead, store, search) for part, some in parts.items()}}
     return chosen
+
+
+def _for_each_stage(jobs: Sequence[Job], instead: Mapping[Job, Job], store: Store, search: Search) -> dict[str, Any]:
+    """Of one variant: {"stages": stage → its own settings}, where the search chooses for each by itself."""
+    if not search.apart:
+        return _best(jobs, instead, store, search)
+    names = dict.fromkeys(stage.name for job in jobs for stage in job.stages)
+    return {"stages": {name: _best(jobs, instead, store, replace(search, stages=(name,))) for name in names}}
 
 
 def _best(jobs: Sequence[Job], instead: Mapping[Job, Job], store: Store, search: Search) -> dict[str, Any]:

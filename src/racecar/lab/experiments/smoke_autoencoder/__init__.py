@@ -51,7 +51,7 @@ class SmokeAutoencoder(Experiment[SmokeAutoencoderConfig]):
         fields={"autoencoder_lr": (3e-4, 1e-3, 3e-3, 1e-2)},
         metric="valid_relative",
         higher=False,
-        stages=("AB1-decoder", "AB1-both", "AB2-decoder", "AB3-decoder"),
+        apart=True,  # a rate at which one autoencoder learns fastest kills another
         valid=0.25,
         seeds=2,
     )
