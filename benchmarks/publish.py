@@ -65,10 +65,10 @@ def arrays(folder: Path, runs: list[Path]) -> int:
 
 
 def drop_replaced(folder: Path, taken: list[dict[str, Any]]) -> None:
-    """Drop records of nets that were searched again."""
+    """Drop records of nets that were searched again, and have other names now."""
     found = {id: one for id, one in packed.packed(folder).items() if isinstance(one, dict)}
-    again = {_net(one) for one in taken if one["tuned"]}
-    kept = {id: one for id, one in found.items() if not (one["tuned"] and _net(one) in again)}
+    again, new = {_net(one) for one in taken if one["tuned"]}, {one["id"] for one in taken}
+    kept = {id: one for id, one in found.items() if id in new or not (one["tuned"] and _net(one) in again)}
     if kept != found:
         packed.write_pack(folder, kept)
 

@@ -23,6 +23,7 @@ def test_records_and_searches(tmp_path):
     for name in ("one", "two"):
         assert publish.records(folder, [tmp_path / name]) == 2
         publish.searches(folder, {"a": tmp_path / name, name: tmp_path / name})
+    assert publish.records(folder, [tmp_path / "two"]) == 2  # the same once more
     found = {run.record["id"]: run.record for run in Store(folder).runs()}
     assert found == {first["id"]: {**first, "note": "newer"}, **{one["id"]: one for one in rest}}
     lines = [json.loads(line) for line in (folder / publish.SEARCHES).read_text().splitlines()]
