@@ -1,9 +1,17 @@
 """Both smoke experiments, very small."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from racecar.lab.experiments import experiment
+from racecar.lab.experiments.smoke import splitting
+from racecar.lab.experiments.smoke_autoencoder import splitting as real_splitting
 from racecar.lab.running.jobs import Job, make_jobs
+from tests.lab.smoke_data import small
 
 SMOKE, AUTOENCODER = experiment("smoke"), experiment("smoke-autoencoder")
 TINY: dict[str, Any] = {
@@ -24,3 +32,17 @@ def jobs(folder, variants=("Std", "RR"), seeds=(0,), **config: Any) -> list[Job]
 def autoencoder_jobs(folder, variants=("Std", "RR"), **config: Any) -> list[Job]:
     made = AUTOENCODER.Config(**{**TINY_AUTOENCODER, **config})
     return make_jobs(AUTOENCODER, made, variants, [0], folder)
+
+
+@contextmanager
+def small_data(folder: Path) -> Iterator[Path]:
+    """A data folder for both, and nothing kept of another one."""
+    with pytest.MonkeyPatch.context() as patch:
+        _forget()
+        yield small(patch, folder)
+    _forget()
+
+
+def _forget() -> None:
+    for cached in (splitting.loaded, real_splitting.loaded):
+        cached.cache_clear()

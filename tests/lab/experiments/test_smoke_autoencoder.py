@@ -4,14 +4,12 @@ import pytest
 import torch
 
 from racecar import Racecar
-from racecar.lab.experiments.smoke import splitting
 from racecar.lab.experiments.smoke_autoencoder import splitting as real_splitting
 from racecar.lab.experiments.smoke_autoencoder.figures import steps_to
 from racecar.lab.experiments.smoke_autoencoder.stages import CHANNELS, autoencoder
 from racecar.lab.running.results import Store
 from racecar.networks.smoke import encoder, fill_decoder, fill_encoder, generator, weighted
-from tests.lab.experiments.smoke_cases import AUTOENCODER, TINY_AUTOENCODER, autoencoder_jobs
-from tests.lab.smoke_data import small
+from tests.lab.experiments.smoke_cases import AUTOENCODER, TINY_AUTOENCODER, autoencoder_jobs, small_data
 from tests.lab.tiny import plain, results, run
 
 WIDTHS = (4, 6, 6, 4, 3)
@@ -19,12 +17,8 @@ WIDTHS = (4, 6, 6, 4, 3)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        for cached in (splitting.loaded, real_splitting.loaded):
-            cached.cache_clear()
-        yield small(patch, tmp_path_factory.mktemp("data"))
-    for cached in (splitting.loaded, real_splitting.loaded):
-        cached.cache_clear()
+    with small_data(tmp_path_factory.mktemp("data")) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

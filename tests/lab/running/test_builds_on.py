@@ -5,12 +5,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from racecar.lab.experiments.smoke import Smoke, splitting
-from racecar.lab.experiments.smoke_autoencoder import splitting as real_splitting
+from racecar.lab.experiments.smoke import Smoke
 from racecar.lab.running.jobs import with_earlier
 from racecar.lab.running.results import Store
-from tests.lab.experiments.smoke_cases import autoencoder_jobs, jobs
-from tests.lab.smoke_data import small
+from tests.lab.experiments.smoke_cases import autoencoder_jobs, jobs, small_data
 from tests.lab.tiny import plain, results, run
 
 ONE = ("AB1-decoder", "A")
@@ -18,12 +16,8 @@ ONE = ("AB1-decoder", "A")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        for cached in (splitting.loaded, real_splitting.loaded):
-            cached.cache_clear()
-        yield small(patch, tmp_path_factory.mktemp("data"))
-    for cached in (splitting.loaded, real_splitting.loaded):
-        cached.cache_clear()
+    with small_data(tmp_path_factory.mktemp("data")) as found:
+        yield found
 
 
 def short(folder, variants=("RR",), **config):
