@@ -51,10 +51,17 @@ smoke_epochs() {  # was run first, and chose 800: the fewest epochs with which S
     done
 }
 
-smoke() {  # and the autoencoders
-    local base="--device cuda --cuda-graphs --data $data" some="--seeds 8"
-    _one "smoke $base" Std,Ort,RR smoke "--seeds 1" 12 "$some" && _one "smoke $base $paper" RR smoke-paper "--seeds 1" 8 "$some" &&
-        _halves "$base" Std,Ort,RR smoke 12 "$some" && _halves "$base $paper" RR smoke-paper 8 "$some"
+smoke() {  # LOSS: default or paper; and the autoencoders. Twelve settings of each variant; both may run at once
+    local base="--device cuda --cuda-graphs --data $data" lr="--lr 3e-4,1e-3,3e-3"
+    if [ "$1" = paper ]; then
+        _smoke "$base $paper" RR smoke-paper "$lr --coefficient RR=0,1e-6,1e-5,1e-4" 4
+    else
+        _smoke "$base" Std,Ort,RR smoke "$lr --coefficient Ort=0,0.01,0.1,1 --coefficient RR=0,0.01,0.1,1" 11
+    fi
+}
+
+_smoke() {  # OPTIONS VARIANTS CELL SEARCH-OPTIONS WORKERS
+    _one "smoke $1" "$2" "$3" "--seeds 1 $4" "$5" "--seeds 8" && _halves "$1" "$2" "$3" "$5" "--seeds 8"
 }
 
 smoke_small() {  # on two cores of a CPU, in an hour: a quarter of the channels, an eighth of the epochs
@@ -63,11 +70,20 @@ smoke_small() {  # on two cores of a CPU, in an hour: a quarter of the channels,
     _one "smoke $base" Std,Ort,RR smoke-small "$first" 2 "$some" && _one "smoke $base $paper" RR smoke-small-paper "$first" 2 "$some"
 }
 
-_halves() {  # OPTIONS VARIANTS CELL WORKERS RUN-OPTIONS: after _one of smoke, whose GANs are taken and not trained again
-    local all="$1 --variants $2 --workers $4" ours="out/search-$3-autoencoder"
-    mkdir -p "$ours" && cp -rn "out/search-$3/." "$ours" &&
-        racecar search smoke-autoencoder $all --seeds 3 --tuned "out/search-$3/tuned.json" --out "$ours" &&
-        racecar run smoke-autoencoder $all $5 --resume --tuned "$ours/tuned.json" --out "out/$3"
+halves_small() {  # VARIANTS, and the loss: default or paper. As smoke_small, whose GANs are taken if they are in out/
+    local base="--data $data --set widths=8,16,16,8,8 --set critic_widths=8,16,32 --set epochs=100 --set autoencoder_epochs=50"
+    local chosen=results/smoke/tuned.jsonl
+    if [ "$2" = paper ]; then
+        _halves "$base $paper" "$1" smoke-small-paper "--seeds 1" 2 $chosen#paper-small
+    else
+        _halves "$base" "$1" smoke-small "--seeds 1" 2 $chosen#default-small
+    fi
+}
+
+_halves() {  # OPTIONS VARIANTS CELL SEARCH-OPTIONS WORKERS TUNED: what smoke's search chose, and then the autoencoders' own
+    local all="smoke-autoencoder $1 --variants $2 --workers $5" ours="out/search-$3-$2-autoencoder"
+    racecar search $all $4 --tuned $6 --out "$ours" &&
+        racecar run $all --seeds 5 --resume --tuned "$ours/tuned.json" --out "out/$3"
 }
 
 _both() {  # EXPERIMENT VARIANTS CELL SEARCH-OPTIONS WORKERS RUN-OPTIONS: the default loss, then the paper's

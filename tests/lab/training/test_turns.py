@@ -256,7 +256,7 @@ class Alone(Toy):
         def loss(net, batch, networks):
             return F.mse_loss(net(batch.x + 0.1 * batch.latent), batch.x)
 
-        return Recipe(turns=(Turn(loss, latent=(6,)),), steady=True)
+        return Recipe(turns=(Turn(loss, lr=2e-2, schedule="cosine", latent=(6,)),), steady=True)
 
     def measure(self, config, trained):
         from racecar.lab.experiment import Measured
@@ -266,7 +266,7 @@ class Alone(Toy):
 
 @pytest.mark.parametrize("variant", ["Std", "RR"])
 def test_one_network_with_a_loss_of_its_own(variant, tmp_path):
-    """A denoising autoencoder: recorded, by vmap, and by hand."""
+    """A denoising autoencoder, whose turn has a step size of its own: recorded, by vmap, and by hand."""
     from racecar.lab.running.jobs import make_jobs
 
     some = make_jobs(Alone(), ToyConfig(), [variant], [0, 1], None)
@@ -274,12 +274,14 @@ def test_one_network_with_a_loss_of_its_own(variant, tmp_path):
         assert run(some, tmp_path / engine, engine) == []
     torch.manual_seed(rng.seed_of("network", "alone", 0))
     net, x = dense((6, 4, 6), nn.Tanh), Toy().data(ToyConfig(), 0, None)["A"].train.x
-    optimiser = torch.optim.Adam(net.parameters(), 1e-2)
+    optimiser = torch.optim.Adam(net.parameters(), 2e-2)
+    sizes = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, 2 * STEPS)
     call, said = regularised(net, x[:8], variant)
     for epoch in range(2):
         noise = torch.randn(STEPS, BATCH, 6, generator=rng.generator("latent", 0, "AE", epoch))
         for chosen, more in zip(rng.order(TRAIN, BATCH, 0, "AE", epoch), noise, strict=True):
             step(optimiser, F.mse_loss(call(x[chosen] + 0.1 * more), x[chosen]), said)
+            sizes.step()
     for engine in ("here", "vmap"):
         found = Store(tmp_path / engine).weights(some[0].ids["AE"])
         torch.testing.assert_close(found, dict(net.state_dict()), rtol=1e-4, atol=1e-5)

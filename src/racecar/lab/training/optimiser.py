@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from racecar.lab.config import Config
+from racecar.lab.config import Config, Schedule
 
 WARM_UP = 0.3
 """Share of the steps in which the step size of one cycle rises."""
@@ -69,12 +69,15 @@ class Fused:
             )  # fmt: skip
 
 
-def step_size(config: Config, step: int, total: int, lr: float | None = None) -> float:
-    """The learning rate of a step; ``lr`` is the largest one, if it is not that of the configuration."""
-    most = config.lr if lr is None else lr
-    if config.schedule == "cosine":
+def step_size(
+    config: Config, step: int, total: int, lr: float | None = None, schedule: Schedule | None = None
+) -> float:
+    """The learning rate of a step; ``lr`` is the largest one, and ``schedule`` how it goes, if they are not those of
+    the configuration."""
+    most, schedule = config.lr if lr is None else lr, schedule or config.schedule
+    if schedule == "cosine":
         return most * 0.5 * (1 + math.cos(math.pi * step / total))
-    return _one_cycle(step, total, most) if config.schedule == "onecycle" else most
+    return _one_cycle(step, total, most) if schedule == "onecycle" else most
 
 
 def _one_cycle(step: int, total: int, most: float) -> float:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from racecar.lab.config import Schedule
+
 Loss = Callable[[Tensor, Tensor], Tensor]
 """(output, labels) → what is minimised."""
 Call = Callable[..., Tensor]
@@ -39,6 +41,8 @@ class Turn:
     """Which one is trained, of several; empty: the only one."""
     lr: float | None = None
     """None: as the configuration says."""
+    schedule: Schedule | None = None
+    """The same of how it goes."""
     betas: tuple[float, float] = (0.9, 0.999)
     """Of Adam."""
     latent: tuple[int, ...] = ()

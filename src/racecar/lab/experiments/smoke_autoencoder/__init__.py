@@ -48,7 +48,7 @@ class SmokeAutoencoder(Experiment[SmokeAutoencoderConfig]):
     search = Search(
         lrs={},
         coefficients={},
-        fields={"autoencoder_lr": (3e-4, 1e-3, 3e-3, 1e-2)},
+        fields={"autoencoder_lr": (1e-3, 3e-3, 1e-2)},
         metric="valid_relative",
         higher=False,
         apart=True,  # a rate at which one autoencoder learns fastest kills another
@@ -89,7 +89,7 @@ class SmokeAutoencoder(Experiment[SmokeAutoencoderConfig]):
         return GAN.layers(config)
 
     def recipe(self, config: SmokeAutoencoderConfig, stage: Stage) -> Recipe:
-        turn = Turn(rebuild, "autoencoder", lr=config.autoencoder_lr)
+        turn = Turn(rebuild, "autoencoder", lr=config.autoencoder_lr, schedule=config.autoencoder_schedule)
         return Recipe(turns=(turn,), symmetries=True, look=look, looks=config.looks, look_always=True)
 
     def probed(self, config: SmokeAutoencoderConfig, trained: Trained) -> tuple[nn.Module, Tensor] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from racecar.lab.config import Schedule
 from racecar.lab.experiments.smoke.config import SmokeConfig
 
 
@@ -14,6 +15,8 @@ class SmokeAutoencoderConfig(SmokeConfig):
     autoencoder_epochs: int = 100
     """Of each autoencoder, without regulariser."""
     autoencoder_lr: float = 1e-3
+    autoencoder_schedule: Schedule = "onecycle"
+    """With a slow start: without one they died on other seeds, at learning rates that a search had chosen."""
     pictures: int = 240
     """Of real smoke, that are trained on, at most: a tenth of the paper's 2500, about."""
     looks: int = 20

@@ -51,7 +51,7 @@ class Eager:
     def numbers(self, cycle: int) -> list[float]:
         """What changes from step to step beside the batch: step size and coefficient."""
         left = self.coefficient * self.left(cycle, self.total)
-        return [step_size(self.config, cycle, self.total, self.turn.lr), left]
+        return [step_size(self.config, cycle, self.total, self.turn.lr, self.turn.schedule), left]
 
     def whole(self, drawn: Drawn, numbers: Any) -> Tensor:
         """A step in which nothing but numbers changes from time to time."""

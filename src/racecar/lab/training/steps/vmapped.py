@@ -56,7 +56,7 @@ class Vmapped(Nets):
         recorded = not options.graphs and self.total >= RECORDED
         self._recorded: dict[bool, Callable[..., Any]] | None = {} if recorded else None
         self.step: Callable[[int, Drawn], Tensor] = CudaGraph(self) if options.graphs else self._step
-        self._lr = turn.lr
+        self._lr, self._schedule = turn.lr, turn.schedule
 
     def _parts(self) -> list[tuple[int, list[Tensor]]]:
         """Nets of one step size and weight decay stand together: where they start, and views of their parameters."""
@@ -85,7 +85,8 @@ class Vmapped(Nets):
 
     def numbers(self, cycle: int) -> list[float]:
         """The step size of each part, and what coefficients are multiplied by."""
-        sizes = [step_size(self.trainings[start].config, cycle, self.total, self._lr) for start, _ in self.parts]
+        configs = [self.trainings[start].config for start, _ in self.parts]
+        sizes = [step_size(config, cycle, self.total, self._lr, self._schedule) for config in configs]
         return [*sizes, self.left(cycle, self.total)]
 
     def whole(self, drawn: Drawn, numbers: Any) -> Tensor:
