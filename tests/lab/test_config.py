@@ -20,7 +20,7 @@ hints = functools.cache(typing.get_type_hints)
 CONFIGS = {"base": Config, **{name: one.Config for name, one in EXPERIMENTS.items()}}
 CHOICES = {
     "optimiser": ("adam", "adamw", "sgd"),
-    "schedule": ("constant", "cosine", "onecycle"),
+    **dict.fromkeys(("schedule", "autoencoder_schedule"), ("constant", "cosine", "onecycle")),
     "precision": ("float32", "bfloat16", "float16"),
     "source": ("sphere", "var_u"),
     "nets": (("linear",), ("two", "norm"), ("linear", "norm", "two")),

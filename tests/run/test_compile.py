@@ -189,9 +189,17 @@ def encoder_layer():
     return nn.TransformerEncoderLayer(8, 2, 8, batch_first=True), sequence(8)
 
 
+@pytest.fixture
+def plain_kernels():
+    """Inductor's kernels neither vectorised nor optimised: what is compiled here is run four times."""
+    fast = {"cpp.vec_isa_ok": False, "aot_inductor.debug_compile": True, "aot_inductor.debug_symbols": False}
+    with torch._inductor.config.patch(fast):
+        yield
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("build, fraction, backend", [(normed, 0.25, "inductor"), (encoder_layer, 0.5, "eager")])
-def test_training_and_evaluation_take_turns(build, fraction, backend):
+def test_training_and_evaluation_take_turns(build, fraction, backend, plain_kernels):
     model, x = seeded(build)()
     eager, rr = (classic(one, x, fraction=fraction) for one in (copy.deepcopy(model), model))
     fast = compiled(rr, backend)

@@ -27,7 +27,7 @@ from tests.lab.tiny import ROOT, Tiny, TinyConfig
 
 VALUES = {
     "optimiser": st.sampled_from(("adam", "adamw", "sgd")),
-    "schedule": st.sampled_from(("constant", "cosine", "onecycle")),
+    **dict.fromkeys(("schedule", "autoencoder_schedule"), st.sampled_from(("constant", "cosine", "onecycle"))),
     "precision": st.sampled_from(("float32", "bfloat16", "float16")),
     "nets": st.sampled_from((("linear",), ("norm",), ("two",))),
     "ema": st.floats(0, 0.99),

@@ -48,7 +48,7 @@ class SmokeAutoencoder(Experiment[SmokeAutoencoderConfig]):
     search = Search(
         lrs={},
         coefficients={},
-        fields={"autoencoder_lr": (1e-3, 3e-3, 1e-2)},
+        fields={"autoencoder_lr": (1e-3, 3e-3, 1e-2, 3e-2)},
         metric="valid_relative",
         higher=False,
         apart=True,  # a rate at which one autoencoder learns fastest kills another
