@@ -16,6 +16,7 @@ from statistics import mean
 from typing import Any
 
 from benchmarks import cost, cost_told, slices_told
+from benchmarks.halves_told import halves
 from benchmarks.long_told import long_training
 from benchmarks.losses_told import by_loss
 from benchmarks.sentences import in_points, lower_end, paragraph, percent, sure
@@ -45,7 +46,7 @@ BENCH = Path("docs/bench.md")
 
 def lines(folder: Path) -> list[str]:
     """As Markdown, with {results} and {docs} where links need them."""
-    more = (smoke, long_training, texture_shape, group_norm, mnist, cifar, died, picture, bits, shift, costs)
+    more = (smoke, halves, long_training, texture_shape, group_norm, mnist, cifar, died, picture, bits, shift, costs)
     return [*by_loss(folder), *(one(folder) for one in more)]
 
 

@@ -211,6 +211,30 @@ def test_smoke_by_hand(lines):
     assert f"{len(found['Std'])} seeds" in line
 
 
+def test_smokes_autoencoders_by_hand(lines):
+    """Means over the seeds whose nets both live, of each seed's share."""
+    l2, dead = defaultdict(dict), defaultdict(list)
+    for one in records("smoke-autoencoder"):
+        assert one["status"] == "finished"
+        dead[one["variant"]].append(bool(one["note"]))
+        if not one["note"]:
+            l2[one["variant"], one["stage"]][one["seed"]] = one["metrics"]["test_l2"]
+    (line,) = [one for one in lines if "Its halves in an autoencoder" in one]
+    pairs = [(("RR", "AB1-both"), ("Std", than)) for than in ("AB1-decoder", "AB1-both", "B1")]
+    decoders = [("RR", f"A{task}-decoder") for task in ("B2", "B3")]
+    pairs += [(one, ("Std", one[1])) for one in decoders]
+    pairs += [(one, ("Std", one[1][1:3])) for one in decoders]
+    pairs += [(one, ("RR", one[1].replace("decoder", "both"))) for one in decoders]
+    told = []
+    for one, than in pairs:
+        both = l2[one].keys() & l2[than].keys()
+        gain = 100 * mean(1 - l2[one][seed] / l2[than][seed] for seed in both)
+        told.append(f"{gain:z.0f}".replace("-", "−"))
+    assert re.findall(r"(\S+) % \(", line) == told
+    std, ours = (f"{sum(dead[name])} of {len(dead[name])}" for name in ("Std", "RR"))
+    assert f"{std} nets of Std died and {ours} of RR" in line
+
+
 def test_what_it_costs_in_accuracy_by_hand(lines):
     (line,) = [one for one in lines if "thirteen" in one and "It hurts" in one]
     for optimiser in ("adam", "sgd"):

@@ -146,6 +146,8 @@ class Experiment(Generic[C]):
     builds_on: ClassVar[str] = ""
     """The experiment that comes first: stages start from its networks, with the same settings and seed, and name its
     stage in ``after``. What is trained there already is not trained again. Its search comes first, too."""
+    rebuilds: ClassVar[bool] = False
+    """Whether the output of its networks should be their input: then those that nearly always say the same are dead."""
     clusters: ClassVar[Clusters | None] = None
     """Runs that are not independent, as the seeds within a fold: how they are told, and what they share."""
     light: ClassVar[bool] = False

@@ -7,6 +7,7 @@ from racecar import Racecar
 from racecar.lab.experiments.smoke_autoencoder import splitting as real_splitting
 from racecar.lab.experiments.smoke_autoencoder.figures import steps_to
 from racecar.lab.experiments.smoke_autoencoder.stages import CHANNELS, autoencoder
+from racecar.lab.measures.dead import is_dead
 from racecar.lab.running.results import Store
 from racecar.networks.smoke import encoder, fill_decoder, fill_encoder, generator, weighted
 from tests.lab.experiments.smoke_cases import AUTOENCODER, TINY_AUTOENCODER, autoencoder_jobs, small_data
@@ -114,6 +115,25 @@ def test_photographs_are_split_by_their_place(folder):
 
 
 # Runs
+
+
+class Half(torch.nn.Module):
+    """A constant picture, and a share of the input."""
+
+    def __init__(self, share):
+        super().__init__()
+        self.share = share
+
+    def forward(self, x):
+        return 0.4 + self.share * x
+
+
+@pytest.mark.parametrize("share, dead", [(0.0, True), (0.05, True), (0.3, False), (1.0, False)])
+def test_an_autoencoder_that_nearly_always_says_the_same_is_dead(share, dead):
+    """It is measured by what it should rebuild, and not by how bright that is."""
+    assert AUTOENCODER.rebuilds
+    for x in (torch.rand(16, 1, 8, 8), 0.001 * torch.rand(16, 1, 8, 8)):
+        assert is_dead(Half(share), x, rebuilds=True) is dead
 
 
 def test_every_stage_is_there(whole):

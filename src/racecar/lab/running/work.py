@@ -201,7 +201,7 @@ def finish(
     }
     note, dead = "", None
     if probed := job.experiment.probed(job.config, trained):
-        note = DEAD if is_dead(*probed) else ""
+        note = DEAD if is_dead(*probed, rebuilds=job.experiment.rebuilds) else ""
         dead = dead_layers(*probed) if stage.regularised else None
     write(job, stage, store, maker, device, measured, outcome.curves, cost, model, note, dead)
 

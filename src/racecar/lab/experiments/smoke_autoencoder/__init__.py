@@ -45,6 +45,7 @@ class SmokeAutoencoder(Experiment[SmokeAutoencoderConfig]):
     quick_seeds = 1
     variants = ("Std", "Ort", "RR", "lRR")
     builds_on = "smoke"
+    rebuilds = True
     search = Search(
         lrs={},
         coefficients={},
