@@ -51,8 +51,8 @@ smoke_epochs() {  # was run first, and chose 800: the fewest epochs with which S
     done
 }
 
-smoke() {  # LOSS: default or paper; and the autoencoders. Twelve settings of each variant; both may run at once
-    local base="--device cuda --cuda-graphs --data $data" lr="--lr 3e-4,1e-3,3e-3"
+smoke() {  # LOSS: default or paper; and the autoencoders. Both may run at once; above 1e-3 nets die on single seeds
+    local base="--device cuda --cuda-graphs --data $data" lr="--seeds 2 --lr 1e-4,3e-4,1e-3"
     if [ "$1" = paper ]; then
         _smoke "$base $paper" RR smoke-paper "$lr --coefficient RR=0,1e-6,1e-5,1e-4" 4
     else
@@ -61,7 +61,7 @@ smoke() {  # LOSS: default or paper; and the autoencoders. Twelve settings of ea
 }
 
 _smoke() {  # OPTIONS VARIANTS CELL SEARCH-OPTIONS WORKERS
-    _one "smoke $1" "$2" "$3" "--seeds 1 $4" "$5" "--seeds 8" && _halves "$1" "$2" "$3" "$5" "--seeds 8"
+    _one "smoke $1" "$2" "$3" "$4" "$5" "--seeds 5" && _halves "$1" "$2" "$3" "" "$5" "out/search-$3/tuned.json"
 }
 
 smoke_small() {  # on two cores of a CPU, in an hour: a quarter of the channels, an eighth of the epochs
