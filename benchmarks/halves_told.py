@@ -33,9 +33,9 @@ def halves(folder: Path) -> str:
     dead = Counter(run.variant for run in runs if run.dead or not run.finished)
     of = Counter(run.variant for run in runs)
     return (
-        f"**Its halves in an autoencoder** ([smoke-autoencoder]({{results}}/{FOLDER}/report.md), {epochs} epochs, "
-        f"{len({run.seed for run in runs})} seeds): nothing is decided. By so much is RR's L2 smaller on simulations, "
-        f"with both halves from RR: {less(found[f'{both} with its decoder'])} beside Std's decoder, "
+        f"**Its halves in an autoencoder** ([smoke-autoencoder]({{results}}/{FOLDER}/report.md), in small, "
+        f"{epochs} epochs, {len({run.seed for run in runs})} seeds): nothing is decided. By so much is RR's L2 smaller "
+        f"on simulations, with both halves from RR: {less(found[f'{both} with its decoder'])} beside Std's decoder, "
         f"{less(found[f'{both} with both halves'])} beside both halves of Std, the control that the paper lacks, "
         f"{less(found[f'{both} from scratch'])} beside Std from scratch. On a real plume and on photographs, with the "
         f"decoder from RR: {from_std} beside Std's, {from_scratch} beside Std from scratch, {alone} beside both halves "
