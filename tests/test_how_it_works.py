@@ -6,12 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import racecar
 from benchmarks import how_it_works, rules
 from racecar.rules import registry
+from tests.by_hand import Net
 from tests.pages import emptied
 
+bessel = torch.special.bessel_j0
 DOCS = Path(__file__).parent.parent / "docs"
 RULES = (DOCS / "rules.md").read_text()
 
@@ -54,7 +57,7 @@ def test_every_rule_is_in_the_table():
 
 def test_the_rule_of_ones_own(capsys):
     """The page's example runs and prints what stands there; x' is the transposed circulant matrix times y − b."""
-    code, printed = re.findall(r"```(?:python)?\n(.*?)```", RULES, re.DOTALL)[:2]
+    code, printed, activation = re.findall(r"```(?:python)?\n(.*?)```", RULES, re.DOTALL)[:3]
     made: dict = {}
     torch.manual_seed(0)
     try:
@@ -67,5 +70,9 @@ def test_the_rule_of_ones_own(capsys):
         last = made["model"][2]
         d2 = torch.relu((output - last.bias) @ last.weight)
         torch.testing.assert_close(made["rr"].reconstruct(x)[0], (d2 - layer.bias) @ matrix)
+        exec(activation, made)
+        model = Net(lambda m, x: m.b(bessel(m.a(x))), a=nn.Linear(8, 8), b=nn.Linear(8, 3))
+        d2 = bessel((model(x) - model.b.bias) @ model.b.weight)
+        torch.testing.assert_close(racecar.Racecar(model, x).reconstruct(x)[1], d2.detach())
     finally:
-        racecar.rules.unregister(made.get("Circulant"))
+        racecar.rules.unregister(made.get("Circulant"), bessel)

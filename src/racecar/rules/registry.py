@@ -5,6 +5,7 @@ A rule has a role, which says where in a layer the operation belongs: see :class
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -40,6 +41,11 @@ class Rule:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "role", Role.of_rule(self.role))
+        needs_none = self.role in (Role.PASS, Role.SOURCE) or (self.role is Role.SELECT and self.apply is None)
+        if not needs_none:
+            _check_function(self.apply, self.role.arguments, f"the rule of {self.kind}, of role {str(self.role)!r},")
+        if self.lift is not None:
+            _check_function(self.lift, self.role.arguments, f"lift of {self.kind}")
 
 
 class Operation:
@@ -141,6 +147,24 @@ def own_rules(given: GivenRules | None) -> Rules:
     return found
 
 
+def _check_function(function: Any, arguments: tuple[str, ...], what: str) -> None:
+    """Refuse what cannot be called with these arguments."""
+    wanted = f"{what} must be a function ({', '.join(arguments)})"
+    if not callable(function):
+        raise TypeError(f"{wanted}, not {function!r:.80}")
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a builtin that does not say what it takes
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        name = getattr(function, "__name__", type(function).__name__)
+        raise TypeError(
+            f"{wanted}, not {name}{signature}: (op, x) is for roles 'norm' and 'activation', (op, y, shape) for others"
+        ) from None
+
+
 def _check_kind(kind: Any) -> None:
     wanted = "a rule is for a module class or a function, not for"
     if isinstance(kind, nn.Module):
@@ -161,6 +185,12 @@ def register(
         @racecar.rules.register(MyLayer)
         def undo_my_layer(op, y, shape):      # y: the layer's output in the reverse pass
             return (y - op.module.bias) @ op.module.weight     # x', of shape ``shape``
+
+        @racecar.rules.register(MyActivation, role="activation")
+        def my_activation_again(op, x):       # x: what reaches it in the reverse pass
+            return op.module(x)                                # an activation is applied again, not undone
+
+    A rule of role "norm" or "activation" takes ``(op, x)``, of any other role ``(op, y, shape)``.
 
     Args:
         kinds: module classes, or functions as the model calls them (``torch.foo``, ``F.foo``, ``torch.Tensor.foo``).

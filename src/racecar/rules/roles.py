@@ -57,6 +57,11 @@ class Role(StrEnum):
         return self in (Role.NORM, Role.ACTIVATION)
 
     @property
+    def arguments(self) -> tuple[str, ...]:
+        """What the function of its rule is called with."""
+        return ("op", "x") if self.sets_range else ("op", "y", "shape")
+
+    @property
     def keeps_layout(self) -> bool:
         """Whether every element stays where it is, and meets the same constants when it is applied again."""
         return self.sets_range or self is Role.AFFINE
