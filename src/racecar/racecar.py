@@ -202,7 +202,7 @@ class Racecar(nn.Module):
 
     @property
     def weight(self) -> Weight:
-        """λ. At 0 the reverse pass is skipped."""
+        """λ. At 0 the reverse pass is skipped, but by :meth:`reconstruct`."""
         weight = self._engine.settings.weight
         return dict(weight) if isinstance(weight, Mapping) else weight
 
@@ -227,6 +227,8 @@ class Racecar(nn.Module):
 
     def reconstruct(self, *args: Any, grad: bool = False, **kwargs: Any) -> list[Tensor | None]:
         """What the reverse pass rebuilds: d'_m for every entry of the plan, None where it does not pass; [0] the input.
+
+        With weight 0 for all layers every layer is rebuilt, as with any other weight for all.
 
         Args:
             args, kwargs: as for a call of the model; the whole batch is rebuilt.

@@ -1,9 +1,12 @@
 """What can be looked at: the plan as a table, and reconstructions."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
+from racecar import NotReversible, Racecar
 from tests.by_hand import Net, close, squares, undo_linear
 from tests.losses import classic
 
@@ -88,3 +91,51 @@ def test_reconstruct_takes_keyword_arguments():
     rr = classic(model, {"image": rows()})
     (made,) = rr.reconstruct(image=rows())
     close(made, undo_linear(model.a, model.a(rows())).detach())
+
+
+NETS = {
+    "layerwise": (normed, "layerwise"),
+    "full": (normed, "full"),
+    "input": (chain, "input"),
+    "residual": (residual, "auto"),
+    "in place": (lambda: nn.Sequential(nn.Linear(4, 6), nn.ReLU(inplace=True), nn.Linear(6, 3)).double(), "layerwise"),
+}
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("weight", [0, {"*": 0}, torch.zeros(())], ids=str)
+@pytest.mark.parametrize("name", NETS)
+def test_reconstruct_at_weight_0_is_that_of_any_other(name: str, weight: Any, training: bool):
+    """So a net that is trained plainly is shown by the same object; its plan says that nothing is compared."""
+    build, mode = NETS[name]
+    model, x = build().train(training), rows(8)
+    plain, late = Racecar(model, x, mode, weight=weight), Racecar(model, x, mode, weight=0.1)
+    torch.manual_seed(0)  # of dropout
+    expected = late.reconstruct(x)
+    assert all(one is not None for one in expected)
+    late.weight = weight
+    for rr in (plain, late):
+        plan = str(rr.plan)
+        torch.manual_seed(0)
+        close(rr.reconstruct(x), expected)
+        assert str(rr.plan) == plan
+        assert not any(entry.constrained for entry in rr.plan)
+        output, loss = rr(x)
+        assert loss == 0
+        assert rr.terms == {}
+
+
+def test_reconstruct_at_weight_0_leaves_frozen_layers_out():
+    model, x = chain(), rows()
+    model[2].requires_grad_(False)
+    expected = Racecar(model, x).reconstruct(x)
+    assert [one is None for one in expected] == [False, True, False]
+    made = Racecar(model, x, weight=0).reconstruct(x)
+    assert [one is None for one in made] == [False, True, False]
+
+
+def test_reconstruct_at_weight_0_refuses_what_the_mode_cannot():
+    rr = Racecar(residual(), rows(), mode="full", weight=0)
+    rr(rows())
+    with pytest.raises(NotReversible, match="'full'"):
+        rr.reconstruct(rows())

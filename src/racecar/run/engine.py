@@ -206,6 +206,8 @@ class Engine:
         elif (flags := prepared.frozen_now()) != prepared.frozen:
             prepared = self._refreeze(prepared, flags)
         self.latest = prepared
+        if whole and self.off:  # what has no λ is rebuilt as if every layer had one
+            prepared = PreparedPlan(prepared.layer_graph, replace(self.settings, weight=1.0), prepared.frozen)
         positions = frozenset(trace.position(value) for value in prepared.copies)
         if not positions <= trace.keep:  # these values are gone by now: watch the same way again, leaving no trace
             with untouched(self.model, start):
