@@ -48,7 +48,21 @@ def _problem(module: nn.Module) -> str:
         return "is quantised, and a quantised weight cannot be trained; pass the float model"
     if any(isinstance(parameter, UninitializedParameter) for parameter in module._parameters.values()):
         return "is lazy and has no weights yet; call the model once before you wrap it"
+    if any(one is not None and one.is_meta for one in (*module._parameters.values(), *module._buffers.values())):
+        return (
+            "has weights or buffers on the meta device, which holds no numbers; make real ones with "
+            "model.to_empty(device=...) and load or initialise them"
+        )
+    if _is_exported(module):
+        return "is what torch.export made, in ATen's operations, which have no rules; give the model before export"
     return ""
+
+
+def _is_exported(module: nn.Module) -> bool:
+    """Whether a module runs a graph of ATen operations: of ``ExportedProgram.module()``, unflattened or not."""
+    graphs = [one for one in vars(module).values() if isinstance(one, torch.fx.Graph)]
+    targets = [node.target for graph in graphs for node in graph.nodes]
+    return any(isinstance(target, torch._ops.OpOverload) and target.namespace == "aten" for target in targets)
 
 
 def check_sharding(model: nn.Module) -> None:
