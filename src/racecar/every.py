@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import index
 from typing import Any
 
 from racecar.racecar import Racecar
+from racecar.run.settings import check_times
 from racecar.run.weights import Weight
 
 
@@ -34,6 +36,8 @@ class Every:
     """
 
     def __init__(self, rr: Racecar, k: int) -> None:
+        if not isinstance(getattr(rr, "_orig_mod", rr), Racecar):  # a compiled one will do
+            raise TypeError(f"rr must be a Racecar, not {type(rr).__name__}: Every(Racecar(model, x), k)")
         self.rr, self.k = rr, check_every(k)
         self.steps = 0
         """Begun so far."""
@@ -60,11 +64,15 @@ class Every:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on in step with a training that was interrupted."""
-        self.steps = int(state["steps"])
+        try:
+            steps = index(state["steps"])
+        except (KeyError, TypeError):
+            steps = -1
+        if steps < 0:
+            raise ValueError(f"state must be what Every.state_dict() gave, as {{'steps': 12}}, not {state!r:.80}")
+        self.steps = steps
 
 
 def check_every(k: int) -> int:
     """A number of steps, or an error."""
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise ValueError(f"k must be a whole number of at least 1, not {k!r}")
-    return k
+    return check_times(k, "k")

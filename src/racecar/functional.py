@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from racecar.rules.registry import GivenRules, own_rules
 from racecar.run.engine import Engine
-from racecar.run.settings import Activation, Settings, activation
+from racecar.run.input_activation import Activation, activation
+from racecar.run.settings import Settings
 from racecar.run.weights import Weight
 from racecar.watch.data_parallel import follow, passed_by
 from racecar.watch.guards import check_model
@@ -42,6 +43,10 @@ def reverse_loss(
         ``(model(*args, **kwargs), loss)``, the loss a float32 (or float64) scalar, shape ().
     """
     check_model(model)
+    if not isinstance(args, (Tensor, Sequence)) or isinstance(args, (str, bytes)):
+        raise TypeError(f"args must be a tensor or a tuple of positional arguments, not {type(args).__name__}")
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise TypeError(f"kwargs must be a dict of keyword arguments, not {type(kwargs).__name__}")
     args = (args,) if isinstance(args, Tensor) else tuple(args)
     kwargs = dict(kwargs or {})
     chosen = activation(input_activation)

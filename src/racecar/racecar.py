@@ -13,9 +13,10 @@ from racecar.plan.plan import Plan
 from racecar.rules.registry import GivenRules, Rule, own_rules
 from racecar.run.engine import Engine, no_loss
 from racecar.run.health import Health, Signs, can_look
+from racecar.run.input_activation import Activation, activation
 from racecar.run.reading import Reading
 from racecar.run.reverse_statistics import ReverseStatistics
-from racecar.run.settings import Activation, Settings, activation
+from racecar.run.settings import Settings
 from racecar.run.weights import Weight
 from racecar.support.compiling import compiling, in_transform
 from racecar.watch.data_parallel import follow, passed_by, warn_compiled
@@ -52,7 +53,8 @@ class Racecar(nn.Module):
             knows of the denominator), "anchored" (mean square error over the mean square of the model's input),
             "mean" (mean square error) or "sum" (the paper's squared norm over the batch).
         fraction: share of the batch, from its start, that the reverse pass sees.
-        input_activation: applied to the rebuilt input, for example "relu" for images that are never negative.
+        input_activation: applied to the rebuilt input, for example "relu" for images that are never negative: a name in
+            ``torch.nn.functional``, or a function that gives a tensor of the same shape (it is tried once).
         gradient: what the gradient of a term reaches: "both" d and d' (the paper; without normalisation this can drive
             a net to 0), "reverse" (d' alone: d is a fixed target) or "weights" (the weights alone: all activations of
             the forward pass are constants).
@@ -212,7 +214,8 @@ class Racecar(nn.Module):
 
     def schedule(self, times: int = 1, on: bool = True) -> None:
         """From the next call on: the reverse pass with ``times`` λ, or none at all. ``weight`` stays λ, and nothing is
-        planned anew. :class:`racecar.Every` calls this before each step; without arguments it ends a schedule."""
+        planned anew. :class:`racecar.Every` calls this before each step; without arguments it ends a schedule.
+        ``times`` is a whole number of at least 1."""
         self.look_back()
         self._engine.schedule(times, on)
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import Tensor, nn
@@ -183,6 +184,22 @@ BAD: list[tuple[Any, type[Exception], tuple[str, ...]]] = [
     ({0: 1}, TypeError, ("0", "pattern")),
     ({"0": torch.tensor([1.0, -1, 0, 0])}, ValueError, ("'0'", "negative")),
     ({"0": torch.tensor([1.0, float("nan"), 0, 0])}, ValueError, ("'0'", "NaN")),
+    (1e39, ValueError, ("weight", "float32")),
+    (10**400, ValueError, ("weight", "float32")),
+    (1j, TypeError, ("weight", "complex")),
+    ({"*": 1, "2": 1e39}, ValueError, ("'2'", "float32")),
+    ({"*": None}, TypeError, ("'*'", "NoneType")),
+    ({"*": [1]}, TypeError, ("'*'", "list")),
+    ({"*": True}, TypeError, ("'*'", "bool")),
+    (numpy.bool_(True), TypeError, ("weight", "bool")),
+    (numpy.array([1, None], dtype=object), TypeError, ("weight", "ndarray")),
+    (torch.tensor([]), ValueError, ("weight", "empty")),
+    ({"0": torch.ones(0, 4)}, ValueError, ("'0'", "empty")),
+    (torch.tensor(1j), TypeError, ("weight", "complex64")),
+    (torch.ones(4).to(torch.float8_e4m3fn), TypeError, ("weight", "float8")),
+    ({"0": torch.ones(4, device="meta")}, ValueError, ("'0'", "meta")),
+    ({"0": torch.ones(4).to_sparse()}, TypeError, ("'0'", "dense")),
+    (torch.tensor(1e39, dtype=torch.float64), ValueError, ("weight", "infinite")),
     ({"*": 1, "fc": 1}, ValueError, ("'fc'", *NAMES)),
     ({"layer*": 1}, ValueError, ("'layer*'", *NAMES)),
 ]

@@ -94,3 +94,13 @@ def test_disentangling():
     ours, theirs = (torch.autograd.grad(one, net.parameters()) for one in (loss, expected))
     close(ours, theirs)
     assert ours[-2].abs().max() > 0, "the last layer is on the way"
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8, torch.float16])
+def test_a_schedule_multiplies_without_overflow(dtype: torch.dtype):
+    """1000 times a small integer, or a number in half precision, is more than these hold."""
+    net, x = chain()
+    w = torch.tensor([1, 0, 100, 1]).to(dtype)
+    rr, twin = (classic(net, x, mode="layerwise", weight={"0": one}) for one in (w, w.double()))
+    rr.schedule(1000)
+    close(rr(x)[1], 1000 * twin(x)[1])

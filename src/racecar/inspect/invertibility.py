@@ -16,8 +16,8 @@ from racecar.plan.layer import Layer
 from racecar.plan.plan import Plan
 from racecar.racecar import call_arguments
 from racecar.run.forward_pass import ForwardPass
+from racecar.run.input_activation import Activation, activation
 from racecar.run.reverse_statistics import ReverseStatistics
-from racecar.run.settings import Activation, activation
 from racecar.support.table import table
 from racecar.watch.eval_mode import eval_mode
 from racecar.watch.names import shown

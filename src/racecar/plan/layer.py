@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from racecar.plan.graph import Op
@@ -45,6 +46,8 @@ class Layer:
     """A convolution's own reflect, replicate or circular padding: part of the operation, so it goes back transposed."""
     shape: tuple[int, ...] = ()
     """Of d_m in the planned pass, without its batch dimension."""
+    layout: torch.layout = torch.strided
+    """Of d_m in the planned pass."""
     stop: str = ""
     """What ends the layer's output, if there is no layer above."""
 

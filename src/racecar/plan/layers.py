@@ -79,9 +79,9 @@ class LayerGraph:
         self.batch_size = batch_size(trace.inputs)
         self.batch = batch_dims(self.graph, self.batch_size)
         for layer in self.layers:
-            shape, where = trace.tensor(layer.d).shape, self.batch[layer.d]
+            d, where = trace.tensor(layer.d), self.batch[layer.d]
             dim = 0 if where is None else where.dim
-            layer.shape = (*shape[:dim], *shape[dim + 1 :])
+            layer.shape, layer.layout = (*d.shape[:dim], *d.shape[dim + 1 :]), d.layout
         self.per_sample = per_sample(self.graph, self.batch, self.batch_size)
         """Operations, by ordinal, whose constants are cut with the samples."""
         self.match = Matcher(self.layers, self.ordinals, self.batch, self.batch_size, trace)

@@ -49,6 +49,7 @@ class Matcher:
         """Calls, by ordinal, that use a parameter itself."""
         self._fixed = any(place is not None and place.by == FIXED for place in batch.values())
         self._features = [x.shape[1:] for x in trace.inputs]
+        self._layouts = [x.layout for x in trace.inputs]
         self.functions = tuple({id(call.func): call.func for call in trace.calls}.values())
         """All that the planned pass called."""
         # What torch.compile shows is compared call by call: functions, their ordinals, a number for each function.
@@ -71,6 +72,8 @@ class Matcher:
     def fits(self, trace: Trace, sliced: bool) -> bool:
         """Whether a pass took this plan's way, with the same weights."""
         if trace.signature != self.signature or (sliced and not self.can_slice(trace.inputs)):
+            return False
+        if [x.layout for x in trace.inputs] != self._layouts:
             return False
         positions = list(trace.links)
         for op in self._weighted:

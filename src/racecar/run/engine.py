@@ -17,6 +17,7 @@ from racecar.plan.from_model import layer_graph_of, warn_about
 from racecar.plan.layers import LayerGraph
 from racecar.plan.plan import Plan
 from racecar.run import terms, weights
+from racecar.run.input_activation import try_on_inputs
 from racecar.run.mask_arguments import GivenMask, MaskArguments
 from racecar.run.prepared import Outcome, PreparedPlan
 from racecar.run.reverse_statistics import ReverseStatistics
@@ -88,6 +89,8 @@ class Engine:
             )
         if self.settings.scale == "anchored":
             terms.anchor([nested.padded(x) for x in input_tensors(args, kwargs)])
+        if self.settings.input_activation is not None:
+            try_on_inputs(self.settings.input_activation, layer_graph, input_tensors(args, kwargs), self.model)
 
     def add(self, layer_graph: LayerGraph) -> PreparedPlan:
         """Remember a plan, and say what it has to leave out; the first one must have something to reverse."""
@@ -128,9 +131,11 @@ class Engine:
 
     def schedule(self, times: int, on: bool) -> None:
         """In this step with so many times the weight, or not at all."""
-        self.resting = not on
+        if on not in (True, False):
+            raise TypeError(f"on must be True or False, not {on!r:.80}")
         if self.settings.times != times:
             self.set(replace(self.settings, times=times))
+        self.resting = not on
 
     def _check(self, prepared: PreparedPlan) -> None:
         """Refuse a model that has nothing to reverse, or nothing that the settings choose."""

@@ -15,11 +15,12 @@ from racecar.rules.norm import Seen
 from racecar.rules.registry import Operation
 from racecar.run import reverse
 from racecar.run.engine import Engine
+from racecar.run.input_activation import Activation
 from racecar.run.needs import Needs
 from racecar.run.places import norms_at
 from racecar.run.reading import Reading
 from racecar.run.reverse_statistics import ReverseStatistics
-from racecar.run.settings import Activation, Settings
+from racecar.run.settings import Settings
 from racecar.run.tape import record
 from racecar.run.values import Finder
 from racecar.watch.dry_run import untouched, watch_forward

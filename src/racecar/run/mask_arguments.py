@@ -7,9 +7,11 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
-from racecar.support.compiling import compiling
+from racecar.run.health import can_look
+from racecar.support.compiling import compiling, in_transform
 from racecar.watch import nested
 from racecar.watch.inputs import input_tensors
 from racecar.watch.trace import Trace
@@ -148,6 +150,14 @@ def _ours(mask: Tensor, inputs: Inputs, marks: list[Tensor | None]) -> str:
         raise TypeError(f"mask must be a tensor, not {type(mask).__name__}")
     if mask.is_floating_point() or mask.is_complex():
         raise TypeError(f"mask must hold True or 1 for what is real, and be bool or whole numbers, not {mask.dtype}")
+    if mask.layout is not torch.strided or mask.is_meta:
+        raise TypeError(f"mask must be a dense tensor with values, not of layout {mask.layout} on {mask.device}")
+    # On a GPU this would wait for the device.
+    look = mask.dtype != torch.bool and mask.is_cpu and not compiling() and not in_transform(mask) and can_look()
+    if look and bool(((mask != 0) & (mask != 1)).any()):
+        raise ValueError(
+            "mask must hold True or 1 for what is real, and False or 0 for the rest; it holds other numbers"
+        )
     sides = [_side(name) for name, _ in inputs]
     side, real = "" if "" in sides else sides[0], mask != 0
     for i, (_, x) in enumerate(inputs):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from racecar.errors import Unsupported
 from racecar.plan.frozen import behind, frozen
 from racecar.plan.graph import Op
 from racecar.plan.layers import LayerGraph
@@ -63,7 +64,7 @@ class PreparedPlan:
         self.layer_graph, self.settings = layer_graph, settings
         found = weights.layer_weights(settings.weight, [layer.names for layer in layer_graph.layers])
         self.weights = [
-            weights.placed(settings.times * weight if settings.times > 1 else weight, layer.parameter)
+            weights.placed(weight, settings.times, layer.parameter)
             for weight, layer in zip(found, layer_graph.layers, strict=True)
         ]
         self.features = [weight if isinstance(weight, Tensor) else None for weight in self.weights]
@@ -79,6 +80,12 @@ class PreparedPlan:
         active = [not weights.is_zero(weight) and (whole or not flag) for weight, flag in numbers]
         self.plan = make_plan(layer_graph, settings.mode, active, self.frozen, found)
         self.constrained = [e.layer for e in self.plan if e.constrained and e.layer is not None]
+        for layer in self.constrained:
+            if layer.layout is not torch.strided:
+                raise Unsupported(
+                    f"layer {shown(layer.name)!r} reads a tensor of layout {layer.layout}, which the reverse pass "
+                    "cannot rebuild: give the model a dense one, x.to_dense(), or give that layer weight 0"
+                )
         norms = [[op for op in layer.redo if op.role is Role.NORM and not op.members] for layer in self.constrained]
         self.norms = [found[-1] if found and settings.scale in terms.RELATIVE else None for found in norms]
         """For each constrained layer the last norm before its d_m, if it matters."""

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 
-import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from racecar.plan.plan import MODES
 from racecar.rules.registry import Rules
+from racecar.run.input_activation import Activation
 from racecar.run.terms import GRADIENTS, REDUCTIONS, SCALES
 from racecar.run.weights import Weight, check_weight
 from racecar.watch.inputs import batch_size
 
-Activation = Callable[[Tensor], Tensor]
+_MOST_TIMES = 10**9
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +40,14 @@ class Settings:
     def __post_init__(self) -> None:
         known = {"mode": MODES, "scale": SCALES, "gradient": GRADIENTS, "reduction": REDUCTIONS}
         for name, values in known.items():
-            if getattr(self, name) not in values:
-                raise ValueError(f"{name} must be one of {', '.join(values)}, not {getattr(self, name)!r}")
+            chosen = getattr(self, name)
+            if not isinstance(chosen, str) or chosen not in values:
+                raise ValueError(f"{name} must be one of {', '.join(values)}, not {chosen!r:.80}")
         fraction = self.fraction
-        if isinstance(fraction, bool) or not isinstance(fraction, (int, float)) or not 0 < fraction <= 1:
-            raise ValueError(f"fraction must be a number in (0, 1], not {fraction!r}")
+        if isinstance(fraction, bool) or not isinstance(fraction, Real) or not 0 < fraction <= 1:
+            raise ValueError(f"fraction must be a number in (0, 1], not {fraction!r:.80}")
         object.__setattr__(self, "share", repr(float(fraction)))
+        object.__setattr__(self, "times", check_times(self.times, "times"))
         check_weight(self.weight)
         if isinstance(self.weight, Mapping):  # a copy: a change in place could not be followed
             object.__setattr__(self, "weight", dict(self.weight))
@@ -56,11 +58,10 @@ class Settings:
         return size, max(1, round(float(self.share) * size))
 
 
-def activation(given: str | Activation | None) -> Activation | None:
-    """``input_activation`` as a function: a callable, or a name such as "relu" or "sigmoid"."""
-    if given is None or (callable(given) and not isinstance(given, str)):
-        return given
-    found = getattr(F, given, None) or getattr(torch, given, None) if isinstance(given, str) else None
-    if not callable(found):
-        raise ValueError(f"input_activation must be None, a function or a name in torch.nn.functional, not {given!r}")
-    return found
+def check_times(times: int, name: str) -> int:
+    """A number of steps, or an error that calls it ``name``."""
+    if isinstance(times, bool) or not isinstance(times, Integral) or times < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, not {times!r:.80}")
+    if times > _MOST_TIMES:
+        raise ValueError(f"{name} must be at most {_MOST_TIMES}: so many times the weight may overflow float32")
+    return int(times)

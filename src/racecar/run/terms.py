@@ -118,6 +118,8 @@ def anchor(inputs: Sequence[Tensor], masks: Sequence[Tensor | None] | None = Non
     "anchored"."""
     both = zip(inputs, masks or [None] * len(inputs), strict=True)
     pairs = [(x.detach(), mask) for x, mask in both if x.is_floating_point()]
+    if any(x.layout is not torch.strided for x, _ in pairs):
+        raise ValueError("scale 'anchored' cannot measure a sparse input: use scale='relative' or scale='mean'")
     numbers = [masked(x, mask) for x, mask in pairs]
     if not numbers:
         raise ValueError(

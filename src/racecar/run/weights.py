@@ -13,6 +13,13 @@ from racecar.watch.names import matches, shown
 
 Weight = float | Tensor | Mapping[str, float | Tensor]
 
+_LARGEST = torch.finfo(torch.float32).max
+_DTYPES = (
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
+    torch.float16, torch.bfloat16, torch.float32, torch.float64,
+)  # fmt: skip
+"""Of weights that are tensors."""
+
 
 def check_weight(weight: Weight) -> None:
     """Refuse weights that cannot be meant."""
@@ -29,12 +36,27 @@ def check_weight(weight: Weight) -> None:
 
 def _check_one(weight: float | Tensor, name: str) -> None:
     if isinstance(weight, Tensor):
-        if not bool(torch.isfinite(weight).all()) or bool((weight < 0).any()):
-            raise ValueError(f"{name} has negative, infinite or NaN elements: a weight is at least 0")
+        _check_tensor(weight, name)
     elif not isinstance(weight, Real) or isinstance(weight, bool):
         raise TypeError(f"{name} must be a number or a tensor, not {type(weight).__name__}")
-    elif not math.isfinite(weight) or weight < 0:
+    elif not 0 <= weight < math.inf:
         raise ValueError(f"{name} must be a finite number of at least 0, not {weight}")
+    elif weight > _LARGEST:
+        raise ValueError(f"{name} is larger than {_LARGEST:.1e}, the largest float32: the loss would be infinite")
+
+
+def _check_tensor(weight: Tensor, name: str) -> None:
+    if weight.dtype not in _DTYPES:
+        raise TypeError(f"{name} must be a tensor of real numbers, such as torch.float32, not {weight.dtype}")
+    if weight.layout is not torch.strided or weight.is_nested:
+        raise TypeError(f"{name} must be a dense tensor, not a sparse or nested one")
+    if weight.is_meta:
+        raise ValueError(f"{name} is on the meta device, which holds no numbers: give a tensor with values")
+    if weight.numel() == 0:
+        raise ValueError(f"{name} is an empty tensor: give a number, or a tensor that broadcasts against d_m")
+    numbers = weight.detach().float()
+    if not bool((numbers.isfinite() & (numbers >= 0)).all()):
+        raise ValueError(f"{name} has negative, infinite or NaN elements (in float32): a weight is at least 0")
 
 
 def layer_weights(weight: Weight, names: Sequence[Sequence[str]]) -> list[float | Tensor]:
@@ -54,12 +76,15 @@ def layer_weights(weight: Weight, names: Sequence[Sequence[str]]) -> list[float 
     return found
 
 
-def placed(weight: float | Tensor, like: Tensor | None) -> float | Tensor:
-    """A weight where its layer is, and as a tensor that training may use: no step then waits for the device."""
+def placed(weight: float | Tensor, times: int, like: Tensor | None) -> float | Tensor:
+    """A weight, multiplied, where its layer is, and as a tensor that training may use: no step then waits for the
+    device."""
     if not isinstance(weight, Tensor):
-        return weight
+        return times * weight
     with torch.inference_mode(False):
         weight = weight.clone() if weight.is_inference() else weight
+        if times > 1:  # never in integers or half precision, which would overflow
+            weight = times * weight.to(torch.promote_types(weight.dtype, torch.float32))
         return weight if like is None else weight.to(like.device)
 
 
