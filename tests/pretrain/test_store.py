@@ -1,5 +1,6 @@
 """A stopped pretraining goes on as if nothing had happened, and files that are no checkpoint of it are refused."""
 
+import hashlib
 import io
 import os
 import random
@@ -170,12 +171,18 @@ def test_fewer_layers_later(tmp_path: Path):
 def saved(content: Any) -> bytes:
     buffer = io.BytesIO()
     torch.save(content, buffer)
-    return buffer.getvalue()
+    return buffer.getvalue() + hashlib.sha256(buffer.getvalue()).digest()
 
 
 def held(tmp_path: Path, **options: Any) -> dict[str, Any]:
     greedy(mlp(), rows(), checkpoint=tmp_path / "good", **options)
     return torch.load(tmp_path / "good", weights_only=True)
+
+
+def flipped(content: bytes) -> bytes:
+    """The sign of a weight, somewhere in the file."""
+    where = content.index(torch.load(io.BytesIO(content))["model"]["2.weight"].numpy().tobytes()) + 7
+    return content[:where] + bytes([content[where] ^ 0x80]) + content[where + 1 :]
 
 
 def without(content: dict[str, Any], key: str) -> dict[str, Any]:
@@ -187,6 +194,8 @@ FOREIGN: dict[str, Callable[[dict[str, Any]], bytes]] = {
     "empty": lambda held: b"",
     "half": lambda held: saved(held)[: len(saved(held)) // 2],
     "without its end": lambda held: saved(held)[:-50],
+    "without a checksum": lambda held: saved(held)[:-32],
+    "a bit has flipped": lambda held: flipped(saved(held)),
     "weights alone": lambda held: saved(held["model"]),
     "a tensor": lambda held: saved(torch.zeros(3)),
     "another format": lambda held: saved({**held, "format": 999}),

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from racecar.support.files import spared, write_atomically
+from racecar.support.files import spared
+from racecar.support.sealed import read_sealed, write_sealed
 
 FORMAT = 1
 
@@ -48,7 +49,7 @@ class ProgressFile:
         if self.path is None or not self.path.exists():
             return []
         try:
-            held = torch.load(self.path, map_location="cpu", weights_only=True)
+            held = read_sealed(self.path)
             if held["format"] != FORMAT:
                 raise KeyError("format")
             settings, done = held["settings"], [Pretrained(**one) for one in held["done"]]
@@ -58,7 +59,8 @@ class ProgressFile:
                 raise KeyError("random")
             version, numbers, spare = held["python"]
         except Exception as error:
-            raise ValueError(f"{self.path} is no pretraining checkpoint; delete it or give another file") from error
+            message = f"{self.path} is damaged, or no pretraining checkpoint; delete it or give another file"
+            raise ValueError(message) from error
         if settings != self.settings:
             raise ValueError(
                 f"{self.path} was made with {settings}, not {self.settings}; delete it or give another file"
@@ -82,8 +84,8 @@ class ProgressFile:
             "python": [*map(_plain, random.getstate())],
             "generator": None if self.generator is None else self.generator.get_state(),
         }
-        with spared("a pretraining checkpoint"), write_atomically(self.path) as file:
-            torch.save(held, file)
+        with spared("a pretraining checkpoint"):
+            write_sealed(self.path, held)
 
 
 def _shapes(state: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -1,32 +1,73 @@
 """Runs in which something goes wrong: it is named, and what was finished stays."""
 
 import json
+import random
 import re
+import shutil
 
 import pytest
 import torch
+from torch.utils._pytree import tree_leaves
 
 from racecar.lab.experiment import Measured
 from racecar.lab.experiments import experiment
 from racecar.lab.running.results import Store
 from tests.cli.lab.commands import ONE, PEAKS, records, rows
+from tests.lab.tiny import plain, results
 
 pytestmark = pytest.mark.usefixtures("no_data")
 
 
 def test_a_checkpoint_that_is_not_used_is_named(cli, monkeypatch):
-    def interrupt(self, config, trained):
-        raise KeyboardInterrupt
-
     arguments = [*PEAKS, *ONE, "--checkpoint-every", "0"]
-    with monkeypatch.context() as patch:
-        patch.setattr(type(experiment("peaks")), "measure", interrupt)
-        assert cli(*arguments).status == 130
-    (path,) = (Store("out").folder / "checkpoints").iterdir()
+    (path,) = interrupted(cli, monkeypatch, *arguments)
     assert cli(*arguments, "--resume", "--set", "lr=1").err == ""
     result = cli(*arguments)
     assert result.err == f"note: begun before, and started anew for want of --resume: {path}\n"
     assert cli(*arguments).err == "1 of 1 stages are there already\n"
+
+
+def interrupted(cli, monkeypatch, *arguments):
+    """Run a command that is interrupted when all is trained; the files that it can go on from."""
+
+    def interrupt(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(experiment("peaks")), "measure", interrupt)
+        assert cli(*arguments).status == 130
+    return sorted((Store("out").folder / "checkpoints").iterdir())
+
+
+def flips(path):
+    """Bits of a file: the sign of a weight in it, and some anywhere."""
+    weights = next(one for one in tree_leaves(torch.load(path)) if isinstance(one, torch.Tensor) and one.dim() > 1)
+    sign = 8 * (path.read_bytes().index(weights.contiguous().numpy().tobytes()) + 3) + 7
+    return [sign, *(random.Random(0).randrange(8 * path.stat().st_size) for _ in range(2))]
+
+
+@pytest.mark.parametrize("engine, variant", [("here", "RR"), ("vmap", "RR"), ("here", "Pre")])
+def test_a_damaged_checkpoint_is_named_and_its_stage_starts_again(cli, monkeypatch, engine, variant, tmp_path):
+    """One flipped bit, anywhere: the result is that of a run that nobody interrupted, bit for bit."""
+    more = ("--variants", variant, "--seeds", "1", "--engine", engine, "--checkpoint-every", "0", "--set", "epochs=5")
+    arguments = (*PEAKS, *more, "--coefficient", "Pre=1") if variant == "Pre" else (*PEAKS, *more)
+    path, *others = interrupted(cli, monkeypatch, *arguments)  # of Pre: that of the pretraining comes first
+    for one in others:
+        one.unlink()
+    content, bits = path.read_bytes(), flips(path)
+    assert cli(*arguments, "--out", "whole").status == 0
+    whole = plain(results(tmp_path / "whole"))
+    for bit in bits:
+        shutil.rmtree("out")
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.parent.mkdir(parents=True)
+        path.write_bytes(damaged)
+        result = cli(*arguments, "--resume")
+        assert (result.status, len(result.err.splitlines())) == (0, 1)
+        assert f"{path} is damaged" in result.err
+        assert plain(results(tmp_path / "out")) == whole
+        assert not list(path.parent.iterdir())
 
 
 def test_out_of_memory(cli, monkeypatch):

@@ -199,22 +199,6 @@ def test_what_would_be_forgotten_is_refused(launched, engine, plan, message, tmp
     assert not list(tmp_path.iterdir())
 
 
-def test_vmap_names_a_checkpoint_that_cannot_be_read(tmp_path, monkeypatch):
-    def interrupt(batch, path):
-        save(batch, path)
-        path.write_bytes(path.read_bytes()[:-100])
-        raise KeyboardInterrupt
-
-    save = Trainer.save
-    monkeypatch.setattr(Trainer, "save", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        run(make(["Std"]), tmp_path, "vmap", interval=0.0)
-    monkeypatch.undo()
-    (failure,) = run(make(["Std"]), tmp_path, "vmap")
-    (path,) = (tmp_path / "checkpoints").iterdir()
-    assert f"{path} is no checkpoint that can be read" in failure.message
-
-
 def test_engines_have_names(tmp_path):
     with pytest.raises(ValueError, match="engine must be one of here, vmap, ray, not 'slurm'"):
         run(make(), tmp_path, "slurm")

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from racecar.lab.running.results import Store
+from racecar.support.sealed import write_sealed
 from tests.lab import toy
 from tests.lab.processes import started, wait_for
 from tests.lab.tiny import HOLD, ROOT, STEPS, Slow, Tiny, hostile_folder, make, plain, results, run
@@ -134,7 +135,7 @@ def test_ray(tmp_path):
     (mortal,) = make(["RR"], [6], folder=tmp_path, dies=(6,))
     (broken,) = make(["RR"], [7])
     path = Store(out).checkpoint(broken.ids["A"])
-    path.write_bytes(b"nothing")
+    write_sealed(path, {"of": "something else"})
     turns = toy.jobs(norm=True)
     for job in turns:  # a GAN, between two turns
         assert len(toy.cut([job], out, toy.LOSSES[job.variant])) == 1

@@ -55,9 +55,13 @@ class Store:
         """Where a stage keeps the layers that are pretrained, until it is finished."""
         return self._path("checkpoints", id, "-pretraining.pt")
 
+    def begun(self, id: str) -> tuple[Path, ...]:
+        """The files that an unfinished stage goes on from, if they are there."""
+        return self.checkpoint(id), self.pretraining(id)
+
     def forget(self, id: str) -> None:
         """Remove what an unfinished stage left behind."""
-        for path in (self.checkpoint(id), self.pretraining(id)):
+        for path in self.begun(id):
             remove(path)
 
     def check(self) -> None:

@@ -87,7 +87,7 @@ def begun(jobs: Sequence[Job], options: RunOptions, engine: str) -> list[Path]:
 
         return [path for path in vmap.checkpoints(jobs, store) if path.exists()]
     ids = [job.ids[stage.name] for job in jobs for stage in job.unfinished(store)]
-    return [path for id in ids for path in (store.checkpoint(id), store.pretraining(id)) if path.exists()]
+    return [path for id in ids for path in store.begun(id) if path.exists()]
 
 
 def check(options: RunOptions, engine: str) -> None:

@@ -24,6 +24,7 @@ from racecar.lab.running.jobs import Job
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import DEAD
 from racecar.lab.training import distributed, rng
+from racecar.lab.training.checkpoint import drop_damaged
 from racecar.lab.training.curves import Diverged, short
 from racecar.lab.training.single import Single
 from racecar.lab.training.spec import Training, TrainingOptions
@@ -86,9 +87,12 @@ def _do(
 
 
 def _train(job: Job, stage: Stage, task: Task, store: Store, options: TrainingOptions) -> tuple[Single, StageOutcome]:
-    checkpoint = store.checkpoint(job.ids[stage.name])
+    id = job.ids[stage.name]
+    checkpoint = store.checkpoint(id)
     if not options.resume and is_rank_zero():
-        store.forget(job.ids[stage.name])
+        store.forget(id)
+    elif is_rank_zero():
+        drop_damaged(*store.begun(id))
     distributed.wait()
     model = begin(job, stage, task, store, options.device, fresh=not checkpoint.exists())
     nets = Single(training(job, stage, task, model), options)

@@ -18,6 +18,7 @@ from racecar.lab.running.engines.base import Failure, Progress, RunOptions, do_j
 from racecar.lab.running.engines.mirror import Changes, Mirror
 from racecar.lab.running.jobs import Job
 from racecar.lab.running.results import Store
+from racecar.lab.training.checkpoint import drop_damaged
 from racecar.support.extras import need
 from racecar.support.interrupts import block_sigint
 
@@ -63,6 +64,7 @@ def _drive(ray: Any, jobs: Sequence[Job], options: RunOptions, progress: Progres
             if not options.resume and not begun[job]:
                 for stage in job.unfinished(store):
                     store.forget(job.ids[stage.name])
+            drop_damaged(*(path for stage in job.unfinished(store) for path in store.begun(job.ids[stage.name])))
             begun[job] += 1
             running[work.remote(job, options, _files(job, store))] = job
         (one,), _ = ray.wait(list(running), num_returns=1)
@@ -93,8 +95,7 @@ def _files(job: Job, store: Store) -> Changes:
     """What the store holds of a job already."""
     paths = []
     for id in job.ids.values():
-        begun = [store.checkpoint(id), store.pretraining(id)]
-        paths += store.files(id) if store.has(id) else begun
+        paths += store.files(id) if store.has(id) else store.begun(id)
     return Changes({str(p.relative_to(store.folder)): p.read_bytes() for p in paths if p.exists()})
 
 

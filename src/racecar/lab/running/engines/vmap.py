@@ -20,7 +20,7 @@ from racecar.lab.running.engines.pool import share_out
 from racecar.lab.running.jobs import Job
 from racecar.lab.running.results import Store, identity
 from racecar.lab.running.work import as_trained, begin, finish, lost, pretraining_lr, training, write
-from racecar.lab.training.checkpoint import reading
+from racecar.lab.training.checkpoint import drop_damaged, reading
 from racecar.lab.training.curves import Diverged
 from racecar.lab.training.spec import Training
 from racecar.lab.training.steps.vmapped import Vmapped
@@ -133,6 +133,7 @@ def _do(jobs: Sequence[Job], options: RunOptions, progress: Progress, failed: di
             remove(path)
             for job in jobs:
                 store.forget(job.ids[stage.name])
+        drop_damaged(path, *(one for job in jobs for one in store.begun(job.ids[stage.name])))
         if path.exists():
             with reading(path) as state:
                 begun = set(state["ids"])
