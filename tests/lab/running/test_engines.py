@@ -11,7 +11,6 @@ from racecar.lab.running import runner
 from racecar.lab.running.engines import vmap
 from racecar.lab.running.results import Store
 from racecar.lab.training.steps import vmapped
-from racecar.lab.training.train import Trainer
 from tests.lab.tiny import Tiny, make, results, run
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}

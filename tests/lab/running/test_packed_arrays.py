@@ -11,6 +11,7 @@ from racecar.lab.report import write_report
 from racecar.lab.running.packed_arrays import NAME, pack_arrays
 from racecar.lab.running.results import Store
 from tests.lab.report.records import record
+from tests.lab.tiny import plain
 
 
 def fill(folder):
@@ -70,8 +71,15 @@ def test_a_figure_that_cannot_be_drawn_costs_nothing(tmp_path, monkeypatch, caps
 
 
 def test_a_damaged_pack(tmp_path):
-    store = fill(tmp_path)
-    pack_arrays(tmp_path, {run.id: run.arrays for run in store.runs()})
-    (tmp_path / NAME).write_bytes((tmp_path / NAME).read_bytes()[:-7])
-    with pytest.raises(ValueError, match=f"{NAME} is damaged"):
-        _ = store.runs()[0].arrays
+    """Cut off, or with one other bit anywhere: of a tensor, of its name, of its checksum."""
+    store = Store(tmp_path)
+    store.write(one := record(experiment="mnist"), {}, {"a": torch.tensor([0.1, 0.2]), "b": torch.tensor(3)})
+    kept = store.get(one["id"]).arrays
+    pack_arrays(tmp_path, {one["id"]: kept})
+    whole = (tmp_path / NAME).read_bytes()
+    assert plain(store.get(one["id"]).arrays) == plain(kept)
+    damaged = [bytes(b ^ (j == i) << i % 8 for j, b in enumerate(whole)) for i in range(len(whole))]
+    for content in (whole[:-7], *damaged):
+        (tmp_path / NAME).write_bytes(content)
+        with pytest.raises(ValueError, match=f"{NAME} is damaged"):
+            _ = store.get(one["id"]).arrays

@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from racecar.lab.running.record import check_record, read_record, unreadable
+from racecar.lab.running.record import CHECKSUM, check_record, read_record, unreadable, with_checksum
 from racecar.support.files import write_atomically
 
 NAME = "records.jsonl"
 Packed = Mapping[str, dict[str, Any] | str]
 """Records by id, or what is wrong with them; one without an id that can be read stands under its place in the file."""
-_OWN = ("id", "seed", "parent", "metrics", "curves", "tables", "cost", "status", "note", "dead", "sha256")
+_OWN = ("id", "seed", "parent", "metrics", "curves", "tables", "cost", "status", "note", "dead", "sha256", CHECKSUM)
 """What each run has for itself; the rest is its setting."""
 _ID = re.compile(rb'\["([^"\\]+)"')
 _known: dict[Path, tuple[tuple[int, int], Packed]] = {}
@@ -77,7 +77,7 @@ def pack(folder: Path, without: Sequence[str] = ()) -> int:
 
 def write_pack(folder: Path, records: Mapping[str, dict[str, Any]]) -> None:
     """Write records, by id, as the pack of a folder, once it is sure that they can be read from it."""
-    lines = [_text(line).encode() for line in _lines([_flat(records[id]) for id in sorted(records)])]
+    lines = [_text(line).encode() for line in _lines([_flat(with_checksum(records[id])) for id in sorted(records)])]
     for id, one in _read(lines, folder / NAME):
         if id not in records or _text(one, sort=True) != _text(records[id], sort=True):
             raise ValueError(f"record {id} of {folder} cannot be packed: it has names that no record has")

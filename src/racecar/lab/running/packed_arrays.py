@@ -1,16 +1,24 @@
-"""The arrays of many runs in one file, arrays.safetensors: a tensor is named by its run and its own name, "id/name"."""
+"""The arrays of many runs in one file, arrays.safetensors: a tensor is named by its run and its own name, "id/name".
+
+The file's metadata has a checksum for each tensor: safetensors has none of its own. Older files have no metadata.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from racecar.support.extras import need
 from racecar.support.files import write_atomically
 
 NAME = "arrays.safetensors"
+CHECKSUMS = "checksums"
+"""In the metadata: what every tensor must be, as JSON."""
 
 
 def packed_arrays(folder: Path, id: str) -> dict[str, Tensor]:
@@ -21,9 +29,14 @@ def packed_arrays(folder: Path, id: str) -> dict[str, Tensor]:
     library = need("safetensors", "lab")
     try:
         with library.safe_open(path, "pt") as file:
-            return {name.partition("/")[2]: file.get_tensor(name) for name in file.keys() if name.startswith(f"{id}/")}  # noqa: SIM118
-    except library.SafetensorError as error:
+            names = list(file.keys())
+            found = {name: file.get_tensor(name) for name in names if name.startswith(f"{id}/")}
+            sums = json.loads(file.metadata()[CHECKSUMS]) if file.metadata() else None
+            if sums is not None and (sums.keys() != set(names) or any(sums[name] != _checksum(found[name]) for name in found)):
+                raise ValueError("its checksums do not fit")
+    except (library.SafetensorError, LookupError, ValueError) as error:
         raise ValueError(f"{path} is damaged ({error}): delete it to make the page without its arrays") from None
+    return {name.partition("/")[2]: tensor for name, tensor in found.items()}
 
 
 def pack_arrays(folder: Path, kept: Mapping[str, Mapping[str, Tensor]]) -> int:
@@ -37,7 +50,14 @@ def pack_arrays(folder: Path, kept: Mapping[str, Mapping[str, Tensor]]) -> int:
     tensors = {f"{id}/{name}": tensor for id, some in kept.items() for name, tensor in some.items()}
     if tensors:
         with write_atomically(folder / NAME) as file:
-            file.write(need("safetensors.torch", "lab").save(tensors))
+            sums = {name: _checksum(tensor) for name, tensor in sorted(tensors.items())}
+            file.write(need("safetensors.torch", "lab").save(tensors, {CHECKSUMS: json.dumps(sums)}))
     for path in (folder / "arrays").glob("*.safetensors"):
         path.unlink()
     return len(tensors)
+
+
+def _checksum(tensor: Tensor) -> str:
+    """Of what a tensor is and holds: the beginning of its SHA-256."""
+    content = tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes()
+    return hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)} ".encode() + content).hexdigest()[:16]

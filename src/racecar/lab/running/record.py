@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections.abc import Mapping
@@ -14,6 +15,8 @@ PURPOSES = ("", "quick", "search")
 """What a result is made for: evidence, to see that it works, to choose settings. Only the first is judged."""
 _WORDS = ("id", "experiment", "variant", "stage", "status")
 _OBJECTS = ("config", "tuned", "metrics", "cost", "made", "tables", "curves", "sha256")
+CHECKSUM = "checksum"
+"""The field of a file that says what all others must be."""
 _REMEDY = "delete it to train that stage again"
 
 
@@ -59,7 +62,21 @@ def check_record(record: Any, where: str) -> dict[str, Any]:
         raise ValueError(f"{where} lacks {', '.join(missing)}; {_REMEDY}")
     if problem := wrong(record):
         raise ValueError(f"{where} {problem}; {_REMEDY}")
+    written = record.pop(CHECKSUM, None)
+    if written is not None and written != _checksum(record):
+        raise ValueError(f"{where} is damaged, its checksum does not fit; {_REMEDY}")
     return record
+
+
+def with_checksum(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record as it goes into a file. Who reads it checks that and takes it off again; older records have none."""
+    return {**record, CHECKSUM: _checksum(json.loads(json.dumps(record, allow_nan=False)))}
+
+
+def _checksum(record: Mapping[str, Any]) -> str:
+    """Of a record as JSON gives it back, its fields in any order: the beginning of the SHA-256."""
+    text = json.dumps(record, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def wrong(record: Mapping[str, Any]) -> str:

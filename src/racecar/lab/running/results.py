@@ -12,7 +12,7 @@ from torch import Tensor
 
 from racecar.lab.running.packed import packed
 from racecar.lab.running.packed_arrays import packed_arrays
-from racecar.lab.running.record import FORMAT, read_record
+from racecar.lab.running.record import FORMAT, read_record, with_checksum
 from racecar.lab.running.run import ASKED, Run, how
 from racecar.support.extras import need
 from racecar.support.files import check_folder, remove, write_atomically, write_json
@@ -81,7 +81,7 @@ class Store:
         files = {"weights": weights, "arrays": arrays}
         sums = {kind: self._save(kind, id, tensors) for kind, tensors in files.items() if tensors}
         whole = {"format": FORMAT, **record, **({"sha256": sums} if sums else {})}
-        write_json(self._path("records", id, ".json"), whole)
+        write_json(self._path("records", id, ".json"), with_checksum(whole))
         self.forget(id)
 
     def ask(
@@ -93,7 +93,7 @@ class Store:
         if _same((how(str(run.record["experiment"]), config), tuned, purpose)) not in map(_same, known):
             asked = dict(zip(ASKED, (config, tuned, command, purpose), strict=True))
             also = [*(run.record.get("also") or ()), asked]
-            write_json(self._path("records", id, ".json"), {**run.record, "also": also})
+            write_json(self._path("records", id, ".json"), with_checksum({**run.record, "also": also}))
 
     def _save(self, kind: str, id: str, tensors: Mapping[str, Tensor]) -> str:
         """Returns the SHA-256 of the file."""

@@ -93,7 +93,7 @@ def _drive(ray: Any, jobs: Sequence[Job], options: RunOptions, progress: Progres
 
 def _files(job: Job, store: Store) -> Changes:
     """What the store holds of a job already."""
-    paths = []
+    paths: list[Path] = []
     for id in job.ids.values():
         paths += store.files(id) if store.has(id) else store.begun(id)
     return Changes({str(p.relative_to(store.folder)): p.read_bytes() for p in paths if p.exists()})
