@@ -141,7 +141,54 @@ def test_every_failure_is_named(server, target):
     assert list(target.parent.iterdir()) == []
 
 
+@pytest.mark.parametrize("length", ["abc", "-3", "1e3", "", "9" * 5000, "\xb2"])
+def test_a_length_that_is_none(server, target, length):
+    """The next mirror has the file."""
+    server.files |= {"broken": CONTENT, "f": CONTENT}
+    server.next["broken"] = [f"length {length}"]
+    download([server.url("broken"), server.url("f")], target, len(CONTENT), SHA256)
+    assert whole(target)
+    assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize("size", [len(CONTENT), None])
+def test_more_than_there_should_be_is_not_received(server, target, size, monkeypatch):
+    monkeypatch.setattr("racecar.lab.datasets.download.MOST", 10 * len(CONTENT))
+    server.files |= {"long": CONTENT, "f": CONTENT}
+    server.next["long"] = ["endless"]
+    download([server.url("long"), server.url("f")], target, size, SHA256)
+    assert whole(target)
+    assert server.sent < 10 * len(CONTENT) + (8 << 20)  # what the machine keeps on the way
+    server.next["long"] = ["endless"]
+    with pytest.raises(DataError, match=r"long sends more than \d+ bytes"):
+        download([server.url("long")], target.with_name("other"), size, SHA256)
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_too_long_a_file_is_not_begun(server, target, monkeypatch):
+    monkeypatch.setattr("racecar.lab.datasets.download.MOST", 1000)
+    server.files["f"] = CONTENT
+    with pytest.raises(DataError, match="has 700000 bytes, more than 1000"):
+        download([server.url("f")], target)
+    assert not part_of(target).exists()
+
+
+def test_only_what_nobody_on_the_way_can_change(server, target, monkeypatch):
+    """Neither an address by http, nor one that a server sends us on to."""
+    server.files["f"] = CONTENT
+    server.next["f"] = [f"to {server.url('f').replace('http:', 'https:')}", "to //[", "to file:///etc/passwd"]
+    for _ in range(3):  # here http is what may be
+        with pytest.raises(DataError, match=r"sends us on to https://.*, which is not http|no server should|302"):
+            download([server.url("f")], target)
+    assert len(server.asked) == 3
+    monkeypatch.undo()
+    with pytest.raises(DataError, match=rf"is at {server.url('f')}, which is not https"):
+        download([server.url("f")], target)
+    assert len(server.asked) == 3
+
+
 def test_nobody_there(target, monkeypatch):
+    monkeypatch.setattr("racecar.lab.datasets.download.SCHEMES", ("http",))
     monkeypatch.setattr("racecar.lab.datasets.download.PAUSE", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]

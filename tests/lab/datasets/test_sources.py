@@ -39,7 +39,7 @@ def test_what_is_fetched_is_the_first_layout(one):
         ]
         assert len(ways) == 1
         assert ways[0].checksum or file.checksum, "one of both is checked"
-        assert all(url.startswith("http") for url in ways[0].urls)
+        assert all(url.startswith("https://") for url in ways[0].urls)
 
 
 def test_names():

@@ -15,7 +15,7 @@ from racecar.lab.datasets.idx import read_pair
 MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
-    "http://yann.lecun.com/exdb/mnist/",  # the publisher's own, often closed
+    "https://yann.lecun.com/exdb/mnist/",  # the publisher's own, often closed
 )
 COMPRESSED = {
     "train-images-idx3-ubyte": (9912422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),

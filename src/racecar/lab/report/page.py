@@ -74,12 +74,12 @@ def to_html(page: Page) -> str:
     """One file that needs nothing else: style, script, figures are inside, and the browser is told to load no more."""
     style, script = _file("page.css"), _file("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return str(_templates(True).get_template("page.html").render(page=page, style=style, script=script, digest=digest))
+    return str(_templates().get_template("page.html").render(page=page, style=style, script=script, digest=digest))
 
 
 def to_markdown(page: Page, folder: str) -> str:
     """The same tables and verdicts; the main figures are linked from a folder beside it, a sheet for each section."""
-    text = _templates(False).get_template("page.md").render(page=page, folder=folder, longest=LONGEST, most=MOST)
+    text = _templates().get_template("page.md").render(page=page, folder=folder, longest=LONGEST, most=MOST)
     text = re.sub(r" +$", "", text, flags=re.MULTILINE)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
@@ -115,11 +115,11 @@ def swatch(variant: str) -> dict[str, str]:
 
 
 @cache
-def _templates(escape: bool) -> Any:
+def _templates() -> Any:
     jinja2 = need("jinja2", "lab")
     templates = jinja2.Environment(
         loader=jinja2.FunctionLoader(_file),
-        autoescape=escape,
+        autoescape=jinja2.select_autoescape(["html"]),  # page.html; page.md has filters of its own
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
