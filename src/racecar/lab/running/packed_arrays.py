@@ -31,11 +31,10 @@ def packed_arrays(folder: Path, id: str) -> dict[str, Tensor]:
         with library.safe_open(path, "pt") as file:
             names = list(file.keys())
             found = {name: file.get_tensor(name) for name in names if name.startswith(f"{id}/")}
-            sums = json.loads(file.metadata()[CHECKSUMS]) if file.metadata() else None
-            if sums is not None and (
-                sums.keys() != set(names) or any(sums[name] != _checksum(found[name]) for name in found)
-            ):
-                raise ValueError("its checksums do not fit")
+            if (metadata := file.metadata()) is not None:
+                sums = json.loads(metadata[CHECKSUMS])
+                if sums.keys() != set(names) or any(sums[name] != _checksum(found[name]) for name in found):
+                    raise ValueError("its checksums do not fit")
     except (library.SafetensorError, LookupError, ValueError) as error:
         raise ValueError(f"{path} is damaged ({error}): delete it to make the page without its arrays") from None
     return {name.partition("/")[2]: tensor for name, tensor in found.items()}
