@@ -10,7 +10,7 @@ from tests.lab.experiments.texture_cases import TEXTURE, write
 
 SMALL = (
     "texture-shape", "--quick", "--set", "size=8", "--set", "images=64", "--set", "widths=6,8,8", "--engine", "vmap",
-    "--variants", "Std,RR", "--data", "data",
+    "--variants", "Std,RR", "--data", "data", "--other-data",
 )  # fmt: skip
 
 

@@ -85,7 +85,18 @@ def test_a_search_after_another(cli, refused, search, tuned, monkeypatch, tmp_pa
     are given to the first one."""
     assert "chooses all by itself" in refused("search", *INFORMATION, "--variants", "RR", "--tuned", tuned)
     sets = [f"--set={name}={','.join(map(str, one)) if isinstance(one, tuple) else one}" for name, one in TINY.items()]
-    given = (*sets, "--variants", "RR", "--seeds", "1", "--workers", "1", "--data", str(small(monkeypatch, tmp_path)))
+    given = (
+        *sets,
+        "--variants",
+        "RR",
+        "--seeds",
+        "1",
+        "--workers",
+        "1",
+        "--data",
+        str(small(monkeypatch, tmp_path)),
+        "--other-data",
+    )
     many = ("--lr", "0.002,0.004,0.002", "--coefficient", "RR=0.5,1", "--coefficient", "lRR=1,2")
     assert "lRR is not run" in refused("search", "smoke", *given, *many)
     few = ("--lr", "0.002", "--coefficient", "RR=0.5,1")  # fewer than lRR has by itself, which is not run

@@ -165,7 +165,18 @@ def test_what_is_measured(pictures, tmp_path):
 
 
 def test_quick_through_the_command_line(pictures, tmp_path, capsys):
-    arguments = ["run", "safety", "--quick", "--seeds", "1", "--data", str(pictures), "--out", str(tmp_path / "out")]
+    arguments = [
+        "run",
+        "safety",
+        "--quick",
+        "--seeds",
+        "1",
+        "--data",
+        str(pictures),
+        "--other-data",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     small = ["images=40", "epochs=1", "labels=10", "tests=20", "lams=0.1"]
     assert command([*arguments, "--workers", "1", *(part for one in small for part in ("--set", one))]) == 0
     first, *said = capsys.readouterr().out.splitlines()

@@ -15,8 +15,16 @@ from racecar.lab.running.run import Run
 from tests.lab.report.records import Peaks, peaks_records, record, runs
 
 WHEN = datetime(2026, 11, 17, tzinfo=UTC)
-MARKS = {"quick": "quick runs: no evidence", "search": "runs of a search: no evidence"}
-COMMANDS = {"quick": "racecar run peaks --quick", "search": "racecar search peaks --seeds 2"}
+MARKS = {
+    "quick": "quick runs: no evidence",
+    "search": "runs of a search: no evidence",
+    "other-data": "runs on other data than the published: no evidence",
+}
+COMMANDS = {
+    "quick": "racecar run peaks --quick",
+    "search": "racecar search peaks --seeds 2",
+    "other-data": "racecar run peaks --other-data",
+}
 
 
 @pytest.fixture(autouse=True)

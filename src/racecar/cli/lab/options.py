@@ -19,7 +19,7 @@ Out = Annotated[
         "--out",
         metavar="DIR",
         file_okay=False,
-        help="Results folder; out/NAME without it, and out/NAME-quick for a quick run.",
+        help="Results folder; out/NAME without it, out/NAME-quick for a quick run, out/NAME-other-data for other data.",
     ),
 ]
 SearchOut = Annotated[
@@ -63,6 +63,9 @@ class CommandOptions:
             "--data", metavar="DIR", exists=True, help="Data folder. Without it: $RACECAR_DATA, or the user's cache."
         ),
     ] = None
+    other_data: Annotated[
+        bool, typer.Option("--other-data", help="Take data files that are not the published ones: no evidence.")
+    ] = False
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on from checkpoints of unfinished stages; a search always does.")
     ] = False

@@ -57,9 +57,11 @@ def do(jobs: Sequence[Job], folder: Path, options: CommandOptions, quiet: bool =
     """Do the jobs, and say what came of them."""
     from racecar.lab.running import runner
     from racecar.lab.running.jobs import with_earlier
+    from racecar.lab.running.record import OTHER_DATA
     from racecar.lab.running.results import Store
     from racecar.lab.training import distributed
 
+    refuse_other_data(with_earlier(jobs), options)
     again = command() if options.resume else f"{command()} --resume"
     interrupts.advice = f"what was finished is in {folder}; to go on: {again}"
     how, store, every = run_options(options, folder), Store(folder), with_earlier(jobs)
@@ -79,7 +81,8 @@ def do(jobs: Sequence[Job], folder: Path, options: CommandOptions, quiet: bool =
     if is_rank_zero():
         if not quiet:
             if jobs and jobs[0].purpose:
-                print(f"a {jobs[0].purpose} run: no evidence, and nothing of it is judged")
+                kind = "run on other data" if jobs[0].purpose == OTHER_DATA else f"{jobs[0].purpose} run"
+                print(f"a {kind}: no evidence, and nothing of it is judged")
             print(summary(jobs, store))
             print(f"results: {folder}   page: {shlex.join(['racecar', 'report', str(folder)])}")
         for failure in failures:
@@ -87,6 +90,20 @@ def do(jobs: Sequence[Job], folder: Path, options: CommandOptions, quiet: bool =
     distributed.stop()
     if failures:
         raise ValueError(f"{len(failures)} of {len(every)} jobs failed; what was finished is in {folder}")
+
+
+def refuse_other_data(jobs: Sequence[Job], options: CommandOptions) -> None:
+    """Refuse files that are not the published ones, unless the user takes them."""
+    from racecar.lab.datasets import data_folder
+
+    for job in jobs:
+        if job.other_data and not options.other_data:
+            file, checksum = job.other_data[0].rsplit(" ", 1)
+            raise ValueError(
+                f"{data_folder(job.folder) / file} is damaged or another file than the published one ({checksum}): "
+                f"racecar data check {' '.join(job.experiment.needs(job.config))} says more; --other-data takes it all "
+                "the same, for results with names of their own that are no evidence"
+            )
 
 
 def _check_device(device: str, engine: str) -> None:

@@ -45,4 +45,4 @@ def run_experiment(name: Name, options: CommandOptions, out: Out = None, tuned: 
     found = tuned_of(tuned, one, config, chosen, options.settings or [])
     purpose = "quick" if options.quick else ""
     jobs = make_jobs(one, config, chosen, seeds_of(one, options), options.data, given, found, purpose)
-    do(jobs, folder_of(out, name, purpose), options)
+    do(jobs, folder_of(out, name, jobs[0].purpose if jobs else purpose), options)

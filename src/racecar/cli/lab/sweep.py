@@ -41,4 +41,4 @@ def sweep(name: Name, over: Over, options: CommandOptions, out: Out = None, tune
     for changed in configs:
         jobs += make_jobs(one, changed, chosen, some, options.data, given, found, purpose)
         refuse_too_many(jobs)
-    do(jobs, folder_of(out, name, purpose), options)
+    do(jobs, folder_of(out, name, jobs[0].purpose if jobs else purpose), options)

@@ -12,6 +12,7 @@ from racecar.lab.datasets.fetching import fetch
 from racecar.lab.datasets.information import INFORMATION
 from racecar.lab.datasets.making import make
 from racecar.lab.datasets.mnist import MNIST
+from racecar.lab.datasets.published import other_files
 from racecar.lab.datasets.shift import SHIFT
 from racecar.lab.datasets.smoke import SMOKE
 from racecar.lab.datasets.smoke_real import SMOKE_REAL
@@ -37,6 +38,7 @@ __all__ = [
     "data_folder",
     "fetch",
     "make",
+    "other_files",
     "source",
 ]
 

@@ -23,8 +23,9 @@ HOW = {
         The difference between the figures that the paper prints for the two variants, and how often so many pairs with
         our spread would show a gain of that size.""",
     "no evidence": """
-        Runs made with --quick, to see that it works, and those of racecar search, which chooses settings, are marked
-        and have sections of their own. Nothing is judged by them.""",
+        Runs made with --quick, to see that it works, those of racecar search, which chooses settings, and those with
+        --other-data, whose files are not the published ones, are marked and have sections of their own. Nothing is
+        judged by them.""",
     "same effect": """
         Some claims say that two settings do not differ by more than a margin, which was stated before the runs. Such a
         claim is supported if the corrected 95 % interval of the difference lies inside the margin on both sides, which

@@ -24,10 +24,9 @@ from racecar.lab.report.restate import config_of, restated, times
 from racecar.lab.report.result_tables import cost_table, inner_tables, results_table
 from racecar.lab.report.told import judged, sentence
 from racecar.lab.report.verdicts import VERDICTS, overall
+from racecar.lab.running.record import PURPOSES
 from racecar.lab.running.run import Run
 
-MARKS = {"": "", "quick": "quick runs: no evidence", "search": "runs of a search: no evidence"}
-"""Purpose → what is said of runs that are no evidence."""
 MOST = 6
 """Figures beside the forest that Markdown, which is a summary, shows."""
 
@@ -147,7 +146,7 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         place="" if experiment is None else experiment.section,
         summary="" if experiment is None else experiment.summary,
         about=about(groups, experiment),
-        mark=MARKS[purpose],
+        mark=PURPOSES[purpose],
         findings=findings,
         finding=sentence(findings),
         forest=narrow,
@@ -194,7 +193,7 @@ def _told(experiment: Experiment, anchor: str, runs: Sequence[Run], groups: Grou
         place=experiment.section,
         summary=experiment.summary,
         about={},  # its tables name the losses
-        mark=MARKS[purpose],
+        mark=PURPOSES[purpose],
         findings=(),
         finding="" if purpose or not notes else notes[0],
         forest=(),

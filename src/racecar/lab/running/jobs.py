@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from racecar.lab.config import Config
+from racecar.lab.datasets import other_files, source
 from racecar.lab.experiment import Experiment, Stage
+from racecar.lab.running.record import OTHER_DATA
 from racecar.lab.running.results import Store, identity
 from racecar.lab.training.variants import variant
 from racecar.support.progress import bar
@@ -38,6 +41,8 @@ class Job:
     """Stage name → id of its result."""
     purpose: str = ""
     """What its results are made for, of ``record.PURPOSES``; their ids do not depend on it."""
+    other_data: tuple[str, ...] = ()
+    """Files of its data that are not the published ones, each with its checksum; ids depend on them."""
     before: Job | None = None
     """That of the experiment that this one builds on, which is done first; ``ids`` has its stages, too."""
 
@@ -123,8 +128,12 @@ def _every(
     tuned: Mapping[str, Mapping[str, Any]],
     purpose: str,
 ) -> Iterator[Job]:
+    others = cache(lambda name: other_files(source(name), folder))
     for one in experiment.configs(config, folder):
-        data = experiment.fingerprint(one, folder)
+        files = {path: checksum for name in experiment.needs(one) for path, checksum in others(name).items()}
+        other, data = tuple(map(" ".join, files.items())), experiment.fingerprint(one, folder)
+        data = "; ".join([data, *(checksum for checksum in files.values() if checksum not in data)])
+        why = purpose or (OTHER_DATA if other else "")
         for name in dict.fromkeys(variants):
             for own, stages in _parts(experiment, one, name, tuned.get(name, {})):
                 config, values = tune(one, own), _values(experiment, one, name, own, coefficients)
@@ -135,7 +144,8 @@ def _every(
                         before = _before(experiment, one, own, name, coefficient, seed, folder, purpose)
                         earlier = {} if before is None else before.ids
                         ids = _ids(experiment, config, name, coefficient, seed, stages, data, earlier)
-                        yield Job(experiment, one, own, name, coefficient, seed, folder, stages, ids, purpose, before)
+                        what = experiment, one, own, name, coefficient, seed, folder, stages, ids
+                        yield Job(*what, purpose=why, other_data=other, before=before)
 
 
 def _parts(

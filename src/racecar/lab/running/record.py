@@ -11,8 +11,15 @@ from typing import Any
 
 FORMAT = 1
 NEEDED = ("id", "experiment", "variant", "coefficient", "seed", "stage", "config", "metrics", "status", "cost", "made")
-PURPOSES = ("", "quick", "search")
-"""What a result is made for: evidence, to see that it works, to choose settings. Only the first is judged."""
+OTHER_DATA = "other-data"
+PURPOSES = {
+    "": "",
+    "quick": "quick runs: no evidence",
+    "search": "runs of a search: no evidence",
+    OTHER_DATA: "runs on other data than the published: no evidence",
+}
+"""What a result is made for, and how pages mark it: evidence, to see that it works, to choose settings, to see what other
+files than the published ones give. Only the first is judged."""
 _WORDS = ("id", "experiment", "variant", "stage", "status")
 _OBJECTS = ("config", "tuned", "metrics", "cost", "made", "tables", "curves", "sha256")
 CHECKSUM = "checksum"

@@ -247,6 +247,7 @@ def write(
         "status": "finished" if measured else "diverged",
         "note": "; ".join(filter(None, notes)),
         **({} if dead is None else {"dead": list(dead)}),
+        **({"other_data": list(job.other_data)} if job.other_data else {}),
         "made": maker.to_dict(device),
     }
     weights = model.state_dict() if model is not None and not job.experiment.light else {}

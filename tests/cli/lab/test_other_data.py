@@ -1,0 +1,111 @@
+"""Data files that are not the published ones: refused, or taken on demand for results with names of their own."""
+
+import gzip
+import hashlib
+import random
+import struct
+from dataclasses import replace
+
+import pytest
+
+from racecar.lab.datasets import MNIST, SOURCES, published
+from racecar.lab.experiments import digits
+from tests.cli.lab.commands import records
+
+COUNTS = {"train": 20, "test": 10}
+DIGITS = ("run", "digits", "--set", "epochs=2", "--variants", "Std", "--seeds", "1", "--workers", "1", "--data", "data")
+LABELS = "data/MNIST/raw/train-labels-idx1-ubyte.gz"
+
+
+def write(folder, seed=0):
+    """MNIST in small: random pictures, and digits 0 to 9 in turn."""
+    rng = random.Random(seed)
+    raw = folder / "MNIST" / "raw"
+    raw.mkdir(parents=True, exist_ok=True)
+    for name, n in (("train", COUNTS["train"]), ("t10k", COUNTS["test"])):
+        images = struct.pack(">4I", 0x803, n, 28, 28) + rng.randbytes(n * 28 * 28)
+        labels = struct.pack(">2I", 0x801, n) + bytes(i % 10 for i in range(n))
+        (raw / f"{name}-images-idx3-ubyte.gz").write_bytes(gzip.compress(images, mtime=0))
+        (raw / f"{name}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(labels, mtime=0))
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    """A data folder in which what ``write`` writes counts as the published MNIST."""
+    folder = tmp_path / "data"
+    write(folder)
+    form = tuple(
+        replace(file, size=len(content), checksum=f"sha256:{hashlib.sha256(content).hexdigest()}")
+        for file in MNIST.forms[0]
+        for content in [(folder / file.path).read_bytes()]
+    )
+    small = replace(MNIST, counts=COUNTS, forms=(form,))
+    monkeypatch.setitem(SOURCES, "mnist", small)
+    monkeypatch.setattr(digits, "MNIST", small)
+    return folder
+
+
+def ids(folder):
+    return {one["id"] for one in records(folder)}
+
+
+def test_black_pictures_are_no_mnist(refused, tmp_path):
+    """As many as MNIST has, of 27 × 28 pixels, in the publishers' layout: nothing is trained."""
+    for name, n in (("train", 60_000), ("t10k", 10_000)):
+        with open(tmp_path / f"{name}-images-idx3-ubyte", "wb") as file:
+            file.write(struct.pack(">4I", 0x803, n, 27, 28))
+            file.truncate(16 + n * 27 * 28)
+        labels = struct.pack(">2I", 0x801, n) + bytes(i % 10 for i in range(n))
+        (tmp_path / f"{name}-labels-idx1-ubyte").write_bytes(labels)
+    line = refused("run", "mnist", "--quick", "--variants", "Std", "--data", ".", "--workers", "1")
+    assert "train-images-idx3-ubyte is damaged or another file than the published one" in line
+    assert "racecar data check mnist" in line
+    assert "--other-data" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_results_of_other_data_are_apart(cli, refused, data, tmp_path):
+    assert cli(*DIGITS).status == 0
+    good = ids("out/digits")
+    assert cli(*DIGITS, "--other-data").err == "1 of 1 stages are there already\n"  # the published files after all
+    write(data, seed=9)
+    refused(*DIGITS)
+    other = cli(*DIGITS, "--other-data")
+    assert (other.status, other.err) == (0, "")
+    assert "a run on other data: no evidence" in other.out
+    assert len(ids("out/digits-other-data") - good) == 1
+    (one,) = records("out/digits-other-data")
+    found = hashlib.sha256((data / "MNIST/raw/train-images-idx3-ubyte.gz").read_bytes()).hexdigest()
+    assert f"MNIST/raw/train-images-idx3-ubyte.gz sha256:{found}" in one["other_data"]
+    write(data, seed=8)  # and others again
+    assert cli(*DIGITS, "--other-data", "--out", "out/digits").status == 0
+    assert len(ids("out/digits") - ids("out/digits-other-data") - good) == 1
+    write(data)
+    assert cli(*DIGITS).err == "1 of 1 stages are there already\n"
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_file_is_hashed_once(cli, refused, data, writable, monkeypatch):
+    """As long as its size and time are the same; where its checksum cannot be kept, each time."""
+    hashed = []
+    real = published.digest
+    monkeypatch.setattr(published, "digest", lambda path, kind: (hashed.append(path.name), real(path, kind))[1])
+    if not writable:
+        (data / published.KEPT).mkdir()  # a file cannot take its place
+    assert cli(*DIGITS).status == 0
+    assert len(hashed) == 4
+    assert cli(*DIGITS).status == 0
+    assert len(hashed) == (4 if writable else 8)
+    hashed.clear()
+    path = data.parent / LABELS
+    path.write_bytes(bytes(path.stat().st_size))
+    assert LABELS in refused(*DIGITS)
+    assert hashed.count(path.name) == 1
+    assert len(hashed) == (1 if writable else 4)
+
+
+@pytest.mark.parametrize("content", ["[]", '{"MNIST/raw/train-labels-idx1-ubyte.gz": 3}'])
+def test_kept_checksums_that_are_damaged_are_made_anew(cli, data, content):
+    (data / published.KEPT).write_text(content)
+    assert cli(*DIGITS).status == 0
+    assert "sha256:" in (data / published.KEPT).read_text()
