@@ -24,6 +24,7 @@ from racecar.watch.names import shown
 
 WINDOW = 11
 """Of SSIM, in pixels."""
+NO_SSIM = f"no SSIM: its window of {WINDOW} × {WINDOW} pixels is larger than the pictures"
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,8 @@ class Invertibility:
             head[6:6] = ["PSNR", "SSIM"]
             for row, d in zip(rows, self.depths, strict=True):
                 row[6:6] = [number(d.psnr), number(d.ssim)]
-        return table(head, rows)
+        small = self.pictures and min(self.inputs.shape[2:]) < WINDOW
+        return table(head, rows) + (f"\n{NO_SSIM}" if small else "")
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers, ready for JSON."""

@@ -8,7 +8,15 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from racecar.inspect.invertibility import Invertibility, finite, invertibility, is_pictures, number, picture_scores
+from racecar.inspect.invertibility import (
+    NO_SSIM,
+    Invertibility,
+    finite,
+    invertibility,
+    is_pictures,
+    number,
+    picture_scores,
+)
 from racecar.support.table import table
 from racecar.watch.names import shown
 
@@ -91,7 +99,8 @@ class Leakage:
         ]
         flat = number(self.constant_psnr), number(self.constant_ssim)
         rows.append(["-", "best constant image", "0.0%", "0.0%", *flat, ""])
-        return f"{table(head, rows)}\n{self.reading}"
+        small = self.constant_psnr is not None and self.constant_ssim is None
+        return "\n".join([table(head, rows), *([NO_SSIM] if small else []), self.reading])
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers, ready for JSON."""

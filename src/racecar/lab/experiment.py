@@ -131,6 +131,8 @@ class Experiment(Generic[C]):
     Config: ClassVar[type[Config]] = Config
     quick: ClassVar[dict[str, Any]] = {}
     """What ``--quick`` changes: a minute on two cores at most."""
+    quick_shipped: ClassVar[dict[str, Any]] = {}
+    """What ``--quick`` changes besides where its data are not in the data folder: some that come with racecar serve."""
     quick_seeds: ClassVar[int] = 2
     variants: ClassVar[tuple[str, ...]] = ("Std", "Ort", "RR")
     seeds: ClassVar[int] = 5
@@ -178,6 +180,10 @@ class Experiment(Generic[C]):
     def needs(self, config: C) -> tuple[str, ...]:
         """Names of the data sets that must be in the data folder."""
         return ()
+
+    def told_data(self, config: C) -> str:
+        """What its data are, in words, where they are not those of the paper; empty where they are."""
+        return ""
 
     def data(self, config: C, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """Tasks by name; the same for the same seed."""

@@ -22,6 +22,21 @@ def test_digits_without_any_data(cli, undrawn):
     assert f"# {experiment('digits').title} (quick runs: no evidence)" in page
 
 
+def test_mnist_without_any_data(cli, refused, undrawn):
+    """Forty digits serve to see that it works, and everything that shows it says that they are no more than that."""
+    arguments = ("run", "mnist", "--quick", "--variants", "RR", "--workers", "1", "--out", "out")
+    result = cli(*arguments)
+    words = "forty digits that come with racecar, to see that it works: no evidence"
+    assert result.status == 0
+    assert result.err.startswith("note: mnist not in ")
+    assert words in " ".join(result.err.split())
+    assert words in " ".join(result.out.split())
+    assert {one["config"]["shipped"] for one in records("out")} == {True}
+    assert cli("report", "out").status == 0
+    assert words in (Store("out").folder / "report.md").read_text()
+    assert "racecar data fetch mnist" in refused(*arguments, "--data", ".")  # a folder that is named must have them
+
+
 def test_peaks_and_its_page(cli):
     result = cli(*PEAKS, "--set", "nets=two,norm", "--variants", "RR", "--seeds", "1")
     assert (result.status, result.err) == (0, "")

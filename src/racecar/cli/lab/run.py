@@ -27,8 +27,9 @@ def list_experiments() -> None:
 
 
 def _needs(one: Experiment) -> str:
-    """Data sets, and those of the short form where they are others."""
-    usual, quick = (", ".join(one.needs(one.Config(**how))) or "none" for how in ({}, one.quick))
+    """Data sets, and those that the short form cannot do without where they are others."""
+    short = {**one.quick, **one.quick_shipped}
+    usual, quick = (", ".join(one.needs(one.Config(**how))) or "none" for how in ({}, short))
     return usual if usual == quick else f"{usual} (quick: {quick})"
 
 

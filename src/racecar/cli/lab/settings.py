@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from racecar.cli.console import note
 from racecar.cli.lab.options import CommandOptions
+from racecar.support.processes import is_rank_zero
 
 if TYPE_CHECKING:
     from racecar.lab.config import Config
@@ -17,7 +19,22 @@ def config_of(one: Experiment, options: CommandOptions) -> Config:
     """The experiment's own, or its short form, with what ``--set`` changes."""
     from racecar.lab.config import override
 
-    return override(one.Config(**(one.quick if options.quick else {})), options.settings or [])
+    return override(one.Config(**(_quick(one, options) if options.quick else {})), options.settings or [])
+
+
+def _quick(one: Experiment, options: CommandOptions) -> dict[str, Any]:
+    """The short form; with data that come with racecar where it needs others, the user names no folder of data, and
+    they are not in the usual one."""
+    from racecar.lab.datasets import data_folder, source
+
+    where = data_folder(None)
+    missing = [name for name in one.needs(one.Config(**one.quick)) if source(name).here(where) == "no"]
+    if not (missing and one.quick_shipped and options.data is None):
+        return one.quick
+    config = one.Config(**(quick := {**one.quick, **one.quick_shipped}))
+    if is_rank_zero():
+        note(f"{' and '.join(missing)} not in {where}, so this run takes {one.told_data(config)}")
+    return quick
 
 
 def folder_of(out: Path | None, name: str, *marks: str) -> Path:

@@ -46,7 +46,7 @@ def summary(jobs: Sequence[Job], store: Store) -> str:
     if max(map(len, texts), default=0) > LONG:
         legend = [f"settings {i}: {text}" for i, text in enumerate(texts, 1)]
         runs = {(str(texts.index(key[0]) + 1), *key[1:]): some for key, some in runs.items()}
-    words = [_title(jobs), *legend]
+    words = [_title(jobs), *_data(jobs), *legend]
     after = [*_explained(jobs), *_verdict(jobs, [run for some in runs.values() for run in some])]
     return "\n".join([*map(_wrap, filter(None, words)), *_blocks(runs), *map(_wrap, after)])
 
@@ -71,6 +71,11 @@ def _title(jobs: Sequence[Job]) -> str:
     left_out = {*dict(telling([job.base.to_dict() for job in jobs])[0]), *guides(type(jobs[0].base))}
     same = _written(tuple(one for one in changed(jobs[0].base).items() if one[0] not in left_out))
     return jobs[0].experiment.title + (f": {same}" if same else "")
+
+
+def _data(jobs: Sequence[Job]) -> list[str]:
+    """What the data are, where they are not those of the paper."""
+    return list(dict.fromkeys(f"data: {text}" for job in jobs if (text := job.experiment.told_data(job.config))))
 
 
 def _clusters(jobs: Sequence[Job]) -> tuple[str, ...]:

@@ -78,6 +78,9 @@ class Digits(Experiment[DigitsConfig]):
     def needs(self, config: DigitsConfig) -> tuple[str, ...]:
         return () if config.shipped else (MNIST.name,)
 
+    def told_data(self, config: DigitsConfig) -> str:
+        return digits.TOLD if config.shipped else ""
+
     def data(self, config: DigitsConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A random pair of two different digits, pixels 0–255."""
         images, labels = digits.load() if config.shipped else MNIST.load(folder, "train")

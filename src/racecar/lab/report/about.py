@@ -30,7 +30,14 @@ def about(groups: Groups, experiment: Experiment | None) -> dict[str, str]:
         losses = dict.fromkeys(loss_of(experiment, one) for one in known)
         starts = dict.fromkeys(experiment.first_weights(one) for one in known)
         pairs = "" if experiment.clusters is None else experiment.clusters.told
-        found = {"reverse loss": "; ".join(losses), "first weights": "; ".join(starts), "pairs": pairs, **found}
+        data = dict.fromkeys(filter(None, map(experiment.told_data, known)))
+        found = {
+            "data": "; ".join(data),
+            "reverse loss": "; ".join(losses),
+            "first weights": "; ".join(starts),
+            "pairs": pairs,
+            **found,
+        }
     return {name: text for name, text in found.items() if text}
 
 

@@ -18,8 +18,8 @@ PURPOSES = {
     "search": "runs of a search: no evidence",
     OTHER_DATA: "runs on other data than the published: no evidence",
 }
-"""What a result is made for, and how pages mark it: evidence, to see that it works, to choose settings, to see what other
-files than the published ones give. Only the first is judged."""
+"""What a result is made for, and how pages mark it: evidence, to see that it works, to choose settings, to see what
+other files than the published ones give. Only the first is judged."""
 _WORDS = ("id", "experiment", "variant", "stage", "status")
 _OBJECTS = ("config", "tuned", "metrics", "cost", "made", "tables", "curves", "sha256")
 CHECKSUM = "checksum"
