@@ -28,7 +28,7 @@ def test_mnist_without_any_data(cli, refused, undrawn):
     result = cli(*arguments)
     words = "forty digits that come with racecar, to see that it works: no evidence"
     assert result.status == 0
-    assert result.err.startswith("note: mnist not in ")
+    assert result.err.startswith("note: mnist is not in ")
     assert words in " ".join(result.err.split())
     assert words in " ".join(result.out.split())
     assert {one["config"]["shipped"] for one in records("out")} == {True}

@@ -31,9 +31,10 @@ def _quick(one: Experiment, options: CommandOptions) -> dict[str, Any]:
     missing = [name for name in one.needs(one.Config(**one.quick)) if source(name).here(where) == "no"]
     if not (missing and one.quick_shipped and options.data is None):
         return one.quick
-    config = one.Config(**(quick := {**one.quick, **one.quick_shipped}))
+    quick = {**one.quick, **one.quick_shipped}
     if is_rank_zero():
-        note(f"{' and '.join(missing)} not in {where}, so this run takes {one.told_data(config)}")
+        data, remedy = one.told_data(one.Config(**quick)), source(missing[0]).remedy(where)
+        note(f"{missing[0]} is not in {where} ({remedy}), so this run takes {data}")
     return quick
 
 

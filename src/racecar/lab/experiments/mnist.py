@@ -96,7 +96,7 @@ class Mnist(Experiment[MnistConfig]):
     )
     Config = MnistConfig
     quick: ClassVar[dict[str, Any]] = {"epochs": 2, "finetune": 1, "batch": 50, "share": 1 / 60, "cost": 1.0}
-    quick_shipped = {"shipped": True, "share": 1.0}  # noqa: RUF012
+    quick_shipped = {"shipped": True, "share": 1.0, "epochs": 30, "finetune": 15}  # noqa: RUF012
     quick_seeds = 1
     variants = ("Std", "Ort", "Pre", "RR", "lRR", "RR1", "WD")
     search = Search(
