@@ -29,7 +29,7 @@ def check(source: Source, folder: str | Path | None = None) -> Checked:
             files = source.find(folder, split)
             for file in files:
                 if file not in compared:
-                    compared[file] = differs(folder / file.path, file.size, published(file, folder))
+                    compared[file] = differs(folder / file.path, file.size, wanted_checksum(file, folder))
             wrong = [file for file in files if compared[file] and not _passable(file, folder)]
             for file in wrong:
                 problems[f"{folder / file.path} {compared[file]}: {source.remedy(folder)}"] = None
@@ -42,12 +42,12 @@ def check(source: Source, folder: str | Path | None = None) -> Checked:
     notes = [f"no checksum is published for {', '.join(unknown)}"] if unknown else []
     notes += [f"not the published pictures, but such as will do: {', '.join(other)}"] if other else []
     for file in (one for one in compared if one.made):
-        known = published(file, folder)
+        known = wanted_checksum(file, folder)
         notes.append(f"made here, {known}" if known else f"{Path(file.path).name} has no checksum beside it")
     return Checked(tuple(problems), tuple(notes))
 
 
-def published(file: File, folder: Path) -> str:
+def wanted_checksum(file: File, folder: Path) -> str:
     """As published, or as it was written when the file was made."""
     return written(folder / file.path) if file.made else file.checksum
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from racecar.lab.datasets.base import DataError, File, Source, data_folder
-from racecar.lab.datasets.checking import published
+from racecar.lab.datasets.checking import wanted_checksum
 from racecar.lab.datasets.checksum import digest
 from racecar.support.files import write_json
 
@@ -28,9 +28,11 @@ def other_files(source: Source, folder: str | Path | None) -> dict[str, str]:
     kept = _Kept(folder)
     other = {}
     for file in files:
-        path, wanted = folder / file.path, published(file, folder)
+        path, wanted = folder / file.path, wanted_checksum(file, folder)
         if wanted or (file.size is not None and file.size != path.stat().st_size):
-            kind = "git-tree" if path.is_dir() else wanted.partition(":")[0].replace("git-tree", "") or "sha256"
+            kind = wanted.partition(":")[0]
+            if not kind or path.is_dir() != (kind == "git-tree"):
+                kind = "git-tree" if path.is_dir() else "sha256"
             checksum = kept.checksum(file.path, kind)
             if checksum != wanted:
                 other[file.path] = checksum
