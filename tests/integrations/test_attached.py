@@ -1,6 +1,7 @@
 """A network with an attached racecar loss: its calls, its loss, and what others see of it."""
 
 import copy
+import functools
 import inspect
 import pickle
 
@@ -64,7 +65,7 @@ def test_others_see_a_plain_network(net, x):
     for other in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
         assert type(other) is kind
         torch.testing.assert_close(other.eval()(x), copy.deepcopy(net).eval()(x))
-    with pytest.raises(ValueError, match="VGG has a racecar loss already"):
+    with pytest.raises(ValueError, match=r"VGG has a racecar loss already: call detach\(\)"):
         Attached(net)
     attached.detach()
     assert (type(net), set(vars(net))) == (kind, before)
@@ -104,6 +105,23 @@ def test_a_forward_that_somebody_put_in_its_place(net, x):
     attached.detach()
     net.load_state_dict(other)
     torch.testing.assert_close(net(x), output)
+
+
+def test_what_others_put_over_ours_stays(net, x):
+    """A class, as fully_shard does, and another forward, as accelerate does for every training."""
+    net.forward = functools.partial(type(net).forward, net)
+    attached = Attached(net)
+    sharded = net.__class__ = type("Sharded", (type(net),), {})
+    inner = net.forward
+    outer = net.forward = lambda x: 2 * inner(x)
+    net(x)
+    attached.detach()
+    assert (type(net), net.forward) == (sharded, outer)
+    net(x)
+    assert (attached.calls, float(attached.loss())) == (1, 0.0)  # what is left of ours is passed through
+    again = Attached(net)
+    net(x)
+    assert (attached.calls, again.calls) == (1, 1)
 
 
 def test_every(net, x):

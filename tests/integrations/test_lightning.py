@@ -58,7 +58,7 @@ def data():
 
 def trainer(folder, callback, epochs=EPOCHS, logger=False, **more):
     return pl.Trainer(
-        max_epochs=epochs, accelerator="cpu", devices=1, callbacks=[callback], default_root_dir=folder, logger=logger,
+        max_epochs=epochs, accelerator="cpu", devices=1, callbacks=callback, default_root_dir=folder, logger=logger,
         enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False, **more,
     )  # fmt: skip
 
@@ -117,6 +117,59 @@ def test_as_by_hand(tmp_path, data, made, how, more):
         terms = [f"racecar/{name}" for name in callback.rr.terms]
         assert terms == ["racecar/1", "racecar/4"]
         assert {"racecar/loss", *terms} <= set(fitted.callback_metrics)
+
+
+class Fails(pl.Callback):
+    """Raises in one of its hooks."""
+
+    def __init__(self, hook, error):
+        def fail(*args, **kwargs):
+            raise error("on purpose")
+
+        setattr(self, hook, fail)
+
+
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize(
+    "hook, error",
+    [
+        ("setup", RuntimeError),
+        ("on_fit_start", RuntimeError),
+        ("on_train_batch_end", RuntimeError),
+        ("on_train_batch_end", KeyboardInterrupt),
+        ("on_fit_end", RuntimeError),
+        ("teardown", RuntimeError),
+    ],
+)
+def test_after_an_error_the_network_is_plain(tmp_path, data, monkeypatch, hook, error, before):
+    """A fit that fails, or is interrupted, wherever, leaves nothing behind: a plain training after it is plain."""
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # Lightning leaves interrupts switched off before it exits
+    module, callback, fails = Plain(), RacecarCallback(weight=0.5), Fails(hook, error)
+    with pytest.raises(SystemExit if error is KeyboardInterrupt else error):
+        fit(tmp_path, module, data, [fails, callback] if before else [callback, fails], epochs=1)
+    assert (type(module.model), "training_step" in vars(module)) == (nn.Sequential, False)
+    module.load_state_dict(Plain().state_dict())
+    other = Plain()
+    for one in (module, other):
+        fit(tmp_path, one, data, [], epochs=1)
+    for mine, expected in zip(module.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(mine, expected, rtol=0, atol=0)
+    fit(tmp_path, module, data, callback, epochs=1)  # and the callback serves again
+    assert callback.rr is not None
+
+
+def test_an_error_before_the_fit_is_the_one_that_is_seen(tmp_path, data, monkeypatch):
+    """Lightning calls ``on_exception`` without a module, too."""
+    module, callback = Plain(), RacecarCallback()
+    fit(tmp_path, module, data, callback, epochs=1)
+    one = trainer(tmp_path, callback)
+
+    def fail(_):
+        raise RuntimeError("on purpose")
+
+    monkeypatch.setattr(one.strategy, "connect", fail)
+    with pytest.raises(RuntimeError, match="on purpose"):
+        one.fit(module, torch.utils.data.DataLoader(data, 8))
 
 
 def test_which_network(tmp_path, data):

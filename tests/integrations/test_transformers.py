@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ with warnings.catch_warnings():
         BertForSequenceClassification,
         GPT2Config,
         GPT2LMHeadModel,
+        TrainerCallback,
         TrainingArguments,
         ViTConfig,
         ViTForImageClassification,
@@ -49,16 +51,22 @@ CASES = {
 }
 
 
-def fit(folder, model, data, racecar, **more):
+def trainer_of(folder, model, data, racecar, callbacks=(), **more):
     """Two steps of SGD."""
     rows = [{name: one[i] for name, one in data.items()} for i in range(8)]
     how = {"num_train_epochs": 1, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 1, **more}
     args = TrainingArguments(
         folder, optim="sgd", learning_rate=0.1, lr_scheduler_type="constant", max_grad_norm=0.0, report_to=[],
-        use_cpu=True, logging_steps=1, save_strategy="no", disable_tqdm=True,
-        train_sampling_strategy="sequential", **how,
+        use_cpu=True, logging_steps=1, disable_tqdm=True, train_sampling_strategy="sequential",
+        **{"save_strategy": "no", **how},
     )  # fmt: skip
-    trainer = RacecarTrainer(model=model, args=args, train_dataset=rows, racecar=racecar)
+    return RacecarTrainer(
+        model=model, args=args, train_dataset=rows, eval_dataset=rows, racecar=racecar, callbacks=list(callbacks)
+    )
+
+
+def fit(folder, model, data, racecar, **more):
+    trainer = trainer_of(folder, model, data, racecar, **more)
     trainer.train()
     return trainer
 
@@ -99,13 +107,16 @@ class Own(nn.Module):
         return {"loss": nn.functional.cross_entropy(output, labels), "logits": output}
 
 
+OWN = {"x": torch.rand(8, 6, generator=torch.Generator().manual_seed(0)), "labels": torch.arange(8) % 2}
+
+
 @pytest.mark.parametrize("build", [Own, gpt2])
 def test_accumulation(build, tmp_path):
     """Two batches are one of twice the size: the loss does not grow with them, whoever divides by their number."""
     torch.manual_seed(0)
     model = build()
     if build is Own:
-        data = {"x": torch.rand(8, 6), "labels": torch.arange(8) % 2}
+        data = OWN
     else:  # divides by the number of tokens in all batches
         data = {"input_ids": TOKENS, "labels": TOKENS.masked_fill(torch.arange(6) == 0, -100)}
     for part in model.modules():
@@ -130,3 +141,49 @@ def test_a_second_phase(tmp_path):
     trainer.evaluate([{name: one[0] for name, one in CASES[gpt2].items()}])
     model.generate(TOKENS[:1, :2], max_new_tokens=2, do_sample=False)
     assert trainer.attached.calls == 2
+
+
+class Fails(TrainerCallback):
+    def __init__(self, error):
+        self.error = error
+
+    def on_step_end(self, *args, **kwargs):
+        raise self.error("on purpose")
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError, KeyboardInterrupt])
+def test_the_model_is_plain_before_and_after_training(tmp_path, error):
+    """A plain loop is a plain one, the trainer still evaluates, and the cell of a notebook can be run again."""
+    torch.manual_seed(0)
+    model = Own()
+    trainer = trainer_of(tmp_path, model, OWN, {"weight": 0.5}, [] if error is None else [Fails(error)])
+    assert (type(model), trainer.rr) == (Own, None)
+    with nullcontext() if error is None else pytest.raises(error):
+        trainer.train()
+    assert (type(model), list(trainer.rr.terms)) == (Own, ["net.0", "net.2"])
+    expected = model.train()(**OWN)["loss"].detach()
+    torch.testing.assert_close(trainer.compute_loss(model, OWN).detach(), expected, rtol=0, atol=0)
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(float(expected), rel=1e-5)
+    torch.testing.assert_close(
+        torch.as_tensor(trainer.predict(trainer.eval_dataset).predictions), model(**OWN)["logits"].detach()
+    )
+    fit(tmp_path, model, OWN, {"weight": 0.5})  # while the first trainer is still there
+
+
+@pytest.mark.parametrize("more", [{}, {"bf16": True}])  # Accelerate puts a forward with autocast over the model's
+def test_training_goes_on(tmp_path, more):
+    """By the same trainer again, as two trainers would; and from a checkpoint, as if nothing had happened."""
+    torch.manual_seed(0)
+    model, how = Own(), {"weight": 0.5, "every": 3}
+    copies = [copy.deepcopy(model) for _ in range(3)]
+    trainer = fit(tmp_path / "a", copies[0], OWN, how, **more)
+    trainer.train()
+    for _ in range(2):
+        fit(tmp_path / "b", copies[1], OWN, how, **more)
+    torch.testing.assert_close(copies[0].state_dict(), copies[1].state_dict(), rtol=0, atol=0)
+
+    fit(tmp_path / "c", model, OWN, how, num_train_epochs=2, **more, save_strategy="epoch")
+    resumed = trainer_of(tmp_path / "c", copies[2], OWN, how, num_train_epochs=2, **more)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "c" / "checkpoint-2"))
+    assert resumed.attached.calls == 4
+    torch.testing.assert_close(copies[2].state_dict(), model.state_dict(), rtol=0, atol=0)

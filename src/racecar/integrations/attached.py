@@ -45,7 +45,10 @@ class Attached:
 
     def __init__(self, network: nn.Module, *, every: int = 1, **settings: Any) -> None:
         if _attached_to(network) is not None:
-            raise ValueError(f"{type(network).__name__} has a racecar loss already: detach that one first")
+            raise ValueError(
+                f"{type(network).__name__} has a racecar loss already: call detach() of its Attached first, or let the "
+                "training that attached it end"
+            )
         self.network, self.settings, self._every = network, settings, check_every(every)
         self.on = True
         """Set to False, calls are plain ones: for a second phase of training."""
@@ -59,9 +62,15 @@ class Attached:
         self._inside = False
         self._plain, self._instead = vars(type(network)).get("_plain", type(network)), vars(network).get("forward")
         _known[network] = ref(self)
-        network.__class__ = _subclass(self._plain)
+        self._class = network.__class__ = _subclass(self._plain)
         if (instead := self._instead) is not None:  # somebody has put another forward in its place: that one is called
-            network.forward = functools.wraps(instead)(lambda *args, **kwargs: self.call(instead, args, kwargs))
+            self._forward = functools.wraps(instead)(lambda *args, **kwargs: self.call(instead, args, kwargs))
+            network.forward = self._forward
+
+    @property
+    def active(self) -> bool:
+        """True until ``detach``."""
+        return _attached_to(self.network) is self
 
     def loss(self) -> Tensor:
         """Mean racecar loss of the calls since it was last asked for; 0 without any."""
@@ -71,17 +80,21 @@ class Attached:
         return torch.zeros((), device=next((p.device for p in self.network.parameters()), None))
 
     def detach(self) -> None:
-        """The network is a plain one again. Losses that wait are forgotten."""
-        if _attached_to(self.network) is self:
+        """The network is a plain one again. Losses that wait are forgotten.
+
+        A class or forward that somebody put over ours meanwhile, as ``fully_shard`` and Accelerate do, stays.
+        """
+        if self.active:
             del _known[self.network]
-            self.network.__class__ = self._plain
-            if self._instead is not None:
+            if type(self.network) is self._class:
+                self.network.__class__ = self._plain
+            if self._instead is not None and vars(self.network)["forward"] is self._forward:
                 self.network.forward = self._instead
         self._losses = []
 
     def call(self, forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What a call of the network does in place of its forward."""
-        if self._inside or not (self.on and self.network.training and torch.is_grad_enabled()):
+        if self._inside or not (self.active and self.on and self.network.training and torch.is_grad_enabled()):
             return forward(*args, **kwargs)
         if compiling():
             raise RuntimeError(

@@ -80,7 +80,14 @@ class RacecarCallback(pl.Callback):  # type: ignore[name-defined]
         pl_module.training_step, pl_module.manual_backward = training_step, manual_backward
 
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        if self.attached is not None:
+        self._detach(pl_module)
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """After an error or an interrupt Lightning calls no ``teardown``."""
+        self._detach(pl_module)
+
+    def _detach(self, pl_module: Any) -> None:
+        if self.attached is not None and self.attached.active:
             self._calls = self.attached.calls
             self.attached.detach()
             pl_module.__dict__.pop("training_step", None)

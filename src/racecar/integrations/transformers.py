@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from racecar.integrations.attached import Attached
 from racecar.racecar import Racecar
@@ -30,6 +29,7 @@ class RacecarMixin:
 
     model: Any
     accelerator: Any
+    args: Any
     state: Any
     compute_loss_func: Any
     model_accepts_loss_kwargs: bool
@@ -38,38 +38,53 @@ class RacecarMixin:
         super().__init__(*args, **kwargs)
         self.racecar = dict(racecar or {})
         self._until = self.racecar.pop("until", None)
-        self._racecar_loss: Tensor | None = None
-        self.attached = Attached(self.model, **self.racecar)  # before anybody puts another forward in its place
+        self._racecar_loss = torch.zeros(())
+        self.attached: Attached | None = None
+        """Of the last training, or the one that runs now."""
 
     @property
     def rr(self) -> Racecar | None:
         """What runs backwards, from the first training step on: its plan, terms, ``reconstruct``."""
-        return self.attached.rr
+        return None if self.attached is None else self.attached.rr
+
+    def train(self, *args: Any, **kwargs: Any) -> Any:
+        """As every trainer's. Before and after it, and after an error, the model is a plain one."""
+        # Attached before Accelerate puts its own forward, with autocast, over the model's.
+        self.attached = Attached(self.accelerator.unwrap_model(self.model), **self.racecar)
+        try:
+            return super().train(*args, **kwargs)  # type: ignore[misc]
+        finally:
+            self.attached.detach()
 
     def compute_loss(
         self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None, **kwargs: Any
     ) -> Any:
-        self._follow(model)
+        attached = self._follow(model)
         result = super().compute_loss(  # type: ignore[misc]
             model, inputs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch, **kwargs
         )
-        if not (model.training and torch.is_grad_enabled()):
+        if attached is None or not (model.training and torch.is_grad_enabled()):
             return result
         loss, outputs = result if return_outputs else (result, None)
-        own = self.attached.loss()
+        own = attached.loss()
         self._racecar_loss = own.detach()
         if self._scaled(num_items_in_batch):  # by the items of all batches, so that nobody divides by their number
             own = own / _batches(self)
         loss = loss + own.to(loss.device)
         return (loss, outputs) if return_outputs else loss
 
-    def _follow(self, model: Any) -> None:
-        """The network that is trained now: ``model_init`` makes a new one for every training."""
+    def _follow(self, model: Any) -> Attached | None:
+        """What is attached to the network that is trained now; None outside of ``train``."""
+        if self.attached is None or not self.attached.active:
+            return None
         network = self.accelerator.unwrap_model(model)
-        if network is not self.attached.network:
+        if network is not self.attached.network:  # ``model_init`` makes a new one for every training
             self.attached.detach()
             self.attached = Attached(network, **self.racecar)
+        if not self.attached.calls:  # after resuming, ``every`` goes on where it was
+            self.attached.calls = self.state.global_step * self.args.gradient_accumulation_steps
         self.attached.on = self._until is None or (self.state.epoch or 0.0) < self._until
+        return self.attached
 
     def _scaled(self, items: Any) -> bool:
         """Whether the trainer takes a loss as it is, although it is one of several batches; as in its training_step."""
@@ -79,9 +94,10 @@ class RacecarMixin:
         return (self.model_accepts_loss_kwargs and items is not None) or self.compute_loss_func is not None
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        if "loss" in logs and self._racecar_loss is not None and self.rr is not None and self.attached.on:
+        attached = self.attached
+        if "loss" in logs and attached is not None and attached.on and attached.rr is not None:
             logs["racecar/loss"] = float(self._racecar_loss)
-            logs |= {f"racecar/{name or 'network'}": float(term) for name, term in self.rr.terms.items()}
+            logs |= {f"racecar/{name or 'network'}": float(term) for name, term in attached.rr.terms.items()}
         super().log(logs, *args, **kwargs)  # type: ignore[misc]
 
 
