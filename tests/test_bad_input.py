@@ -154,7 +154,7 @@ CASES: dict[str, Case] = {
     "nothing constrained": (chain, X, {"weight": {"2": 1}, "mode": "input"}, NothingToReverse, ("weight", "'2'")),
     "scale anchored": (identities, IDS, {"scale": "anchored"}, ValueError, ("'anchored'", "no floating-point")),
     # example inputs
-    "example list": (chain, [X], {}, TypeError, ("example_inputs", "list")),
+    "example list": (chain, [[X]], {}, TypeError, ("example_inputs", "list", "batch[0]")),
     "example None": (chain, None, {}, TypeError, ("example_inputs", "NoneType")),
     "example shape": (chain, X[:, :3], {}, ValueError, ("Sequential", "(5, 3)", "mat1 and mat2")),
     "example refused": (Picky, X[:, :3], {}, ValueError, ("Picky", "(5, 3)", "KeyError", "four columns, please")),

@@ -19,6 +19,7 @@ from racecar.run.reverse_statistics import ReverseStatistics
 from racecar.run.settings import Settings
 from racecar.run.weights import Weight
 from racecar.support.compiling import compiling, in_transform
+from racecar.watch.batches import ExampleInputs, first_of
 from racecar.watch.data_parallel import follow, passed_by, warn_compiled
 from racecar.watch.dry_run import untouched, watch_forward
 from racecar.watch.guards import check_model
@@ -42,8 +43,9 @@ class Racecar(nn.Module):
 
     Args:
         model: any module.
-        example_inputs: a tensor, a tuple of positional arguments or a dict of keyword arguments. Used once, without
-            gradient, to make the plan; a few samples are enough, and spare memory.
+        example_inputs: a tensor, a tuple of positional arguments or a dict of keyword arguments. Of a list, as a
+            DataLoader gives it, the first tensor, where the model takes one argument. Used once, without gradient, to
+            make the plan; a few samples are enough, and spare memory.
         mode: "full" (one reverse pass from output to input), "layerwise" (every layer from its own forward output),
             "input" (the full one, compared at the input alone) or "auto" (full along every stretch where the reverse
             pass is unique, starting again at joins and forks).
@@ -67,7 +69,7 @@ class Racecar(nn.Module):
     def __init__(
         self,
         model: nn.Module,
-        example_inputs: Tensor | tuple[Any, ...] | Mapping[str, Any],
+        example_inputs: ExampleInputs,
         mode: str = "layerwise",
         weight: Weight = 0.001,
         scale: str = "relative",
@@ -89,7 +91,7 @@ class Racecar(nn.Module):
         self._health = Health()
         self._signs: Signs | None = None
         self._made = Engine(model, settings, self.reverse_statistics)
-        args, kwargs = call_arguments(example_inputs)
+        args, kwargs = call_arguments(example_inputs, model)
         self._made.start(args, self._made.masks.take(kwargs)[1])
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, Tensor]:
@@ -255,8 +257,10 @@ class Racecar(nn.Module):
         return f"{chosen}, fraction={s.fraction}"
 
 
-def call_arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Example inputs as positional and keyword arguments."""
+def call_arguments(example: Any, model: nn.Module | None = None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Example inputs as positional and keyword arguments. Lists, as a DataLoader gives them, need the model."""
+    if isinstance(example, list):
+        example = first_of(example, model)
     if isinstance(example, Tensor):
         return (example,), {}
     if isinstance(example, Mapping):

@@ -142,7 +142,7 @@ def test_bad_input(look):
     with pytest.raises(TypeError, match="model must be a torch.nn.Module, not function"):
         look(lambda x: x, X)
     with pytest.raises(TypeError, match="a tensor, a tuple of positional arguments or a dict"):
-        look(model, [X])
+        look(model, "x")
     with pytest.raises(ValueError, match="Linear does not accept example_inputs"):
         look(model, X[:, :5])
     with pytest.raises(NothingToReverse, match="ReLU has no weighted layer"):

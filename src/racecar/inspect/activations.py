@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor, nn
 
@@ -12,6 +11,7 @@ from racecar.inspect.unwrap import unwrapped
 from racecar.plan.layer import Layer
 from racecar.racecar import call_arguments
 from racecar.run.forward_pass import ForwardPass
+from racecar.watch.batches import ExampleInputs
 from racecar.watch.eval_mode import eval_mode
 from racecar.watch.names import choose
 
@@ -44,9 +44,7 @@ class Activation:
     """The values that it can take, or None if they have no bound."""
 
 
-def activations(
-    model: nn.Module, inputs: Tensor | tuple[Any, ...] | Mapping[str, Any], layers: Sequence[str] | str | None = None
-) -> list[Activation]:
+def activations(model: nn.Module, inputs: ExampleInputs, layers: Sequence[str] | str | None = None) -> list[Activation]:
     """The activations of one forward pass in evaluation mode, which leaves no trace in the model.
 
     Args:
@@ -59,7 +57,7 @@ def activations(
     """
     model = unwrapped(model)
     with eval_mode(model):
-        forward = ForwardPass(model, *call_arguments(inputs))
+        forward = ForwardPass(model, *call_arguments(inputs, model))
     found = [_activation(forward, f"d{layer.index + 1}", layer.name, layer.d) for layer in forward.layers]
     last = forward.layers[-1]
     found.append(_activation(forward, f"d{last.index + 2}", "output", _top(forward, last)))

@@ -43,7 +43,8 @@ def calibrate(
     with eval_mode(unwrapped(model)):
         for batch in batches:
             given = inputs(batch) if inputs is not None else batch[0] if isinstance(batch, (tuple, list)) else batch
-            args, kwargs = call_arguments(_pytree.tree_map_only(Tensor, lambda x: x.to(device), given))
+            given = _pytree.tree_map_only(Tensor, lambda x: x.to(device), given)
+            args, kwargs = call_arguments(given, unwrapped(model))
             forward = ForwardPass(unwrapped(model), args, kwargs)
             forward.gather(ways(forward), found)
             if isinstance(model, Racecar):

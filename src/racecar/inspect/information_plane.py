@@ -23,7 +23,9 @@ from racecar.inspect.mutual_information import (
     noise_bounds,
     row_codes,
 )
+from racecar.inspect.unwrap import unwrapped
 from racecar.racecar import call_arguments
+from racecar.watch.batches import ExampleInputs, first_of
 from racecar.watch.inputs import input_tensors
 from racecar.watch.names import shown
 
@@ -107,7 +109,7 @@ class InformationPlane:
 
 def information_plane(
     model: nn.Module,
-    inputs: Tensor | tuple[Any, ...] | Mapping[str, Any],
+    inputs: ExampleInputs,
     labels: Tensor,
     layers: Sequence[str] | str | None = None,
     *,
@@ -125,7 +127,7 @@ def information_plane(
 
     Args:
         model: any model that Racecar can plan.
-        inputs: a tensor, a tuple of arguments or a dict of keyword arguments.
+        inputs: as for ``Racecar``: a tensor, a tuple of arguments or a dict of keyword arguments.
         labels: (N,) integers, or any values that tell the classes apart.
         layers: names ("d3") or layer-name patterns; all of them if None.
         bins: how many bins.
@@ -140,6 +142,8 @@ def information_plane(
     Warns:
         SaturationWarning: I(X;D) reaches H(X) in some layers other than the input itself.
     """
+    if isinstance(inputs, list):
+        inputs = first_of(inputs, unwrapped(model))
     found = activations(model, inputs, layers)
     result = plane(found, labels, inputs, bins=bins, binning=binning, range=range, bounds=bounds, sigma=sigma)
     if full := [row.name for row in result if row.saturated and row.kind != "input"]:
@@ -154,7 +158,7 @@ def information_plane(
 
 def bin_sweep(
     model: nn.Module,
-    inputs: Tensor | tuple[Any, ...] | Mapping[str, Any],
+    inputs: ExampleInputs,
     labels: Tensor,
     layers: Sequence[str] | str | None = None,
     *,
@@ -163,6 +167,8 @@ def bin_sweep(
     range: tuple[float, float] | None = None,
 ) -> dict[int, InformationPlane]:
     """The information plane for each number of bins, from one forward pass. Saturation is flagged, not warned of."""
+    if isinstance(inputs, list):
+        inputs = first_of(inputs, unwrapped(model))
     found = activations(model, inputs, layers)
     return {count: plane(found, labels, inputs, bins=count, binning=binning, range=range) for count in bins}
 

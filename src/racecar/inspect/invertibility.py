@@ -19,6 +19,7 @@ from racecar.run.forward_pass import ForwardPass
 from racecar.run.input_activation import Activation, activation
 from racecar.run.reverse_statistics import ReverseStatistics
 from racecar.support.table import table
+from racecar.watch.batches import ExampleInputs
 from racecar.watch.eval_mode import eval_mode
 from racecar.watch.names import shown
 
@@ -91,7 +92,7 @@ class Invertibility:
 
 def invertibility(
     model: nn.Module,
-    inputs: Tensor | tuple[Any, ...] | Mapping[str, Any],
+    inputs: ExampleInputs,
     *,
     statistics: str | ReverseStatistics | None = None,
     input_activation: Any = None,
@@ -117,7 +118,7 @@ def invertibility(
     model, used, known = model_and_statistics(model, statistics)
     with eval_mode(model, used):  # the reverse pass, too: some rules ask a module whether it trains
         try:
-            forward = ForwardPass(model, *call_arguments(inputs), known)
+            forward = ForwardPass(model, *call_arguments(inputs, model), known)
         except ValueError as error:
             if "more than 1 value per channel" not in str(error):
                 raise

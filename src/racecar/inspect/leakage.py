@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from racecar.inspect.invertibility import (
     picture_scores,
 )
 from racecar.support.table import table
+from racecar.watch.batches import ExampleInputs
 from racecar.watch.names import shown
 
 READINGS = (
@@ -114,7 +115,7 @@ class Leakage:
 
 def leakage(
     model: nn.Module,
-    inputs: Tensor | tuple[Any, ...] | Mapping[str, Any] | Invertibility,
+    inputs: ExampleInputs | Invertibility,
     **options: Any,
 ) -> Leakage:
     """How much of its input each depth of a model gives back through the reverse pass.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +13,7 @@ from racecar.inspect.matrices import LayerInputs, Weight, operator_of, weight_of
 from racecar.inspect.unwrap import unwrapped
 from racecar.racecar import call_arguments
 from racecar.run.forward_pass import ForwardPass
+from racecar.watch.batches import ExampleInputs
 from racecar.watch.eval_mode import eval_mode
 from racecar.watch.names import shown
 
@@ -81,7 +81,7 @@ def singular_vectors(
     layer: str,
     k: int | None = None,
     *,
-    data: Tensor | tuple[Any, ...] | Mapping[str, Any] | None = None,
+    data: ExampleInputs | None = None,
     operator: bool = False,
     size: tuple[int, ...] | None = None,
     order: str = "value",
@@ -115,7 +115,7 @@ def singular_vectors(
     with eval_mode(model):  # a weight that is computed may change buffers in training
         weight = weight_of(model, layer)
         if data is not None:
-            seen = LayerInputs(ForwardPass(model, *call_arguments(data)), layer)
+            seen = LayerInputs(ForwardPass(model, *call_arguments(data, model)), layer)
             matrix = seen.matrix
             if matrix is not None:  # it may have been used transposed
                 shape = weight.shape if matrix.shape == weight.matrix.shape else (matrix.shape[1],)

@@ -16,6 +16,7 @@ from racecar.rules.registry import Rules
 from racecar.rules.roles import Role
 from racecar.support.compiling import uncompiled
 from racecar.watch import nested
+from racecar.watch.batches import too_many
 from racecar.watch.calls import ModuleWatch, Watch, version
 from racecar.watch.dry_run import RngState, untouched
 from racecar.watch.inputs import batch_tensors
@@ -44,6 +45,7 @@ def layer_graph_of(
                 shapes = ", ".join(str(tuple(x.shape)) for x in inputs) or "no tensor"
                 raise ValueError(
                     f"{type(model).__name__} does not accept example_inputs ({shapes}): {type(error).__name__}: {error}"
+                    + too_many(model, args)
                 ) from error
         if nested.among(inputs):
             inputs = nested.pad(watch, inputs, versions, modules)

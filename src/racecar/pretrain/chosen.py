@@ -18,7 +18,7 @@ class Chosen:
     """The layers to train and, by name, the parameters of each: its weight and bias, and its norm's."""
 
     def __init__(self, model: nn.Module, example: Any, patterns: str | Sequence[str] | None) -> None:
-        forward = ForwardPass(model, *call_arguments(example))
+        forward = ForwardPass(model, *call_arguments(example, model))
         names = {id(parameter): name for name, parameter in model.named_parameters()}
         self.all_names = list(names.values())
         patterns = [patterns] if isinstance(patterns, str) else patterns

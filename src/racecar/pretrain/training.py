@@ -133,7 +133,7 @@ def _train(
         for _ in range(epochs):
             losses: list[Tensor] = []
             for batch in loader:
-                args, kwargs = call_arguments(prepare(batch))
+                args, kwargs = call_arguments(prepare(batch), rr.model)
                 _, loss = rr(*args, **kwargs)
                 if loss.requires_grad:  # not where the batch takes a way without this layer
                     optimiser.zero_grad()
