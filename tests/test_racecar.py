@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+from collections import OrderedDict
 
 import pytest
 import torch
@@ -20,6 +21,30 @@ def chain(seed: int = 0, middle: int = 5) -> nn.Sequential:
     torch.manual_seed(seed)
     norm = nn.BatchNorm1d(middle)
     return nn.Sequential(nn.Linear(4, middle), norm, nn.ReLU(), nn.Linear(middle, 3), nn.Tanh(), nn.Linear(3, 2))
+
+
+# --- state dicts ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "build", [chain, lambda seed: nn.Sequential(OrderedDict(model=chain(seed)))], ids=["plain", "names as ours"]
+)
+def test_the_models_state_dict_and_a_racecars_are_loaded(build):
+    """What does not fit is refused as torch refuses it."""
+    source = Racecar(build(0), X)
+    for i, state in enumerate((source.state_dict(), source.model.state_dict())):
+        rr = Racecar(build(i + 1), X)
+        assert not any(rr.load_state_dict(state))
+        torch.testing.assert_close(rr.model.state_dict(), source.model.state_dict(), rtol=0, atol=0)
+        name = next(iter(state))
+        state["unknown"] = state.pop(name)
+        assert rr.load_state_dict(state, strict=False) == ([name], ["unknown"])
+        for wrong, kind, words in (
+            (state, RuntimeError, rf'Missing.*"{name}"(?s:.*)"unknown"'),
+            (rr, TypeError, "dict"),
+        ):
+            with pytest.raises(kind, match=words):
+                rr.load_state_dict(wrong)
 
 
 # --- another model --------------------------------------------------------------------------------------------------

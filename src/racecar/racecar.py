@@ -143,6 +143,15 @@ class Racecar(nn.Module):
             self._made.resting = made.resting
         return self._made
 
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """As of every module. Its own state dict has the model's names with "model." before them; the model's own, in
+        which they stand without it, is loaded, too."""
+        if isinstance(state_dict, Mapping):
+            names = [name for name, _ in (*self.model.named_parameters(), *self.model.named_buffers())]
+            if sum(name in state_dict for name in names) > sum(f"model.{name}" in state_dict for name in names):
+                return self.model.load_state_dict(state_dict, strict, assign)
+        return super().load_state_dict(state_dict, strict, assign)
+
     def train(self, mode: bool = True) -> Racecar:
         """As of every module. A compiled Racecar, of which Python sees nothing else, looks here whether it lives."""
         self.look_back()

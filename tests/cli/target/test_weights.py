@@ -24,6 +24,8 @@ def net(seed: int, classes: int = 5) -> nn.Module:
         lambda state: {f"_orig_mod.{name}": weight for name, weight in state.items()},
         lambda state: {"model": {f"module._orig_mod.{name}": weight for name, weight in state.items()}},
         lambda state: {f"_orig_mod.module.{name}": weight for name, weight in state.items()},
+        lambda state: {f"model.{name}": weight for name, weight in state.items()},
+        lambda state: {"state_dict": {f"module.net.model.{name}": weight for name, weight in state.items()}},
         lambda state: {name: weight for name, weight in state.items() if "num_batches" not in name},
     ],
 )

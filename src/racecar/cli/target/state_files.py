@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from racecar.cli.console import note
 from racecar.support.extras import need
 
 WRAPPINGS = ("state_dict", "model_state_dict", "model")
@@ -18,7 +19,7 @@ WRAPPINGS = ("state_dict", "model_state_dict", "model")
 def load_weights(model: nn.Module, file: Path) -> None:
     """Fill all weights of a model from a file; a ValueError says what does not fit, and nothing is changed then."""
     own = model.state_dict()
-    found = _renamed(_state(_read(file), file), own)
+    found, prefix = _renamed(_state(_read(file), file), own)
     tied = {own[name].data_ptr() for name in found if name in own}  # a file holds weights of two names only once
     missing = [name for name, weight in own.items() if name not in found and weight.data_ptr() not in tied]
     unexpected = [name for name in found if name not in own]
@@ -36,6 +37,8 @@ def load_weights(model: nn.Module, file: Path) -> None:
     if problems:
         raise ValueError(f"the weights of {file} do not fit {type(model).__name__}; " + "; ".join(problems))
     model.load_state_dict(found, strict=False)
+    if prefix:
+        note(f"names in {file} begin with {prefix!r}, which was left out")
 
 
 def _read(file: Path) -> Any:
@@ -62,13 +65,16 @@ def _state(content: Any, file: Path) -> dict[str, Tensor]:
     return dict(content)
 
 
-def _renamed(found: dict[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Without the prefixes that DataParallel and torch.compile put before the names."""
+def _renamed(found: dict[str, Tensor], own: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], str]:
+    """The weights by the model's names, and the prefix that stood before all of them in the file: "module." of
+    DataParallel, "model." of a Racecar or a LightningModule, …; that of torch.compile is left out anywhere."""
     if not any("_orig_mod." in name for name in own):
         found = {name.replace("_orig_mod.", ""): weight for name, weight in found.items()}
-    if all(name.startswith("module.") for name in found) and not all(name.startswith("module.") for name in own):
-        found = {name.removeprefix("module."): weight for name, weight in found.items()}
-    return found
+    spellings = [found]
+    while len({name.partition(".")[0] for name in spellings[-1]}) == 1 and all("." in name for name in spellings[-1]):
+        spellings.append({name.partition(".")[2]: weight for name, weight in spellings[-1].items()})
+    best = max(spellings, key=lambda names: len(names.keys() & own.keys()))  # of equal ones the first, with all parts
+    return best, next(iter(found)).removesuffix(next(iter(best)))
 
 
 def _shape(weight: Tensor) -> str:

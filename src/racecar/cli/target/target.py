@@ -21,6 +21,7 @@ from torch import nn
 from racecar.cli.target.huggingface import open_huggingface
 from racecar.cli.target.inputs import Example, Input, arguments, draw, like, parse
 from racecar.cli.target.state_files import load_weights
+from racecar.inspect.unwrap import unwrapped
 from racecar.watch.guards import check_model
 
 FORMS = "package.module:callable, timm:NAME, torchvision:NAME or hf:CONFIG.json"
@@ -74,6 +75,7 @@ def open_target(name: str, shape: str = "", weights: Path | None = None, seed: i
     else:
         model, inputs = _python(scheme, rest, seed)
     inputs = given if given and scheme != "hf" else inputs  # those of transformers have names now
+    model = unwrapped(model)
     check_model(model)
     if not inputs:
         raise ValueError(f"{name} does not say what its input is: give --input, for example --input 1,3,224,224")
