@@ -107,14 +107,31 @@ def test_a_forward_that_somebody_put_in_its_place(net, x):
     torch.testing.assert_close(net(x), output)
 
 
+@pytest.mark.parametrize("trainings", [1, 2])
+def test_a_forward_with_autocast_over_ours(net, x, trainings):
+    """As accelerate puts it over for every training: one autocast object cannot be entered twice at once."""
+    net, x = net.float(), x.float()
+    rr = Racecar(copy.deepcopy(net), x)
+    for _ in range(trainings):
+        attached = Attached(net)
+        net.forward = torch.autocast("cpu", torch.bfloat16)(net.forward)
+        output = net(x)
+        with torch.autocast("cpu", torch.bfloat16):
+            expected = rr(x)
+        assert not torch.is_autocast_enabled("cpu")
+        torch.testing.assert_close((output, attached.loss()), expected, rtol=0, atol=0)
+        attached.detach()
+
+
 def test_what_others_put_over_ours_stays(net, x):
     """A class, as fully_shard does, and another forward, as accelerate does for every training."""
     net.forward = functools.partial(type(net).forward, net)
+    plain = net(x)
     attached = Attached(net)
     sharded = net.__class__ = type("Sharded", (type(net),), {})
     inner = net.forward
     outer = net.forward = lambda x: 2 * inner(x)
-    net(x)
+    torch.testing.assert_close(net(x), 2 * plain)
     attached.detach()
     assert (type(net), net.forward) == (sharded, outer)
     net(x)

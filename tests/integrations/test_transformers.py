@@ -71,19 +71,22 @@ def fit(folder, model, data, racecar, **more):
     return trainer
 
 
+@pytest.mark.parametrize("bf16", [False, True])
 @pytest.mark.parametrize("build", CASES)
-def test_as_by_hand(build, tmp_path):
+def test_as_by_hand(build, bf16, tmp_path):
     torch.manual_seed(0)
     model = build()
     for part in model.modules():
         if isinstance(part, nn.Dropout):
             part.p = 0.0
     other, names = copy.deepcopy(model), list(model.state_dict())
-    trainer = fit(tmp_path, model, CASES[build], {"weight": 0.5})
+    trainer = fit(tmp_path, model, CASES[build], {"weight": 0.5}, bf16=bf16)
+    assert not torch.is_autocast_enabled("cpu")
     rr, optimiser = Racecar(other, CASES[build], weight=0.5), torch.optim.SGD(other.parameters(), 0.1)
     other.train()
     for i in (0, 4):
-        output, loss = rr(**{name: one[i : i + 4] for name, one in CASES[build].items()})
+        with torch.autocast("cpu", torch.bfloat16, bf16):
+            output, loss = rr(**{name: one[i : i + 4] for name, one in CASES[build].items()})
         optimiser.zero_grad()
         (output.loss + loss).backward()
         optimiser.step()

@@ -88,7 +88,7 @@ class Attached:
             del _known[self.network]
             if type(self.network) is self._class:
                 self.network.__class__ = self._plain
-            if self._instead is not None and vars(self.network)["forward"] is self._forward:
+            if self._instead is not None and vars(self.network).get("forward") is self._forward:
                 self.network.forward = self._instead
         self._losses = []
 
@@ -104,7 +104,7 @@ class Attached:
             raise RuntimeError(f"{PATIENCE} racecar losses wait, and nobody takes them: add attached.loss() to yours")
         self._inside = True
         try:
-            with _own_hooks_aside(self.network):  # they run around this call already
+            with _alone(self.network, forward):
                 output, loss = self._racecar(forward, args, kwargs)(*args, **kwargs)
         finally:
             self._inside = False
@@ -149,10 +149,14 @@ def _new(plain: type[nn.Module]) -> nn.Module:
 
 
 @contextmanager
-def _own_hooks_aside(network: nn.Module) -> Iterator[None]:
-    hooks = {name: network.__dict__[name] for name in _HOOKS}
+def _alone(network: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+    """Calls of the network run this forward, without hooks and without what others put over the forward meanwhile, such
+    as Accelerate's autocast: all of that runs around this call already, and an autocast entered twice is never left."""
+    own = network.__dict__
+    before = {name: own[name] for name in (*_HOOKS, "forward") if name in own}
     try:
-        network.__dict__.update({name: type(some)() for name, some in hooks.items()})
+        own.update({name: type(before[name])() for name in _HOOKS}, forward=forward)
         yield
     finally:
-        network.__dict__.update(hooks)
+        del own["forward"]
+        own.update(before)
