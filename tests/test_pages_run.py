@@ -4,20 +4,24 @@ import inspect
 import re
 from pathlib import Path
 
+import pytest
 import torch
+from torch import nn
 from torch.nn.functional import conv_transpose2d
 
+import racecar
 from racecar import Racecar
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
 BLOCK = re.compile(r"```python\n(.*?)```\n(?:\n```\n(.*?)```\n)?", re.DOTALL)
 
 
-def run(name, capsys):
-    """What a page's blocks define, and what those print that stands nowhere."""
-    made, said = {}, ""
+def run(page, capsys, **known):
+    """What a page's blocks define beside what is known, and what those print that stands nowhere."""
+    made, said = known, ""
     torch.manual_seed(0)
-    for code, shown in BLOCK.findall((DOCS / name).read_text()):
+    for code, shown in BLOCK.findall(page.read_text()):
         exec(code, made)
         printed = "".join(f"{line.rstrip()}\n" for line in capsys.readouterr().out.splitlines())
         if shown:
@@ -27,8 +31,47 @@ def run(name, capsys):
     return made, said
 
 
+class MyLayer(nn.Module):
+    """A linear layer, as racecar could not know it."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.rand(4, 3)), nn.Parameter(torch.rand(4))
+
+    def forward(self, x):
+        return x @ self.weight.T + self.bias
+
+
+class MyActivation(nn.Module):
+    def forward(self, x):
+        return x.sign() * x.square()
+
+
+@pytest.fixture
+def unregister():
+    """No other test knows the rules for these."""
+    yield
+    racecar.rules.unregister(MyLayer, MyActivation)
+
+
+@pytest.mark.usefixtures("unregister")
+def test_readme(capsys):
+    """The plan beside the ten lines is that of their net, and its two rules do what they say."""
+    text = (ROOT / "README.md").read_text()
+    made, said = run(ROOT / "README.md", capsys, MyLayer=MyLayer, MyActivation=MyActivation)
+    assert said == ""
+    assert len([shown for _, shown in BLOCK.findall(text) if shown]) == 1, "the plan is shown, and compared"
+    assert {name for name, weight in made["model"].named_parameters() if weight.grad is None} == set()
+    layer, activation, last = MyLayer(), MyActivation(), MyLayer()
+    model = nn.Sequential(layer, activation, nn.Linear(4, 3), last)
+    x = torch.rand(5, 3)
+    back = ((model(x) - last.bias) @ last.weight - model[2].bias) @ model[2].weight
+    back = (activation(back) - layer.bias) @ layer.weight
+    torch.testing.assert_close(Racecar(model, x, mode="full").reconstruct(x)[0], back)
+
+
 def test_start(capsys):
-    made, said = run("start.md", capsys)
+    made, said = run(DOCS / "start.md", capsys)
     accuracies = [float(one) for one in re.findall(r"accuracy ([\d.]+)", said)]
     errors = [float(one) for one in re.findall(r"reverse error ([\d.]+)", said)]
     assert min(accuracies) > 0.8, "the loss that is added lets the net learn"
@@ -41,7 +84,7 @@ def test_start(capsys):
 
 
 def test_plan(capsys):
-    made, _ = run("plan.md", capsys)
+    made, _ = run(DOCS / "plan.md", capsys)
     model, x = made["rr"].model, torch.rand(4, 3, 16, 16)
     back = model.stem(x)  # stem.2 starts from its own forward output, and stem.0 goes on from what it rebuilt
     for layer in (model.stem[2], model.stem[0]):

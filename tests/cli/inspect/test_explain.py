@@ -19,11 +19,13 @@ def layers(out: str) -> list[str]:
     return [line.split()[0] for line in out.splitlines()[3:-1]]
 
 
-def test_prints_the_plan_of_the_same_model(cli):
-    result = cli("explain", "nets:conv", "--input", "2,3,8,8", "--mode", "layerwise")
+@pytest.mark.parametrize("mode", [[], ["auto"]])
+def test_prints_the_plan_that_a_racecar_has(cli, mode):
+    """Without a mode both have the same."""
+    result = cli("explain", "nets:conv", "--input", "2,3,8,8", *(f"--mode={one}" for one in mode))
     import nets
 
-    plan = Racecar(nets.conv().eval(), torch.rand(2, 3, 8, 8), "layerwise").plan
+    plan = Racecar(nets.conv().eval(), torch.rand(2, 3, 8, 8), *mode).plan
     first, _, rest = result.out.partition("\n")
     assert result.status == 0
     assert first == "nets:conv: Sequential, 845 parameters, input 2×3×8×8"
@@ -47,14 +49,14 @@ def test_mode_and_lambda_reach_the_plan(cli):
 @pytest.mark.parametrize(
     "texts, weight",
     [
-        ([], 1.0),
+        ([], 7.0),
         (["0.5"], {"*": 0.5}),
         (["*=1", "fc=0"], {"*": 1.0, "fc": 0.0}),
         (["a=b=2"], {"a=b": 2.0}),
     ],
 )
 def test_lambda(texts, weight):
-    assert read_weight(texts) == weight
+    assert read_weight(texts, 7.0) == weight
 
 
 def test_several_inputs(cli):
@@ -65,19 +67,19 @@ def test_several_inputs(cli):
 
 
 def test_the_last_lambda_wins():
-    assert list(read_weight(["a=1", "*=2", "a=3"]).items()) == [("*", 2.0), ("a", 3.0)]
+    assert list(read_weight(["a=1", "*=2", "a=3"], 7.0).items()) == [("*", 2.0), ("a", 3.0)]
 
 
 def test_lines_are_never_cut_or_wrapped_when_piped(cli, monkeypatch):
     monkeypatch.setenv("COLUMNS", "30")
-    result = cli("explain", "nets:conv", "--input", "2,3,8,8")
+    result = cli("explain", "nets:conv", "--input", "2,3,8,8", "--mode", "full")
     assert re.search(r"^4 +linear +yes +forward +the last layer$", result.out, re.M)
 
 
 def test_a_terminal_gets_a_drawn_table_with_every_word(cli, monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "90")
-    result = cli("explain", "nets:conv", "--input", "2,3,8,8")
+    result = cli("explain", "nets:conv", "--input", "2,3,8,8", "--mode", "full")
     assert "━" in result.out
     assert all(word in result.out for word in ("conv2d", "linear", "the last layer", "2 of 2 layers constrained"))
 

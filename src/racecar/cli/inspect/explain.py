@@ -11,8 +11,12 @@ from racecar.cli.target import options
 
 if TYPE_CHECKING:
     from racecar.plan.plan import Plan
+    from racecar.run.weights import Weight
 
-Mode = Annotated[str, typer.Option("--mode", metavar="MODE", help="auto, full, layerwise or input.")]
+Mode = Annotated[
+    str | None,
+    typer.Option("--mode", metavar="MODE", help="auto, full, layerwise or input. Without it: as Racecar's default."),
+]
 Lambda = Annotated[
     list[str] | None,
     typer.Option("--lambda", metavar="[PATTERN=]λ", help="Weight of the layers that a pattern matches; repeatable."),
@@ -22,7 +26,7 @@ Lambda = Annotated[
 def explain(
     target: options.Target,
     shape: options.Input = "",
-    mode: Mode = "auto",
+    mode: Mode = None,
     weights: options.Weights = None,
     lambdas: Lambda = None,
     seed: options.Seed = 0,
@@ -33,7 +37,8 @@ def explain(
     from racecar.run.engine import plan_of
     from racecar.run.settings import Settings
 
-    chosen = Settings(mode, read_weight(lambdas or []))  # refuses bad choices before the model is built
+    weight = read_weight(lambdas or [], Settings.weight)
+    chosen = Settings(Settings.mode if mode is None else mode, weight)  # refuses bad choices before the model is built
     opened = open_target(target, shape, weights, seed)
     plan = plan_of(opened.model, *call_arguments(opened.example(seed)), chosen)
     print(opened)
@@ -51,8 +56,8 @@ def show(plan: Plan) -> None:
     print_table(HEAD, [row.cells for row in plan.rows()], plan.summary)
 
 
-def read_weight(texts: list[str]) -> float | dict[str, float]:
-    """λ from ``--lambda``: "0.1", or "PATTERN=0.1" several times, later ones win."""
+def read_weight(texts: list[str], default: Weight) -> Weight:
+    """λ from ``--lambda``: "0.1", or "PATTERN=0.1" several times, later ones win; without any the default."""
     found: dict[str, float] = {}
     for text in texts:
         pattern, equals, value = text.rpartition("=")
@@ -63,4 +68,4 @@ def read_weight(texts: list[str]) -> float | dict[str, float]:
         key = pattern if equals else "*"
         found.pop(key, None)  # so that the order of the dict is that of the command line
         found[key] = number
-    return found or 1.0
+    return found or default
