@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 import traceback
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Annotated, Any
 
 import typer
@@ -51,6 +53,7 @@ def run(arguments: Sequence[str]) -> int:
     debug = "--debug" in arguments  # anywhere, because it is added to a command that just failed
     console.given, interrupts.advice = tuple(arguments), interrupts.AGAIN if LONG.intersection(arguments) else ""
     try:
+        refuse_empty(arguments)
         with warnings_as_notes():
             status = _command().main([a for a in arguments if a != "--debug"], "racecar", standalone_mode=False)
         return interrupts.tell() if status == 130 else status or 0  # which is what typer makes of an interrupt
@@ -59,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
             return interrupts.tell()
         if debug:
             traceback.print_exception(error)
-        message = error.format_message() if hasattr(error, "format_message") else str(error)
+        message = _message(error)
         if type(error).__name__ == "NoArgsIsHelpError":  # a group of commands on its own: the message is its help
             print(message)
             return 0
@@ -67,6 +70,24 @@ def run(arguments: Sequence[str]) -> int:
         return 2
     except (KeyboardInterrupt, typer.Abort):
         return interrupts.tell()
+
+
+def refuse_empty(arguments: Sequence[str]) -> None:
+    """Refuse empty texts, such as ``--out "$DIR"`` without a DIR: as a path they would be the current folder."""
+    for before, one in pairwise(("", *arguments)):
+        option = one.removesuffix("=") if re.fullmatch("--[a-z-]+=", one) else before if not one else None
+        if option is not None:
+            what = option if option.startswith("-") else "an argument"
+            raise ValueError(f"{what} is empty: give it a value, or leave it out")
+
+
+def _message(error: Exception) -> str:
+    """What an error says; of a file without the number that the system has for it."""
+    if hasattr(error, "format_message"):
+        return str(error.format_message())
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 @functools.cache

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from racecar.bench.models import Example, Open
     from racecar.bench.workload import Circumstances
 
+MOST = 1_000_000
+"""The largest of the numbers that grow, and of the steps between two reverse passes: a larger one is a slip."""
+
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, …; without it cuda where there is one.")]
 Models = Annotated[
     str,
@@ -221,15 +224,17 @@ def _numbers(text: str, option: str) -> list[int]:
         numbers = [int(one) for one in text.split(",")]
     except ValueError:
         numbers = []
-    if not numbers or min(numbers) < 1 or len(set(numbers)) < len(numbers):
-        raise ValueError(f"{option} {text!r}: give different whole numbers of at least 1, as 1,4,16")
+    if not numbers or not 1 <= min(numbers) <= max(numbers) <= MOST or len(set(numbers)) < len(numbers):
+        raise ValueError(
+            f"{option} {text!r:.80}: whole numbers of at least 1 and at most {MOST:,}, each once, as 1,4,16"
+        )
     return numbers
 
 
 def _fractions(text: str) -> list[float]:
     try:
         found = [float(Fraction(one.strip())) for one in text.split(",")]
-    except (ValueError, ZeroDivisionError):
+    except (ValueError, ZeroDivisionError, OverflowError):
         found = []
     if not found or not all(0 < one <= 1 for one in found) or len(set(found)) < len(found):
         raise ValueError(f"--fractions {text!r}: give different numbers above 0 and up to 1, as 1,1/8,1/16")

@@ -12,6 +12,8 @@ from functools import cache
 from typing import Any, Literal, TypeVar
 
 V = TypeVar("V")
+MOST = 10**9
+"""The largest whole number of any setting: a larger one is a slip, and a training of so many epochs would not end."""
 Schedule = Literal["constant", "cosine", "onecycle"]
 """How the step size goes: as it is; to 0 along a cosine; up to it and then to nearly 0, as torch's OneCycleLR."""
 
@@ -63,8 +65,11 @@ class Config:
     def __post_init__(self) -> None:
         for f in fields(self):
             value = getattr(self, f.name)
-            if isinstance(value, float) and not math.isfinite(value):  # no record can hold it
-                raise ValueError(f"{f.name} must be a finite number, not {value!r}")
+            for one in value if isinstance(value, tuple) else (value,):
+                if isinstance(one, float) and not math.isfinite(one):  # no record can hold it
+                    raise ValueError(f"{f.name} must be a finite number, not {one!r}")
+                if isinstance(one, int) and one > MOST:
+                    raise ValueError(f"{f.name} must be at most {MOST:,}, not {one!r}")
         kind: Any = type(self)  # mypy doubts that a class can be hashed
         for name, known in choices(kind).items():
             if getattr(self, name) not in known:
@@ -177,7 +182,7 @@ def parse(text: str, hint: Any, name: str) -> Any:
         if hint is float:
             return float(text)
     except (KeyError, ValueError):
-        raise ValueError(f"{name} must be of type {hint.__name__}, not {text!r}") from None
+        raise ValueError(f"{name} must be of type {hint.__name__}, not {text!r:.80}") from None
     return text
 
 

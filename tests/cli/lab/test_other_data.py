@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import random
 import struct
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -109,3 +110,21 @@ def test_kept_checksums_that_are_damaged_are_made_anew(cli, data, content):
     (data / published.KEPT).write_text(content)
     assert cli(*DIGITS).status == 0
     assert "sha256:" in (data / published.KEPT).read_text()
+
+
+@pytest.mark.parametrize(
+    "pictures, words", [(20, "bytes or more, its header says 15696"), (2**31, "at most 268435456 are read")]
+)
+def test_a_small_file_that_would_fill_the_memory(refused, tmp_path, pictures, words):
+    """64 MB of zeros in 290 kB: no more is read than the header says, and the header may not say any size."""
+    write(tmp_path / "data")
+    path = tmp_path / "data/MNIST/raw/train-images-idx3-ubyte.gz"
+    path.write_bytes(gzip.compress(struct.pack(">4I", 0x803, pictures, 28, 28) + bytes(2**26), 1))
+    tracemalloc.start()
+    line = refused(*DIGITS, "--other-data")
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "train-images-idx3-ubyte.gz" in line
+    assert words in line
+    assert most < 2**24
+    assert not (tmp_path / "out").exists()

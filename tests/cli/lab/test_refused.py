@@ -21,6 +21,9 @@ REFUSED = [
     ((*PEAKS, "--set", "epoch=3"), "did you mean 'epochs'?"),
     ((*PEAKS, "--set", "epochs=3.5"), "epochs must be of type int, not '3.5'"),
     ((*PEAKS, "--set", "epochs"), "write name=value"),
+    ((*PEAKS, "--set", f"epochs={10**23}"), "epochs must be at most 1,000,000,000"),
+    ((*PEAKS, "--set", f"batch={10**23}"), "batch must be at most 1,000,000,000"),
+    (("sweep", *PEAKS[1:], "--over", f"epochs={10**23}"), "epochs must be at most 1,000,000,000"),
     ((*PEAKS, "--set", "lr=-1"), "lr must be greater than 0"),
     ((*PEAKS, "--set", "lr=inf"), "lr"),
     ((*PEAKS, "--set", "strength=nan"), "strength"),
@@ -34,6 +37,9 @@ REFUSED = [
     ((*PEAKS, "--variants", "Std", "--coefficient", "RR=1"), "RR"),  # which is not run
     ((*PEAKS, "--engine", "cloud"), "here, vmap, ray"),
     ((*PEAKS, "--device", "gpu"), "gpu"),
+    ((*PEAKS, "--device", "meta"), "--device meta: this torch cannot train there"),
+    ((*PEAKS, "--device", "meta", "--engine", "vmap"), "--device meta"),
+    (("search", *INFORMATION, *ONE, "--device", "meta"), "--device meta"),
     ((*PEAKS, "--engine", "vmap", "--compile"), "--compile"),
     ((*PEAKS, "--engine", "vmap", "--tensorboard"), "--tensorboard"),
     ((*PEAKS, "--address", "auto"), "--engine ray"),
@@ -46,7 +52,9 @@ REFUSED = [
     (("search", *INFORMATION, "--variants", "RR", "--seeds", "99999999999999"), "at most 100,000"),
     ((*PEAKS, "--workers", "-1"), "workers"),
     ((*PEAKS, "--data", "nowhere"), "nowhere"),
-    ((*PEAKS, "--tuned", "nowhere.json"), "nowhere.json"),
+    ((*PEAKS, "--tuned", "nofile"), "--tuned nofile: there is no such file; give the tuned.json of a `racecar search`"),
+    ((*PEAKS, "--tuned", "nofile.jsonl#one"), "--tuned nofile.jsonl: there is no such file"),
+    ((*PEAKS, "--tuned", "."), "--tuned .: there is no such file"),
     ((*PEAKS, "--nothing"), "--nothing"),
     (("run", *INFORMATION, *ONE, "--data", "var_u.mat"), "var_u.mat"),  # mistyped: not the other task instead
     (("run", *INFORMATION, *ONE, "--set", "source=var_u"), "var_u.mat"),
@@ -66,7 +74,15 @@ REFUSED = [
 def test_refused(refused, search, arguments, words, tmp_path):
     """Before anything is trained or written."""
     assert words in refused(*arguments)
-    assert not (tmp_path / "out").exists()
+    assert [one.name for one in tmp_path.iterdir()] == ["nets.py"]
+
+
+@pytest.mark.parametrize("option", ["--out", "--data", "--tuned"])
+def test_an_empty_path_is_not_the_current_folder(refused, option, tmp_path):
+    """As ``--out "$DIR"`` has it where the shell knows no DIR."""
+    for given in ([option, ""], [f"{option}="]):
+        assert f"{option} is empty" in refused(*PEAKS, *ONE, *given)
+    assert [one.name for one in tmp_path.iterdir()] == ["nets.py"]
 
 
 @pytest.mark.parametrize("engine", ["vmap", "ray"])
@@ -84,6 +100,12 @@ def test_torchrun_does_not_turn_an_engine_into_another(cli, monkeypatch, tmp_pat
 def test_no_cuda(refused, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert "--device cpu" in refused(*PEAKS, "--device", "cuda:1")
+
+
+def test_fewer_cuda_devices(refused, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert "no more than 2 CUDA devices" in refused(*PEAKS, "--device", "cuda:2")
 
 
 def test_out_is_a_file(refused, tmp_path):

@@ -102,6 +102,71 @@ def test_unreadable_files(tmp_path):
             load_weights(net(0), tmp_path / name)
 
 
+SPECIAL = {
+    "sparse": (lambda bias: bias.to_sparse(), "0.bias in w.pt is sparse"),
+    "without numbers": (lambda bias: bias.to("meta"), "0.bias in w.pt is on the meta device"),
+    "nested": (lambda bias: torch.nested.nested_tensor([bias[:1], bias[1:]]), "0.bias in w.pt is nested"),
+    "complex": (lambda bias: bias + 1j, "0.bias in w.pt holds complex64, and the model has float32 there"),
+    "whole numbers": (lambda bias: bias.char(), "0.bias in w.pt holds int8"),
+    "NaN": (lambda bias: bias * float("nan"), "0.bias in w.pt holds NaN"),
+    "infinite": (lambda bias: bias / 0, "0.bias in w.pt holds what is infinite as float32"),
+    "infinite here": (lambda bias: bias.double() + 1e300, "0.bias in w.pt holds what is infinite as float32"),
+}
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_weights_that_no_net_has_are_refused(cli, refused, tmp_path, kind):
+    cli("explain", "nets:conv", "--input", "1,3,8,8")
+    import nets
+
+    change, words = SPECIAL[kind]
+    state = nets.conv().state_dict()
+    torch.save({**state, "0.bias": change(state["0.bias"])}, tmp_path / "w.pt")
+    assert words in refused("explain", "nets:conv", "--input", "1,3,8,8", "--weights", "w.pt")
+
+
+def test_names_are_texts(refused, tmp_path):
+    for name in (0, None, ("0", "bias")):
+        torch.save({name: torch.zeros(1)}, tmp_path / "w.pt")
+        assert "holds no state dict" in refused("explain", "nets:conv", "--input", "1,3,8,8", "--weights", "w.pt")
+
+
+def test_a_buffer_may_be_infinite(tmp_path):
+    """As masks of attention are; and counts of other types are taken."""
+
+    def masked():
+        model = net(1)
+        model.register_buffer("mask", torch.tensor([0.0, float("-inf")]))
+        return model
+
+    source, model = masked(), masked()
+    torch.save({name: weight.half() for name, weight in source.state_dict().items()}, tmp_path / "w.pt")
+    load_weights(model, tmp_path / "w.pt")
+    assert model.mask.tolist() == [0, float("-inf")]
+
+
+def test_one_flipped_bit_is_noticed(cli, refused, tmp_path):
+    """By the checksums in a file of torch.save; one that was written without is read as before."""
+    cli("explain", "nets:conv", "--input", "1,3,8,8")
+    import nets
+
+    state = nets.conv().state_dict()
+    arguments = ("explain", "nets:conv", "--input", "1,3,8,8", "--weights", "w.pt")
+    checked = torch.serialization.get_crc32_options()
+    for written in (False, True):
+        torch.serialization.set_crc32_options(written)
+        try:
+            torch.save(state, tmp_path / "w.pt")
+        finally:
+            torch.serialization.set_crc32_options(checked)
+        assert cli(*arguments).status == 0
+    content = bytearray((tmp_path / "w.pt").read_bytes())
+    content[content.index(state["0.weight"].numpy().tobytes()) + 3] ^= 0x80  # a sign
+    (tmp_path / "w.pt").write_bytes(content)
+    assert "is damaged" in refused(*arguments)
+
+
 def test_from_the_command_line(cli, refused, tmp_path):
     torch.save({"fc.weight": torch.zeros(2, 2)}, tmp_path / "w.pt")
     line = refused("explain", "nets:conv", "--input", "1,3,8,8", "--weights", "w.pt")

@@ -55,7 +55,7 @@ def test_samples(tmp_path, below, compress):
     "name, content, said",
     [
         ("images_idx3", CONTENT["train-images-idx3-ubyte"][:-1], "has 2367 bytes, its header says 2368"),
-        ("images_idx3", CONTENT["train-images-idx3-ubyte"] + b"0", "has 2369 bytes, its header says 2368"),
+        ("images_idx3", CONTENT["train-images-idx3-ubyte"] + b"0", "has 2369 bytes or more, its header says 2368"),
         ("images_idx3", CONTENT["train-images-idx3-ubyte"][:9], "is no idx file of bytes with 3 dimensions"),
         ("images_idx3", b"", "is no idx file"),
         ("images_idx3", CONTENT["train-labels-idx1-ubyte"], "is no idx file of bytes with 3 dimensions"),

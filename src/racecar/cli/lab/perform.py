@@ -110,8 +110,18 @@ def _check_device(device: str, engine: str) -> None:
     import torch
 
     try:
-        torch.device(device)
+        chosen = torch.device(device)
     except RuntimeError:
         raise ValueError(f"--device {device!r} is none: use cpu, cuda, cuda:1, …") from None
-    if device.startswith("cuda") and engine != "ray" and not torch.cuda.is_available():  # a cluster may have some
-        raise ValueError("--device cuda: this torch sees no CUDA device; use --device cpu")
+    if chosen.type == "cuda":
+        if engine == "ray":  # a cluster may have some
+            return
+        if not torch.cuda.is_available():
+            raise ValueError("--device cuda: this torch sees no CUDA device; use --device cpu")
+        count = torch.cuda.device_count()
+        if (chosen.index or 0) >= count:
+            raise ValueError(f"--device {device}: this torch sees no more than {count} CUDA devices, from cuda:0 on")
+        return
+    accelerator = torch.accelerator.current_accelerator()
+    if chosen.type not in ("cpu", accelerator and accelerator.type):
+        raise ValueError(f"--device {device}: this torch cannot train there; use cpu, cuda, cuda:1, …")

@@ -133,9 +133,14 @@ def _searched(path: Path) -> Any:
     import json
 
     file, _, name = str(path).rpartition("#")
-    if not file.endswith(".jsonl"):
-        return json.loads(path.read_text(encoding="utf-8"))
-    found = {one["name"]: one for one in map(json.loads, Path(file).read_text(encoding="utf-8").splitlines())}
+    several = file.endswith(".jsonl")
+    place = Path(file) if several else path
+    if not place.is_file():
+        raise FileNotFoundError(f"--tuned {place}: there is no such file; give the tuned.json of a `racecar search`")
+    text = place.read_text(encoding="utf-8")
+    if not several:
+        return json.loads(text)
+    found = {one["name"]: one for one in map(json.loads, text.splitlines())}
     if name not in found:
         raise LookupError(f"{file} has no search {name!r}, but {', '.join(found)}")
     return found[name]

@@ -11,7 +11,10 @@ import torch
 from torch import Tensor
 
 Example = Tensor | tuple[Any, ...] | dict[str, Any]
-_ONE = re.compile(r"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<shape>[1-9]\d*(?:,[1-9]\d*)*)(?::(?P<below>[1-9]\d*))?", re.ASCII)
+_NUMBER = r"[1-9]\d{0,17}"  # of no more digits than fit into an int64
+_ONE = re.compile(
+    rf"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<shape>{_NUMBER}(?:,{_NUMBER})*)(?::(?P<below>{_NUMBER}))?", re.ASCII
+)
 
 
 @dataclass(frozen=True)
@@ -30,9 +33,12 @@ class Input:
 
     def draw(self, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
         """Noise of this shape: integers, or uniform in [0, 1) as pictures are."""
-        if self.below:
-            return torch.randint(self.below, self.shape, generator=generator)
-        return torch.rand(self.shape, generator=generator, dtype=dtype)
+        try:
+            if self.below:
+                return torch.randint(self.below, self.shape, generator=generator)
+            return torch.rand(self.shape, generator=generator, dtype=dtype)
+        except RuntimeError as error:  # torch has several words for it, as "Storage size calculation overflowed"
+            raise ValueError(f"the input {self} does not fit into memory: give a smaller --input") from error
 
 
 def parse(text: str) -> tuple[Input, ...]:
@@ -41,7 +47,7 @@ def parse(text: str) -> tuple[Input, ...]:
     for part in text.split(";"):
         found = _ONE.fullmatch("".join(part.split()))
         if found is None:
-            raise ValueError(f"--input {text!r} is no shape: give it with the batch, for example 1,3,224,224")
+            raise ValueError(f"--input {text!r:.80} is no shape: give it with the batch, for example 1,3,224,224")
         shape = tuple(map(int, found["shape"].split(",")))
         inputs.append(Input(shape, int(found["below"] or 0), found["name"] or ""))
     if len({bool(one.name) for one in inputs}) > 1:

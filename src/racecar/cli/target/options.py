@@ -28,4 +28,4 @@ Weights = Annotated[
     Path | None,
     typer.Option("--weights", metavar="FILE", help="State dict: safetensors, or of torch.save. Random without it."),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="For random weights and random inputs.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, max=2**63 - 1, help="For random weights and random inputs.")]

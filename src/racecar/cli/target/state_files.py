@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,10 @@ def load_weights(model: nn.Module, file: Path) -> None:
     ]
     if problems:
         raise ValueError(f"the weights of {file} do not fit {type(model).__name__}; " + "; ".join(problems))
+    parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    for name, weight in found.items():
+        if problem := _unusable(weight, own[name].dtype, name in parameters):
+            raise ValueError(f"{name} in {file} {problem}")
     model.load_state_dict(found, strict=False)
     if prefix:
         note(f"names in {file} begin with {prefix!r}, which was left out")
@@ -47,6 +52,8 @@ def _read(file: Path) -> Any:
     try:
         if file.suffix == ".safetensors":
             return need("safetensors.torch", "inspect").load_file(file)
+        if zipfile.is_zipfile(file):
+            _compare_checksums(file)
         return torch.load(file, map_location="cpu", weights_only=True)
     except ImportError:
         raise
@@ -55,14 +62,57 @@ def _read(file: Path) -> Any:
         raise ValueError(f"{file} cannot be read by {how}: it is damaged, or holds more than tensors") from error
 
 
+def _compare_checksums(file: Path) -> None:
+    """Compare the checksums in what torch.save wrote with its contents, which torch.load does not."""
+    with zipfile.ZipFile(file) as archive:
+        written = any(one.CRC for one in archive.infolist())  # not with torch.serialization.set_crc32_options(False)
+        if written and (name := archive.testzip()):
+            raise zipfile.BadZipFile(f"the checksum of {name} does not fit")
+
+
 def _state(content: Any, file: Path) -> dict[str, Tensor]:
     for key in WRAPPINGS:
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
             content = content[key]
             break
-    if not isinstance(content, Mapping) or not content or not all(isinstance(w, Tensor) for w in content.values()):
+    if not isinstance(content, Mapping) or not content or not all(_is_weight(*item) for item in content.items()):
         raise ValueError(f"{file} holds no state dict (names and tensors), also not under {' or '.join(WRAPPINGS)}")
+    for name, weight in content.items():
+        if kind := _special(weight):
+            raise ValueError(f"{name} in {file} is {kind}: save ordinary dense tensors")
     return dict(content)
+
+
+def _is_weight(name: Any, weight: Any) -> bool:
+    return isinstance(name, str) and isinstance(weight, Tensor)
+
+
+def _special(weight: Tensor) -> str:
+    """What is special about a tensor that is no ordinary array of numbers; empty for ordinary ones."""
+    if weight.is_nested:
+        return "nested"
+    if weight.is_meta:
+        return "on the meta device, which holds no numbers"
+    if weight.is_quantized:
+        return "quantised"
+    return "" if weight.layout == torch.strided else "sparse"
+
+
+def _unusable(weight: Tensor, dtype: torch.dtype, parameter: bool) -> str:
+    """What is wrong with the numbers of a weight for a model that has them as ``dtype``; empty if nothing is. A buffer
+    may hold inf, as masks of attention do."""
+    if weight.is_complex() > dtype.is_complex or (dtype.is_floating_point and not weight.is_floating_point()):
+        return f"holds {_dtype(weight.dtype)}, and the model has {_dtype(dtype)} there"
+    numbers = weight.to(dtype)
+    if numbers.isnan().any():
+        return "holds NaN: that net died, or the file is damaged"
+    if parameter and numbers.isinf().any():
+        return f"holds what is infinite as {_dtype(dtype)}: that net diverged, or the file is damaged"
+    return ""
+
+
+def _dtype(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _renamed(found: dict[str, Tensor], own: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], str]:
