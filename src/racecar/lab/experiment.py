@@ -14,6 +14,8 @@ from racecar.lab.claim import Claim as Claim
 from racecar.lab.claim import Paper as Paper
 from racecar.lab.clusters import Clusters
 from racecar.lab.config import CONFIGS, C, Config
+from racecar.lab.incomplete import Incomplete as Incomplete
+from racecar.lab.incomplete import lacks
 from racecar.lab.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -187,11 +189,11 @@ class Experiment(Generic[C]):
 
     def data(self, config: C, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """Tasks by name; the same for the same seed."""
-        raise NotImplementedError
+        raise lacks(type(self), "data")
 
     def network(self, config: C, dropout: float = 0.0) -> nn.Module:
         """The untrained network, from torch's random state."""
-        raise NotImplementedError
+        raise lacks(type(self), "network")
 
     def first_weights(self, config: C) -> str:
         """As pages name them."""
@@ -219,7 +221,7 @@ class Experiment(Generic[C]):
 
     def coefficient(self, config: C, variant: str) -> float:
         """What a variant's regulariser is multiplied by, unless the user says otherwise."""
-        raise NotImplementedError
+        raise lacks(type(self), "coefficient")
 
     def reverse(self, config: C) -> dict[str, Any]:
         """Arguments of ``Racecar`` but mode: the loss, weight (patterns, times the coefficient), input_activation …"""
@@ -227,7 +229,7 @@ class Experiment(Generic[C]):
 
     def layers(self, config: C) -> int:
         """How many layers the full reverse pass compares: a loss that is their sum is so many times their mean."""
-        raise NotImplementedError
+        raise lacks(type(self), "layers")
 
     def orthogonality(self, config: C) -> dict[str, Any]:
         """Arguments of ``orthogonality.srip``."""
@@ -266,7 +268,7 @@ class Experiment(Generic[C]):
 
     def told(self, runs: Sequence[Run]) -> tuple[Sequence[str], Sequence[Table]]:
         """What came out, in sentences and short tables, from the records of all stages."""
-        raise NotImplementedError
+        raise lacks(type(self), "told")
 
 
 @torch.no_grad()

@@ -42,5 +42,8 @@ def experiment(name: str) -> Experiment[Any]:
     if name not in EXPERIMENTS:
         close = get_close_matches(name, EXPERIMENTS, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"the experiments are: {', '.join(EXPERIMENTS)}"
-        raise ValueError(f"no experiment {name!r}; {hint}")
+        raise ValueError(
+            f"no experiment {name!r}; {hint}; one of your own is run from Python: "
+            "racecar.lab.running.runner.run(make_jobs(…), RunOptions(…)), see docs/laboratory.md"
+        )
     return EXPERIMENTS[name]

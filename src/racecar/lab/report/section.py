@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from racecar.lab.experiment import Experiment, Stage
+from racecar.lab.experiment import Experiment, Incomplete, Stage
 from racecar.lab.report import words
 from racecar.lab.report.about import about
 from racecar.lab.report.claim_tables import claims_table, unjudged_table
@@ -216,7 +216,7 @@ def _usual(experiment: Experiment, config: Mapping[str, Any], variant: str) -> f
     found = config_of(experiment, config)
     try:
         return None if found is None else experiment.coefficient(found, variant)
-    except (KeyError, NotImplementedError):
+    except (KeyError, Incomplete):
         return None
 
 

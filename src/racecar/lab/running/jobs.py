@@ -12,7 +12,8 @@ from typing import Any
 
 from racecar.lab.config import Config
 from racecar.lab.datasets import other_files, source
-from racecar.lab.experiment import Experiment, Stage
+from racecar.lab.experiment import Experiment, Stage, Task
+from racecar.lab.incomplete import lacks
 from racecar.lab.running.record import OTHER_DATA
 from racecar.lab.running.results import Store, identity
 from racecar.lab.training.variants import variant
@@ -68,6 +69,13 @@ class Job:
         others = {} if self.before is None else {one.name: (self.before, one) for one in self.before.stages}
         return {**others, **own}[stage.after]
 
+    def task(self, tasks: Mapping[str, Task], stage: Stage) -> Task:
+        """What a stage trains on, of all that the experiment's ``data`` gave."""
+        if stage.task not in tasks:
+            known = ", ".join(tasks) or "none"
+            raise ValueError(f"{type(self.experiment).__name__}.data gave no task {stage.task!r}, but {known}")
+        return tasks[stage.task]
+
     def parent(self, stage: Stage) -> str | None:
         """The id of the stage that this one starts from."""
         return None if stage.after is None else self.ids[stage.after]
@@ -97,6 +105,7 @@ def make_jobs(
             "stages" by stage.
         purpose: what the results are made for: evidence if empty, "quick" or "search".
     """
+    refuse_incomplete(experiment)
     jobs: list[Job] = []
     seeds = list(dict.fromkeys(islice(seeds, MOST + 1)))
     with bar("planning", None, transient=True) as advance:
@@ -105,6 +114,20 @@ def make_jobs(
             advance(1, "jobs")
             refuse_too_many(jobs)
     return jobs
+
+
+def refuse_incomplete(experiment: Experiment) -> None:
+    """Refuse an experiment that lacks what every run needs."""
+    if not isinstance(experiment, Experiment):
+        raise TypeError(f"give an instance of a subclass of Experiment, as Mine(), not {experiment!r:.80}")
+    kind = type(experiment)
+    for part in ("name", "title"):
+        if not getattr(kind, part, ""):
+            raise lacks(kind, part)
+    if kind.data is Experiment.data:
+        raise lacks(kind, "data")
+    if kind.network is Experiment.network and kind.networks is Experiment.networks:
+        raise lacks(kind, "network")
 
 
 def with_earlier(jobs: Sequence[Job]) -> list[Job]:
@@ -178,8 +201,8 @@ def _values(
     default = experiment.coefficient(config, name) if found is None else found
     values = list(dict.fromkeys(coefficients.get(name) or (default,)))
     for value in values:
-        if not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"the coefficient of {name} must be at least 0, not {value!r}")
+        if not (isinstance(value, (int, float)) and math.isfinite(value) and value >= 0):
+            raise ValueError(f"the coefficient of {name} must be a number of at least 0, not {value!r:.80}")
     return values
 
 
@@ -230,6 +253,10 @@ def _ids(
     """A stage's name is a hash of all that determines its result; ``earlier`` ones are those that it builds on."""
     ids = dict(earlier)
     for stage in stages:
+        if stage.after is not None and stage.after not in ids:
+            raise ValueError(
+                f"stage {stage.name} of {experiment.name} is after {stage.after!r}, which is none before it"
+            )
         what: dict[str, Any] = {
             "experiment": experiment.name,
             "version": experiment.version,

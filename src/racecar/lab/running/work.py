@@ -76,7 +76,7 @@ def _do(
     try:
         if note := lost(job, stage, store):
             raise Diverged(note)
-        nets, outcome = _train(job, stage, tasks[stage.task], store, options)
+        nets, outcome = _train(job, stage, job.task(tasks, stage), store, options)
         if outcome.note:
             raise Diverged(outcome.note)
         trained = as_trained(job, stage, nets.tasks[0], nets.model, outcome, options.device, tasks)

@@ -169,7 +169,7 @@ def _stage(
         try:
             if note := lost(job, stage, store):
                 raise Diverged(note)
-            task = data(job)[stage.task]
+            task = job.task(data(job), stage)
             begun = partial(begin, job, stage, task, store, fresh=not path.exists())
             if variant(job.variant).kind == "pretrain":
                 key = _pretraining(job)

@@ -1,0 +1,23 @@
+"""What an experiment must have, and the error that says what one of your own lacks."""
+
+from __future__ import annotations
+
+PARTS = {
+    "name": "give the class name = '…', by which its records are known",
+    "title": "give the class title = '…', the heading of its page",
+    "data": "define data(config, seed, folder), which returns a dict from the name of a task, as 'A', to its Task",
+    "network": "define network(config, dropout=0.0), which returns the untrained torch.nn.Module",
+    "coefficient": "define coefficient(config, variant), which returns what that variant's regulariser is multiplied "
+    "by, a number of at least 0",
+    "layers": "define layers(config), which returns the number of layers that the full reverse pass compares",
+    "told": "define told(runs), which returns sentences and tables, or leave out tells = True",
+}
+
+
+class Incomplete(TypeError):
+    """An experiment lacks a part that a run or its page needs."""
+
+
+def lacks(kind: type, part: str) -> Incomplete:
+    """The error that names the part, the class that lacks it, and what it must be."""
+    return Incomplete(f"experiment {kind.__name__} has no {part}: {PARTS[part]}")
