@@ -37,15 +37,16 @@ class Racecar(nn.Module):
     λ_m · term_m over the layers m. The model is not changed: no parameter, no buffer, no hook. The defaults were chosen
     from a map of thousands of nets: they killed none that plain training does not kill. In the reverse pass batch norms
     use statistics of the reverse data: of the batch in training, and in evaluation the running ones in
-    ``reverse_statistics``. Layers whose weight is frozen (``requires_grad`` is False) are left out, in every call anew.
+    ``reverse_statistics``. Layers whose weight is frozen (``requires_grad`` is False), or that
+    the model runs under ``no_grad``, are left out, in every call anew.
     All settings but ``input_activation`` and ``rules`` can be set later; ``model`` can be replaced, and is planned in
     the next call.
 
     Args:
         model: any module.
         example_inputs: a tensor, a tuple of positional arguments or a dict of keyword arguments. Of a list, as a
-            DataLoader gives it, the first tensor, where the model takes one argument. Used once, without gradient, to
-            make the plan; a few samples are enough, and spare memory.
+            DataLoader gives it, the first tensor, where the model takes one argument. Used once, to make the
+            plan, without a trace in the model; a few samples are enough, and spare memory.
         mode: "full" (one reverse pass from output to input), "layerwise" (every layer from its own forward output),
             "input" (the full one, compared at the input alone) or "auto" (full along every stretch where the reverse
             pass is unique, starting again at joins and forks).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -28,7 +29,7 @@ def build(trace: Trace, model: nn.Module, modules: ModuleWatch | None, rules: Ru
     tables = Tables()
     for ordinal, i in enumerate(trace.links):
         ops.append(_classify(trace, i, ordinal, weights, rules, tables))
-        tables.see(ops[-1], trace)
+        tables.see(ops[-1], trace, i)
         for old, new in trace.spills.get(i, ()):
             inputs = (*([] if old is None else [((0,), old)]), ((1,), ops[-1].outputs[0]))
             ops.append(Op(ordinal, Role.JOIN, f"{ops[-1].kind} of a part", None, None, (), {}, inputs, (new,)))
@@ -44,13 +45,15 @@ def _classify(trace: Trace, i: int, ordinal: int, weights: Weights, rules: Rules
     args, kwargs = without_data(call, at)
     rule = find(call.func, rules)
     owner = weights.of_call(i) if lookup is None else lookup.owner
+    if owner is not None and not call.grad:
+        owner = replace(owner, cut_off="no_grad")
     func = OUT_OF_PLACE.get(call.func, call.func)
     if rule is not None and rule.role in (Role.ACTIVATION, Role.AFFINE, Role.RESAMPLE):
         func = SPELT_OUT.get(func, func)
     op = Op(
         ordinal, Role.UNKNOWN, rule.kind if rule else label(call.func), rule, func, _hide(args), _hide(kwargs),
         links, trace.made[i], owner, inplace_at=INPLACE_POSITION.get(func), called=call.func,
-        picked=None if lookup is None else lookup.ordinal,
+        picked=None if lookup is None else lookup.ordinal, grad=call.grad,
     )  # fmt: skip
     op.role = _role(op, trace, call)
     if op.role is Role.JOIN or (op.role is Role.SKIPPED and len(links) > 1):

@@ -7,6 +7,7 @@ a product is a weight. Each such product is a layer on the tokens that came to t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -17,7 +18,7 @@ from racecar.rules.registry import Path
 from racecar.rules.roles import Role
 from racecar.rules.torch_functions import forms
 from racecar.watch.owners import Owner
-from racecar.watch.trace import Trace
+from racecar.watch.trace import Trace, keeps_grad
 
 _LOOKUPS = frozenset((Tensor.__getitem__, *forms("index_select")))
 _PRODUCTS = frozenset((F.linear, *forms("matmul", "mm", "__matmul__", "bmm")))
@@ -40,13 +41,16 @@ class Tables:
     def __init__(self) -> None:
         self._picked: dict[int, Lookup] = {}
 
-    def see(self, op: Op, trace: Trace) -> None:
+    def see(self, op: Op, trace: Trace, call: int) -> None:
         """Remember what a call picked from a table, or made of that by turning it."""
         if op.role is Role.SOURCE and op.owner is not None and op.called in _LOOKUPS:
             if trace.tensor(op.outputs[0]).dim() > 1:
                 self._picked[op.outputs[0]] = Lookup(op.ordinal, op.owner)
         elif op.role in (Role.SHAPE, Role.PASS) and op.source in self._picked:
-            self._picked[op.outputs[0]] = self._picked[op.source]
+            lookup = self._picked[op.source]
+            if not keeps_grad(trace.calls[call]):
+                lookup = lookup._replace(owner=replace(lookup.owner, cut_off="detached"))
+            self._picked[op.outputs[0]] = lookup
 
     def without_weights(self, func: Any, links: Links, trace: Trace) -> tuple[Links, Lookup | None]:
         """The data of a product, and the lookup of its weight; all links and None of every other call."""

@@ -27,8 +27,11 @@ from racecar.watch.trace import Trace
 def layer_graph_of(
     model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], rules: Rules, start: RngState | None = None
 ) -> LayerGraph:
-    """Plan a model by one forward pass that leaves no trace: no gradient, no buffer, no random number."""
-    watch = Watch()
+    """Plan a model by one forward pass that leaves no trace: no gradient, no buffer, no random number.
+
+    The model itself runs with gradient, which nothing goes back through: what it runs under ``no_grad`` stands out.
+    """
+    trainable = not any(one.is_inference() for one in model.parameters())
     with torch.inference_mode(False), torch.no_grad(), untouched(model, start), uncompiled():
         args, kwargs = _pytree.tree_map_only(Tensor, torch.clone, (tuple(args), dict(kwargs)))
         inputs = batch_tensors(args, kwargs)
@@ -37,7 +40,7 @@ def layer_graph_of(
             # Re-entrant checkpointing warns about the missing gradient before we can refuse it.
             warnings.filterwarnings("ignore", message="None of the inputs have requires_grad=True")
             try:
-                with ModuleWatch(watch, model, rules) as modules, watch:
+                with torch.set_grad_enabled(trainable), Watch() as watch, ModuleWatch(watch, model, rules) as modules:
                     model(*args, **kwargs)
             except Unsupported:
                 raise

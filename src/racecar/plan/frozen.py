@@ -1,4 +1,8 @@
-"""Frozen layers: those whose weight is not trained (``requires_grad`` is False). Their terms are left out."""
+"""Frozen layers: those whose weight is not trained. Their terms are left out.
+
+Either their weight has ``requires_grad`` False, or no gradient reaches it: they run in a ``no_grad`` of the model's
+own, as the teacher of a student does, or use the weight detached.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,9 @@ from torch import nn
 
 from racecar.plan.layer import Layer
 
-Behind = list[tuple[nn.Module, str]]
-"""The parameters that a layer's weight is made of: the module that holds each, and its name there."""
+Behind = list[tuple[nn.Module, str]] | None
+"""The parameters that a layer's weight is made of, as far as the gradient reaches them: the module that holds each, and
+its name there. None: it reaches none."""
 
 
 def behind(layer: Layer) -> Behind:
@@ -17,9 +22,11 @@ def behind(layer: Layer) -> Behind:
     owner = layer.op.owner
     if owner is None:
         return []
+    if layer.cut_off:
+        return None
     if layer.op.module is not None:  # a rule for a whole module: all that it has
         return [(module, name) for module in layer.op.module.modules() for name in module._parameters]
-    return [(one.holder, one.parameter) for one in (owner, *owner.also)]
+    return [(one.holder, one.parameter) for one in (owner, *owner.also) if not one.cut_off]
 
 
 def frozen(layers: Sequence[Behind], before: Sequence[bool]) -> tuple[bool, ...]:
@@ -31,8 +38,8 @@ def frozen(layers: Sequence[Behind], before: Sequence[bool]) -> tuple[bool, ...]
     """
     found = []
     for parameters, was in zip(layers, before, strict=True):
-        flag = len(parameters) > 0
-        for module, name in parameters:
+        flag = parameters is None or len(parameters) > 0
+        for module, name in parameters or ():
             weight = module._parameters.get(name)
             if isinstance(weight, nn.Parameter):
                 flag = flag and not weight.requires_grad

@@ -9,10 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils import _pytree
 
 from racecar.rules.linear import like
 from racecar.rules.registry import FIRST, Operation, Path, Rule
 from racecar.rules.roles import Role
+from racecar.support.without_grad import WithConstants, constant
 from racecar.watch.calls import Call, without_data
 from racecar.watch.owners import Owner
 from racecar.watch.trace import Trace
@@ -45,6 +47,10 @@ class Op:
     """The ordinal of the lookup in which the data picked its weight, such as an expert's, from a table of weights."""
     slot: int = 0
     """Which of the function's results it gives, of one that makes several parts."""
+    grad: bool = True
+    """Whether it ran with gradient, not in a ``no_grad`` of the model's own."""
+    constants: WithConstants | None = field(init=False, repr=False)
+    """For a whole module that ran without gradient: its rule takes the weights out of the module itself."""
     held: tuple[Any] = field(init=False, repr=False)
     """``func`` in a tuple: out of an attribute dynamo cannot call a method of Tensor, up to torch 2.11 at least."""
     at: tuple[Path, ...] = field(init=False, repr=False)
@@ -58,6 +64,7 @@ class Op:
     not what is added to it. Found once: dynamo looks for a function among others only out of ``held``."""
 
     def __post_init__(self) -> None:
+        self.constants = None if self.module is None or self.grad else WithConstants(self.module)
         self.held = (self.func,)
         self.at = tuple(path for path, _ in self.inputs)
         self.first = self.at == ((0,),)
@@ -96,6 +103,8 @@ class Op:
             args, kwargs = (None, *call.args[1:]), call.kwargs
         else:
             args, kwargs = without_data(call, self.at)
+        if not self.grad:
+            args, kwargs = _pytree.tree_map_only(Tensor, constant, (args, kwargs))
         return Operation(self.held[0], args, kwargs, self.at, name or self.kind, *self.rest)
 
 

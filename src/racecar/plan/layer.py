@@ -66,6 +66,13 @@ class Layer:
         return spellings if all(spellings) else (*spellings, MODEL)
 
     @property
+    def cut_off(self) -> str:
+        """Why no gradient reaches its weight, frozen or not: "no_grad" or "detached"; empty if one does."""
+        owner = self.op.owner
+        reasons = [] if owner is None else [one.cut_off for one in (owner, *owner.also)]
+        return reasons[0] if all(reasons) and reasons else ""
+
+    @property
     def parameter(self) -> Tensor | None:
         """A parameter of its module, which says where it is and how precise."""
         return next(self.op.owner.module.parameters(), None) if self.op.owner else None

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from racecar.plan.batch import FIXED, BatchDim
 from racecar.plan.layer import Layer
 from racecar.watch.calls import Call, among, tensors
+from racecar.watch.owners import Owner
 from racecar.watch.trace import Trace, leading, makes_number, rooted
 
 _SPELLINGS = ((F.rms_norm, torch.rms_norm),)
@@ -21,6 +22,14 @@ _SPELLINGS = ((F.rms_norm, torch.rms_norm),)
 def same(planned: Any, shown: Any) -> bool:
     """Whether two functions are one, also where torch.compile renames it."""
     return planned is shown or any(planned is a and shown is b for a, b in _SPELLINGS)
+
+
+def _reaches(trace: Trace, call: int, owner: Owner) -> bool:
+    """Whether the gradient of a call reaches those parameters of a computed weight that it reached while planning."""
+    parameters = [(one.holder._parameters.get(one.parameter), not one.cut_off) for one in (owner, *owner.also)]
+    known = {id(one) for one, _ in parameters}
+    reached = {id(one) for one in trace.roots(trace.beside_data(call), known, with_grad=True)}
+    return all((id(one) in reached) == before for one, before in parameters)
 
 
 class Matcher:
@@ -43,6 +52,7 @@ class Matcher:
         trace: Trace,
     ) -> None:
         self.signature, self.batch_size = trace.signature, batch_size
+        self._grads = trace.grads
         self._weighted = [op for layer in layers for op in layer.op.members or (layer.op,)]
         owners = [(op.ordinal, op.owner) for op in self._weighted if op.owner is not None and op.picked is None]
         self._direct = [(i, owner.holder, owner.parameter) for i, owner in owners if not owner.derived]
@@ -73,7 +83,7 @@ class Matcher:
         """Whether a pass took this plan's way, with the same weights."""
         if trace.signature != self.signature or (sliced and not self.can_slice(trace.inputs)):
             return False
-        if [x.layout for x in trace.inputs] != self._layouts:
+        if [x.layout for x in trace.inputs] != self._layouts or (trace.grad and trace.grads != self._grads):
             return False
         positions = list(trace.links)
         for op in self._weighted:
@@ -82,12 +92,12 @@ class Matcher:
                 continue
             weight, call = owner.holder._parameters.get(owner.parameter), trace.calls[at]
             if op.picked is not None:
-                used = any(True for _ in trace.roots(positions[op.picked], {id(weight)}))
+                used = any(True for _ in trace.roots(trace.beside_data(positions[op.picked]), {id(weight)}))
             elif owner.derived:
-                used = any(True for _ in trace.roots(at, {id(weight)}))
+                used = any(True for _ in trace.roots(trace.beside_data(at), {id(weight)}))
             else:
                 used = any(one is weight for _, one in tensors(call.args, call.kwargs))
-            if not used:
+            if not used or (owner.derived and trace.grad and op.grad and not _reaches(trace, at, owner)):
                 return False
         return True
 
@@ -100,11 +110,20 @@ class Matcher:
             return False
         return not self._fixed or [x.shape[1:] for x in inputs] == self._features
 
-    def align(self, calls: Sequence[Call]) -> list[Call | None] | None:
+    def align(self, calls: Sequence[Call], grad: bool) -> list[Call | None] | None:
         """Match the calls that torch.compile shows with the plan's; None if they are another way.
 
-        The compiler hides some functions, always the same ones: their calls stay None.
+        The compiler hides some functions, always the same ones: their calls stay None. ``grad``: whether the pass as a
+        whole runs with gradient.
         """
+        found = self._align(calls)
+        if found is not None and grad:
+            for call, before in zip(found, self._grads, strict=True):
+                if call is not None and call.grad is not before:
+                    return None
+        return found
+
+    def _align(self, calls: Sequence[Call]) -> list[Call | None] | None:
         if not self._dead:
             return self._follow(calls)
         found = None

@@ -42,13 +42,15 @@ def _whole(graph: Graph, inside: Sequence[Op], span: Span, rule: Rule, model: nn
         return ()
     used = [v for v in leaving if any(op not in inside for op in graph.users.get(v, ()))]
     first, *others = used or leaving[:1]
-    owner = _owner(span.module, model)
+    owner, grad = _owner(span.module, model), any(op.grad for op in inside)
+    if owner is not None and not grad:
+        owner.cut_off = "no_grad"
     role = rule.role if len(entering) == 1 else Role.JOIN
     if role is Role.LAYER and owner is None:
         role = Role.SHAPE
     inputs = tuple(((i,), value) for i, value in enumerate(entering))
     func = type(span.module)
-    whole = Op(ordinal, role, rule.kind, rule, func, (None,), {}, inputs, (first,), owner, span.module)
+    whole = Op(ordinal, role, rule.kind, rule, func, (None,), {}, inputs, (first,), owner, span.module, grad=grad)
     if not others:
         return (whole,)
     kind = f"{rule.kind}, other outputs"

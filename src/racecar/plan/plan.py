@@ -158,9 +158,9 @@ def make_plan(
             if not layer.problem:
                 starts[layer.index] = None if above is None or above.problem else above
     needed = _needed(layer_graph, starts, active)
-    left_out = ["frozen" if i < len(frozen) and frozen[i] else "weight 0" for i in range(len(layer_graph.layers))]
     entries = [
-        _entry(layer_graph, mode, layer, starts, active, needed, left_out[layer.index]) for layer in layer_graph.layers
+        _entry(layer_graph, mode, layer, starts, active, needed, _left_out(layer, frozen))
+        for layer in layer_graph.layers
     ]
     entries += [Entry(one.name, one.kind, False, "forward", one.reason) for one in layer_graph.coverage.constants]
     return Plan(layer_graph, mode, tuple(entries), tuple(weights))
@@ -222,6 +222,13 @@ def _needed(layer_graph: LayerGraph, starts: Starts, active: Sequence[bool]) -> 
         if layer.index in needed and above is not None:
             needed.add(above.index)
     return needed
+
+
+def _left_out(layer: Layer, frozen: Sequence[bool]) -> str:
+    """Why a layer that is not compared is left out."""
+    if layer.index < len(frozen) and frozen[layer.index]:
+        return layer.cut_off or "frozen"
+    return "weight 0"
 
 
 def _entry(

@@ -49,6 +49,12 @@ def undo(op: Op) -> Step:
 
 def take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) -> Tensor:
     """One step, on real arguments."""
+    if step.op.constants is not None:
+        return step.op.constants.call(_take, step, y, operation, shapes)
+    return _take(step, y, operation, shapes)
+
+
+def _take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) -> Tensor:
     action, op = step
     rule = op.rule
     if action is Action.PART:

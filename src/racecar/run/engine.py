@@ -31,6 +31,7 @@ from racecar.watch.inputs import batch_tensors, input_tensors
 from racecar.watch.names import check_patterns
 from racecar.watch.trace import Trace
 
+_CUT_OFF = {"no_grad": "runs under no_grad in the model", "detached": "has a detached weight"}
 MAX_PLANS = 256
 """Ways through one model that are remembered, of about 0.1 MB each; the oldest goes first."""
 
@@ -83,9 +84,12 @@ class Engine:
         reshard(self.model)
         prepared = self.add(layer_graph)
         if train and not self.off and not prepared.constrained and any(prepared.frozen):
+            cut_off = sorted({layer.cut_off for layer in layer_graph.layers if layer.cut_off})
+            others = "".join(f" or {_CUT_OFF[one]}" for one in cut_off)
             raise NothingToReverse(
                 f"every layer of {type(self.model).__name__} that could be constrained is frozen (requires_grad is "
-                "False): the loss would train nothing; unfreeze a layer, or look into the model with racecar.inspect"
+                f"False){others}: the loss would train nothing; unfreeze a layer, or look into the model with "
+                "racecar.inspect"
             )
         if self.settings.scale == "anchored":
             terms.anchor([nested.padded(x) for x in input_tensors(args, kwargs)])
@@ -201,7 +205,9 @@ class Engine:
         """The way that a pass took, planned anew if it was never seen; and its trace, with all that is needed."""
         size, samples = self.settings.slice_of(trace.inputs)
         sliced = samples < size and not whole
-        prepared = next((prepared for prepared in self.plans if prepared.layer_graph.match.fits(trace, sliced)), None)
+        # The way of the call before first: without gradient all ways fit that differ in what runs under no_grad.
+        known = self.plans if self.latest is None else [self.latest, *self.plans]
+        prepared = next((prepared for prepared in known if prepared.layer_graph.match.fits(trace, sliced)), None)
         if prepared is None:
             check_sharding(self.model)
             rules = self.settings.rules
@@ -255,7 +261,7 @@ class Engine:
             with watch:
                 output = self.model(*args, **kwargs)
         for prepared in self.plans:
-            calls = prepared.layer_graph.match.align(watch.calls)
+            calls = prepared.layer_graph.match.align(watch.calls, watch.grad)
             if calls is not None:
                 if prepared.frozen_now() != prepared.frozen:
                     raise RuntimeError(

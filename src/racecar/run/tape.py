@@ -14,6 +14,7 @@ from racecar.run.needs import Needs
 from racecar.run.rows import FirstRows, part_of
 from racecar.run.values import Finder, Rows
 from racecar.support.compiling import compiling
+from racecar.support.without_grad import constant
 
 
 @dataclass
@@ -48,8 +49,10 @@ def record(
         masks: as in a tape.
     """
     found = {value: find.tensor(value) for value in needs.shapes}
+    if not compiling():  # what the model makes in inference mode no gradient may use as it is
+        found.update({value: constant(one) for value, one in found.items() if one.is_inference()})
     operations = {op.ordinal: op.operation(find.calls, name) for op, name in needs.ops}
-    wholes = {value: find.tensor(value).detach() for value in needs.wholes}
+    wholes = {value: constant(find.tensor(value)) for value in needs.wholes}
     if samples == size:
         shapes = {value: tensor.shape for value, tensor in found.items()}
         tensors = {value: found[value].detach() if value in needs.constant else found[value] for value in needs.values}

@@ -25,13 +25,16 @@ from racecar.watch.guards import refuse_reentrant
 
 
 class Call(NamedTuple):
-    """One torch call that made a tensor. ``kept`` is the output as it was then, if it is changed in place later."""
+    """One torch call that made a tensor."""
 
     func: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     out: Any
     kept: Any
+    """The output as it was then, if it is changed in place later."""
+    grad: bool
+    """Whether it ran with gradient, not in a ``no_grad`` of the model's own. True if the whole pass has no gradient."""
 
 
 # Take attention apart into its projections: the function hands itself over to a mode as a whole, unless it believes
@@ -68,6 +71,7 @@ class Watch(TorchFunctionMode):
         """How often each output had been changed in place when it was made."""
         self.keep = keep
         self.grad = torch.is_grad_enabled()
+        """Whether the pass as a whole runs with gradient."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -92,7 +96,7 @@ class Watch(TorchFunctionMode):
         kept = out.clone() if len(self.calls) in self.keep and isinstance(out, Tensor) else out
         if gives_list(args):
             args = with_own_lists(args)
-        self.calls.append(Call(func, args, kwargs, out, kept))
+        self.calls.append(Call(func, args, kwargs, out, kept, torch.is_grad_enabled() or not self.grad))
         self.versions.append(version(out if isinstance(out, Tensor) else outputs(self.calls[-1])[0]))
 
     def _keep_form(self, tensor: Any) -> None:

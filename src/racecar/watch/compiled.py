@@ -33,6 +33,8 @@ class CompiledWatch(TorchFunctionMode):
         super().__init__()
         self.calls: list[Call] = []
         self.keep, self.recurrent, self.lists = keep, recurrent, lists
+        self.grad = torch.is_grad_enabled()
+        """Whether the pass as a whole runs with gradient."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -58,4 +60,4 @@ class CompiledWatch(TorchFunctionMode):
             kept = out.clone() if isinstance(out, Tensor) else out
         if self.lists:
             args = with_own_lists(args)
-        self.calls.append(Call(func, args, kwargs, out, kept))
+        self.calls.append(Call(func, args, kwargs, out, kept, torch.is_grad_enabled() or not self.grad))

@@ -30,7 +30,7 @@ def watch_forward(
     if nested.among(inputs):
         inputs = kept_inputs = nested.pad(watch, inputs, versions)
         versions = [version(x) for x in inputs]
-    return output, Trace(watch.calls, inputs, watch.versions, versions, kept_inputs, keep)
+    return output, Trace(watch.calls, inputs, watch.versions, versions, kept_inputs, keep, watch.grad)
 
 
 class RngState:

@@ -85,9 +85,9 @@ def pad(
         kwargs = {name: padding.of(one) for name, one in call.kwargs.items()}
         args = padding.of(call.args)
         if call.func in _PADS and args[0].shape == out.shape:  # which it is already
-            watch.calls[i] = Call(Tensor.contiguous, args[:1], {}, out, kept)
+            watch.calls[i] = Call(Tensor.contiguous, args[:1], {}, out, kept, call.grad)
         else:
-            watch.calls[i] = Call(call.func, args, kwargs, out, kept)
+            watch.calls[i] = Call(call.func, args, kwargs, out, kept, call.grad)
         if isinstance(call.out, Tensor) and call.out.is_nested:
             watch.versions[i] = version(out)
     for span in () if modules is None else modules.spans:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
-from racecar.watch.calls import ModuleWatch, tensors
+from racecar.watch.calls import ModuleWatch
 from racecar.watch.trace import Trace
 
 
@@ -25,6 +25,8 @@ class Owner:
     """The weight is computed from the parameter (a parametrisation, a slice of it)."""
     also: tuple[Owner, ...] = ()
     """Of the other parameters that such a weight is computed from."""
+    cut_off: str = ""
+    """Why no gradient reaches the parameter from there: "no_grad" or "detached"; empty if one does."""
 
 
 class Weights:
@@ -45,18 +47,23 @@ class Weights:
         return next(iter(self.owners.get(id(weight), ())), None)
 
     def of_call(self, i: int) -> Owner | None:
-        """The owner of the first parameter that a call's arguments are or were made of."""
+        """The owner of the first parameter that a call's arguments are or were made of, with those beside it in that
+        argument: not of a bias."""
         caller = self.modules.caller(i) if self.modules else None
-        direct = {id(tensor) for _, tensor in tensors(self.trace.calls[i].args, self.trace.calls[i].kwargs)}
-        found: list[Owner] = []
-        for tensor in self.trace.roots(i, self.owners):
-            owners = self.owners[id(tensor)]
-            mine = [owner for owner in owners if owner.module is caller]
-            apart = [owner for owner in owners if not isinstance(owner.module, nn.Embedding)]
-            found.append((mine or apart or owners)[0])
-            if len(found) == 1 and id(tensor) in direct:
-                return found[0]
-        return replace(found[0], derived=True, also=tuple(found[1:])) if found else None
+        for argument in self.trace.beside_data(i):
+            found: list[Owner] = []
+            reached = {id(tensor) for tensor in self.trace.roots([argument], self.owners, with_grad=True)}
+            for tensor in self.trace.roots([argument], self.owners):
+                owners = self.owners[id(tensor)]
+                mine = [owner for owner in owners if owner.module is caller]
+                apart = [owner for owner in owners if not isinstance(owner.module, nn.Embedding)]
+                owner = (mine or apart or owners)[0]
+                if tensor is argument:
+                    return owner
+                found.append(owner if id(tensor) in reached else replace(owner, cut_off="detached"))
+            if found:
+                return replace(found[0], derived=True, also=tuple(found[1:]))
+        return None
 
 
 def _owner(name: str, module: nn.Module, attribute: str, model: nn.Module) -> Owner:

@@ -108,6 +108,14 @@ _DATA_FIRST = frozenset(
 """Functions whose first tensor alone is data: of others they take the form, or the step of a quantisation."""
 
 
+_DETACHING = frozenset((*forms("detach"), Tensor.data.__get__))  # type: ignore[attr-defined]
+
+
+def keeps_grad(call: Call) -> bool:
+    """Whether the gradient goes back through a call."""
+    return call.grad and call.func not in _DETACHING
+
+
 @dataclass(eq=False)
 class Trace:
     """The calls of one forward pass, linked: which call uses which earlier tensor of data.
@@ -123,6 +131,8 @@ class Trace:
     """The inputs as they were, where the model changes them in place."""
     keep: frozenset[int] = frozenset()
     """The calls (or inputs, as −1 − i) whose tensors were kept as they were."""
+    grad: bool = True
+    """Whether the pass as a whole ran with gradient: if not, no call can tell whether it would."""
     values: list[Value] = field(default_factory=list)
     links: dict[int, tuple[tuple[Path, int], ...]] = field(default_factory=dict)
     """call → (place, value) of its data arguments; calls without data are not in it."""
@@ -219,25 +229,38 @@ class Trace:
         assert found is not None
         return found
 
-    def roots(self, call: int, known: Collection[int]) -> Iterator[Tensor]:
-        """What the arguments of a call that are not data were made of, in their order, as far as ``known`` (by id)."""
+    @property
+    def grads(self) -> tuple[bool, ...]:
+        """For each call that uses data whether it ran with gradient."""
+        return tuple([self.calls[i].grad for i in self.links])
+
+    def beside_data(self, call: int) -> list[Tensor]:
+        """The tensors among the arguments of a call that are not data."""
+        data = {path for path, _ in self.links.get(call, ())}
+        return [tensor for path, tensor in self._arguments(call) if path not in data]
+
+    def roots(self, made: Sequence[Tensor], known: Collection[int], with_grad: bool = False) -> Iterator[Tensor]:
+        """What tensors that are not data were made of, in their order, as far as ``known`` (by id).
+
+        ``with_grad``: only what the gradient reaches from there, not through ``detach`` or ``no_grad``.
+        """
         if self._made_by is None:
             self._made_by = {
                 id(out): i for i, one in enumerate(self.calls) if i not in self.links for out in outputs(one)
             }
-        data = {path for path, _ in self.links.get(call, ())}
         seen: set[int] = set()
         # No inner function that calls itself: it is a cycle, which holds all activations until garbage is collected.
-        waiting = [tensor for path, tensor in self._arguments(call) if path not in data][::-1]
+        waiting = [*made][::-1]
         while waiting:
             tensor = waiting.pop()
             if id(tensor) in seen:
                 continue
             seen.add(id(tensor))
+            maker = self._made_by.get(id(tensor))
             if id(tensor) in known:
                 yield tensor
-            elif id(tensor) in self._made_by:
-                waiting += [one for _, one in self._arguments(self._made_by[id(tensor)])][::-1]
+            elif maker is not None and (not with_grad or keeps_grad(self.calls[maker])):
+                waiting += [one for _, one in self._arguments(maker)][::-1]
 
     def _arguments(self, call: int) -> Iterator[tuple[Path, Tensor]]:
         return tensors(self.calls[call].args, self.calls[call].kwargs)
