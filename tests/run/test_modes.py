@@ -143,8 +143,47 @@ def test_full_follows_one_way_across_a_fork():
     close(rr.terms["b"], squares(d2 - back).detach())
     close(rr.terms["a"], squares(x - undo_linear(model.a, back)).detach())
     assert list(rr.terms) == ["a", "b", "c"]
-    both = {entry.name: entry.source for entry in classic(model, x, mode="full").plan}
+    with pytest.warns(UserWarning, match=r"'d'.*\('c'\) are compared by themselves.*mode='auto'.*weight 0"):
+        rr.weight = 1
+    both = {entry.name: entry.source for entry in rr.plan}
     assert (both["a"], both["b"], both["d"]) == (REVERSE, REVERSE, FORWARD)
+
+
+def deep_heads(joined: bool = False) -> Net:
+    def forward(m, x):
+        h = torch.tanh(m.a(x))
+        left, right = m.c(torch.tanh(m.b(h))), m.e(torch.tanh(m.d(h)))
+        return left * right if joined else (left, right)
+
+    return Net(forward, **linears(a=(4, 6), b=(6, 5), c=(5, 3), d=(6, 4), e=(4, 3)))
+
+
+@pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize("mode", ["full", "input"])
+def test_another_head_than_the_last_is_named(mode: str, joined: bool):
+    """In the plan and by a warning, once; not where it has weight 0 or is frozen."""
+    model, x = deep_heads(joined), rows()
+    with pytest.warns(UserWarning, match=rf"mode '{mode}'.*'e'.*\('b', 'c'\)") as caught:
+        rr = classic(model, x, mode=mode)
+    assert len(caught) == 1
+    beside = {entry.name: entry.constrained for entry in rr.plan if "beside the way: it starts at e" in entry.reason}
+    assert beside == dict.fromkeys("bc", mode == "full")
+    rr.weight = 2.0
+    assert rr(x)[1] > 0
+    for weight in ({"*": 1, "[bc]": 0}, {"*": 1, "[de]": 0}):
+        rr.weight = weight
+        assert "beside" not in str(rr.plan)
+    model.b.requires_grad_(False), model.c.requires_grad_(False)
+    assert "beside" not in str(classic(model, x, mode="full").plan)
+
+
+def test_towers_without_a_common_layer():
+    """In mode full nothing is lost; mode input compares the input of one of them."""
+    parts = linears(a=(4, 5), b=(5, 3), c=(4, 6), d=(6, 3))
+    model = Net(lambda m, x, y: (m.b(torch.tanh(m.a(x))), m.d(torch.tanh(m.c(y)))), **parts)
+    assert "beside" not in str(classic(model, (rows(), rows()), mode="full").plan)
+    with pytest.warns(UserWarning, match=r"\('a', 'b'\) are ignored"):
+        classic(model, (rows(), rows()), mode="input")
 
 
 # --- refusing -------------------------------------------------------------------------------------------------------

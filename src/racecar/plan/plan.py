@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from torch import Tensor
@@ -77,6 +78,8 @@ class Plan:
     entries: tuple[Entry, ...]
     weights: tuple[float | Tensor, ...] = ()
     """λ of each layer; empty: not asked for."""
+    beside: tuple[Layer, ...] = ()
+    """Layers that the one way of modes "full" and "input" passes by, such as another head."""
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
@@ -141,12 +144,14 @@ def make_plan(
     """
     active = [flag and not layer.problem for flag, layer in zip(active, layer_graph.layers, strict=True)]
     starts: Starts
+    beside: list[Layer] = []
     if mode == "layerwise":
         starts = {layer.index: None for layer in layer_graph.layers if active[layer.index]}
     else:
         starts = _stretches(layer_graph, active)
     if mode in ("full", "input"):
         way = _whole_way(layer_graph, mode, active)
+        beside = _beside(layer_graph, mode, way, active)
         if mode == "input":
             starts = {}
             active = (
@@ -162,8 +167,26 @@ def make_plan(
         _entry(layer_graph, mode, layer, starts, active, needed, _left_out(layer, frozen))
         for layer in layer_graph.layers
     ]
+    if beside:
+        note = f"beside the way: it starts at {shown(way[0].name)}"
+        entries = [replace(entry, reason=note) if entry.layer in beside else entry for entry in entries]
     entries += [Entry(one.name, one.kind, False, "forward", one.reason) for one in layer_graph.coverage.constants]
-    return Plan(layer_graph, mode, tuple(entries), tuple(weights))
+    return Plan(layer_graph, mode, tuple(entries), tuple(weights), tuple(beside))
+
+
+def warn_beside(plan: Plan) -> None:
+    """Name the heads that the one way of a plan passes by."""
+    if plan.beside:
+        start = next(entry for entry in reversed(plan.entries) if entry.passed and entry.layer not in plan.beside)
+        others = ", ".join(repr(shown(layer.name)) for layer in plan.beside)
+        by_itself = "compared by themselves, and their way does not lead on to the layers below"
+        warnings.warn(
+            f"mode {plan.mode!r} goes back from one head, {shown(start.name)!r}, which is called last; layers of other "
+            f"heads ({others}) are {by_itself if plan.mode == 'full' else 'ignored'}; use mode='auto' or "
+            "mode='layerwise', or give the other heads weight 0",
+            UserWarning,
+            stacklevel=5,
+        )
 
 
 def _stretches(layer_graph: LayerGraph, active: Sequence[bool]) -> Starts:
@@ -194,6 +217,22 @@ def _whole_way(layer_graph: LayerGraph, mode: str, active: Sequence[bool]) -> li
         way.append(layer)
         layer = layer.below or layer.beyond
     return way
+
+
+def _beside(layer_graph: LayerGraph, mode: str, way: Sequence[Layer], active: Sequence[bool]) -> list[Layer]:
+    """Active layers beside the way that would have something to say of a layer on it; in mode "input" of any input."""
+    ops, reached, found = {id(layer.op) for layer in way}, set[int](), set[int]()
+    for op in layer_graph.graph.ops:
+        if any(value in reached for _, value in op.inputs):
+            found.add(id(op))
+            reached.update(op.outputs)
+        elif id(op) in ops:
+            reached.update(op.outputs)
+    return [
+        layer
+        for layer in layer_graph.layers
+        if active[layer.index] and id(layer.op) not in ops and (mode == "input" or id(layer.op) in found)
+    ]
 
 
 def _join_before(layer_graph: LayerGraph, layer: Layer) -> Op | None:

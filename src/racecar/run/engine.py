@@ -15,7 +15,7 @@ from torch.utils import _pytree
 from racecar.errors import NothingToReverse
 from racecar.plan.from_model import layer_graph_of, warn_about
 from racecar.plan.layers import LayerGraph
-from racecar.plan.plan import Plan
+from racecar.plan.plan import Plan, warn_beside
 from racecar.run import terms, weights
 from racecar.run.input_activation import try_on_inputs
 from racecar.run.mask_arguments import GivenMask, MaskArguments
@@ -100,6 +100,7 @@ class Engine:
         """Remember a plan, and say what it has to leave out; the first one must have something to reverse."""
         prepared = self.work_out(layer_graph, self.settings)
         warn_about(layer_graph)
+        warn_beside(prepared.plan)
         if not self.plans:
             self._check(prepared)
         if len(self.plans) == MAX_PLANS and not self.forgets:
@@ -129,9 +130,12 @@ class Engine:
         plans = [self.work_out(prepared.layer_graph, settings, prepared.frozen_now()) for prepared in self.plans]
         if plans and settings.mode != self.settings.mode:
             self._check(plans[0])
-        latest = None if self.latest is None else self.latest.layer_graph
+        before = self.latest
         self.settings, self.off, self.plans = settings, weights.all_zero(settings.weight), plans
-        self.latest = next((prepared for prepared in plans if prepared.layer_graph is latest), None)
+        if before is not None:
+            self.latest = next(prepared for prepared in plans if prepared.layer_graph is before.layer_graph)
+            if self.latest.plan.beside != before.plan.beside:
+                warn_beside(self.latest.plan)
 
     def schedule(self, times: int, on: bool) -> None:
         """In this step with so many times the weight, or not at all."""
