@@ -1,5 +1,6 @@
 """λ: numbers, patterns, schedules, and weights that cannot be meant."""
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.by_hand import close
+from tests.by_hand import Net, close
 from tests.losses import classic
 from tests.networks import NETWORKS
 from tests.run.weight_cases import chain, terms
@@ -68,6 +69,48 @@ def test_a_suffix_wins_over_the_name_without_it_if_it_comes_later():
     assert [entry.name for entry in rr.plan if entry.constrained] == ["step", "step#3"]
     rr.weight = {"step#2": 0, "step": 1}
     assert [entry.name for entry in rr.plan if entry.constrained] == ["step", "step#2", "step#3"]
+
+
+def sum_of_two(**parts: nn.Module) -> Net:
+    """The layers `a`, of which `b` is a part, and `last`, whose weight is computed."""
+    last = nn.utils.parametrizations.weight_norm(nn.Linear(5, 3))
+    parts = {"a": nn.Linear(4, 5), "b": nn.Linear(4, 5, bias=False), "last": last, "spare": nn.Linear(4, 5)} | parts
+    return Net(lambda m, x: m.last(torch.relu(m.a(x) + m.b(x) if x.sum() > 0 else m.b(x))), **parts)
+
+
+@pytest.mark.parametrize(
+    "weight, names",
+    [({"a": 1}, ["a"]), ({"[ab]": 1}, ["a"]), ({"*": 1, "a*": 0}, ["last"]), ({"last": 1, "spare": 1}, ["last"])],
+)
+def test_a_sum_goes_by_one_name(weight: dict[str, float], names: list[str]):
+    assert [
+        entry.name for entry in classic(sum_of_two(), torch.rand(6, 4), weight=weight).plan if entry.constrained
+    ] == names
+
+
+@pytest.mark.parametrize("pattern, part, layer", [("b", "b", "a"), ("b*", "b", "a"), ("last.*", "last.p", "last")])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_pattern_that_matches_a_part_of_a_layer_alone(pattern: str, part: str, layer: str, late: bool):
+    """Be it set to 0, which would be ignored."""
+    rr = classic(sum_of_two(), torch.rand(6, 4))
+    weight, message = (
+        {"*": 1, pattern: 0},
+        rf"'{re.escape(pattern)}' .*'{part}.*is part of layer '{layer}'.* as '{layer}'",
+    )
+    with pytest.raises(ValueError, match=message):
+        classic(rr.model, torch.rand(6, 4), weight=weight) if not late else setattr(rr, "weight", weight)
+    assert rr.weight == 1
+
+
+def test_a_part_that_is_a_layer_elsewhere():
+    """By another way through the model, once that was seen."""
+    rr = classic(sum_of_two(), torch.rand(6, 4))
+    rr(-torch.rand(6, 4))
+    rr.weight = {"*": 1, "b": 0}
+    rr(-torch.rand(6, 4))
+    assert list(rr.terms) == ["last"]
+    rr(torch.rand(6, 4))
+    assert list(rr.terms) == ["a", "last"]
 
 
 @pytest.mark.parametrize("pattern", ["", "*"])

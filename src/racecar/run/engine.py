@@ -28,7 +28,6 @@ from racecar.watch.compiled import CompiledWatch
 from racecar.watch.dry_run import RngState, untouched, watch_forward
 from racecar.watch.guards import check_model, check_sharding, fusible, reshard, takes_fused_path
 from racecar.watch.inputs import batch_tensors, input_tensors
-from racecar.watch.names import check_patterns
 from racecar.watch.trace import Trace
 
 _CUT_OFF = {"no_grad": "runs under no_grad in the model", "detached": "has a detached weight"}
@@ -126,7 +125,7 @@ class Engine:
 
     def set(self, settings: Settings) -> None:
         """Other settings for the same plans: all are worked out before anything changes."""
-        self.check_patterns(settings.weight, self.plans)
+        weights.check_patterns(settings.weight, [prepared.layer_graph for prepared in self.plans], self.model)
         plans = [self.work_out(prepared.layer_graph, settings, prepared.frozen_now()) for prepared in self.plans]
         if plans and settings.mode != self.settings.mode:
             self._check(plans[0])
@@ -153,25 +152,13 @@ class Engine:
             raise NothingToReverse(f"{name} has no weighted layer (linear, convolution, …) that sees its input{why}")
         if all(layer.problem for layer in layers):
             raise NothingToReverse(f"no layer of {name} has a rule; add one with @racecar.rules.register(...)")
-        self.check_patterns(settings.weight, [prepared])
+        weights.check_patterns(settings.weight, [prepared.layer_graph], self.model)
         left_out = weights.unmatched(settings.weight, [layer.names for layer in layers])
         off = weights.all_zero(settings.weight)
         if not prepared.constrained and not any(prepared.frozen) and (left_out or not off):
             raise NothingToReverse(
                 f"weight {settings.weight!r} and mode {settings.mode!r} leave every layer of {name} that has a rule out"
             )
-
-    def check_patterns(self, weight: weights.Weight, plans: Sequence[PreparedPlan]) -> None:
-        """Every pattern must match a layer that was seen, or one that another way through the model may use."""
-        if not isinstance(weight, Mapping):
-            return
-        seen = [names for prepared in plans for names in (layer.names for layer in prepared.layer_graph.layers)]
-        unseen = [
-            (name,)
-            for name, module in self.model.named_modules()
-            if any(p is not None and p.dim() > 1 for p in module._parameters.values())
-        ]
-        check_patterns(weight, seen, "weight pattern", unseen)
 
     def run(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], look: bool = False, mask: Tensor | None = None

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from numbers import Real
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from racecar.plan.layers import LayerGraph
+from racecar.watch.names import check_patterns as check_names
 from racecar.watch.names import matches, shown
 
 Weight = float | Tensor | Mapping[str, float | Tensor]
@@ -74,6 +76,31 @@ def layer_weights(weight: Weight, names: Sequence[Sequence[str]]) -> list[float 
             if matches(pattern, spellings):
                 found[i] = one
     return found
+
+
+def check_patterns(weight: Weight, layer_graphs: Sequence[LayerGraph], model: nn.Module) -> None:
+    """Refuse a pattern that matches no layer that was seen, and none that another way through the model may use.
+
+    A module that owns only a part of a layer's weight, as in a sum of linear maps, is no layer: it has no λ of its own.
+    """
+    if not isinstance(weight, Mapping):
+        return
+    parameters = dict(model.named_parameters())
+    users: dict[int, str] = {}
+    for one in layer_graphs:
+        for layer, used in zip(one.layers, one.coverage.of_layer, strict=True):
+            users.update({id(parameters[name]): layer.name for name in used})
+    parts: dict[str, str] = {}
+    unseen = []
+    for name, module in model.named_modules():
+        matrices = {key: p for key, p in module._parameters.items() if p is not None and p.dim() > 1}
+        if any(id(p) not in users for p in matrices.values()):
+            unseen.append((name,))
+        for key, p in matrices.items():
+            if id(p) in users:
+                parts[name] = parts[f"{name}.{key}".lstrip(".")] = users[id(p)]
+    seen = [layer.names for one in layer_graphs for layer in one.layers]
+    check_names(weight, seen, "weight pattern", unseen, parts=parts)
 
 
 def placed(weight: float | Tensor, times: int, like: Tensor | None) -> float | Tensor:

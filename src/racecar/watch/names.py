@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 
 from racecar.support.compiling import at_trace_time
 
@@ -34,7 +35,12 @@ def choose(patterns: Iterable[str], layers: Sequence[Names], what: str, labels: 
 
 
 def check_patterns(
-    patterns: Iterable[str], layers: Sequence[Names], what: str, unseen: Sequence[Names] = (), labels: Names = ()
+    patterns: Iterable[str],
+    layers: Sequence[Names],
+    what: str,
+    unseen: Sequence[Names] = (),
+    labels: Names = (),
+    parts: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Refuse a pattern that matches no layer, and name those that it may mean.
 
@@ -42,11 +48,16 @@ def check_patterns(
         what: the patterns are, for the message.
         unseen: layers that were not seen so far, which a pattern may match as well.
         labels: how the layers are listed, if not by their names.
+        parts: what is no layer, but whose weight is a part of that of a layer → the layer's name.
     """
     for pattern in patterns:
         if not any(matches(pattern, names) for names in (*layers, *unseen)):
             spellings = {name: None for names in (*layers, *unseen) for name in names if name}
             near = " or ".join(map(repr, get_close_matches(pattern, spellings)))
             hint = f" (did you mean {near}?)" if near else ""
+            part = next((name for name in parts if matches(pattern, (name,))), None)
+            if part is not None:
+                whole = shown(parts[part])
+                hint = f": {shown(part)!r} is part of layer {whole!r}, which has one λ; give it as {whole!r}"
             known = ", ".join(labels or (repr(shown(names[0])) for names in layers))
             raise ValueError(f"{what} {pattern!r} matches no layer{hint}; the layers are: {known}")
