@@ -245,29 +245,6 @@ def test_a_convolution_lets_nothing_of_padding_through():
     same(step(classic(net, x), x, mask=real()[:, None]), step(classic(net, x[..., :REAL]), x[..., :REAL]))
 
 
-def cut_back(m: Any, x: Tensor) -> Tensor:
-    """Padded by the convolution on both sides, and cut at the end, as in Mamba."""
-    return m.long(torch.tanh(m.a(x)).mT)[..., : x.shape[1]].mT
-
-
-def padded_before(m: Any, x: Tensor) -> Tensor:
-    return m.short(F.pad(torch.tanh(m.a(x)).mT, (4, 0))).mT
-
-
-@pytest.mark.parametrize("mode", ["auto", "layerwise"])
-@pytest.mark.parametrize("way, groups", [(cut_back, C), (cut_back, 1), (padded_before, C)])
-def test_a_causal_convolution_keeps_the_places(way, groups, mode):
-    """What it makes at t is of the tokens up to t, and has the place of token t."""
-    torch.manual_seed(0)
-    kernel = {"groups": groups, "dilation": 2}
-    convolutions = {"long": nn.Conv1d(C, C, 3, padding=4, **kernel), "short": nn.Conv1d(C, C, 3, **kernel)}
-    net = Net(lambda m, x: m.b(F.silu(way(m, x))), a=nn.Linear(C, C), b=nn.Linear(C, C), **convolutions).double()
-    x = torch.randn(4, LONG, C, dtype=torch.float64)
-    settings: dict[str, Any] = {"mode": mode, "scale": "relative" if mode == "auto" else "mean", "fraction": 0.5}
-    masked = step(classic(net, x, **settings), x, reverse_mask=real())
-    same(masked, step(classic(net, x[:, :REAL], **settings), x[:, :REAL]))
-
-
 def test_a_layer_norm_over_tokens_sees_real_ones_alone_in_the_reverse_pass():
     torch.manual_seed(0)
     norm = nn.LayerNorm((LONG, 6))

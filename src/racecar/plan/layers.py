@@ -16,6 +16,7 @@ from torch import nn
 
 from racecar.plan import classify, composites, module_rules, sums
 from racecar.plan.batch import batch_dims
+from racecar.plan.causal import causal_cut
 from racecar.plan.coverage import coverage
 from racecar.plan.graph import Graph, Op
 from racecar.plan.layer import Layer
@@ -140,10 +141,14 @@ class LayerGraph:
         return users[0] if len(users) == 1 else None
 
     def _end(self, layer: Layer) -> int:
-        """Walk over shapes to a bias that is added after the operation (``x @ W + b``)."""
+        """Walk over shapes to a bias that is added after the operation (``x @ W + b``), or to a causal cut."""
+        graph = self.graph
         end = value = layer.op.outputs[0]
         if layer.problem:
             return end
+        cut = causal_cut(graph, layer.op, lambda op: op.bind(graph.call(op.ordinal)), graph.trace.tensor)
+        if cut is not None:
+            return cut.outputs[0]
         while (op := self._next(value)) is not None and op.role.passable:
             if op.role not in (Role.SHAPE, Role.PASS) and op.kind not in ("add", "sub"):
                 break

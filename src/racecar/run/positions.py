@@ -15,9 +15,10 @@ import torch
 from torch import Size, Tensor
 from torch.nn import functional as F
 
+from racecar.plan.causal import causal_cut
 from racecar.plan.composites import BINARY
 from racecar.plan.graph import BADDBMM, Op
-from racecar.rules.conv import conv, conv_transpose, whole_padding
+from racecar.rules.conv import conv, conv_transpose
 from racecar.rules.linear import addmm
 from racecar.rules.pool import reduced_dims
 from racecar.rules.registry import FIRST
@@ -150,25 +151,10 @@ def _convolved(op: Op, mark: Tensor, find: Finder, found: Mapping[int, Mark]) ->
         inner = found.get(maker.source)
         mark = inner if isinstance(inner, Tensor) else mark
     added = [new - old for old, new in zip(before[-dims:], after[-dims:], strict=True)]
-    if any(added) and op.rule is not None and op.rule.apply is conv:
-        users = graph.users.get(op.outputs[0], [])
-        cut = len(users) > 0 and all(_first(one, before[-dims:], find) for one in users)
-        if cut and added == list(whole_padding(op.operation(find.calls))):
-            longer = [n if mark.shape[d - dims] > 1 else 0 for d, n in enumerate(added)]
-            mark = F.pad(mark, [n for one in longer[::-1] for n in (0, one)])
+    if any(added) and causal_cut(graph, op, lambda one: one.operation(find.calls), find.tensor) is not None:
+        longer = [n if mark.shape[d - dims] > 1 else 0 for d, n in enumerate(added)]
+        mark = F.pad(mark, [n for one in longer[::-1] for n in (0, one)])
     return fit(_any(mark, [-dims - 1]), after)
-
-
-def _first(op: Op, shape: Size, find: Finder) -> bool:
-    """Whether an operation keeps the first positions alone, no more than ``shape`` has along its dimensions."""
-    kept = find.tensor(op.outputs[0]).shape[-len(shape) :]
-    if op.func is not Tensor.__getitem__ or any(new > old for new, old in zip(kept, shape, strict=True)):
-        return False
-    index = op.operation(find.calls).args[1]
-    parts = index if isinstance(index, tuple) else (index,)
-    return all(
-        one is ... or (isinstance(one, slice) and one.start in (None, 0) and one.step in (None, 1)) for one in parts
-    )
 
 
 def _einsum(op: Op, known: Sequence[Mark]) -> Tensor | None:
