@@ -97,9 +97,11 @@ class LayerGraph:
         again = [op for layer in self.layers for one in layer.redo for op in one.members or (one,)]
         made = [op.outputs[0] for op in (*again, *(layer.op for layer in self.layers))]
         made += [op.source for op in self.graph.ops if op.rule is not None and op.rule.apply is total]
-        self.marked = tuple(dict.fromkeys([*made, *(layer.d for layer in self.layers)]))
-        """Values of which the reverse pass must know where they are padding: d_m, what norms and layers make, and what
-        is summed."""
+        made += [op.outputs[0] for layer in self.layers for op in layer.onward]
+        read = [value for layer in self.layers for value in (layer.d, layer.op.source)]
+        self.marked = tuple(dict.fromkeys([*made, *read]))
+        """Values of which the reverse pass must know where they are padding: d_m, what layers read and what is made of
+        that up to d_(m+1), what norms make, and what is summed."""
         self.leading = self.graph.leading(self.marked)
         """The operations that these come from."""
         self.recurrent = any(op.called in RECURRENT for op in self.graph.ops)

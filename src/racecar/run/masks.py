@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
 from torch import Size, Tensor
 
 from racecar.plan.graph import Op
 from racecar.plan.slices import cut
 from racecar.rules.conv import conv, conv_transpose
-from racecar.rules.norm import BATCH_NORMS
+from racecar.rules.norm import BATCH_NORMS, Moments
 from racecar.rules.pool import total
 from racecar.rules.registry import Operation
 from racecar.rules.sample_norm import group_norm, instance_norm, own_statistics
@@ -30,7 +31,7 @@ class Masks:
     """
 
     def __init__(self, find: Finder, given: GivenMask, size: int, samples: int) -> None:
-        graph, self._refuse = find.layer_graph, given.refuse
+        graph, self._refuse, self.inputs = find.layer_graph, given.refuse, given.inputs
         marks = follow(graph.leading, find, given.inputs)
         self._marks = {value: marks[value] for value in graph.marked if value in marks}
         if samples < size:
@@ -50,6 +51,23 @@ class Masks:
         else:
             return mark
         return None
+
+    def clean(self, value: int, tensor: Tensor) -> Tensor:
+        """A value with 1 where it is padding: a NaN there would stay one, times a mask of 0, in the loss and in the
+        gradient. (Not 0, at which some functions have no slope.)"""
+        mark = self._marks.get(value)
+        mark = fit(mark, tensor.shape) if isinstance(mark, Tensor) and tensor.is_floating_point() else None
+        return tensor if mark is None else torch.where(mark, tensor, 1)
+
+    def without_padding(self, value: int, found: Moments) -> Moments:
+        """What a norm that made ``value`` took out of its input, nothing where it took it out of padding alone."""
+        mark = self._marks.get(value)
+        mark = fit(mark, found.mean.shape) if isinstance(mark, Tensor) else None
+        if mark is None:
+            return found
+        alike = max(found.eps, torch.finfo(found.inverse.dtype).tiny) ** -0.5
+        mean, inverse = torch.where(mark, found.mean, 0), torch.where(mark, found.inverse, alike)
+        return found._replace(mean=mean, inverse=inverse)
 
     def put(self, op: Op, operation: Operation, y: Tensor, shapes: Mapping[int, Size]) -> None:
         """Let a step on ``y`` see only what counts: norms, convolutions that reach over several positions, and sums,

@@ -137,12 +137,15 @@ class PreparedPlan:
         measured by. ``given``: what the call says of padding."""
         find, (size, samples) = Finder(self.layer_graph, calls, inputs), self._slice(inputs)
         masks = None if given is None else Masks(find, given, size, samples)
-        return record(self.needs, find, size, samples, masks=masks), self._yardstick(find, size, samples, given)
+        return record(self.needs, find, size, samples, masks=masks), self._yardstick(find, size, samples, masks)
 
-    def _yardstick(self, find: Finder, size: int, samples: int, given: GivenMask | None) -> Yardstick:
-        marks = None if given is None else given.inputs
+    def _yardstick(self, find: Finder, size: int, samples: int, masks: Masks | None) -> Yardstick:
+        marks = None if masks is None else masks.inputs
         energy = terms.anchor(find.inputs, marks) if self.settings.scale == "anchored" else None
         found = [None if op is None else self._moments(op, find, size, samples) for op in self.norms]
+        if masks is not None:
+            pairs = zip(self.norms, found, strict=True)
+            found = [one and op and masks.without_padding(op.outputs[0], one) for op, one in pairs]
         if all(one is None for one in found):
             return Yardstick(energy, None)
         shapes = [find.tensor(layer.d).shape for layer in self.constrained]
@@ -191,8 +194,8 @@ class PreparedPlan:
         write over the one before it has read the other.
         """
         find, (size, samples) = Finder(self.layer_graph, calls, inputs), self._slice(inputs)
-        yardstick = self._yardstick(find, size, samples, given)
         masks = None if given is None else Masks(find, given, size, samples)
+        yardstick = self._yardstick(find, size, samples, masks)
         rows = find.all_rows(self.needs, size, samples) if samples < size else None
         tape = partial(record, self.needs, find, size, samples, rows, masks)
 

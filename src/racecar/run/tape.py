@@ -28,6 +28,7 @@ class Tape:
     """Samples that the reverse pass sees, from the start of the batch."""
     shapes: dict[int, Size]
     tensors: dict[int, Tensor]
+    """Without what stands in padding."""
     wholes: dict[int, Tensor]
     """Of the whole batch, as constants."""
     operations: dict[int, Operation]
@@ -56,7 +57,7 @@ def record(
     if samples == size:
         shapes = {value: tensor.shape for value, tensor in found.items()}
         tensors = {value: found[value].detach() if value in needs.constant else found[value] for value in needs.values}
-        return Tape(size, samples, shapes, tensors, wholes, operations, masks)
+        return Tape(size, samples, shapes, _cleaned(tensors, masks), wholes, operations, masks)
     rows = rows or {}
     shapes = {value: cut_shape(tensor.shape, find.batch(value), size, samples) for value, tensor in found.items()}
     tensors = {}
@@ -82,4 +83,8 @@ def record(
                 where = find.batch(one.outputs[0])
                 if where is not None:
                     cut_constants(its, find.tensor(one.outputs[0]).shape, where, size, samples)
-    return Tape(size, samples, shapes, tensors, wholes, operations, masks)
+    return Tape(size, samples, shapes, _cleaned(tensors, masks), wholes, operations, masks)
+
+
+def _cleaned(tensors: dict[int, Tensor], masks: Masks | None) -> dict[int, Tensor]:
+    return tensors if masks is None else {value: masks.clean(value, tensor) for value, tensor in tensors.items()}

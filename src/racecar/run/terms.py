@@ -120,7 +120,7 @@ def anchor(inputs: Sequence[Tensor], masks: Sequence[Tensor | None] | None = Non
     pairs = [(x.detach(), mask) for x, mask in both if x.is_floating_point()]
     if any(x.layout is not torch.strided for x, _ in pairs):
         raise ValueError("scale 'anchored' cannot measure a sparse input: use scale='relative' or scale='mean'")
-    numbers = [masked(x, mask) for x, mask in pairs]
+    numbers = [x if mask is None else torch.where(mask, x, 0) for x, mask in pairs]
     if not numbers:
         raise ValueError(
             "scale 'anchored' divides by the energy of the model's input, and this input holds no floating-point "
@@ -132,7 +132,7 @@ def anchor(inputs: Sequence[Tensor], masks: Sequence[Tensor | None] | None = Non
 
 
 def masked(x: Tensor, mask: Tensor | None) -> Tensor:
-    """0 where x does not count. (On a CPU torch.where takes five times as long.)"""
+    """0 where x does not count. (On a CPU torch.where takes five times as long; what a tape holds has no NaN there.)"""
     return x if mask is None else x * mask
 
 
