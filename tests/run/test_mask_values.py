@@ -89,6 +89,17 @@ def test_the_gradient_is_that_of_the_cut_batch(
     same(ours, step(Racecar(model, cut, **settings), cut))
 
 
+def test_a_norm_without_eps():
+    """Of a row of zeros it would be NaN, in the reverse pass, too."""
+    model = Net(lambda m, x: m.b((y := m.a(x)) / y.norm(dim=-1, keepdim=True)), a=nn.Linear(5, 6), b=nn.Linear(6, 4))
+    model.b.register_parameter("bias", None)
+    model.double()
+    padded, cut = filled(1.0)
+    settings: dict[str, Any] = {"mode": "layerwise", "weight": 1.0}
+    ours = step(Racecar(model, X, **settings), padded, reverse_mask=real())
+    same(ours, step(Racecar(model, cut, **settings), cut))
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1e30])
 def test_in_single_precision(value: float):
     """In which the square of 1e30 is no number."""

@@ -52,12 +52,12 @@ class Masks:
             return mark
         return None
 
-    def clean(self, value: int, tensor: Tensor) -> Tensor:
-        """A value with 1 where it is padding: a NaN there would stay one, times a mask of 0, in the loss and in the
-        gradient. (Not 0, at which some functions have no slope.)"""
+    def clean(self, value: int, tensor: Tensor, filling: int) -> Tensor:
+        """A value with ``filling`` where it is padding: times a mask of 0, a NaN there would stay one, in the loss and
+        in its gradient."""
         mark = self._marks.get(value)
         mark = fit(mark, tensor.shape) if isinstance(mark, Tensor) and tensor.is_floating_point() else None
-        return tensor if mark is None else torch.where(mark, tensor, 1)
+        return tensor if mark is None else torch.where(mark, tensor, filling)
 
     def without_padding(self, value: int, found: Moments) -> Moments:
         """What a norm that made ``value`` took out of its input, nothing where it took it out of padding alone."""

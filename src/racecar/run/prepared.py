@@ -145,7 +145,7 @@ class PreparedPlan:
         found = [None if op is None else self._moments(op, find, size, samples) for op in self.norms]
         if masks is not None:
             pairs = zip(self.norms, found, strict=True)
-            found = [one and op and masks.without_padding(op.outputs[0], one) for op, one in pairs]
+            found = [masks.without_padding(op.outputs[0], one) if op and one else None for op, one in pairs]
         if all(one is None for one in found):
             return Yardstick(energy, None)
         shapes = [find.tensor(layer.d).shape for layer in self.constrained]

@@ -57,7 +57,7 @@ def record(
     if samples == size:
         shapes = {value: tensor.shape for value, tensor in found.items()}
         tensors = {value: found[value].detach() if value in needs.constant else found[value] for value in needs.values}
-        return Tape(size, samples, shapes, _cleaned(tensors, masks), wholes, operations, masks)
+        return Tape(size, samples, shapes, _cleaned(tensors, needs, masks), wholes, operations, masks)
     rows = rows or {}
     shapes = {value: cut_shape(tensor.shape, find.batch(value), size, samples) for value, tensor in found.items()}
     tensors = {}
@@ -83,8 +83,12 @@ def record(
                 where = find.batch(one.outputs[0])
                 if where is not None:
                     cut_constants(its, find.tensor(one.outputs[0]).shape, where, size, samples)
-    return Tape(size, samples, shapes, _cleaned(tensors, masks), wholes, operations, masks)
+    return Tape(size, samples, shapes, _cleaned(tensors, needs, masks), wholes, operations, masks)
 
 
-def _cleaned(tensors: dict[int, Tensor], masks: Masks | None) -> dict[int, Tensor]:
-    return tensors if masks is None else {value: masks.clean(value, tensor) for value, tensor in tensors.items()}
+def _cleaned(tensors: dict[int, Tensor], needs: Needs, masks: Masks | None) -> dict[int, Tensor]:
+    """Without what stands in padding. Where a way back starts, 1 does: some functions have no slope at 0. Elsewhere
+    0, as in what a convolution pads."""
+    if masks is None:
+        return tensors
+    return {value: masks.clean(value, tensor, int(value in needs.live)) for value, tensor in tensors.items()}
