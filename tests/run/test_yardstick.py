@@ -1,6 +1,7 @@
 """What errors are divided by: rounding noise counts as nothing, honest small values count; the mean over layers."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from racecar import Racecar
 from tests.by_hand import Net, close, squares
 from tests.losses import classic
 from tests.networks import NETWORKS, call
+from tests.run.mask_cases import step
 
 # --- where d is rounding noise ------------------------------------------------------------------------------------
 
@@ -53,14 +55,41 @@ def test_a_blank_batch_behind_a_norm(name: str, dtype: torch.dtype):
             assert max(p.grad.abs().max() for p in net.parameters() if p.grad is not None) < 100
 
 
-@given(st.floats(-15, 8), st.sampled_from(["relative", "ratio"]))
-def test_small_values_count(exponent: float, scale: str):
-    """A net without biases and norms does the same at every size of its input."""
+RANGE = {torch.float32: 1e18, torch.float64: 1e150}
+"""As docs/loss.md has it: the most that √Σd² of a layer may be, and 1 over the least root mean square."""
+
+
+def norms(net: nn.Sequential, x: Tensor) -> tuple[float, float]:
+    """The smallest root mean square of a layer's d, and the largest √Σd²."""
+    found = []
+    for module in net:
+        found += [x] if isinstance(module, nn.Linear) else []
+        x = module(x)
+    return min(d.square().mean().sqrt().item() for d in found), max(d.norm().item() for d in found)
+
+
+@given(
+    st.floats(0, 1),
+    st.sampled_from(list(RANGE)),
+    st.sampled_from(["auto", "layerwise"]),
+    st.sampled_from(["relative", "ratio"]),
+    st.sampled_from(["both", "reverse", "weights"]),
+    st.sampled_from([1, 5, 200]),
+)
+def test_the_size_of_the_input_does_not_matter(
+    place: float, dtype: torch.dtype, mode: str, scale: str, gradient: str, samples: int
+):
+    """A net without biases and norms has the same terms and gradient, from one end of the range to the other."""
     torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(6, 8, bias=False), nn.ReLU(), nn.Linear(8, 4, bias=False))
-    x = torch.randn(5, 6)
-    rr = classic(net, x, scale=scale)
-    torch.testing.assert_close(rr(10**exponent * x)[1], rr(x)[1], rtol=1e-4, atol=0)
+    net = nn.Sequential(nn.Linear(6, 8, bias=False), nn.ReLU(), nn.Linear(8, 4, bias=False)).to(dtype)
+    x = torch.randn(samples, 6, dtype=dtype)
+    rr = classic(net, x, mode, scale=scale, gradient=gradient)
+    smallest, largest = norms(net, x)
+    lowest, highest = math.log10(1 / RANGE[dtype] / smallest), math.log10(RANGE[dtype] / largest)
+    factor = 10 ** (lowest + place * (highest - lowest))
+    (_, terms, grads), (_, expected, usual) = (step(rr, one) for one in (factor * x, x))
+    torch.testing.assert_close(terms, expected, rtol=1e-4, atol=0)
+    torch.testing.assert_close(grads, usual, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("factor", [1e-8, 1e-6, 1e-3, 1.0, 1e4])
