@@ -59,7 +59,7 @@ def test_the_default_is_what_the_rule_chose():
     """From every net that was trained, and confirmed on fresh seeds without a death."""
     found, default = defaults.verdict(RESULTS), Settings()
     assert found.chosen is not None
-    assert found.chosen.loss == (default.gradient, default.scale, default.mode, "all")
+    assert found.chosen.loss == (default.reach, default.scale, default.mode, "all")
     assert found.chosen.lam == default.weight
     assert default.reduction == "mean"
     assert found.confirmed

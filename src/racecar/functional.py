@@ -1,4 +1,4 @@
-"""The reverse loss as a pure function: the twin of :class:`racecar.Racecar`."""
+"""The reverse loss and the linear loss as pure functions: the twins of :class:`racecar.Racecar`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def reverse_loss(
     scale: str = "relative",
     fraction: float = 1.0,
     input_activation: str | Activation | None = None,
-    gradient: str = "reverse",
+    gradient: str | None = None,
     reduction: str = "mean",
     rules: GivenRules | None = None,
     mask: Tensor | None = None,
@@ -57,3 +57,50 @@ def reverse_loss(
     if passed_by():
         follow(model, (output, outcome.loss))
     return output, outcome.loss
+
+
+def linear_loss(
+    model: nn.Module,
+    args: Sequence[Any] | Tensor = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    weight: Weight = 0.001,
+    scale: str = "relative",
+    fraction: float = 1.0,
+    gradient: str = "weights",
+    reduction: str = "mean",
+    rules: GivenRules | None = None,
+    mask: Tensor | None = None,
+) -> tuple[Any, Tensor]:
+    """The model's output and its linear loss: λ times the mean over all weighted operations of ‖AᵀAh − h‖² / ‖h‖².
+
+        output, loss = linear_loss(model, x, weight={"*": 0.1, "@head": 0})
+        (task_loss(output, y) + loss).backward()
+
+    h is what an operation reads, and A the operation without its bias: every layer is drawn to an isometry along its
+    own data. It is :func:`reverse_loss` in mode "linear".
+
+    Args:
+        model: any module.
+        args, kwargs: what the model is called with; a single tensor may stand for ``(tensor,)``.
+        weight, scale, fraction, reduction, rules: as for :class:`racecar.Racecar`; the pattern "@head" is the last
+            weighted operation on the way to each output.
+        gradient: "weights" (h is a constant: it reaches every layer's own weight alone) or "both" (through h, too).
+        mask: which positions are no padding, as in a call of :class:`racecar.Racecar`.
+
+    Returns:
+        ``(model(*args, **kwargs), loss)``, the loss a float32 (or float64) scalar, shape ().
+    """
+    return reverse_loss(
+        model,
+        args,
+        kwargs,
+        mode="linear",
+        weight=weight,
+        scale=scale,
+        fraction=fraction,
+        gradient=gradient,
+        reduction=reduction,
+        rules=rules,
+        mask=mask,
+    )

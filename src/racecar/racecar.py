@@ -49,7 +49,8 @@ class Racecar(nn.Module):
             plan, without a trace in the model; a few samples are enough, and spare memory.
         mode: "full" (one reverse pass from output to input), "layerwise" (every layer from its own forward output),
             "input" (the full one, compared at the input alone) or "auto" (full along every stretch where the reverse
-            pass is unique, starting again at joins and forks).
+            pass is unique, starting again at joins and forks), or "linear" (every weighted operation by itself: how far
+            AᵀA takes its own input from itself, without norms and activations).
         weight: λ for all layers, or a dict from layer-name pattern to λ; later patterns win, a layer that no pattern
             matches is left out. A tensor broadcasts against d_m without its batch dimension: (C, 1, 1) for images.
         scale: "relative" (Σ(d−d')² / Σd², the denominator taken as a constant), "ratio" (the same, and the gradient
@@ -60,7 +61,7 @@ class Racecar(nn.Module):
             ``torch.nn.functional``, or a function that gives a tensor of the same shape (it is tried once).
         gradient: what the gradient of a term reaches: "both" d and d' (the paper; without normalisation this can drive
             a net to 0), "reverse" (d' alone: d is a fixed target) or "weights" (the weights alone: all activations of
-            the forward pass are constants).
+            the forward pass are constants). None: "reverse", in mode "linear" "weights".
         reduction: "mean" (over the constrained layers: λ means the same for 3 and for 100) or "sum" (the paper's).
         rules: for this Racecar alone, beside the registered ones and stronger: a dict from module class or function, as
             ``racecar.rules.register`` takes them, to a function ``(op, y, shape) -> x'`` that undoes a layer, or to a
@@ -76,7 +77,7 @@ class Racecar(nn.Module):
         scale: str = "relative",
         fraction: float = 1.0,
         input_activation: str | Activation | None = None,
-        gradient: str = "reverse",
+        gradient: str | None = None,
         reduction: str = "mean",
         rules: GivenRules | None = None,
     ) -> None:
@@ -192,10 +193,10 @@ class Racecar(nn.Module):
 
     @property
     def gradient(self) -> str:
-        return self._engine.settings.gradient
+        return self._engine.settings.reach
 
     @gradient.setter
-    def gradient(self, gradient: str) -> None:
+    def gradient(self, gradient: str | None) -> None:
         self._set(gradient=gradient)
 
     @property
@@ -263,7 +264,7 @@ class Racecar(nn.Module):
 
     def extra_repr(self) -> str:
         s = self._engine.settings
-        chosen = f"mode={s.mode!r}, scale={s.scale!r}, gradient={s.gradient!r}, reduction={s.reduction!r}"
+        chosen = f"mode={s.mode!r}, scale={s.scale!r}, gradient={s.reach!r}, reduction={s.reduction!r}"
         return f"{chosen}, fraction={s.fraction}"
 
 

@@ -158,6 +158,8 @@ SCENARIOS = {
     "ddp mean attached": (ddp_attached, "vgg_plain", MEAN),
     "ddp relative": (ddp, "vgg_plain", {}),
     "ddp slice": (ddp, "mlp", {"fraction": 0.5}),
+    "ddp mean linear": (ddp, "vgg_plain", {"scale": "mean", "mode": "linear", "gradient": "weights"}),
+    "fsdp mean linear": (fsdp, "vgg_plain", {"scale": "mean", "mode": "linear", "gradient": "weights"}),
     "fsdp mean vgg": (fsdp, "vgg_plain", MEAN),
     "fsdp mean tokens": (fsdp, "tokens", MEAN),
     "fsdp mean encoder": (fsdp, "encoder", MEAN),

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from racecar.plan.graph import Op
-from racecar.plan.step import Step
-from racecar.watch.names import MODEL, shown
+from racecar.plan.step import Action, Step, undo
+from racecar.watch.names import HEAD, MODEL, shown
 
 
 @dataclass(eq=False)
@@ -28,6 +28,8 @@ class Layer:
     """Re-applied on the way into d_m, in forward order."""
     end: int = -1
     """The operation's output, with a bias that is added by a call of its own."""
+    cut: Op | None = None
+    """What cuts a causal convolution's output at the end."""
     out: int = -1
     onward: tuple[Op, ...] = ()
     """From the operation to ``out``, in forward order."""
@@ -46,8 +48,12 @@ class Layer:
     """A convolution's own reflect, replicate or circular padding: part of the operation, so it goes back transposed."""
     shape: tuple[int, ...] = ()
     """Of d_m in the planned pass, without its batch dimension."""
+    h_shape: tuple[int, ...] = ()
+    """Of h in the planned pass, without its batch dimension."""
     layout: torch.layout = torch.strided
     """Of d_m in the planned pass."""
+    head: bool = False
+    """Whether no other layer depends on what it gives: it is the last on the way to an output."""
     stop: str = ""
     """What ends the layer's output, if there is no layer above."""
 
@@ -60,10 +66,27 @@ class Layer:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Its name, and without the suffixes for later uses and for one of several weights."""
+        """Its name, also without the suffixes for later uses and for one of several weights, and what stands for it."""
         owner = self.op.owner
         spellings = (self.name, self.name.partition("#")[0], owner.name if owner else self.name)
-        return spellings if all(spellings) else (*spellings, MODEL)
+        return (*spellings, *(() if all(spellings) else (MODEL,)), *((HEAD,) if self.head else ()))
+
+    @property
+    def h(self) -> int:
+        """What the weighted operation itself reads, before its own padding: mode "linear" compares this."""
+        return self.op.source if self.own_padding is None else self.own_padding.source
+
+    @property
+    def own(self) -> tuple[Op, ...]:
+        """The operation with what belongs to it, in forward order: its own padding, a causal cut."""
+        return tuple(op for op in (self.own_padding, self.op, self.cut) if op is not None)
+
+    @property
+    def into_h(self) -> tuple[Step, ...]:
+        """The steps from what these make back to h."""
+        after = () if self.cut is None else (undo(self.cut),)
+        before = () if self.own_padding is None else (Step(Action.FOLD, self.own_padding),)
+        return (*after, Step(Action.UNDO, self.op), *before)
 
     @property
     def cut_off(self) -> str:

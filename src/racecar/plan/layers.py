@@ -62,6 +62,7 @@ class LayerGraph:
         self._leads_on = self._values_before_layers()
         for layer in self.layers:
             layer.end = self._end(layer)
+            layer.head = self._leads_on.isdisjoint(layer.op.outputs)
         self._ends = {layer.end: layer for layer in self.layers}
         for layer in self.layers:
             self._descend(layer)
@@ -80,9 +81,8 @@ class LayerGraph:
         self.batch_size = batch_size(trace.inputs)
         self.batch = batch_dims(self.graph, self.batch_size)
         for layer in self.layers:
-            d, where = trace.tensor(layer.d), self.batch[layer.d]
-            dim = 0 if where is None else where.dim
-            layer.shape, layer.layout = (*d.shape[:dim], *d.shape[dim + 1 :]), d.layout
+            layer.shape, layer.h_shape = (self._sample_shape(trace, value) for value in (layer.d, layer.h))
+            layer.layout = trace.tensor(layer.d).layout
         self.per_sample = per_sample(self.graph, self.batch, self.batch_size)
         """Operations, by ordinal, whose constants are cut with the samples."""
         self.match = Matcher(self.layers, self.ordinals, self.batch, self.batch_size, trace)
@@ -98,7 +98,7 @@ class LayerGraph:
         made = [op.outputs[0] for op in (*again, *(layer.op for layer in self.layers))]
         made += [op.source for op in self.graph.ops if op.rule is not None and op.rule.apply is total]
         made += [op.outputs[0] for layer in self.layers for op in layer.onward]
-        read = [value for layer in self.layers for value in (layer.d, layer.op.source)]
+        read = [value for layer in self.layers for value in (layer.d, layer.op.source, layer.h)]
         self.marked = tuple(dict.fromkeys([*made, *read]))
         """Values of which the reverse pass must know where they are padding: d_m, what layers read and what is made of
         that up to d_(m+1), what norms make, and what is summed."""
@@ -112,6 +112,12 @@ class LayerGraph:
         self.coverage = coverage(self.graph, model, modules, [layer.op for layer in self.layers], names, rules)
         """Which weights the layers use, and why no layer uses the others."""
         self.graph.forget()
+
+    def _sample_shape(self, trace: Trace, value: int) -> tuple[int, ...]:
+        """Of a value, without its batch dimension."""
+        shape, where = trace.tensor(value).shape, self.batch[value]
+        dim = 0 if where is None else where.dim
+        return (*shape[:dim], *shape[dim + 1 :])
 
     def _name(self) -> None:
         """Qualified module names; ".weight" for modules with several weights, "#2" for later uses."""
@@ -150,6 +156,7 @@ class LayerGraph:
             return end
         cut = causal_cut(graph, layer.op, lambda op: op.bind(graph.call(op.ordinal)), graph.trace.tensor)
         if cut is not None:
+            layer.cut = cut
             return cut.outputs[0]
         while (op := self._next(value)) is not None and op.role.passable:
             if op.role not in (Role.SHAPE, Role.PASS) and op.kind not in ("add", "sub"):

@@ -4,43 +4,25 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from torch import Tensor
 
 from racecar.errors import NotReversible
 from racecar.plan.coverage import Uncovered
+from racecar.plan.entry import Entry
 from racecar.plan.graph import Op
 from racecar.plan.layer import Layer
 from racecar.plan.layers import LayerGraph
-from racecar.plan.step import Step
 from racecar.rules.roles import Role
 from racecar.support.table import table
 from racecar.watch.names import shown
 
-HEAD = ("layer", "kind", "constrained", "from", "note")
-MODES = ("auto", "full", "layerwise", "input")
-
-
-@dataclass(frozen=True, eq=False)
-class Entry:
-    """One weighted operation of the model, as the reverse pass treats it."""
-
-    name: str
-    kind: str
-    constrained: bool
-    source: str
-    """"reverse": from d'(m+1), the layer above in the reverse pass. "forward": from the forward output d(m+1)."""
-    reason: str
-    layer: Layer | None = field(default=None, repr=False)
-    upper: Layer | None = field(default=None, repr=False)
-    """The layer whose d' it starts from, if its source is "reverse"."""
-    steps: tuple[Step, ...] = field(default=(), repr=False)
-    passed: bool = field(default=False, repr=False)
-    """Whether the reverse pass goes through it."""
-    needed: bool = field(default=False, repr=False)
-    """Whether a constrained layer depends on it."""
+COLUMNS = ("layer", "kind", "constrained", "from", "note")
+MODES = ("auto", "full", "layerwise", "input", "linear")
+ALONE = ("layerwise", "linear")
+"""Every layer by itself."""
 
 
 class PlanRow(NamedTuple):
@@ -65,7 +47,7 @@ class PlanRow(NamedTuple):
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """Its text under ``HEAD``."""
+        """Its text under ``COLUMNS``."""
         return shown(self.name), self.kind, "yes" if self.constrained else "no", self.source or "-", self.note
 
 
@@ -100,11 +82,17 @@ class Plan:
         """The share of the parameters of two or more dimensions that the reverse pass uses; None if there are none."""
         return self.layer_graph.coverage.share(e.layer.index for e in self.entries if e.needed and e.layer is not None)
 
+    def with_heads(self, heads: Sequence[bool]) -> Plan:
+        """The same with a note at layers that have their λ as heads, one flag for each layer."""
+        note = "@head, the last on the way to an output"
+        marked = [e.noted(note) if e.layer is not None and heads[e.layer.index] else e for e in self.entries]
+        return replace(self, entries=tuple(marked)) if any(heads) else self
+
     def rows(self) -> list[PlanRow]:
         """The lines of the table: one for each entry, then one for each parameter that none uses."""
         layers = []
         for e in self.entries:
-            shape = None if e.layer is None else e.layer.shape
+            shape = None if e.layer is None else e.layer.h_shape if e.alone else e.layer.shape
             weight = self.weights[e.layer.index] if e.layer is not None and self.weights else None
             layers.append(PlanRow(e.name, e.kind, e.constrained, e.source if e.passed else "", e.reason, shape, weight))
         return [*layers, *(PlanRow(name, "parameter", False, "", reason) for name, reason in self.uncovered)]
@@ -119,7 +107,7 @@ class Plan:
         return f"covers {percent:g} % of the parameters of two or more dimensions; {line}"
 
     def __str__(self) -> str:
-        return f"{table(HEAD, [row.cells for row in self.rows()])}\n{self.summary}"
+        return f"{table(COLUMNS, [row.cells for row in self.rows()])}\n{self.summary}"
 
     __repr__ = __str__
 
@@ -145,7 +133,7 @@ def make_plan(
     active = [flag and not layer.problem for flag, layer in zip(active, layer_graph.layers, strict=True)]
     starts: Starts
     beside: list[Layer] = []
-    if mode == "layerwise":
+    if mode in ALONE:
         starts = {layer.index: None for layer in layer_graph.layers if active[layer.index]}
     else:
         starts = _stretches(layer_graph, active)
@@ -282,13 +270,15 @@ def _entry(
     i = layer.index
     if i not in starts:
         reason = layer.problem or ("mode input" if mode == "input" else left_out)
-        return Entry(layer.name, layer.kind, False, "forward", reason, layer)
+        return Entry(layer.name, layer.kind, False, "forward", reason, layer, alone=mode == "linear")
     upper = starts[i]
     reason = ""
     if not active[i]:
         reason = ("only the input is compared" if mode == "input" else left_out) + ", passed through"
-    elif upper is None and mode != "layerwise":
+    elif upper is None and mode not in ALONE:
         reason = layer.stop or "the last layer with a weight"
     source = "forward" if upper is None else "reverse"
-    steps = (*layer_graph.between(layer, layer.out if upper is None else upper.d), *layer.into_d)
-    return Entry(layer.name, layer.kind, active[i], source, reason, layer, upper, steps, True, i in needed)
+    alone = mode == "linear"
+    back = (*layer_graph.between(layer, layer.out if upper is None else upper.d), *layer.into_d)
+    steps = layer.into_h if alone else back
+    return Entry(layer.name, layer.kind, active[i], source, reason, layer, upper, steps, True, i in needed, alone)

@@ -20,7 +20,8 @@ from racecar.rules.registry import FIRST, Operation, Rule
 from racecar.rules.roles import Role
 from racecar.watch.calls import tensors
 
-_BIAS_THIRD = (linear.linear, conv.conv, conv.conv_transpose)
+BIAS_THIRD = (linear.linear, conv.conv, conv.conv_transpose)
+"""Rules of operations whose third argument is a bias."""
 
 
 def gather(graph: Graph) -> None:
@@ -45,7 +46,7 @@ def _is_linear(graph: Graph, op: Op) -> bool:
     if op.role is Role.LAYER:
         apply = None if op.rule is None else op.rule.apply
         # Of a product the weight must be a matrix behind the data.
-        return apply in _BIAS_THIRD or (apply is linear.matmul and op.at[0] in FIRST and _rank(graph, op) == 2)
+        return apply in BIAS_THIRD or (apply is linear.matmul and op.at[0] in FIRST and _rank(graph, op) == 2)
     kinds = {Role.JOIN: ("add", "sub"), Role.AFFINE: ("add", "sub", "mul", "div", "neg")}.get(op.role, ())
     return op.rule is not None and op.rule.kind in kinds and _keeps_shape(graph, op) and _alike_for_all(graph, op)
 
@@ -121,7 +122,7 @@ def _transposed(one: Op, call: Operation, path: Any, g: Tensor, shape: Size) -> 
     assert one.rule is not None
     if one.role is Role.LAYER:
         assert one.rule.apply is not None
-        return one.rule.apply(_without_bias(call) if one.rule.apply in _BIAS_THIRD else call, g, shape)
+        return one.rule.apply(without_bias(call) if one.rule.apply in BIAS_THIRD else call, g, shape)
     kind, alpha = one.rule.kind, call.kwargs.get("alpha", 1)
     if kind in ("add", "sub"):
         factor = 1 if first else alpha if kind == "add" else -alpha
@@ -132,7 +133,8 @@ def _transposed(one: Op, call: Operation, path: Any, g: Tensor, shape: Size) -> 
     return g / other if kind == "div" else g * other
 
 
-def _without_bias(call: Operation) -> Operation:
+def without_bias(call: Operation) -> Operation:
+    """One of these operations as a linear map."""
     args = (*call.args[:2], None, *call.args[3:])[: len(call.args)]
     kwargs = {name: None if name == "bias" else one for name, one in call.kwargs.items()}
     return Operation(call.func, args, kwargs, call.at, call.name, call.module, call.trainable)

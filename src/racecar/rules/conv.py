@@ -16,7 +16,8 @@ _CONV = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
 _TRANSPOSED = {1: torch.conv_transpose1d, 2: torch.conv_transpose2d, 3: torch.conv_transpose3d}
 
 
-def _each(value: int | Sequence[int], dims: int) -> tuple[int, ...]:
+def each(value: int | Sequence[int], dims: int) -> tuple[int, ...]:
+    """One number for each dimension of the kernel."""
     if isinstance(value, int):
         return (value,) * dims
     values = tuple(value)
@@ -37,12 +38,12 @@ def whole_padding(op: Operation) -> tuple[int, ...]:
     """How many positions a convolution adds that pads by its whole kernel on both sides; (0, …) for any other."""
     weight: Tensor = op.get(1, "weight")
     dims, padding = weight.dim() - 2, op.get(4, "padding", 0)
-    reach = tuple(d * (k - 1) for d, k in zip(_each(op.get(5, "dilation", 1), dims), weight.shape[2:], strict=True))
-    by_one = all(one == 1 for one in _each(op.get(3, "stride", 1), dims))
-    return reach if by_one and not isinstance(padding, str) and _each(padding, dims) == reach else (0,) * dims
+    reach = tuple(d * (k - 1) for d, k in zip(each(op.get(5, "dilation", 1), dims), weight.shape[2:], strict=True))
+    by_one = all(one == 1 for one in each(op.get(3, "stride", 1), dims))
+    return reach if by_one and not isinstance(padding, str) and each(padding, dims) == reach else (0,) * dims
 
 
-def _arguments(op: Operation) -> tuple[Any, ...]:
+def arguments(op: Operation) -> tuple[Any, ...]:
     """Weight, stride, padding, dilation and groups of a convolution."""
     if len(op.args) == 7:  # as modules give them: less for torch.compile to trace
         _, weight, _, stride, padding, dilation, groups = op.args
@@ -62,13 +63,13 @@ def _crop(x: Tensor, shape: Size, dims: int) -> Tensor:
 @register(F.conv3d, kind="conv3d")
 def conv(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """y (N, out, …), weight (out, in/groups, k…) → (N, in, …) of the true input size."""
-    weight, stride, padding, dilation, groups = _arguments(op)
+    weight, stride, padding, dilation, groups = arguments(op)
     dims, kernel = weight.dim() - 2, weight.shape[2:]
-    stride, dilation = _each(stride, dims), _each(dilation, dims)
+    stride, dilation = each(stride, dims), each(dilation, dims)
     if padding == "same":  # an even kernel pads one more at the end
         before = tuple(d * (k - 1) // 2 for d, k in zip(dilation, kernel, strict=True))
     else:
-        before = (0,) * dims if padding == "valid" else _each(padding, dims)
+        before = (0,) * dims if padding == "valid" else each(padding, dims)
     longer = op.mask is not None and any(out > size for out, size in zip(y.shape[-dims:], shape[-dims:], strict=True))
     y = _without_bias(like(y, weight), op, dims, filled=longer)
     if padding != "same" and stride == (1,) * dims:  # nothing is left over

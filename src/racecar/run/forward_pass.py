@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree
 
+from racecar.plan.entry import Entry
 from racecar.plan.layer import Layer
-from racecar.plan.plan import Entry, Plan, make_plan
+from racecar.plan.plan import Plan, make_plan
 from racecar.rules.norm import Seen
 from racecar.rules.registry import Operation
 from racecar.run import reverse

@@ -23,7 +23,8 @@ LOOKS = 3
 class Signs(NamedTuple):
     """What one step shows of the constrained layers."""
 
-    names: tuple[str, ...]
+    layers: tuple[tuple[str, ...], ...]
+    """The names of each, its own first."""
     dead: Tensor
     """(layers,): d_m is 0 in all samples, or the term is 0 or not finite."""
 
@@ -49,23 +50,22 @@ class Health:
             if copied is not None and not copied.query():
                 return
             self._pending = None
-            self._count(old.names, found.tolist(), used)
+            self._count(old.layers, found.tolist(), used)
         if signs is not None and not self.warned:
             self._pending = (signs, weight, *_to_host(signs.dead))
             if not signs.dead.is_cuda:
                 self.see(None)
 
-    def _count(self, names: Sequence[str], dead: Sequence[bool], weight: Weight) -> None:
-        self._streaks = {name: self._streaks.get(name, 0) + 1 for name, one in zip(names, dead, strict=True) if one}
-        long = [name for name, count in self._streaks.items() if count >= LOOKS]
+    def _count(self, layers: Sequence[Sequence[str]], dead: Sequence[bool], weight: Weight) -> None:
+        gone = [names for names, one in zip(layers, dead, strict=True) if one]
+        self._streaks = {names[0]: self._streaks.get(names[0], 0) + 1 for names in gone}
+        long = [names for names in gone if self._streaks[names[0]] >= LOOKS]
         if not long or self.warned:
             return
         self.warned = True
-        owners = [name.rpartition(".")[0] for name in long]
-        spellings = [(one, one.partition("#")[0], own, shown(own)) for one, own in zip(long, owners, strict=True)]
-        values = layer_weights(weight, spellings)
+        values = layer_weights(weight, long)
         numbers = [float(one.max()) if isinstance(one, Tensor) else one for one in values]
-        which = [f"{shown(name)!r} (λ = {one:g})" for name, one in zip(long, numbers, strict=True)]
+        which = [f"{shown(name)!r} (λ = {one:g})" for (name, *_), one in zip(long, numbers, strict=True)]
         more = f" and {len(which) - 3} more layers" if len(which) > 3 else ""
         warnings.warn(
             f"the reverse pass finds nothing in {', '.join(which[:3])}{more}: for several steps in a row the "

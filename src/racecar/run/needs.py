@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from racecar.plan.entry import Entry
 from racecar.plan.graph import Op
 from racecar.plan.layer import Layer
-from racecar.plan.plan import Entry
 from racecar.plan.step import Action
 from racecar.rules.roles import Role
 from racecar.run import short_cut
@@ -25,6 +25,7 @@ class Needs:
     """
 
     def __init__(self, entries: Sequence[Entry], gradient: str = "both") -> None:
+        self.gradient = gradient
         ops: dict[int, tuple[Op, str]] = {}
         values: dict[int, None] = {}
         shapes: dict[int, None] = {}
@@ -32,8 +33,11 @@ class Needs:
         for entry in entries:
             layer = entry.layer
             assert layer is not None
-            values[layer.d] = None
-            if entry.upper is None and gradient == "weights" and can_recompute(layer):
+            values[entry.d] = None
+            if entry.alone:
+                if layer.op.module is not None:
+                    values[layer.op.outputs[0]] = None
+            elif entry.upper is None and gradient == "weights" and can_recompute(layer):
                 again.add(layer.index)
                 values[layer.op.source] = None
                 for op in (layer.op, *layer.onward):
@@ -55,11 +59,12 @@ class Needs:
         self.entries = tuple(reversed(entries))
         self.starts = frozenset(starts)
         """Values from which a reverse pass starts as they are."""
-        self.own = self.starts - {entry.layer.d for entry in entries if entry.layer is not None}
+        self.own = self.starts - {entry.d for entry in entries}
         """Those of which nobody keeps the whole: a slice of them has memory of its own."""
         self.again = frozenset(again)
         """Layers, by index, whose output is computed again, for a way that starts there."""
-        short = [entry.layer for entry in entries if entry.layer is not None and short_cut.applies(entry)]
+        chosen = [entry for entry in entries if not entry.alone and short_cut.applies(entry)]
+        short = [entry.layer for entry in chosen if entry.layer is not None]
         self.short = frozenset(layer.index for layer in short)
         """Layers, by index, that a short cut may take back."""
         self.live = self.starts | {layer.d for layer in short}

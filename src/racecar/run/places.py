@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from racecar.plan.entry import Entry
 from racecar.plan.norms import Norm, is_batch_norm
-from racecar.plan.plan import Entry
 from racecar.plan.step import Action
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -13,13 +13,14 @@ from torch import Tensor
 from racecar.errors import Unsupported
 from racecar.plan.frozen import behind, frozen
 from racecar.plan.graph import Op
+from racecar.plan.layer import Layer
 from racecar.plan.layers import LayerGraph
 from racecar.plan.norms import Norm
 from racecar.plan.plan import make_plan
 from racecar.plan.slices import cut, cut_shape
 from racecar.rules.norm import Moments, has_batch_statistics, moments
 from racecar.rules.roles import Role
-from racecar.run import reverse, terms, weights
+from racecar.run import linear_mode, reverse, terms, weights
 from racecar.run.health import Signs
 from racecar.run.mask_arguments import GivenMask
 from racecar.run.masks import Masks
@@ -62,7 +63,8 @@ class PreparedPlan:
 
     def __init__(self, layer_graph: LayerGraph, settings: Settings, flags: Sequence[bool] | None = None) -> None:
         self.layer_graph, self.settings = layer_graph, settings
-        found = weights.layer_weights(settings.weight, [layer.names for layer in layer_graph.layers])
+        names = [layer.names for layer in layer_graph.layers]
+        found = weights.layer_weights(settings.weight, names)
         self.weights = [
             weights.placed(weight, settings.times, layer.parameter)
             for weight, layer in zip(found, layer_graph.layers, strict=True)
@@ -79,7 +81,10 @@ class PreparedPlan:
         numbers = zip(self.weights, self.frozen, strict=True)
         active = [not weights.is_zero(weight) and (whole or not flag) for weight, flag in numbers]
         self.plan = make_plan(layer_graph, settings.mode, active, self.frozen, found)
+        self.plan = self.plan.with_heads(weights.chosen_as_head(settings.weight, names))
         self.constrained = [e.layer for e in self.plan if e.constrained and e.layer is not None]
+        self.compared = {e.layer.index: e.d for e in self.plan if e.constrained and e.layer is not None}
+        """By layer index, the value that is compared: d_m, or in mode "linear" what the operation reads."""
         for layer in self.constrained:
             if layer.layout is not torch.strided:
                 raise Unsupported(
@@ -87,9 +92,10 @@ class PreparedPlan:
                     "cannot rebuild: give the model a dense one, x.to_dense(), or give that layer weight 0"
                 )
         norms = [[op for op in layer.redo if op.role is Role.NORM and not op.members] for layer in self.constrained]
-        self.norms = [found[-1] if found and settings.scale in terms.RELATIVE else None for found in norms]
+        matter = settings.scale in terms.RELATIVE and settings.mode != "linear"
+        self.norms = [found[-1] if found and matter else None for found in norms]
         """For each constrained layer the last norm before its d_m, if it matters."""
-        self.needs = Needs([entry for entry in self.plan if entry.needed], settings.gradient)
+        self.needs = Needs([entry for entry in self.plan if entry.needed], settings.reach)
         self.needs_all = Needs([entry for entry in self.plan if entry.passed])
         norm_inputs = [op.source for op in self.norms if op is not None]
         looked_at = (*self.needs.values, *self.needs.wholes, *self.needs_all.values, *norm_inputs)
@@ -177,7 +183,8 @@ class PreparedPlan:
         terms, sizes = self._terms(tape, yardstick, look, reading)
         if statistics is not None and reading is not None:
             statistics.update(reading.seen)
-        full = [i for i, layer in enumerate(self.constrained) if tape.shapes[layer.d].numel() > 0] if look else []
+        shapes = [tape.shapes[self.compared[layer.index]] for layer in self.constrained]
+        full = [i for i, shape in enumerate(shapes) if shape.numel() > 0] if look else []
         return self._weigh(terms, sizes, full)
 
     def compiled_loss(
@@ -204,7 +211,8 @@ class PreparedPlan:
             found = self._terms(tape(), yardstick, True, reading)
             return (*found, *(() if statistics is None or reading is None else statistics.after(reading.seen)))
 
-        again = samples < size and not self.needs.by_vjp  # torch.func is not recomputed
+        # torch.func is not recomputed, nor a gradient that is there already.
+        again = samples < size and not self.needs.by_vjp and not linear_mode.keeps_nothing(self.needs)
         terms, sizes, *made = selective_checkpoint(run) if again else run()
         if statistics is not None and made:
             statistics.use([one for one in made if one is not None])
@@ -214,36 +222,47 @@ class PreparedPlan:
     def _weigh(self, terms: Tensor, sizes: Tensor | None, looked_at: Sequence[int]) -> Outcome:
         """``looked_at``: the constrained layers that saw data, of which to say whether they live; none: do not say."""
         total, seen = (terms * self.lambdas).sum(), terms.detach()
+        linear = self.settings.mode == "linear"  # there a term is 0 where A is orthogonal
         signs = None
         if looked_at:
-            dead = (seen == 0) | ~seen.isfinite()
+            dead = ~seen.isfinite() if linear else (seen == 0) | ~seen.isfinite()
             dead = dead if sizes is None else dead | (sizes.detach() == 0)
             if len(looked_at) < len(self.names):  # an expert that no token came to is not dead
                 dead = torch.stack([dead[i] for i in looked_at])
-            signs = Signs(tuple(self.names[i] for i in looked_at), dead)
+            signs = Signs(tuple(self.constrained[i].names for i in looked_at), dead)
         return Outcome(total, dict(zip(self.names, seen.unbind(), strict=True)), signs)
+
+    def _way(self, tape: Tape, reading: Reading | None) -> Iterator[tuple[Layer, Tensor | linear_mode.Way]]:
+        """Every layer that is needed, last first, with its d', or with its own way in mode "linear"."""
+        if self.settings.mode == "linear":
+            return linear_mode.steps(self.needs, tape)
+        return reverse.steps(self.needs, tape, self.settings.input_activation, reading)
 
     def _terms(
         self, tape: Tape, yardstick: Yardstick, look: bool, reading: Reading | None = None
     ) -> tuple[Tensor, Tensor | None]:
         """Run the reverse pass: the terms of the constrained layers, as one vector; and √Σ d² of each, if they have to
-        be looked at, and the term does not tell: one that is relative to it is 0 with it."""
+        be looked at, and the term does not tell: one that is relative to it is 0 with it, but not only then in mode
+        "linear"."""
         constrained, scale = set(self.constrained), self.settings.scale
         relative = scale in terms.RELATIVE
         errors, sizes, counts = [], [], []
         # Compared as soon as it is made, so that a compiler reads d' once and keeps nothing for later.
-        for layer, rebuilt in reverse.steps(self.needs, tape, self.settings.input_activation, reading):
+        for layer, rebuilt in self._way(tape, reading):
             if layer not in constrained:
                 continue
-            d, features = tape.tensors[layer.d], self.features[layer.index]
-            d = d if self.settings.gradient == "both" else d.detach()
+            value, features = self.compared[layer.index], self.features[layer.index]
+            d = tape.tensors[value] if self.settings.reach == "both" else tape.tensors[value].detach()
             if features is not None:
-                batch = self.layer_graph.batch[layer.d]
+                batch = self.layer_graph.batch[value]
                 features = weights.spread(features, d.shape, batch.dim if batch else 0, layer.name)
             mask = None
             if tape.masks is not None:
-                mask = tape.masks.of(layer.d, d.shape, f"layer {shown(layer.name)!r}")
-            errors.append(terms.squared_error(d, rebuilt, features, mask))
+                mask = tape.masks.of(value, d.shape, f"layer {shown(layer.name)!r}")
+            if isinstance(rebuilt, Tensor):
+                errors.append(terms.squared_error(d, rebuilt, features, mask))
+            else:
+                errors.append(linear_mode.error(d, rebuilt, features, mask))
             counts.append(terms.counted(d, mask if scale in terms.AVERAGES else None))
             if relative or look:
                 sizes.append(terms.size(d, features, scale, mask))
@@ -261,7 +280,7 @@ class PreparedPlan:
             share=tape.size / tape.samples,
             energy=yardstick.energy,
         )
-        return made, norms if look and not relative else None
+        return made, norms if look and (self.settings.mode == "linear" or not relative) else None
 
     def rebuild(
         self,
@@ -275,4 +294,6 @@ class PreparedPlan:
         find = Finder(self.layer_graph, calls, inputs)
         masks = None if given is None else Masks(find, given, size, size)
         tape = record(self.needs_all, find, size, size, masks=masks)
+        if self.settings.mode == "linear":
+            return linear_mode.run(self.needs_all, tape)
         return reverse.run(self.needs_all, tape, self.settings.input_activation, reading)

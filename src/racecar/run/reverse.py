@@ -8,9 +8,10 @@ from functools import partial
 from torch import Tensor
 
 from racecar.errors import RuleError
+from racecar.plan.entry import Entry
 from racecar.plan.layer import Layer
-from racecar.plan.plan import Entry
 from racecar.plan.step import Action, Step, take
+from racecar.rules.registry import Operation
 from racecar.run import recompute, short_cut
 from racecar.run.needs import Needs
 from racecar.run.reading import Reading
@@ -36,11 +37,12 @@ def steps(
         y, left = _start(entry, needs, tape, reverse)
         for step in left:
             action, op = step
+            operation = tape.operations[op.ordinal]
             here = needs.places.get((layer.index, op.ordinal)) if action is Action.REDO else None
             if reading is not None and here is not None:
-                y = reading.step(here, tape.operations[op.ordinal], partial(_step, step, y, tape, entry))
+                y = reading.step(here, operation, partial(one_step, step, y, tape, entry, operation))
             else:
-                y = _step(step, y, tape, entry)
+                y = one_step(step, y, tape, entry, operation)
         if input_activation is not None and layer.reads_input:
             y = input_activation(y)
         shape = tape.shapes[layer.d]
@@ -68,9 +70,9 @@ def _start(entry: Entry, needs: Needs, tape: Tape, reverse: Mapping[int, Tensor]
     return tape.tensors[entry.layer.out], entry.steps
 
 
-def _step(step: Step, y: Tensor, tape: Tape, entry: Entry) -> Tensor:
-    action, op = step
-    operation, masks = tape.operations[op.ordinal], tape.masks
+def one_step(step: Step, y: Tensor, tape: Tape, entry: Entry, operation: Operation) -> Tensor:
+    """One step of an entry on y, with the masks of a tape; refuses what a rule gives in another shape."""
+    (action, op), masks = step, tape.masks
     if masks is not None and action in (Action.REDO, Action.UNDO):
         masks.put(op, operation, y, tape.shapes)
     x = take(step, y, operation, tape.shapes)

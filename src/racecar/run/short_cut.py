@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from racecar.plan.plan import Entry
+from racecar.plan.entry import Entry
 from racecar.plan.step import Action
 from racecar.rules import linear
 from racecar.rules.registry import Operation

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from racecar.plan.layers import LayerGraph
+from racecar.watch.names import HEAD, matches, shown
 from racecar.watch.names import check_patterns as check_names
-from racecar.watch.names import matches, shown
 
 Weight = float | Tensor | Mapping[str, float | Tensor]
 
@@ -76,6 +76,14 @@ def layer_weights(weight: Weight, names: Sequence[Sequence[str]]) -> list[float 
             if matches(pattern, spellings):
                 found[i] = one
     return found
+
+
+def chosen_as_head(weight: Weight, names: Sequence[Sequence[str]]) -> list[bool]:
+    """For each layer, whether it has its λ because it is a head: by the pattern "@head"."""
+    if not isinstance(weight, Mapping):
+        return [False] * len(names)
+    patterns = list(weight)[::-1]
+    return [next((one for one in patterns if matches(one, spellings)), "") == HEAD for spellings in names]
 
 
 def check_patterns(weight: Weight, layer_graphs: Sequence[LayerGraph], model: nn.Module) -> None:

@@ -12,6 +12,9 @@ from racecar.support.compiling import at_trace_time
 MODEL = "(model)"
 """The model itself where a person reads or writes it: its qualified name is the empty string."""
 
+HEAD = "@head"
+"""A pattern for the last weighted operation on the way to each output, whatever it is called."""
+
 Names = Sequence[str]
 """How one layer may be called: its own name first, then other spellings."""
 

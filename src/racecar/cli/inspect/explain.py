@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 Mode = Annotated[
     str | None,
-    typer.Option("--mode", metavar="MODE", help="auto, full, layerwise or input. Without it: as Racecar's default."),
+    typer.Option(
+        "--mode", metavar="MODE", help="auto, full, layerwise, input or linear. Without it: as Racecar's default."
+    ),
 ]
 Lambda = Annotated[
     list[str] | None,
@@ -51,9 +53,9 @@ def explain(
 def show(plan: Plan) -> None:
     """The plan as a table for a terminal."""
     from racecar.cli.console import print_table
-    from racecar.plan.plan import HEAD
+    from racecar.plan.plan import COLUMNS
 
-    print_table(HEAD, [row.cells for row in plan.rows()], plan.summary)
+    print_table(COLUMNS, [row.cells for row in plan.rows()], plan.summary)
 
 
 def read_weight(texts: list[str], default: Weight) -> Weight:

@@ -11,6 +11,8 @@ from racecar.run.settings import Settings
 
 LOSS = ("scale", "gradient", "reduction")
 """Arguments of ``Racecar`` that say which loss it is."""
+DEFAULT = {"scale": Settings().scale, "gradient": Settings().reach, "reduction": Settings().reduction}
+"""What ``Racecar`` has as it comes."""
 PAPER = {"scale": "sum", "gradient": "both", "reduction": "sum"}
 """The paper's own."""
 
@@ -19,9 +21,9 @@ PAPER = {"scale": "sum", "gradient": "both", "reduction": "sum"}
 class LossConfig(Config):
     """Which reverse loss RR, lRR and RR1 have: that of ``Racecar`` itself, unless the user says otherwise."""
 
-    scale: str = later(Settings.scale, before="relative")
-    gradient: str = later(Settings.gradient, before="both")
-    reduction: str = later(Settings.reduction, before="sum")
+    scale: str = later(DEFAULT["scale"], before="relative")
+    gradient: str = later(DEFAULT["gradient"], before="both")
+    reduction: str = later(DEFAULT["reduction"], before="sum")
     strength: float = cast(float, Settings.weight)
     """λ, times the mean of the terms over the constrained layers; with reduction "sum", times their sum."""
 
@@ -40,7 +42,7 @@ FIRST_LOSS: dict[str, str] = {name: younger(LossConfig)[name] for name in LOSS}
 """The loss before it was a setting."""
 LOSSES: dict[str, dict[str, str]] = {
     "the paper's": PAPER,
-    "the default": {name: getattr(Settings, name) for name in LOSS},
+    "the default": DEFAULT,
     "that of before": {name: FIRST_LOSS[name] for name in ("scale", "gradient")},
 }
 """Losses that have a name, by what they are."""
