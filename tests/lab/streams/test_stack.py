@@ -189,3 +189,7 @@ def test_methods_that_cannot_work_are_refused():
         Method("one", reverse="full", penalty="l2")
     with pytest.raises(ValueError, match="2 settings"):
         StreamStack(METHODS["Std"], SMALL, (1, 4, 4), 3, (1,), SETTINGS)
+    nets, (x, y) = small(METHODS["Std"]), batch()
+    nets.step(x, y)
+    with pytest.raises(ValueError, match="another size"):
+        nets.step(x[:, :3], y[:, :3])

@@ -53,11 +53,11 @@ def replace_units(
         mature = age > maturity
         count = kept[f"{block}.count"] + rate * mature.sum()
         now = (count > 1) & mature.any()
-        worst = torch.where(mature, utility, torch.inf).argmin()
+        worst = utility.masked_fill(~mature, torch.inf).argmin()
         which = now & (torch.arange(width, device=h.device) == worst)
         fresh = net.fresh(name, key, number + slots[name], (1, *parameters[name].shape[1:]))
         parameters, moments = renew(net, block, which, fresh, parameters, moments)
-        kept[f"{block}.utility"] = torch.where(which, 0.0, utility)
-        kept[f"{block}.age"] = torch.where(which, 0.0, age)
+        kept[f"{block}.utility"] = utility.masked_fill(which, 0.0)
+        kept[f"{block}.age"] = age.masked_fill(which, 0.0)
         kept[f"{block}.count"] = count - now.to(count.dtype)
     return parameters, moments, kept

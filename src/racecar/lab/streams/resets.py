@@ -50,21 +50,20 @@ def renew(
     for name, (mask, value) in new.items():
         if name not in parameters:
             continue
-        parameters[name] = torch.where(mask, value, parameters[name])
+        old = parameters[name]
+        parameters[name] = torch.where(mask, value, old) if isinstance(value, Tensor) else old.masked_fill(mask, value)
         for each in moments.values():
-            if each[name].shape == parameters[name].shape:  # a count of steps may be that of the whole parameter
-                each[name] = torch.where(mask, 0.0, each[name])
+            if each[name].shape == old.shape:  # a count of steps may be that of the whole parameter
+                each[name] = each[name].masked_fill(mask, 0.0)
     return parameters, moments
 
 
 def count_activity(kept: Tensors, units: list[Tensor], step: Tensor, period: Tensor) -> Tensors:
     """The sums of |h|, (C,) each, over the last steps before a check; 0 outside them."""
     since = torch.remainder(step - 1, period)
-    near, first = since >= period - WINDOW, since == 0
-    return {
-        f"{i}": torch.where(near, torch.where(first, 0.0, kept[f"{i}"]) + activity(one), 0.0)
-        for i, one in enumerate(units)
-    }
+    far, first = since < period - WINDOW, since == 0
+    sums = [kept[f"{i}"].masked_fill(first, 0.0) + activity(one) for i, one in enumerate(units)]
+    return {f"{i}": one.masked_fill(far, 0.0) for i, one in enumerate(sums)}
 
 
 def redo(

@@ -75,12 +75,13 @@ class StreamStack:
         self.state: State = tree_map(partial(torch.clone, memory_format=torch.contiguous_format), begun)
         self._captured = Captured(lambda *given: self._whole(self._due, *given))
         self._recorded: dict[bool, Callable[..., Any]] = {}
+        self._size: list[torch.Size] | None = None
 
     def step(self, x: Tensor, y: Tensor, earlier: Tensor | None = None) -> Tensor:
         """Train every net on its batch, without waiting for the device.
 
         Args:
-            x, y: samples (E, N, *shape) and labels (E, N).
+            x, y: samples (E, N, *shape) and labels (E, N), of one size in all steps.
             earlier: samples of an earlier task, for the method whose h comes from them; None: x.
 
         Returns:
@@ -89,6 +90,9 @@ class StreamStack:
         self.steps += 1
         self._due = any(self.steps % period == 0 for period in self._periods)
         given = x, y, x if earlier is None else earlier
+        if self._size not in (None, sizes := [one.shape for one in given]):
+            raise ValueError(f"a batch of another size, {sizes}, after {self._size}: leave out the rest of an epoch")
+        self._size = sizes
         if self.quick and self.device.type == "cuda":
             return self._captured(self._due, *given)
         return self._whole(self._due, *given)
