@@ -162,8 +162,12 @@ class PreparedPlan:
 
     def _moments(self, op: Op, find: Finder, size: int, samples: int) -> Moments | None:
         """Of the input of a norm, as far as it counts for the slice."""
-        norm, x = op.operation(find.calls), find.tensor(op.source)
-        where = find.batch(op.source) if samples < size and not has_batch_statistics(norm) else None
+        norm, call = op.operation(find.calls), find.calls[op.ordinal]
+        whole = has_batch_statistics(norm)
+        if whole and call is not None and call.moments is not None:
+            return call.moments
+        x = find.tensor(op.source)
+        where = find.batch(op.source) if samples < size and not whole else None
         return moments(norm, x if where is None else cut(x, where, size, samples))
 
     @property

@@ -22,6 +22,11 @@ in_transform = is_functorch_wrapped_tensor
 """Whether a tensor is a wrapper of torch.func (vmap, grad …), which dies with the transform."""
 
 
+def among_modes() -> bool:
+    """Whether a mode around this code sees the functions of torch that it calls."""
+    return torch._C._len_torch_function_stack() > 0
+
+
 def capturing() -> bool:
     """Whether a CUDA graph is being recorded."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()

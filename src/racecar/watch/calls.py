@@ -18,9 +18,11 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree
 
+from racecar.rules.norm import Moments
 from racecar.rules.registry import Path, Rules, find
 from racecar.rules.torch_functions import RECURRENT
 from racecar.watch import recurrent
+from racecar.watch.batch_norm import BATCH_NORM, watched_batch_norm
 from racecar.watch.guards import refuse_reentrant
 
 
@@ -35,6 +37,8 @@ class Call(NamedTuple):
     """The output as it was then, if it is changed in place later."""
     grad: bool
     """Whether it ran with gradient, not in a ``no_grad`` of the model's own. True if the whole pass has no gradient."""
+    moments: Moments | None = None
+    """Of the input of a batch norm, where they are at hand."""
 
 
 # Take attention apart into its projections: the function hands itself over to a mode as a whole, unless it believes
@@ -86,17 +90,23 @@ class Watch(TorchFunctionMode):
             refuse_reentrant()
         if func in _RECURRENT and not kwargs:
             return recurrent.take_apart(self, func, args)
-        out = func(*args, **kwargs)
+        moments = None
+        if func is BATCH_NORM:
+            out, moments = watched_batch_norm(types, args, kwargs)
+        else:
+            out = func(*args, **kwargs)
         if (makes_tensor(out) and not _is_noise(func, args)) or func is SETITEM:
-            self.record(func, args, kwargs, out)
+            self.record(func, args, kwargs, out, moments)
         return out
 
-    def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+    def record(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any, moments: Moments | None = None
+    ) -> None:
         """Remember a call."""
         kept = out.clone() if len(self.calls) in self.keep and isinstance(out, Tensor) else out
         if gives_list(args):
             args = with_own_lists(args)
-        self.calls.append(Call(func, args, kwargs, out, kept, torch.is_grad_enabled() or not self.grad))
+        self.calls.append(Call(func, args, kwargs, out, kept, torch.is_grad_enabled() or not self.grad, moments))
         self.versions.append(version(out if isinstance(out, Tensor) else outputs(self.calls[-1])[0]))
 
     def _keep_form(self, tensor: Any) -> None:

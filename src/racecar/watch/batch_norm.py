@@ -1,0 +1,50 @@
+"""Batch norms while they are watched: the statistics of their input, which torch finds and throws away, are kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from racecar.rules.norm import Moments
+from racecar.support.compiling import among_modes, in_transform
+from racecar.support.precision import wide
+
+BATCH_NORM = F.batch_norm
+
+
+def watched_batch_norm(types: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Tensor, Moments | None]:
+    """``F.batch_norm(*args, **kwargs)``, bit for bit, and the moments of its input, which take as long to find again as
+    the norm itself.
+
+    They are None in evaluation, in low precision, on other devices than a CPU, inside torch.func, and where subclasses
+    of Tensor (among ``types``, as a mode is given them) or another mode want to see the call as the model made it.
+    """
+    plain = types == (Tensor,) and not among_modes()
+    return (_with_moments(*args, **kwargs) if plain else None) or (BATCH_NORM(*args, **kwargs), None)
+
+
+def _with_moments(
+    x: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> tuple[Tensor, Moments | None] | None:
+    """By the function whose first result is that of torch.batch_norm; None where torch should do it all."""
+    if not training or x.device.type != "cpu" or eps <= 0 or in_transform(x):  # without eps 1/σ of 0 is 0 there
+        return None
+    if x.dim() < 2 or x.numel() <= x.shape[1]:  # of a single value in each channel F.batch_norm complains
+        return None
+    out, mean, inverse, *_ = torch._batch_norm_impl_index(
+        x, weight, bias, running_mean, running_var, training, momentum, eps, torch.backends.cudnn.enabled
+    )
+    if mean.dtype != wide(x):  # of weights in low precision: too rough to tell what varies
+        return out, None
+    form = (1, -1, *(1,) * (x.dim() - 2))
+    return out, Moments(mean.view(form), inverse.view(form), eps, x.dtype)
