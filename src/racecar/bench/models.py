@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from racecar.networks.dense import dense
 from racecar.networks.resnet import cifar_resnet, resnet50
-from racecar.networks.vgg import VGG7, VGG16, vgg, vgg19
+from racecar.networks.vgg import NARROW, VGG7, VGG16, vgg, vgg19
 from racecar.networks.vit import ViT, vit_b16
 
 Example = Tensor | tuple[Any, ...] | dict[str, Any]
@@ -35,6 +35,7 @@ NETS: dict[str, Net] = {
     "vit": Net(vit_b16, (128, 3, 224, 224)),
     "resnet110": Net(partial(cifar_resnet, 110), (512, 3, 32, 32)),
     "vgg16": Net(partial(vgg, VGG16), (128, 3, 32, 32)),
+    "vgg7-narrow": Net(partial(vgg, NARROW), (64, 3, 32, 32)),
     "vgg7": Net(partial(vgg, VGG7), (32, 3, 32, 32)),
     "resnet20": Net(partial(cifar_resnet, 20), (32, 3, 32, 32)),
     "mlp": Net(partial(dense, [1024] * 6 + [10], nn.ReLU), (256, 1024)),
@@ -42,7 +43,7 @@ NETS: dict[str, Net] = {
 }
 """vgg16 is the 13-conv net for 32×32 pictures."""
 
-USUAL = {"cuda": ("vgg19", "resnet50", "vit", "resnet110"), "cpu": ("vgg7", "mlp", "resnet20")}
+USUAL = {"cuda": ("vgg19", "resnet50", "vit", "resnet110"), "cpu": ("vgg7-narrow", "mlp", "resnet20")}
 """What is measured unless the user names nets: those that suit the device."""
 
 

@@ -57,8 +57,10 @@ def foot(record: Mapping[str, Any]) -> str:
     kind = "compiled" if settings["compile"] else "eager"
     kind += " with short kernels combined" if settings.get("combine") else ""
     graphs = ", whole steps as CUDA graphs" if settings["graphs"] else ""
+    count = record["threads"]
+    threads = "" if record["cuda"] else f", {count} thread{'s' if count > 1 else ''}"
     return (
-        f"{record['device']}, torch {record['torch']}, {settings['precision']}, {kind}{graphs}. "
+        f"{record['device']}{threads}, torch {record['torch']}, {settings['precision']}, {kind}{graphs}. "
         f"Time per step: forward, cross-entropy and backward, without an optimiser; medians and quartiles of "
         f"{settings['rounds']} interleaved rounds. ratio: to the plain step of the same net. floor: the ratio of "
         "products alone. memory: peak of a step, model and gradients included, not captured."

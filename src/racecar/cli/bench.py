@@ -32,8 +32,8 @@ Models = Annotated[
     typer.Option(
         "--models",
         metavar="A,B",
-        help="vgg19, resnet50, vit, resnet110, vgg16, vgg7, resnet20, mlp, vit-tiny, or any TARGET as package.module:"
-        "callable, torchvision:NAME, timm:NAME. Without it those that suit the device.",
+        help="vgg19, resnet50, vit, resnet110, vgg16, vgg7, vgg7-narrow, resnet20, mlp, vit-tiny, or any TARGET as "
+        "package.module:callable, torchvision:NAME, timm:NAME. Without it those that suit the device.",
     ),
 ]
 Batch = Annotated[int, typer.Option("--batch", metavar="N", min=0, help="Samples; 0: as usual for each net.")]

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 Layout = Sequence[int | str]
 """Channels of each convolution; "M" halves the picture."""
 
+NARROW: Layout = (32, 32, "M", 64, 64, "M", 128, 128, 128, "M")
+"""Half as wide as VGG7: what is no product takes twice the share of a step."""
 VGG7: Layout = (64, 64, "M", 128, 128, "M", 256, 256, 256, "M")
 VGG16: Layout = (*VGG7, 512, 512, 512, "M", 512, 512, 512, "M")
 """Thirteen convolutions: with ``vgg(VGG16)`` the net for 32×32 pictures."""
