@@ -64,9 +64,11 @@ def penalty(method, parameters, start, inputs, kept):
             return sum(((w @ w.T - torch.eye(len(w))) ** 2).sum() for w in smaller)
         case "parseval":
             return sum((64 / len(w)) ** 2 * ((w @ w.T - 2 * torch.eye(len(w))) ** 2).sum() for w in hidden)
-        case "spectral":
+        case "spectral" | "spectral-without-head":
             value = 0
             for name, p in parameters.items():
+                if name.startswith("head") and method.penalty == "spectral-without-head":
+                    continue
                 if name.endswith("bias"):
                     value = value + (p**2).sum() ** 2
                 elif ".norm." in name:

@@ -172,7 +172,7 @@ def test_dead_units_and_effective_rank_by_hand():
 
 @pytest.mark.parametrize("optimiser", ["adam", "sgd"])
 def test_every_method_has_as_many_settings_and_half_decades(optimiser):
-    assert len(METHODS) == 27
+    assert len(METHODS) == 28
     for method in METHODS.values():
         settings = method.settings(optimiser)
         assert len(set(settings)) == 20

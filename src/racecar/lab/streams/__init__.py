@@ -2,7 +2,7 @@
 
     from racecar.lab.streams import DESIGNS, METHODS, StreamStack
 
-    method = METHODS["linear"]                              # 27 of them
+    method = METHODS["linear"]                              # 28 of them
     settings = method.settings("adam")                      # 20 (learning rate, strength, second number)
     nets = StreamStack(method, DESIGNS["mlp3"], (1, 28, 28), 10, seeds=[0] * 20, settings=settings, device="cuda")
     for x, y, test in stream:                               # x (batches, 20, N, 1, 28, 28), y (batches, 20, N)

@@ -30,7 +30,13 @@ METHODS = {
         ),
         Method("Orthogonality", "λ Σ‖WᵀW − I‖²", penalty="orthogonality", strengths=half_decades(-4)),
         Method("Parseval", "λ Σ (64 / width)² ‖W Wᵀ − 2 I‖²", penalty="parseval", strengths=half_decades(-5)),
-        Method("Spectral", "λ Σ (σ² − 1)² + ‖b‖⁴", penalty="spectral", strengths=half_decades(-3, 3)),
+        Method("Spectral", "λ Σ (σ² − 1)² + ‖b‖⁴", penalty="spectral", strengths=half_decades(-3)),
+        Method(
+            "Spectral, no head",
+            "the same with the head left out",
+            penalty="spectral-without-head",
+            strengths=half_decades(-3, 3),
+        ),
         Method("LayerNorm", norm="layer"),
         Method("BatchNorm", norm="batch"),
         Method("CReLU", "[relu(z), relu(−z)], as many parameters as with ReLU", activation="crelu"),
@@ -62,7 +68,7 @@ METHODS = {
             "λ from the share that its gradient's norm has of the task's",
             penalty="linear",
             how="ratio",
-            strengths=half_decades(-2, 3),
+            strengths=half_decades(-3, 3),
         ),
         Method(
             "linear decoupled",

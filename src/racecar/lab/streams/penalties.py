@@ -90,6 +90,11 @@ def spectral(net: StreamNet, parameters: Tensors, kept: Tensors, inputs: Sequenc
     return _total(terms)
 
 
+def spectral_without_head(net: StreamNet, parameters: Tensors, kept: Tensors, inputs: Sequence[Tensor]) -> Tensor:
+    """The same with the head left out, as it is for ``linear``: a head whose σ is 1 has small logits."""
+    return spectral(net, {name: p for name, p in parameters.items() if not name.startswith("head.")}, kept, inputs)
+
+
 def _directions(net: StreamNet, parameters: Tensors, key: Tensor, number: Tensor) -> Tensors:
     """Random unit vectors u, and v from them."""
     kept = {}
@@ -141,6 +146,7 @@ PENALTIES = {
     "orthogonality": Penalty(soft_orthogonality),
     "parseval": Penalty(parseval),
     "spectral": Penalty(spectral, begin=_directions, advance=_power_step),
+    "spectral-without-head": Penalty(spectral_without_head, begin=_directions, advance=_power_step),
     "linear": Penalty(linear),
 }
 """By the names that methods have for them."""
