@@ -220,6 +220,13 @@ def test_several_nets_at_once():
         single(x)[1].backward()
         ours = {name: one[i] for name, one in found.items() if name.endswith("weight") and one[i].dim() > 1}
         torch.testing.assert_close(ours, {name: single.get_parameter(name).grad for name in ours})
+    shares = torch.linspace(1, 2, len(nets))  # autograd around vmap instead of inside
+    losses = vmap(lambda p, b: functional_call(rr, (p, b), (x,))[1])(parameters, buffers)
+    (shares * losses).sum().backward()
+    for name, one in found.items():
+        outside = parameters[name].grad
+        expected = one * shares.reshape(-1, *[1] * (one.dim() - 1))
+        torch.testing.assert_close(torch.zeros_like(one) if outside is None else outside, expected)
 
 
 def test_nothing_of_the_batch_is_kept():

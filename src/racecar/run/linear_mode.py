@@ -91,7 +91,7 @@ def _closed(h: Tensor, weight: Tensor, product: Operation, back: Callable[..., T
     forth = product(matrix.like(h, weight))
     rebuilt = back(product, forth, h.shape)
     found = squared_error(h, rebuilt, None)
-    if not (torch.is_grad_enabled() and weight.requires_grad):
+    if not (torch.is_grad_enabled() and (weight.requires_grad or in_transform(weight))):
         return found
     e, gradient = rebuilt - h, _GRADIENTS[back]
     half = gradient(product, h, product(matrix.like(e, weight))) + gradient(product, e, forth)
