@@ -36,15 +36,19 @@ def test_labels():
         "racecar 1/2", "racecar 1/2 every 2", "racecar weights 1/2", "racecar weights 1/2 every 2",
     ]  # fmt: skip
     assert groups(two) == [two[:2], two[2:]], "what is compiled once"
+    modes = kinds([0.5], hand=False, ort=False, gradients=["reverse", "both"], modes=["layerwise", "linear"])[1:]
+    assert [kind.label for kind in modes] == ["racecar 1/2", "racecar both 1/2", "racecar linear both 1/2"]
+    (one,) = kinds([1.0], hand=False, ort=False, modes=["linear"])[1:]
+    assert (one.label, one.gradient) == ("racecar linear 1", "weights")
 
 
-@pytest.mark.parametrize("gradient", GRADIENTS)
-def test_the_gradient_that_was_asked_for(gradient):
+@pytest.mark.parametrize("gradient, mode", [*((one, "layerwise") for one in GRADIENTS), ("weights", "linear")])
+def test_the_loss_that_was_asked_for(gradient, mode):
     workload = mlp()
-    loss_function(Kind("racecar", 0.5, gradient=gradient), workload)().backward()
+    loss_function(Kind("racecar", 0.5, gradient=gradient, mode=mode), workload)().backward()
     found = [weight.grad.clone() for weight in workload.parameters]
     workload.clear()
-    output, term = Racecar(workload.model, *workload.args, fraction=0.5, gradient=gradient)(*workload.args)
+    output, term = Racecar(workload.model, *workload.args, mode=mode, fraction=0.5, gradient=gradient)(*workload.args)
     (workload.task(output) + term).backward()
     torch.testing.assert_close(found, [weight.grad for weight in workload.parameters])
 

@@ -15,6 +15,7 @@ from racecar.bench.workload import Workload
 from racecar.orthogonality import srip
 from racecar.orthogonality.weights import find
 from racecar.racecar import Racecar
+from racecar.run.settings import Settings
 
 WAYS = ("plain", "racecar", "by hand", "srip", "srip as published")
 
@@ -30,11 +31,15 @@ class Kind:
     every: int = 1
     """Only every k-th step has the reverse pass."""
     gradient: str = "reverse"
-    """What the gradient of the reverse pass reaches, as `Racecar` has it; the label names any but the default."""
+    """What the gradient of the reverse pass reaches, as `Racecar` has it; the label names any but the mode's own."""
+    mode: str = "layerwise"
+    """As `Racecar` has it; the label names any but the default."""
 
     @property
     def label(self) -> str:
-        words = [self.way] if self.gradient == "reverse" else [self.way, self.gradient]
+        own = Settings(mode=self.mode).reach
+        words = [self.way, *([] if self.mode == DEFAULT.mode else [self.mode])]
+        words += [] if self.gradient == own else [self.gradient]
         if self.fraction:
             words.append(str(Fraction(self.fraction).limit_denominator(4096)))
         if self.every > 1:
@@ -47,6 +52,7 @@ class Kind:
         return self.way == "srip as published"
 
 
+DEFAULT = Settings()
 PLAIN = Kind("plain")
 PLANNED = 8
 """Samples that a plan is made with: it needs no more, and its pass keeps every activation for a moment."""
@@ -58,13 +64,22 @@ def kinds(
     hand: bool = True,
     ort: bool = True,
     gradients: Sequence[str] = ("reverse",),
+    modes: Sequence[str] = ("layerwise",),
 ) -> list[Kind]:
     """All kinds, plain first. ``everys``: on which steps the reverse pass runs; by hand it runs on all of them, and its
     gradient is the default one."""
-    found = [PLAIN, *(Kind("racecar", *one, gradient) for gradient in gradients for one in _slices(fractions, everys))]
+    losses = [(reach, mode) for mode in modes for reach in _reaches(mode, gradients)]
+    found = [PLAIN, *(Kind("racecar", *one, *loss) for loss in losses for one in _slices(fractions, everys))]
     found += [Kind("by hand", fraction) for fraction in fractions] if hand else []
     found += [Kind("srip"), Kind("srip as published")] if ort else []
     return found
+
+
+def _reaches(mode: str, gradients: Sequence[str]) -> Sequence[str]:
+    """Those gradients that a mode has; its own if it has none of them."""
+    if mode != "linear":
+        return gradients
+    return [one for one in gradients if one != "reverse"] or [Settings(mode=mode).reach]
 
 
 def _slices(fractions: Sequence[float], everys: Sequence[int]) -> list[tuple[float, int]]:
@@ -87,7 +102,7 @@ def loss_function(kind: Kind, workload: Workload) -> Callable[[], Tensor]:
 
     elif kind.way == "racecar":
         few = workload.few(PLANNED)
-        rr = Racecar(model, few[1] or few[0], fraction=kind.fraction, gradient=kind.gradient)
+        rr = Racecar(model, few[1] or few[0], mode=kind.mode, fraction=kind.fraction, gradient=kind.gradient)
 
         def loss() -> Tensor:
             with workload.autocast():

@@ -71,14 +71,14 @@ def model_record(
         if about.get("missing"):
             continue
         row: dict[str, Any] = {"step": kind.label, "way": kind.way, "fraction": kind.fraction, "every": kind.every}
-        row |= {"gradient": kind.gradient} if kind.way == "racecar" else {}
+        row |= {"gradient": kind.gradient, "mode": kind.mode} if kind.way == "racecar" else {}
         row |= {"error": about.get("error"), "memory": about.get("memory")}
         row |= {name: about[name] for name in BESIDE if name in about}
         if row["memory"] and plain_memory:
             row["memory_ratio"] = row["memory"] / plain_memory
         samples = max(1, round(kind.fraction * workload.batch)) if kind.fraction else 0
         row["samples"] = samples
-        default = kind.gradient == PLAIN.gradient  # what was counted, and written by hand
+        default = (kind.gradient, kind.mode) == (PLAIN.gradient, PLAIN.mode)  # what was counted, and written by hand
         if flops is not None and default and kind.way in ("plain", "racecar", "by hand"):
             row["floor"] = floor.floor(*flops, samples / workload.batch / kind.every)
         if kind.label in seconds:

@@ -42,6 +42,7 @@ Every = Annotated[str, typer.Option("--every", metavar="LIST", help="Reverse pas
 Gradients = Annotated[
     str, typer.Option("--gradients", metavar="LIST", help="What the gradient reaches, as both,reverse,weights.")
 ]
+Modes = Annotated[str, typer.Option("--modes", metavar="LIST", help="Modes of the loss, as layerwise,linear.")]
 Precision = Annotated[
     str, typer.Option("--precision", help="bf16 (autocast) or float32; without it what suits the device.")
 ]
@@ -83,6 +84,7 @@ def bench(
     fractions: Fractions = "1,1/8,1/16",
     every: Every = "1",
     gradients: Gradients = "reverse",
+    modes: Modes = "layerwise",
     precision: Precision = "",
     compile_steps: Compile = None,
     combine: Combine = False,
@@ -117,7 +119,7 @@ def bench(
     if grow and (models or shape or batch):
         raise ValueError("nets that grow are made for it: leave out --models, --input and --batch")
     asked = _fractions(fractions), _numbers(every, "--every")
-    chosen = kinds(*asked, by_hand and not grow, srip and not grow, _gradients(gradients))
+    chosen = kinds(*asked, by_hand and not grow, srip and not grow, *_choices(gradients, modes))
     how = _circumstances(device, precision, compile_steps, graphs, bool(grow))
     if combine and not how.compile:
         raise ValueError("--combine is an option of the compiler: give --compile as well")
@@ -241,13 +243,18 @@ def _fractions(text: str) -> list[float]:
     return found
 
 
-def _gradients(text: str) -> list[str]:
+def _choices(gradients: str, modes: str) -> list[list[str]]:
+    """What ``--gradients`` and ``--modes`` list."""
+    from racecar.plan.plan import MODES
     from racecar.run.terms import GRADIENTS
 
-    found = [one.strip() for one in text.split(",")]
-    if not set(found) <= set(GRADIENTS) or len(set(found)) < len(found):
-        raise ValueError(f"--gradients {text!r}: give different ones of {', '.join(GRADIENTS)}")
-    return found
+    lists = []
+    for option, text, known in (("--gradients", gradients, GRADIENTS), ("--modes", modes, MODES)):
+        found = [one.strip() for one in text.split(",")]
+        if not set(found) <= set(known) or len(set(found)) < len(found):
+            raise ValueError(f"{option} {text!r}: give different ones of {', '.join(known)}")
+        lists.append(found)
+    return lists
 
 
 def markdown(made: Mapping[str, Any]) -> str:
