@@ -99,6 +99,7 @@ def test_the_batch_of_a_target(cli):
         (["--fractions", "1,2"], "above 0 and up to 1"),
         (["--fractions", "1,0.5,1/2"], "different numbers"),
         (["--gradients", "weights,all"], "different ones of both, reverse, weights"),
+        (["--modes", "linear,all"], "different ones of auto, full, layerwise, input, linear"),
         (["--gradients", "both,both"], "different ones of both, reverse, weights"),
         (["--fractions", "half"], "--fractions 'half'"),
         (["--fractions", "1/0"], "--fractions '1/0'"),

@@ -52,6 +52,8 @@ class Layer:
     """Of h in the planned pass, without its batch dimension."""
     layout: torch.layout = torch.strided
     """Of d_m in the planned pass."""
+    stays: bool = True
+    """Whether the model leaves the operation's output as it was made."""
     head: bool = False
     """Whether no other layer depends on what it gives: it is the last on the way to an output."""
     stop: str = ""

@@ -88,6 +88,8 @@ class LayerGraph:
         self.match = Matcher(self.layers, self.ordinals, self.batch, self.batch_size, trace)
         self.changed = trace.changed_later()
         """Values that are changed in place after they were made."""
+        for layer in self.layers:
+            layer.stays = self.changed.isdisjoint(layer.op.outputs)
         self.norms = batch_norms(self.graph, modules)
         """The batch norms by their ordinal."""
         self.changes_input = any(self.values[value].call < 0 for value in self.changed)

@@ -27,8 +27,10 @@ from racecar.rules.registry import Operation
 from racecar.run.needs import Needs
 from racecar.run.reverse import one_step
 from racecar.run.tape import Tape
-from racecar.run.terms import squared_error
+from racecar.run.terms import in_rows, squared_error
 from racecar.support.compiling import compiling, in_transform
+
+Back = Callable[..., Tensor]
 
 
 class Way(NamedTuple):
@@ -57,7 +59,10 @@ def error(h: Tensor, way: Way, features: Tensor | None, mask: Tensor | None) -> 
     known = _known_product(way, h) if way.constant and features is None else None
     if known is None:
         return squared_error(h, there_and_back(way.entry, way.tape), features, mask)
-    return _closed(h, *known)
+    layer, out = way.entry.layer, None
+    if layer is not None and layer.stays and mask is None:
+        out = way.tape.tensors[layer.op.outputs[0]]
+    return _closed(h, *known, out)
 
 
 def there_and_back(entry: Entry, tape: Tape) -> Tensor:
@@ -72,7 +77,7 @@ def there_and_back(entry: Entry, tape: Tape) -> Tensor:
     else:
         y = tape.tensors[entry.d]
         for op in layer.own:
-            if op is layer.op and rule is not None and rule.apply in _GRADIENTS:
+            if op is layer.op and rule is not None and rule.apply in (*_MATRICES, *_GRADIENTS):
                 y = matrix.like(y, _weight(own))
             y = output(operations[op.ordinal](y), op.slot)
     for step in entry.steps:
@@ -80,56 +85,105 @@ def there_and_back(entry: Entry, tape: Tape) -> Tensor:
     return y
 
 
-def _closed(h: Tensor, weight: Tensor, product: Operation, back: Callable[..., Tensor]) -> Tensor:
+def _closed(
+    h: Tensor, weight: Tensor, bias: Tensor | None, product: Operation, back: Back, out: Tensor | None
+) -> Tensor:
     """‖e‖² of a layer, with its gradient.
 
     Args:
         weight: where the gradient goes.
+        bias: what the forward pass added, or None.
         product: A, with the weight as a constant.
         back: the rule for Aᵀ.
+        out: what the forward pass made of h; None: it is not at hand.
     """
-    forth = product(matrix.like(h, weight))
+    if back in _MATRICES and _gram_is_smaller(h, weight):
+        return _by_gram(h, weight, back)
+    forth = product(matrix.like(h, weight)) if out is None else out
+    if out is not None and bias is not None:
+        forth = out - bias.to(out.dtype).view(-1, *(1,) * (0 if back in _MATRICES else out.dim() - 2))
     rebuilt = back(product, forth, h.shape)
     found = squared_error(h, rebuilt, None)
     if not (torch.is_grad_enabled() and (weight.requires_grad or in_transform(weight))):
         return found
-    e, gradient = rebuilt - h, _GRADIENTS[back]
-    half = gradient(product, h, product(matrix.like(e, weight))) + gradient(product, e, forth)
-    return Known.apply(weight, found, half)
+    e = rebuilt - h
+    again = product(matrix.like(e, weight))
+    if back not in _MATRICES:
+        gradient = _GRADIENTS[back]
+        return Known.apply(weight, found, gradient(product, h, again) + gradient(product, e, forth), None)
+    made = _rows(again, forth)
+    read = _rows(h, e).to(made.dtype)
+    left, right = (read.mT, made) if back is matrix.matmul else (made.mT, read)
+    if left.numel() + right.numel() < weight.numel():  # of a few rows, the product waits for its factor
+        return Known.apply(weight, found, left, right)
+    return Known.apply(weight, found, left @ right, None)
+
+
+def _rows(*parts: Tensor) -> Tensor:
+    """Matrices of all rows below each other."""
+    return torch.cat([one.reshape(-1, one.shape[-1]) for one in parts])
+
+
+def _gram_is_smaller(h: Tensor, weight: Tensor) -> bool:
+    """Whether :func:`_by_gram` takes fewer multiplications, and loses no precision."""
+    if h.dtype not in (torch.float32, torch.float64) or torch.is_autocast_enabled(h.device.type):
+        return False
+    inner = h.shape[-1]
+    rows, outer = h.numel() // max(1, inner), weight.numel() // max(1, inner)
+    return rows * inner + inner * inner + 2 * inner * outer < 4 * rows * outer
+
+
+def _by_gram(h: Tensor, weight: Tensor, back: Back) -> Tensor:
+    """‖e‖² = tr(MCM) with M = WᵀW − I and C = hᵀh, for many rows h (…, in): products as large as the weight alone."""
+    constant = weight.detach().mT if back is matrix.matmul else weight.detach()
+    rows = matrix.like(h, weight).reshape(-1, h.shape[-1])
+    off = constant.mT @ constant - torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device)
+    moved = off @ (rows.mT @ rows)
+    found = in_rows(moved * off, torch.sum)
+    if not (torch.is_grad_enabled() and weight.requires_grad):
+        return found
+    half = constant @ (moved + moved.mT)
+    return Known.apply(weight, found, half.mT if back is matrix.matmul else half, None)
 
 
 class Known(torch.autograd.Function):
-    """A number, or parts of which only the sum is used, and half of its gradient with regard to a weight."""
+    """A number, or parts of which only the sum is used, and half of its gradient with regard to a weight: a tensor, or
+    the two matrices of which it is the product."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(weight: Tensor, number: Tensor, half: Tensor) -> Tensor:
+    def forward(weight: Tensor, number: Tensor, half: Tensor, right: Tensor | None) -> Tensor:
         return number.clone()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        weight, _, half = inputs
-        ctx.save_for_backward(half)
+        weight, _, half, right = inputs
+        ctx.save_for_backward(half, right)
         ctx.dtype = weight.dtype
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        (half,) = ctx.saved_tensors
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        half, right = ctx.saved_tensors
         if torch.is_grad_enabled() and not compiling() and not in_transform(half):
             raise RuntimeError(
                 "the gradient of mode 'linear' cannot be derived again (create_graph=True): derive the task's loss by "
                 "itself"
             )
         factor = 2 * gradients[0].reshape(-1)[0]  # the same for all parts of a sum
-        return (factor * half).to(ctx.dtype), None, None
+        if right is None:
+            return (factor * half).to(ctx.dtype), None, None, None
+        if half.dtype == ctx.dtype:
+            return (factor * half) @ right, None, None, None
+        return factor * (half @ right).to(ctx.dtype), None, None, None
 
 
-def _known_product(way: Way, h: Tensor) -> tuple[Tensor, Operation, Callable[..., Tensor]] | None:
-    """A layer's weight, its product with that as a constant, and its rule, if the weight's gradient is known here."""
+def _known_product(way: Way, h: Tensor) -> tuple[Tensor, Tensor | None, Operation, Back] | None:
+    """A layer's weight, its bias, its product with the weight as a constant, and its rule; None where the weight's
+    gradient is not known here."""
     layer = way.entry.layer
     back = None if layer is None or layer.op.rule is None else layer.op.rule.apply
-    if layer is None or back is None or back not in _GRADIENTS or layer.own != (layer.op,):
+    if layer is None or back is None or back not in (*_MATRICES, *_GRADIENTS) or layer.own != (layer.op,):
         return None
     operation = way.tape.operations[layer.op.ordinal]
     weight = _weight(operation)
@@ -143,23 +197,15 @@ def _known_product(way: Way, h: Tensor) -> tuple[Tensor, Operation, Callable[...
     args = tuple(one.detach() if isinstance(one, Tensor) else one for one in operation.args)
     kwargs = {name: one.detach() if isinstance(one, Tensor) else one for name, one in operation.kwargs.items()}
     product = Operation(operation.func, args, kwargs, operation.at, operation.name)
-    return weight, product if back is matrix.matmul else without_bias(product), back
+    if back is matrix.matmul:
+        return weight, None, product, back
+    return weight, product.get(2, "bias"), without_bias(product), back
 
 
 def _weight(operation: Operation) -> Tensor:
     name = next((name for name in ("other", "mat2") if name in operation.kwargs), "weight")
     weight: Tensor = operation.get(1, name)
     return weight
-
-
-def _of_linear(product: Operation, x: Tensor, g: Tensor) -> Tensor:
-    """gᵀx, (out, in)."""
-    return g.reshape(-1, g.shape[-1]).mT @ matrix.like(x, g).reshape(-1, x.shape[-1])
-
-
-def _of_matmul(product: Operation, x: Tensor, g: Tensor) -> Tensor:
-    """xᵀg, (in, out)."""
-    return _of_linear(product, g, x)
 
 
 def _of_conv(product: Operation, x: Tensor, g: Tensor) -> Tensor:
@@ -201,13 +247,12 @@ def _of_any_conv(
     return made[1]
 
 
+_MATRICES = (matrix.linear, matrix.matmul)
 _GRADIENTS: dict[Any, Callable[[Operation, Tensor, Tensor], Tensor]] = {
-    matrix.linear: _of_linear,
-    matrix.matmul: _of_matmul,
     conv.conv: _of_conv,
     conv.conv_transpose: _of_conv_transpose,
 }
-"""By rule: of an operation without its bias, an input x and g of its output's shape, the gradient of ⟨g, Ax⟩ with
+"""By rule of a convolution: without its bias, of an input x and g of its output's shape, the gradient of ⟨g, Ax⟩ with
 regard to the weight."""
 
 

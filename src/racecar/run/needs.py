@@ -35,7 +35,7 @@ class Needs:
             assert layer is not None
             values[entry.d] = None
             if entry.alone:
-                if layer.op.module is not None:
+                if layer.op.module is not None or (gradient == "weights" and layer.stays and layer.own == (layer.op,)):
                     values[layer.op.outputs[0]] = None
             elif entry.upper is None and gradient == "weights" and can_recompute(layer):
                 again.add(layer.index)
