@@ -12,13 +12,11 @@ from torch import Tensor
 
 from racecar.errors import Unsupported
 from racecar.plan.frozen import behind, frozen
-from racecar.plan.graph import Op
 from racecar.plan.layer import Layer
 from racecar.plan.layers import LayerGraph
 from racecar.plan.norms import Norm
 from racecar.plan.plan import make_plan
-from racecar.plan.slices import cut, cut_shape
-from racecar.rules.norm import Moments, has_batch_statistics, moments
+from racecar.plan.slices import cut_shape
 from racecar.rules.roles import Role
 from racecar.run import linear_mode, reverse, terms, weights
 from racecar.run.health import Signs
@@ -148,7 +146,7 @@ class PreparedPlan:
     def _yardstick(self, find: Finder, size: int, samples: int, masks: Masks | None) -> Yardstick:
         marks = None if masks is None else masks.inputs
         energy = terms.anchor(find.inputs, marks) if self.settings.scale == "anchored" else None
-        found = [None if op is None else self._moments(op, find, size, samples) for op in self.norms]
+        found = [None if op is None else find.moments(op, size, samples) for op in self.norms]
         if masks is not None:
             pairs = zip(self.norms, found, strict=True)
             found = [masks.without_padding(op.outputs[0], one) if op and one else None for op, one in pairs]
@@ -159,16 +157,6 @@ class PreparedPlan:
             places = [find.batch(layer.d) for layer in self.constrained]
             shapes = [cut_shape(shape, at, size, samples) for shape, at in zip(shapes, places, strict=True)]
         return Yardstick(energy, terms.noise_floors(found, [shape.numel() for shape in shapes]))
-
-    def _moments(self, op: Op, find: Finder, size: int, samples: int) -> Moments | None:
-        """Of the input of a norm, as far as it counts for the slice."""
-        norm, call = op.operation(find.calls), find.calls[op.ordinal]
-        whole = has_batch_statistics(norm)
-        if whole and call is not None and call.moments is not None:
-            return call.moments
-        x = find.tensor(op.source)
-        where = find.batch(op.source) if samples < size and not whole else None
-        return moments(norm, x if where is None else cut(x, where, size, samples))
 
     @property
     def places(self) -> dict[str, Norm]:

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from racecar.plan.batch import BatchDim, place_in
+from racecar.plan.graph import Op
 from racecar.plan.layers import LayerGraph
 from racecar.plan.slices import cut
-from racecar.rules.norm import first_rows, has_batch_statistics
+from racecar.rules.norm import Moments, first_rows, has_batch_statistics, moments
 from racecar.rules.registry import Operation
 from racecar.rules.roles import Role
 from racecar.run.needs import Needs
@@ -81,6 +82,16 @@ class Finder:
             return None
         x = self.tensor(self.layer_graph.graph.maker[value].source).detach()
         return first_rows(norm, x, cut(x, BatchDim(0), size, samples))
+
+    def moments(self, op: Op, size: int, samples: int) -> Moments | None:
+        """Of the input of a norm, as far as it counts for the slice; of a batch norm those that the call kept."""
+        norm, call = op.operation(self.calls), self.calls[op.ordinal]
+        whole = has_batch_statistics(norm)
+        if whole and call is not None and call.moments is not None:
+            return call.moments
+        x = self.tensor(op.source)
+        where = self.batch(op.source) if samples < size and not whole else None
+        return moments(norm, x if where is None else cut(x, where, size, samples))
 
     def _norm(self, value: int) -> Operation | None:
         """The batch norm that made a value by the statistics of its input; None of other values."""
