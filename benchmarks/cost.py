@@ -19,6 +19,7 @@ from benchmarks.pages import write_page
 from racecar.run.terms import GRADIENTS
 
 NETS = {"vgg19": "VGG19-BN", "resnet50": "ResNet50", "vit": "ViT-B/16", "resnet110": "ResNet110"}
+CPU_NETS = {"vgg7-narrow": "narrow VGG", "mlp": "MLP, 6 × 1024"}
 STEPS = {
     "exact": "racecar 1",
     "1/8": "racecar 1/8",
@@ -29,7 +30,7 @@ STEPS = {
     "SRIP as published": "srip as published",
 }
 SLICES = ("1/8", "1/16")
-MARK = re.compile(r"(<!-- (cost|default|gradients|parts|first) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARK = re.compile(r"(<!-- (cost|default|gradients|linear|parts|first) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 Steps = Mapping[str, Mapping[str, Any]]
 """By name, what was measured of a step."""
@@ -74,6 +75,20 @@ def gradients(found: Mapping[str, Steps]) -> str:
             labels = [step.replace("racecar", word) for step in slices.values()]
             ratios = [_of(steps, label, what) for what in ("ratio", "memory_ratio") for label in labels]
             lines.append([NETS[name], gradient, *ratios])
+    return _markdown(lines)
+
+
+def linear(folder: Path) -> str:
+    """What mode "linear" costs on a CPU beside the default mode: time of a step over the plain one's."""
+    slices = {"exact": "1", "1/8": "1/8", "exact, every 4th": "1 every 4", "1/8, every 4th": "1/8 every 4"}
+    lines = [["", "mode", "plain, ms", *slices], ["---", "---", *["---:"] * (len(slices) + 1)]]
+    for record in records.read(folder, "linear-cpu*").values():
+        for model in record["models"]:
+            steps = {step["step"]: step for step in model["steps"]}
+            plain = f"{steps['plain']['median_ms']:.1f}"
+            for mode, way in {"layerwise": "racecar", "linear": "racecar linear"}.items():
+                ratios = [_of(steps, f"{way} {slice_}", "ratio") for slice_ in slices.values()]
+                lines.append([CPU_NETS[model["model"]], mode, plain, *ratios])
     return _markdown(lines)
 
 
@@ -122,7 +137,7 @@ def _of(steps: Steps, step: str, what: str) -> str:
 def page(text: str, folder: Path) -> str:
     """The page with its tables filled in."""
     found = read(folder)
-    made = {"cost": table(found), "parts": parts(found), "first": first(folder)}
+    made = {"cost": table(found), "parts": parts(found), "first": first(folder), "linear": linear(folder)}
     made["gradients"] = gradients(read(folder, "gradients-h200-*"))
     made["default"] = table(read(folder, "default-h200-*"), whole=False)
     return MARK.sub(lambda mark: f"{mark[1]}\n{made[mark[2]]}\n\n{mark[3]}", text)

@@ -52,7 +52,8 @@ class Racecar(nn.Module):
             pass is unique, starting again at joins and forks), or "linear" (every weighted operation by itself: how far
             AᵀA takes its own input from itself, without norms and activations).
         weight: λ for all layers, or a dict from layer-name pattern to λ; later patterns win, a layer that no pattern
-            matches is left out. A tensor broadcasts against d_m without its batch dimension: (C, 1, 1) for images.
+            matches is left out; "@head" is the last weighted operation on the way to each output. A tensor broadcasts
+            against d_m without its batch dimension: (C, 1, 1) for images.
         scale: "relative" (Σ(d−d')² / Σd², the denominator taken as a constant), "ratio" (the same, and the gradient
             knows of the denominator), "anchored" (mean square error over the mean square of the model's input),
             "mean" (mean square error) or "sum" (the paper's squared norm over the batch).

@@ -229,8 +229,8 @@ def test_several_nets_at_once():
         torch.testing.assert_close(torch.zeros_like(one) if outside is None else outside, expected)
 
 
-def test_nothing_of_the_batch_is_kept():
-    """Of the loss autograd keeps what is as large as the weights, however large the batch is."""
+def test_no_more_than_the_weights_is_kept():
+    """Of the loss, by autograd, however large the batch is."""
 
     def kept(rr: nn.Module, x: Tensor) -> int:
         sizes: dict[int, int] = {}

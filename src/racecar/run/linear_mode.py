@@ -5,8 +5,8 @@ of a layer is e = AᵀAh − h. There is no norm, no activation and no other lay
 
 Where h is a constant (``gradient="weights"``), the gradient of ‖e‖² with regard to the weight is known as soon as e is:
 for a matrix it is 2(Ah eᵀ + Ae hᵀ), for a convolution the same two sums over positions. It is worked out in the forward
-pass, as large as the weight, and nothing of the batch is kept. Operations that this module does not know, such as those
-with a rule of the user's, are left to autograd.
+pass, so that nothing is kept but that, or a few rows that are smaller still. Operations that this module does not know,
+such as those with a rule of the user's, are left to autograd.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def error(h: Tensor, way: Way, features: Tensor | None, mask: Tensor | None) -> 
     if known is None:
         return squared_error(h, there_and_back(way.entry, way.tape), features, mask)
     layer, out = way.entry.layer, None
-    if layer is not None and layer.stays and mask is None:
+    if layer is not None and layer.stays and way.tape.masks is None:
         out = way.tape.tensors[layer.op.outputs[0]]
     return _closed(h, *known, out)
 
