@@ -109,8 +109,11 @@ MISFITS = {
 
 
 def pairs(table: dict[str, list[Any]]) -> list[Any]:
+    """Each role with each of its functions, named without an address: two workers must name tests alike."""
     return [
-        pytest.param(role, one, id=f"{role}-{getattr(one, '__name__', one)}") for role in table for one in table[role]
+        pytest.param(role, one, id=f"{role}-{getattr(one, '__name__', type(one).__name__)}")
+        for role in table
+        for one in table[role]
     ]
 
 
