@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from racecar.lab.report.page_table import Table
     from racecar.lab.running.run import Run
     from racecar.lab.search_space import Search
+    from racecar.lab.training.variants import Variant
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,8 @@ class Experiment(Generic[C]):
     """First weights of its networks, unless the configuration has a ``start``."""
     shows_runs: ClassVar[tuple[str, ...]] = ()
     """Metrics of which its own figures show every run: a page draws that once."""
+    engine: ClassVar[str] = ""
+    """The engine that trains its nets instead of the one that a user names, where it has one of its own."""
     tells: ClassVar[bool] = False
     """Whether ``told`` and ``figures``, given all runs, are its page: for designs with too many settings for tables."""
 
@@ -170,6 +173,12 @@ class Experiment(Generic[C]):
         super().__init_subclass__()
         if "name" in vars(cls):
             CONFIGS[cls.name] = cls.Config
+
+    def variant(self, name: str) -> Variant:
+        """One of its ways of training, by name."""
+        from racecar.lab.training.variants import variant
+
+        return variant(name)
 
     def configs(self, config: C, folder: Path | None) -> Sequence[C]:
         """The configurations that a run goes through, for example one for each network."""

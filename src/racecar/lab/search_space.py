@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import product
+from typing import Any
 
 from racecar.lab.training.variants import variant
 
@@ -55,6 +56,15 @@ class Search:
         """As many settings for every variant; those that the search before chose are ``given``."""
         main = self._main(name, optimiser) if given is None else [dict(given)]
         return [{**one, **others} for one in main for others in _product(self.fields)]
+
+    def beyond(self, name: str, chosen: Mapping[str, Any]) -> list[dict[str, float]]:
+        """What is tried besides, where the best of a variant lies at an edge of what was tried; nothing, unless a
+        search goes on there.
+
+        Args:
+            chosen: the settings that were best, and under "tried" all that were, each with its score.
+        """
+        return []
 
     def _main(self, name: str, optimiser: str) -> list[dict[str, float]]:
         """Learning rates and coefficients."""

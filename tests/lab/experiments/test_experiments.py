@@ -9,7 +9,6 @@ from torch import nn
 
 from racecar.lab.experiments import EXPERIMENTS, PAPER, experiment
 from racecar.lab.experiments.information import WIDTHS
-from racecar.lab.training.variants import VARIANTS
 from tests.lab.experiments.untrained import DIGITS, INFORMATION, PEAKS, QUICK, trained
 
 pytestmark = pytest.mark.usefixtures("no_data")
@@ -99,7 +98,8 @@ def test_claims_can_be_judged(name):
 
 def test_claims_are_the_papers():
     """Ours is the one that is better: in every network, and on either task."""
-    assert {claim.better for one in EXPERIMENTS.values() for claim in one.claims} == {"RR", "lRR", "RR1"}
+    lab = [one for one in EXPERIMENTS.values() if not one.engine]  # streams has methods of its own
+    assert {claim.better for one in lab for claim in one.claims} == {"RR", "lRR", "RR1"}
     others, nets = ("Std", "Ort"), ("linear", "norm", "two")
     assert {(c.than, c.metric) for c in DIGITS.claims} == set(product(others, ("cosine_2", "lpips_alexnet")))
     assert {(c.than, *c.where["nets"]) for c in PEAKS.claims} == set(product(others, nets))
@@ -114,11 +114,12 @@ def test_what_can_be_read_of_it(name):
     assert one.title
     assert one.section
     assert one.summary.endswith(".")
-    assert set(one.variants) <= set(VARIANTS)
+    assert [one.variant(name).name for name in one.variants] == list(one.variants)
     assert {"Std", "RR"} <= set(one.variants)
     searched = ("few-labels", "long-training", "shift", "sequences")
     assert ("Ort" in one.variants) is (one in PAPER or name in searched)
     wanted = 10 if name in ("information", "slices", *searched) else 3 if one.clusters else 5  # in each of five folds
+    wanted = 20 if name == "streams" else wanted
     assert one.seeds == wanted
     assert one.Config(**one.quick) != one.Config()
 

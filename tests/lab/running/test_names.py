@@ -75,8 +75,8 @@ SKIPPED |= {("mnist", "longer"), ("few-labels", "longer"), ("long-training", "lo
 SKIPPED |= {("texture-shape", "longer"), ("texture-shape", "slim")}  # of Std alone; of one more net
 SKIPPED |= {(name, field) for name in SLICES for field in ("valid", "grid")}
 SKIPPED |= {("few-labels", "task")}  # other data
-MANY = ("safety",)
-"""A design of many jobs, each variant in its own: tested by itself."""
+MANY = ("safety", "streams")
+"""A design of many jobs, each variant in its own, and one with methods of its own: tested by themselves."""
 FIELDS = {
     name: [f.name for f in fields(QUICK[name]) if (name, f.name) not in SKIPPED]
     for name in EXPERIMENTS
@@ -156,7 +156,7 @@ def test_a_field_that_came_later():
     assert Run({"config": {"lr": 1.0, "every": 3}}).config["every"] == 3
     for name in EXPERIMENTS:
         later = Run({"experiment": name, "config": {}}).config
-        assert set(later) >= {"every", *({} if name in ("digits", "peaks", "safety") else LOSS)}
+        assert set(later) >= {"every", *({} if name in ("digits", "peaks", "safety", "streams") else LOSS)}
         assert all(hasattr(QUICK[name], field) for field in later)
 
 
@@ -207,7 +207,7 @@ def test_the_base_knows_no_experiment():
 
 def test_the_loss_of_old_records():
     """They do not name it; few-labels had the mean over its layers from the beginning."""
-    for name in EXPERIMENTS.keys() - {"digits", "peaks", "safety"}:
+    for name in EXPERIMENTS.keys() - {"digits", "peaks", "safety", "streams"}:
         found = Run({"experiment": name, "config": {"strength": 0.03}}).config
         assert [found[field] for field in LOSS] == ["relative", "both", "mean" if name == "few-labels" else "sum"]
         assert found["strength"] == 0.03

@@ -218,7 +218,7 @@ def test_linear_has_the_gradient_of_the_closed_form(design):
 
 
 @pytest.mark.parametrize(
-    "name", ["BatchNorm", "Shrink & Perturb", "Continual backprop", "Spectral", "linear, random h"]
+    "name", ["BatchNorm", "Shrink & Perturb", "Continual backprop", "Spectral", "linear on random h"]
 )
 def test_a_net_does_not_depend_on_those_beside_it(name):
     method = METHODS[name]

@@ -46,7 +46,12 @@ class CommandOptions:
     """What is trained, and how; every field is an option of each command."""
 
     variants: Annotated[
-        str, typer.Option("--variants", metavar="A,B", help="Some of Std, Ort, Pre, RR, lRR, RR1, WD, Drop.")
+        str,
+        typer.Option(
+            "--variants",
+            metavar="A,B",
+            help="Some of Std, Ort, Pre, RR, lRR, RR1, WD, Drop; of streams some of its methods.",
+        ),
     ] = ""
     seeds: Annotated[int, typer.Option("--seeds", metavar="N", min=0, help="How many; 0: as the experiment says.")] = 0
     first: Annotated[
@@ -92,6 +97,10 @@ class CommandOptions:
         str | None, typer.Option("--address", help="Of a Ray cluster; without it one on this machine.")
     ] = None
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write scalars to DIR/tensorboard.")] = False
+    budget: Annotated[
+        bool,
+        typer.Option("--budget", help="Of streams: time every method's steps first, say what all takes, and stop."),
+    ] = False
     graphs: Annotated[
         bool, typer.Option("--cuda-graphs", help="On a GPU: replay steps, for nets bound by launches.")
     ] = False

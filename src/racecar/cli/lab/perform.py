@@ -71,6 +71,9 @@ def do(jobs: Sequence[Job], folder: Path, options: CommandOptions, quiet: bool =
                 store.check()
             job.experiment.data(job.config, job.seed, job.folder)  # where they are missing, that is said once
             break
+    if options.budget:
+        _tell_budget(every, how, options.engine)
+        return
     there = sum(len(job.stages) - len(job.unfinished(store)) for job in every)
     if there and is_rank_zero():
         print(f"{there} of {sum(len(job.stages) for job in every)} stages are there already", file=sys.stderr)
@@ -90,6 +93,22 @@ def do(jobs: Sequence[Job], folder: Path, options: CommandOptions, quiet: bool =
     distributed.stop()
     if failures:
         raise ValueError(f"{len(failures)} of {len(every)} jobs failed; what was finished is in {folder}")
+
+
+def _tell_budget(jobs: Sequence[Job], how: RunOptions, engine: str) -> None:
+    """What every method would take, and all of them."""
+    from racecar.lab.report.words import seconds
+    from racecar.lab.running import runner
+    from racecar.support.table import table
+
+    if not jobs or runner.engine_of(jobs, how, engine) != "streams":
+        raise ValueError("--budget: only streams is timed beforehand; leave it out")
+    from racecar.lab.running.engines import streams
+
+    found = streams.budget(jobs, how)
+    rows = [[one.method, str(one.nets), str(one.steps), seconds(one.step_s), seconds(one.seconds)] for one in found]
+    print(table(["method", "nets", "steps", "step", "all steps"], rows))
+    print(f"in all {seconds(sum(one.seconds for one in found))}, one method after the other; nothing of it was kept")
 
 
 def refuse_other_data(jobs: Sequence[Job], options: CommandOptions) -> None:

@@ -42,7 +42,7 @@ def run_experiment(name: Name, options: CommandOptions, out: Out = None, tuned: 
 
     one = experiment(name)
     config, chosen = config_of(one, options), variants_of(one, options)
-    given = coefficients_of(options, chosen)
+    given = coefficients_of(one, options, chosen)
     found = tuned_of(tuned, one, config, chosen, options.settings or [])
     purpose = "quick" if options.quick else ""
     jobs = make_jobs(one, config, chosen, seeds_of(one, options), options.data, given, found, purpose)

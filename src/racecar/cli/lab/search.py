@@ -35,7 +35,7 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None, tuned: Tu
 
     from racecar.lab.experiments import experiment
     from racecar.lab.running.results import Store
-    from racecar.lab.running.search import best, trained, trials
+    from racecar.lab.running.search import best, further, trained, trials
     from racecar.support.files import check_folder, write_json
 
     one = experiment(name)
@@ -50,7 +50,7 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None, tuned: Tu
         raise ValueError("--set valid=0: the search needs training data that it holds out")
     space = one.search_for(config) or one.search
     config = replace(config, valid=config.valid or space.valid)
-    asked = coefficients_of(options, variants)
+    asked = coefficients_of(one, options, variants)
     # those of variants that are not run say how many settings each has, unless the user says it
     others = {name: some for name, some in space.coefficients.items() if not asked or name in variants}
     what = replace(
@@ -64,10 +64,14 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None, tuned: Tu
     folder = folder_of(out, name, "search", "quick" if options.quick else "")
     if is_rank_zero():
         check_folder(folder, "--out")
-    do(list(dict.fromkeys(trained(jobs).values())), folder, replace(options, resume=True), quiet=True)
-    if not is_rank_zero():
-        return
-    chosen = best(jobs, Store(folder), what)
+    new, chosen = jobs, dict[str, dict[str, Any]]()
+    while new:  # for as long as the best lies at an edge beyond which the search goes on
+        do(list(dict.fromkeys(trained(new).values())), folder, replace(options, resume=True), quiet=True)
+        if not is_rank_zero() or options.budget:
+            return
+        chosen = best(jobs, Store(folder), what)
+        new = further(one, what, config, chosen, options.data)
+        jobs = [*jobs, *new]
     write_json(
         folder / "tuned.json",
         {

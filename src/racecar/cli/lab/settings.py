@@ -45,10 +45,8 @@ def folder_of(out: Path | None, name: str, *marks: str) -> Path:
 
 def variants_of(one: Experiment, options: CommandOptions) -> list[str]:
     """From "Std,RR"; the experiment's own if there are none."""
-    from racecar.lab.training.variants import variant
-
     names = [name.strip() for name in options.variants.split(",") if name.strip()] or list(one.variants)
-    return [variant(name).name for name in names]
+    return [one.variant(name).name for name in names]
 
 
 def count_of(options: CommandOptions) -> int:
@@ -73,16 +71,14 @@ def sets(settings: Sequence[str] | None, field: str) -> bool:
     return any(text.partition("=")[0].strip() == field for text in settings or [])
 
 
-def coefficients_of(options: CommandOptions, variants: Sequence[str]) -> dict[str, tuple[float, ...]]:
+def coefficients_of(one: Experiment, options: CommandOptions, variants: Sequence[str]) -> dict[str, tuple[float, ...]]:
     """Variant → coefficients, from texts such as "RR=0.01,0.1"."""
-    from racecar.lab.training.variants import variant
-
     found: dict[str, tuple[float, ...]] = {}
     for text in options.coefficient or []:
         name, equals, values = text.partition("=")
         if not equals:
             raise ValueError(f"--coefficient {text!r}: write VARIANT=a,b,c, for example RR=0.01,0.1")
-        if not variant(name).meaning:
+        if not one.variant(name).meaning:
             raise ValueError(f"--coefficient {text!r}: {name} has no coefficient")
         if name not in variants:
             raise ValueError(f"--coefficient {text!r}: {name} is not run, but {', '.join(variants)}")

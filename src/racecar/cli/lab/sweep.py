@@ -15,7 +15,6 @@ def sweep(name: Name, over: Over, options: CommandOptions, out: Out = None, tune
     from racecar.lab.config import override, parse
     from racecar.lab.experiments import experiment
     from racecar.lab.running.jobs import make_jobs, refuse_too_many
-    from racecar.lab.training.variants import variant
 
     one = experiment(name)
     config, chosen = config_of(one, options), variants_of(one, options)
@@ -23,13 +22,13 @@ def sweep(name: Name, over: Over, options: CommandOptions, out: Out = None, tune
     values = [value.strip() for value in text.split(",") if value.strip()]
     if not equals or not values:
         raise ValueError(f"--over {over!r}: write FIELD=a,b,c, for example weight=1e-3,1e-2,1e-1")
-    some, given = seeds_of(one, options), coefficients_of(options, chosen)
+    some, given = seeds_of(one, options), coefficients_of(one, options, chosen)
     found = tuned_of(tuned, one, config, chosen, [*(options.settings or []), over])
     purpose = "quick" if options.quick else ""
     configs = [config]
     if field in ("weight", "coefficient"):
         numbers = tuple(parse(value, float, field) for value in values)
-        swept = [which for which in chosen if variant(which).kind in ("reverse", "orthogonality", "decay")]
+        swept = [which for which in chosen if one.variant(which).kind in ("reverse", "orthogonality", "decay")]
         if not swept:
             raise ValueError(f"--over {over!r}: none of {', '.join(chosen)} has a weight")
         if twice := [which for which in swept if which in given]:

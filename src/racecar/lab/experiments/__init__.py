@@ -18,6 +18,7 @@ from racecar.lab.experiments.shift import Shift
 from racecar.lab.experiments.slices import Slices, SlicesCifar, SlicesMnist
 from racecar.lab.experiments.smoke import Smoke
 from racecar.lab.experiments.smoke_autoencoder import SmokeAutoencoder
+from racecar.lab.experiments.streams import Streams
 from racecar.lab.experiments.texture_shape import TextureShape
 
 PAPER: tuple[Experiment[Any], ...] = (
@@ -31,7 +32,7 @@ PAPER: tuple[Experiment[Any], ...] = (
 )
 OURS: tuple[Experiment[Any], ...] = (
     Slices(), SlicesMnist(), SlicesCifar(), FewLabels(), LongTraining(), Safety(), Shift(),
-    Sequences(),
+    Sequences(), Streams(),
 )  # fmt: skip
 EXPERIMENTS: dict[str, Experiment[Any]] = {one.name: one for one in (*PAPER, *OURS)}
 """By name: those of the paper in its order, then our own."""

@@ -60,6 +60,13 @@ METRICS = {
     r"i_dy": "information about the label in the activations, mean over the layers, in bits",
     r"i_xd_span": "largest less smallest information about the input over the layers, in bits",
     r"bit_count": "accuracy of the rule that counts the ones of the input",
+    r"online_accuracy": "share of samples that are put into the right class just before they are trained on",
+    r"first_(online|test|valid)_accuracy": "accuracy in the first task ({})",
+    r"dead_units": "share of units that are 0 for all samples looked at",
+    r"effective_rank": "exp of the entropy of the singular values of what the last layer is given",
+    r"weight_norm": "length of all weights together",
+    r"linear_error": "mean over layers of ‖AᵀA h − h‖² / ‖h‖²",
+    r"lost": "share of nets whose weights were not finite at the end",
     r"dead": "share of nets whose output does not depend on the input",
 }
 

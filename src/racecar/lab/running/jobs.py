@@ -16,7 +16,6 @@ from racecar.lab.experiment import Experiment, Stage, Task
 from racecar.lab.incomplete import lacks
 from racecar.lab.running.record import OTHER_DATA
 from racecar.lab.running.results import Store, identity
-from racecar.lab.training.variants import variant
 from racecar.support.progress import bar
 
 MOST = 100_000
@@ -195,7 +194,7 @@ def _values(
     coefficients: Mapping[str, Sequence[float]],
 ) -> list[float | None]:
     """The coefficients of a variant: the user's, that of a search, or the experiment's own; None where it has none."""
-    if not variant(name).meaning:
+    if not experiment.variant(name).meaning:
         return [None]
     found = tuned.get("coefficient")
     default = experiment.coefficient(config, name) if found is None else found

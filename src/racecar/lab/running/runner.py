@@ -31,6 +31,7 @@ def run(jobs: Sequence[Job], options: RunOptions, engine: str = "here", show: bo
     """
     check(options, engine)
     store, jobs = Store(options.folder), with_earlier(jobs)
+    engine = engine_of(jobs, options, engine)
     broken = {job: failed for job in jobs if (failed := _ask(job, store, options.maker.command))}
     failures = [*broken.values()]
     for later in (False, True):  # what others build on comes first
@@ -66,6 +67,10 @@ def _run(jobs: Sequence[Job], store: Store, options: RunOptions, engine: str, sh
         return []
     show = show if is_rank_zero() else False
     with bars(sum(len(job.unfinished(store)) for job in todo), show) as progress:
+        if engine == "streams":
+            from racecar.lab.running.engines import streams
+
+            return streams.run(jobs, options, progress)  # all, for the same reason as vmap
         if engine == "vmap":
             from racecar.lab.running.engines import vmap
 
@@ -82,12 +87,38 @@ def _run(jobs: Sequence[Job], store: Store, options: RunOptions, engine: str, sh
 def begun(jobs: Sequence[Job], options: RunOptions, engine: str) -> list[Path]:
     """Checkpoints of stages that are not finished: what a run goes on from, if it resumes."""
     store = Store(options.folder)
+    if engine_of(jobs, options, engine) == "streams":
+        from racecar.lab.running.engines import streams
+
+        return [path for path in streams.checkpoints(jobs, store) if path.exists()]
     if engine == "vmap":
         from racecar.lab.running.engines import vmap
 
         return [path for path in vmap.checkpoints(jobs, store) if path.exists()]
     ids = [job.ids[stage.name] for job in jobs for stage in job.unfinished(store)]
     return [path for id in ids for path in store.begun(id) if path.exists()]
+
+
+def engine_of(jobs: Sequence[Job], options: RunOptions, engine: str) -> str:
+    """The engine that is asked for, or that of an experiment which has one of its own; what that one would silently
+    forget is refused."""
+    own = next((job.experiment for job in jobs if job.experiment.engine), None)
+    if own is None:
+        return engine
+    for refuse, option in (
+        (engine != "here", f"--engine {engine}"),
+        (options.compile, "--compile"),
+        (options.tensorboard, "--tensorboard"),
+        (options.graphs, "--cuda-graphs"),
+        (options.workers > 1, f"--workers {options.workers}"),
+        (distributed.launched(), "torchrun"),
+    ):
+        if refuse:
+            raise ValueError(
+                f"{option}: {own.name} trains all nets of a method as one stack, in one process, by CUDA graphs on a "
+                "GPU; leave it out, and for several processes give each some --variants and the same --out"
+            )
+    return own.engine
 
 
 def check(options: RunOptions, engine: str) -> None:

@@ -13,7 +13,6 @@ from racecar.lab.running.jobs import Job, make_jobs, refuse_too_many
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import Run
 from racecar.lab.search_space import Search
-from racecar.lab.training.variants import variant
 
 K = TypeVar("K")
 
@@ -28,10 +27,29 @@ def trials(
 ) -> list[Job]:
     """All jobs of a search: the stages that it judges, and those that these start from. ``config`` must hold data out
     for validation. What the search before it chose for every variant is ``given``."""
+    candidates = {name: search.candidates(name, config.optimiser, given[name] if given else None) for name in variants}
+    return _trials(experiment, search, config, candidates, folder)
+
+
+def further(
+    experiment: Experiment, search: Search, config: Config, chosen: Mapping[str, Mapping[str, Any]], folder: Any
+) -> list[Job]:
+    """The jobs beyond the edges at which the best of some variants lie, where the search goes on there."""
+    candidates = {name: search.beyond(name, one) for name, one in chosen.items()}
+    return _trials(experiment, search, config, candidates, folder)
+
+
+def _trials(
+    experiment: Experiment,
+    search: Search,
+    config: Config,
+    candidates: Mapping[str, Sequence[Mapping[str, float]]],
+    folder: Any,
+) -> list[Job]:
     jobs = []
     seeds = range(search.first_seed, search.first_seed + search.seeds)
-    for name in variants:
-        for candidate in search.candidates(name, config.optimiser, given[name] if given else None):
+    for name, some in candidates.items():
+        for candidate in some:
             made = make_jobs(experiment, config, [name], seeds, folder, tuned={name: candidate}, purpose="search")
             jobs += made if search.apart else [replace(job, stages=_needed(job.stages, search.stages)) for job in made]
             refuse_too_many(jobs)
@@ -60,7 +78,7 @@ def trained(jobs: Sequence[Job]) -> dict[Job, Job]:
 
 def _plain(job: Job) -> bool:
     """Whether nothing is left of its regulariser."""
-    kind = variant(job.variant).kind
+    kind = job.experiment.variant(job.variant).kind
     return kind == "plain" or (kind in ("reverse", "orthogonality", "decay") and job.coefficient == 0)
 
 

@@ -32,7 +32,7 @@ METHODS = {
         Method("Parseval", "λ Σ (64 / width)² ‖W Wᵀ − 2 I‖²", penalty="parseval", strengths=half_decades(-5)),
         Method("Spectral", "λ Σ (σ² − 1)² + ‖b‖⁴", penalty="spectral", strengths=half_decades(-3)),
         Method(
-            "Spectral, no head",
+            "Spectral without head",
             "the same with the head left out",
             penalty="spectral-without-head",
             strengths=half_decades(-3, 3),
@@ -80,14 +80,14 @@ METHODS = {
         Method("linear + LayerNorm", norm="layer", penalty="linear", strengths=LINEAR),
         Method("linear + CReLU", activation="crelu", penalty="linear", strengths=half_decades(-2)),
         Method(
-            "linear, random h",
+            "linear on random h",
             "is it the data? h is normal random numbers",
             penalty="linear",
             along="random",
             strengths=half_decades(-2),
         ),
         Method(
-            "linear, earlier h",
+            "linear on earlier h",
             "h from samples of an earlier task",
             penalty="linear",
             along="earlier",

@@ -35,6 +35,7 @@ class Design:
 
 
 DESIGNS = {
+    "mlp2": Design(hidden=(100,) * 2),
     "mlp3": Design(hidden=(100,) * 3),
     "mlp6": Design(hidden=(100,) * 6),
     "kumar": Design(((16, 5, 0), (16, 5, 0)), (100, 100)),

@@ -1,0 +1,76 @@
+"""Runs of one stream and net, and of one method, find each other here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from racecar.lab.experiments.streams.claims import StreamCell
+from racecar.lab.experiments.streams.config import PROTOCOLS
+from racecar.lab.report.groups import collect
+from racecar.lab.streams import METHODS
+
+if TYPE_CHECKING:
+    from racecar.lab.running.run import Run
+
+
+class Where(NamedTuple):
+    """What all methods that are compared share."""
+
+    stream: str
+    net: str
+    norm: str
+    optimiser: str
+    tasks: int
+    passes: int
+    images: int
+    batch: int
+    valid: float
+    shipped: bool
+
+    @classmethod
+    def of(cls, run: Run) -> Where:
+        config, usual = run.config, PROTOCOLS[run.config["stream"]]
+        given = {name: config[name] or getattr(usual, name) for name in ("tasks", "passes", "images", "batch")}
+        same = {name: config[name] for name in ("stream", "net", "norm", "optimiser", "valid", "shipped")}
+        return cls(**same, **given)
+
+    @property
+    def cell(self) -> StreamCell:
+        return StreamCell(self.stream, self.net, self.norm)
+
+    @property
+    def judged_by(self) -> str:
+        metric = PROTOCOLS[self.stream].metric
+        return metric.replace("test", "valid") if self.valid else metric
+
+    @property
+    def shortened(self) -> str:
+        """How it differs from the published protocol."""
+        usual = PROTOCOLS[self.stream]
+        more = [
+            f"{name} changed from the usual {getattr(usual, name)}"
+            for name in ("tasks", "passes", "images", "batch")
+            if getattr(self, name) != getattr(usual, name)
+        ]
+        return "; ".join([usual.shortened, *more])
+
+    def __str__(self) -> str:
+        usual = PROTOCOLS[self.stream]
+        more = [
+            f"{getattr(self, one)} {one}" for one in ("tasks", "passes") if getattr(self, one) != getattr(usual, one)
+        ]
+        more += [self.optimiser] if self.optimiser != "adam" else []
+        return ", ".join([str(self.cell), *more])
+
+
+def by_cell(runs: Sequence[Run]) -> Mapping[Where, list[Run]]:
+    return dict(sorted(collect((Where.of(run), run) for run in runs).items()))
+
+
+def by_method(runs: Sequence[Run]) -> Mapping[str, list[Run]]:
+    """In the order of the table of methods."""
+    found, order = collect((run.variant, run) for run in runs), list(METHODS)
+    return {
+        name: found[name] for name in sorted(found, key=lambda one: order.index(one) if one in order else len(order))
+    }

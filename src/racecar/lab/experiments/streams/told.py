@@ -1,0 +1,98 @@
+"""What the streams say of themselves: the answers to the questions, tables of every method, and of what was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean
+from typing import TYPE_CHECKING, Any
+
+from racecar.lab.experiment import Experiment
+from racecar.lab.experiments.streams.cells import Where, by_cell, by_method
+from racecar.lab.experiments.streams.claims import CELLS, QUESTIONS
+from racecar.lab.experiments.streams.rule import answers, whole
+from racecar.lab.experiments.streams.transfer import area_table, setting_key, told_setting, transfer_table
+from racecar.lab.report import words
+from racecar.lab.report.claim_tables import claims_table, unjudged_table
+from racecar.lab.report.page_table import Cell, Column, Table, mean_cell, number_cell, word_cell
+from racecar.lab.report.section import findings_of
+from racecar.lab.report.statistics import estimate
+from racecar.lab.streams import METHODS
+
+if TYPE_CHECKING:
+    from racecar.lab.running.run import Run
+
+SHARES = {
+    "online_accuracy": "while learning, %",
+    "test_accuracy": "test, %",
+    "valid_accuracy": "held out, %",
+    "first_online_accuracy": "first task, while learning, %",
+    "first_test_accuracy": "first task, test, %",
+    "dead_units": "dead units, %",
+}
+NUMBERS = {"effective_rank": "effective rank", "weight_norm": "weight norm", "linear_error": "error of linear"}
+
+
+def told(experiment: Experiment[Any], runs: Sequence[Run]) -> tuple[list[str], list[Table]]:
+    """Of runs that are evidence the answers; of a search what it chose, and which λ would do for all."""
+    runs = [run for run in runs if run.finished]
+    cells = by_cell(runs)
+    notes = [f"{where}: {_said(some)}." for where, some in cells.items()]
+    lost = [run for run in runs if run.metrics.get("lost")]
+    if lost:
+        named = ", ".join(f"{name} {len(some)}" for name, some in by_method(lost).items())
+        notes.append(f"Nets whose weights were not finite at the end, counted with what they got: {named}.")
+    if any(run.purpose == "search" for run in runs):
+        return notes, [*(area_table(where, some) for where, some in cells.items()), transfer_table(cells)]
+    tables = [results_table(where, some) for where, some in cells.items()]
+    if any(run.purpose for run in runs):
+        return notes, tables
+    findings = findings_of(experiment, runs)
+    answer = answers(findings)
+    first = " ".join(f"{one.text} {whole(answer[one]).capitalize()}." for one in QUESTIONS)
+    columns = [Column("question"), *(Column(str(cell)) for cell in CELLS)]
+    rows = [[Cell(one.text), *(word_cell(answer[one].get(cell, "")) for cell in CELLS)] for one in QUESTIONS]
+    rule = Table("The answers, by the rule that was written before the runs", columns, rows)
+    return [first, *notes], [rule, *tables, claims_table(findings), unjudged_table(findings)]
+
+
+def _said(runs: Sequence[Run]) -> str:
+    """How a stream was made, and what of its protocol is shortened."""
+    one = Where.of(runs[0])
+    return (
+        f"{words.count(one.tasks, 'task')} of {words.count(one.images, 'picture')}, "
+        f"{words.count(one.passes, 'pass', 'passes')}, batches of {one.batch}; {one.shortened}; "
+        f"{words.count(len(by_method(runs)), 'method')}"
+    )
+
+
+def results_table(where: Where, runs: Sequence[Run]) -> Table:
+    """Every method with its setting: mean ± standard deviation over the seeds."""
+    columns = [
+        Column("method"), Column("what it is"), Column("setting"), Column("nets", "number"),
+        *(Column(title, "number") for title in (*SHARES.values(), *NUMBERS.values())), Column("a net's step", "number"),
+    ]  # fmt: skip
+    rows = []
+    for name, some in by_method(runs).items():
+        cells = [_mean(some, metric, 100.0) for metric in SHARES] + [_mean(some, metric, 1.0) for metric in NUMBERS]
+        steps = [one for run in some if (one := run.record["cost"].get("step_s"))]
+        step = number_cell(mean(steps) if steps else None, words.seconds)
+        about = METHODS[name].about if name in METHODS else ""
+        rows.append(
+            [word_cell(name), Cell(about), word_cell(_setting(some)), number_cell(len(some), str), *cells, step]
+        )
+    return Table.of(
+        f"{where}: accuracy in the second half of the tasks, units and weights at the end, mean ± sd over seeds",
+        columns,
+        rows,
+    )
+
+
+def _mean(runs: Sequence[Run], metric: str, factor: float) -> Cell:
+    found = estimate([run.metrics[metric] for run in runs if metric in run.metrics])
+    return mean_cell(None if found is None else found.times(factor))
+
+
+def _setting(runs: Sequence[Run]) -> str:
+    """Learning rate, strength and second number, unless they are several."""
+    texts = {told_setting(setting_key(run)) for run in runs}
+    return texts.pop() if len(texts) == 1 else f"{len(texts)} settings"

@@ -1,0 +1,218 @@
+"""What the streams claim, choose and tell, tried on made-up data."""
+
+import math
+import random
+
+import pytest
+
+from racecar.lab.experiments import experiment
+from racecar.lab.experiments.streams.cells import by_cell
+from racecar.lab.experiments.streams.claims import CELLS, CLAIMS, QUESTIONS
+from racecar.lab.experiments.streams.config import CHOOSING, StreamsConfig
+from racecar.lab.experiments.streams.rule import answers, whole
+from racecar.lab.experiments.streams.searching import MOST, half_decade
+from racecar.lab.experiments.streams.transfer import area, transfer
+from racecar.lab.report.section import findings_of, section
+from racecar.lab.running.engines.streams import check
+from racecar.lab.running.jobs import make_jobs
+from racecar.lab.running.run import Run
+from racecar.lab.running.search import trials
+from racecar.lab.streams import METHODS
+from tests.lab.report.records import record
+
+STREAMS = experiment("streams")
+CELL = CELLS[0]
+
+
+def made_up(values, seeds=20, tuned=None, first_seed=0, **fields):
+    """Method → (mean, spread) of what is judged: a run for each seed."""
+    config = StreamsConfig(**{**CELL._asdict(), **fields})
+    runs = []
+    for name, (mean, spread, *first) in values.items():
+        for seed in range(first_seed, first_seed + seeds):
+            value = mean + random.Random(f"{name} {seed}").gauss(0, spread)
+            metrics = {config.protocol.metric: value, f"first_{config.judged_by}": first[0] if first else 0.5}
+            coefficient = (tuned or {}).get("coefficient") if METHODS[name].strengths else None
+            runs.append(Run(record(name, seed, metrics, experiment="streams", config=config.to_dict(),
+                                   coefficient=coefficient, tuned=tuned or {"lr": 1e-3, "second": 0.0},
+                                   purpose="search" if tuned else "")))  # fmt: skip
+    return runs
+
+
+USUAL = dict.fromkeys(METHODS, (0.5, 0.01))
+QUESTION = {one.text: one for one in QUESTIONS}
+
+
+def answered(values, seeds=20, text="Is linear ahead of every regulariser?"):
+    found = answers(findings_of(STREAMS, made_up({**USUAL, **values}, seeds)))
+    assert all(one == "not run" for cell, one in found[QUESTION[text]].items() if cell != CELL)
+    assert whole(found[QUESTION[text]]) == found[QUESTION[text]].get(CELL)
+    return whole(found[QUESTION[text]])
+
+
+def test_a_claim_that_holds_one_that_does_not_and_a_tie():
+    assert answered({"linear": (0.6, 0.01)}) == "yes"
+    assert answered({"linear": (0.6, 0.01), "Spectral": (0.7, 0.01)}) == "no"
+    assert answered({"linear": (0.6, 0.01), "Spectral": (0.6, 0.01)}) == "open"
+    assert answered({"linear": (0.6, 0.01)}, seeds=19) == "not run"  # too few
+    eighth = "Will an eighth of the batch do?"
+    assert answered({"linear": (0.6, 0.003), "linear 1/8": (0.605, 0.003)}, text=eighth) == "yes"
+    assert answered({"linear": (0.6, 0.003), "linear 1/8": (0.55, 0.003)}, text=eighth) == "no"
+    assert answered({"linear": (0.6, 0.003), "linear 1/8": (0.58, 0.003)}, text=eighth) == "open"
+
+
+def test_holm_over_all_claims():
+    """Those that were not run count: the smallest p-value is multiplied by the number of all."""
+    findings = findings_of(STREAMS, made_up({**USUAL, "linear": (0.505, 0.01)}))
+    assert len(findings) == len(STREAMS.claims) == sum(map(len, CLAIMS.values()))
+    ps = [one.p for one in findings if one.p is not None]
+    smallest = next(one for one in findings if one.p == min(ps))
+    assert smallest.p_holm == pytest.approx(min(1.0, len(findings) * min(ps)))
+
+
+def test_claims_can_be_judged():
+    """Of methods, streams and nets that there are, on nets for which each method is meant; each once."""
+    assert len({one.text for one in STREAMS.claims}) == len(STREAMS.claims) > 100
+    for one in STREAMS.claims:
+        assert {one.better, one.than} <= set(METHODS)
+        assert StreamsConfig(**one.where).protocol.metric == one.metric
+        assert one.minimum_seeds == STREAMS.seeds == 20
+        if one.where["norm"] != "none":
+            assert METHODS[one.better].norm == METHODS[one.than].norm == "none"
+
+
+def test_the_page_says_it():
+    """The answers first; a table of every method on each stream and net, then the claims."""
+    runs = made_up({**USUAL, "linear": (0.6, 0.01), "linear + CReLU": (0.65, 0.01)})
+    made = section("streams", "in-streams", runs, STREAMS)
+    assert "Is linear ahead of every regulariser? Yes." in made.finding
+    assert "Will an eighth of the batch do? No." in made.finding
+    assert "published" not in made.problem
+    assert any("Kumar et al. (2023) have 500 tasks, here 200" in note for note in made.notes)
+    rows = {row[0].text: row for row in made.tables[1].rows}
+    assert list(rows) == list(METHODS)
+    assert rows["linear"][[c.title for c in made.tables[1].columns].index("while learning, %")].value == (
+        pytest.approx(60, abs=1)
+    )
+
+
+# The search
+
+
+def test_every_method_has_as_many_settings():
+    for optimiser in ("adam", "sgd"):
+        assert {len(STREAMS.search.candidates(name, optimiser)) for name in METHODS} == {20}
+
+
+def searched(name, score):
+    """What is tried until the search goes no further, and the best of it."""
+    rows, new = [], STREAMS.search.candidates(name, "adam")
+    while new:
+        rows += [{"coefficient": None, **one, "score": score(one)} for one in new]
+        best = max(rows, key=lambda row: row["score"])
+        new = STREAMS.search.beyond(name, {**{k: v for k, v in best.items() if v is not None}, "tried": rows})
+    return rows, best
+
+
+def peak(**at):
+    """Largest at one setting, smaller by every decade away from it."""
+    return lambda one: -sum(abs(math.log10((one[name] or 1e-9) / value)) for name, value in at.items())
+
+
+@pytest.mark.parametrize(
+    "name, at",
+    [
+        ("linear", {"lr": 1e-3, "coefficient": 1.0}),
+        ("linear", {"lr": 1e-3, "coefficient": 100.0}),
+        ("linear", {"lr": 1e-5, "coefficient": 1e-3}),
+        ("Std", {"lr": 1e-1}),
+        ("Shrink & Perturb", {"lr": 1e-3, "coefficient": 3e-3, "second": 1e-1}),
+        ("ReDo", {"lr": 3e-4, "coefficient": 0.1, "second": 1e2}),
+    ],
+)
+def test_the_search_goes_on_beyond_the_edge(name, at):
+    """Until the best lies inside, or at an end of its own; no setting twice, each a step from one that was tried."""
+    rows, best = searched(name, peak(**at))
+    points = [(row["lr"], row["coefficient"], row["second"]) for row in rows]
+    assert len(set(points)) == len(points) <= MOST
+    for axis, value in at.items():
+        assert best[axis] == pytest.approx(value, rel=0.2 if name == "Std" else 1e-6)
+        values = {row[axis] for row in rows}
+        assert min(values) < best[axis] < max(values)
+    inside = name == "linear" and at == {"lr": 1e-3, "coefficient": 1.0}
+    assert (len(rows) == 20) is inside
+
+
+def test_zero_is_an_end():
+    rows, best = searched("ReDo", lambda one: -one["coefficient"] - abs(one["lr"] - 1e-3) - abs(one["second"] - 2e3))
+    assert best["coefficient"] == 0
+    assert len(rows) == 20 + 4  # a shorter period, of which 1000 was the shortest, for four rates
+
+
+def test_half_decades():
+    up = [1e-3]
+    while up[-1] < 50:
+        up.append(half_decade(up[-1], up=True))
+    assert up == [1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10, 30, 100]
+    assert [half_decade(one, up=False) for one in up[1:]] == up[:-1]
+
+
+def test_seeds_of_the_search_are_its_own():
+    config = StreamsConfig(stream="labels")
+    chosen = trials(STREAMS, STREAMS.search_for(config), config, ["Std", "linear"], None)
+    judged = make_jobs(STREAMS, config, ["Std", "linear"], range(STREAMS.seeds), None)
+    assert {job.seed for job in chosen} == {CHOOSING, CHOOSING + 1, CHOOSING + 2}
+    assert len(chosen) == 2 * 20 * 3
+    check([*chosen, *judged])
+    for wrong in (
+        make_jobs(STREAMS, config, ["Std"], [CHOOSING], None),
+        make_jobs(STREAMS, config, ["Std"], [0], None, purpose="search"),
+    ):
+        with pytest.raises(ValueError, match=f"seeds from {CHOOSING} on are for a search"):
+            check(wrong)
+
+
+# What it tells of λ
+
+
+def grid(best, cell, first=0.5):
+    """Of two strengths, the score of each; and Std beside."""
+    runs = []
+    for strength, value in best.items():
+        tuned = {"lr": 1e-3, "second": 0.0, "coefficient": strength}
+        at = first[strength] if isinstance(first, dict) else first
+        runs += made_up({"linear": (value, 0.0, at)}, 3, tuned, CHOOSING, **cell)
+    for lr in (1e-4, 1e-2):
+        runs += made_up({"Std": (0.1, 0.0, 0.5)}, 3, {"lr": lr, "second": 0.0}, CHOOSING, **cell)
+    return runs
+
+
+DIGITS, LABELS = {}, {"stream": "labels"}
+
+
+def test_one_setting_for_all():
+    """The smallest largest loss to each cell's own best, of those that cost the first task no more than two points."""
+    runs = [*grid({1.0: 0.8, 3.0: 0.79}, DIGITS), *grid({1.0: 0.6, 3.0: 0.62}, LABELS)]
+    one = transfer(by_cell(runs), "linear")
+    assert one.setting == (1e-3, 3.0, 0.0)
+    assert sorted(one.losses.values()) == pytest.approx([0.0, 0.01])
+    assert list(one.first.values()) == pytest.approx([0.0, 0.0])
+    assert one.holds
+    slow = [*grid({1.0: 0.8, 3.0: 0.79}, DIGITS, {1.0: 0.49, 3.0: 0.4}), *grid({1.0: 0.55, 3.0: 0.62}, LABELS)]
+    one = transfer(by_cell(slow), "linear")  # the other setting costs the first task ten points
+    assert one.setting == (1e-3, 1.0, 0.0)
+    assert max(one.losses.values()) == pytest.approx(0.07)
+    assert not one.holds
+    assert transfer(by_cell(runs), "linear decoupled") is None
+
+
+def test_the_area_over_learning_rates():
+    """Of the best at each rate, by hand: Adam's range is 1e-4 to 3e-3, 1.477 decades."""
+    found = {(1e-4, 1.0, 0.0): 0.2, (1e-4, 3.0, 0.0): 0.4, (1e-3, 1.0, 0.0): 0.8, (3e-3, 1.0, 0.0): 0.6}
+    third = math.log10(3)
+    assert area(found, "adam") == pytest.approx((0.6 + 0.7 * third) / (1 + third))
+    assert area({**found, (1e-5, 1.0, 0.0): 0.0, (3e-2, 1.0, 0.0): 0.0}, "adam") == pytest.approx(
+        (0.6 + 0.7 * third) / (1 + third)
+    )
+    del found[3e-3, 1.0, 0.0]
+    assert area(found, "adam") is None
