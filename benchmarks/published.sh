@@ -86,6 +86,51 @@ _halves() {  # OPTIONS VARIANTS CELL SEARCH-OPTIONS WORKERS TUNED: what smoke's 
         racecar run $all --seeds 5 --resume --tuned "$ours/tuned.json" --out "out/$3"
 }
 
+streams_first() {  # settles λ and rate at Kumar et al.'s full length before the rest: four methods' minutes
+    local base="streams --device cuda --data $data --set stream=labels --set net=mlp2 --set passes=400"
+    _streams "$base" streams-first "Std,linear" "CReLU,linear + CReLU"
+}
+
+streams_budget() {  # STREAM NET NORM: what the search of all methods would take, timed
+    racecar search streams --device cuda --data "$data" --set "stream=$1" --set "net=$2" --set "norm=$3" --budget ${4:+--variants "$4"}
+}
+
+streams() {  # STREAM NET: permuted or labels with mlp3 or mlp6, cifar-labels or pairs with kumar. Eight processes share the GPU (MPS).
+    _streams "streams --device cuda --data $data --set stream=$1 --set net=$2" "streams-$1-$2" \
+        "Std,L2,L2 Init,Reset" "Shrink & Perturb,Orthogonality,Parseval" "Spectral,Spectral without head,LayerNorm,BatchNorm" \
+        "CReLU,ReDo,Continual backprop" "RR,lRR,LayerNorm + L2" "LayerNorm + Orthogonality,CReLU + Orthogonality,linear,linear 1/4" \
+        "linear 1/8,linear by ratio,linear decoupled,linear + LayerNorm" "linear + CReLU,linear on random h,linear on earlier h"
+}
+
+streams_norm() {  # STREAM: cifar-labels or pairs, on nets with batch norm
+    _streams "streams --device cuda --data $data --set stream=$1 --set net=kumar --set norm=batch" "streams-$1-kumar-batch" \
+        "Std,L2,L2 Init" "Orthogonality,Spectral,Spectral without head" "linear,linear 1/4" "linear 1/8,linear on random h"
+}
+
+streams_sgd() {  # STREAM NET METHODS: after Adam, the five that were best
+    _streams "streams --device cuda --data $data --set stream=$1 --set net=$2 --set optimiser=sgd" "streams-$1-$2-sgd" "$3"
+}
+
+_streams() {  # OPTIONS CELL METHODS...: each METHODS a process. One cell at a time; cut if need be: SGD, mlp6, batch norm, ReDo
+    local base=$1 cell=$2 all
+    shift 2
+    all=$(IFS=,; echo "$*")
+    _at_once "racecar search $base --out out/search-streams" "$@" &&
+        racecar search $base --variants "$all" --out out/search-streams &&  # finds all there, and writes one file
+        mkdir -p "out/search-$cell" && mv out/search-streams/tuned.json "out/search-$cell/" &&
+        _at_once "racecar run $base --resume --tuned out/search-$cell/tuned.json --out out/streams" "$@"
+}
+
+_at_once() {  # COMMAND METHODS...
+    local command=$1 some one pids=()
+    shift
+    for some in "$@"; do
+        $command --variants "$some" &
+        pids+=($!)
+    done
+    for one in "${pids[@]}"; do wait "$one" || return 1; done
+}
+
 _both() {  # EXPERIMENT VARIANTS CELL SEARCH-OPTIONS WORKERS RUN-OPTIONS: the default loss, then the paper's
     _one "$1" "$2" "$3" "$4" "$5" "$6" && _one "$1 $paper" RR,lRR "$3-paper" "$4" "$5" "$6"
 }

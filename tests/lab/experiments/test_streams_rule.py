@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -59,6 +60,16 @@ def test_a_claim_that_holds_one_that_does_not_and_a_tie():
     assert answered({"linear": (0.6, 0.003), "linear 1/8": (0.605, 0.003)}, text=eighth) == "yes"
     assert answered({"linear": (0.6, 0.003), "linear 1/8": (0.55, 0.003)}, text=eighth) == "no"
     assert answered({"linear": (0.6, 0.003), "linear 1/8": (0.58, 0.003)}, text=eighth) == "open"
+
+
+def test_cells_with_other_methods():
+    """A stream and net on which a method was not run has claims that were not run, beside others that were."""
+    more = made_up({"Std": (0.1, 0.01), "linear": (0.6, 0.01)}, stream="pairs", net="kumar", norm="batch")
+    found = answers(findings_of(STREAMS, [*made_up({**USUAL, "linear": (0.6, 0.01)}), *more]))
+    first, second = QUESTIONS[:2]
+    pairs = CELLS[-1]
+    assert (found[first][CELL], found[first][pairs], whole(found[first])) == ("yes", "yes", "yes")
+    assert (found[second][CELL], found[second][pairs], whole(found[second])) == ("yes", "not run", "yes")
 
 
 def test_holm_over_all_claims():
@@ -155,6 +166,20 @@ def test_half_decades():
         up.append(half_decade(up[-1], up=True))
     assert up == [1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10, 30, 100]
     assert [half_decade(one, up=False) for one in up[1:]] == up[:-1]
+
+
+OTHER = {"stream": "labels", "net": "mlp6", "norm": "layer", "tasks": 3, "passes": 2, "images": 100, "tests": 10,
+         "second": 2.0, "lr": 0.5, "shipped": True, "batch": 7, "optimiser": "sgd", "valid": 0.25}  # fmt: skip
+
+
+def test_every_setting_counts():
+    """Another one is another result, and so are another method, strength and seed."""
+    config = StreamsConfig()
+    jobs = [make_jobs(STREAMS, replace(config, **{name: one}), ["linear"], [0], None) for name, one in OTHER.items()]
+    jobs += [make_jobs(STREAMS, config, list(METHODS), range(2), None, {"linear": [1.0, 2.0]})]
+    ids = [job.ids["A"] for some in jobs for job in some]
+    assert len(set(ids)) == len(ids) == len(OTHER) + 2 * (len(METHODS) + 1)
+    assert make_jobs(STREAMS, config, ["linear"], [0], None)[0].ids["A"] in ids
 
 
 def test_seeds_of_the_search_are_its_own():

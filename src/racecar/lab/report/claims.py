@@ -11,7 +11,7 @@ from racecar.lab.report.findings import Family, Finding, measured
 from racecar.lab.report.groups import Group, Groups, Setting, collect, printed_value
 from racecar.lab.report.statistics import holm
 from racecar.lab.training.loss_config import LOSS
-from racecar.lab.training.variants import variant
+from racecar.lab.training.variants import VARIANTS
 
 Usual = Callable[[Mapping[str, Any], str], float | None]
 """The coefficient that an experiment gives a variant under a configuration; None if it has none."""
@@ -103,7 +103,8 @@ def _side(some: Sequence[Group], setting: Setting, against: Collection[str]) -> 
     """Of a variant's groups those that may be one side of a claim in a setting. A variant without reverse pass knows no
     loss: where it was not run beside this one, its runs beside another are the same nets."""
     found = [group for group in some if _without(group.setting, against) == setting]
-    if found or not some or variant(some[0].variant).kind == "reverse":
+    one = VARIANTS.get(some[0].variant) if some else None
+    if found or one is None or one.kind == "reverse":
         return found
     but = {*LOSS, *against}
     others = [group for group in some if _without(group.setting, but) == _without(setting, but)]

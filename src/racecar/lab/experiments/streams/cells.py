@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from racecar.lab.experiments.streams.claims import StreamCell
 from racecar.lab.experiments.streams.config import PROTOCOLS
+from racecar.lab.report import words
 from racecar.lab.report.groups import collect
 from racecar.lab.streams import METHODS
 
@@ -56,9 +57,11 @@ class Where(NamedTuple):
         return "; ".join([usual.shortened, *more])
 
     def __str__(self) -> str:
-        usual = PROTOCOLS[self.stream]
+        usual, lengths = PROTOCOLS[self.stream], (("tasks", "task", "tasks"), ("passes", "pass", "passes"))
         more = [
-            f"{getattr(self, one)} {one}" for one in ("tasks", "passes") if getattr(self, one) != getattr(usual, one)
+            words.count(getattr(self, name), one, many)
+            for name, one, many in lengths
+            if getattr(self, name) != getattr(usual, name)
         ]
         more += [self.optimiser] if self.optimiser != "adam" else []
         return ", ".join([str(self.cell), *more])

@@ -48,7 +48,9 @@ def told(experiment: Experiment[Any], runs: Sequence[Run]) -> tuple[list[str], l
         return notes, tables
     findings = findings_of(experiment, runs)
     answer = answers(findings)
-    first = " ".join(f"{one.text} {whole(answer[one]).capitalize()}." for one in QUESTIONS)
+    run = {one.text: said for one in QUESTIONS if (said := whole(answer[one])) != "not run"}
+    first = " ".join(f"{text} {said.capitalize()}." for text, said in run.items())
+    first = first or "None of the questions can be answered by these runs."
     columns = [Column("question"), *(Column(str(cell)) for cell in CELLS)]
     rows = [[Cell(one.text), *(word_cell(answer[one].get(cell, "")) for cell in CELLS)] for one in QUESTIONS]
     rule = Table("The answers, by the rule that was written before the runs", columns, rows)

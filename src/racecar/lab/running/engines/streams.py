@@ -118,13 +118,13 @@ def _stack(jobs: Sequence[Job], path: Path, store: Store, options: RunOptions, p
     saved, due = time.monotonic(), Regularly(TELL)
     while not nets.over:
         nets.advance()
-        if time.monotonic() - saved >= options.interval:
+        if (
+            nets.over or time.monotonic() - saved >= options.interval
+        ):  # at the end, for a kill while records are written
             checkpoint.write(path, {"ids": [job.ids["A"] for job in jobs], "learning": nets.state_dict()})
             saved = time.monotonic()
         if due():
             progress(label, "A", nets.done, nets.total, "")
-    if not path.exists() or options.interval:  # so that a kill while records are written costs nothing
-        checkpoint.write(path, {"ids": [job.ids["A"] for job in jobs], "learning": nets.state_dict()})
     share = (time.perf_counter() - began) / len(jobs)
     found = nets.measured(arrays=jobs[0].purpose != "search")
     for job, measured, finite in zip(jobs, found, nets.finite(), strict=True):
