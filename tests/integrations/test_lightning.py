@@ -8,12 +8,13 @@ import torch
 from torch import nn
 
 from racecar import Racecar
+from racecar.inspect import plasticity
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import lightning.pytorch as pl
 
-    from racecar.integrations.lightning import RacecarCallback
+    from racecar.integrations.lightning import PlasticityCallback, RacecarCallback
 
 STEPS, EPOCHS = 4, 3
 
@@ -227,3 +228,29 @@ def test_pictures(tmp_path):
     assert picture[8:].std() > 0
     (events,) = tmp_path.rglob("events*")
     assert b"racecar/rebuilt" in events.read_bytes()
+
+
+class Scalars(pl.loggers.logger.DummyLogger):
+    def __init__(self):
+        super().__init__()
+        self.kept = []
+
+    def log_metrics(self, metrics, step):
+        self.kept.append((step, {name for name in metrics if name.startswith("plasticity/")}))
+
+
+def test_plasticity_is_watched_and_the_training_stays_what_it_was(tmp_path, data):
+    """Over two fits, beside the racecar loss: the start, then every three steps."""
+    watch, logger = PlasticityCallback(data.tensors[0], every=3), Scalars()
+    watched, alone = Plain(), Plain()
+    for _ in range(2):
+        fit(tmp_path, watched, data, [RacecarCallback(weight=0.5), watch], epochs=1, logger=logger)
+        fit(tmp_path, alone, data, RacecarCallback(weight=0.5), epochs=1)
+    torch.testing.assert_close(watched.state_dict(), alone.state_dict(), rtol=0, atol=0)
+    assert [step for step, _ in watch.plasticity.history] == [0, 3, 6]
+    names = {
+        f"plasticity/{what}/{layer}" for what in ("dead", "rank", "low", "middle", "high", "error") for layer in "14"
+    }
+    assert [kept for _, kept in logger.kept if kept] == [names] * 3
+    now = plasticity(watched.model, data.tensors[0], start=watch.plasticity.history[0][1])
+    assert str(watch.plasticity.look()) == str(now)

@@ -17,6 +17,8 @@ from racecar.inspect.information_plane import (
 from racecar.inspect.invertibility import Invertibility, invertibility
 from racecar.inspect.leakage import Leakage, leakage
 from racecar.inspect.lpips import Lpips
+from racecar.inspect.plasticity import Plasticity, plasticity
+from racecar.inspect.plasticity_log import PlasticityLog
 from racecar.inspect.similarity import Similarity, principal_angles, similarity
 from racecar.inspect.singular_vectors import SingularVectors, singular_vectors
 from racecar.inspect.ssim import psnr, ssim
@@ -27,6 +29,8 @@ __all__ = [
     "Invertibility",
     "Leakage",
     "Lpips",
+    "Plasticity",
+    "PlasticityLog",
     "SaturationWarning",
     "Similarity",
     "SingularVectors",
@@ -37,6 +41,7 @@ __all__ = [
     "invertibility",
     "leakage",
     "plane",
+    "plasticity",
     "principal_angles",
     "psnr",
     "similarity",

@@ -60,7 +60,7 @@ def activations(model: nn.Module, inputs: ExampleInputs, layers: Sequence[str] |
         forward = ForwardPass(model, *call_arguments(inputs, model))
     found = [_activation(forward, f"d{layer.index + 1}", layer.name, layer.d) for layer in forward.layers]
     last = forward.layers[-1]
-    found.append(_activation(forward, f"d{last.index + 2}", "output", _top(forward, last)))
+    found.append(_activation(forward, f"d{last.index + 2}", "output", after(forward, last)))
     if layers is None:
         return found
     spellings = [(one.name, *layer.names) for one, layer in zip(found, forward.layers, strict=False)]
@@ -75,9 +75,9 @@ def _activation(forward: ForwardPass, name: str, layer: str, value: int) -> Acti
     return Activation(name, layer, forward.value(value), kind, RANGES.get(kind))
 
 
-def _top(forward: ForwardPass, last: Layer) -> int:
-    """The last norm or activation after the last layer, a softmax at the very end included."""
-    graph, value = forward.layer_graph.graph, last.end
+def after(forward: ForwardPass, layer: Layer) -> int:
+    """The value after a layer's last norm or activation, a softmax at the very end included."""
+    graph, value = forward.layer_graph.graph, layer.end
     top = value
     while len(users := graph.users.get(value, [])) == 1 and users[0].role.passable:
         value = users[0].outputs[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from racecar.inspect.information_plane import InformationPlane
 from racecar.inspect.invertibility import Invertibility
 from racecar.inspect.leakage import Leakage
+from racecar.inspect.plasticity import Plasticity
 from racecar.inspect.similarity import Similarity
 from racecar.inspect.singular_vectors import SingularVectors
 from racecar.inspect.style import COLOURS, look, new_figure, styled
@@ -203,6 +205,36 @@ def leakage_figure(found: Mapping[str, Leakage] | Leakage) -> Figure:
     axes[0].set_ylim(-0.03, 1.03)
     if len(several) > 1:
         axes[0].legend(fontsize=8)
+    return figure
+
+
+@styled
+def plasticity_figure(history: Sequence[tuple[int, Plasticity]]) -> Figure:
+    """Over the steps of a training, for each layer: dead units, effective rank as a share of the units, gain along the
+    data (the median, and a band from a tenth to nine tenths of the energy) and reverse error."""
+    if not history:
+        raise ValueError("there is nothing to draw: the history is empty")
+    steps = [step for step, _ in history]
+    titles = ("dead units, %", "effective rank, % of units", "gain along the data", "reverse error")
+    figure, (axes,) = new_figure(1, 4, (11.0, 2.8))
+    layers = list(zip(*(found.layers for _, found in history), strict=True))
+    for i, (over_time, colour) in enumerate(zip(layers, _shades(len(layers)), strict=True)):
+        style = {**look("", i), "color": colour, "markersize": 4, "linewidth": 0.9, "label": over_time[0].layer}
+        axes[0].plot(steps, [100 * one.dead for one in over_time], **style)
+        axes[1].plot(steps, [100 * one.rank / one.units for one in over_time], **style)
+        low, middle, high, error = (
+            [math.nan if (value := getattr(one, name)) is None else value for one in over_time]
+            for name in ("low", "middle", "high", "error")
+        )
+        axes[2].plot(steps, middle, **style)
+        axes[2].fill_between(steps, low, high, color=colour, alpha=0.12, linewidth=0)
+        axes[3].plot(steps, error, **style)
+    axes[2].axhline(1, color="#666666", linewidth=0.8, linestyle="--")
+    axes[3].set_yscale("symlog", linthresh=1.0)
+    for axis, title in zip(axes, titles, strict=True):
+        axis.set(title=title, xlabel="step")
+        axis.set_ylim(bottom=0)
+    axes[0].legend(fontsize=7)
     return figure
 
 

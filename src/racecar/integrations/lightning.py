@@ -9,7 +9,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from racecar.inspect import invertibility
+from racecar.every import check_every
+from racecar.inspect import PlasticityLog, invertibility
 from racecar.inspect.invertibility import is_pictures
 from racecar.integrations.attached import Attached
 from racecar.integrations.pictures import grid, log_picture
@@ -159,3 +160,44 @@ def _parts(pl_module: nn.Module) -> list[tuple[str, nn.Module]]:
         return any(weight.requires_grad and weight.dim() > 1 for weight in part.parameters())
 
     return [(name, part) for name, part in pl_module.named_children() if trains(part)]
+
+
+class PlasticityCallback(pl.Callback):  # type: ignore[name-defined]
+    """Watch whether what Lightning trains is losing its plasticity, with racecar's loss or without.
+
+        watch = PlasticityCallback(x, every=500)
+        Trainer(callbacks=[watch]).fit(module, data)
+        print(watch.plasticity)
+
+    "plasticity/dead/LAYER", "plasticity/rank/LAYER" and so on go to every logger. ``plasticity`` is the
+    ``PlasticityLog``, which goes on in a fit that follows.
+
+    Args:
+        inputs: some dozen samples, as the network is called with; always the same.
+        network: name of the network in the LightningModule, as for :class:`RacecarCallback`.
+        every: training steps (calls of ``training_step``) between two looks.
+    """
+
+    def __init__(self, inputs: Any, network: str = "", *, every: int = 500) -> None:
+        self.inputs, self.network, self.every = inputs, network, check_every(every)
+        self.plasticity: PlasticityLog | None = None
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """The start, before the first step."""
+        if self.plasticity is None:
+            inputs = trainer.strategy.batch_to_device(self.inputs)
+            self.plasticity = PlasticityLog(_network(pl_module, self.network), inputs, every=self.every)
+            self._send(trainer)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        assert self.plasticity is not None
+        known = len(self.plasticity.history)
+        self.plasticity.step()
+        if len(self.plasticity.history) > known:
+            self._send(trainer)
+
+    def _send(self, trainer: Any) -> None:
+        assert self.plasticity is not None
+        _, found = self.plasticity.history[-1]
+        for logger in trainer.loggers:
+            logger.log_metrics(found.scalars(), trainer.global_step)

@@ -14,7 +14,7 @@ from racecar.plan.layer import Layer
 from racecar.plan.plan import Plan, make_plan
 from racecar.rules.norm import Seen
 from racecar.rules.registry import Operation
-from racecar.run import reverse
+from racecar.run import linear_mode, reverse
 from racecar.run.engine import Engine
 from racecar.run.input_activation import Activation
 from racecar.run.needs import Needs
@@ -86,6 +86,17 @@ class ForwardPass:
         """d'_m by layer index, wherever the reverse pass passes."""
         reading = None if self.statistics is None else Reading(self.statistics, prefix=title(plan))
         return self._run(Needs(_passed(plan)), input_activation, reading)
+
+    @torch.no_grad()
+    def by_itself(self) -> dict[int, tuple[Tensor, Tensor, Tensor]]:
+        """h that a weighted operation reads, Ah and AᵀAh, by layer index, as mode "linear" has them."""
+        needs, size = Needs(_passed(self.plan("linear"))), batch_size(self.inputs)
+        tape = record(needs, self._finder, size, size)
+        found = {}
+        for entry in needs.entries:
+            assert entry.layer is not None
+            found[entry.layer.index] = (tape.tensors[entry.d], *linear_mode.there_then_back(entry, tape))
+        return found
 
     @torch.no_grad()
     def gather(self, plans: Sequence[Plan], statistics: ReverseStatistics) -> None:

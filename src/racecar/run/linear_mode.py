@@ -67,6 +67,11 @@ def error(h: Tensor, way: Way, features: Tensor | None, mask: Tensor | None) -> 
 
 def there_and_back(entry: Entry, tape: Tape) -> Tensor:
     """AᵀAh of a layer."""
+    return there_then_back(entry, tape)[1]
+
+
+def there_then_back(entry: Entry, tape: Tape) -> tuple[Tensor, Tensor]:
+    """Ah and AᵀAh of a layer."""
     layer, operations = entry.layer, dict(tape.operations)
     assert layer is not None
     rule, own = layer.op.rule, operations[layer.op.ordinal]
@@ -80,9 +85,10 @@ def there_and_back(entry: Entry, tape: Tape) -> Tensor:
             if op is layer.op and rule is not None and rule.apply in (*_MATRICES, *_GRADIENTS):
                 y = matrix.like(y, _weight(own))
             y = output(operations[op.ordinal](y), op.slot)
+    there = y
     for step in entry.steps:
         y = one_step(step, y, tape, entry, operations[step.op.ordinal])
-    return y
+    return there, y
 
 
 def _closed(

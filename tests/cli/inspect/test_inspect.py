@@ -75,6 +75,7 @@ def test_pictures_with_classes(cli, pictures, undrawn):
     assert shares[0] == pytest.approx(100 * max(record["singular_vectors_0"]["carried"]), abs=0.01)
     assert len(record["operator"]["values"]) == 5
     assert [row["layer"] for row in record["information_plane"]["rows"]] == ["0", "4", "output"]
+    assert [row["layer"] for row in record["plasticity"]["layers"]] == ["0", "4"]
     assert record["information_plane"]["h_y"] == pytest.approx(np.log2(3))
     assert "rebuilt.png" in page
 

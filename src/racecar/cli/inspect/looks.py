@@ -59,6 +59,7 @@ def looks(subject: LookedAt, choices: Choices) -> dict[str, Callable[[], list[Ch
         "first layer and data": partial(first_layer, subject, choices),
         "reverse pass": partial(reverse_pass, subject, choices),
         "information plane": partial(information_plane, subject),
+        "plasticity": partial(plasticity, subject),
     }
 
 
@@ -173,6 +174,19 @@ def information_plane(subject: LookedAt) -> list[Chapter]:
         drawn["bin_sweep"] = figures.sweep_figure(sweep)
         record["sweep"] = {str(bins): one.to_dict() for bins, one in sweep.items()}
     return [Chapter("information_plane", title, words, str(found), record, drawn)]
+
+
+def plasticity(subject: LookedAt) -> list[Chapter]:
+    """Dead units, effective rank and gain along the data."""
+    found = inspect.plasticity(subject.model, subject.inputs)
+    worst = max(found, key=lambda one: one.dead)
+    words = (
+        "What shows whether it can still learn: units that hardly any sample wakes, the effective rank of the units, "
+        "and by how much a layer lengthens the principal directions of its data, for a tenth, half and nine tenths of "
+        "their energy (1 keeps lengths)."
+    )
+    finding = f"The largest share of dead units has {worst.layer or 'the model'}: {worst.dead:.0%}."
+    return [Chapter("plasticity", "Plasticity", words, str(found), found.to_dict(), finding=finding)]
 
 
 def _of_matrix(subject: LookedAt, layer: str, k: int) -> SingularVectors:

@@ -1,0 +1,57 @@
+"""Plasticity over the time of a training."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from racecar.every import check_every
+from racecar.inspect.plasticity import Plasticity, plasticity
+from racecar.watch.batches import ExampleInputs
+
+
+class PlasticityLog:
+    """Plasticity over the time of a training: the table of now, beside the start; its history is for a figure.
+
+        log = PlasticityLog(model, x, every=500)
+        for … in batches:
+            …  # a training step
+            log.step()
+        print(log)
+        racecar.inspect.figures.plasticity_figure(log.history)
+
+    Args:
+        model, inputs: as for :func:`plasticity`; a few dozen samples that stay the same.
+        every: steps between two looks; one costs about two forward passes and small eigenvalue problems.
+        logger: one with ``log_metrics(metrics, step)``, as Lightning's loggers have, or a TensorBoard writer: gets
+            "plasticity/dead/LAYER" and so on. None: none.
+    """
+
+    def __init__(self, model: nn.Module, inputs: ExampleInputs, *, every: int = 500, logger: Any = None) -> None:
+        self.model, self.inputs, self.every, self.logger, self.steps = model, inputs, check_every(every), logger, 0
+        self.history: list[tuple[int, Plasticity]] = []
+        """Step and what was found, the start first."""
+        self.look()
+
+    def step(self) -> None:
+        """After each training step."""
+        self.steps += 1
+        if self.steps % self.every == 0:
+            self.look()
+
+    def look(self) -> Plasticity:
+        """Now, whatever the step."""
+        found = plasticity(self.model, self.inputs, start=self.history[0][1] if self.history else None)
+        self.history.append((self.steps, found))
+        if self.logger is not None:
+            scalars = found.scalars()
+            if hasattr(self.logger, "log_metrics"):
+                self.logger.log_metrics(scalars, self.steps)
+            else:
+                for name, value in scalars.items():
+                    self.logger.add_scalar(name, value, self.steps)
+        return found
+
+    def __str__(self) -> str:
+        return str(self.history[-1][1])
