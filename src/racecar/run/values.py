@@ -87,9 +87,10 @@ class Finder:
         """Of the input of a norm, as far as it counts for the slice; of a batch norm those that the call kept."""
         norm, call = op.operation(self.calls), self.calls[op.ordinal]
         whole = has_batch_statistics(norm)
-        if whole and call is not None and call.moments is not None:
-            return call.moments
         x = self.tensor(op.source)
+        if whole and call is not None and (kept := call.moments) is not None:
+            form = (1, -1, *(1,) * (x.dim() - 2))
+            return kept._replace(mean=kept.mean.view(form), inverse=kept.inverse.view(form))
         where = self.batch(op.source) if samples < size and not whole else None
         return moments(norm, x if where is None else cut(x, where, size, samples))
 

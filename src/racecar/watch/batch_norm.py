@@ -16,8 +16,8 @@ BATCH_NORM = F.batch_norm
 
 
 def watched_batch_norm(types: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Tensor, Moments | None]:
-    """``F.batch_norm(*args, **kwargs)``, bit for bit, and the moments of its input, which take as long to find again as
-    the norm itself.
+    """``F.batch_norm(*args, **kwargs)``, bit for bit, and the moments of its input, (C,) each: to find them
+    again takes as long as the norm itself.
 
     They are None in evaluation, in low precision, on other devices than a CPU, inside torch.func, and where subclasses
     of Tensor (among ``types``, as a mode is given them) or another mode want to see the call as the model made it.
@@ -46,5 +46,4 @@ def _with_moments(
     )
     if mean.dtype != wide(x):  # of weights in low precision: too rough to tell what varies
         return out, None
-    form = (1, -1, *(1,) * (x.dim() - 2))
-    return out, Moments(mean.view(form), inverse.view(form), eps, x.dtype)
+    return out, Moments(mean, inverse, eps, x.dtype)

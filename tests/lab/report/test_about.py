@@ -67,7 +67,7 @@ def test_nothing_to_compare_with(other):
 
 LOSSES = {
     "the paper's": {"scale": "sum", "gradient": "both", "reduction": "sum"},
-    "the default": {"scale": Settings.scale, "gradient": Settings.gradient, "reduction": Settings.reduction},
+    "the default": {"scale": Settings().scale, "gradient": Settings().reach, "reduction": Settings().reduction},
     "that of before": {"scale": "relative", "gradient": "both", "reduction": "sum"},
     "": {"scale": "mean", "gradient": "weights", "reduction": "sum"},
 }

@@ -103,7 +103,7 @@ def wrong(record: Mapping[str, Any]) -> str:
     if not isinstance(record.get("parent"), str | None):
         return f"has no word for parent: {record['parent']!r}"
     for one in (record, *also):
-        if one.get("purpose", "") not in PURPOSES:
+        if one.get("purpose", "") not in tuple(PURPOSES):  # a list, which a dict cannot look up, may be there
             return f"has an unknown purpose: {one['purpose']!r}"
     return _no_number(record)
 
