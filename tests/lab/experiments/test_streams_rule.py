@@ -5,11 +5,13 @@ import random
 from dataclasses import replace
 
 import pytest
+import torch
 
 from racecar.lab.experiments import experiment
 from racecar.lab.experiments.streams.cells import by_cell
 from racecar.lab.experiments.streams.claims import CELLS, CLAIMS, QUESTIONS
 from racecar.lab.experiments.streams.config import CHOOSING, StreamsConfig
+from racecar.lab.experiments.streams.figures import DRAWN
 from racecar.lab.experiments.streams.rule import answers, whole
 from racecar.lab.experiments.streams.searching import MOST, half_decade
 from racecar.lab.experiments.streams.transfer import area, transfer
@@ -105,6 +107,33 @@ def test_the_page_says_it():
     assert rows["linear"][[c.title for c in made.tables[1].columns].index("while learning, %")].value == (
         pytest.approx(60, abs=1)
     )
+
+
+class Kept:
+    """The arrays of made-up runs: accuracy falls from 1 by a hundredth a task, and by a little more with the seed."""
+
+    def arrays(self, run):
+        return {"online": 1 - torch.arange(50) / 100 - run.seed / 1000}
+
+
+def test_accuracy_over_the_tasks():
+    """Each point the mean over two of fifty tasks and over the nets; a line for each method that is drawn."""
+    runs = [Run(run.record, Kept()) for run in made_up({**USUAL, "linear": (0.6, 0.01)}, 3)]
+    figures = STREAMS.figures(runs)
+    (axis,) = figures["Accuracy over the tasks: means over the nets and their 95 % intervals"].axes
+    assert {line.get_label() for line in axis.get_lines()} == set(DRAWN)
+    for line in axis.get_lines():
+        assert list(line.get_xdata()) == [2.0 * (i + 1) for i in range(25)]
+        assert list(line.get_ydata()) == pytest.approx(
+            [100 * (1 - (2 * i + 0.5) / 100 - 0.001) for i in range(25)], rel=1e-5
+        )
+    assert len(figures) == 1  # three seeds are too few for a claim
+    drawn = STREAMS.figures([Run(run.record, Kept()) for run in made_up(USUAL)])
+    assert [title.partition(":")[0] for title in drawn] == [
+        "All claims",
+        "Accuracy over the tasks",
+        f"The claims on {CELL}",
+    ]
 
 
 # The search

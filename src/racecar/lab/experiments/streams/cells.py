@@ -68,7 +68,11 @@ class Where(NamedTuple):
 
 
 def by_cell(runs: Sequence[Run]) -> Mapping[Where, list[Run]]:
-    return dict(sorted(collect((Where.of(run), run) for run in runs).items()))
+    """In the order of the table of streams, nets without norm first."""
+    streams, norms = list(PROTOCOLS), ("none", "layer", "batch")
+    found = collect((Where.of(run), run) for run in runs)
+    order = {one: (streams.index(one.stream), one.net, norms.index(one.norm), one) for one in found}
+    return {one: found[one] for one in sorted(found, key=lambda one: order[one])}
 
 
 def by_method(runs: Sequence[Run]) -> Mapping[str, list[Run]]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from racecar.inspect.style import WIDTH, look, new_figure, styled
+from racecar.inspect.style import SMALL, WIDTH, new_figure, styled
 from racecar.lab.experiment import Experiment
 from racecar.lab.experiments.streams.cells import Where, by_cell, by_method
+from racecar.lab.experiments.streams.claims import CELLS
+from racecar.lab.report.findings import Finding
 from racecar.lab.report.forest import forest
 from racecar.lab.report.groups import collect
 from racecar.lab.report.section import findings_of
@@ -20,53 +23,73 @@ if TYPE_CHECKING:
 
     from racecar.lab.running.run import Run
 
-DRAWN = (
-    "Std", "L2 Init", "Orthogonality", "Spectral", "LayerNorm", "CReLU", "linear", "linear + CReLU", "Reset",
-)  # fmt: skip
-"""Methods that are drawn over the tasks: more lines cannot be told apart. All are in the tables."""
+DRAWN = {
+    "Std": ("#000000", "o"), "L2 Init": ("#999999", "s"), "Orthogonality": ("#E69F00", "^"),
+    "Spectral": ("#8C510A", "v"), "LayerNorm": ("#56B4E9", "D"), "CReLU": ("#009E73", "P"), "linear": ("#D55E00", "X"),
+    "linear + CReLU": ("#CC79A7", "*"), "Reset": ("#0072B2", "h"),
+}  # fmt: skip
+"""Methods that are drawn over the tasks, with colour and marker: more lines cannot be told apart. All are in the
+tables."""
 POINTS = 25
 """On a line, at most: each the mean over as many tasks."""
-HEIGHT = 4.2
+HEIGHT = 3.2
+"""Inches of a panel."""
 
 
 def all_figures(experiment: Experiment[Any], runs: Sequence[Run]) -> dict[str, Figure]:
-    """By title."""
+    """By title: all claims in one, accuracy over the tasks, then the claims on each stream and net."""
     runs = [run for run in runs if run.finished]
-    figures: dict[str, Figure] = {}
-    if not any(run.purpose for run in runs):
-        each = collect((one.claim.text.partition(":")[0], one) for one in judged(findings_of(experiment, runs)))
-        figures |= {
-            f"Claims on {cell}: gains and their corrected 95 % intervals": forest(some) for cell, some in each.items()
-        }
     if any(run.purpose == "search" for run in runs):
-        return figures
-    for where, some in by_cell(runs).items():
-        lines = {name: own for name, own in by_method(some).items() if name in DRAWN}
-        name = where.judged_by.removesuffix("_accuracy")
-        lines = {method: kept for method, own in lines.items() if (kept := [run for run in own if name in run.arrays])}
-        if lines:
-            figures[f"Accuracy over tasks: {where}"] = over_tasks(where, lines, name)
-    return figures
+        return {}
+    some = [] if any(run.purpose for run in runs) else judged(findings_of(experiment, runs))
+    cells = collect((str(cell), one) for one in some for cell in CELLS if one.claim.text.startswith(f"{cell}: "))
+    figures: dict[str, Figure] = {}
+    if some:
+        figures["All claims: gains and their corrected 95 % intervals, one for each stream and net"] = forest(
+            [_anywhere(one, cell) for cell, own in cells.items() for one in own]
+        )
+    panels = {where: found for where, own in by_cell(runs).items() if (found := _lines(where, own))}
+    if panels:
+        figures["Accuracy over the tasks: means over the nets and their 95 % intervals"] = over_tasks(panels)
+    return figures | {
+        f"The claims on {cell}": forest([_anywhere(one, cell) for one in own]) for cell, own in cells.items()
+    }
+
+
+def _anywhere(found: Finding, cell: str) -> Finding:
+    """Without the stream and net in its words."""
+    return replace(found, claim=replace(found.claim, text=found.claim.text.removeprefix(f"{cell}: ")))
+
+
+def _lines(where: Where, runs: Sequence[Run]) -> dict[str, list[Tensor]]:
+    """Method → accuracies by task of each net."""
+    name = where.judged_by.removesuffix("_accuracy")
+    found = {method: [run.arrays[name] for run in own if name in run.arrays] for method, own in by_method(runs).items()}
+    return {method: found[method] for method in DRAWN if found.get(method)}
 
 
 @styled
-def over_tasks(where: Where, lines: Mapping[str, Sequence[Run]], name: str) -> Figure:
-    """A line for each method: the mean over its nets, and where that lies with 95 %."""
-    figure, ((axis,),) = new_figure(1, 1, (WIDTH, HEIGHT))
+def over_tasks(panels: Mapping[Where, Mapping[str, Sequence[Tensor]]]) -> Figure:
+    """A panel for each stream and net, a line for each method."""
+    figure, axes = new_figure(len(panels), 1, (WIDTH, HEIGHT * len(panels)))
     said = []
-    for i, (method, runs) in enumerate(lines.items()):
-        style, points = look(method, i), [binned(run.arrays[name]) for run in runs]
-        at = [x for x, _ in points[0]]
-        found = [estimate([100 * one[j][1] for one in points]) for j in range(len(at))]
-        means = [one.mean for one in found if one is not None]
-        ends = [one.interval() or (one.mean, one.mean) for one in found if one is not None]
-        axis.plot(at, means, label=method, markersize=4, **style)
-        axis.fill_between(at, [low for low, _ in ends], [high for _, high in ends], color=style["color"], alpha=0.2)
-        said.append(f"{method} from {means[0]:.1f} to {means[-1]:.1f}")
-    what = "test accuracy" if name == "test" else "accuracy while learning"
-    axis.set(xlabel="task", ylabel=f"{what}, %", title=str(where))
-    axis.legend(fontsize="small", ncols=2)
-    figure.set_label(f"{what} in %, first and last tasks: {'; '.join(said)}")
+    for (axis,), (where, lines) in zip(axes, panels.items(), strict=True):
+        told = []
+        for method, nets in lines.items():
+            points = [binned(one) for one in nets]
+            found = [estimate([100 * one[i][1] for one in points]) for i in range(len(points[0]))]
+            means = [one.mean for one in found if one is not None]
+            ends = [one.interval() or (one.mean, one.mean) for one in found if one is not None]
+            at, (colour, marker) = [x for x, _ in points[0]], DRAWN[method]
+            axis.plot(at, means, label=method, markersize=3.5, color=colour, marker=marker, linewidth=1)
+            axis.fill_between(at, [low for low, _ in ends], [high for _, high in ends], color=colour, alpha=0.2)
+            told.append(f"{method} {means[0]:.1f} to {means[-1]:.1f}")
+        what = "test accuracy, %" if where.judged_by == "test_accuracy" else "accuracy while learning, %"
+        axis.set(xlabel="task", ylabel=what, title=str(where))
+        said.append(f"{where}, {what}, from the first tasks to the last: {', '.join(told)}")
+    drawn = {line.get_label(): line for (axis,) in axes for line in axis.get_lines()}
+    figure.legend(list(drawn.values()), list(map(str, drawn)), loc="outside upper center", ncols=2, fontsize=SMALL)
+    figure.set_label("; ".join(said))
     return figure
 
 

@@ -92,8 +92,12 @@ class Transfer(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether λ transfers, of as many cells as were run."""
-        return max(self.losses.values()) <= LOSS and max(self.first.values(), default=math.inf) <= FIRST
+        """Whether λ transfers over the cells that were run, of which it takes two."""
+        return (
+            len(self.losses) > 1
+            and max(self.losses.values()) <= LOSS
+            and max(self.first.values(), default=math.inf) <= FIRST
+        )
 
 
 def transfer(cells: Mapping[Where, Sequence[Run]], name: str) -> Transfer | None:
