@@ -109,6 +109,20 @@ def test_the_page_says_it():
     )
 
 
+def test_settings_that_no_search_chose():
+    """Are shown, and nothing is judged by them; not even shown beside those that a search chose."""
+    plain = made_up({"linear": (0.9, 0.01), "Std": (0.1, 0.01)})
+    for run in plain:
+        run.record["tuned"] = {}
+    notes, tables = STREAMS.told(plain)
+    assert "nothing is judged" in notes[0]
+    assert [row[0].text for row in tables[0].rows] == ["Std", "linear"]
+    both = [*made_up({"linear": (0.5, 0.01), "Std": (0.6, 0.01)}), *plain]
+    notes, tables = STREAMS.told(both)
+    assert "Does linear keep nets learning? No." in notes[0]
+    assert [row[3].text for row in tables[1].rows] == ["20", "20"]
+
+
 class Kept:
     """The arrays of made-up runs: accuracy falls from 1 by a hundredth a task, and by a little more with the seed."""
 

@@ -75,6 +75,11 @@ def by_cell(runs: Sequence[Run]) -> Mapping[Where, list[Run]]:
     return {one: found[one] for one in sorted(found, key=lambda one: order[one])}
 
 
+def judged_runs(runs: Sequence[Run]) -> list[Run]:
+    """Those by which claims are judged: no evidence are quick runs and searches, and settings that no search chose."""
+    return [run for run in runs if run.finished and not run.purpose and run.record.get("tuned")]
+
+
 def by_method(runs: Sequence[Run]) -> Mapping[str, list[Run]]:
     """In the order of the table of methods."""
     found, order = collect((run.variant, run) for run in runs), list(METHODS)

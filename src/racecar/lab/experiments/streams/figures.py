@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from racecar.inspect.style import SMALL, WIDTH, new_figure, styled
 from racecar.lab.experiment import Experiment
-from racecar.lab.experiments.streams.cells import Where, by_cell, by_method
+from racecar.lab.experiments.streams.cells import Where, by_cell, by_method, judged_runs
 from racecar.lab.experiments.streams.claims import CELLS
 from racecar.lab.report.findings import Finding
 from racecar.lab.report.forest import forest
@@ -38,10 +38,9 @@ HEIGHT = 3.2
 
 def all_figures(experiment: Experiment[Any], runs: Sequence[Run]) -> dict[str, Figure]:
     """By title: all claims in one, accuracy over the tasks, then the claims on each stream and net."""
-    runs = [run for run in runs if run.finished]
-    if any(run.purpose == "search" for run in runs):
-        return {}
-    some = [] if any(run.purpose for run in runs) else judged(findings_of(experiment, runs))
+    chosen = judged_runs(runs)
+    runs = chosen or [run for run in runs if run.finished and run.purpose != "search"]
+    some = judged(findings_of(experiment, chosen)) if chosen else []
     cells = collect((str(cell), one) for one in some for cell in CELLS if one.claim.text.startswith(f"{cell}: "))
     figures: dict[str, Figure] = {}
     if some:

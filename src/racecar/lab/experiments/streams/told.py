@@ -7,7 +7,7 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from racecar.lab.experiment import Experiment
-from racecar.lab.experiments.streams.cells import Where, by_cell, by_method
+from racecar.lab.experiments.streams.cells import Where, by_cell, by_method, judged_runs
 from racecar.lab.experiments.streams.claims import CELLS, QUESTIONS
 from racecar.lab.experiments.streams.rule import answers, whole
 from racecar.lab.experiments.streams.transfer import area_table, setting_key, told_setting, transfer_table
@@ -21,6 +21,7 @@ from racecar.lab.streams import METHODS
 if TYPE_CHECKING:
     from racecar.lab.running.run import Run
 
+UNTUNED = "These runs have the usual settings: claims are of settings that a search chose, and nothing is judged."
 SHARES = {
     "online_accuracy": "while learning, %",
     "test_accuracy": "test, %",
@@ -34,7 +35,8 @@ NUMBERS = {"effective_rank": "effective rank", "weight_norm": "weight norm", "li
 
 def told(experiment: Experiment[Any], runs: Sequence[Run]) -> tuple[list[str], list[Table]]:
     """Of runs that are evidence the answers; of a search what it chose, and which λ would do for all."""
-    runs = [run for run in runs if run.finished]
+    judged = judged_runs(runs)
+    runs = judged or [run for run in runs if run.finished]
     cells = by_cell(runs)
     notes = [f"{where}: {_said(some)}." for where, some in cells.items()]
     lost = [run for run in runs if run.metrics.get("lost")]
@@ -44,9 +46,9 @@ def told(experiment: Experiment[Any], runs: Sequence[Run]) -> tuple[list[str], l
     if any(run.purpose == "search" for run in runs):
         return notes, [*(area_table(where, some) for where, some in cells.items()), transfer_table(cells)]
     tables = [results_table(where, some) for where, some in cells.items()]
-    if any(run.purpose for run in runs):
-        return notes, tables
-    findings = findings_of(experiment, runs)
+    if not judged:
+        return [*([] if any(run.purpose for run in runs) else [UNTUNED]), *notes], tables
+    findings = findings_of(experiment, judged)
     answer = answers(findings)
     run = {one.text: said for one in QUESTIONS if (said := whole(answer[one])) != "not run"}
     first = " ".join(f"{text} {said.capitalize()}." for text, said in run.items())
