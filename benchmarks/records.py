@@ -41,11 +41,12 @@ def page(records: Records) -> str:
     return "\n\n".join(["# Records of racecar bench", *parts]) + "\n"
 
 
-def pack(folder: Path) -> None:
-    """Write the two files, then remove the others."""
+def pack(folder: Path, shown: bool = True) -> None:
+    """Write the two files, or without ``shown`` the first alone, then remove the others."""
     records = read(folder)
     write_text(folder / PACK, "".join(json.dumps({"name": name, **one}) + "\n" for name, one in records.items()))
-    write_text(folder / PAGE, page(records))
+    if shown:
+        write_text(folder / PAGE, page(records))
     for path in folder.glob("*.json"):
         path.unlink()
 

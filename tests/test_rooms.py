@@ -13,7 +13,7 @@ FLOORS = (
     {"watch"},
     {"plan"},
     {"run"},
-    {"racecar", "functional", "orthogonality"},
+    {"racecar", "functional", "presets", "orthogonality"},
     {"every"},
     {"inspect", "pretrain"},
     {"integrations"},

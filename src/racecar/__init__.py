@@ -24,7 +24,7 @@ from racecar.errors import (
 )
 
 if TYPE_CHECKING:
-    from racecar import functional, orthogonality, rules
+    from racecar import functional, orthogonality, presets, rules
     from racecar.every import Every
     from racecar.racecar import Racecar
 
@@ -41,6 +41,7 @@ __all__ = [
     "Unsupported",
     "functional",
     "orthogonality",
+    "presets",
     "rules",
 ]
 

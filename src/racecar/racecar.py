@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from racecar.plan.plan import Plan
+from racecar.presets import name_of
 from racecar.rules.registry import GivenRules, Rule, own_rules
 from racecar.run.engine import Engine, no_loss
 from racecar.run.health import Health, Signs, can_look
@@ -173,7 +174,7 @@ class Racecar(nn.Module):
             raise RuntimeError(
                 "a Racecar that was copied, or whose model was replaced, is planned in its next call: call it once"
             )
-        return self._engine.latest.plan
+        return replace(self._engine.latest.plan, preset=name_of(self._engine.settings))
 
     @property
     def mode(self) -> str:

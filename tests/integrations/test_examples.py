@@ -35,3 +35,15 @@ def test_example(name, tmp_path, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert float(re.findall(r"accuracy (\d\.\d+)", said)[-1]) > 0.6
     assert not list(EXAMPLES.glob("out"))
+
+
+def test_a_net_that_keeps_learning_beside_one_that_does_not(monkeypatch, capsys):
+    """Chance is 0.1. What is looked at says so, too."""
+    monkeypatch.setattr(sys, "argv", ["keep_learning", "--tasks", "8"])
+    runpy.run_path(str(EXAMPLES / "keep_learning.py"), run_name="__main__")
+    said = capsys.readouterr().out
+    plain, kept = (float(one) for one in re.findall(r"accuracy (\d\.\d+)", said))
+    assert plain < 0.3
+    assert kept > 0.9
+    before, after = re.findall(r"start in (\d) of 5 layers", said)
+    assert int(after) < int(before)

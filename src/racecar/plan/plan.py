@@ -62,6 +62,8 @@ class Plan:
     """λ of each layer; empty: not asked for."""
     beside: tuple[Layer, ...] = ()
     """Layers that the one way of modes "full" and "input" passes by, such as another head."""
+    preset: str = ""
+    """Of ``racecar.presets``, the one that has these settings."""
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
@@ -101,6 +103,7 @@ class Plan:
     def summary(self) -> str:
         """The table's last line."""
         line = f"{sum(e.constrained for e in self)} of {len(self)} layers constrained, mode {self.mode}"
+        line += f", preset {self.preset}" if self.preset else ""
         if (covered := self.covered) is None:
             return line
         percent = 100 if covered == 1 else min(round(100 * covered, 1), 99.9)
