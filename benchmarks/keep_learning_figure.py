@@ -25,11 +25,12 @@ SERIES = {
 
 @styled
 def figure(results: Path) -> Figure:
-    """A panel for each net, a line for each method: the mean of the judged seeds, and a band from the lowest to the
-    highest of them."""
+    """A panel for each net that was trained with all of them, a line for each method: the mean of the judged seeds, and
+    a band from the lowest to the highest of them."""
     records = {(one["net"], one["method"]): one for one in of(read(results), JUDGED)}
-    drawn, axes = new_figure(len(NETS), 1, (WIDTH, 2.5 * len(NETS)))
-    for (axis,), net in zip(axes, NETS, strict=True):
+    nets = [net for net in NETS if {(net, method) for method in SERIES} <= records.keys()]
+    drawn, axes = new_figure(len(nets), 1, (WIDTH, 2.2 * len(nets) + 0.6))
+    for (axis,), net in zip(axes, nets, strict=True):
         for method, (name, like) in SERIES.items():
             (runs,) = records[net, method]["learned"]
             by_task = [[100 * one for one in task] for task in zip(*runs, strict=True)]

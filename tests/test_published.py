@@ -47,7 +47,7 @@ def test_every_picture_is_shown():
 
 FIGURES = [
     *ROOT.glob("results/*/figures/*.svg"),
-    *(ROOT / "docs" / "images" / f"{one}.svg" for one in ("when", "peaks")),
+    *(ROOT / "docs" / "images" / f"{one}.svg" for one in ("when", "peaks", "keep-learning")),
 ]
 
 
