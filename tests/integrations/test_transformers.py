@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from racecar import Racecar
+from racecar.inspect import plasticity
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -23,7 +24,7 @@ with warnings.catch_warnings():
         ViTForImageClassification,
     )
 
-    from racecar.integrations.transformers import RacecarTrainer
+    from racecar.integrations.transformers import PlasticityCallback, RacecarTrainer
 
 SMALL = {"num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 12}
 TOKENS = torch.randint(1, 20, (8, 6), generator=torch.Generator().manual_seed(0))
@@ -190,3 +191,19 @@ def test_training_goes_on(tmp_path, more):
     resumed.train(resume_from_checkpoint=str(tmp_path / "c" / "checkpoint-2"))
     assert resumed.attached.calls == 4
     torch.testing.assert_close(copies[2].state_dict(), model.state_dict(), rtol=0, atol=0)
+
+
+def test_plasticity_is_watched_and_the_training_stays_what_it_was(tmp_path):
+    """Over two trainings: the start, then every third of four steps."""
+    models, watch = [], PlasticityCallback({"input_ids": TOKENS, "attention_mask": MASK}, every=3)
+    for callbacks in ((watch,), ()):
+        torch.manual_seed(0)
+        models.append(bert())
+        trainer = trainer_of(tmp_path, models[-1], CASES[bert], {"weight": 0.5}, callbacks)
+        trainer.train()
+        trainer.train()
+    torch.testing.assert_close(models[0].state_dict(), models[1].state_dict(), rtol=0, atol=0)
+    assert [step for step, _ in watch.plasticity.history] == [0, 3]
+    now = plasticity(models[0], watch.inputs, start=watch.plasticity.history[0][1])
+    assert str(watch.plasticity.look()) == str(now)
+    assert "classifier" in str(now)

@@ -6,10 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map_only
 
+from racecar.every import check_every
+from racecar.inspect import PlasticityLog
 from racecar.integrations.attached import Attached
 from racecar.racecar import Racecar
 from racecar.support.extras import need
+from racecar.watch.batches import ExampleInputs
 
 
 class RacecarMixin:
@@ -106,11 +110,45 @@ def _batches(trainer: Any) -> int:
     return int(getattr(trainer, "current_gradient_accumulation_steps", trainer.args.gradient_accumulation_steps))
 
 
+class PlasticityEvents:
+    """Watch whether what a Trainer trains is losing its plasticity: the callback ``PlasticityCallback`` of this module.
+
+        watch = PlasticityCallback({"input_ids": ids, "attention_mask": mask}, every=500)
+        trainer = Trainer(model, args, train_dataset=data, callbacks=[watch])
+        trainer.train()
+        print(watch.plasticity)
+
+    Args:
+        inputs: some dozen samples, as the network is called with; always the same.
+        every: steps of the optimiser between two looks.
+        logger: as for :class:`racecar.inspect.PlasticityLog`.
+    """
+
+    def __init__(self, inputs: ExampleInputs, *, every: int = 500, logger: Any = None) -> None:
+        super().__init__()
+        self.inputs, self.every, self.logger = inputs, check_every(every), logger
+        self.plasticity: PlasticityLog | None = None
+        """From the start of the first training on; it goes on in one that follows."""
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        if self.plasticity is None:
+            inputs = tree_map_only(torch.Tensor, lambda one: one.to(args.device), self.inputs)
+            self.plasticity = PlasticityLog(model, inputs, every=self.every, logger=self.logger)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        assert self.plasticity is not None
+        self.plasticity.step()
+
+
+_MADE = {"RacecarTrainer": (RacecarMixin, "Trainer"), "PlasticityCallback": (PlasticityEvents, "TrainerCallback")}
+
+
 def __getattr__(name: str) -> Any:
-    """``RacecarTrainer``: the mixin with transformers' own Trainer, made when it is asked for."""
-    if name != "RacecarTrainer":
+    """``RacecarTrainer`` and ``PlasticityCallback``: ours with transformers' own class, made when asked for."""
+    if name not in _MADE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    trainer = need("transformers", "transformers").Trainer
-    made = type("RacecarTrainer", (RacecarMixin, trainer), {"__doc__": RacecarMixin.__doc__, "__module__": __name__})
+    ours, base = _MADE[name]
+    theirs = getattr(need("transformers", "transformers"), base)
+    made = type(name, (ours, theirs), {"__doc__": ours.__doc__, "__module__": __name__})
     globals()[name] = made
     return made
