@@ -14,6 +14,7 @@ from torch import Tensor
 from racecar.inspect.information_plane import InformationPlane, PlaneRow
 from racecar.inspect.invertibility import Depth, Invertibility
 from racecar.inspect.leakage import Leak, Leakage
+from racecar.inspect.plasticity import LayerPlasticity, Plasticity
 from racecar.inspect.similarity import Matches, Similarity
 from racecar.inspect.singular_vectors import SingularVectors
 
@@ -77,6 +78,17 @@ def leak(names: str = "d2 d3 d4", seed: int = 0, pictures: bool = True) -> Leaka
             Leak(name, f"layer{i}", adjusted - 1, adjusted, *((9 + psnr, ssim) if pictures else (None,) * 2), "")
         )
     return Leakage(tuple(leaks), 10.0 if pictures else None, 0.01 if pictures else None, ())
+
+
+def history(steps: int = 3, known: bool = True) -> list[tuple[int, Plasticity]]:
+    """Of two layers; ``known``: whether their linear maps are."""
+
+    def layer(name: str, step: int) -> LayerPlasticity:
+        dead, rank, *gains, error = drawn(6, seed=step).tolist()
+        found = (*sorted(gains), error) if known else (None,) * 4
+        return LayerPlasticity(name, "linear", 8, dead, 8 * rank, *found)
+
+    return [(10 * step, Plasticity((layer("first", step), layer("second", step)))) for step in range(steps)]
 
 
 def variants(make: Callable[[int], Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from tests.inspect.figure_cases import (
     DEPTHS,
     VARIANTS,
     drawn,
+    history,
     inverse,
     leak,
     plane,
@@ -101,6 +102,9 @@ CASES: dict[str, tuple[Callable[[], Figure], list[str]]] = {
         lambda: figures.leakage_figure({"Std": leak(""), "RR": leak(), "Ort": leak("")}),
         ["Std", "RR", "d2", "d3", "d4"],
     ),
+    "plasticity": (lambda: figures.plasticity_figure(history()), ["first", "second", "dead units, %", "step"]),
+    "plasticity, once": (lambda: figures.plasticity_figure(history(1)), ["second", "reverse error"]),
+    "plasticity, no linear map": (lambda: figures.plasticity_figure(history(known=False)), ["gain along the data"]),
     "leakage, perfect": (lambda: figures.leakage_figure(perfect()), ["d2", "d3"]),
     "leakage of constants": (
         lambda: figures.leakage_figure(replace(perfect(), constant_psnr=math.inf, constant_ssim=1.0)),

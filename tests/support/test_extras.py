@@ -193,6 +193,7 @@ def output() -> str:
             "vectors_figure": vectors, "spectrum_figure": vectors, "plane_figure": sweep[2], "sweep_figure": sweep,
             "similarity_figure": racecar.inspect.similarity(vectors, x),
             "invertibility_figure": inverse, "rebuilt_figure": inverse, "leakage_figure": leak,
+                "plasticity_figure": [(0, racecar.inspect.plasticity(model, x))],
         }
         calls = {name: (lambda draw=getattr(figures, name), found=found: draw(found)) for name, found in drawn.items()}
         assert set(calls) == {name for name in vars(figures) if name.endswith("_figure") and name != "new_figure"}
