@@ -29,6 +29,8 @@ class Search:
     limit: tuple[str, float] | None = None
     """Another metric, an error, and a share: what has more than so much above the smallest that the variant reached is
     not chosen, however good it is otherwise."""
+    beside: tuple[str, ...] = ()
+    """More metrics that its table of what was tried has."""
     stages: tuple[str, ...] = ("A",)
     """It is averaged over these."""
     apart: bool = False

@@ -10,6 +10,9 @@ import pytest
 import torch
 
 from racecar.lab.experiment import Measured
+from racecar.lab.experiments.streams.cells import by_cell
+from racecar.lab.experiments.streams.searched import searched
+from racecar.lab.experiments.streams.transfer import Tried, tried_in
 from racecar.lab.running.engines import streams
 from racecar.lab.running.results import Store
 from tests.lab.processes import wait_for
@@ -96,6 +99,11 @@ def test_searched_beyond_the_edge_and_judged_on_other_seeds(cli, trained, tmp_pa
     assert (found["lr"], found["coefficient"]) == (1e-2, 10)
     assert {row["lr"] for row in found["tried"]} == {1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2}
     assert {run.seed for run in Store(tmp_path / "s").runs()} == {1000, 1001, 1002}
+    records = Store(tmp_path / "s").runs()
+    where, methods = searched(tuned)  # the file says of all settings what the records say
+    assert methods == {name: Tried(*map(pytest.approx, one)) for name, one in tried_in(where, records).items()}
+    assert len(methods["linear"].scores) == len(methods["linear"].first) > 20
+    assert by_cell(records).keys() == {where}
     run = ("run", "streams", "--quick", "--seeds", "4", "--variants", "linear,Std", "--out", "r")
     said = cli(*run, "--tuned", "s/tuned.json")
     assert said.status == 0, said.err

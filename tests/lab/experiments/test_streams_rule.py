@@ -1,5 +1,6 @@
 """What the streams claim, choose and tell, tried on made-up data."""
 
+import json
 import math
 import random
 from dataclasses import replace
@@ -14,10 +15,11 @@ from racecar.lab.experiments.streams.config import CHOOSING, StreamsConfig
 from racecar.lab.experiments.streams.figures import DRAWN
 from racecar.lab.experiments.streams.rule import answers, whole
 from racecar.lab.experiments.streams.searching import MOST, half_decade
-from racecar.lab.experiments.streams.transfer import area, transfer
+from racecar.lab.experiments.streams.transfer import area, transfer, tried_in
 from racecar.lab.report.section import findings_of, section
 from racecar.lab.running.engines.streams import check
 from racecar.lab.running.jobs import make_jobs
+from racecar.lab.running.results import Store
 from racecar.lab.running.run import Run
 from racecar.lab.running.search import trials
 from racecar.lab.streams import METHODS
@@ -255,23 +257,46 @@ def grid(best, cell, first=0.5):
     return runs
 
 
+def tried(runs):
+    return {where: tried_in(where, some) for where, some in by_cell(runs).items()}
+
+
 DIGITS, LABELS = {}, {"stream": "labels"}
 
 
 def test_one_setting_for_all():
     """The smallest largest loss to each cell's own best, of those that cost the first task no more than two points."""
     runs = [*grid({1.0: 0.8, 3.0: 0.79}, DIGITS), *grid({1.0: 0.6, 3.0: 0.62}, LABELS)]
-    one = transfer(by_cell(runs), "linear")
+    one = transfer(tried(runs), "linear")
     assert one.setting == (1e-3, 3.0, 0.0)
     assert sorted(one.losses.values()) == pytest.approx([0.0, 0.01])
     assert list(one.first.values()) == pytest.approx([0.0, 0.0])
     assert one.holds
     slow = [*grid({1.0: 0.8, 3.0: 0.79}, DIGITS, {1.0: 0.49, 3.0: 0.4}), *grid({1.0: 0.55, 3.0: 0.62}, LABELS)]
-    one = transfer(by_cell(slow), "linear")  # the other setting costs the first task ten points
+    one = transfer(tried(slow), "linear")  # the other setting costs the first task ten points
     assert one.setting == (1e-3, 1.0, 0.0)
     assert max(one.losses.values()) == pytest.approx(0.07)
     assert not one.holds
-    assert transfer(by_cell(runs), "linear decoupled") is None
+    assert transfer(tried(runs), "linear decoupled") is None
+
+
+def test_published_searches_lie_beside_the_records(tmp_path):
+    """Their page says what that of the search said."""
+    config = {**StreamsConfig(valid=0.0).to_dict(), **CELL._asdict()}
+    rows = [
+        {"lr": 1e-3, "coefficient": one, "second": 0.0, "score": one / 10, "first_online_accuracy": 0.5}
+        for one in (1, 3)
+    ]
+    line = {"name": "one", "experiment": "streams", "config": config, "variants": {"linear": {"tried": rows}}}
+    (tmp_path / "tuned.jsonl").write_text(json.dumps(line) + "\n")
+    runs = [Run(run.record, Store(tmp_path)) for run in made_up({"linear": (0.6, 0.01), "Std": (0.5, 0.01)})]
+    _, tables = STREAMS.told(runs)
+    assert [one.caption for one in tables[-2:]] == [
+        f"{CELL}: what the search found, mean over its seeds", "Does one λ do for all streams and nets?"
+    ]  # fmt: skip
+    (row,) = tables[-2].rows
+    assert [cell.text for cell in row[:4]] == ["linear", "2", "lr 0.001, strength 3", "30.0"]
+    assert len(STREAMS.told(made_up({"linear": (0.6, 0.01)}))[1]) == len(tables) - 2
 
 
 def test_the_area_over_learning_rates():

@@ -130,7 +130,7 @@ def _best(jobs: Sequence[Job], instead: Mapping[Job, Job], store: Store, search:
     for job in jobs:
         key = (*(job.tuned.get(name) for name in search.chosen), job.coefficient)
         tried.setdefault(key, []).extend(store.get(instead[job].ids[name]) for name in search.stages)
-    columns = {"score": _means(tried, search.metric)}
+    columns = {"score": _means(tried, search.metric), **{name: _means(tried, name) for name in search.beside}}
     running = columns["score"]
     if search.limit:
         error, share = search.limit

@@ -99,7 +99,7 @@ class Streams(Experiment[StreamsConfig]):
         """Where tasks have test pictures, pictures that are held out stand for them."""
         valid = HELD if config.protocol.tested else 0.0
         metric = replace(config, valid=config.valid or valid).judged_by
-        return replace(self.search, valid=valid, metric=metric)
+        return replace(self.search, valid=valid, metric=metric, beside=(f"first_{metric}",))
 
     def told(self, runs: Sequence[Run]) -> tuple[Sequence[str], Sequence[Table]]:
         from racecar.lab.experiments.streams.told import told

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from racecar.lab.experiments.streams.claims import StreamCell
 from racecar.lab.experiments.streams.config import PROTOCOLS
@@ -13,6 +13,8 @@ from racecar.lab.streams import METHODS
 
 if TYPE_CHECKING:
     from racecar.lab.running.run import Run
+
+T = TypeVar("T")
 
 
 class Where(NamedTuple):
@@ -30,8 +32,8 @@ class Where(NamedTuple):
     shipped: bool
 
     @classmethod
-    def of(cls, run: Run) -> Where:
-        config, usual = run.config, PROTOCOLS[run.config["stream"]]
+    def of(cls, config: Mapping[str, Any]) -> Where:
+        usual = PROTOCOLS[config["stream"]]
         given = {name: config[name] or getattr(usual, name) for name in ("tasks", "passes", "images", "batch")}
         same = {name: config[name] for name in ("stream", "net", "norm", "optimiser", "valid", "shipped")}
         return cls(**same, **given)
@@ -68,9 +70,12 @@ class Where(NamedTuple):
 
 
 def by_cell(runs: Sequence[Run]) -> Mapping[Where, list[Run]]:
+    return in_order(collect((Where.of(run.config), run) for run in runs))
+
+
+def in_order(found: Mapping[Where, T]) -> dict[Where, T]:
     """In the order of the table of streams, nets without norm first."""
     streams, norms = list(PROTOCOLS), ("none", "layer", "batch")
-    found = collect((Where.of(run), run) for run in runs)
     order = {one: (streams.index(one.stream), one.net, norms.index(one.norm), one) for one in found}
     return {one: found[one] for one in sorted(found, key=lambda one: order[one])}
 

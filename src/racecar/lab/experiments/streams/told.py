@@ -10,7 +10,8 @@ from racecar.lab.experiment import Experiment
 from racecar.lab.experiments.streams.cells import Where, by_cell, by_method, judged_runs
 from racecar.lab.experiments.streams.claims import CELLS, QUESTIONS
 from racecar.lab.experiments.streams.rule import answers, whole
-from racecar.lab.experiments.streams.transfer import area_table, setting_key, told_setting, transfer_table
+from racecar.lab.experiments.streams.searched import kept_beside
+from racecar.lab.experiments.streams.transfer import search_tables, setting_key, told_setting, tried_in
 from racecar.lab.report import words
 from racecar.lab.report.claim_tables import claims_table, unjudged_table
 from racecar.lab.report.page_table import Cell, Column, Table, mean_cell, number_cell, word_cell
@@ -44,7 +45,7 @@ def told(experiment: Experiment[Any], runs: Sequence[Run]) -> tuple[list[str], l
         named = ", ".join(f"{name} {len(some)}" for name, some in by_method(lost).items())
         notes.append(f"Nets whose weights were not finite at the end, counted with what they got: {named}.")
     if any(run.purpose == "search" for run in runs):
-        return notes, [*(area_table(where, some) for where, some in cells.items()), transfer_table(cells)]
+        return notes, search_tables({where: tried_in(where, some) for where, some in cells.items()})
     tables = [results_table(where, some) for where, some in cells.items()]
     if not judged:
         return [*([] if any(run.purpose for run in runs) else [UNTUNED]), *notes], tables
@@ -56,12 +57,13 @@ def told(experiment: Experiment[Any], runs: Sequence[Run]) -> tuple[list[str], l
     columns = [Column("question"), *(Column(str(cell)) for cell in CELLS)]
     rows = [[Cell(one.text), *(word_cell(answer[one].get(cell, "")) for cell in CELLS)] for one in QUESTIONS]
     rule = Table("The answers, by the rule that was written before the runs", columns, rows)
-    return [first, *notes], [rule, *tables, claims_table(findings), unjudged_table(findings)]
+    more = [claims_table(findings), unjudged_table(findings)]
+    return [first, *notes], [rule, *tables, *more, *search_tables(kept_beside(judged))]
 
 
 def _said(runs: Sequence[Run]) -> str:
     """How a stream was made, and what of its protocol is shortened."""
-    one = Where.of(runs[0])
+    one = Where.of(runs[0].config)
     return (
         f"{words.count(one.tasks, 'task')} of {words.count(one.images, 'picture')}, "
         f"{words.count(one.passes, 'pass', 'passes')}, batches of {one.batch}; {one.shortened}; "

@@ -27,13 +27,31 @@ SettingKey = tuple[float, float, float]
 """Learning rate, strength, second number."""
 
 
+class Tried(NamedTuple):
+    """What a search tried of a method: means over its seeds by setting."""
+
+    scores: Mapping[SettingKey, float]
+    first: Mapping[SettingKey, float]
+    """Of the first task."""
+
+
+Cells = Mapping[Where, Mapping[str, Tried]]
+"""Stream and net → method → what was tried."""
+
+
 def setting_key(run: Run) -> SettingKey:
     config = {**run.config, **(run.record.get("tuned") or {})}
     return float(config["lr"]), float(run.coefficient or 0.0), float(config["second"])
 
 
-def scores(runs: Sequence[Run], metric: str) -> dict[SettingKey, float]:
-    """Mean over the seeds of each setting of a method; one without a number in a seed is left out."""
+def tried_in(where: Where, runs: Sequence[Run]) -> dict[str, Tried]:
+    """Method → what was tried, from the runs of a search."""
+    metrics = where.judged_by, f"first_{where.judged_by}"
+    return {name: Tried(*(_means(some, metric) for metric in metrics)) for name, some in by_method(runs).items()}
+
+
+def _means(runs: Sequence[Run], metric: str) -> dict[SettingKey, float]:
+    """Of each setting; one without a number in a seed is left out."""
     values = collect((setting_key(run), run.metrics.get(metric)) for run in runs)
     return {key: mean(v for v in some if v is not None) for key, some in values.items() if None not in some}
 
@@ -61,19 +79,23 @@ def _line(points: Sequence[tuple[float, float]], x: float) -> float | None:
     return points[-1][1]
 
 
-def area_table(where: Where, runs: Sequence[Run]) -> Table:
+def search_tables(cells: Cells) -> list[Table]:
+    """All that a search tells; nothing of no search."""
+    return [*(area_table(where, some) for where, some in cells.items()), *([transfer_table(cells)] if cells else [])]
+
+
+def area_table(where: Where, methods: Mapping[str, Tried]) -> Table:
     """What was chosen for each method, and how much of it is left where the learning rate is another."""
     columns = [
         Column("method"), Column("settings", "number"), Column("chosen"), Column("best, %", "number"),
         Column("over learning rates, %", "number"), Column("first task of the chosen, %", "number"),
     ]  # fmt: skip
     rows = []
-    for name, some in by_method(runs).items():
-        found = scores(some, where.judged_by)
+    for name, (found, firsts) in methods.items():
         if not found:
             continue
         best = max(found, key=lambda one: found[one])
-        first = scores(some, f"first_{where.judged_by}").get(best)
+        first = firsts.get(best)
         rows.append([
             word_cell(name), number_cell(len(found), str), word_cell(told_setting(best)),
             _percent(found[best]), _percent(area(found, where.optimiser)), _percent(first),
@@ -100,17 +122,13 @@ class Transfer(NamedTuple):
         )
 
 
-def transfer(cells: Mapping[Where, Sequence[Run]], name: str) -> Transfer | None:
+def transfer(cells: Cells, name: str) -> Transfer | None:
     """Of all settings that were tried in every cell: of those whose first tasks lose no more than ``FIRST``, or of all
     if there is none, the one with the smallest largest loss. None where no setting was tried in all."""
-    found, first, plain = {}, {}, {}
-    for where, runs in cells.items():
-        methods = by_method(runs)
-        if name not in methods:
-            continue
-        found[where] = scores(methods[name], where.judged_by)
-        first[where] = scores(methods[name], f"first_{where.judged_by}")
-        plain[where] = scores(methods.get("Std", []), f"first_{where.judged_by}")
+    cells = {where: methods for where, methods in cells.items() if name in methods}
+    found = {where: methods[name].scores for where, methods in cells.items()}
+    first = {where: methods[name].first for where, methods in cells.items()}
+    plain = {where: methods["Std"].first if "Std" in methods else {} for where, methods in cells.items()}
     common = set.intersection(*(set(one) for one in found.values())) if found else set()
     if not common:
         return None
@@ -128,7 +146,7 @@ def transfer(cells: Mapping[Where, Sequence[Run]], name: str) -> Transfer | None
     return min(harmless or every, key=lambda one: max(one.losses.values()))
 
 
-def transfer_table(cells: Mapping[Where, Sequence[Run]]) -> Table:
+def transfer_table(cells: Cells) -> Table:
     """Whether one λ does for all streams and nets, in each of the forms that it may have; cells of one optimiser."""
     columns = [
         Column("λ"), Column("optimiser"), Column("cells", "number"), Column("one setting for all"),
@@ -137,7 +155,7 @@ def transfer_table(cells: Mapping[Where, Sequence[Run]]) -> Table:
     ]  # fmt: skip
     rows = []
     for optimiser in dict.fromkeys(where.optimiser for where in cells):
-        own = {where: runs for where, runs in cells.items() if where.optimiser == optimiser}
+        own = {where: methods for where, methods in cells.items() if where.optimiser == optimiser}
         for name, form in FORMS.items():
             if (one := transfer(own, name)) is None:
                 continue
