@@ -35,9 +35,10 @@ def test_killed_and_resumed(cli, tmp_path):
     assert "forty digits" in whole.err
     begun, command = tmp_path / "killed" / "checkpoints", [sys.executable, "-m", "racecar.cli", *arguments]
     killed = subprocess.Popen([*command, "--out", "killed", "--checkpoint-every", "0"], stderr=subprocess.DEVNULL)
-    assert wait_for(lambda: list(begun.glob("*.pt")))
+    there = wait_for(lambda: list(begun.glob("*.pt")) or killed.poll() is not None, 120)
     killed.kill()
     assert killed.wait() == -signal.SIGKILL
+    assert there
     assert not (tmp_path / "killed" / "records").exists()
     (path,) = begun.glob("*.pt")
     said = cli(*arguments, "--out", "killed", "--resume")
