@@ -3,7 +3,6 @@
 import json
 import math
 import random
-from dataclasses import replace
 
 import pytest
 import torch
@@ -14,14 +13,10 @@ from racecar.lab.experiments.streams.claims import CELLS, CLAIMS, QUESTIONS
 from racecar.lab.experiments.streams.config import CHOOSING, StreamsConfig
 from racecar.lab.experiments.streams.figures import DRAWN
 from racecar.lab.experiments.streams.rule import answers, whole
-from racecar.lab.experiments.streams.searching import MOST, half_decade
 from racecar.lab.experiments.streams.transfer import area, transfer, tried_in
 from racecar.lab.report.section import findings_of, section
-from racecar.lab.running.engines.streams import check
-from racecar.lab.running.jobs import make_jobs
 from racecar.lab.running.results import Store
 from racecar.lab.running.run import Run
-from racecar.lab.running.search import trials
 from racecar.lab.streams import METHODS
 from tests.lab.report.records import record
 
@@ -150,96 +145,6 @@ def test_accuracy_over_the_tasks():
         "Accuracy over the tasks",
         f"The claims on {CELL}",
     ]
-
-
-# The search
-
-
-def test_every_method_has_as_many_settings():
-    for optimiser in ("adam", "sgd"):
-        assert {len(STREAMS.search.candidates(name, optimiser)) for name in METHODS} == {20}
-
-
-def searched(name, score):
-    """What is tried until the search goes no further, and the best of it."""
-    rows, new = [], STREAMS.search.candidates(name, "adam")
-    while new:
-        rows += [{"coefficient": None, **one, "score": score(one)} for one in new]
-        best = max(rows, key=lambda row: row["score"])
-        new = STREAMS.search.beyond(name, {**{k: v for k, v in best.items() if v is not None}, "tried": rows})
-    return rows, best
-
-
-def peak(**at):
-    """Largest at one setting, smaller by every decade away from it."""
-    return lambda one: -sum(abs(math.log10((one[name] or 1e-9) / value)) for name, value in at.items())
-
-
-@pytest.mark.parametrize(
-    "name, at",
-    [
-        ("linear", {"lr": 1e-3, "coefficient": 1.0}),
-        ("linear", {"lr": 1e-3, "coefficient": 100.0}),
-        ("linear", {"lr": 1e-5, "coefficient": 1e-3}),
-        ("Std", {"lr": 1e-1}),
-        ("Shrink & Perturb", {"lr": 1e-3, "coefficient": 3e-3, "second": 1e-1}),
-        ("ReDo", {"lr": 3e-4, "coefficient": 0.1, "second": 1e2}),
-    ],
-)
-def test_the_search_goes_on_beyond_the_edge(name, at):
-    """Until the best lies inside, or at an end of its own; no setting twice, each a step from one that was tried."""
-    rows, best = searched(name, peak(**at))
-    points = [(row["lr"], row["coefficient"], row["second"]) for row in rows]
-    assert len(set(points)) == len(points) <= MOST
-    for axis, value in at.items():
-        assert best[axis] == pytest.approx(value, rel=0.2 if name == "Std" else 1e-6)
-        values = {row[axis] for row in rows}
-        assert min(values) < best[axis] < max(values)
-    inside = name == "linear" and at == {"lr": 1e-3, "coefficient": 1.0}
-    assert (len(rows) == 20) is inside
-
-
-def test_zero_is_an_end():
-    rows, best = searched("ReDo", lambda one: -one["coefficient"] - abs(one["lr"] - 1e-3) - abs(one["second"] - 2e3))
-    assert best["coefficient"] == 0
-    assert len(rows) == 20 + 4  # a shorter period, of which 1000 was the shortest, for four rates
-
-
-def test_half_decades():
-    up = [1e-3]
-    while up[-1] < 50:
-        up.append(half_decade(up[-1], up=True))
-    assert up == [1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10, 30, 100]
-    assert [half_decade(one, up=False) for one in up[1:]] == up[:-1]
-
-
-OTHER = {"stream": "labels", "net": "mlp6", "norm": "layer", "tasks": 3, "passes": 2, "images": 100, "tests": 10,
-         "second": 2.0, "lr": 0.5, "shipped": True, "batch": 7, "optimiser": "sgd", "valid": 0.25}  # fmt: skip
-
-
-def test_every_setting_counts():
-    """Another one is another result, and so are another method, strength and seed."""
-    config = StreamsConfig()
-    jobs = [make_jobs(STREAMS, replace(config, **{name: one}), ["linear"], [0], None) for name, one in OTHER.items()]
-    jobs += [make_jobs(STREAMS, config, list(METHODS), range(2), None, {"linear": [1.0, 2.0]})]
-    ids = [job.ids["A"] for some in jobs for job in some]
-    assert len(set(ids)) == len(ids) == len(OTHER) + 2 * (len(METHODS) + 1)
-    assert make_jobs(STREAMS, config, ["linear"], [0], None)[0].ids["A"] in ids
-
-
-def test_seeds_of_the_search_are_its_own():
-    config = StreamsConfig(stream="labels")
-    chosen = trials(STREAMS, STREAMS.search_for(config), config, ["Std", "linear"], None)
-    judged = make_jobs(STREAMS, config, ["Std", "linear"], range(STREAMS.seeds), None)
-    assert {job.seed for job in chosen} == {CHOOSING, CHOOSING + 1, CHOOSING + 2}
-    assert len(chosen) == 2 * 20 * 3
-    check([*chosen, *judged])
-    for wrong in (
-        make_jobs(STREAMS, config, ["Std"], [CHOOSING], None),
-        make_jobs(STREAMS, config, ["Std"], [0], None, purpose="search"),
-    ):
-        with pytest.raises(ValueError, match=f"seeds from {CHOOSING} on are for a search"):
-            check(wrong)
 
 
 # What it tells of λ
