@@ -25,13 +25,15 @@ SERIES = {
 
 @styled
 def figure(results: Path) -> Figure:
-    """A panel for each net that was trained with all of them, a line for each method: the mean of the judged seeds, and
-    a band from the lowest to the highest of them."""
+    """A panel for each net, a line for each method with which it was trained: the mean of the judged seeds, and a band
+    from the lowest to the highest of them."""
     records = {(one["net"], one["method"]): one for one in of(read(results), JUDGED)}
-    nets = [net for net in NETS if {(net, method) for method in SERIES} <= records.keys()]
+    nets = [net for net in NETS if {(net, "plain"), (net, "keep_learning")} <= records.keys()]
     drawn, axes = new_figure(len(nets), 1, (WIDTH, 2.2 * len(nets) + 0.6))
     for (axis,), net in zip(axes, nets, strict=True):
         for method, (name, like) in SERIES.items():
+            if (net, method) not in records:
+                continue
             (runs,) = records[net, method]["learned"]
             by_task = [[100 * one for one in task] for task in zip(*runs, strict=True)]
             tasks, style = range(1, len(by_task) + 1), look(like)

@@ -125,18 +125,19 @@ def test_the_pages_are_those_of_the_records():
     records = {(one["net"], one["method"], one["seeds"][0]): one for one in page.read(ROOT / "results")}
     plain, linear = (records["MLP", name, stream.CHOOSING[0]] for name in ("plain", "linear"))
     assert stream.best_lambda(plain, linear) == presets.keep_learning["weight"]["*"]
-    for net in ("MLP",):
+    for net in stream.NETS:
         settings = records[net, "keep_learning", 0]["settings"]
         assert settings == {**presets.keep_learning, "weight": dict(presets.keep_learning["weight"])}
-        strength = stream.best(records[net, "orthogonality", stream.CHOOSING[0]])
-        assert records[net, "orthogonality", 0]["strengths"] == [strength]
+        if (net, "orthogonality", 0) in records:
+            strength = stream.best(records[net, "orthogonality", stream.CHOOSING[0]])
+            assert records[net, "orthogonality", 0]["strengths"] == [strength]
 
 
 def test_readme_is_refused_what_does_not_hold():
     records = [made("MLP", "keep_learning", [0.7]), made("MLP", "plain", [0.3]), made("MLP", "orthogonality", [0.5])]
-    told = "an MLP has 72 % instead of 32 % (40.0 points, 40.0 to 40.0; soft orthogonality at its best 52 %)"
+    told = "an MLP has 72 % instead of 32 % (40.0 points, 40.0 to 40.0; soft orthogonality: 52 %)"
     assert told in " ".join(page.keeps(records).split())
-    records[1] = made("MLP", "plain", [0.6])
+    records[1] = made("MLP", "plain", [0.71])
     with pytest.raises(ValueError, match="keeps MLP learning"):
         page.keeps(records)
 
@@ -145,7 +146,8 @@ def test_the_figure_has_every_task_of_every_method():
     known = {(one["net"], one["method"]): one for one in page.of(page.read(ROOT / "results"), stream.JUDGED)}
     drawn = figure(ROOT / "results")
     for axis in drawn.axes:
-        for line, method in zip(axis.lines, SERIES, strict=False):
+        methods = [method for method in SERIES if (axis.get_title(), method) in known]
+        for line, method in zip(axis.lines, methods, strict=False):  # the last line is chance
             (runs,) = known[axis.get_title(), method]["learned"]
             expected = [100 * sum(task) / len(task) for task in zip(*runs, strict=True)]
             assert list(line.get_ydata()) == pytest.approx(expected)
