@@ -128,9 +128,8 @@ def test_the_pages_are_those_of_the_records():
     for net in stream.NETS:
         settings = records[net, "keep_learning", 0]["settings"]
         assert settings == {**presets.keep_learning, "weight": dict(presets.keep_learning["weight"])}
-        if (net, "orthogonality", 0) in records:
-            strength = stream.best(records[net, "orthogonality", stream.CHOOSING[0]])
-            assert records[net, "orthogonality", 0]["strengths"] == [strength]
+        strength = stream.best(records[net, "orthogonality", stream.CHOOSING[0]])
+        assert records[net, "orthogonality", 0]["strengths"] == [strength]
 
 
 def test_readme_is_refused_what_does_not_hold():
