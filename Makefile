@@ -17,10 +17,10 @@ demo: $(VENV)/.installed-lab ## the peak experiment, quick (no evidence): what S
 
 # Without files of bytecode each worker would take seven seconds more to compile all tests again.
 test: $(VENV)/.installed-test ## run the tests on two workers (ARGS="-k name" narrows them)
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --timeout 600 $(ARGS)
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --timeout 600 -m 'not soak' $(ARGS)
 
-soak: $(VENV)/.installed-test ## run the tests that draw examples at random, with many more and other examples
-	HYPOTHESIS_PROFILE=soak OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m hypothesis $(ARGS)
+soak: $(VENV)/.installed-test ## run the tests that draw examples at random, with many more and other examples, and the longest
+	HYPOTHESIS_PROFILE=soak OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'hypothesis or soak' $(ARGS)
 
 lint: $(VENV)/.installed-dev ## ruff check, ruff format --check, mypy
 	$(BIN)/ruff check .

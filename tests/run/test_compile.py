@@ -198,7 +198,10 @@ def plain_kernels():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("build, fraction, backend", [(normed, 0.25, "inductor"), (encoder_layer, 0.5, "eager")])
+@pytest.mark.parametrize(
+    "build, fraction, backend",
+    [pytest.param(normed, 0.25, "inductor", marks=pytest.mark.soak), (encoder_layer, 0.5, "eager")],
+)
 def test_training_and_evaluation_take_turns(build, fraction, backend, plain_kernels):
     model, x = seeded(build)()
     eager, rr = (classic(one, x, fraction=fraction) for one in (copy.deepcopy(model), model))
