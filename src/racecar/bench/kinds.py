@@ -31,15 +31,15 @@ class Kind:
     every: int = 1
     """Only every k-th step has the reverse pass."""
     gradient: str = "reverse"
-    """What the gradient of the reverse pass reaches, as `Racecar` has it; the label names any but the mode's own."""
+    """``gradient`` of `Racecar`; the label names it if it is not the default of the mode."""
     mode: str = "layerwise"
-    """As `Racecar` has it; the label names any but the default."""
+    """``mode`` of `Racecar`; the label names it if it is not the default."""
 
     @property
     def label(self) -> str:
-        own = Settings(mode=self.mode).reach
+        usual = Settings(mode=self.mode).reach
         words = [self.way, *([] if self.mode == DEFAULT.mode else [self.mode])]
-        words += [] if self.gradient == own else [self.gradient]
+        words += [] if self.gradient == usual else [self.gradient]
         if self.fraction:
             words.append(str(Fraction(self.fraction).limit_denominator(4096)))
         if self.every > 1:
@@ -69,14 +69,14 @@ def kinds(
     """All kinds, plain first. ``everys``: on which steps the reverse pass runs; by hand it runs on all of them, and its
     gradient is the default one."""
     losses = [(reach, mode) for mode in modes for reach in _reaches(mode, gradients)]
-    found = [PLAIN, *(Kind("racecar", *one, *loss) for loss in losses for one in _slices(fractions, everys))]
-    found += [Kind("by hand", fraction) for fraction in fractions] if hand else []
-    found += [Kind("srip"), Kind("srip as published")] if ort else []
-    return found
+    kinds = [PLAIN, *(Kind("racecar", *one, *loss) for loss in losses for one in _slices(fractions, everys))]
+    kinds += [Kind("by hand", fraction) for fraction in fractions] if hand else []
+    kinds += [Kind("srip"), Kind("srip as published")] if ort else []
+    return kinds
 
 
 def _reaches(mode: str, gradients: Sequence[str]) -> Sequence[str]:
-    """Those gradients that a mode has; its own if it has none of them."""
+    """The gradients, of those that are asked for, that a mode takes; its default if it takes none of them."""
     if mode != "linear":
         return gradients
     return [one for one in gradients if one != "reverse"] or [Settings(mode=mode).reach]

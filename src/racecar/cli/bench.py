@@ -244,16 +244,16 @@ def _fractions(text: str) -> list[float]:
 
 
 def _choices(gradients: str, modes: str) -> list[list[str]]:
-    """What ``--gradients`` and ``--modes`` list."""
+    """The names that ``--gradients`` and ``--modes`` give, each a list; an error for others."""
     from racecar.plan.plan import MODES
     from racecar.run.terms import GRADIENTS
 
     lists = []
     for option, text, known in (("--gradients", gradients, GRADIENTS), ("--modes", modes, MODES)):
-        found = [one.strip() for one in text.split(",")]
-        if not set(found) <= set(known) or len(set(found)) < len(found):
+        names = [one.strip() for one in text.split(",")]
+        if not set(names) <= set(known) or len(set(names)) < len(names):
             raise ValueError(f"{option} {text!r}: give different ones of {', '.join(known)}")
-        lists.append(found)
+        lists.append(names)
     return lists
 
 

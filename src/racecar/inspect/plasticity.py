@@ -27,11 +27,11 @@ DORMANT = 0.01
 LEAST = 1e-6
 """Directions of the data with a smaller singular value than this share of the largest are left out."""
 QUANTILES = (0.1, 0.5, 0.9)
-"""Of the data's energy."""
+"""Shares of the data's energy up to which the gains low, middle and high are taken."""
 Quantiles = tuple[float | None, float | None, float | None]
 MORE_DEAD, LESS_RANK, DRIFT = 0.1, 0.5, 2.0
-"""What counts as a sign, beside the start: so many more dead units, so small a part of the rank, gains by this
-factor farther from 1."""
+"""Bounds from which a layer shows a sign of lost plasticity: its share of dead units has grown by ``MORE_DEAD``, its
+effective rank is below ``LESS_RANK`` times that at the start, or a gain is ``DRIFT`` times farther from 1."""
 
 
 @dataclass(frozen=True)
@@ -60,22 +60,22 @@ class LayerPlasticity:
     rule for the layer."""
 
     def signs(self, start: LayerPlasticity) -> list[str]:
-        """What points to lost plasticity since the start."""
-        found = []
+        """The signs of lost plasticity since the start, as "dead units" or "rank"; none: an empty list."""
+        signs = []
         if self.dead - start.dead >= MORE_DEAD:
-            found.append("dead units")
+            signs.append("dead units")
         if not self.rank >= LESS_RANK * start.rank:
-            found.append("rank")
+            signs.append("rank")
         if self.low is not None and start.low is not None and DRIFT * self.low < min(1.0, start.low):
-            found.append("small gains")
+            signs.append("small gains")
         if self.high is not None and start.high is not None and self.high > DRIFT * max(1.0, start.high):
-            found.append("large gains")
-        return found
+            signs.append("large gains")
+        return signs
 
 
 @dataclass(frozen=True, eq=False)
 class Plasticity:
-    """What shows whether a net can still learn. Iterable over its layers; printable as a table."""
+    """Measures of a net's ability to learn, for every layer. Iterable over its layers; printable as a table."""
 
     layers: tuple[LayerPlasticity, ...]
     start: Plasticity | None = None
@@ -92,11 +92,11 @@ class Plasticity:
 
     @property
     def signs(self) -> dict[str, list[str]]:
-        """Layer → what points to lost plasticity since the start; layers without such signs are left out."""
+        """Layer → its signs of lost plasticity since the start; layers without one are left out."""
         if self.start is None:
             return {}
-        found = {one.layer: one.signs(before) for one, before in zip(self, self.start, strict=True)}
-        return {layer: signs for layer, signs in found.items() if signs}
+        by_layer = {one.layer: one.signs(before) for one, before in zip(self, self.start, strict=True)}
+        return {layer: signs for layer, signs in by_layer.items() if signs}
 
     @property
     def reading(self) -> str:

@@ -42,16 +42,16 @@ class PlasticityLog:
 
     def look(self) -> Plasticity:
         """Now, whatever the step."""
-        found = plasticity(self.model, self.inputs, start=self.history[0][1] if self.history else None)
-        self.history.append((self.steps, found))
+        now = plasticity(self.model, self.inputs, start=self.history[0][1] if self.history else None)
+        self.history.append((self.steps, now))
         if self.logger is not None:
-            scalars = found.scalars()
+            scalars = now.scalars()
             if hasattr(self.logger, "log_metrics"):
                 self.logger.log_metrics(scalars, self.steps)
             else:
                 for name, value in scalars.items():
                     self.logger.add_scalar(name, value, self.steps)
-        return found
+        return now
 
     def __str__(self) -> str:
         return str(self.history[-1][1])

@@ -149,6 +149,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     ours, base = _MADE[name]
     theirs = getattr(need("transformers", "transformers"), base)
-    made = type(name, (ours, theirs), {"__doc__": ours.__doc__, "__module__": __name__})
-    globals()[name] = made
-    return made
+    mixed = type(name, (ours, theirs), {"__doc__": ours.__doc__, "__module__": __name__})
+    globals()[name] = mixed
+    return mixed

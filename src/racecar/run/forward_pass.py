@@ -92,11 +92,11 @@ class ForwardPass:
         """h that a weighted operation reads, Ah and AᵀAh, by layer index, as mode "linear" has them."""
         needs, size = Needs(_passed(self.plan("linear"))), batch_size(self.inputs)
         tape = record(needs, self._finder, size, size)
-        found = {}
+        by_layer = {}
         for entry in needs.entries:
             assert entry.layer is not None
-            found[entry.layer.index] = (tape.tensors[entry.d], *linear_mode.there_then_back(entry, tape))
-        return found
+            by_layer[entry.layer.index] = (tape.tensors[entry.d], *linear_mode.there_then_back(entry, tape))
+        return by_layer
 
     @torch.no_grad()
     def gather(self, plans: Sequence[Plan], statistics: ReverseStatistics) -> None:

@@ -109,20 +109,20 @@ def _closed(
     if out is not None and bias is not None:
         forth = out - bias.to(out.dtype).view(-1, *(1,) * (0 if back in _MATRICES else out.dim() - 2))
     rebuilt = back(product, forth, h.shape)
-    found = squared_error(h, rebuilt, None)
+    squared = squared_error(h, rebuilt, None)
     if not (torch.is_grad_enabled() and (weight.requires_grad or in_transform(weight))):
-        return found
+        return squared
     e = rebuilt - h
     again = product(matrix.like(e, weight))
     if back not in _MATRICES:
         gradient = _GRADIENTS[back]
-        return Known.apply(weight, found, gradient(product, h, again) + gradient(product, e, forth), None)
-    made = _rows(again, forth)
-    read = _rows(h, e).to(made.dtype)
-    left, right = (read.mT, made) if back is matrix.matmul else (made.mT, read)
+        return Known.apply(weight, squared, gradient(product, h, again) + gradient(product, e, forth), None)
+    rows = _rows(again, forth)
+    read = _rows(h, e).to(rows.dtype)
+    left, right = (read.mT, rows) if back is matrix.matmul else (rows.mT, read)
     if left.numel() + right.numel() < weight.numel():  # of a few rows, the product waits for its factor
-        return Known.apply(weight, found, left, right)
-    return Known.apply(weight, found, left @ right, None)
+        return Known.apply(weight, squared, left, right)
+    return Known.apply(weight, squared, left @ right, None)
 
 
 def _rows(*parts: Tensor) -> Tensor:
@@ -145,11 +145,11 @@ def _by_gram(h: Tensor, weight: Tensor, back: Back) -> Tensor:
     rows = matrix.like(h, weight).reshape(-1, h.shape[-1])
     off = constant.mT @ constant - torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device)
     moved = off @ (rows.mT @ rows)
-    found = in_rows(moved * off, torch.sum)
+    squared = in_rows(moved * off, torch.sum)
     if not (torch.is_grad_enabled() and weight.requires_grad):
-        return found
+        return squared
     half = constant @ (moved + moved.mT)
-    return Known.apply(weight, found, half.mT if back is matrix.matmul else half, None)
+    return Known.apply(weight, squared, half.mT if back is matrix.matmul else half, None)
 
 
 class Known(torch.autograd.Function):
@@ -237,7 +237,7 @@ def _of_any_conv(
     sizes = [list(conv.each(one, dims)) for one in (stride, padding, dilation, more or 0)]
     stride, padding, dilation, output_padding = sizes
     transposed, wanted = more is not None, [False, True, False]
-    made = torch.ops.aten.convolution_backward(
+    gradients = torch.ops.aten.convolution_backward(
         g,
         x.to(g.dtype),
         weight.to(g.dtype),
@@ -250,7 +250,7 @@ def _of_any_conv(
         groups,
         wanted,
     )
-    return made[1]
+    return gradients[1]
 
 
 _MATRICES = (matrix.linear, matrix.matmul)

@@ -46,8 +46,8 @@ class Settings:
             chosen = getattr(self, name)
             if (not isinstance(chosen, str) or chosen not in values) and (name, chosen) != ("gradient", None):
                 raise ValueError(f"{name} must be one of {', '.join(values)}, not {chosen!r:.80}")
-        own = "weights" if self.mode == "linear" else "reverse"
-        object.__setattr__(self, "reach", own if self.gradient is None else self.gradient)
+        usual = "weights" if self.mode == "linear" else "reverse"
+        object.__setattr__(self, "reach", usual if self.gradient is None else self.gradient)
         self._check_linear()
         fraction = self.fraction
         if isinstance(fraction, bool) or not isinstance(fraction, Real) or not 0 < fraction <= 1:

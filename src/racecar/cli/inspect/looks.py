@@ -178,15 +178,15 @@ def information_plane(subject: LookedAt) -> list[Chapter]:
 
 def plasticity(subject: LookedAt) -> list[Chapter]:
     """Dead units, effective rank and gain along the data."""
-    found = inspect.plasticity(subject.model, subject.inputs)
-    worst = max(found, key=lambda one: one.dead)
+    measured = inspect.plasticity(subject.model, subject.inputs)
+    worst = max(measured, key=lambda one: one.dead)
     words = (
         "What shows whether it can still learn: units that hardly any sample wakes, the effective rank of the units, "
         "and by how much a layer lengthens the principal directions of its data, for a tenth, half and nine tenths of "
         "their energy (1 keeps lengths)."
     )
     finding = f"The largest share of dead units has {worst.layer or 'the model'}: {worst.dead:.0%}."
-    return [Chapter("plasticity", "Plasticity", words, str(found), found.to_dict(), finding=finding)]
+    return [Chapter("plasticity", "Plasticity", words, str(measured), measured.to_dict(), finding=finding)]
 
 
 def _of_matrix(subject: LookedAt, layer: str, k: int) -> SingularVectors:

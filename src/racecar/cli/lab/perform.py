@@ -96,7 +96,7 @@ def do(jobs: Sequence[Job], folder: Path, options: CommandOptions, quiet: bool =
 
 
 def _tell_budget(jobs: Sequence[Job], how: RunOptions, engine: str) -> None:
-    """What every method would take, and all of them."""
+    """Print the time that every method would take, and all of them together."""
     from racecar.lab.report.words import seconds
     from racecar.lab.running import runner
     from racecar.support.table import table
@@ -105,10 +105,10 @@ def _tell_budget(jobs: Sequence[Job], how: RunOptions, engine: str) -> None:
         raise ValueError("--budget: only streams is timed beforehand; leave it out")
     from racecar.lab.running.engines import streams
 
-    found = streams.budget(jobs, how)
-    rows = [[one.method, str(one.nets), str(one.steps), seconds(one.step_s), seconds(one.seconds)] for one in found]
+    methods = streams.budget(jobs, how)
+    rows = [[one.method, str(one.nets), str(one.steps), seconds(one.step_s), seconds(one.seconds)] for one in methods]
     print(table(["method", "nets", "steps", "step", "all steps"], rows))
-    print(f"in all {seconds(sum(one.seconds for one in found))}, one method after the other; nothing of it was kept")
+    print(f"in all {seconds(sum(one.seconds for one in methods))}, one method after the other; nothing of it was kept")
 
 
 def refuse_other_data(jobs: Sequence[Job], options: CommandOptions) -> None:

@@ -1,4 +1,4 @@
-"""What shows whether a net can still learn: dead units, effective rank, length of the weights, error of ``linear``."""
+"""Measures of whether a net can still learn: dead units, effective rank, length of the weights, error of ``linear``."""
 
 from __future__ import annotations
 
