@@ -209,10 +209,10 @@ def _row(one: LayerPlasticity, start: LayerPlasticity | None) -> list[str]:
     def cell(say: Any) -> str:
         return say(one) if start is None else f"{say(one)} ({say(start)})"
 
-    said = (
+    columns = (
         lambda a: f"{100 * a.dead:.0f} %",
         lambda a: f"{a.rank:.1f} of {a.units}",
         lambda a: "-" if a.low is None else f"{number(a.low)} | {number(a.middle)} | {number(a.high)}",
         lambda a: number(a.error),
     )
-    return [shown(one.layer), one.kind, *map(cell, said)]
+    return [shown(one.layer), one.kind, *map(cell, columns)]

@@ -86,9 +86,9 @@ class Stream:
 
     def task(self, number: int) -> StreamTask:
         """The ``number``-th task of every seed."""
-        found = [drawn(self.config, self.pool, seed, number) for seed in self.seeds]
-        chosen, y, tests, test_y = (self._moved(torch.stack([one[i] for one in found])) for i in range(4))  # type: ignore[misc]
-        pixels = [one.pixels for one in found if one.pixels is not None]
+        tasks = [drawn(self.config, self.pool, seed, number) for seed in self.seeds]
+        chosen, y, tests, test_y = (self._moved(torch.stack([one[i] for one in tasks])) for i in range(4))  # type: ignore[misc]
+        pixels = [one.pixels for one in tasks if one.pixels is not None]
         return StreamTask(
             self, DrawnTask(chosen, y, tests, test_y, self._moved(torch.stack(pixels)) if pixels else None)
         )

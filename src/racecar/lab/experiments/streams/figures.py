@@ -40,55 +40,55 @@ def all_figures(experiment: Experiment[Any], runs: Sequence[Run]) -> dict[str, F
     """By title: all claims in one, accuracy over the tasks, then the claims on each stream and net."""
     chosen = judged_runs(runs)
     runs = chosen or [run for run in runs if run.finished and run.purpose != "search"]
-    some = judged(findings_of(experiment, chosen)) if chosen else []
-    cells = collect((str(cell), one) for one in some for cell in CELLS if one.claim.text.startswith(f"{cell}: "))
+    claimed = judged(findings_of(experiment, chosen)) if chosen else []
+    cells = collect((str(cell), one) for one in claimed for cell in CELLS if one.claim.text.startswith(f"{cell}: "))
     figures: dict[str, Figure] = {}
-    if some:
+    if claimed:
         figures["All claims: gains and their corrected 95 % intervals, one for each stream and net"] = forest(
-            [_anywhere(one, cell) for cell, own in cells.items() for one in own]
+            [_anywhere(one, cell) for cell, findings in cells.items() for one in findings]
         )
-    panels = {where: found for where, own in by_cell(runs).items() if (found := _lines(where, own))}
+    panels = {where: lines for where, there in by_cell(runs).items() if (lines := _lines(where, there))}
     if panels:
         figures["Accuracy over the tasks: means over the nets and their 95 % intervals"] = over_tasks(panels)
     return figures | {
-        f"The claims on {cell}": forest([_anywhere(one, cell) for one in own]) for cell, own in cells.items()
+        f"The claims on {cell}": forest([_anywhere(one, cell) for one in findings]) for cell, findings in cells.items()
     }
 
 
-def _anywhere(found: Finding, cell: str) -> Finding:
+def _anywhere(finding: Finding, cell: str) -> Finding:
     """Without the stream and net in its words."""
-    return replace(found, claim=replace(found.claim, text=found.claim.text.removeprefix(f"{cell}: ")))
+    return replace(finding, claim=replace(finding.claim, text=finding.claim.text.removeprefix(f"{cell}: ")))
 
 
 def _lines(where: Where, runs: Sequence[Run]) -> dict[str, list[Tensor]]:
     """Method → accuracies by task of each net."""
     name = where.judged_by.removesuffix("_accuracy")
-    found = {method: [run.arrays[name] for run in own if name in run.arrays] for method, own in by_method(runs).items()}
-    return {method: found[method] for method in DRAWN if found.get(method)}
+    nets = {method: [run.arrays[name] for run in its if name in run.arrays] for method, its in by_method(runs).items()}
+    return {method: nets[method] for method in DRAWN if nets.get(method)}
 
 
 @styled
 def over_tasks(panels: Mapping[Where, Mapping[str, Sequence[Tensor]]]) -> Figure:
     """A panel for each stream and net, a line for each method."""
     figure, axes = new_figure(len(panels), 1, (WIDTH, HEIGHT * len(panels)))
-    said = []
+    labels = []
     for (axis,), (where, lines) in zip(axes, panels.items(), strict=True):
-        told = []
+        summary = []
         for method, nets in lines.items():
             points = [binned(one) for one in nets]
-            found = [estimate([100 * one[i][1] for one in points]) for i in range(len(points[0]))]
-            means = [one.mean for one in found if one is not None]
-            ends = [one.interval() or (one.mean, one.mean) for one in found if one is not None]
+            estimates = [estimate([100 * one[i][1] for one in points]) for i in range(len(points[0]))]
+            means = [one.mean for one in estimates if one is not None]
+            ends = [one.interval() or (one.mean, one.mean) for one in estimates if one is not None]
             at, (colour, marker) = [x for x, _ in points[0]], DRAWN[method]
             axis.plot(at, means, label=method, markersize=3.5, color=colour, marker=marker, linewidth=1)
             axis.fill_between(at, [low for low, _ in ends], [high for _, high in ends], color=colour, alpha=0.2)
-            told.append(f"{method} {means[0]:.1f} to {means[-1]:.1f}")
+            summary.append(f"{method} {means[0]:.1f} to {means[-1]:.1f}")
         what = "test accuracy, %" if where.judged_by == "test_accuracy" else "accuracy while learning, %"
         axis.set(xlabel="task", ylabel=what, title=str(where))
-        said.append(f"{where}, {what}, from the first tasks to the last: {', '.join(told)}")
+        labels.append(f"{where}, {what}, from the first tasks to the last: {', '.join(summary)}")
     drawn = {line.get_label(): line for (axis,) in axes for line in axis.get_lines()}
     figure.legend(list(drawn.values()), list(map(str, drawn)), loc="outside upper center", ncols=2, fontsize=SMALL)
-    figure.set_label("; ".join(said))
+    figure.set_label("; ".join(labels))
     return figure
 
 

@@ -39,7 +39,7 @@ def told(experiment: Experiment[Any], runs: Sequence[Run]) -> tuple[list[str], l
     judged = judged_runs(runs)
     runs = judged or [run for run in runs if run.finished]
     cells = by_cell(runs)
-    notes = [f"{where}: {_said(some)}." for where, some in cells.items()]
+    notes = [f"{where}: {_protocol(there)}." for where, there in cells.items()]
     lost = [run for run in runs if run.metrics.get("lost")]
     if lost:
         named = ", ".join(f"{name} {len(some)}" for name, some in by_method(lost).items())
@@ -51,8 +51,8 @@ def told(experiment: Experiment[Any], runs: Sequence[Run]) -> tuple[list[str], l
         return [*([] if any(run.purpose for run in runs) else [UNTUNED]), *notes], tables
     findings = findings_of(experiment, judged)
     answer = answers(findings)
-    run = {one.text: said for one in QUESTIONS if (said := whole(answer[one])) != "not run"}
-    first = " ".join(f"{text} {said.capitalize()}." for text, said in run.items())
+    verdicts = {one.text: verdict for one in QUESTIONS if (verdict := whole(answer[one])) != "not run"}
+    first = " ".join(f"{text} {verdict.capitalize()}." for text, verdict in verdicts.items())
     first = first or "None of the questions can be answered by these runs."
     columns = [Column("question"), *(Column(str(cell)) for cell in CELLS)]
     rows = [[Cell(one.text), *(word_cell(answer[one].get(cell, "")) for cell in CELLS)] for one in QUESTIONS]
@@ -61,12 +61,12 @@ def told(experiment: Experiment[Any], runs: Sequence[Run]) -> tuple[list[str], l
     return [first, *notes], [rule, *tables, *more, *search_tables(kept_beside(judged))]
 
 
-def _said(runs: Sequence[Run]) -> str:
+def _protocol(runs: Sequence[Run]) -> str:
     """How a stream was made, and what of its protocol is shortened."""
-    one = Where.of(runs[0].config)
+    where = Where.of(runs[0].config)
     return (
-        f"{words.count(one.tasks, 'task')} of {words.count(one.images, 'picture')}, "
-        f"{words.count(one.passes, 'pass', 'passes')}, batches of {one.batch}; {one.shortened}; "
+        f"{words.count(where.tasks, 'task')} of {words.count(where.images, 'picture')}, "
+        f"{words.count(where.passes, 'pass', 'passes')}, batches of {where.batch}; {where.shortened}; "
         f"{words.count(len(by_method(runs)), 'method')}"
     )
 
@@ -94,8 +94,8 @@ def results_table(where: Where, runs: Sequence[Run]) -> Table:
 
 
 def _mean(runs: Sequence[Run], metric: str, factor: float) -> Cell:
-    found = estimate([run.metrics[metric] for run in runs if metric in run.metrics])
-    return mean_cell(None if found is None else found.times(factor))
+    mean_of_runs = estimate([run.metrics[metric] for run in runs if metric in run.metrics])
+    return mean_cell(None if mean_of_runs is None else mean_of_runs.times(factor))
 
 
 def _setting(runs: Sequence[Run]) -> str:

@@ -108,9 +108,9 @@ class Transfer(NamedTuple):
 
     setting: SettingKey
     losses: Mapping[Where, float]
-    """What it is behind each cell's own best setting of that form."""
+    """Points that it loses to each cell's best setting of that form."""
     first: Mapping[Where, float]
-    """What its first task is behind that of plain training with the same learning rate; of cells where it is known."""
+    """Points that its first task loses to plain training with the same learning rate, where that is known."""
 
     @property
     def holds(self) -> bool:
@@ -126,15 +126,15 @@ def transfer(cells: Cells, name: str) -> Transfer | None:
     """Of all settings that were tried in every cell: of those whose first tasks lose no more than ``FIRST``, or of all
     if there is none, the one with the smallest largest loss. None where no setting was tried in all."""
     cells = {where: methods for where, methods in cells.items() if name in methods}
-    found = {where: methods[name].scores for where, methods in cells.items()}
+    scores = {where: methods[name].scores for where, methods in cells.items()}
     first = {where: methods[name].first for where, methods in cells.items()}
     plain = {where: methods["Std"].first if "Std" in methods else {} for where, methods in cells.items()}
-    common = set.intersection(*(set(one) for one in found.values())) if found else set()
+    common = set.intersection(*(set(one) for one in scores.values())) if scores else set()
     if not common:
         return None
     every = []
     for setting in sorted(common):
-        losses = {where: max(some.values()) - some[setting] for where, some in found.items()}
+        losses = {where: max(some.values()) - some[setting] for where, some in scores.items()}
         behind = {}
         for where, some in plain.items():
             points = sorted((math.log10(lr), value) for (lr, *_), value in some.items())
@@ -155,9 +155,9 @@ def transfer_table(cells: Cells) -> Table:
     ]  # fmt: skip
     rows = []
     for optimiser in dict.fromkeys(where.optimiser for where in cells):
-        own = {where: methods for where, methods in cells.items() if where.optimiser == optimiser}
+        alike = {where: methods for where, methods in cells.items() if where.optimiser == optimiser}
         for name, form in FORMS.items():
-            if (one := transfer(own, name)) is None:
+            if (one := transfer(alike, name)) is None:
                 continue
             there, first = (max(some, key=lambda cell: some[cell], default=None) for some in (one.losses, one.first))
             assert there is not None

@@ -126,8 +126,8 @@ def _stack(jobs: Sequence[Job], path: Path, store: Store, options: RunOptions, p
         if due():
             progress(label, "A", nets.done, nets.total, "")
     share = (time.perf_counter() - began) / len(jobs)
-    found = nets.measured(arrays=jobs[0].purpose != "search")
-    for job, measured, finite in zip(jobs, found, nets.finite(), strict=True):
+    results = nets.measured(arrays=jobs[0].purpose != "search")
+    for job, measured, finite in zip(jobs, results, nets.finite(), strict=True):
         if not store.has(job.ids["A"]):
             _write(job, measured, finite, nets, share, store, options)
         progress(job.label, "A", -1, -1, "")
