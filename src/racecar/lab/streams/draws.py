@@ -13,6 +13,9 @@ import torch
 from torch import Tensor
 
 GOLDEN = 0x9E3779B97F4A7C15 - 2**64  # int64 wraps around as the unsigned arithmetic of the algorithm does
+INVERSE = pow(GOLDEN, -1, 2**64) - 2**64
+"""1 / GOLDEN modulo 2⁶⁴. (stream / GOLDEN + i) · GOLDEN is stream + i · GOLDEN, but compiled, i · GOLDEN alone would be
+an index of 32 bits."""
 FIRST, SECOND = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
 FRACTION = 24
 """Bits of a uniform number, so that float32 holds it exactly."""
@@ -26,7 +29,7 @@ def bits(key: Tensor, number: Tensor | int, count: int) -> Tensor:
         number: of the draw; another number gives other bits.
     """
     stream = _mixed(_mixed(key) + (torch.zeros_like(key) + number) * GOLDEN)
-    return _mixed(stream + GOLDEN * torch.arange(1, count + 1, device=key.device))
+    return _mixed((stream * INVERSE + torch.arange(1, count + 1, device=key.device)) * GOLDEN)
 
 
 def uniform(key: Tensor, number: Tensor | int, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
