@@ -30,7 +30,11 @@ STEPS = {
     "SRIP as published": "srip as published",
 }
 SLICES = ("1/8", "1/16")
-MARK = re.compile(r"(<!-- (cost|default|gradients|linear|parts|first) -->\n).*?(<!-- end -->)", re.DOTALL)
+MARK = re.compile(r"(<!-- (cost|default|gradients|linear|linear-gpu|parts|first) -->\n).*?(<!-- end -->)", re.DOTALL)
+EVERY = {"exact": "1", "1/8": "1/8", "1/16": "1/16"} | {
+    f"{one}, every 4th": f"{one} every 4" for one in ("1/8", "1/16")
+}
+"""Slices of mode "linear" on the H200, as records name them."""
 
 Steps = Mapping[str, Mapping[str, Any]]
 """By name, what was measured of a step."""
@@ -92,6 +96,17 @@ def linear(folder: Path) -> str:
     return _markdown(lines)
 
 
+def linear_gpu(found: Mapping[str, Steps]) -> str:
+    """What mode "linear" costs on the H200: time and memory of a step over the plain one's."""
+    head = ["", "plain, ms", *EVERY, "memory, exact", "memory, 1/8"]
+    lines = [head, ["---", *["---:"] * (len(head) - 1)]]
+    for name, steps in found.items():
+        times = [_of(steps, f"racecar linear {slice_}", "ratio") for slice_ in EVERY.values()]
+        memory = [_of(steps, f"racecar linear {slice_}", "memory_ratio") for slice_ in ("1", "1/8")]
+        lines.append([NETS[name], f"{steps['plain']['median_ms']:.1f}", *times, *memory])
+    return _markdown(lines)
+
+
 def parts(found: Mapping[str, Steps]) -> str:
     """Of what a slice's cost consists, where a profile was taken: the ratio that is left if only products count, by
     their number (the floor) and by the time they take, and how many other kernels there are beside them."""
@@ -139,6 +154,7 @@ def page(text: str, folder: Path) -> str:
     found = read(folder)
     made = {"cost": table(found), "parts": parts(found), "first": first(folder), "linear": linear(folder)}
     made["gradients"] = gradients(read(folder, "gradients-h200-*"))
+    made["linear-gpu"] = linear_gpu(read(folder, "linear-h200-*"))
     made["default"] = table(read(folder, "default-h200-*"), whole=False)
     return MARK.sub(lambda mark: f"{mark[1]}\n{made[mark[2]]}\n\n{mark[3]}", text)
 

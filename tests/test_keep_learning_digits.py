@@ -8,8 +8,10 @@ from torch.nn import functional as F
 
 from benchmarks import keep_learning_digits as stream
 from benchmarks import keep_learning_page as page
+from benchmarks import streams_page
 from benchmarks.keep_learning_figure import SERIES, figure
 from racecar import Racecar, orthogonality, presets
+from tests.pages import emptied
 
 ROOT = Path(__file__).parents[1]
 SEEDS = (3, 4)
@@ -117,7 +119,9 @@ def test_a_record_is_made_once(tmp_path, monkeypatch):
 
 
 def test_the_pages_are_those_of_the_records():
-    """Else: python -m benchmarks.keep_learning_page"""
+    """Else: python -m benchmarks.keep_learning_page, and benchmarks.streams_page"""
+    text = (ROOT / "docs/keep-learning.md").read_text()
+    assert page.made(streams_page.page(emptied(text), ROOT / "results"), ROOT / "results") == text
     for name in page.PAGES:
         text = (ROOT / name).read_text()
         assert page.PARTS.search(text)

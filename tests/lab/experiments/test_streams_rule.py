@@ -140,11 +140,7 @@ def test_accuracy_over_the_tasks():
         )
     assert len(figures) == 1  # three seeds are too few for a claim
     drawn = STREAMS.figures([Run(run.record, Kept()) for run in made_up(USUAL)])
-    assert [title.partition(":")[0] for title in drawn] == [
-        "All claims",
-        "Accuracy over the tasks",
-        f"The claims on {CELL}",
-    ]
+    assert [title.partition(":")[0] for title in drawn] == ["Accuracy over the tasks", f"The claims on {CELL}"]
 
 
 # What it tells of λ

@@ -1,4 +1,4 @@
-"""Figures of the streams: all claims of each stream and net, and accuracy over the tasks."""
+"""Figures of the streams: accuracy over the tasks, and the claims of each stream and net."""
 
 from __future__ import annotations
 
@@ -37,18 +37,13 @@ HEIGHT = 3.2
 
 
 def all_figures(experiment: Experiment[Any], runs: Sequence[Run]) -> dict[str, Figure]:
-    """By title: all claims in one, accuracy over the tasks, then the claims on each stream and net."""
+    """By title: accuracy over the tasks, then the claims on each stream and net."""
     chosen = judged_runs(runs)
     runs = chosen or [run for run in runs if run.finished and run.purpose != "search"]
     claimed = judged(findings_of(experiment, chosen)) if chosen else []
     cells = collect((str(cell), one) for one in claimed for cell in CELLS if one.claim.text.startswith(f"{cell}: "))
     figures: dict[str, Figure] = {}
-    if claimed:
-        figures["All claims: gains and their corrected 95 % intervals, one for each stream and net"] = forest(
-            [_anywhere(one, cell) for cell, findings in cells.items() for one in findings]
-        )
-    panels = {where: lines for where, there in by_cell(runs).items() if (lines := _lines(where, there))}
-    if panels:
+    if panels := panels_of(runs):
         figures["Accuracy over the tasks: means over the nets and their 95 % intervals"] = over_tasks(panels)
     return figures | {
         f"The claims on {cell}": forest([_anywhere(one, cell) for one in findings]) for cell, findings in cells.items()
@@ -58,6 +53,11 @@ def all_figures(experiment: Experiment[Any], runs: Sequence[Run]) -> dict[str, F
 def _anywhere(finding: Finding, cell: str) -> Finding:
     """Without the stream and net in its words."""
     return replace(finding, claim=replace(finding.claim, text=finding.claim.text.removeprefix(f"{cell}: ")))
+
+
+def panels_of(runs: Sequence[Run]) -> dict[Where, dict[str, list[Tensor]]]:
+    """Stream and net → method → accuracies by task of each net; nothing where the runs have none."""
+    return {where: lines for where, there in by_cell(runs).items() if (lines := _lines(where, there))}
 
 
 def _lines(where: Where, runs: Sequence[Run]) -> dict[str, list[Tensor]]:
@@ -83,6 +83,7 @@ def over_tasks(panels: Mapping[Where, Mapping[str, Sequence[Tensor]]]) -> Figure
             axis.plot(at, means, label=method, markersize=3.5, color=colour, marker=marker, linewidth=1)
             axis.fill_between(at, [low for low, _ in ends], [high for _, high in ends], color=colour, alpha=0.2)
             summary.append(f"{method} {means[0]:.1f} to {means[-1]:.1f}")
+        axis.locator_params(axis="x", integer=True)
         what = "test accuracy, %" if where.judged_by == "test_accuracy" else "accuracy while learning, %"
         axis.set(xlabel="task", ylabel=what, title=str(where))
         labels.append(f"{where}, {what}, from the first tasks to the last: {', '.join(summary)}")
