@@ -111,9 +111,12 @@ class Op:
 class _Replay(Operation):
     """Several calls that together are one function of one tensor."""
 
-    def __init__(self, op: Op, members: list[Operation], name: str) -> None:
+    def __init__(self, op: Op, members: Sequence[Operation], name: str) -> None:
         super().__init__(None, (), {}, name=name)
         self.op, self.members = op, members
+
+    def with_members(self, members: Sequence[Operation]) -> Operation:
+        return _Replay(self.op, members, self.name)
 
     def __call__(self, x: Tensor) -> Any:
         made: dict[int, Any] = {self.op.source: x}

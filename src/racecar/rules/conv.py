@@ -28,10 +28,11 @@ def _without_bias(y: Tensor, op: Operation, dims: int, filled: bool = False) -> 
     """y − b; with a mask, nothing of padding reaches the positions beside it. ``filled``: beyond the positions of its
     input y was cut off and is 0 again, from which b is taken; so it is where padding stands."""
     bias: Tensor | None = op.get(2, "bias")
-    if filled and op.mask is not None:
-        y = y * op.mask
+    mask = op.context.mask
+    if filled and mask is not None:
+        y = y * mask
     y = y if bias is None else minus(y, bias.view(-1, *(1,) * dims))
-    return y if op.mask is None or filled else y * op.mask
+    return y if mask is None or filled else y * mask
 
 
 def whole_padding(op: Operation) -> tuple[int, ...]:
@@ -70,7 +71,8 @@ def conv(op: Operation, y: Tensor, shape: Size) -> Tensor:
         before = tuple(d * (k - 1) // 2 for d, k in zip(dilation, kernel, strict=True))
     else:
         before = (0,) * dims if padding == "valid" else each(padding, dims)
-    longer = op.mask is not None and any(out > size for out, size in zip(y.shape[-dims:], shape[-dims:], strict=True))
+    masked = op.context.mask is not None
+    longer = masked and any(out > size for out, size in zip(y.shape[-dims:], shape[-dims:], strict=True))
     y = _without_bias(like(y, weight), op, dims, filled=longer)
     if padding != "same" and stride == (1,) * dims:  # nothing is left over
         return _TRANSPOSED[dims](y, weight, None, stride, before, 0, groups, dilation)

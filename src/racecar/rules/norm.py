@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -10,48 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from racecar.rules import masked_norm
+from racecar.rules.context import NO_CONTEXT, NormStatistics, RuleContext, Seen
 from racecar.rules.registry import Operation, register
 from racecar.rules.roles import Role
 from racecar.support.compiling import compiling
-
-
-class Seen(NamedTuple):
-    """The statistics of what a batch norm was given in the reverse pass."""
-
-    mean: Tensor
-    """(C,), or with the dimensions of the data."""
-    inverse: Tensor
-    """1/σ, with eps added to σ²; of the same shape."""
-    eps: float
-    size: int | Tensor
-    """Values in each channel; a tensor where a mask says how many count."""
-
-
-Known = tuple[Tensor, Tensor, Tensor]
-"""Running mean and variance, (C,), and whether there are any yet, ()."""
-
-
-class Place:
-    """One place where the reverse pass applies a batch norm again.
-
-    Args:
-        known: given the number of channels, finds running statistics of the reverse data there; None: the norm's own
-            are used.
-        gather: whether the norm uses and leaves the statistics of what it is given in evaluation, too.
-    """
-
-    def __init__(self, known: Callable[[int], Known | None], gather: bool = False) -> None:
-        self.known, self.gather = known, gather
-        self.seen: Seen | None = None
-
-    def running(self, mean: Tensor, var: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Those of the reverse data, once there are some; else the norm's own."""
-        known = self.known(mean.shape[0])
-        if known is None or var is None:
-            return mean, var
-        own_mean, own_var, there = known
-        return torch.where(there, own_mean.to(mean.dtype), mean), torch.where(there, own_var.to(var.dtype), var)
-
 
 _OUTPUTS = 264
 """Sums of which a GPU makes so many at once are not divided: two for each multiprocessor, of 132."""
@@ -65,27 +26,27 @@ def normalise_batch(
     bias: Tensor | None,
     training: bool,
     eps: float,
-    place: Place | None = None,
-    mask: Tensor | None = None,
+    context: RuleContext = NO_CONTEXT,
 ) -> Tensor:
     """Batch norm that changes no running statistic: batch statistics in training, running ones otherwise.
 
-    A channel with a single value has no statistics of its own, so the running ones serve there too. With a place, the
-    running ones are those of the reverse data, and the batch's are left there. With a mask, the batch's are those of
-    the positions that count.
+    A channel with a single value has no statistics of its own, so the running ones serve there too. Where the
+    reverse data has statistics, the running ones are these, and the batch's are left there. With a mask, the batch's
+    are those of the positions that count.
     """
+    mask, statistics = context
     single = x.numel() == x.shape[1]
     count = x.numel() // max(1, x.shape[1])
     if mask is not None and training and count > 1:
         made = masked_norm.standardise(x, mask, _dims(x), eps)
-        if place is not None and mean is not None:
-            place.seen = Seen(made.mean.detach(), made.inverse.detach(), eps, made.size)
+        if statistics is not None and mean is not None:
+            statistics.leave(Seen(made.mean.detach(), made.inverse.detach(), eps, made.size))
         return masked_norm.scaled(made.out, weight, bias, x.dtype)
-    if place is not None and mean is not None:
-        if (training or place.gather) and count > 1:
-            return _leaving(place, x, weight, bias, eps, count)
+    if statistics is not None and mean is not None:
+        if (training or statistics.gather) and count > 1:
+            return _leaving(statistics, x, weight, bias, eps, count)
         if not training:
-            mean, var = place.running(mean, var)
+            mean, var = statistics.running(mean, var)
     if training and not (single and mean is not None):
         if compiling():
             return Normalised.apply(x, weight, bias, eps)
@@ -98,17 +59,19 @@ def normalise_batch(
     return torch.batch_norm(x, weight, bias, mean, var, training, 0.0, eps, torch.backends.cudnn.enabled)
 
 
-def _leaving(place: Place, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, count: int) -> Tensor:
-    """Batch norm of x by its own statistics, which are left in the place."""
+def _leaving(
+    statistics: NormStatistics, x: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float, count: int
+) -> Tensor:
+    """Batch norm of x by its own statistics, which are left for the reverse data."""
     if compiling():  # which finds these statistics only once
         with torch.no_grad():  # a detached x would be another one to the compiler
-            place.seen = Seen(*_statistics(x, eps), eps, count)
+            statistics.leave(Seen(*_statistics(x, eps), eps, count))
         return Normalised.apply(x, weight, bias, eps)
     # What torch.batch_norm calls; it throws the statistics away.
     made = torch._batch_norm_impl_index(
         x, weight, bias, None, None, True, 0.0, eps, torch.backends.cudnn.enabled
     )  # fmt: skip
-    place.seen = Seen(made[1], made[2], eps, count)
+    statistics.leave(Seen(made[1], made[2], eps, count))
     return made[0]
 
 
@@ -241,14 +204,14 @@ def batch_norm(op: Operation, x: Tensor) -> Tensor:
         mean, var = op.get(1, "running_mean"), op.get(2, "running_var")
         weight, bias = op.get(3, "weight"), op.get(4, "bias")
         training, eps = op.get(5, "training", False), op.get(7, "eps", 1e-5)
-    return normalise_batch(x, mean, var, weight, bias, training, eps, op.place, op.mask)
+    return normalise_batch(x, mean, var, weight, bias, training, eps, op.context)
 
 
 @register(torch.batch_norm, role=Role.NORM)
 def torch_batch_norm(op: Operation, x: Tensor) -> Tensor:
     """The C++ spelling: weight and bias stand before the running statistics."""
     _, weight, bias, mean, var, training, _, eps = op.args[:8]
-    return normalise_batch(x, mean, var, weight, bias, training, eps, op.place, op.mask)
+    return normalise_batch(x, mean, var, weight, bias, training, eps, op.context)
 
 
 @register(nn.SyncBatchNorm, role=Role.NORM)
@@ -257,7 +220,7 @@ def sync_batch_norm(op: Operation, x: Tensor) -> Tensor:
     m = op.module
     assert isinstance(m, nn.SyncBatchNorm)
     training = m.training or m.running_mean is None
-    return normalise_batch(x, m.running_mean, m.running_var, m.weight, m.bias, training, m.eps, op.place, op.mask)
+    return normalise_batch(x, m.running_mean, m.running_var, m.weight, m.bias, training, m.eps, op.context)
 
 
 BATCH_NORMS = (batch_norm, torch_batch_norm, sync_batch_norm)

@@ -100,9 +100,10 @@ def reduce(op: Operation, y: Tensor, shape: Size) -> Tensor:
 def total(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """A sum is shared out evenly; with a mask, among what counts."""
     lifted = _lift(op, y, shape)
-    if op.mask is None:
+    mask = op.context.mask
+    if mask is None:
         return lifted.expand(shape) * (lifted.numel() / shape.numel())
     gone = [d for d, few in enumerate(lifted.shape) if few < shape[d]]
-    alike = math.prod(shape[d] for d in gone if op.mask.shape[d] == 1)
-    count = op.mask.sum(gone, keepdim=True).clamp(min=1) * alike
+    alike = math.prod(shape[d] for d in gone if mask.shape[d] == 1)
+    count = mask.sum(gone, keepdim=True).clamp(min=1) * alike
     return (lifted / count.to(y.dtype)).expand(shape)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from racecar.rules.context import NO_CONTEXT, RuleContext
 from racecar.rules.roles import Role
 
 Path = tuple[int | str, ...]
@@ -58,13 +59,10 @@ class Operation:
         name: the layer's name, or the function's.
         trainable: whether a parameter takes part.
         members: of several calls taken as one operation, each.
-        place: for a batch norm in the reverse pass, where statistics of the reverse data are found and left.
-        mask: for a norm, a convolution or a sum in the reverse pass, True where its data counts; None: everywhere.
+        context: what the reverse pass knows beside the call.
     """
 
     members: Sequence[Operation] = ()
-    place: Any = None
-    mask: Tensor | None = None
 
     def __init__(
         self,
@@ -76,9 +74,20 @@ class Operation:
         module: nn.Module | None = None,
         trainable: bool = False,
         inplace_at: int | None = None,
+        context: RuleContext = NO_CONTEXT,
     ) -> None:
         self.func, self.args, self.kwargs, self.at = func, args, kwargs, at
         self.name, self.module, self.trainable, self.inplace_at = name, module, trainable, inplace_at
+        self.context = context
+
+    def within(self, context: RuleContext) -> Operation:
+        """The same call in another context."""
+        rest = self.name, self.module, self.trainable, self.inplace_at
+        return Operation(self.func, self.args, self.kwargs, self.at, *rest, context)
+
+    def with_members(self, members: Sequence[Operation]) -> Operation:
+        """The same of other members."""
+        raise TypeError(f"{self.name!r} is one call and has no members")
 
     @property
     def data_first(self) -> bool:

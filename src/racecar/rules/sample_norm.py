@@ -15,10 +15,11 @@ from racecar.rules.torch_functions import forms
 @register(F.instance_norm, role=Role.NORM)
 def instance_norm(op: Operation, x: Tensor) -> Tensor:
     """x (N, C, …); a single value per channel becomes the shift."""
-    weight, bias, own = op.get(3, "weight"), op.get(4, "bias"), op.get(5, "use_input_stats", True)
+    mask, weight, bias = op.context.mask, op.get(3, "weight"), op.get(4, "bias")
+    own = op.get(5, "use_input_stats", True)
     mean, var = (None, None) if own else (op.get(1, "running_mean"), op.get(2, "running_var"))
-    if op.mask is not None and own:
-        out = standardise(x, op.mask, list(range(2, x.dim())), op.get(7, "eps", 1e-5)).out
+    if mask is not None and own:
+        out = standardise(x, mask, list(range(2, x.dim())), op.get(7, "eps", 1e-5)).out
         return scaled(out, weight, bias, x.dtype)
     return torch.instance_norm(
         x, weight, bias, mean, var, own, 0.0, op.get(7, "eps", 1e-5), torch.backends.cudnn.enabled
@@ -28,17 +29,18 @@ def instance_norm(op: Operation, x: Tensor) -> Tensor:
 @register(*forms("group_norm"), role=Role.NORM)
 def group_norm(op: Operation, x: Tensor) -> Tensor:
     """x (N, C, …); a single value per group becomes the shift, which F.group_norm refuses for one sample."""
-    weight, bias, eps = op.get(2, "weight"), op.get(3, "bias"), op.get(4, "eps", 1e-5)
-    if op.mask is not None:
-        return scaled(in_groups(x, op.mask, op.get(1, "num_groups"), eps), weight, bias, x.dtype)
+    mask, weight, bias, eps = op.context.mask, op.get(2, "weight"), op.get(3, "bias"), op.get(4, "eps", 1e-5)
+    if mask is not None:
+        return scaled(in_groups(x, mask, op.get(1, "num_groups"), eps), weight, bias, x.dtype)
     return torch.group_norm(x, op.get(1, "num_groups"), weight, bias, eps, torch.backends.cudnn.enabled)
 
 
 @register(*forms("layer_norm", "rms_norm", "local_response_norm", "normalize"), role=Role.NORM)
 def own_statistics(op: Operation, x: Tensor) -> Tensor:
     """Norms that look at one sample at a time: simply applied again."""
-    if op.mask is not None and op.func in (F.layer_norm, torch.layer_norm):
+    mask = op.context.mask
+    if mask is not None and op.func in (F.layer_norm, torch.layer_norm):
         count = len(op.get(1, "normalized_shape"))
-        if op.mask.shape[-count:].numel() > 1:  # over tokens, too
-            return over_last(x, op.mask, count, op.get(2, "weight"), op.get(3, "bias"), op.get(4, "eps", 1e-5))
+        if mask.shape[-count:].numel() > 1:  # over tokens, too
+            return over_last(x, mask, count, op.get(2, "weight"), op.get(3, "bias"), op.get(4, "eps", 1e-5))
     return op(x)

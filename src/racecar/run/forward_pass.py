@@ -12,7 +12,7 @@ from torch.utils import _pytree
 from racecar.plan.entry import Entry
 from racecar.plan.layer import Layer
 from racecar.plan.plan import Plan, make_plan
-from racecar.rules.norm import Seen
+from racecar.rules.context import Seen
 from racecar.rules.registry import Operation
 from racecar.run import linear_mode, reverse
 from racecar.run.engine import Engine

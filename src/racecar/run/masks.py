@@ -69,14 +69,28 @@ class Masks:
         mean, inverse = torch.where(mark, found.mean, 0), torch.where(mark, found.inverse, alike)
         return found._replace(mean=mean, inverse=inverse)
 
-    def put(self, op: Op, operation: Operation, y: Tensor, shapes: Mapping[int, Size]) -> None:
-        """Let a step on ``y`` see only what counts: norms, convolutions that reach over several positions, and sums,
-        which are shared out. ``shapes``: of values in the reverse pass."""
+    def within(self, op: Op, operation: Operation, y: Tensor, shapes: Mapping[int, Size]) -> Operation:
+        """An operation that sees only what counts in a step on ``y``: a norm, a convolution that reaches over several
+        positions, or a sum, which is shared out. ``shapes``: of values in the reverse pass."""
+        if op.members:
+            pairs = zip(op.members, operation.members, strict=True)
+            return operation.with_members([self._within(one, its, y) for one, its in pairs])
         if op.rule is not None and op.rule.apply is total:
-            operation.mask = self.of(op.source, shapes[op.source], f"{op.kind!r} in the reverse pass")
-        for one, its in zip(op.members or (op,), operation.members or (operation,), strict=True):
-            apply = None if one.rule is None else one.rule.apply
-            known = isinstance(self._marks.get(one.outputs[0]), Tensor)
-            reaches = apply in (conv, conv_transpose) and its.get(1, "weight").shape[2:].numel() > 1
-            if apply in _OVER_POSITIONS or reaches or (apply is own_statistics and known):
-                its.mask = self.of(one.outputs[0], y.shape, f"{one.kind!r} in the reverse pass")
+            return _masked(operation, self.of(op.source, shapes[op.source], _told(op)))
+        return self._within(op, operation, y)
+
+    def _within(self, op: Op, operation: Operation, y: Tensor) -> Operation:
+        apply = None if op.rule is None else op.rule.apply
+        known = isinstance(self._marks.get(op.outputs[0]), Tensor)
+        reaches = apply in (conv, conv_transpose) and operation.get(1, "weight").shape[2:].numel() > 1
+        if apply in _OVER_POSITIONS or reaches or (apply is own_statistics and known):
+            return _masked(operation, self.of(op.outputs[0], y.shape, _told(op)))
+        return operation
+
+
+def _told(op: Op) -> str:
+    return f"{op.kind!r} in the reverse pass"
+
+
+def _masked(operation: Operation, mask: Tensor | None) -> Operation:
+    return operation if mask is None else operation.within(operation.context._replace(mask=mask))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
-from torch import Tensor
-
-from racecar.rules.norm import Known, Place, Seen
+from racecar.rules.context import Known, NormStatistics, Seen
 from racecar.rules.registry import Operation
 from racecar.run.places import Spot
 from racecar.run.reverse_statistics import ReverseStatistics
@@ -26,17 +24,19 @@ class Reading:
         self.statistics, self.gather, self.prefix = statistics, gather, prefix
         self.seen: dict[str, Seen] = {}
 
-    def step(self, spots: Sequence[Spot], operation: Operation, run: Callable[[], Tensor]) -> Tensor:
-        """Run one step with batch norms in it."""
-        norms = [operation if spot.member is None else operation.members[spot.member] for spot in spots]
-        for spot, norm in zip(spots, norms, strict=True):
-            norm.place = Place(partial(self._known, spot.key), self.gather)
-        out = run()
-        for spot, norm in zip(spots, norms, strict=True):
-            if norm.place.seen is not None:
-                self.seen[self.prefix + spot.key] = norm.place.seen
-            norm.place = None  # another layer may apply the same norm again
-        return out
+    def within(self, spots: Sequence[Spot], operation: Operation) -> Operation:
+        """An operation whose batch norms find the statistics of these places, and leave theirs."""
+        members = list(operation.members)
+        for spot in spots:
+            statistics = NormStatistics(partial(self._known, spot.key), partial(self._see, spot.key), self.gather)
+            if spot.member is None:
+                return operation.within(operation.context._replace(statistics=statistics))
+            one = members[spot.member]
+            members[spot.member] = one.within(one.context._replace(statistics=statistics))
+        return operation.with_members(members)
+
+    def _see(self, key: str, seen: Seen) -> None:
+        self.seen[self.prefix + key] = seen
 
     def _known(self, key: str, channels: int) -> Known | None:
         found = self.statistics.find(self.prefix + key, channels)

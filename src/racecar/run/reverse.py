@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 
 from torch import Tensor
 
@@ -40,9 +39,8 @@ def steps(
             operation = tape.operations[op.ordinal]
             here = needs.places.get((layer.index, op.ordinal)) if action is Action.REDO else None
             if reading is not None and here is not None:
-                y = reading.step(here, operation, partial(one_step, step, y, tape, entry, operation))
-            else:
-                y = one_step(step, y, tape, entry, operation)
+                operation = reading.within(here, operation)
+            y = one_step(step, y, tape, entry, operation)
         if input_activation is not None and layer.reads_input:
             y = input_activation(y)
         shape = tape.shapes[layer.d]
@@ -74,11 +72,8 @@ def one_step(step: Step, y: Tensor, tape: Tape, entry: Entry, operation: Operati
     """One step of an entry on y, with the masks of a tape; refuses what a rule gives in another shape."""
     (action, op), masks = step, tape.masks
     if masks is not None and action in (Action.REDO, Action.UNDO):
-        masks.put(op, operation, y, tape.shapes)
+        operation = masks.within(op, operation, y, tape.shapes)
     x = take(step, y, operation, tape.shapes)
-    if masks is not None:
-        for one in (operation, *operation.members):  # the forward pass, made again, sees all
-            one.mask = None
     if action.undoes:
         shape = tape.shapes[op.source]
         if not isinstance(x, Tensor) or x.shape != shape:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from racecar.plan.norms import Norm
-from racecar.rules.norm import Known, Seen
+from racecar.rules.context import Known, Seen
 from racecar.support.compiling import compiling, in_transform
 
 
