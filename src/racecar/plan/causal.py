@@ -9,7 +9,7 @@ from torch import Tensor
 
 from racecar.plan.graph import Graph, Op
 from racecar.rules.conv import conv, whole_padding
-from racecar.rules.registry import Operation
+from racecar.rules.operation import Operation
 
 
 def causal_cut(

@@ -13,7 +13,8 @@ from racecar.plan.experts import Tables
 from racecar.plan.graph import Graph, Op
 from racecar.rules import fallback, find
 from racecar.rules.join import JOINS
-from racecar.rules.registry import FIRST, Rule, Rules, label
+from racecar.rules.operation import FIRST
+from racecar.rules.registry import Rule, Rules, label
 from racecar.rules.roles import Role
 from racecar.rules.shape import PARTS
 from racecar.rules.torch_functions import INPLACE_POSITION, OUT_OF_PLACE, SPELT_OUT, forms

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from racecar.plan.graph import Op
-from racecar.rules.registry import Path
+from racecar.rules.operation import Path
 from racecar.rules.roles import Role
 from racecar.rules.torch_functions import forms
 from racecar.watch.owners import Owner

@@ -12,7 +12,8 @@ from torch.nn import functional as F
 from torch.utils import _pytree
 
 from racecar.rules.linear import like
-from racecar.rules.registry import FIRST, Operation, Path, Rule
+from racecar.rules.operation import FIRST, Operation, Path
+from racecar.rules.registry import Rule
 from racecar.rules.roles import Role
 from racecar.support.without_grad import WithConstants, constant
 from racecar.watch.calls import Call, without_data

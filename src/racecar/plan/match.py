@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from racecar.plan.batch import FIXED, BatchDim
 from racecar.plan.layer import Layer
+from racecar.rules.batch_dim import FIXED, BatchDim
 from racecar.watch.calls import Call, among, tensors
 from racecar.watch.owners import Owner
 from racecar.watch.trace import Trace, leading, makes_number, rooted

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Size, Tensor
 
-from racecar.plan.batch import BatchDim
 from racecar.plan.graph import Graph
-from racecar.rules.registry import Operation
+from racecar.rules.batch_dim import BatchDim
+from racecar.rules.operation import Operation
 
 
 def cut(tensor: Tensor, batch: BatchDim, size: int, samples: int) -> Tensor:

@@ -11,9 +11,8 @@ from torch import Size, Tensor
 
 from racecar.plan.graph import Op
 from racecar.rules.conv import fold_padding
-from racecar.rules.registry import Operation
+from racecar.rules.operation import Operation
 from racecar.rules.roles import Role
-from racecar.rules.shape import expand, reshape
 
 
 class Action(Enum):
@@ -71,10 +70,8 @@ def _take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) 
         return y if rule.lift is None else rule.lift(operation, y, shapes[op.source])
     if action is Action.FOLD:
         return fold_padding(operation, y, shapes[op.source])
-    if apply is reshape:  # its own arguments may name the whole batch
-        return y.reshape(shapes[op.outputs[0]])
-    if apply is expand:
-        return y.expand(shapes[op.outputs[0]])
+    if rule.again is not None:
+        return rule.again(operation, y, shapes[op.outputs[0]])
     return output(operation(y), op.slot)
 
 

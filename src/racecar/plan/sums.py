@@ -16,7 +16,8 @@ from torch import Size, Tensor
 from racecar.plan.composites import cone_of
 from racecar.plan.graph import Graph, Op
 from racecar.rules import conv, linear
-from racecar.rules.registry import FIRST, Operation, Rule
+from racecar.rules.operation import FIRST, Operation
+from racecar.rules.registry import Rule
 from racecar.rules.roles import Role
 from racecar.watch.calls import tensors
 

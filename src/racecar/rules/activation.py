@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from racecar.rules.registry import Operation, register
+from racecar.rules.operation import Operation
+from racecar.rules.registry import register
 from racecar.rules.roles import Role
 from racecar.rules.torch_functions import forms
 

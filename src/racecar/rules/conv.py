@@ -10,7 +10,8 @@ from torch import Size, Tensor
 from torch.nn import functional as F
 
 from racecar.rules.linear import like, minus
-from racecar.rules.registry import Operation, register
+from racecar.rules.operation import Operation
+from racecar.rules.registry import register
 
 _CONV = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
 _TRANSPOSED = {1: torch.conv_transpose1d, 2: torch.conv_transpose2d, 3: torch.conv_transpose3d}

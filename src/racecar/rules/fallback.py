@@ -7,7 +7,9 @@ from typing import Any
 import torch
 from torch import Size, Tensor
 
-from racecar.rules.registry import Operation, Rule
+from racecar.rules.batch_dim import stays
+from racecar.rules.operation import Operation
+from racecar.rules.registry import Rule
 from racecar.rules.roles import Role
 
 
@@ -47,4 +49,4 @@ def is_affine(op: Operation, x: Tensor) -> bool:
 
 
 ADJOINT_LAYER = Rule(Role.LAYER, "affine (vjp)", adjoint, by_vjp=True)
-ADJOINT_SHAPE = Rule(Role.SHAPE, "affine (vjp)", adjoint, by_vjp=True)
+ADJOINT_SHAPE = Rule(Role.SHAPE, "affine (vjp)", adjoint, by_vjp=True, batch=stays)

@@ -12,7 +12,8 @@ import torch
 from torch import Size, Tensor
 
 from racecar.rules.fallback import adjoint
-from racecar.rules.registry import Operation, register
+from racecar.rules.operation import Operation
+from racecar.rules.registry import register
 from racecar.rules.roles import Role
 from racecar.rules.shape import unbroadcast
 from racecar.rules.torch_functions import RECURRENT, forms

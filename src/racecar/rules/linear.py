@@ -7,7 +7,8 @@ from torch import Size, Tensor
 from torch.nn import functional as F
 
 from racecar.rules.fallback import adjoint
-from racecar.rules.registry import Operation, register
+from racecar.rules.operation import Operation
+from racecar.rules.registry import register
 from racecar.rules.torch_functions import forms
 
 

@@ -10,7 +10,8 @@ from torch.nn import functional as F
 
 from racecar.rules import masked_norm
 from racecar.rules.context import NO_CONTEXT, NormStatistics, RuleContext, Seen
-from racecar.rules.registry import Operation, register
+from racecar.rules.operation import Operation
+from racecar.rules.registry import register
 from racecar.rules.roles import Role
 from racecar.support.compiling import compiling
 

@@ -9,7 +9,9 @@ from typing import Any
 from torch import Size, Tensor
 from torch.nn import functional as F
 
-from racecar.rules.registry import Operation, register
+from racecar.rules.batch_dim import OnBatch, Places, stays
+from racecar.rules.operation import Operation
+from racecar.rules.registry import register
 from racecar.rules.roles import Role
 from racecar.rules.torch_functions import forms
 from racecar.support.compiling import compiling
@@ -81,6 +83,16 @@ def reduced_dims(args: tuple[Any, ...], kwargs: dict[str, Any], rank: int) -> li
     return [d % rank for d in ((dims,) if isinstance(dims, int) else dims)]
 
 
+def _reduced(one: OnBatch) -> Places:
+    """Dimensions that are dropped move the others; with the samples' own, these are lost."""
+    rank, dim = one.x.dim(), one.batch.dim
+    if one.outs[0][1].dim() == rank:
+        return stays(one)
+    gone = reduced_dims(one.op.args, one.op.kwargs, rank)
+    batch = None if dim in gone else one.batch._replace(dim=dim - sum(d < dim for d in gone))
+    return [batch] * len(one.outs)
+
+
 def _lift(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Bring removed dimensions back with size 1: (N, C) → (N, C, 1, 1)."""
     if y.dim() == len(shape):
@@ -90,13 +102,15 @@ def _lift(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return y.reshape([1 if d in gone else next(sizes) for d in range(len(shape))])
 
 
-@register(*forms("mean", "amax", "amin", "max", "min", "median", "nanmean"), role=Role.RESAMPLE, lift=_lift)
+@register(
+    *forms("mean", "amax", "amin", "max", "min", "median", "nanmean"), role=Role.RESAMPLE, lift=_lift, batch=_reduced
+)
 def reduce(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """A global mean or maximum is broadcast: y (N, C) → (N, C, H, W)."""
     return _lift(op, y, shape).expand(shape)
 
 
-@register(*forms("sum"), role=Role.RESAMPLE, lift=_lift)
+@register(*forms("sum"), role=Role.RESAMPLE, lift=_lift, batch=_reduced)
 def total(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """A sum is shared out evenly; with a mask, among what counts."""
     lifted = _lift(op, y, shape)

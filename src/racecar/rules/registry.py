@@ -6,7 +6,7 @@ A rule has a role, which says where in a layer the operation belongs: see :class
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -14,14 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from racecar.rules.context import NO_CONTEXT, RuleContext
+from racecar.rules.batch_dim import BatchWay, moves
+from racecar.rules.operation import Operation
 from racecar.rules.roles import Role
-
-Path = tuple[int | str, ...]
-"""Where an argument stands: ``(1,)`` second positional, ``("bias",)`` keyword, ``(0, 2)`` third of a list."""
-
-FIRST: tuple[Path, ...] = ((0,), ("input",))
-"""The first argument, however it is given."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,88 +34,22 @@ class Rule:
     """For a resampling that drops dimensions: bring them back with size 1, before norms are re-applied."""
     by_vjp: bool = False
     """It stands in for an affine operation that has no rule of its own."""
+    again: Callable[[Operation, Tensor, torch.Size], Tensor] | None = None
+    """For a change of layout whose own arguments may name the whole batch: the operation on other data x, as
+    ``(op, x, shape) -> y`` with the shape of y; None: ``op(x)``."""
+    batch: BatchWay | None = None
+    """Where the samples run in what it makes, from where they run in its input (:mod:`racecar.rules.batch_dim`); None:
+    in the same dimension, or for a shape or a selection where sample numbers come out that are sent through it."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "role", Role.of_rule(self.role))
+        if self.batch is None and self.role in (Role.SHAPE, Role.SELECT):
+            object.__setattr__(self, "batch", moves)
         needs_none = self.role in (Role.PASS, Role.SOURCE) or (self.role is Role.SELECT and self.apply is None)
         if not needs_none:
             _check_function(self.apply, self.role.arguments, f"the rule of {self.kind}, of role {str(self.role)!r},")
         if self.lift is not None:
             _check_function(self.lift, self.role.arguments, f"lift of {self.kind}")
-
-
-class Operation:
-    """One call that the forward pass made, with its real arguments; the data argument itself is left out.
-
-    Attributes:
-        func: the function called (its twin that is not in place), or the module class for a rule on a module.
-        args, kwargs: its arguments; ``None`` stands where the data was.
-        module: the module that owns the weight, if any.
-        name: the layer's name, or the function's.
-        trainable: whether a parameter takes part.
-        members: of several calls taken as one operation, each.
-        context: what the reverse pass knows beside the call.
-    """
-
-    members: Sequence[Operation] = ()
-
-    def __init__(
-        self,
-        func: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        at: tuple[Path, ...] = ((0,),),
-        name: str = "",
-        module: nn.Module | None = None,
-        trainable: bool = False,
-        inplace_at: int | None = None,
-        context: RuleContext = NO_CONTEXT,
-    ) -> None:
-        self.func, self.args, self.kwargs, self.at = func, args, kwargs, at
-        self.name, self.module, self.trainable, self.inplace_at = name, module, trainable, inplace_at
-        self.context = context
-
-    def within(self, context: RuleContext) -> Operation:
-        """The same call in another context."""
-        rest = self.name, self.module, self.trainable, self.inplace_at
-        return Operation(self.func, self.args, self.kwargs, self.at, *rest, context)
-
-    def with_members(self, members: Sequence[Operation]) -> Operation:
-        """The same of other members."""
-        raise TypeError(f"{self.name!r} is one call and has no members")
-
-    @property
-    def data_first(self) -> bool:
-        """Whether the data is the first argument."""
-        return self.at[0] in FIRST
-
-    def get(self, position: int, name: str, default: Any = None) -> Any:
-        """The argument that a caller may have given by position or by name."""
-        if position < len(self.args):
-            return self.args[position]
-        return self.kwargs.get(name, default)
-
-    def __call__(self, x: Tensor) -> Any:
-        """The operation on other data ``x``, never in place."""
-        return self.run([x] * len(self.at))
-
-    def run(self, data: list[Tensor]) -> Any:
-        """The operation with one tensor for each place where data stood."""
-        args, kwargs = list(self.args), {k: v for k, v in self.kwargs.items() if k != "inplace"}
-        for path, x in zip(self.at, data, strict=True):
-            _put(args, kwargs, path, x)
-        if self.inplace_at is not None and self.inplace_at < len(args):
-            args[self.inplace_at] = False
-        return self.func(*args, **kwargs)
-
-
-def _put(args: list[Any], kwargs: dict[str, Any], path: Path, x: Tensor) -> None:
-    head, *rest = path
-    holder: Any = kwargs if isinstance(head, str) else args
-    for step in rest:
-        holder[head] = list(holder[head])
-        holder, head = holder[head], step
-    holder[head] = x
 
 
 Rules = Mapping[Hashable, Rule]
@@ -188,6 +117,8 @@ def register(
     kind: str | None = None,
     pointwise: bool = False,
     lift: Callable[[Operation, Tensor, torch.Size], Tensor] | None = None,
+    again: Callable[[Operation, Tensor, torch.Size], Tensor] | None = None,
+    batch: BatchWay | None = None,
 ) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
     """Register a rule for module classes or functions.
 
@@ -205,7 +136,7 @@ def register(
         kinds: module classes, or functions as the model calls them (``torch.foo``, ``F.foo``, ``torch.Tensor.foo``).
         role: "layer" for an operation with a weight; see :class:`Role` for the others.
         kind: the name shown in plan tables; the function's own by default.
-        pointwise, lift: see :class:`Rule`.
+        pointwise, lift, again, batch: see :class:`Rule`.
     """
     if not kinds:
         raise TypeError("register needs at least one module class or function")
@@ -215,16 +146,16 @@ def register(
 
     def decorate(apply: Callable[..., Tensor]) -> Callable[..., Tensor]:
         for one in kinds:
-            _RULES[one] = Rule(checked, kind or label(one), apply, pointwise, lift)
+            _RULES[one] = Rule(checked, kind or label(one), apply, pointwise, lift, again=again, batch=batch)
         return apply
 
     return decorate
 
 
-def register_plain(role: Role, *kinds: Hashable) -> None:
-    """Register kinds whose role says everything (pass, source, select)."""
+def register_plain(role: Role, *kinds: Hashable, batch: BatchWay | None = None) -> None:
+    """Register kinds that need no function (pass, source, select)."""
     for one in kinds:
-        _RULES[one] = Rule(role, label(one))
+        _RULES[one] = Rule(role, label(one), batch=batch)
 
 
 def unregister(*kinds: Hashable) -> None:

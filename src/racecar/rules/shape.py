@@ -8,8 +8,10 @@ import torch
 from torch import Size, Tensor
 from torch.nn import functional as F
 
+from racecar.rules.batch_dim import OnBatch, Places, lost, moves, reshapes, stays
 from racecar.rules.fallback import adjoint
-from racecar.rules.registry import Operation, register, register_plain
+from racecar.rules.operation import Operation
+from racecar.rules.registry import register, register_plain
 from racecar.rules.roles import Role
 from racecar.rules.torch_functions import forms
 
@@ -23,7 +25,21 @@ register_plain(Role.PASS, *forms(_PASS))
 register_plain(Role.SOURCE, F.embedding, F.embedding_bag)
 _PARTS = forms("select chunk split unbind tensor_split unsafe_chunk unsafe_split split_with_sizes hsplit vsplit dsplit")
 register_plain(Role.SELECT, *_PARTS)
-register_plain(Role.SELECT, *forms("index_select", "gather", "take", "masked_select", "take_along_dim", "topk"))
+register_plain(Role.SELECT, *forms("masked_select", "topk"))
+
+
+def _index_selected(one: OnBatch) -> Places:
+    """A table has the samples where its rows, or whatever is picked, were."""
+    return moves(one) if one.x.is_floating_point() else stays(one, one.op.get(1, "dim") % one.outs[0][1].dim())
+
+
+def _picked(one: OnBatch) -> Places:
+    """What is picked has the form of the index."""
+    return moves(one) if one.x.is_floating_point() else stays(one)
+
+
+register_plain(Role.SELECT, *forms("index_select"), batch=_index_selected)
+register_plain(Role.SELECT, *forms("gather take take_along_dim"), batch=_picked)
 
 PARTS = frozenset((*_PARTS, *forms("narrow"), Tensor.__getitem__))
 """Functions that give every element at most once, and so may leave out none."""
@@ -32,6 +48,8 @@ PARTS = frozenset((*_PARTS, *forms("narrow"), Tensor.__getitem__))
 @register(
     *forms("flatten", "reshape", "view", "view_as", "reshape_as", "unflatten", "squeeze", "unsqueeze", "ravel"),
     role=Role.SHAPE,
+    again=lambda op, x, shape: x.reshape(shape),
+    batch=reshapes,
 )
 def reshape(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Anything that keeps the order of the elements."""
@@ -125,7 +143,17 @@ def narrow(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return _fill(y, {dim: int(op.get(2, "start")) % shape[dim]}, shape)
 
 
-@register(*forms("expand", "expand_as", "broadcast_to"), Tensor.copy_, role=Role.SHAPE)
+def _copied(one: OnBatch) -> Places:
+    """Nothing of what is overwritten stays, but its dimensions."""
+    return stays(one) if one.op.data_first else moves(one)
+
+
+def _expanded(op: Operation, x: Tensor, shape: Size) -> Tensor:
+    return x.expand(shape)
+
+
+@register(Tensor.copy_, role=Role.SHAPE, again=_expanded, batch=_copied)
+@register(*forms("expand", "expand_as", "broadcast_to"), role=Role.SHAPE, again=_expanded)
 def expand(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Copies are averaged."""
     return unbroadcast(y, shape)
@@ -180,7 +208,21 @@ def is_crop(index: Any) -> bool:
     )
 
 
-@register(Tensor.__getitem__, role=Role.SHAPE, kind="crop")
+def _indexed(one: OnBatch) -> Places:
+    """An index that is data picks from a table: the samples are where it stands, if all before it are slices."""
+    path = one.op.at[0]
+    if one.x.is_floating_point():
+        return moves(one)
+    if one.x.dtype == torch.bool:
+        return lost(one)
+    if len(path) == 1:
+        return stays(one)
+    at = int(path[1])
+    others = [part for i, part in enumerate(one.op.args[1]) if i != at]
+    return stays(one, at) if all(part is None or isinstance(part, slice) for part in others) else lost(one)
+
+
+@register(Tensor.__getitem__, role=Role.SHAPE, kind="crop", batch=_indexed)
 def crop(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Slices of step 1: what was cut off comes back as zeros."""
     parts = list(_index(op))

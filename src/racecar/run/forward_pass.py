@@ -13,7 +13,7 @@ from racecar.plan.entry import Entry
 from racecar.plan.layer import Layer
 from racecar.plan.plan import Plan, make_plan
 from racecar.rules.context import Seen
-from racecar.rules.registry import Operation
+from racecar.rules.operation import Operation
 from racecar.run import linear_mode, reverse
 from racecar.run.engine import Engine
 from racecar.run.input_activation import Activation

@@ -23,7 +23,7 @@ from racecar.plan.step import output
 from racecar.plan.sums import BIAS_THIRD, without_bias
 from racecar.rules import conv
 from racecar.rules import linear as matrix
-from racecar.rules.registry import Operation
+from racecar.rules.operation import Operation
 from racecar.run.needs import Needs
 from racecar.run.reverse import one_step
 from racecar.run.tape import Tape

@@ -11,8 +11,8 @@ from racecar.plan.graph import Op
 from racecar.plan.slices import cut
 from racecar.rules.conv import conv, conv_transpose
 from racecar.rules.norm import BATCH_NORMS, Moments
+from racecar.rules.operation import Operation
 from racecar.rules.pool import total
-from racecar.rules.registry import Operation
 from racecar.rules.sample_norm import group_norm, instance_norm, own_statistics
 from racecar.run.mask_arguments import GivenMask
 from racecar.run.positions import Lost, fit, follow

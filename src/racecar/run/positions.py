@@ -20,8 +20,8 @@ from racecar.plan.composites import BINARY
 from racecar.plan.graph import BADDBMM, Op
 from racecar.rules.conv import conv, conv_transpose
 from racecar.rules.linear import addmm
+from racecar.rules.operation import FIRST
 from racecar.rules.pool import reduced_dims
-from racecar.rules.registry import FIRST
 from racecar.rules.roles import Role
 from racecar.rules.shape import cat, expand, reshape
 from racecar.rules.torch_functions import forms

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from racecar.rules.context import Known, NormStatistics, Seen
-from racecar.rules.registry import Operation
+from racecar.rules.operation import Operation
 from racecar.run.places import Spot
 from racecar.run.reverse_statistics import ReverseStatistics
 

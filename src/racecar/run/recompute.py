@@ -17,7 +17,7 @@ from racecar.plan.graph import Op
 from racecar.plan.layer import Layer
 from racecar.plan.step import Action, Step, output, take
 from racecar.rules.norm import first_rows, has_batch_statistics
-from racecar.rules.registry import Operation
+from racecar.rules.operation import Operation
 from racecar.rules.roles import Role
 from racecar.run.needs import ALPHA_DROPOUTS, is_random
 from racecar.run.tape import Tape

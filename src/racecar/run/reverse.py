@@ -10,7 +10,7 @@ from racecar.errors import RuleError
 from racecar.plan.entry import Entry
 from racecar.plan.layer import Layer
 from racecar.plan.step import Action, Step, take
-from racecar.rules.registry import Operation
+from racecar.rules.operation import Operation
 from racecar.run import recompute, short_cut
 from racecar.run.needs import Needs
 from racecar.run.reading import Reading

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from racecar.plan.batch import BatchDim
 from racecar.plan.slices import cut
+from racecar.rules.batch_dim import BatchDim
 
 
 def part_of(whole: Tensor, where: BatchDim, size: int, samples: int, own: bool) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from racecar.plan.entry import Entry
 from racecar.plan.step import Action
 from racecar.rules import linear
-from racecar.rules.registry import Operation
+from racecar.rules.operation import Operation
 
 
 def applies(entry: Entry) -> bool:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from torch import Size, Tensor
 
-from racecar.plan.batch import BatchDim
 from racecar.plan.slices import cut, cut_constants, cut_shape
-from racecar.rules.registry import Operation
+from racecar.rules.batch_dim import BatchDim
+from racecar.rules.operation import Operation
 from racecar.run.masks import Masks
 from racecar.run.needs import Needs
 from racecar.run.rows import FirstRows, part_of

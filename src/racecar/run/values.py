@@ -8,12 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from racecar.plan.batch import BatchDim, place_in
+from racecar.plan.batch import place_in
 from racecar.plan.graph import Op
 from racecar.plan.layers import LayerGraph
 from racecar.plan.slices import cut
+from racecar.rules.batch_dim import BatchDim
 from racecar.rules.norm import Moments, first_rows, has_batch_statistics, moments
-from racecar.rules.registry import Operation
+from racecar.rules.operation import Operation
 from racecar.rules.roles import Role
 from racecar.run.needs import Needs
 from racecar.watch.calls import Call

@@ -19,7 +19,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree
 
 from racecar.rules.norm import Moments
-from racecar.rules.registry import Path, Rules, find
+from racecar.rules.operation import Path
+from racecar.rules.registry import Rules, find
 from racecar.rules.torch_functions import RECURRENT
 from racecar.watch import recurrent
 from racecar.watch.batch_norm import BATCH_NORM, watched_batch_norm

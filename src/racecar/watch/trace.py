@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from racecar.rules.registry import Path
+from racecar.rules.operation import Path
 from racecar.rules.shape import PARTS
 from racecar.rules.torch_functions import forms
 from racecar.watch.calls import Call, among, outputs, tensors, version
