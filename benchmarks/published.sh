@@ -86,49 +86,26 @@ _halves() {  # OPTIONS VARIANTS CELL SEARCH-OPTIONS WORKERS TUNED: what smoke's 
         racecar run $all --seeds 5 --resume --tuned "$ours/tuned.json" --out "out/$3"
 }
 
-streams_first() {  # settles λ and rate at Kumar et al.'s full length before the rest: four methods' minutes
-    local base="streams --device cuda --data $data --set stream=labels --set net=mlp2 --set passes=400"
-    _streams "$base" streams-first "Std,linear" "CReLU,linear + CReLU"
+streams_budget() {  # OPTIONS: what the search of all methods would take on one stream, timed
+    racecar search streams --device cuda --data "$data" --budget "$@"
 }
 
-streams_budget() {  # STREAM NET NORM: what the search of all methods would take, timed
-    racecar search streams --device cuda --data "$data" --set "stream=$1" --set "net=$2" --set "norm=$3" --budget ${4:+--variants "$4"}
-}
+# Each of these is 15 processes that share the GPU (MPS), one for a method: its search, then the nets that are judged.
+# Shorter than the protocols, to have all methods in nine minutes on an H200.
+streams_labels() { _streams labels-mlp3 "--set stream=labels --set net=mlp3 --set tasks=16 --set passes=40" "$@"; }
+streams_permuted() { _streams permuted-mlp3 "--set stream=permuted --set net=mlp3 --set tasks=80" "$@"; }
 
-streams() {  # STREAM NET: permuted or labels with mlp3 or mlp6, cifar-labels or pairs with kumar. Eight processes share the GPU (MPS).
-    _streams "streams --device cuda --data $data --set stream=$1 --set net=$2" "streams-$1-$2" \
-        "Std,L2,L2 Init,Reset" "Shrink & Perturb,Orthogonality,Parseval" "Spectral,Spectral without head,LayerNorm,BatchNorm" \
-        "CReLU,ReDo,Continual backprop" "RR,lRR,LayerNorm + L2" "LayerNorm + Orthogonality,CReLU + Orthogonality,linear,linear 1/4" \
-        "linear 1/8,linear by ratio,linear decoupled,linear + LayerNorm" "linear + CReLU,linear on random h,linear on earlier h"
-}
-
-streams_norm() {  # STREAM: cifar-labels or pairs, on nets with batch norm
-    _streams "streams --device cuda --data $data --set stream=$1 --set net=kumar --set norm=batch" "streams-$1-kumar-batch" \
-        "Std,L2,L2 Init" "Orthogonality,Spectral,Spectral without head" "linear,linear 1/4" "linear 1/8,linear on random h"
-}
-
-streams_sgd() {  # STREAM NET METHODS: after Adam, the five that were best
-    _streams "streams --device cuda --data $data --set stream=$1 --set net=$2 --set optimiser=sgd" "streams-$1-$2-sgd" "$3"
-}
-
-_streams() {  # OPTIONS CELL METHODS...: each METHODS a process. One cell at a time; cut if need be: SGD, mlp6, batch norm, ReDo
-    local base=$1 cell=$2 all
+_streams() {  # CELL OPTIONS METHODS...: all if none is given
+    local cell=$1 base="streams --device cuda --data $data $2" all one
     shift 2
-    all=$(IFS=,; echo "$*")
-    _at_once "racecar search $base --out out/search-streams" "$@" &&
-        racecar search $base --variants "$all" --out out/search-streams &&  # finds all there, and writes one file
-        mkdir -p "out/search-$cell" && mv out/search-streams/tuned.json "out/search-$cell/" &&
-        _at_once "racecar run $base --resume --tuned out/search-$cell/tuned.json --out out/streams" "$@"
-}
-
-_at_once() {  # COMMAND METHODS...
-    local command=$1 some one pids=()
-    shift
-    for some in "$@"; do
-        $command --variants "$some" &
-        pids+=($!)
-    done
-    for one in "${pids[@]}"; do wait "$one" || return 1; done
+    [ $# -gt 0 ] || mapfile -t all < <(python -c "from racecar.lab.streams import METHODS; print('\n'.join(METHODS))")
+    [ $# -eq 0 ] || all=("$@")
+    printf '%s\0' "${all[@]}" | xargs -0 -P 15 -I{} bash -c "
+        racecar search $base --variants '{}' --out 'out/search-$cell-{}' &&
+        racecar run $base --resume --variants '{}' --tuned 'out/search-$cell-{}/tuned.json' --out 'out/$cell-{}'" || return 1
+    mkdir -p "out/search-$cell/records"
+    for one in "${all[@]}"; do cp "out/search-$cell-$one"/records/* "out/search-$cell/records/"; done
+    racecar search $base --variants "$(IFS=,; echo "${all[*]}")" --out "out/search-$cell"  # finds all there, and writes one file
 }
 
 _both() {  # EXPERIMENT VARIANTS CELL SEARCH-OPTIONS WORKERS RUN-OPTIONS: the default loss, then the paper's

@@ -1,13 +1,16 @@
 """What a stack of nets does beside its steps: starts, tasks, checkpoints, metrics, and never waiting for the device."""
 
+from functools import partial
 from itertools import pairwise
 
 import pytest
 import torch
-from torch.func import vmap
+from torch.func import grad, vmap
+from torch.nn import functional as F
 from torch.utils._pytree import tree_map
 
 from racecar.lab.streams import DESIGNS, METHODS, Design, Method, MethodSetting, StreamStack, draws
+from racecar.lab.streams.convolution import Products
 from racecar.lab.streams.metrics import dead_units, effective_rank
 from racecar.lab.streams.nets import StreamNet, stream_net
 from racecar.lab.streams.resets import WINDOW, count_activity
@@ -193,3 +196,20 @@ def test_methods_that_cannot_work_are_refused():
     nets.step(x, y)
     with pytest.raises(ValueError, match="another size"):
         nets.step(x[:, :3], y[:, :3])
+
+
+@pytest.mark.parametrize("kernel, padding", [(5, 0), (3, 1)])
+def test_products_are_the_convolution_of_every_net(kernel, padding):
+    x, w = torch.randn(3, 2, 4, 8, 8, dtype=torch.float64), torch.randn(3, 6, 4, kernel, kernel, dtype=torch.float64)
+
+    def value(w, x, convolve):
+        z = convolve(x, w, padding)
+        return (z * z.cos()).sum(), z
+
+    def conv2d(x, w, padding):
+        return F.conv2d(x, w, padding=padding)
+
+    ours, torchs = (
+        vmap(partial(grad(value, argnums=(0, 1), has_aux=True), convolve=one))(w, x) for one in (Products.apply, conv2d)
+    )
+    torch.testing.assert_close(ours, torchs)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from racecar.lab.streams.convolution import convolve
 from racecar.lab.streams.draws import uniform
 
 Activation = Literal["relu", "crelu"]
@@ -66,6 +67,20 @@ class StreamBlock(nn.Module):
         self.activation = CReLU() if activation == "crelu" else nn.ReLU()
         self.pool = nn.MaxPool2d(2) if convolution else nn.Identity()
 
+    def weighted(self, x: Tensor) -> Tensor:
+        """What ``op`` does, quick in a stack."""
+        if isinstance(self.op, nn.Linear):
+            return self.op(x)
+        assert self.op.bias is not None
+        return convolve(x, self.op.weight, padding_of(self.op)) + self.op.bias[:, None, None]
+
+
+def padding_of(op: nn.Conv2d) -> int:
+    """The same on all sides."""
+    padding = op.padding[0]
+    assert isinstance(padding, int)
+    return padding
+
 
 class Watched(NamedTuple):
     """What a forward pass shows: the input of every weighted operation, and every block's activations."""
@@ -104,7 +119,8 @@ class StreamNet(nn.Module):
             assert isinstance(block, StreamBlock)
             if isinstance(block.op, nn.Linear):
                 x = x.flatten(1)
-            units = block.activation(block.norm(block.op(x)))
+            product = block.op(x) if watched is None else block.weighted(x)  # Racecar knows a module's convolution
+            units = block.activation(block.norm(product))
             if watched is not None:
                 watched.inputs.append(x)
                 watched.units.append(units)

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from racecar.lab.streams.convolution import convolve, convolve_transposed
 from racecar.lab.streams.draws import normal
-from racecar.lab.streams.nets import StreamNet, Tensors
+from racecar.lab.streams.nets import StreamNet, Tensors, padding_of
 
 K = 2
 """The power in spectral regularisation."""
@@ -127,9 +128,7 @@ def linear_terms(net: StreamNet, parameters: Tensors, inputs: Sequence[Tensor]) 
     for name, h in zip(net.layers[:-1], inputs, strict=False):
         w, op = parameters[f"{name}.weight"], net.get_submodule(name)
         if isinstance(op, nn.Conv2d):
-            padding = op.padding[0]
-            assert isinstance(padding, int)
-            back = F.conv_transpose2d(F.conv2d(h, w, padding=padding), w, padding=padding)
+            back = convolve_transposed(convolve(h, w, padding_of(op)), w, padding_of(op))
         else:
             back = h @ w.T @ w
         terms.append((back - h).square().sum() / h.square().sum().clamp_min(TINY))
