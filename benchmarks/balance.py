@@ -26,12 +26,12 @@ from benchmarks import records
 from benchmarks.sentences import paragraph, sure
 from racecar import Racecar
 from racecar.bench.record import as_module, circumstances, write_json
-from racecar.lab.experiment import Stage, Trained
-from racecar.lab.experiments import experiment
-from racecar.lab.experiments.safety.config import SafetyConfig
-from racecar.lab.training import rng
-from racecar.run.settings import Settings
+from racecar.reverse.settings import Settings
 from racecar.support.progress import bar
+from racecar_lab.experiment import Stage, Trained
+from racecar_lab.experiments import experiment
+from racecar_lab.experiments.safety.config import SafetyConfig
+from racecar_lab.training import rng
 
 LAMS = (0.001, 0.01, 0.1, 0.3, 1.0)
 TARGETS = (0.03, 0.1, 0.3, 1.0)

@@ -16,7 +16,7 @@ from typing import Any
 
 from benchmarks import records
 from benchmarks.pages import write_page
-from racecar.run.terms import GRADIENTS
+from racecar.reverse.terms import GRADIENTS
 
 NETS = {"vgg19": "VGG19-BN", "resnet50": "ResNet50", "vit": "ViT-B/16", "resnet110": "ResNet110"}
 CPU_NETS = {"vgg7-narrow": "narrow VGG", "mlp": "MLP, 6 × 1024"}

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks import records
 from benchmarks.cost import NETS, SLICES, STEPS, Steps, read
 from benchmarks.sentences import between, listed, paragraph, percent, ratios, shares, sure
-from racecar.run.terms import GRADIENTS
+from racecar.reverse.terms import GRADIENTS
 
 EIGHTH, SIXTEENTH = (STEPS[name] for name in SLICES)
 Nets = Mapping[str, Steps]

@@ -16,11 +16,11 @@ from typing import Any
 from benchmarks import balance, records
 from benchmarks.pages import write_page
 from benchmarks.sentences import paragraph, sure
-from racecar.lab.experiments.safety.rule import Verdict, judge
-from racecar.lab.experiments.safety.told import fresh_table, rows_of, told
-from racecar.lab.report.page_table import Table
-from racecar.lab.running.results import Store
-from racecar.lab.running.run import Run
+from racecar_lab.experiments.safety.rule import Verdict, judge
+from racecar_lab.experiments.safety.told import fresh_table, rows_of, told
+from racecar_lab.report.page_table import Table
+from racecar_lab.running.results import Store
+from racecar_lab.running.run import Run
 
 MARK = re.compile(
     r"(?P<mark><!-- (?P<what>rule|gains|fresh|small nets|balance|why) -->\n).*?(?P<end><!-- end -->)", re.DOTALL

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.pages import write_page
 from benchmarks.sentences import paragraph
-from racecar.lab.experiments import EXPERIMENTS
+from racecar_lab.experiments import EXPERIMENTS
 
 MARK = re.compile(r"(<!-- experiments -->\n).*?(<!-- end -->)", re.DOTALL)
 WHICH = {

@@ -27,9 +27,9 @@ from typing import Any
 
 from benchmarks import plainly
 from racecar.bench.record import as_module, circumstances, write_json
-from racecar.lab.experiments import experiment
-from racecar.lab.running.jobs import Job, make_jobs
-from racecar.lab.running.results import Store
+from racecar_lab.experiments import experiment
+from racecar_lab.running.jobs import Job, make_jobs
+from racecar_lab.running.results import Store
 
 VARIANTS = ("Std", "Ort", "RR")
 CORES = len(os.sched_getaffinity(0))

@@ -6,11 +6,11 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks.sentences import sure
-from racecar.lab.experiments import experiment
-from racecar.lab.report.findings import Finding
-from racecar.lab.report.section import findings_of
-from racecar.lab.report.verdicts import UNDECIDED
-from racecar.lab.running.results import Store
+from racecar_lab.experiments import experiment
+from racecar_lab.report.findings import Finding
+from racecar_lab.report.section import findings_of
+from racecar_lab.report.verdicts import UNDECIDED
+from racecar_lab.running.results import Store
 
 FOLDER = "smoke-autoencoder"
 

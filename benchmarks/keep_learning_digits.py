@@ -38,7 +38,7 @@ from torch.nn import functional as F
 from benchmarks import records
 from racecar import Racecar, orthogonality, presets
 from racecar.bench.record import as_module, circumstances, write_json
-from racecar.lab.report.statistics import ALPHA, Estimate, estimate
+from racecar_lab.report.statistics import ALPHA, Estimate, estimate
 
 PICTURES, EPOCHS, TASKS, BATCH, LR = 320, 30, 16, 16, 1e-3
 CHOOSING, JUDGED = (100, 101, 102), (0, 1, 2, 3, 4)

@@ -8,15 +8,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from racecar.lab.running.engines.processes import warm_up
+from racecar_lab.running.engines.processes import warm_up
 
 
 def main() -> None:
     warm_up("here", "cpu", 0)  # so workers import torch while this process does
     from benchmarks.first_two import jobs
-    from racecar.lab.running import runner
-    from racecar.lab.running.engines.base import RunOptions
-    from racecar.lab.running.work import Maker
+    from racecar_lab.running import runner
+    from racecar_lab.running.engines.base import RunOptions
+    from racecar_lab.running.work import Maker
 
     failures = runner.run(
         jobs(), RunOptions(folder=Path(sys.argv[1]), maker=Maker("benchmark", "here")), "here", show=False

@@ -6,13 +6,13 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks.sentences import in_points
-from racecar.lab.experiments import experiment
-from racecar.lab.report.findings import Finding
-from racecar.lab.report.section import findings_of
-from racecar.lab.report.told import judged
-from racecar.lab.report.verdicts import SIGNS
-from racecar.lab.running.results import Store
-from racecar.lab.training.loss_config import loss_name
+from racecar_lab.experiments import experiment
+from racecar_lab.report.findings import Finding
+from racecar_lab.report.section import findings_of
+from racecar_lab.report.told import judged
+from racecar_lab.report.verdicts import SIGNS
+from racecar_lab.running.results import Store
+from racecar_lab.training.loss_config import loss_name
 
 FOLDER = "few-labels-losses"
 TASKS = {"digits": "digits", "blur": "blurred", "cifar": "CIFAR-10"}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from benchmarks.losses import DEFAULT, FOLDER, TASKS, TO_REACH, cells_of
 from benchmarks.sentences import count, listed, points, span, sure
-from racecar.lab.report.findings import Finding
-from racecar.lab.report.verdicts import CONTRADICTED, SUPPORTED
+from racecar_lab.report.findings import Finding
+from racecar_lab.report.verdicts import CONTRADICTED, SUPPORTED
 
 Cells = dict[tuple[str, int, str, str, str], Finding]
 

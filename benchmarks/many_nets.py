@@ -14,12 +14,12 @@ from pathlib import Path
 from statistics import median
 
 from racecar.bench.record import as_module, circumstances, write_json
-from racecar.lab.experiments import experiment
-from racecar.lab.running import runner
-from racecar.lab.running.engines.base import RunOptions
-from racecar.lab.running.jobs import Job, make_jobs
-from racecar.lab.running.results import Store
-from racecar.lab.running.work import Maker
+from racecar_lab.experiments import experiment
+from racecar_lab.running import runner
+from racecar_lab.running.engines.base import RunOptions
+from racecar_lab.running.jobs import Job, make_jobs
+from racecar_lab.running.results import Store
+from racecar_lab.running.work import Maker
 
 
 def jobs(variant: str, count: int, epochs: int) -> list[Job]:

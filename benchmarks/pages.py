@@ -8,8 +8,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from racecar.lab.report.pictures import save_light
 from racecar.support.files import write_text
+from racecar_lab.report.pictures import save_light
 
 
 def write_page(

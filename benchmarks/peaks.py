@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.pages import write_figure
-from racecar.lab.experiments.paper_figures import having
-from racecar.lab.experiments.picture_figures import vectors_figure
-from racecar.lab.report.groups import gather
-from racecar.lab.running.results import Store
+from racecar_lab.experiments.paper_figures import having
+from racecar_lab.experiments.picture_figures import vectors_figure
+from racecar_lab.report.groups import gather
+from racecar_lab.running.results import Store
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

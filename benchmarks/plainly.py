@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from racecar.lab.datasets import digits, peaks
-from racecar.lab.training import rng
+from racecar_lab.datasets import digits, peaks
+from racecar_lab.training import rng
 
 SEED, LR, BETA = 0, 1e-4, 0.1
 STRENGTH = {"digits": 1e-5, "linear": 1e-6, "norm": 1e-6, "two": 1e-6}

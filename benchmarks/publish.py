@@ -15,11 +15,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from racecar.cli.lab.report import report
-from racecar.lab.experiments import EXPERIMENTS
-from racecar.lab.report.shown import shown_arrays
-from racecar.lab.running import packed, packed_arrays
 from racecar.support.files import write_atomically, write_text
+from racecar_lab.cli.report import report
+from racecar_lab.experiments import EXPERIMENTS
+from racecar_lab.report.shown import shown_arrays
+from racecar_lab.running import packed, packed_arrays
 
 SEARCHES = "tuned.jsonl"
 

@@ -98,7 +98,7 @@ streams_permuted() { _streams permuted-mlp3 "--set stream=permuted --set net=mlp
 _streams() {  # CELL OPTIONS METHODS...: all if none is given
     local cell=$1 base="streams --device cuda --data $data $2" all one
     shift 2
-    [ $# -gt 0 ] || mapfile -t all < <(python -c "from racecar.lab.streams import METHODS; print('\n'.join(METHODS))")
+    [ $# -gt 0 ] || mapfile -t all < <(python -c "from racecar_lab.streams import METHODS; print('\n'.join(METHODS))")
     [ $# -eq 0 ] || all=("$@")
     printf '%s\0' "${all[@]}" | xargs -0 -P 15 -I{} bash -c "
         racecar search $base --variants '{}' --out 'out/search-$cell-{}' &&

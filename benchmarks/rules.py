@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.pages import write_page
-from racecar.lab.report.groups import collect
 from racecar.rules import Rule, find
+from racecar_lab.report.groups import collect
 
 MARK = re.compile(r"(<!-- rules -->\n).*?(<!-- end -->)", re.DOTALL)
 HEAD = ("operations", "role", "what comes back", "bias", "norm, activation", "size")

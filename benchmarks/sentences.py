@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from textwrap import fill
 
-from racecar.lab.report.findings import Finding
-from racecar.lab.report.statistics import Estimate
-from racecar.lab.report.told import gain_told
-from racecar.lab.report.verdicts import SUPPORTED
+from racecar_lab.report.findings import Finding
+from racecar_lab.report.statistics import Estimate
+from racecar_lab.report.told import gain_told
+from racecar_lab.report.verdicts import SUPPORTED
 
 CONFIDENT = "the records do not say so any more; write another sentence in benchmarks: "
 WIDTH = 125

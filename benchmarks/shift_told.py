@@ -6,12 +6,12 @@ from pathlib import Path
 from statistics import mean
 
 from benchmarks.sentences import listed, sure
-from racecar.lab.experiments import experiment
-from racecar.lab.experiments.shift_scores import SHIFTS
-from racecar.lab.report.section import findings_of
-from racecar.lab.report.verdicts import CONTRADICTED, SUPPORTED
-from racecar.lab.running.results import Store
-from racecar.lab.training.loss_config import LossConfig
+from racecar_lab.experiments import experiment
+from racecar_lab.experiments.shift_scores import SHIFTS
+from racecar_lab.report.section import findings_of
+from racecar_lab.report.verdicts import CONTRADICTED, SUPPORTED
+from racecar_lab.running.results import Store
+from racecar_lab.training.loss_config import LossConfig
 
 SETTINGS = (("digits", "none"), ("digits", "batch"), ("cifar", "none"))
 """Task and norm."""

@@ -11,14 +11,14 @@ from statistics import mean
 
 from benchmarks.cost_told import worth
 from benchmarks.sentences import paragraph, sure
-from racecar.lab.experiments import experiment
-from racecar.lab.experiments.slices import OPTIMISERS, REVERSE_LOSS, SLICES
-from racecar.lab.report import words
-from racecar.lab.report.findings import Finding
-from racecar.lab.report.section import findings_of
-from racecar.lab.report.units import unit
-from racecar.lab.report.verdicts import SIGNS, SUPPORTED, UNDECIDED
-from racecar.lab.running.results import Store
+from racecar_lab.experiments import experiment
+from racecar_lab.experiments.slices import OPTIMISERS, REVERSE_LOSS, SLICES
+from racecar_lab.report import words
+from racecar_lab.report.findings import Finding
+from racecar_lab.report.section import findings_of
+from racecar_lab.report.units import unit
+from racecar_lab.report.verdicts import SIGNS, SUPPORTED, UNDECIDED
+from racecar_lab.running.results import Store
 
 NETS = {
     "slices": "six layers on 12 bits",

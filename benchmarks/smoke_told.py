@@ -7,14 +7,14 @@ from pathlib import Path
 from statistics import mean
 
 from benchmarks.sentences import count, listed, span, sure
-from racecar.lab.experiments import experiment
-from racecar.lab.report.findings import Finding
-from racecar.lab.report.groups import collect
-from racecar.lab.report.section import findings_of
-from racecar.lab.report.verdicts import CONTRADICTED
-from racecar.lab.running.results import Store
-from racecar.lab.running.run import Run
-from racecar.lab.training.loss_config import PAPER
+from racecar_lab.experiments import experiment
+from racecar_lab.report.findings import Finding
+from racecar_lab.report.groups import collect
+from racecar_lab.report.section import findings_of
+from racecar_lab.report.verdicts import CONTRADICTED
+from racecar_lab.running.results import Store
+from racecar_lab.running.run import Run
+from racecar_lab.training.loss_config import PAPER
 
 FOLDER = "smoke"
 

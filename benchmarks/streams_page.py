@@ -13,16 +13,16 @@ from statistics import mean, stdev
 
 from benchmarks.pages import write_page
 from benchmarks.sentences import in_points
-from racecar.lab.experiments import experiment
-from racecar.lab.experiments.streams.cells import by_cell, by_method, judged_runs
-from racecar.lab.experiments.streams.figures import over_tasks, panels_of
-from racecar.lab.experiments.streams.searched import SEARCHES, searched
-from racecar.lab.experiments.streams.transfer import transfer_table
-from racecar.lab.report import told
-from racecar.lab.report.pictures import save_light
-from racecar.lab.report.section import findings_of
-from racecar.lab.running.results import Store
-from racecar.lab.running.run import Run
+from racecar_lab.experiments import experiment
+from racecar_lab.experiments.streams.cells import by_cell, by_method, judged_runs
+from racecar_lab.experiments.streams.figures import over_tasks, panels_of
+from racecar_lab.experiments.streams.searched import SEARCHES, searched
+from racecar_lab.experiments.streams.transfer import transfer_table
+from racecar_lab.report import told
+from racecar_lab.report.pictures import save_light
+from racecar_lab.report.section import findings_of
+from racecar_lab.running.results import Store
+from racecar_lab.running.run import Run
 
 FOLDER, FIGURE = "streams", Path("docs/images/streams.svg")
 MARK = re.compile(r"(<!-- (stream claims|one lambda|streams) -->\n).*?(<!-- end -->)", re.DOTALL)

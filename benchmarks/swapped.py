@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from statistics import mean
 
-from racecar.lab.experiments.information import FAILED
-from racecar.lab.report import words
-from racecar.lab.report.statistics import exact_share
-from racecar.lab.running.results import Store
-from racecar.lab.running.run import Run
-from racecar.lab.training.loss_config import PAPER
-from racecar.lab.training.variants import VARIANTS
+from racecar_lab.experiments.information import FAILED
+from racecar_lab.report import words
+from racecar_lab.report.statistics import exact_share
+from racecar_lab.running.results import Store
+from racecar_lab.running.run import Run
+from racecar_lab.training.loss_config import PAPER
+from racecar_lab.training.variants import VARIANTS
 
 LOSSES = {
     "our default": {"scale": "relative", "gradient": "reverse", "reduction": "mean"},

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.sentences import count, listed, points, shares, signed, span, sure
-from racecar.lab.experiments import experiment
-from racecar.lab.experiments.texture_shape.claims import STAGE
-from racecar.lab.experiments.texture_shape.ratios import CHANCE
-from racecar.lab.experiments.texture_shape.rows import SETTINGS, mean_of, recipe, rows, settings, values
-from racecar.lab.experiments.texture_shape.splitting import CLUSTERS
-from racecar.lab.report.clustered import estimate_of
-from racecar.lab.report.section import findings_of
-from racecar.lab.report.verdicts import UNDECIDED
-from racecar.lab.running.results import Store
-from racecar.lab.running.run import Run
+from racecar_lab.experiments import experiment
+from racecar_lab.experiments.texture_shape.claims import STAGE
+from racecar_lab.experiments.texture_shape.ratios import CHANCE
+from racecar_lab.experiments.texture_shape.rows import SETTINGS, mean_of, recipe, rows, settings, values
+from racecar_lab.experiments.texture_shape.splitting import CLUSTERS
+from racecar_lab.report.clustered import estimate_of
+from racecar_lab.report.section import findings_of
+from racecar_lab.report.verdicts import UNDECIDED
+from racecar_lab.running.results import Store
+from racecar_lab.running.run import Run
 
 FOLDER = "texture-shape"
 WORDS = {

@@ -24,17 +24,17 @@ from benchmarks.shift_told import shift
 from benchmarks.smoke_told import smoke
 from benchmarks.texture_told import texture_shape
 from benchmarks.when import LOSS, OURS, USUAL, dead, read
-from racecar.lab.experiments import experiment
-from racecar.lab.experiments.information import FAILED
-from racecar.lab.report.groups import has
-from racecar.lab.report.section import findings_of
-from racecar.lab.report.statistics import estimate, gains
-from racecar.lab.report.told import judged
-from racecar.lab.report.verdicts import SUPPORTED, UNDECIDED
-from racecar.lab.running.results import Store
-from racecar.lab.running.run import Run
-from racecar.lab.training.loss_config import PAPER, LossConfig
 from racecar.support.files import write_text
+from racecar_lab.experiments import experiment
+from racecar_lab.experiments.information import FAILED
+from racecar_lab.report.groups import has
+from racecar_lab.report.section import findings_of
+from racecar_lab.report.statistics import estimate, gains
+from racecar_lab.report.told import judged
+from racecar_lab.report.verdicts import SUPPORTED, UNDECIDED
+from racecar_lab.running.results import Store
+from racecar_lab.running.run import Run
+from racecar_lab.training.loss_config import PAPER, LossConfig
 
 MARK = re.compile(r"(<!-- told -->\n).*?(<!-- end -->)", re.DOTALL)
 PART = re.compile(r"(<!-- told ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -17,13 +17,13 @@ from typing import Any
 from benchmarks.losses import FOLDER, losses_table
 from benchmarks.pages import write_page
 from benchmarks.swapped import swapped_table
-from racecar.lab.config import younger
-from racecar.lab.experiments import few_labels
-from racecar.lab.report import words
-from racecar.lab.report.groups import has
-from racecar.lab.report.statistics import Estimate, estimate, gains
-from racecar.lab.running.results import Store
-from racecar.lab.running.run import Run
+from racecar_lab.config import younger
+from racecar_lab.experiments import few_labels
+from racecar_lab.report import words
+from racecar_lab.report.groups import has
+from racecar_lab.report.statistics import Estimate, estimate, gains
+from racecar_lab.running.results import Store
+from racecar_lab.running.run import Run
 
 LOSS = {name: younger(few_labels.FewLabelsConfig)[name] for name in ("scale", "gradient", "reduction")}
 """Of the records that the page is made from."""

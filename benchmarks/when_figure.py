@@ -15,11 +15,11 @@ from matplotlib.figure import Figure
 from benchmarks.losses import STARTS, TASKS
 from benchmarks.pages import write_figure
 from racecar.inspect.style import WIDTH, look, new_figure, styled
-from racecar.lab.report.groups import has
-from racecar.lab.report.statistics import Estimate, estimate, gains
-from racecar.lab.running.results import Store
-from racecar.lab.running.run import Run
-from racecar.lab.training.loss_config import LOSS, PAPER, LossConfig
+from racecar_lab.report.groups import has
+from racecar_lab.report.statistics import Estimate, estimate, gains
+from racecar_lab.running.results import Store
+from racecar_lab.running.run import Run
+from racecar_lab.training.loss_config import LOSS, PAPER, LossConfig
 
 WAYS = {"probe_2": "linear probe", "tune_2": "fine-tuned"}
 DEFAULT = {name: getattr(LossConfig, name) for name in LOSS}

@@ -12,8 +12,8 @@ import pytest
 from benchmarks import balance, defaults, records
 from racecar import Racecar
 from racecar.functional import reverse_loss
-from racecar.lab.experiments.safety import told
-from racecar.run.settings import Settings
+from racecar.reverse.settings import Settings
+from racecar_lab.experiments.safety import told
 from tests.pages import emptied
 
 ROOT = Path(__file__).parent.parent

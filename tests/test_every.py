@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from racecar import Every
-from racecar.run import engine
+from racecar.reverse import engine
 from tests.losses import classic
 from tests.networks import NETWORKS
-from tests.run.test_no_sync import witness
+from tests.reverse.test_no_sync import witness
 from tests.steps import Step, assert_same, step, task
 
 MASK = torch.tensor([1.0, 0, 0, 1, 0, 0])

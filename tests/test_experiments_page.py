@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from benchmarks import experiments
-from racecar.lab.experiments import EXPERIMENTS
+from racecar_lab.experiments import EXPERIMENTS
 from tests.pages import emptied
 
 ROOT = Path(__file__).parent.parent

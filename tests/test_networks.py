@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from racecar.networks.resnet import ResNet, cifar_resnet, resnet50
-from racecar.networks.vgg import VGG7, VGG16, vgg, vgg19
-from racecar.networks.vit import ViT, vit_b16
+from racecar_lab.networks.resnet import ResNet, cifar_resnet, resnet50
+from racecar_lab.networks.vgg import VGG7, VGG16, vgg, vgg19
+from racecar_lab.networks.vit import ViT, vit_b16
 
 
 @pytest.mark.parametrize(

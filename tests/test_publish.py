@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import publish
-from racecar.lab.running.results import Store
+from racecar_lab.running.results import Store
 
 PUBLISHED = Path(__file__).parents[1] / "results" / "sequences"
 

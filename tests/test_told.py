@@ -9,7 +9,7 @@ from statistics import mean, stdev
 import pytest
 
 from benchmarks import cost_told, keep_learning_page, slices_told, told, when
-from racecar.lab.running.results import Store
+from racecar_lab.running.results import Store
 from tests.pages import emptied
 
 ROOT = Path(__file__).parent.parent

@@ -75,7 +75,7 @@ def test_what_is_quoted_is_raised(quoted, cause):
 
 
 def test_what_is_quoted_of_data_parallel():
-    """From its parts: to raise it takes two processes, which tests/run/test_distributed.py has."""
+    """From its parts: to raise it takes two processes, which tests/reverse/test_distributed.py has."""
     name, message = QUOTED[-1]
     assert name == Unsupported.__name__
     assert message.startswith(data_parallel._PASSED_BY)
@@ -93,4 +93,4 @@ def test_one_module_opens_connections():
     users = {path.name for path, text in sources.items() if re.search(r"import.*\bdownload\b|datasets\.download", text)}
     assert users == {"fetching.py"}
     callers = [path.name for path, text in sources.items() if re.search(r"import .*\bfetch\b", text)]
-    assert sorted(callers) == ["__init__.py", "data.py"]  # racecar.lab.datasets hands it on to the command
+    assert sorted(callers) == ["__init__.py", "data.py"]  # racecar_lab.datasets hands it on to the command

@@ -6,7 +6,7 @@ from pathlib import Path
 from benchmarks.swapped import LOSSES, swapped_table
 from benchmarks.when import MAP, cost_table, fresh_table, mnist_table, page
 from benchmarks.when_figure import SERIES, figure
-from racecar.lab.running.results import Store
+from racecar_lab.running.results import Store
 from tests.figures import legible
 from tests.lab.report.records import record, write
 

@@ -7,8 +7,8 @@ from operator import index
 from typing import Any
 
 from racecar.racecar import Racecar
-from racecar.run.settings import check_times
-from racecar.run.weights import Weight
+from racecar.reverse.settings import check_times
+from racecar.reverse.weights import Weight
 
 
 class Every:

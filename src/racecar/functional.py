@@ -7,11 +7,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from racecar.reverse.engine import Engine
+from racecar.reverse.input_activation import Activation, activation
+from racecar.reverse.settings import Settings
+from racecar.reverse.weights import Weight
 from racecar.rules.registry import GivenRules, own_rules
-from racecar.run.engine import Engine
-from racecar.run.input_activation import Activation, activation
-from racecar.run.settings import Settings
-from racecar.run.weights import Weight
 from racecar.watch.data_parallel import follow, passed_by
 from racecar.watch.guards import check_model
 

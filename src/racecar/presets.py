@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from racecar.run.settings import Settings
+from racecar.reverse.settings import Settings
 
 _COMPARED = ("mode", "weight", "scale", "fraction", "input_activation", "reach", "reduction", "rules")
 

@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 from racecar.plan.plan import Plan
 from racecar.presets import name_of
+from racecar.reverse.engine import Engine, no_loss
+from racecar.reverse.health import Health, Signs, can_look
+from racecar.reverse.input_activation import Activation, activation
+from racecar.reverse.reading import Reading
+from racecar.reverse.reverse_statistics import ReverseStatistics
+from racecar.reverse.settings import Settings
+from racecar.reverse.weights import Weight
 from racecar.rules.registry import GivenRules, Rule, own_rules
-from racecar.run.engine import Engine, no_loss
-from racecar.run.health import Health, Signs, can_look
-from racecar.run.input_activation import Activation, activation
-from racecar.run.reading import Reading
-from racecar.run.reverse_statistics import ReverseStatistics
-from racecar.run.settings import Settings
-from racecar.run.weights import Weight
 from racecar.support.compiling import compiling, in_transform
 from racecar.watch.batches import ExampleInputs, first_of
 from racecar.watch.data_parallel import follow, passed_by, warn_compiled

@@ -5,11 +5,11 @@ import torch
 from torch import nn
 
 from racecar import Racecar
-from racecar.bench import by_hand
-from racecar.networks.dense import dense
-from racecar.networks.resnet import Bottleneck, ResNet, cifar_resnet
-from racecar.networks.vgg import vgg
-from racecar.networks.vit import ViT
+from racecar_lab.bench import by_hand
+from racecar_lab.networks.dense import dense
+from racecar_lab.networks.resnet import Bottleneck, ResNet, cifar_resnet
+from racecar_lab.networks.vgg import vgg
+from racecar_lab.networks.vit import ViT
 
 NETS = {
     "mlp": lambda: (dense([12, 9, 7, 5], nn.ReLU), (8, 3, 4)),

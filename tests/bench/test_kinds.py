@@ -6,14 +6,15 @@ import pytest
 import torch
 from torch import nn
 
-from racecar.bench import by_hand, floor, memory, timing
+from racecar.bench import floor, memory, timing
 from racecar.bench.kinds import PLAIN, Kind, hand_written, kinds, loss_function, srip_as_published, srip_ours
 from racecar.bench.run import groups
 from racecar.bench.workload import Circumstances, Workload
-from racecar.networks.dense import dense
-from racecar.networks.vgg import vgg
 from racecar.racecar import Racecar
-from racecar.run.terms import GRADIENTS
+from racecar.reverse.terms import GRADIENTS
+from racecar_lab.bench import by_hand
+from racecar_lab.networks.dense import dense
+from racecar_lab.networks.vgg import vgg
 
 
 def mlp(half: bool = False) -> Workload:

@@ -9,12 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from racecar.bench import growth, record, record_table
+from racecar.bench import record, record_table
 from racecar.bench.kinds import PLAIN, kinds
 from racecar.bench.run import run
 from racecar.bench.workload import Circumstances
-from racecar.networks.resnet import cifar_resnet
 from racecar.support import files
+from racecar_lab.bench import growth
+from racecar_lab.networks.resnet import cifar_resnet
 
 CPU = Circumstances()
 

@@ -8,8 +8,8 @@ from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from racecar.bench.kinds import Kind, loss_function
-from racecar.bench.models import open_net
 from racecar.bench.workload import Circumstances, Workload
+from racecar_lab.bench.models import open_net
 
 
 class Count(TorchDispatchMode):

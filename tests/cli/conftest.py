@@ -116,7 +116,7 @@ def undrawn(monkeypatch) -> None:
 
     monkeypatch.setattr("matplotlib.layout_engine.ConstrainedLayoutEngine.execute", lambda layout, figure: None)
     monkeypatch.setattr("racecar.inspect.style.save", save)
-    monkeypatch.setattr("racecar.lab.report.pictures._draw", draw)
+    monkeypatch.setattr("racecar_lab.report.pictures._draw", draw)
 
 
 @pytest.fixture

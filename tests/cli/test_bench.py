@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from racecar.bench import growth
 from racecar.cli.bench import open_any
+from racecar_lab.bench import growth
 
 QUICK = ("--device", "cpu", "--rounds", "2", "--fractions", "1,1/2")
 

@@ -14,17 +14,17 @@ from tests.lab.tiny import make, plain, results, run
 PEAKS = ("peaks", "--quick", "--variants", "Std", "--seeds", "1", "--workers", "1")
 BENCH = ("bench", "--device", "cpu", "--rounds", "1", "--fractions", "1", "--no-srip", "--no-by-hand")
 CASES = {
-    "run": (("run", *PEAKS, "--out"), "racecar.lab.running.runner.run"),
-    "sweep": (("sweep", *PEAKS, "--over", "lr=1e-4", "--out"), "racecar.lab.running.runner.run"),
-    "search": (("search", "information", "--quick", "--variants", "Std", "--out"), "racecar.lab.running.runner.run"),
+    "run": (("run", *PEAKS, "--out"), "racecar_lab.running.runner.run"),
+    "sweep": (("sweep", *PEAKS, "--over", "lr=1e-4", "--out"), "racecar_lab.running.runner.run"),
+    "search": (("search", "information", "--quick", "--variants", "Std", "--out"), "racecar_lab.running.runner.run"),
     "bench": ((*BENCH, "--models", "mlp", "--out"), "racecar.bench.run.run"),
     "its figure": ((*BENCH, "--depth", "2", "--figure"), "racecar.bench.run.run"),
     "inspect": (("inspect", "nets:flat", "--input", "1,64", "--out"), "racecar.cli.inspect.looks.looks"),
-    "data fetch": (("data", "fetch", "mnist", "--data"), "racecar.lab.datasets.download._complete"),
-    "data make": (("data", "make", "smoke", "--data"), "racecar.lab.datasets.plumes.write"),
-    "film": (("film", "nothing", "--out"), "racecar.lab.experiments.smoke.film.film"),
-    "report": (("report",), "racecar.lab.report.write.read_runs"),
-    "pack": (("pack",), "racecar.lab.running.packed.read_record"),
+    "data fetch": (("data", "fetch", "mnist", "--data"), "racecar_lab.datasets.download._complete"),
+    "data make": (("data", "make", "smoke", "--data"), "racecar_lab.datasets.plumes.write"),
+    "film": (("film", "nothing", "--out"), "racecar_lab.experiments.smoke.film.film"),
+    "report": (("report",), "racecar_lab.report.write.read_runs"),
+    "pack": (("pack",), "racecar_lab.running.packed.read_record"),
 }
 
 

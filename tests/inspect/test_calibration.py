@@ -10,10 +10,10 @@ from torch.nn import functional as F
 
 from racecar import Racecar
 from racecar.inspect import activations, calibrate, invertibility, leakage, singular_vectors
-from racecar.run.reverse_statistics import ReverseStatistics
+from racecar.reverse.reverse_statistics import ReverseStatistics
 from tests.by_hand import close
 from tests.losses import classic
-from tests.run.reverse_cases import back, batches, check, net
+from tests.reverse.reverse_cases import back, batches, check, net
 
 
 def digits():

@@ -8,7 +8,7 @@ import matplotlib.colors
 import pytest
 
 from racecar.inspect import figures, style
-from racecar.lab.report.pictures import PAGE_COLOURS
+from racecar_lab.report.pictures import PAGE_COLOURS
 from tests.inspect.figure_cases import VARIANTS, inverse, leak, marked, plane, similar, variants
 
 pytestmark = pytest.mark.usefixtures("nothing_of_the_user_s")

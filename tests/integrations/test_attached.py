@@ -12,7 +12,7 @@ from torch import nn
 from racecar import Racecar
 from racecar.integrations import attached as module
 from racecar.integrations.attached import Attached
-from racecar.networks.vgg import vgg
+from racecar_lab.networks.vgg import vgg
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 
 from racecar.cli import main
-from racecar.lab.experiments import EXPERIMENTS
 from racecar.support.files import write_json
+from racecar_lab.experiments import EXPERIMENTS
 from tests.lab import toy
 from tests.lab.tiny import Slow, Tiny
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from racecar.lab.datasets import base, smoke, smoke_real
-from racecar.lab.datasets.smoke import NAME
+from racecar_lab.datasets import base, smoke, smoke_real
+from racecar_lab.datasets.smoke import NAME
 
 SIDE = 48
 """Of pictures: the smallest whose quarter is as large as SSIM's window."""

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from racecar.lab.config import Config, changed, override, parse
-from racecar.lab.experiments import EXPERIMENTS
-from racecar.run.terms import GRADIENTS, REDUCTIONS, SCALES
+from racecar.reverse.terms import GRADIENTS, REDUCTIONS, SCALES
+from racecar_lab.config import Config, changed, override, parse
+from racecar_lab.experiments import EXPERIMENTS
 
 hints = functools.cache(typing.get_type_hints)
 CONFIGS = {"base": Config, **{name: one.Config for name, one in EXPERIMENTS.items()}}

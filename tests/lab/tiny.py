@@ -17,16 +17,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from racecar.lab.config import Config
-from racecar.lab.experiment import Experiment, Measured, Split, Stage, Task, Trained, accuracy
-from racecar.lab.running import runner
-from racecar.lab.running.engines.base import Failure, RunOptions
-from racecar.lab.running.jobs import Job, make_jobs
-from racecar.lab.running.results import Store
-from racecar.lab.running.work import Maker
-from racecar.lab.training import rng
-from racecar.lab.training.recipe import Recipe
-from racecar.networks.dense import dense
+from racecar_lab.config import Config
+from racecar_lab.experiment import Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar_lab.networks.dense import dense
+from racecar_lab.running import runner
+from racecar_lab.running.engines.base import Failure, RunOptions
+from racecar_lab.running.jobs import Job, make_jobs
+from racecar_lab.running.results import Store
+from racecar_lab.running.work import Maker
+from racecar_lab.training import rng
+from racecar_lab.training.recipe import Recipe
 
 ROOT = Path(__file__).parents[2]
 TRAIN, TEST, WIDTHS = 26, 20, (6, 5, 4, 3)
@@ -196,7 +196,7 @@ def plain(result: Any) -> Any:
 def command(*arguments: str) -> None:
     """The command line with these experiments, in a session of its own as a terminal gives it."""
     from racecar.cli import main
-    from racecar.lab.experiments import EXPERIMENTS
+    from racecar_lab.experiments import EXPERIMENTS
 
     if arguments:
         os.setsid()

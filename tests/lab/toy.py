@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from racecar.lab.config import Config
-from racecar.lab.experiment import Experiment, Measured, Split, Stage, Task, Trained
-from racecar.lab.running.engines.base import Failure
-from racecar.lab.running.jobs import Job, make_jobs
-from racecar.lab.training import distributed, rng
-from racecar.lab.training.recipe import Batch, Recipe, Turn
-from racecar.networks.dense import dense
+from racecar_lab.config import Config
+from racecar_lab.experiment import Experiment, Measured, Split, Stage, Task, Trained
+from racecar_lab.networks.dense import dense
+from racecar_lab.running.engines.base import Failure
+from racecar_lab.running.jobs import Job, make_jobs
+from racecar_lab.training import distributed, rng
+from racecar_lab.training.recipe import Batch, Recipe, Turn
 from tests.lab.tiny import run
 
 LATENT = 3

@@ -7,7 +7,7 @@ import torch
 
 from racecar.orthogonality import srip
 from tests.orthogonality.common import ALL, close, net, random
-from tests.run.test_no_sync import witness
+from tests.reverse.test_no_sync import witness
 
 
 @pytest.mark.parametrize("f", ALL)

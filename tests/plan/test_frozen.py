@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 from racecar import NothingToReverse, Racecar, functional, inspect
-from racecar.run import engine
+from racecar.reverse import engine
 from tests.by_hand import Net
 from tests.losses import classic
 from tests.pairwise import pairwise

@@ -10,7 +10,7 @@ import racecar
 
 def test_torch_waits():
     """The command line says what it can, and starts workers, before torch is imported, which takes seconds."""
-    code = "import sys, racecar, racecar.cli.app, racecar.lab.running.engines.processes; print('torch' in sys.modules)"
+    code = "import sys, racecar, racecar.cli.app, racecar_lab.running.engines.processes; print('torch' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"
 
@@ -52,7 +52,7 @@ def state():
 
 before = state()
 import racecar
-for room in ("support", "rules", "watch", "plan", "run", "racecar", "functional", "every", "orthogonality"):
+for room in ("support", "rules", "watch", "plan", "reverse", "racecar", "functional", "every", "orthogonality"):
     found = __import__(f"racecar.{room}", fromlist=["_"])
     for one in pkgutil.iter_modules(getattr(found, "__path__", [])):
         __import__(f"racecar.{room}.{one.name}")

@@ -9,8 +9,8 @@ from torch.func import functional_call, grad, vmap
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from racecar.networks.resnet import Bottleneck, ResNet
-from racecar.networks.vgg import vgg
+from racecar_lab.networks.resnet import Bottleneck, ResNet
+from racecar_lab.networks.vgg import vgg
 from tests.losses import classic
 
 NETS = {

@@ -11,9 +11,9 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from racecar import Racecar
+from racecar.reverse.terms import noise_floors
 from racecar.rules.norm import moments
 from racecar.rules.registry import Operation
-from racecar.run.terms import noise_floors
 from racecar.watch.calls import Watch
 from tests.by_hand import squares
 

@@ -1,4 +1,4 @@
-"""A compiled Racecar beside a DistributedDataParallel; tests/run/test_distributed.py has two real processes."""
+"""A compiled Racecar beside a DistributedDataParallel; tests/reverse/test_distributed.py has two real processes."""
 
 import warnings
 

@@ -11,7 +11,7 @@ from racecar import Racecar, functional
 from racecar.errors import Unsupported
 from tests.by_hand import Net, close, lively
 from tests.losses import classic
-from tests.run.mask_cases import same, step
+from tests.reverse.mask_cases import same, step
 
 pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 

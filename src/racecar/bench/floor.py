@@ -12,7 +12,7 @@ from racecar.bench.workload import Workload
 from racecar.racecar import Racecar
 
 SAMPLES = 2
-"""A small batch is counted, as the ratio does not depend on it; but for wide layers, see `racecar.run.short_cut`."""
+"""A small batch is counted, as the ratio does not depend on it; but for wide layers (`racecar.reverse.short_cut`)."""
 
 
 def flops(workload: Workload) -> tuple[int, int]:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from importlib import import_module
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from racecar.bench import by_hand
 from racecar.bench.workload import Workload
 from racecar.orthogonality import srip
 from racecar.orthogonality.weights import find
 from racecar.racecar import Racecar
-from racecar.run.settings import Settings
+from racecar.reverse.settings import Settings
 
+LossFunction = Callable[[torch.nn.Module, Tensor, float], tuple[Tensor, Tensor]]
+"""(model, input, fraction) → output and loss, λ included."""
 WAYS = ("plain", "racecar", "by hand", "srip", "srip as published")
 
 
@@ -130,9 +132,10 @@ def loss_function(kind: Kind, workload: Workload) -> Callable[[], Tensor]:
     return loss
 
 
-def hand_written(workload: Workload, fraction: float) -> by_hand.LossFunction:
+def hand_written(workload: Workload, fraction: float) -> LossFunction:
     """The hand-written step, if there is one and it computes the loss that ours computes."""
-    step = by_hand.find(workload.model)
+    # By name: the steps by hand are for nets of the laboratory, which the library does not import.
+    step: LossFunction | None = import_module("racecar_lab.bench.by_hand").find(workload.model)
     if step is None or workload.kwargs or len(workload.args) != 1:
         raise LookupError("nobody wrote one for this model")
     (x,), _ = workload.few(PLANNED)

@@ -13,9 +13,8 @@ from torch import Tensor
 from racecar.bench import floor, memory, timing
 from racecar.bench.kernels import parts
 from racecar.bench.kinds import PLAIN, Kind, loss_function, srip_as_published
-from racecar.bench.models import Open
 from racecar.bench.record import model_record
-from racecar.bench.workload import About, Circumstances, Workload
+from racecar.bench.workload import About, Circumstances, Open, Workload
 
 T = TypeVar("T")
 Say = Callable[[int, str], None]

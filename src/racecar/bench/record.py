@@ -18,8 +18,8 @@ from racecar.bench import floor
 from racecar.bench.kinds import PLAIN, Kind
 from racecar.bench.timing import quartiles
 from racecar.bench.workload import About
-from racecar.lab.running.runner import commit
 from racecar.support import files
+from racecar.support.source import commit
 
 BESIDE = ("plan_s", "first_s", "kernels", "kernel_ms", "product_ms", "largest")
 """What may be known of a step beside its times and memory."""

@@ -16,9 +16,8 @@ import torch
 from racecar.bench.kinds import PLAIN, Kind
 from racecar.bench.measure import Say, Work, describe
 from racecar.bench.memory import patiently
-from racecar.bench.models import Open
 from racecar.bench.timing import Burst
-from racecar.bench.workload import About, Circumstances
+from racecar.bench.workload import About, Circumstances, Open
 from racecar.support.interrupts import block_sigint
 from racecar.support.processes import end_with_parent
 

@@ -13,9 +13,8 @@ from typing import Any
 
 from racecar.bench.kinds import Kind
 from racecar.bench.measure import Work, describe, measure, units
-from racecar.bench.models import Open
 from racecar.bench.remote import Remote
-from racecar.bench.workload import Circumstances
+from racecar.bench.workload import Circumstances, Open
 from racecar.support.progress import bar
 
 Tell = Callable[[str, int, str], None]

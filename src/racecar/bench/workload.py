@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils import _pytree
 
-from racecar.bench.models import Example
 from racecar.racecar import call_arguments
+
+Example = Tensor | tuple[Any, ...] | dict[str, Any]
+Open = Callable[[str], tuple[nn.Module, Example]]
+"""From a name to a model and its inputs, with random weights and numbers; a function that can be pickled."""
 
 
 @dataclass(frozen=True)

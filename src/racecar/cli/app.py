@@ -18,14 +18,14 @@ from racecar.cli.bench import bench
 from racecar.cli.console import one_line, warnings_as_notes
 from racecar.cli.inspect.explain import explain
 from racecar.cli.inspect.inspect import inspect
-from racecar.cli.lab.data import data
-from racecar.cli.lab.film import film
-from racecar.cli.lab.pack import pack
-from racecar.cli.lab.report import report
-from racecar.cli.lab.run import list_experiments, run_experiment
-from racecar.cli.lab.search import search
-from racecar.cli.lab.sweep import sweep
 from racecar.support import interrupts
+from racecar_lab.cli.data import data
+from racecar_lab.cli.film import film
+from racecar_lab.cli.pack import pack
+from racecar_lab.cli.report import report
+from racecar_lab.cli.run import list_experiments, run_experiment
+from racecar_lab.cli.search import search
+from racecar_lab.cli.sweep import sweep
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command(epilog="Example: racecar explain torchvision:resnet50 --input 1,3,224,224")(explain)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from fractions import Fraction
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,8 +21,7 @@ from racecar.cli.target import options
 if TYPE_CHECKING:
     from torch import nn
 
-    from racecar.bench.models import Example, Open
-    from racecar.bench.workload import Circumstances
+    from racecar.bench.workload import Circumstances, Example, Open
 
 MOST = 1_000_000
 """The largest of the numbers that grow, and of the steps between two reverse passes: a larger one is a slip."""
@@ -102,7 +102,7 @@ def bench(
     show: Show = None,
 ) -> None:
     """Time training steps: plain, with the reverse pass, written by hand, with SRIP; their memory, and their floor."""
-    from racecar.bench import growth, kernels, record, record_table
+    from racecar.bench import kernels, record, record_table
     from racecar.bench.kinds import kinds
     from racecar.bench.run import Records, run
     from racecar.support.files import check_folder, spared, write_json
@@ -113,7 +113,7 @@ def bench(
     for path, option in ((out, "--out"), (figure, "--figure")):
         if path is not None:
             check_folder(path.parent, option)
-    grow, values = _growth(depth, width, batches)
+    growth, (grow, values) = _laboratory("growth"), _growth(depth, width, batches)
     if figure is not None and not grow:
         raise ValueError("--figure draws growth: give --depth, --width or --batches as well")
     if grow and (models or shape or batch):
@@ -156,29 +156,37 @@ def bench(
     _complain(found)
 
 
+def _laboratory(module: str) -> Any:
+    """A module of ``racecar_lab.bench``, by name: nets of the laboratory, which the library does not import."""
+    return import_module(f"racecar_lab.bench.{module}")
+
+
 def open_any(name: str, shape: str, batch: int) -> tuple[nn.Module, Example]:
     """A net of ours by its name, or any TARGET."""
-    from racecar.bench.models import NETS, open_net
     from racecar.cli.target.inputs import arguments, draw, with_batch
     from racecar.cli.target.target import open_target
 
-    if name in NETS:
-        return open_net(name, batch)
+    models = _laboratory("models")
+    if name in models.NETS:
+        opened: tuple[nn.Module, Example] = models.open_net(name, batch)
+        return opened
     target = open_target(name, shape)
     inputs = with_batch(target.inputs, batch) if batch else target.inputs
     return target.model, arguments(inputs, draw(inputs, 0, target.dtype))
 
 
 def _names(models: str, shape: str, how: Circumstances) -> list[str]:
-    from racecar.bench.models import NETS, USUAL
-
-    names = [name.strip() for name in models.split(",") if name.strip()] or list(USUAL["cuda" if how.cuda else "cpu"])
+    known = _laboratory("models")
+    usual = known.USUAL["cuda" if how.cuda else "cpu"]
+    names = [name.strip() for name in models.split(",") if name.strip()] or list(usual)
     for name in names:
-        if name not in NETS and ":" not in name:
-            raise ValueError(f"unknown net {name!r}: give a TARGET as torchvision:NAME, or one of {', '.join(NETS)}")
+        if name not in known.NETS and ":" not in name:
+            raise ValueError(
+                f"unknown net {name!r}: give a TARGET as torchvision:NAME, or one of {', '.join(known.NETS)}"
+            )
     if len(set(names)) < len(names):
         raise ValueError(f"--models {models!r} names a net twice")
-    if shape and all(name in NETS for name in names):
+    if shape and all(name in known.NETS for name in names):
         raise ValueError("--input is for a TARGET: nets of ours have inputs of their own, --batch changes their number")
     return names
 
@@ -246,7 +254,7 @@ def _fractions(text: str) -> list[float]:
 def _choices(gradients: str, modes: str) -> list[list[str]]:
     """The names that ``--gradients`` and ``--modes`` give, each a list; an error for others."""
     from racecar.plan.plan import MODES
-    from racecar.run.terms import GRADIENTS
+    from racecar.reverse.terms import GRADIENTS
 
     lists = []
     for option, text, known in (("--gradients", gradients, GRADIENTS), ("--modes", modes, MODES)):
@@ -258,11 +266,12 @@ def _choices(gradients: str, modes: str) -> list[list[str]]:
 
 
 def markdown(made: Mapping[str, Any]) -> str:
-    from racecar.bench import growth, kernels, record_table
+    from racecar.bench import kernels, record_table
 
     text, grow = record_table.markdown(made), made["settings"].get("grow")
     more: list[Sequence[Sequence[str]]] = []
     if grow:
+        growth = _laboratory("growth")
         more.append([growth.head(grow), ["---"] * 5, *growth.rows(made["models"], grow)])
     if rows := kernels.rows(made):
         more.append([kernels.HEAD, ["---", "---", *["---:"] * (len(kernels.HEAD) - 2)], *rows])

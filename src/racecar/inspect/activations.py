@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from racecar.inspect.unwrap import unwrapped
 from racecar.plan.layer import Layer
 from racecar.racecar import call_arguments
-from racecar.run.forward_pass import ForwardPass
+from racecar.reverse.forward_pass import ForwardPass
 from racecar.watch.batches import ExampleInputs
 from racecar.watch.eval_mode import eval_mode
 from racecar.watch.names import choose

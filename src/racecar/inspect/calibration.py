@@ -12,10 +12,10 @@ from torch.utils import _pytree
 from racecar.inspect.invertibility import ways
 from racecar.inspect.unwrap import unwrapped
 from racecar.racecar import Racecar, call_arguments
-from racecar.run.forward_pass import ForwardPass
-from racecar.run.places import norms_at
-from racecar.run.reading import Reading
-from racecar.run.reverse_statistics import ReverseStatistics
+from racecar.reverse.forward_pass import ForwardPass
+from racecar.reverse.places import norms_at
+from racecar.reverse.reading import Reading
+from racecar.reverse.reverse_statistics import ReverseStatistics
 from racecar.watch.dry_run import untouched, watch_forward
 from racecar.watch.eval_mode import eval_mode
 

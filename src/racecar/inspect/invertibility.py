@@ -15,9 +15,9 @@ from racecar.inspect.unwrap import model_and_statistics
 from racecar.plan.layer import Layer
 from racecar.plan.plan import Plan
 from racecar.racecar import call_arguments
-from racecar.run.forward_pass import ForwardPass
-from racecar.run.input_activation import Activation, activation
-from racecar.run.reverse_statistics import ReverseStatistics
+from racecar.reverse.forward_pass import ForwardPass
+from racecar.reverse.input_activation import Activation, activation
+from racecar.reverse.reverse_statistics import ReverseStatistics
 from racecar.support.table import table
 from racecar.watch.batches import ExampleInputs
 from racecar.watch.eval_mode import eval_mode

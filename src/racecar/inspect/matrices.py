@@ -12,9 +12,9 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from racecar.plan.graph import Op
 from racecar.plan.layer import Layer
+from racecar.reverse.forward_pass import ForwardPass
 from racecar.rules.roles import Role
 from racecar.rules.shape import reshape
-from racecar.run.forward_pass import ForwardPass
 from racecar.watch.names import MODEL, shown
 
 _CONV = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}

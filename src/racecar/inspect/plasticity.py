@@ -16,7 +16,7 @@ from racecar.inspect.invertibility import finite, number
 from racecar.inspect.unwrap import unwrapped
 from racecar.plan.layer import Layer
 from racecar.racecar import call_arguments
-from racecar.run.forward_pass import ForwardPass
+from racecar.reverse.forward_pass import ForwardPass
 from racecar.support.table import table
 from racecar.watch.batches import ExampleInputs
 from racecar.watch.eval_mode import eval_mode

@@ -12,7 +12,7 @@ from racecar.inspect.krylov import top_singular
 from racecar.inspect.matrices import LayerInputs, Weight, operator_of, weight_of
 from racecar.inspect.unwrap import unwrapped
 from racecar.racecar import call_arguments
-from racecar.run.forward_pass import ForwardPass
+from racecar.reverse.forward_pass import ForwardPass
 from racecar.watch.batches import ExampleInputs
 from racecar.watch.eval_mode import eval_mode
 from racecar.watch.names import shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from racecar.racecar import Racecar
-from racecar.run.reverse_statistics import ReverseStatistics
+from racecar.reverse.reverse_statistics import ReverseStatistics
 
 
 def unwrapped(model: nn.Module) -> nn.Module:

@@ -9,7 +9,7 @@ from torch import nn
 
 from racecar.plan.layer import Layer
 from racecar.racecar import call_arguments
-from racecar.run.forward_pass import ForwardPass
+from racecar.reverse.forward_pass import ForwardPass
 from racecar.watch.calls import tensors
 from racecar.watch.names import choose, shown
 

@@ -5,7 +5,7 @@ import re
 import numpy as np
 from scipy.io import savemat
 
-from racecar.lab.running.results import Store
+from racecar_lab.running.results import Store
 
 PEAKS = ("run", "peaks", "--quick", "--set", "epochs=2", "--set", "nets=linear", "--workers", "1", "--out", "out")
 INFORMATION = ("information", "--set", "epochs=1", "--set", "finetune=1", "--workers", "1", "--out", "out")

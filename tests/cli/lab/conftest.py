@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from racecar.lab.experiments import experiment, information
-from racecar.lab.search_space import Search
+from racecar_lab.experiments import experiment, information
+from racecar_lab.search_space import Search
 from tests.cli.lab.commands import PEAKS
 
 

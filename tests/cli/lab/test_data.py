@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from racecar.lab.datasets import MNIST, SMOKE, SOURCES, DataError
+from racecar_lab.datasets import MNIST, SMOKE, SOURCES, DataError
 from tests.lab.smoke_data import write_simulated
 
 
@@ -109,7 +109,7 @@ def test_fetch_goes_on_after_a_failure(cli, folder, monkeypatch):
     def fail(urls, target, size, checksum):
         raise DataError(f"{target} could not be fetched: {urls[0]} answered 404 Not Found")
 
-    monkeypatch.setattr("racecar.lab.datasets.fetching.download", fail)
+    monkeypatch.setattr("racecar_lab.datasets.fetching.download", fail)
     result = cli("data", "fetch", "information", "cifar10", "mnist", "--data", folder)
     assert result.status == 2
     assert result.out.startswith(f"mnist was already in {folder}; CC BY-SA 3.0; LeCun")

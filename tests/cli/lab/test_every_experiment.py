@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from racecar.lab.experiments import experiment
-from racecar.lab.running.results import Store
+from racecar_lab.experiments import experiment
+from racecar_lab.running.results import Store
 from tests.cli.lab.commands import INFORMATION, ONE, PEAKS, records, rows, write_task
 
 pytestmark = pytest.mark.usefixtures("no_data", "measured_once")

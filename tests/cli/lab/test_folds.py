@@ -4,7 +4,7 @@ one."""
 import json
 from dataclasses import replace
 
-from racecar.lab.running.results import Store
+from racecar_lab.running.results import Store
 from tests.cli.lab.commands import records, rows
 from tests.lab.experiments.texture_cases import TEXTURE, write
 

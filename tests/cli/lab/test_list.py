@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from racecar.lab.experiments import EXPERIMENTS
+from racecar_lab.experiments import EXPERIMENTS
 from tests.cli.lab.commands import rows
 
 pytestmark = pytest.mark.usefixtures("no_data")

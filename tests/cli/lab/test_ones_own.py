@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from racecar.lab.config import CONFIGS
-from racecar.lab.experiment import Experiment, Stage
-from racecar.lab.experiments import EXPERIMENTS
+from racecar_lab.config import CONFIGS
+from racecar_lab.experiment import Experiment, Stage
+from racecar_lab.experiments import EXPERIMENTS
 from tests.cli.lab.commands import records
 
 PAGE = (Path(__file__).parents[3] / "docs" / "laboratory.md").read_text()
@@ -17,7 +17,7 @@ RUN = ("run", "mine", "--variants", "RR", "--seeds", "1", "--workers", "1", "--s
 
 @pytest.fixture(autouse=True)
 def known_here_alone(monkeypatch):
-    monkeypatch.setattr("racecar.lab.experiment.CONFIGS", dict(CONFIGS))
+    monkeypatch.setattr("racecar_lab.experiment.CONFIGS", dict(CONFIGS))
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_task_that_is_missing(cli, monkeypatch, mine, engine):
 
 
 def test_a_class_is_no_experiment(mine):
-    from racecar.lab.running.jobs import make_jobs
+    from racecar_lab.running.jobs import make_jobs
 
     with pytest.raises(TypeError, match="give an instance of a subclass of Experiment"):
         make_jobs(mine, mine.Config(), ["Std"], [0], None)

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from racecar.lab.experiments import experiment
-from racecar.lab.running.results import Store
-from racecar.lab.search_space import Search
+from racecar_lab.experiments import experiment
+from racecar_lab.running.results import Store
+from racecar_lab.search_space import Search
 
 PEAKS = ("peaks", "--quick", "--set", "epochs=1", "--set", "nets=linear", "--workers", "1", "--out", "out")
 INFORMATION = ("information", "--set", "epochs=1", "--set", "finetune=1", "--workers", "1", "--out", "out")

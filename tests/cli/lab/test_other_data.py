@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from racecar.lab.datasets import MNIST, SOURCES, published
-from racecar.lab.experiments import digits
+from racecar_lab.datasets import MNIST, SOURCES, published
+from racecar_lab.experiments import digits
 from tests.cli.lab.commands import records
 
 COUNTS = {"train": 20, "test": 10}

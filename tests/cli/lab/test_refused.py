@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from racecar.cli import app
-from racecar.lab.experiments import experiment
+from racecar_lab.experiments import experiment
 from tests.cli.lab.commands import INFORMATION, ONE, PEAKS
 
 pytestmark = pytest.mark.usefixtures("no_data")

@@ -6,8 +6,8 @@ from statistics import mean, stdev
 import pytest
 import torch
 
-from racecar.cli.lab import summary
-from racecar.lab.running.run import Run
+from racecar_lab.cli import summary
+from racecar_lab.running.run import Run
 from tests.cli.lab.commands import ONE, PEAKS, records, rows
 
 pytestmark = pytest.mark.usefixtures("no_data")

@@ -8,9 +8,9 @@ from statistics import mean
 
 import pytest
 
-from racecar.cli.lab.settings import tuned_of
-from racecar.lab.experiments import experiment
-from racecar.lab.running.results import Store
+from racecar_lab.cli.settings import tuned_of
+from racecar_lab.experiments import experiment
+from racecar_lab.running.results import Store
 from tests.cli.lab.commands import INFORMATION, PEAKS, records, rows, write_task
 from tests.lab.experiments.smoke_cases import TINY
 from tests.lab.smoke_data import small

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from racecar.lab.experiment import Measured
-from racecar.lab.experiments.streams.cells import by_cell
-from racecar.lab.experiments.streams.searched import searched
-from racecar.lab.experiments.streams.transfer import Tried, tried_in
-from racecar.lab.running.engines import streams
-from racecar.lab.running.results import Store
+from racecar_lab.experiment import Measured
+from racecar_lab.experiments.streams.cells import by_cell
+from racecar_lab.experiments.streams.searched import searched
+from racecar_lab.experiments.streams.transfer import Tried, tried_in
+from racecar_lab.running.engines import streams
+from racecar_lab.running.results import Store
 from tests.lab.processes import wait_for
 
 LITTLE = ("--quick", "--set", "stream=permuted", "--set", "net=mlp2", "--set", "tasks=2", "--set", "passes=12")
@@ -162,6 +162,6 @@ def test_only_streams_has_a_budget(refused):
 
 
 def test_a_process_that_is_one_of_several_is_refused(cli, monkeypatch):
-    monkeypatch.setattr("racecar.lab.running.runner.distributed", SimpleNamespace(launched=lambda: True))
+    monkeypatch.setattr("racecar_lab.running.runner.distributed", SimpleNamespace(launched=lambda: True))
     said = cli("run", "streams", "--quick", "--variants", "Std")
     assert (said.status, "torchrun: streams trains" in said.err) == (2, True)

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch.utils._pytree import tree_leaves
 
-from racecar.lab.experiment import Measured
-from racecar.lab.experiments import experiment
-from racecar.lab.running.results import Store
+from racecar_lab.experiment import Measured
+from racecar_lab.experiments import experiment
+from racecar_lab.running.results import Store
 from tests.cli.lab.commands import ONE, PEAKS, records, rows
 from tests.lab.tiny import plain, results
 

@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from racecar.lab.datasets import download
+from racecar_lab.datasets import download
 
 
 class Server(ThreadingHTTPServer):

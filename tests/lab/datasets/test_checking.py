@@ -7,8 +7,8 @@ import subprocess
 import pytest
 import torch
 
-from racecar.lab.datasets import DataError, File, Source, check
-from racecar.lab.datasets.checksum import differs, digest
+from racecar_lab.datasets import DataError, File, Source, check
+from racecar_lab.datasets.checksum import differs, digest
 
 
 def test_files(tmp_path):

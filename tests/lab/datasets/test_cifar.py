@@ -16,9 +16,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from racecar.lab.datasets import CIFAR10, CIFAR100, DataError
-from racecar.lab.datasets.cifar import read_binary, read_python
-from racecar.lab.datasets.unpickle import read_pickle
+from racecar_lab.datasets import CIFAR10, CIFAR100, DataError
+from racecar_lab.datasets.cifar import read_binary, read_python
+from racecar_lab.datasets.unpickle import read_pickle
 
 NAMES = {
     10: ("cifar-10-batches-bin", "cifar-10-batches-py"),

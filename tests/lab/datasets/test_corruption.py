@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import ndimage
 
-from racecar.lab.datasets import corruption
+from racecar_lab.datasets import corruption
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from racecar.lab.datasets import DataError
-from racecar.lab.datasets.download import TRIES, download
+from racecar_lab.datasets import DataError
+from racecar_lab.datasets.download import TRIES, download
 
 CONTENT = random.Random(0).randbytes(700_000)  # more than one chunk
 SHA256 = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
@@ -153,7 +153,7 @@ def test_a_length_that_is_none(server, target, length):
 
 @pytest.mark.parametrize("size", [len(CONTENT), None])
 def test_more_than_there_should_be_is_not_received(server, target, size, monkeypatch):
-    monkeypatch.setattr("racecar.lab.datasets.download.MOST", 10 * len(CONTENT))
+    monkeypatch.setattr("racecar_lab.datasets.download.MOST", 10 * len(CONTENT))
     server.files |= {"long": CONTENT, "f": CONTENT}
     server.next["long"] = ["endless"]
     download([server.url("long"), server.url("f")], target, size, SHA256)
@@ -166,7 +166,7 @@ def test_more_than_there_should_be_is_not_received(server, target, size, monkeyp
 
 
 def test_too_long_a_file_is_not_begun(server, target, monkeypatch):
-    monkeypatch.setattr("racecar.lab.datasets.download.MOST", 1000)
+    monkeypatch.setattr("racecar_lab.datasets.download.MOST", 1000)
     server.files["f"] = CONTENT
     with pytest.raises(DataError, match="has 700000 bytes, more than 1000"):
         download([server.url("f")], target)
@@ -188,8 +188,8 @@ def test_only_what_nobody_on_the_way_can_change(server, target, monkeypatch):
 
 
 def test_nobody_there(target, monkeypatch):
-    monkeypatch.setattr("racecar.lab.datasets.download.SCHEMES", ("http",))
-    monkeypatch.setattr("racecar.lab.datasets.download.PAUSE", 0.0)
+    monkeypatch.setattr("racecar_lab.datasets.download.SCHEMES", ("http",))
+    monkeypatch.setattr("racecar_lab.datasets.download.PAUSE", 0.0)
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     with pytest.raises(DataError, match=f"failed {TRIES} times: cannot be reached"):
@@ -197,7 +197,7 @@ def test_nobody_there(target, monkeypatch):
 
 
 def test_the_pauses_grow(server, target, monkeypatch):
-    monkeypatch.setattr("racecar.lab.datasets.download.PAUSE", 1.0)
+    monkeypatch.setattr("racecar_lab.datasets.download.PAUSE", 1.0)
     waited = []
     monkeypatch.setattr("time.sleep", waited.append)
     server.files["f"] = CONTENT

@@ -7,8 +7,8 @@ import tarfile
 import pytest
 import torch
 
-from racecar.lab.datasets import DataError, Download, File, Source, check, fetch
-from racecar.lab.datasets.fetching import unpack
+from racecar_lab.datasets import DataError, Download, File, Source, check, fetch
+from racecar_lab.datasets.fetching import unpack
 
 FILES = {"set/one.bin": b"\x01" * 7, "set/deep/two.bin": b"\x02" * 5}
 """As a user has them; the archive has them below top-abc/data."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from racecar.lab.datasets import MNIST, DataError, digits
+from racecar_lab.datasets import MNIST, DataError, digits
 
 SMALL = replace(MNIST, counts={"train": 3, "test": 2})
 

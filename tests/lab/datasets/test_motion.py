@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racecar.lab.datasets import motion
-from racecar.lab.datasets.motion import blur, kernel
+from racecar_lab.datasets import motion
+from racecar_lab.datasets.motion import blur, kernel
 
 
 def moments(weights):

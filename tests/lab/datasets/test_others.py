@@ -8,9 +8,9 @@ import scipy.io
 import torch
 from PIL import Image
 
-from racecar.lab.datasets import CIFAR10_1, INFORMATION, SHIFT, SMOKE_REAL, TEXTURE_SHAPE, DataError, texture_shape
-from racecar.lab.datasets.smoke_real import frames
-from racecar.lab.datasets.texture_shape import CLASSES, Stimuli, stimuli
+from racecar_lab.datasets import CIFAR10_1, INFORMATION, SHIFT, SMOKE_REAL, TEXTURE_SHAPE, DataError, texture_shape
+from racecar_lab.datasets.smoke_real import frames
+from racecar_lab.datasets.texture_shape import CLASSES, Stimuli, stimuli
 
 
 def pictures(n: int, side: int, seed: int = 0) -> np.ndarray:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from racecar.lab.datasets import MNIST, SMOKE, Checked, DataError, check, make
-from racecar.lab.datasets import plumes as simulation
-from racecar.lab.datasets.smoke import NAME, checksum
+from racecar_lab.datasets import MNIST, SMOKE, Checked, DataError, check, make
+from racecar_lab.datasets import plumes as simulation
+from racecar_lab.datasets.smoke import NAME, checksum
 from tests.lab.smoke_data import discs, write_simulated
 
 

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 import torch
 
-from racecar.lab.datasets import SOURCES, DataError, File, Source, data_folder, source
+from racecar_lab.datasets import SOURCES, DataError, File, Source, data_folder, source
 
 DIGITS = {"sha256": 64, "md5": 32, "git-tree": 40}
 

@@ -4,12 +4,12 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from racecar.lab.experiments import experiment
-from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.results import Store
-from racecar.lab.running.run import Run
-from racecar.lab.running.work import Maker, do
-from racecar.lab.training.spec import TrainingOptions
+from racecar_lab.experiments import experiment
+from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.results import Store
+from racecar_lab.running.run import Run
+from racecar_lab.running.work import Maker, do
+from racecar_lab.training.spec import TrainingOptions
 from tests.lab.experiments.paper_figure_cases import SMALL, draw, other
 
 LAY_OUT = ConstrainedLayoutEngine.execute

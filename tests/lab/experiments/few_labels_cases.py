@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from racecar.lab.experiments import experiment
-from racecar.lab.experiments.few_labels import FewLabels
-from racecar.lab.experiments.small_net import WIDTHS
-from racecar.lab.running.run import Run
+from racecar_lab.experiments import experiment
+from racecar_lab.experiments.few_labels import FewLabels
+from racecar_lab.experiments.small_net import WIDTHS
+from racecar_lab.running.run import Run
 from tests.lab.experiments.pictures import write_cifar, write_mnist
 
 FEW = experiment("few-labels")

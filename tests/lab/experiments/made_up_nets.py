@@ -3,8 +3,8 @@
 import random
 from dataclasses import replace
 
-from racecar.lab.experiments.safety.design import CONTEXTS, LAMBDAS, Loss, Setting, covering
-from racecar.lab.experiments.safety.rule import Row
+from racecar_lab.experiments.safety.design import CONTEXTS, LAMBDAS, Loss, Setting, covering
+from racecar_lab.experiments.safety.rule import Row
 
 A = Loss("both", "relative", "layerwise")
 B = Loss("weights", "anchored", "full")

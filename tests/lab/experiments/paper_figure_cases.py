@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from racecar.lab.experiments import experiment
-from racecar.lab.running.run import Run
+from racecar_lab.experiments import experiment
+from racecar_lab.running.run import Run
 
 SMALL = {
     "digits": ({"shipped": True, "epochs": 2}, ("Std", "RR"), 2),

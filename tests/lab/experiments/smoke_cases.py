@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from racecar.lab.experiments import experiment
-from racecar.lab.experiments.smoke import splitting
-from racecar.lab.experiments.smoke_autoencoder import splitting as real_splitting
-from racecar.lab.running.jobs import Job, make_jobs
+from racecar_lab.experiments import experiment
+from racecar_lab.experiments.smoke import splitting
+from racecar_lab.experiments.smoke_autoencoder import splitting as real_splitting
+from racecar_lab.running.jobs import Job, make_jobs
 from tests.lab.smoke_data import small
 
 SMOKE, AUTOENCODER = experiment("smoke"), experiment("smoke-autoencoder")

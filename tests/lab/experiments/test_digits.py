@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from racecar.lab.datasets.digits import load as shipped
-from racecar.lab.experiments import digits as digits_module
-from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.results import Store
-from racecar.lab.running.work import Maker, do
-from racecar.lab.training.spec import TrainingOptions
+from racecar_lab.datasets.digits import load as shipped
+from racecar_lab.experiments import digits as digits_module
+from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.results import Store
+from racecar_lab.running.work import Maker, do
+from racecar_lab.training.spec import TrainingOptions
 from tests.lab.experiments.untrained import DIGITS, QUICK
 
 pytestmark = pytest.mark.usefixtures("no_data")

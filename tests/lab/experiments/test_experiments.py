@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from racecar.lab.experiments import EXPERIMENTS, PAPER, experiment
-from racecar.lab.experiments.information import WIDTHS
+from racecar_lab.experiments import EXPERIMENTS, PAPER, experiment
+from racecar_lab.experiments.information import WIDTHS
 from tests.lab.experiments.untrained import DIGITS, INFORMATION, PEAKS, QUICK, trained
 
 pytestmark = pytest.mark.usefixtures("no_data")

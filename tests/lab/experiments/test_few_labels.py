@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from racecar import Racecar
-from racecar.lab.config import choices
-from racecar.lab.datasets import DataError, motion
-from racecar.lab.experiments.few_labels import FewLabelsConfig, constrained
+from racecar_lab.config import choices
+from racecar_lab.datasets import DataError, motion
+from racecar_lab.experiments.few_labels import FewLabelsConfig, constrained
 from tests.lab.experiments.few_labels_cases import FEW, TINY, with_pictures
 
 NORMS, LAYERS = choices(FewLabelsConfig)["norm"], choices(FewLabelsConfig)["layers"]

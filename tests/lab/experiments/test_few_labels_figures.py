@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from racecar.lab.experiments.few_labels.figures import all_figures, gains
-from racecar.lab.running.run import Run
+from racecar_lab.experiments.few_labels.figures import all_figures, gains
+from racecar_lab.running.run import Run
 from tests.lab.experiments.few_labels_cases import record
 
 WHERE = "Where it helps: RR − Std in points (± sd) by labels per class, linear probe"

@@ -8,22 +8,22 @@ import torch
 from torch import nn
 
 from racecar import Racecar
-from racecar.lab.experiment import Split, accuracy
-from racecar.lab.experiments.few_labels import TASKS, fine_tuning, measuring
-from racecar.lab.experiments.few_labels.claims import FIRST, TODAY
-from racecar.lab.measures.probe import body, choose, features, probe, settle
-from racecar.lab.measures.tune import tune
-from racecar.lab.report.claims import judge
-from racecar.lab.report.groups import gather
-from racecar.lab.report.verdicts import NOT_RUN, TOO_FEW
-from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.results import Store
-from racecar.lab.running.search import trials
-from racecar.lab.running.work import begin
-from racecar.lab.training import augment, rng
-from racecar.lab.training.loss_config import FIRST_LOSS
-from racecar.lab.training.optimiser import fading
-from racecar.lab.training.steps import vmapped
+from racecar_lab.experiment import Split, accuracy
+from racecar_lab.experiments.few_labels import TASKS, fine_tuning, measuring
+from racecar_lab.experiments.few_labels.claims import FIRST, TODAY
+from racecar_lab.measures.probe import body, choose, features, probe, settle
+from racecar_lab.measures.tune import tune
+from racecar_lab.report.claims import judge
+from racecar_lab.report.groups import gather
+from racecar_lab.report.verdicts import NOT_RUN, TOO_FEW
+from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.results import Store
+from racecar_lab.running.search import trials
+from racecar_lab.running.work import begin
+from racecar_lab.training import augment, rng
+from racecar_lab.training.loss_config import FIRST_LOSS
+from racecar_lab.training.optimiser import fading
+from racecar_lab.training.steps import vmapped
 from tests.lab.experiments.few_labels_cases import FEW, TINY, record, with_pictures
 from tests.lab.tiny import results, run
 

@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from racecar.inspect import Lpips, ssim
-from racecar.lab.experiment import Split, Stage, Task
-from racecar.lab.measures.features import class_means, first_layer, rebuilt
+from racecar_lab.experiment import Split, Stage, Task
+from racecar_lab.measures.features import class_means, first_layer, rebuilt
 from tests.lab.experiments.untrained import DIGITS, PEAKS, QUICK, lively, trained
 
 pytestmark = pytest.mark.usefixtures("no_data")

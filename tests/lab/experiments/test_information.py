@@ -6,9 +6,9 @@ import torch
 from scipy.io import savemat
 from torch import nn
 
-from racecar.lab.datasets import sphere
-from racecar.lab.experiment import Split, accuracy
-from racecar.lab.experiments.information import bit_count_accuracy
+from racecar_lab.datasets import sphere
+from racecar_lab.experiment import Split, accuracy
+from racecar_lab.experiments.information import bit_count_accuracy
 from tests.lab.experiments.untrained import INFORMATION, lively, trained
 
 pytestmark = pytest.mark.usefixtures("no_data")

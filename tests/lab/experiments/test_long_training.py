@@ -8,17 +8,17 @@ import torch
 from torch import nn
 
 from racecar import Racecar
-from racecar.lab.datasets import CIFAR10, DataError
-from racecar.lab.experiments import experiment
-from racecar.lab.experiments.long_training import LongTraining
-from racecar.lab.report.claims import judge
-from racecar.lab.report.groups import gather
-from racecar.lab.report.verdicts import CONTRADICTED, SUPPORTED, UNDECIDED
-from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.results import Store
-from racecar.lab.running.run import Run
-from racecar.lab.running.search import trials
-from racecar.lab.training.loss_config import PAPER
+from racecar_lab.datasets import CIFAR10, DataError
+from racecar_lab.experiments import experiment
+from racecar_lab.experiments.long_training import LongTraining
+from racecar_lab.report.claims import judge
+from racecar_lab.report.groups import gather
+from racecar_lab.report.verdicts import CONTRADICTED, SUPPORTED, UNDECIDED
+from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.results import Store
+from racecar_lab.running.run import Run
+from racecar_lab.running.search import trials
+from racecar_lab.training.loss_config import PAPER
 from tests.figures import LEAST, smallest
 from tests.lab.experiments.pictures import write_cifar
 from tests.lab.running.test_engines import assert_same

@@ -9,17 +9,17 @@ import torch
 from torch.nn import functional as F
 
 from racecar import Racecar
-from racecar.lab.datasets import MNIST, DataError, motion
-from racecar.lab.experiment import Trained, accuracy
-from racecar.lab.experiments import experiment
-from racecar.lab.experiments.mnist import LAYOUT, Mnist, likeness, run_back
-from racecar.lab.report.claims import judge
-from racecar.lab.report.groups import gather
-from racecar.lab.report.verdicts import TOO_FEW
-from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.results import Store
-from racecar.lab.running.search import best, trials
-from racecar.lab.training.loss_config import FIRST_LOSS
+from racecar_lab.datasets import MNIST, DataError, motion
+from racecar_lab.experiment import Trained, accuracy
+from racecar_lab.experiments import experiment
+from racecar_lab.experiments.mnist import LAYOUT, Mnist, likeness, run_back
+from racecar_lab.report.claims import judge
+from racecar_lab.report.groups import gather
+from racecar_lab.report.verdicts import TOO_FEW
+from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.results import Store
+from racecar_lab.running.search import best, trials
+from racecar_lab.training.loss_config import FIRST_LOSS
 from tests.lab.report.records import untrained
 from tests.lab.tiny import results, run
 
@@ -43,7 +43,7 @@ def pictures(tmp_path, monkeypatch):
         (raw / f"{name}-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, count, 28, 28) + pixels.tobytes())
         (raw / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, count) + labels.tobytes())
     monkeypatch.setattr(Mnist, "source", replace(MNIST, counts=COUNTS))
-    monkeypatch.setattr("racecar.lab.experiments.mnist.LAYOUT", (6, "M", 8, "M", 12, "M"))
+    monkeypatch.setattr("racecar_lab.experiments.mnist.LAYOUT", (6, "M", 8, "M", 12, "M"))
     return tmp_path / "data"
 
 
@@ -258,7 +258,7 @@ def test_names_of_settings():
 
 def test_the_reverse_pass_is_learned(pictures, tmp_path, monkeypatch):
     """The point of it, in small: RR's picture is far nearer to the input than Std's."""
-    monkeypatch.setattr("racecar.lab.experiments.mnist.LAYOUT", LAYOUT)
+    monkeypatch.setattr("racecar_lab.experiments.mnist.LAYOUT", LAYOUT)
     config = replace(SHORT, **FIRST_LOSS, share=0.2, epochs=4, batch=16, lr=3e-3, cost=1.0, fraction=1.0, strength=0.1)
     found = {}
     for job in make_jobs(ONE, config, ["Std", "RR"], [0], pictures):

@@ -6,8 +6,8 @@ import re
 import numpy as np
 import pytest
 
-from racecar.lab.datasets import peaks
-from racecar.lab.report.statistics import estimate
+from racecar_lab.datasets import peaks
+from racecar_lab.report.statistics import estimate
 from tests.figures import legible
 from tests.lab.experiments.paper_figure_cases import SMALL, diverged, draw, find, other, planes, points, shifted, shown
 

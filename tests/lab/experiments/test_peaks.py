@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from racecar.lab.datasets import peaks
-from racecar.lab.experiments import experiment
+from racecar_lab.datasets import peaks
+from racecar_lab.experiments import experiment
 
 PEAKS = experiment("peaks")
 SEEDS = (0, 1, 2, 1000)

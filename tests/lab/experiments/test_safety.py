@@ -10,16 +10,16 @@ from torch import nn
 
 from racecar import Racecar
 from racecar.cli.app import run as command
-from racecar.lab.datasets import MNIST, DataError
-from racecar.lab.experiments import experiment
-from racecar.lab.experiments import safety as module
-from racecar.lab.experiments.safety import Safety, silent
-from racecar.lab.experiments.safety.design import CONTEXTS, Loss
-from racecar.lab.measures.dead import is_dead
-from racecar.lab.running.engines import vmap
-from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.packed import pack
-from racecar.lab.running.results import Store
+from racecar_lab.datasets import MNIST, DataError
+from racecar_lab.experiments import experiment
+from racecar_lab.experiments import safety as module
+from racecar_lab.experiments.safety import Safety, silent
+from racecar_lab.experiments.safety.design import CONTEXTS, Loss
+from racecar_lab.measures.dead import is_dead
+from racecar_lab.running.engines import vmap
+from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.packed import pack
+from racecar_lab.running.results import Store
 from tests.lab.experiments.pictures import write_mnist
 from tests.lab.report.records import record
 from tests.lab.tiny import results, run

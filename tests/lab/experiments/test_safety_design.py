@@ -5,7 +5,7 @@ from itertools import combinations, pairwise, product
 
 import pytest
 
-from racecar.lab.experiments.safety.design import (
+from racecar_lab.experiments.safety.design import (
     CONTEXTS,
     DEPTHS,
     LAMBDAS,

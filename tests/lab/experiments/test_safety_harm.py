@@ -7,8 +7,8 @@ from statistics import stdev
 
 import pytest
 
-from racecar.lab.experiments.safety.design import CONTEXTS, NORMS, Setting, covering
-from racecar.lab.experiments.safety.rule import judge
+from racecar_lab.experiments.safety.design import CONTEXTS, NORMS, Setting, covering
+from racecar_lab.experiments.safety.rule import judge
 from tests.lab.experiments.made_up_nets import A, B, confirmation, nets, plain, world
 
 

@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
-from racecar.lab.experiments import experiment
-from racecar.lab.experiments.safety import config as safety_config
-from racecar.lab.experiments.safety.design import CONTEXTS, LAMBDAS, LOSSES, Context, Loss, Setting, covering
-from racecar.lab.running.engines import vmap
-from racecar.lab.running.jobs import make_jobs
+from racecar_lab.experiments import experiment
+from racecar_lab.experiments.safety import config as safety_config
+from racecar_lab.experiments.safety.design import CONTEXTS, LAMBDAS, LOSSES, Context, Loss, Setting, covering
+from racecar_lab.running.engines import vmap
+from racecar_lab.running.jobs import make_jobs
 
 SAFETY = experiment("safety")
 

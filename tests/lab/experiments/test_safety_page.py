@@ -4,16 +4,16 @@ import random
 
 import pytest
 
-from racecar.lab.experiments import experiment
-from racecar.lab.experiments.safety import Safety
-from racecar.lab.experiments.safety import config as safety_config
-from racecar.lab.experiments.safety.design import CONTEXTS, LAMBDAS, LOSSES, Loss, Setting, covering
-from racecar.lab.experiments.safety.map_figure import MAPS, all_figures, map_figure
-from racecar.lab.experiments.safety.rule import judge
-from racecar.lab.experiments.safety.told import rows_of, told
-from racecar.lab.report import write_report
-from racecar.lab.running.packed import write_pack
-from racecar.lab.running.run import Run
+from racecar_lab.experiments import experiment
+from racecar_lab.experiments.safety import Safety
+from racecar_lab.experiments.safety import config as safety_config
+from racecar_lab.experiments.safety.design import CONTEXTS, LAMBDAS, LOSSES, Loss, Setting, covering
+from racecar_lab.experiments.safety.map_figure import MAPS, all_figures, map_figure
+from racecar_lab.experiments.safety.rule import judge
+from racecar_lab.experiments.safety.told import rows_of, told
+from racecar_lab.report import write_report
+from racecar_lab.running.packed import write_pack
+from racecar_lab.running.run import Run
 from tests.figures import LEAST, smallest
 from tests.lab.report.records import record
 

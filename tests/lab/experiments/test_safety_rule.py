@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racecar.lab.experiments.safety.design import CONTEXTS, LAMBDAS, LOSSES, Context, Loss, Setting
-from racecar.lab.experiments.safety.rule import UNITLESS, Row, judge, ranked
+from racecar_lab.experiments.safety.design import CONTEXTS, LAMBDAS, LOSSES, Context, Loss, Setting
+from racecar_lab.experiments.safety.rule import UNITLESS, Row, judge, ranked
 from tests.lab.experiments.made_up_nets import A, B, confirmation, kill, nets, plain, world
 
 C = Loss("reverse", "anchored", "layerwise")

@@ -8,17 +8,17 @@ import pytest
 import torch
 
 from racecar import Racecar
-from racecar.lab.datasets import MNIST, DataError, sequences
-from racecar.lab.experiments import experiment
-from racecar.lab.experiments.sequences import Sequences
-from racecar.lab.report.claims import judge
-from racecar.lab.report.glossary import meanings
-from racecar.lab.report.groups import gather
-from racecar.lab.report.verdicts import CONTRADICTED, SUPPORTED
-from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.results import Store
-from racecar.lab.running.search import trials
-from racecar.lab.training.variants import regularise, variant
+from racecar_lab.datasets import MNIST, DataError, sequences
+from racecar_lab.experiments import experiment
+from racecar_lab.experiments.sequences import Sequences
+from racecar_lab.report.claims import judge
+from racecar_lab.report.glossary import meanings
+from racecar_lab.report.groups import gather
+from racecar_lab.report.verdicts import CONTRADICTED, SUPPORTED
+from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.results import Store
+from racecar_lab.running.search import trials
+from racecar_lab.training.variants import regularise, variant
 from tests.lab.experiments.pictures import write_mnist
 from tests.lab.report.records import record, runs
 from tests.lab.running.test_engines import assert_same

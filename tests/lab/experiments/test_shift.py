@@ -9,21 +9,21 @@ import torch
 from torch import nn
 
 from racecar import Racecar
-from racecar.lab.datasets import corruption
-from racecar.lab.experiments import experiment
-from racecar.lab.experiments.shift import Shift
-from racecar.lab.experiments.shift_figures import SCORES, all_figures
-from racecar.lab.experiments.shift_scores import CHANGES, SHIFTS
-from racecar.lab.experiments.small_net import autoencoder, convolutions, small_net
-from racecar.lab.report.claims import judge
-from racecar.lab.report.glossary import meanings
-from racecar.lab.report.groups import gather
-from racecar.lab.report.verdicts import NOT_RUN
-from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.results import Store
-from racecar.lab.running.search import trials
-from racecar.lab.running.work import begin
-from racecar.lab.training import rng
+from racecar_lab.datasets import corruption
+from racecar_lab.experiments import experiment
+from racecar_lab.experiments.shift import Shift
+from racecar_lab.experiments.shift_figures import SCORES, all_figures
+from racecar_lab.experiments.shift_scores import CHANGES, SHIFTS
+from racecar_lab.experiments.small_net import autoencoder, convolutions, small_net
+from racecar_lab.report.claims import judge
+from racecar_lab.report.glossary import meanings
+from racecar_lab.report.groups import gather
+from racecar_lab.report.verdicts import NOT_RUN
+from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.results import Store
+from racecar_lab.running.search import trials
+from racecar_lab.running.work import begin
+from racecar_lab.training import rng
 from tests.figures import LEAST, smallest
 from tests.lab.experiments.few_labels_cases import with_pictures
 from tests.lab.report.records import untrained

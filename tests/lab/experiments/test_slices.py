@@ -10,20 +10,20 @@ import torch
 
 from racecar import Racecar
 from racecar.inspect import calibrate, invertibility
-from racecar.lab.datasets import CIFAR10, MNIST, DataError
-from racecar.lab.experiment import Trained, accuracy
-from racecar.lab.experiments import OURS, experiment
-from racecar.lab.experiments.slices import BATCH, SLICES, Slices, SlicesCifar, SlicesMnist, reverse_loss
-from racecar.lab.report.claims import judge
-from racecar.lab.report.groups import gather
-from racecar.lab.report.verdicts import NOT_RUN, TOO_FEW
-from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.results import Store
-from racecar.lab.running.work import begin, training
-from racecar.lab.training import augment
-from racecar.lab.training.recipe import Recipe
-from racecar.lab.training.single import Single
-from racecar.lab.training.spec import TrainingOptions
+from racecar_lab.datasets import CIFAR10, MNIST, DataError
+from racecar_lab.experiment import Trained, accuracy
+from racecar_lab.experiments import OURS, experiment
+from racecar_lab.experiments.slices import BATCH, SLICES, Slices, SlicesCifar, SlicesMnist, reverse_loss
+from racecar_lab.report.claims import judge
+from racecar_lab.report.groups import gather
+from racecar_lab.report.verdicts import NOT_RUN, TOO_FEW
+from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.results import Store
+from racecar_lab.running.work import begin, training
+from racecar_lab.training import augment
+from racecar_lab.training.recipe import Recipe
+from racecar_lab.training.single import Single
+from racecar_lab.training.spec import TrainingOptions
 from tests.lab.experiments.pictures import write_cifar, write_mnist
 from tests.lab.report.records import record, runs, untrained
 from tests.lab.tiny import results, run

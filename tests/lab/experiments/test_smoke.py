@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from racecar.lab.datasets import smoke
-from racecar.lab.experiment import Stage
-from racecar.lab.experiments.smoke import film, losses, splitting
-from racecar.lab.experiments.smoke.config import KEPT
-from racecar.lab.running.results import Store
-from racecar.lab.training.recipe import Batch
-from racecar.networks.smoke import lowered
+from racecar_lab.datasets import smoke
+from racecar_lab.experiment import Stage
+from racecar_lab.experiments.smoke import film, losses, splitting
+from racecar_lab.experiments.smoke.config import KEPT
+from racecar_lab.networks.smoke import lowered
+from racecar_lab.running.results import Store
+from racecar_lab.training.recipe import Batch
 from tests.lab.experiments.smoke_cases import SMOKE, TINY, jobs
 from tests.lab.smoke_data import small
 from tests.lab.tiny import plain, results, run

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from racecar import Racecar
-from racecar.lab.experiments.smoke_autoencoder import splitting as real_splitting
-from racecar.lab.experiments.smoke_autoencoder.figures import steps_to
-from racecar.lab.experiments.smoke_autoencoder.stages import CHANNELS, autoencoder
-from racecar.lab.measures.dead import is_dead
-from racecar.lab.running.results import Store
-from racecar.networks.smoke import encoder, fill_decoder, fill_encoder, generator, weighted
+from racecar_lab.experiments.smoke_autoencoder import splitting as real_splitting
+from racecar_lab.experiments.smoke_autoencoder.figures import steps_to
+from racecar_lab.experiments.smoke_autoencoder.stages import CHANNELS, autoencoder
+from racecar_lab.measures.dead import is_dead
+from racecar_lab.networks.smoke import encoder, fill_decoder, fill_encoder, generator, weighted
+from racecar_lab.running.results import Store
 from tests.lab.experiments.smoke_cases import AUTOENCODER, TINY_AUTOENCODER, autoencoder_jobs, small_data
 from tests.lab.tiny import plain, results, run
 
@@ -178,7 +178,7 @@ def test_curves_end_at_what_is_measured(whole):
 
 def test_cut_in_an_autoencoder(folder, whole, tmp_path, monkeypatch):
     """Its GAN is done, and not done again."""
-    import racecar.lab.experiments.smoke_autoencoder as module
+    import racecar_lab.experiments.smoke_autoencoder as module
 
     some, count, first = autoencoder_jobs(folder, ("RR",)), 0, module.rebuild
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 from scipy.special import sph_harm_y
 
-from racecar.lab.datasets import sphere
+from racecar_lab.datasets import sphere
 
 POINTS = sphere.corners().numpy()
 PATTERNS = np.array([[number >> bit & 1 for bit in range(12)] for number in range(4096)])

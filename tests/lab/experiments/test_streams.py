@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from racecar.lab.datasets import Source
-from racecar.lab.experiment import Split, Task
-from racecar.lab.experiments.streams.config import PROTOCOLS, StreamsConfig
-from racecar.lab.experiments.streams.drawing import Stream, drawn, order
-from racecar.lab.experiments.streams.learning import Learning
-from racecar.lab.experiments.streams.pool import pool_of
-from racecar.lab.streams import METHODS, StreamStack
+from racecar_lab.datasets import Source
+from racecar_lab.experiment import Split, Task
+from racecar_lab.experiments.streams.config import PROTOCOLS, StreamsConfig
+from racecar_lab.experiments.streams.drawing import Stream, drawn, order
+from racecar_lab.experiments.streams.learning import Learning
+from racecar_lab.experiments.streams.pool import pool_of
+from racecar_lab.streams import METHODS, StreamStack
 
 PERMUTED = StreamsConfig(images=24, batch=5, tests=7, tasks=4, passes=2)
 LABELS = replace(PERMUTED, stream="labels")

@@ -7,17 +7,17 @@ import random
 import pytest
 import torch
 
-from racecar.lab.experiments import experiment
-from racecar.lab.experiments.streams.cells import by_cell
-from racecar.lab.experiments.streams.claims import CELLS, CLAIMS, QUESTIONS
-from racecar.lab.experiments.streams.config import CHOOSING, StreamsConfig
-from racecar.lab.experiments.streams.figures import DRAWN
-from racecar.lab.experiments.streams.rule import answers, whole
-from racecar.lab.experiments.streams.transfer import area, transfer, tried_in
-from racecar.lab.report.section import findings_of, section
-from racecar.lab.running.results import Store
-from racecar.lab.running.run import Run
-from racecar.lab.streams import METHODS
+from racecar_lab.experiments import experiment
+from racecar_lab.experiments.streams.cells import by_cell
+from racecar_lab.experiments.streams.claims import CELLS, CLAIMS, QUESTIONS
+from racecar_lab.experiments.streams.config import CHOOSING, StreamsConfig
+from racecar_lab.experiments.streams.figures import DRAWN
+from racecar_lab.experiments.streams.rule import answers, whole
+from racecar_lab.experiments.streams.transfer import area, transfer, tried_in
+from racecar_lab.report.section import findings_of, section
+from racecar_lab.running.results import Store
+from racecar_lab.running.run import Run
+from racecar_lab.streams import METHODS
 from tests.lab.report.records import record
 
 STREAMS = experiment("streams")

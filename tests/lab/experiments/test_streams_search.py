@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from racecar.lab.experiments import experiment
-from racecar.lab.experiments.streams.config import CHOOSING, StreamsConfig
-from racecar.lab.experiments.streams.searching import MOST, half_decade
-from racecar.lab.running.engines.streams import check
-from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.search import trials
-from racecar.lab.streams import METHODS
+from racecar_lab.experiments import experiment
+from racecar_lab.experiments.streams.config import CHOOSING, StreamsConfig
+from racecar_lab.experiments.streams.searching import MOST, half_decade
+from racecar_lab.running.engines.streams import check
+from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.search import trials
+from racecar_lab.streams import METHODS
 
 STREAMS = experiment("streams")
 

@@ -5,21 +5,21 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from racecar.lab.datasets.texture_shape import CLASSES, FOLDS
-from racecar.lab.experiments.texture_shape import TextureShape
-from racecar.lab.experiments.texture_shape.figures import all_figures
-from racecar.lab.experiments.texture_shape.measuring import alike, by_class, examples, fitted, parts, shape_bias
-from racecar.lab.experiments.texture_shape.ratios import found_ratios
-from racecar.lab.experiments.texture_shape.splitting import pictures, seen
-from racecar.lab.report.glossary import meanings
-from racecar.lab.report.section import findings_of
-from racecar.lab.report.verdicts import NOT_RUN
-from racecar.lab.running.engines import vmap
-from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.results import Store
-from racecar.lab.running.search import best, trials
-from racecar.lab.running.work import begin
-from racecar.lab.training.loss_config import PAPER
+from racecar_lab.datasets.texture_shape import CLASSES, FOLDS
+from racecar_lab.experiments.texture_shape import TextureShape
+from racecar_lab.experiments.texture_shape.figures import all_figures
+from racecar_lab.experiments.texture_shape.measuring import alike, by_class, examples, fitted, parts, shape_bias
+from racecar_lab.experiments.texture_shape.ratios import found_ratios
+from racecar_lab.experiments.texture_shape.splitting import pictures, seen
+from racecar_lab.report.glossary import meanings
+from racecar_lab.report.section import findings_of
+from racecar_lab.report.verdicts import NOT_RUN
+from racecar_lab.running.engines import vmap
+from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.results import Store
+from racecar_lab.running.search import best, trials
+from racecar_lab.running.work import begin
+from racecar_lab.training.loss_config import PAPER
 from tests.figures import LEAST, smallest
 from tests.lab.experiments.texture_cases import TEXTURE, TINY, write
 from tests.lab.report.records import record, untrained
@@ -126,7 +126,7 @@ def test_what_is_rebuilt():
 
 
 def test_by_class():
-    from racecar.lab.experiment import Split
+    from racecar_lab.experiment import Split
 
     right = {"edges": torch.tensor([1.0, 0.0, 1.0]).double()}
     rows = by_class(right, {"edges": Split(torch.zeros(3, 1), torch.tensor([2, 2, 5]))})

@@ -6,8 +6,8 @@ from itertools import product
 import pytest
 import torch
 
-from racecar.lab.datasets.texture_shape import FOLDS, stimuli
-from racecar.lab.experiments.texture_shape.splitting import chosen, pictures, seen, shown
+from racecar_lab.datasets.texture_shape import FOLDS, stimuli
+from racecar_lab.experiments.texture_shape.splitting import chosen, pictures, seen, shown
 from tests.lab.experiments.texture_cases import TEXTURE, TINY, write
 
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 from PIL import Image
 
-from racecar.lab.datasets import texture_shape
-from racecar.lab.datasets.texture_shape import CLASSES, FOLDERS, KINDS, PACKED
-from racecar.lab.experiments import experiment
-from racecar.lab.experiments.texture_shape import splitting
+from racecar_lab.datasets import texture_shape
+from racecar_lab.datasets.texture_shape import CLASSES, FOLDERS, KINDS, PACKED
+from racecar_lab.experiments import experiment
+from racecar_lab.experiments.texture_shape import splitting
 
 TEXTURE = experiment("texture-shape")
 TINY = TEXTURE.Config(images=128, size=8, widths=(2, 3, 4), epochs=1, finetune=1, batch=64, cost=1.0, slim=1.0)

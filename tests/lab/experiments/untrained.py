@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from racecar.lab.experiment import Trained
-from racecar.lab.experiments import experiment
+from racecar_lab.experiment import Trained
+from racecar_lab.experiments import experiment
 
 DIGITS, PEAKS, INFORMATION = (experiment(name) for name in ("digits", "peaks", "information"))
 QUICK = DIGITS.Config(**DIGITS.quick)

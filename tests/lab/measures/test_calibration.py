@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from racecar.lab.experiment import Split
-from racecar.lab.measures.calibration import calibration, expected_error
+from racecar_lab.experiment import Split
+from racecar_lab.measures.calibration import calibration, expected_error
 
 
 def test_by_hand():

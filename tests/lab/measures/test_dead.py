@@ -4,11 +4,11 @@ import torch
 from torch import nn
 
 from racecar.cli.app import run as command
-from racecar.lab.experiments import EXPERIMENTS
-from racecar.lab.measures.dead import dead_layers
-from racecar.lab.report.section import section
-from racecar.lab.running.results import Store
-from racecar.lab.running.run import DEAD, Run
+from racecar_lab.experiments import EXPERIMENTS
+from racecar_lab.measures.dead import dead_layers
+from racecar_lab.report.section import section
+from racecar_lab.running.results import Store
+from racecar_lab.running.run import DEAD, Run
 from tests.lab.tiny import Tiny, make, results, run
 
 

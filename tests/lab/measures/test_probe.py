@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from racecar.lab.experiment import Split
-from racecar.lab.measures.logistic import logistic
-from racecar.lab.measures.probe import body, choose, features, probe, ridge, settle
-from racecar.lab.measures.tune import tune
-from racecar.lab.training.rng import generator
-from racecar.networks.vgg import vgg
+from racecar_lab.experiment import Split
+from racecar_lab.measures.logistic import logistic
+from racecar_lab.measures.probe import body, choose, features, probe, ridge, settle
+from racecar_lab.measures.tune import tune
+from racecar_lab.networks.vgg import vgg
+from racecar_lab.training.rng import generator
 
 
 def blobs(count, width=6, classes=3, seed=0, spread=1.0):
@@ -68,7 +68,7 @@ def test_logistic_regression(count, l2):
 
 
 def test_what_does_not_converge(monkeypatch):
-    monkeypatch.setattr("racecar.lab.measures.logistic.LIMIT", 5)
+    monkeypatch.setattr("racecar_lab.measures.logistic.LIMIT", 5)
     with pytest.raises(FloatingPointError, match="did not converge in 5 steps: l2 = 0.001 is too small"):
         logistic(blobs(6).x.double()[None], blobs(6).y[None], 3, 1e-3)
 

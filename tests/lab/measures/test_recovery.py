@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from racecar.lab.measures.recovery import fitted, recovery
+from racecar_lab.measures.recovery import fitted, recovery
 
 
 def pictures(seed: int) -> torch.Tensor:

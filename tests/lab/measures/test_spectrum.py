@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from racecar.lab.measures.spectrum import energy_spectrum, spectrum_distance
+from racecar_lab.measures.spectrum import energy_spectrum, spectrum_distance
 
 SIZE = 32
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from racecar.lab.measures.strangeness import Mahalanobis, auroc, energy, squared_errors, unsure
+from racecar_lab.measures.strangeness import Mahalanobis, auroc, energy, squared_errors, unsure
 
 scores = st.lists(st.integers(-3, 3), min_size=1, max_size=12)
 

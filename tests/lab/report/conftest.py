@@ -2,7 +2,7 @@
 
 import pytest
 
-from racecar.lab.report import write_report
+from racecar_lab.report import write_report
 from tests.lab.report.records import Peaks, peaks_records, record, write
 
 BAD = '"><img src=x onerror="window.hacked=1"><script>window.hacked=1</script>|`*_[x](javascript:1) $\\x$'

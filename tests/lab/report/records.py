@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from racecar.lab.config import Config
-from racecar.lab.experiment import Claim, Experiment, Paper
-from racecar.lab.running.jobs import Job
-from racecar.lab.running.results import identity
-from racecar.lab.running.run import Run
 from racecar.support.files import write_json
+from racecar_lab.config import Config
+from racecar_lab.experiment import Claim, Experiment, Paper
+from racecar_lab.running.jobs import Job
+from racecar_lab.running.results import identity
+from racecar_lab.running.run import Run
 
 
 def record(

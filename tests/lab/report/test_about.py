@@ -4,11 +4,11 @@ import re
 
 import pytest
 
-from racecar.lab.experiments import experiment
-from racecar.lab.report.about import about, told_costs
-from racecar.lab.report.groups import gather
-from racecar.lab.report.restate import loss_of
-from racecar.run.settings import Settings
+from racecar.reverse.settings import Settings
+from racecar_lab.experiments import experiment
+from racecar_lab.report.about import about, told_costs
+from racecar_lab.report.groups import gather
+from racecar_lab.report.restate import loss_of
 from tests.lab.report.records import record, runs
 
 

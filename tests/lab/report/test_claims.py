@@ -5,11 +5,11 @@ from statistics import mean
 import pytest
 from scipy import stats
 
-from racecar.lab.experiment import Claim, Paper
-from racecar.lab.report.claim_tables import claims_table
-from racecar.lab.report.claims import judge
-from racecar.lab.report.groups import gather, label
-from racecar.lab.report.verdicts import CONTRADICTED, NOT_RUN, SUPPORTED, TOO_FEW, UNDECIDED
+from racecar_lab.experiment import Claim, Paper
+from racecar_lab.report.claim_tables import claims_table
+from racecar_lab.report.claims import judge
+from racecar_lab.report.groups import gather, label
+from racecar_lab.report.verdicts import CONTRADICTED, NOT_RUN, SUPPORTED, TOO_FEW, UNDECIDED
 from tests.lab.report.records import record, runs
 
 STD = [0.50, 0.52, 0.48, 0.55, 0.51]

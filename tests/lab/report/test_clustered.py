@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from racecar.lab.clusters import Clusters
-from racecar.lab.experiment import Claim
-from racecar.lab.report.about import about
-from racecar.lab.report.claims import judge
-from racecar.lab.report.clustered import cluster_means, estimate_of, paired
-from racecar.lab.report.groups import gather, label
-from racecar.lab.report.result_tables import results_table
-from racecar.lab.report.statistics import Estimate, estimate
-from racecar.lab.report.verdicts import SUPPORTED, TOO_FEW, UNDECIDED
+from racecar_lab.clusters import Clusters
+from racecar_lab.experiment import Claim
+from racecar_lab.report.about import about
+from racecar_lab.report.claims import judge
+from racecar_lab.report.clustered import cluster_means, estimate_of, paired
+from racecar_lab.report.groups import gather, label
+from racecar_lab.report.result_tables import results_table
+from racecar_lab.report.statistics import Estimate, estimate
+from racecar_lab.report.verdicts import SUPPORTED, TOO_FEW, UNDECIDED
 from tests.lab.report.records import Peaks, record, runs
 
 FOLDS = Clusters("fold", overlap=1 / 4)

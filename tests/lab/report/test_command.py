@@ -6,9 +6,9 @@ import webbrowser
 import pytest
 
 from racecar.cli import app as cli
-from racecar.lab import experiments
-from racecar.lab.report.read_records import read_runs
-from racecar.lab.running.record import wrong
+from racecar_lab import experiments
+from racecar_lab.report.read_records import read_runs
+from racecar_lab.running.record import wrong
 from tests.lab.report.records import Peaks, record, write
 
 

@@ -6,12 +6,12 @@ from functools import cache
 
 import pytest
 
-from racecar.lab.config import Config, younger
-from racecar.lab.report import section as module
-from racecar.lab.report.page import to_html, to_markdown
-from racecar.lab.report.write import build
-from racecar.lab.running.results import Store
-from racecar.lab.running.run import Run
+from racecar_lab.config import Config, younger
+from racecar_lab.report import section as module
+from racecar_lab.report.page import to_html, to_markdown
+from racecar_lab.report.write import build
+from racecar_lab.running.results import Store
+from racecar_lab.running.run import Run
 from tests.lab.report.records import Peaks, peaks_records, record, runs
 
 WHEN = datetime(2026, 11, 17, tzinfo=UTC)

@@ -4,14 +4,14 @@ from itertools import pairwise
 
 import pytest
 
-from racecar.lab.experiment import Claim, Paper, Stage
-from racecar.lab.report.claims import judge
-from racecar.lab.report.forest import THIN, forest, title
-from racecar.lab.report.glossary import glossary, meanings
-from racecar.lab.report.groups import gather, label
-from racecar.lab.report.told import judged, sentence, telling_settings
-from racecar.lab.report.units import unit
-from racecar.lab.report.verdicts import UNDECIDED
+from racecar_lab.experiment import Claim, Paper, Stage
+from racecar_lab.report.claims import judge
+from racecar_lab.report.forest import THIN, forest, title
+from racecar_lab.report.glossary import glossary, meanings
+from racecar_lab.report.groups import gather, label
+from racecar_lab.report.told import judged, sentence, telling_settings
+from racecar_lab.report.units import unit
+from racecar_lab.report.verdicts import UNDECIDED
 from tests.figures import legible
 from tests.lab.report.records import record, runs
 
@@ -133,9 +133,9 @@ def test_a_claim_in_several_settings(monkeypatch):
     assert figure.get_label().count("RR beats Std") == 3
     assert "✗" not in figure.get_label()
     assert axis.get_title() == ""
-    monkeypatch.setattr("racecar.lab.report.forest.TALL", 0.5)
+    monkeypatch.setattr("racecar_lab.report.forest.TALL", 0.5)
     assert forest(found).axes[0].get_title() == axis.get_xlabel() == "gain in points"
-    monkeypatch.setattr("racecar.lab.report.forest.MANY", 2)
+    monkeypatch.setattr("racecar_lab.report.forest.MANY", 2)
     for wide in (False, True):
         figure = forest(found, wide)
         assert figure.get_label() == sentence(found).partition(";")[0]

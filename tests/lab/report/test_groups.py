@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from racecar.lab.report.groups import by_setting, gather, label, telling
-from racecar.lab.training.loss_config import PAPER
+from racecar_lab.report.groups import by_setting, gather, label, telling
+from racecar_lab.training.loss_config import PAPER
 from tests.lab.report.records import record, runs
 
 

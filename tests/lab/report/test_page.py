@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from racecar.lab.report.page import HOW, bar, fenced
-from racecar.lab.report.page import markdown as escaped
+from racecar_lab.report.page import HOW, bar, fenced
+from racecar_lab.report.page import markdown as escaped
 from tests.lab.report.conftest import BAD
 
 VOID = {"meta", "link", "img", "br", "hr", "input"}

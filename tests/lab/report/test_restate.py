@@ -6,17 +6,17 @@ import pytest
 import torch
 
 from racecar import Racecar
-from racecar.cli.lab.summary import summary
-from racecar.lab.config import younger
-from racecar.lab.experiments import EXPERIMENTS, experiment
-from racecar.lab.report.restate import restated, times
-from racecar.lab.report.section import section
-from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.results import Store
-from racecar.lab.running.run import Run
-from racecar.lab.training import variants
-from racecar.lab.training.loss_config import FIRST_LOSS, LOSS, LossConfig
-from racecar.run.settings import Settings
+from racecar.reverse.settings import Settings
+from racecar_lab.cli.summary import summary
+from racecar_lab.config import younger
+from racecar_lab.experiments import EXPERIMENTS, experiment
+from racecar_lab.report.restate import restated, times
+from racecar_lab.report.section import section
+from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.results import Store
+from racecar_lab.running.run import Run
+from racecar_lab.training import variants
+from racecar_lab.training.loss_config import FIRST_LOSS, LOSS, LossConfig
 from tests.lab.report.records import record
 from tests.lab.tiny import run
 

@@ -6,12 +6,12 @@ from xml.etree import ElementTree
 import pytest
 
 from racecar.inspect.style import COLOURS, new_figure
-from racecar.lab.report import pictures
-from racecar.lab.report.gallery import CURVES, EVERY, SWEEP, common_figures
-from racecar.lab.report.groups import gather
-from racecar.lab.report.pictures import describe, picture
-from racecar.lab.report.run_figures import curves, curves_figure, runs_figure, sweep_figure
-from racecar.lab.training.variants import VARIANTS
+from racecar_lab.report import pictures
+from racecar_lab.report.gallery import CURVES, EVERY, SWEEP, common_figures
+from racecar_lab.report.groups import gather
+from racecar_lab.report.pictures import describe, picture
+from racecar_lab.report.run_figures import curves, curves_figure, runs_figure, sweep_figure
+from racecar_lab.training.variants import VARIANTS
 from tests.figures import legible
 from tests.lab.report.records import record, runs
 

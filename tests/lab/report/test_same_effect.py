@@ -3,10 +3,10 @@
 import pytest
 from scipy import stats
 
-from racecar.lab.experiment import Claim
-from racecar.lab.report.claims import judge
-from racecar.lab.report.groups import gather, label
-from racecar.lab.report.verdicts import CONTRADICTED, NOT_RUN, SUPPORTED, TOO_FEW, UNDECIDED
+from racecar_lab.experiment import Claim
+from racecar_lab.report.claims import judge
+from racecar_lab.report.groups import gather, label
+from racecar_lab.report.verdicts import CONTRADICTED, NOT_RUN, SUPPORTED, TOO_FEW, UNDECIDED
 from tests.lab.report.records import record, runs
 
 EXACT = [0.200, 0.210, 0.190, 0.205, 0.195]

@@ -9,11 +9,11 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.figure import Figure
 
-from racecar.lab.report import pictures
-from racecar.lab.report.gallery import CURVES, EVERY, main_and_more
-from racecar.lab.report.pictures import picture
-from racecar.lab.report.sheet import sheet
-from racecar.lab.report.svg import SPACES, local
+from racecar_lab.report import pictures
+from racecar_lab.report.gallery import CURVES, EVERY, main_and_more
+from racecar_lab.report.pictures import picture
+from racecar_lab.report.sheet import sheet
+from racecar_lab.report.svg import SPACES, local
 
 SIZES = [(3.0, 2.0), (3.5, 1.5), (9.5, 1.0), (1.0, 1.0), (1.0, 3.0)]
 TITLE = "A title that is longer than the figures are wide, by far"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from racecar.lab.report.statistics import (
+from racecar_lab.report.statistics import (
     Estimate,
     PairedShares,
     estimate,
@@ -18,7 +18,7 @@ from racecar.lab.report.statistics import (
     holm,
     same_spread,
 )
-from racecar.lab.report.verdicts import SUPPORTED, verdict
+from racecar_lab.report.verdicts import SUPPORTED, verdict
 
 
 def sample(seed: int, n: int, mean: float = 0.0, sd: float = 1.0) -> list[float]:

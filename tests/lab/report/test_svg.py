@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from racecar.lab.report import pictures
-from racecar.lab.report.svg import light, local
+from racecar_lab.report import pictures
+from racecar_lab.report.svg import light, local
 
 PLACES = ("d", "x", "y", "width", "height")
 DRAWN = ("path", "use", "text", "image", "rect")

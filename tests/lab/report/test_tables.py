@@ -4,13 +4,13 @@ from statistics import mean, stdev
 
 import pytest
 
-from racecar.lab.experiment import Claim, Paper
-from racecar.lab.report import words
-from racecar.lab.report.claim_tables import claims_table, unjudged_table
-from racecar.lab.report.claims import judge
-from racecar.lab.report.groups import gather
-from racecar.lab.report.result_tables import cost_table, inner_tables, results_table
-from racecar.lab.report.statistics import Estimate
+from racecar_lab.experiment import Claim, Paper
+from racecar_lab.report import words
+from racecar_lab.report.claim_tables import claims_table, unjudged_table
+from racecar_lab.report.claims import judge
+from racecar_lab.report.groups import gather
+from racecar_lab.report.result_tables import cost_table, inner_tables, results_table
+from racecar_lab.report.statistics import Estimate
 from tests.lab.report.records import record, runs
 
 VALUES = [0.2, 0.23, 0.22]

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from racecar.lab.report.statistics import Estimate, estimate
-from racecar.lab.report.verdicts import (
+from racecar_lab.report.statistics import Estimate, estimate
+from racecar_lab.report.verdicts import (
     CONTRADICTED,
     MIXED,
     NOT_RUN,

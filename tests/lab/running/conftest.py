@@ -2,7 +2,7 @@
 
 import pytest
 
-from racecar.lab.running.engines import processes
+from racecar_lab.running.engines import processes
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from racecar.lab.experiments import EXPERIMENTS, OURS
+from racecar_lab.experiments import EXPERIMENTS, OURS
 
 QUICK = {name: one.Config(**one.quick) for name, one in EXPERIMENTS.items()}
 SLICES = [one.name for one in OURS if hasattr(QUICK[one.name], "grid")]

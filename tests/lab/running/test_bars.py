@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from racecar.lab.running import runner
-from racecar.lab.running.bars import bars
-from racecar.lab.running.engines.base import RunOptions
-from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.work import Maker
 from racecar.support.progress import INTERVAL
+from racecar_lab.running import runner
+from racecar_lab.running.bars import bars
+from racecar_lab.running.engines.base import RunOptions
+from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.work import Maker
 from tests.lab.tiny import Tiny, TinyConfig
 
 

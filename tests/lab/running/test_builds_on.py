@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from racecar.lab.experiments.smoke import Smoke
-from racecar.lab.running.jobs import with_earlier
-from racecar.lab.running.results import Store
+from racecar_lab.experiments.smoke import Smoke
+from racecar_lab.running.jobs import with_earlier
+from racecar_lab.running.results import Store
 from tests.lab.experiments.smoke_cases import autoencoder_jobs, jobs, small_data
 from tests.lab.tiny import plain, results, run
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from racecar import pretrain
-from racecar.cli.lab.summary import summary
-from racecar.lab.running import runner
-from racecar.lab.running.engines import vmap
-from racecar.lab.running.results import Store
-from racecar.lab.training.steps import vmapped
+from racecar_lab.cli.summary import summary
+from racecar_lab.running import runner
+from racecar_lab.running.engines import vmap
+from racecar_lab.running.results import Store
+from racecar_lab.training.steps import vmapped
 from tests.lab.tiny import Tiny, make, results, run
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from racecar.cli.app import run as command
-from racecar.lab.experiments import EXPERIMENTS
+from racecar_lab.experiments import EXPERIMENTS
 from tests.lab.tiny import Tiny, make, plain, results, run
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from racecar import MissingExtra
-from racecar.lab.running.results import Store
+from racecar_lab.running.results import Store
 from tests.lab.report.records import peaks_records, record, write
 
 HEAD = ["id", "experiment", "variant", "stage", "seed", "coefficient", "status", "purpose"]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from racecar.lab.experiments import experiment
-from racecar.lab.running import jobs
-from racecar.lab.running.jobs import make_jobs, tune
-from racecar.lab.running.results import Store
+from racecar_lab.experiments import experiment
+from racecar_lab.running import jobs
+from racecar_lab.running.jobs import make_jobs, tune
+from racecar_lab.running.results import Store
 from tests.lab.report.records import record
 from tests.lab.running.quick_configs import QUICK
 

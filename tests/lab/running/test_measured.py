@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from racecar.lab.experiments import experiment
-from racecar.lab.running import results
-from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.record import NEEDED
-from racecar.lab.running.results import Store
-from racecar.lab.running.work import Maker, do
-from racecar.lab.training.spec import TrainingOptions
+from racecar_lab.experiments import experiment
+from racecar_lab.running import results
+from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.record import NEEDED
+from racecar_lab.running.results import Store
+from racecar_lab.running.work import Maker, do
+from racecar_lab.training.spec import TrainingOptions
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def measured(store, monkeypatch):
 
 
 def results_of(metrics, tables, arrays):
-    from racecar.lab.experiment import Measured
+    from racecar_lab.experiment import Measured
 
     return Measured(metrics, tables, arrays)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from racecar.lab.running.engines.mirror import Changes, Mirror
+from racecar_lab.running.engines.mirror import Changes, Mirror
 
 
 def test_what_happens_in_a_folder_is_repeated(tmp_path, monkeypatch):

@@ -11,17 +11,17 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from racecar.lab import config
-from racecar.lab.config import Config, guide, later
-from racecar.lab.datasets import smoke
-from racecar.lab.experiment import Stage
-from racecar.lab.experiments import EXPERIMENTS, experiment
-from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.results import Store
-from racecar.lab.running.run import Run
-from racecar.lab.training.loss_config import LOSS
-from racecar.lab.training.variants import VARIANTS
-from racecar.run.terms import GRADIENTS, REDUCTIONS, SCALES
+from racecar.reverse.terms import GRADIENTS, REDUCTIONS, SCALES
+from racecar_lab import config
+from racecar_lab.config import Config, guide, later
+from racecar_lab.datasets import smoke
+from racecar_lab.experiment import Stage
+from racecar_lab.experiments import EXPERIMENTS, experiment
+from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.results import Store
+from racecar_lab.running.run import Run
+from racecar_lab.training.loss_config import LOSS
+from racecar_lab.training.variants import VARIANTS
 from tests.lab.running.quick_configs import QUICK, SLICES
 from tests.lab.tiny import ROOT, Tiny, TinyConfig
 

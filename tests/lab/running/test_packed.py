@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from racecar.cli.app import run as command
-from racecar.lab.report.read_records import read_runs
-from racecar.lab.running.packed import NAME, pack
-from racecar.lab.running.results import Store
+from racecar_lab.report.read_records import read_runs
+from racecar_lab.running.packed import NAME, pack
+from racecar_lab.running.results import Store
 from tests.lab.report.records import record, write
 
 RECORDS = [record(seed=seed, metrics={"test_accuracy": 0.1 * seed, "λ": 1.0}) for seed in range(6)]
@@ -115,7 +115,7 @@ def test_a_record_that_changes_meanwhile_stays(folder, monkeypatch):
         path.write_text(writes(changed))
         return writes(one, **how)
 
-    monkeypatch.setattr("racecar.lab.running.packed.json.dumps", dumps)
+    monkeypatch.setattr("racecar_lab.running.packed.json.dumps", dumps)
     pack(folder)
     monkeypatch.undo()
     assert list((folder / "records").iterdir()) == [path]

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from racecar.cli.app import run as command
-from racecar.lab.experiments import EXPERIMENTS
-from racecar.lab.report import write_report
-from racecar.lab.running.packed_arrays import NAME, pack_arrays
-from racecar.lab.running.results import Store
+from racecar_lab.experiments import EXPERIMENTS
+from racecar_lab.report import write_report
+from racecar_lab.running.packed_arrays import NAME, pack_arrays
+from racecar_lab.running.results import Store
 from tests.lab.report.records import record
 from tests.lab.tiny import plain
 
@@ -25,7 +25,7 @@ def fill(folder):
 
 
 def test_the_page_is_the_same(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("racecar.lab.report.section.common_figures", lambda *_: {})  # they take no arrays
+    monkeypatch.setattr("racecar_lab.report.section.common_figures", lambda *_: {})  # they take no arrays
     store, made = fill(tmp_path), datetime(2026, 1, 1, tzinfo=UTC)
     arrays = {run.id: run.arrays for run in store.runs()}
 

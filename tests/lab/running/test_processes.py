@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from racecar.lab.running.engines import processes
-from racecar.lab.running.engines.pool import _drain
+from racecar_lab.running.engines import processes
+from racecar_lab.running.engines.pool import _drain
 from tests.lab.processes import living, wait_for
 from tests.lab.tiny import STEPS, Slow, make, run
 

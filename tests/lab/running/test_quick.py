@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from racecar.lab.datasets import Source
-from racecar.lab.datasets.smoke import FRAMES
-from racecar.lab.experiments import EXPERIMENTS, mnist, safety
-from racecar.lab.experiments.smoke import splitting as smoke_splitting
-from racecar.lab.experiments.smoke_autoencoder import splitting as real_splitting
-from racecar.lab.experiments.texture_shape import splitting
-from racecar.lab.running.jobs import make_jobs, with_earlier
-from racecar.lab.training.rng import steps_per_epoch
-from racecar.networks.smoke import lowered
+from racecar_lab.datasets import Source
+from racecar_lab.datasets.smoke import FRAMES
+from racecar_lab.experiments import EXPERIMENTS, mnist, safety
+from racecar_lab.experiments.smoke import splitting as smoke_splitting
+from racecar_lab.experiments.smoke_autoencoder import splitting as real_splitting
+from racecar_lab.experiments.texture_shape import splitting
+from racecar_lab.networks.smoke import lowered
+from racecar_lab.running.jobs import make_jobs, with_earlier
+from racecar_lab.training.rng import steps_per_epoch
 
 RATE = 1e10
 """Operations in a second on one slow core, as measured."""

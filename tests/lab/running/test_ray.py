@@ -11,8 +11,8 @@ import sys
 import pytest
 import torch
 
-from racecar.lab.running.results import Store
 from racecar.support.sealed import write_sealed
+from racecar_lab.running.results import Store
 from tests.lab import toy
 from tests.lab.processes import started, wait_for
 from tests.lab.tiny import HOLD, ROOT, STEPS, Slow, Tiny, hostile_folder, make, plain, results, run
@@ -26,7 +26,7 @@ SCRIPT = """
 import json, os, pickle
 from dataclasses import replace
 from pathlib import Path
-from racecar.lab.running.engines import ray
+from racecar_lab.running.engines import ray
 from tests.lab.tiny import HOLD, STEPS, command
 
 folder, drive = Path(__file__).parent, ray._drive

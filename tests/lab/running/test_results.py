@@ -12,11 +12,11 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from racecar.lab.config import younger
-from racecar.lab.experiments import experiment
-from racecar.lab.running.record import NEEDED, read_record
-from racecar.lab.running.results import Store, identity
-from racecar.lab.running.run import Run
+from racecar_lab.config import younger
+from racecar_lab.experiments import experiment
+from racecar_lab.running.record import NEEDED, read_record
+from racecar_lab.running.results import Store, identity
+from racecar_lab.running.run import Run
 from tests.lab.report.records import record
 
 WEIGHTS = {"layer.weight": torch.arange(6.0).view(2, 3).t(), "count": torch.tensor(7), "half": torch.ones(3).bfloat16()}

@@ -17,7 +17,7 @@ from tests.other_process import started
 
 pytestmark = pytest.mark.forks
 
-READY = ["racecar.lab.running.engines.preloaded", "tests.lab.processes", "safetensors.torch"]
+READY = ["racecar_lab.running.engines.preloaded", "tests.lab.processes", "safetensors.torch"]
 A, AA = 9, 3
 """Steps of the stages."""
 KILLED = -signal.SIGKILL

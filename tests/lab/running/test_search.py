@@ -7,13 +7,13 @@ from statistics import mean
 
 import pytest
 
-from racecar.lab.experiments import experiment
-from racecar.lab.running import search
-from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.results import Store
-from racecar.lab.running.search import best, trained, trials
-from racecar.lab.search_space import Search
-from racecar.lab.training.variants import VARIANTS
+from racecar_lab.experiments import experiment
+from racecar_lab.running import search
+from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.results import Store
+from racecar_lab.running.search import best, trained, trials
+from racecar_lab.search_space import Search
+from racecar_lab.training.variants import VARIANTS
 from tests.lab.report.records import record
 from tests.lab.tiny import make, run
 

@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional as F
 
-from racecar.lab.streams import Design
+from racecar_lab.streams import Design
 
 DENSE, CONVOLUTIONAL = Design(hidden=(5, 4)), Design(((3, 3, 1),), (4,))
 SHAPES = {DENSE: (6,), CONVOLUTIONAL: (2, 4, 4)}

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from racecar.lab.streams import METHODS, Method, MethodSetting, StreamStack, draws, stack
-from racecar.lab.streams.stack import DIRECTIONS, RANDOM, SLOTS
+from racecar_lab.streams import METHODS, Method, MethodSetting, StreamStack, draws, stack
+from racecar_lab.streams.stack import DIRECTIONS, RANDOM, SLOTS
 from tests.lab.streams import by_hand
 from tests.lab.streams.by_hand import BATCH, CLASSES, CONVOLUTIONAL, DENSE, SHAPES
 

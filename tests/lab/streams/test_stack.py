@@ -9,11 +9,11 @@ from torch.func import grad, vmap
 from torch.nn import functional as F
 from torch.utils._pytree import tree_map
 
-from racecar.lab.streams import DESIGNS, METHODS, Design, Method, MethodSetting, StreamStack, draws
-from racecar.lab.streams.convolution import Products
-from racecar.lab.streams.metrics import dead_units, effective_rank
-from racecar.lab.streams.nets import StreamNet, stream_net
-from racecar.lab.streams.resets import WINDOW, count_activity
+from racecar_lab.streams import DESIGNS, METHODS, Design, Method, MethodSetting, StreamStack, draws
+from racecar_lab.streams.convolution import Products
+from racecar_lab.streams.metrics import dead_units, effective_rank
+from racecar_lab.streams.nets import StreamNet, stream_net
+from racecar_lab.streams.resets import WINDOW, count_activity
 
 SMALL = Design(((3, 3, 1),), (4,))
 SETTINGS = [MethodSetting(1e-2, 0.3, 2), MethodSetting(1e-3, 0.1, 3)]

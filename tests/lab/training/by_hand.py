@@ -8,9 +8,9 @@ from torch.nn import functional as F
 from torch.optim.lr_scheduler import OneCycleLR
 
 from racecar import Racecar
-from racecar.lab.training import rng
-from racecar.lab.training.variants import variant
 from racecar.orthogonality import srip
+from racecar_lab.training import rng
+from racecar_lab.training.variants import variant
 from tests.lab.tiny import WIDTHS, Tiny
 
 NOISE = 5 + 4 + 3

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from racecar.lab.training import augment
-from racecar.lab.training.recipe import Recipe
+from racecar_lab.training import augment
+from racecar_lab.training.recipe import Recipe
 
 STRONG = Recipe(shift=2, zoom=0.25)
 

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from racecar.lab.training import train
-from racecar.lab.training.recipe import Recipe
-from racecar.lab.training.single import Single
-from racecar.lab.training.spec import Training, TrainingOptions
-from racecar.lab.training.train import Trainer
+from racecar_lab.training import train
+from racecar_lab.training.recipe import Recipe
+from racecar_lab.training.single import Single
+from racecar_lab.training.spec import Training, TrainingOptions
+from racecar_lab.training.train import Trainer
 from tests.lab.tiny import Tiny, TinyConfig, make, plain, run
 
 

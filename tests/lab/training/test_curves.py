@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from racecar.lab.training import curves
-from racecar.lab.training.curves import Curves
+from racecar_lab.training import curves
+from racecar_lab.training.curves import Curves
 
 
 @pytest.fixture

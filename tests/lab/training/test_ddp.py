@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from racecar.lab.running.results import Store
-from racecar.lab.training import distributed
+from racecar_lab.running.results import Store
+from racecar_lab.training import distributed
 from tests.lab import toy
 from tests.lab.pair import SETTING, both
 from tests.lab.processes import living, wait_for

@@ -5,7 +5,7 @@ import operator
 import pytest
 import torch
 
-from racecar.lab.training.steps.recorded import record
+from racecar_lab.training.steps.recorded import record
 
 HALF = torch.full((3,), 0.5)
 

@@ -9,10 +9,10 @@ from torch import nn
 from torch.nn import functional as F
 from torch.optim.lr_scheduler import OneCycleLR
 
-from racecar.lab.experiment import Split, Task, accuracy
-from racecar.lab.running.results import Store
-from racecar.lab.training import rng
-from racecar.lab.training.optimiser import step_size
+from racecar_lab.experiment import Split, Task, accuracy
+from racecar_lab.running.results import Store
+from racecar_lab.training import rng
+from racecar_lab.training.optimiser import step_size
 from tests.lab.tiny import Tiny, TinyConfig, make, plain, results, run
 from tests.lab.training.by_hand import by_hand
 

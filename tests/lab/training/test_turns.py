@@ -10,18 +10,18 @@ from torch.nn import functional as F
 
 from racecar import Racecar
 from racecar.cli.app import run as command
-from racecar.lab.experiment import Stage
-from racecar.lab.experiments import EXPERIMENTS
-from racecar.lab.running.engines import here, pool, processes
-from racecar.lab.running.results import Store
-from racecar.lab.running.work import begin, training
-from racecar.lab.training import rng
-from racecar.lab.training.recipe import Recipe, Turn
-from racecar.lab.training.single import Single
-from racecar.lab.training.spec import Training, TrainingOptions
-from racecar.lab.training.train import Trainer
-from racecar.lab.training.variants import VARIANTS
-from racecar.networks.dense import dense
+from racecar_lab.experiment import Stage
+from racecar_lab.experiments import EXPERIMENTS
+from racecar_lab.networks.dense import dense
+from racecar_lab.running.engines import here, pool, processes
+from racecar_lab.running.results import Store
+from racecar_lab.running.work import begin, training
+from racecar_lab.training import rng
+from racecar_lab.training.recipe import Recipe, Turn
+from racecar_lab.training.single import Single
+from racecar_lab.training.spec import Training, TrainingOptions
+from racecar_lab.training.train import Trainer
+from racecar_lab.training.variants import VARIANTS
 from tests.lab.tiny import plain, results, run
 from tests.lab.toy import LATENT, LOSSES, Toy, ToyConfig, cut, jobs
 
@@ -259,7 +259,7 @@ class Alone(Toy):
         return Recipe(turns=(Turn(loss, lr=2e-2, schedule="cosine", latent=(6,)),), steady=True)
 
     def measure(self, config, trained):
-        from racecar.lab.experiment import Measured
+        from racecar_lab.experiment import Measured
 
         return Measured({"none": 0.0})
 
@@ -267,7 +267,7 @@ class Alone(Toy):
 @pytest.mark.parametrize("variant", ["Std", "RR"])
 def test_one_network_with_a_loss_of_its_own(variant, tmp_path):
     """A denoising autoencoder, whose turn has a step size of its own: recorded, by vmap, and by hand."""
-    from racecar.lab.running.jobs import make_jobs
+    from racecar_lab.running.jobs import make_jobs
 
     some = make_jobs(Alone(), ToyConfig(), [variant], [0, 1], None)
     for engine in ("here", "vmap"):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from racecar.lab.experiment import Stage
-from racecar.lab.training.recipe import Recipe, Turn
+from racecar_lab.experiment import Stage
+from racecar_lab.training.recipe import Recipe, Turn
 from tests.lab.tiny import results, run
 from tests.lab.toy import LATENT, Toy, ToyConfig, jobs, rebuild
 

@@ -8,14 +8,14 @@ import torch
 from torch import nn
 
 from racecar.inspect.style import look
-from racecar.lab.experiment import Split
-from racecar.lab.experiments import EXPERIMENTS, experiment
-from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.results import Store
-from racecar.lab.running.work import Maker, begin, do
-from racecar.lab.training.spec import TrainingOptions
-from racecar.lab.training.variants import VARIANTS, regularise, variant
-from racecar.networks.dense import dense, glorot
+from racecar_lab.experiment import Split
+from racecar_lab.experiments import EXPERIMENTS, experiment
+from racecar_lab.networks.dense import dense, glorot
+from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.results import Store
+from racecar_lab.running.work import Maker, begin, do
+from racecar_lab.training.spec import TrainingOptions
+from racecar_lab.training.variants import VARIANTS, regularise, variant
 
 REVERSE = {"scale": "relative", "gradient": "both", "reduction": "sum"}
 INFORMATION = experiment("information")

@@ -11,7 +11,7 @@ from racecar.cli.target import options
 
 if TYPE_CHECKING:
     from racecar.plan.plan import Plan
-    from racecar.run.weights import Weight
+    from racecar.reverse.weights import Weight
 
 Mode = Annotated[
     str | None,
@@ -36,8 +36,8 @@ def explain(
     """Print the plan: how the reverse pass treats every layer, and why. The model is planned in evaluation mode."""
     from racecar.cli.target.target import open_target
     from racecar.racecar import call_arguments
-    from racecar.run.engine import plan_of
-    from racecar.run.settings import Settings
+    from racecar.reverse.engine import plan_of
+    from racecar.reverse.settings import Settings
 
     weight = read_weight(lambdas or [], Settings.weight)
     chosen = Settings(Settings.mode if mode is None else mode, weight)  # refuses bad choices before the model is built

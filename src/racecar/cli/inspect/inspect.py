@@ -76,7 +76,7 @@ def inspect(
     from racecar.cli.inspect.looks import STATISTICS, Choices, looks
     from racecar.cli.target.target import open_target
     from racecar.inspect import Lpips
-    from racecar.run.input_activation import activation
+    from racecar.reverse.input_activation import activation
     from racecar.support.files import check_folder
     from racecar.support.full import is_full
     from racecar.support.progress import bar

@@ -13,8 +13,8 @@ from racecar.cli.target.inputs import Example, arguments, draw, with_batch
 from racecar.cli.target.target import Target
 from racecar.plan.plan import Plan
 from racecar.racecar import call_arguments
-from racecar.run.engine import plan_of
-from racecar.run.settings import Settings
+from racecar.reverse.engine import plan_of
+from racecar.reverse.settings import Settings
 from racecar.watch.names import choose
 
 NOISE = 16

@@ -17,7 +17,7 @@ from racecar.cli.inspect.findings import Chapter
 from racecar.cli.inspect.looked_at import LookedAt
 from racecar.inspect import Invertibility, Lpips, SingularVectors, figures
 from racecar.inspect.matrices import weight_of
-from racecar.run.reverse_statistics import ReverseStatistics
+from racecar.reverse.reverse_statistics import ReverseStatistics
 
 ALL = 512
 """Of a layer with up to so many singular vectors all are computed, of a larger one the first k."""

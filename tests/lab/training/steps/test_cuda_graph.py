@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from racecar.lab.running.engines import vmap
-from racecar.lab.running.results import Store
-from racecar.lab.running.work import begin, training
-from racecar.lab.training.recipe import Recipe
-from racecar.lab.training.single import Single
-from racecar.lab.training.spec import Training, TrainingOptions
-from racecar.lab.training.steps import cuda_graph
-from racecar.lab.training.steps.cuda_graph import WARM, Captured, CudaGraph
-from racecar.lab.training.train import Trainer
-from racecar.lab.training.variants import variant
+from racecar_lab.running.engines import vmap
+from racecar_lab.running.results import Store
+from racecar_lab.running.work import begin, training
+from racecar_lab.training.recipe import Recipe
+from racecar_lab.training.single import Single
+from racecar_lab.training.spec import Training, TrainingOptions
+from racecar_lab.training.steps import cuda_graph
+from racecar_lab.training.steps.cuda_graph import WARM, Captured, CudaGraph
+from racecar_lab.training.train import Trainer
+from racecar_lab.training.variants import variant
 from tests.lab import toy
 from tests.lab.tiny import Tiny, TinyConfig, make, results, run
 

@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from benchmarks import first_two, plainly
-from racecar.lab.config import override
-from racecar.lab.experiments import experiment
-from racecar.lab.running.jobs import make_jobs
-from racecar.lab.running.results import Store
-from racecar.lab.training.optimiser import Fused
-from racecar.lab.training.steps.recorded import record
-from racecar.lab.training.train import Trainer
+from racecar_lab.config import override
+from racecar_lab.experiments import experiment
+from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.results import Store
+from racecar_lab.training.optimiser import Fused
+from racecar_lab.training.steps.recorded import record
+from racecar_lab.training.train import Trainer
 from tests.lab.running.test_engines import assert_same
 from tests.lab.tiny import ALL, Tiny, make, plain, results, run
 

@@ -1,1 +1,0 @@
-"""The paper as a laboratory: run its experiments, resume, compare, report."""

@@ -1,0 +1,96 @@
+"""Where the activations of a pass count: what a call says of padding, for every d_m and every norm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Size, Tensor
+
+from racecar.plan.graph import Op
+from racecar.plan.slices import cut
+from racecar.reverse.mask_arguments import GivenMask
+from racecar.reverse.positions import Lost, fit, follow
+from racecar.reverse.values import Finder
+from racecar.rules.conv import conv, conv_transpose
+from racecar.rules.norm import BATCH_NORMS, Moments
+from racecar.rules.operation import Operation
+from racecar.rules.pool import total
+from racecar.rules.sample_norm import group_norm, instance_norm, own_statistics
+
+_OVER_POSITIONS = (*BATCH_NORMS, instance_norm, group_norm)
+
+
+class Masks:
+    """The masks of one pass, cut to the slice of the batch that the reverse pass sees.
+
+    Args:
+        find: finds the tensors of the pass.
+        given: what the call says of padding.
+        size, samples: of the batch and of the slice.
+    """
+
+    def __init__(self, find: Finder, given: GivenMask, size: int, samples: int) -> None:
+        graph, self._refuse, self.inputs = find.layer_graph, given.refuse, given.inputs
+        marks = follow(graph.leading, find, given.inputs)
+        self._marks = {value: marks[value] for value in graph.marked if value in marks}
+        if samples < size:
+            for value, mark in self._marks.items():
+                where = find.batch(value)
+                if isinstance(mark, Tensor) and where is not None and mark.shape[where.dim] > 1:
+                    self._marks[value] = cut(mark, where, size, samples)
+
+    def of(self, value: int, shape: Size, what: str) -> Tensor | None:
+        """Where a value counts that has ``shape`` in the reverse pass: bool, as many dimensions, each as long or 1;
+        None: everywhere."""
+        mark = self._marks.get(value)
+        if isinstance(mark, Lost):
+            self._refuse(f"a mask cannot be followed through {mark.place} to {what}")
+        elif mark is not None and fit(mark, shape) is None:
+            self._refuse(f"{what} sees another number of positions in the reverse pass")
+        else:
+            return mark
+        return None
+
+    def clean(self, value: int, tensor: Tensor, filling: int) -> Tensor:
+        """A value with ``filling`` where it is padding: times a mask of 0, a NaN there would stay one, in the loss and
+        in its gradient."""
+        mark = self._marks.get(value)
+        mark = fit(mark, tensor.shape) if isinstance(mark, Tensor) and tensor.is_floating_point() else None
+        return tensor if mark is None else torch.where(mark, tensor, filling)
+
+    def without_padding(self, value: int, found: Moments) -> Moments:
+        """What a norm that made ``value`` took out of its input, nothing where it took it out of padding alone."""
+        mark = self._marks.get(value)
+        mark = fit(mark, found.mean.shape) if isinstance(mark, Tensor) else None
+        if mark is None:
+            return found
+        alike = max(found.eps, torch.finfo(found.inverse.dtype).tiny) ** -0.5
+        mean, inverse = torch.where(mark, found.mean, 0), torch.where(mark, found.inverse, alike)
+        return found._replace(mean=mean, inverse=inverse)
+
+    def within(self, op: Op, operation: Operation, y: Tensor, shapes: Mapping[int, Size]) -> Operation:
+        """An operation that sees only what counts in a step on ``y``: a norm, a convolution that reaches over several
+        positions, or a sum, which is shared out. ``shapes``: of values in the reverse pass."""
+        if op.members:
+            pairs = zip(op.members, operation.members, strict=True)
+            return operation.with_members([self._within(one, its, y) for one, its in pairs])
+        if op.rule is not None and op.rule.apply is total:
+            return _masked(operation, self.of(op.source, shapes[op.source], _told(op)))
+        return self._within(op, operation, y)
+
+    def _within(self, op: Op, operation: Operation, y: Tensor) -> Operation:
+        apply = None if op.rule is None else op.rule.apply
+        known = isinstance(self._marks.get(op.outputs[0]), Tensor)
+        reaches = apply in (conv, conv_transpose) and operation.get(1, "weight").shape[2:].numel() > 1
+        if apply in _OVER_POSITIONS or reaches or (apply is own_statistics and known):
+            return _masked(operation, self.of(op.outputs[0], y.shape, _told(op)))
+        return operation
+
+
+def _told(op: Op) -> str:
+    return f"{op.kind!r} in the reverse pass"
+
+
+def _masked(operation: Operation, mask: Tensor | None) -> Operation:
+    return operation if mask is None else operation.within(operation.context._replace(mask=mask))

@@ -1,0 +1,86 @@
+"""Run a plan backwards: the whole way, layer by layer, or for the input alone; on the batch or on a slice of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from torch import Tensor
+
+from racecar.errors import RuleError
+from racecar.plan.entry import Entry
+from racecar.plan.layer import Layer
+from racecar.plan.step import Action, Step, take
+from racecar.reverse import recompute, short_cut
+from racecar.reverse.needs import Needs
+from racecar.reverse.reading import Reading
+from racecar.reverse.tape import Tape
+from racecar.rules.operation import Operation
+from racecar.watch.names import shown
+
+
+def run(
+    needs: Needs, tape: Tape, input_activation: Callable[[Tensor], Tensor] | None, reading: Reading | None = None
+) -> dict[int, Tensor]:
+    """d'_m by layer index, for every layer that was asked for."""
+    return {layer.index: y for layer, y in steps(needs, tape, input_activation, reading)}
+
+
+def steps(
+    needs: Needs, tape: Tape, input_activation: Callable[[Tensor], Tensor] | None, reading: Reading | None = None
+) -> Iterator[tuple[Layer, Tensor]]:
+    """Every layer that was asked for, last first, with its d'_m. ``reading``: of the statistics of batch norms."""
+    reverse: dict[int, Tensor] = {}
+    for entry in needs.entries:
+        layer = entry.layer
+        assert layer is not None
+        y, left = _start(entry, needs, tape, reverse)
+        for step in left:
+            action, op = step
+            operation = tape.operations[op.ordinal]
+            here = needs.places.get((layer.index, op.ordinal)) if action is Action.REDO else None
+            if reading is not None and here is not None:
+                operation = reading.within(here, operation)
+            y = one_step(step, y, tape, entry, operation)
+        if input_activation is not None and layer.reads_input:
+            y = input_activation(y)
+        shape = tape.shapes[layer.d]
+        if y.shape != shape:
+            raise RuleError(
+                f"the reverse pass through layer {shown(layer.name)!r} gave shape {tuple(y.shape)}, but d_m has "
+                f"{tuple(shape)}"
+            )
+        reverse[layer.index] = y
+        yield layer, y
+
+
+def _start(entry: Entry, needs: Needs, tape: Tape, reverse: Mapping[int, Tensor]) -> tuple[Tensor, Sequence[Step]]:
+    """Where an entry's reverse pass starts, and the steps from there."""
+    assert entry.layer is not None
+    if entry.upper is not None:
+        return reverse[entry.upper.index], entry.steps
+    if entry.layer.index in needs.short:
+        first, *others = entry.steps
+        y = short_cut.back(tape.operations[first.op.ordinal], tape.tensors[entry.layer.d])
+        if y is not None:
+            return y, others
+    if entry.layer.index in needs.again:
+        return recompute.recompute(entry.layer, tape), entry.steps
+    return tape.tensors[entry.layer.out], entry.steps
+
+
+def one_step(step: Step, y: Tensor, tape: Tape, entry: Entry, operation: Operation) -> Tensor:
+    """One step of an entry on y, with the masks of a tape; refuses what a rule gives in another shape."""
+    (action, op), masks = step, tape.masks
+    if masks is not None and action in (Action.REDO, Action.UNDO):
+        operation = masks.within(op, operation, y, tape.shapes)
+    x = take(step, y, operation, tape.shapes)
+    if action.undoes:
+        shape = tape.shapes[op.source]
+        if not isinstance(x, Tensor) or x.shape != shape:
+            rule = op.rule.apply if op.rule is not None else None
+            got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+            raise RuleError(
+                f"rule {getattr(rule, '__name__', rule)!r} for {op.kind} in layer {shown(entry.name)!r} returned "
+                f"{got}, but the operation's input has shape {tuple(shape)}"
+            )
+    return x

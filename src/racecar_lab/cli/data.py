@@ -1,0 +1,121 @@
+"""``racecar data``: which data sets there are, whether they are here and whole, and how they get here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from racecar.cli.console import show
+
+if TYPE_CHECKING:
+    from racecar_lab.datasets import Source
+
+Folder = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", metavar="DIR", help="Folder of the data sets. Without it: $RACECAR_DATA, or one in the user's cache."
+    ),
+]
+Names = Annotated[list[str], typer.Argument(metavar="NAME", help="Data sets, as `racecar data list` names them.")]
+SomeNames = Annotated[
+    list[str] | None, typer.Argument(metavar="NAME", help="Data sets; without a name: those that are here.")
+]
+
+data = typer.Typer(
+    help="Data sets: which there are, whether they are here and whole, and how they get here.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@data.command("list", epilog="Example: racecar data list --data ~/data")
+def list_data(folder: Folder = None) -> None:
+    """List the data sets: what they are, their licence, size, and whether they are here."""
+    from racecar_lab.datasets import SOURCES, data_folder
+
+    where = data_folder(folder)
+    rows = [
+        (one.name, one.title, one.licence, _size(one.size), _fetched(one), one.here(where)) for one in SOURCES.values()
+    ]
+    show(("name", "what", "licence", "size", "can be fetched", "here"), rows, f"Data folder: {where}")
+
+
+@data.command("check", epilog="Example: racecar data check mnist cifar10")
+def check_data(names: SomeNames = None, folder: Folder = None) -> None:
+    """Compare sizes and checksums with the published ones, and open every file; status 2 if something is wrong."""
+    from racecar.support.progress import bar
+    from racecar_lab.datasets import SOURCES, check, data_folder, source
+
+    where = data_folder(folder)
+    chosen = [source(name) for name in names or SOURCES]
+    if not where.is_dir():
+        raise ValueError(
+            f"there is no data folder {where}: name one by --data or RACECAR_DATA, or racecar data fetch NAME"
+        )
+    rows: list[tuple[str, str, str]] = []
+    problems: list[str] = []
+    with bar("check", len(chosen)) as advance:
+        for one in chosen:
+            advance(0, one.name)
+            if names or one.here(where) != "no":
+                found = check(one, where)
+                problems += found.problems
+                rows.append((one.name, "wrong" if found.problems else "good", "; ".join(found.notes)))
+            else:
+                rows.append((one.name, "not here", ""))
+            advance(1, one.name)
+    show(("name", "state", "notes"), rows, f"Data folder: {where}")
+    for problem in problems:
+        _complain(problem)
+    if problems:
+        raise typer.Exit(2)
+
+
+@data.command("fetch", epilog="Example: racecar data fetch mnist cifar10 --data ~/data")
+def fetch_data(names: Names, folder: Folder = None) -> None:
+    """Download data sets, check them and unpack them. What was interrupted goes on where it stopped."""
+    from racecar_lab.datasets import DataError, data_folder, fetch, source
+
+    where = data_folder(folder)
+    failed = False
+    for one in [source(name) for name in names]:  # all names are known before the first byte comes
+        try:
+            done = "fetched into" if fetch(one, where) else "was already in"
+            print(f"{one.name} {done} {where}; {one.licence}; {one.citation}")
+        except DataError as error:
+            failed = True
+            _complain(str(error))
+    if failed:
+        raise typer.Exit(2)
+
+
+@data.command("make", epilog="Example: racecar data make smoke --data ~/data")
+def make_data(names: Names, folder: Folder = None) -> None:
+    """Compute data sets that are not downloaded, which takes minutes. What is here already is not made again."""
+    from racecar_lab.datasets import data_folder, make, source
+
+    where = data_folder(folder)
+    for one in [source(name) for name in names]:
+        done = "made in" if make(one, where) else "was already in"
+        print(f"{one.name} {done} {where}; {one.citation}")
+
+
+def _fetched(one: Source) -> str:
+    """Whether a data set can be fetched, or is made."""
+    return "yes" if one.downloads else "no" if one.make is None else "made"
+
+
+def _complain(problem: str) -> None:
+    from racecar.cli.console import one_line
+
+    print(f"racecar: {one_line(problem)}", file=sys.stderr)
+
+
+def _size(size: int | None) -> str:
+    """Bytes in words."""
+    if size is None:
+        return "unknown"
+    return f"{size / 1e6:.0f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"

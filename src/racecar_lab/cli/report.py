@@ -1,0 +1,37 @@
+"""``racecar report``: one page from the records of a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="Folder that racecar run wrote into, or one of such folders.")
+]
+Open = Annotated[bool, typer.Option("--open", help="Show the page in a browser.")]
+
+
+def report(folder: Folder, open_page: Open = False) -> None:
+    """Make a page of what was run: claims and verdicts, tables, figures. It is written as DIR/report.html, which needs
+    nothing else, and as DIR/report.md.
+
+    Example: racecar report out --open
+    """
+    import webbrowser
+
+    from racecar.support.files import check_folder
+    from racecar_lab.experiments import EXPERIMENTS
+    from racecar_lab.report import write_report
+
+    if folder.exists():
+        check_folder(folder, "the folder")
+    written = write_report(folder, EXPERIMENTS)
+    print(written.html)
+    print(written.markdown)
+    if open_page:
+        webbrowser.open(written.html.absolute().as_uri())
+    if written.problems:
+        more = f" (and {len(written.problems) - 1} more, see the page)" if len(written.problems) > 1 else ""
+        raise ValueError(f"left out: {written.problems[0]}{more}")

@@ -1,0 +1,61 @@
+"""Simulated smoke, 64 × 64 grey: 20 buoyant plumes of 120 frames, which ``racecar data make smoke`` computes.
+
+The label of a frame is its plume, 0 to 19; a plume's frames follow one another in time. Split by plume: frames of one
+plume look alike.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+from racecar_lab.datasets.arrays import read_npz
+from racecar_lab.datasets.base import DataError, File, Samples, Source, data_folder
+from racecar_lab.datasets.checksum import digest
+
+PLUMES, FRAMES, SIZE = 20, 120, 64
+NAME = "smoke_simulated_64.npz"
+
+
+def _make(path: Path) -> None:
+    from racecar_lab.datasets.plumes import write
+
+    write(path, PLUMES, FRAMES, SIZE)
+
+
+def _read(paths: tuple[Path, ...], split: str) -> Samples:
+    """Frames, uint8 (plumes · frames, 1, H, W), and plumes, int64."""
+    (path,) = paths
+    (density,) = read_npz(path, "density")
+    if density.dtype != torch.uint8 or density.dim() != 4:
+        raise DataError(f"{path} holds {density.dtype} {tuple(density.shape)} instead of plumes × frames in bytes")
+    plumes, frames = density.shape[:2]
+    return density.flatten(0, 1).unsqueeze(1), torch.arange(plumes).repeat_interleave(frames)
+
+
+def checksum(folder: str | Path | None) -> str:
+    """Of the file that is used: who made it with another version has other data. Empty where there is none."""
+    if SMOKE.here(data_folder(folder)) != "yes":
+        return ""
+    return SMOKE.open(folder, "all", lambda paths: _digest(paths[0], paths[0].stat().st_mtime_ns))
+
+
+@lru_cache(maxsize=4)
+def _digest(path: Path, changed: int) -> str:
+    return f"sha256:{digest(path, 'sha256')}"
+
+
+SMOKE = Source(
+    name="smoke",
+    title="Simulated smoke, 64 × 64 grey: 20 buoyant plumes of 120 frames",
+    homepage="https://github.com/tum-pbs/PhiFlow",
+    licence="made on your machine",
+    citation="Holl, Thuerey: Φ-Flow (PhiFlow): differentiable simulations. 2024.",
+    counts={"all": PLUMES * FRAMES},
+    forms=((File(NAME, ("all",), made=True),),),
+    read=_read,
+    obtain="it is made on your machine: racecar data make smoke",
+    make=_make,
+)

@@ -1,0 +1,165 @@
+"""Texture against shape (Geirhos et al.): 16 classes, stylised pictures, edges and filled silhouettes.
+
+The 1280 stylised pictures show 160 shape pictures, ten of each class, each in about eight textures; edges and
+silhouettes are made from the same 160. So a random split shows a network in training what it is tested on: split by
+shape picture, with ``held_out``, in all three sets. Of 80 stylised pictures shape and texture are of one class.
+The folders are checked against the ids that git gives them in the authors' repository. The same pictures at 64 pixels
+may also lie in one file, texture_shape_64.npz.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from racecar.support.extras import need
+from racecar_lab.datasets.arrays import channels_first
+from racecar_lab.datasets.base import DataError, Download, File, Samples, Source, words
+
+CLASSES = (
+    "airplane", "bear", "bicycle", "bird", "boat", "bottle", "car", "cat",
+    "chair", "clock", "dog", "elephant", "keyboard", "knife", "oven", "truck",
+)  # fmt: skip
+FOLDS = 5
+"""Two of the ten shape pictures of every class are held out in each."""
+REPOSITORY = "https://github.com/rgeirhos/texture-vs-shape"
+COMMIT = "ccd0c01d42c0a8a834e90ec141e7f24fa915dc23"
+FOLDERS = {
+    "stylised": ("stimuli/style-transfer-preprocessed-512", "af5d1427fe7e6c73ad20472fef13db56d6c70d45"),
+    "edges": ("stimuli/edges", "b3b178f6fc0484c02b7f9c4e96cb4be6008ac892"),
+    "silhouettes": ("stimuli/filled-silhouettes", "23aee8dfaa66268e7c9746870eff68d933e88824"),
+}
+PACKED = "texture_shape_64.npz"
+KINDS = {"stylised": "stylized", "edges": "edges", "silhouettes": "filled-silhouettes"}
+"""What the sets are called in it."""
+NAME = re.compile(r"([a-z]+)(\d+)(?:-([a-z]+)\d+)?\.png")
+"""SHAPE and its number, TEXTURE and its number: cat3-dog1.png shows the third cat in the first dog's texture. A picture
+without a texture is cat3.png. The shape picture is the part before the hyphen."""
+
+Row = tuple[int, int, int, str]
+"""Class of the shape, number of its picture, class of the texture or -1, name of the file."""
+
+
+@dataclass(frozen=True, eq=False)
+class Stimuli:
+    """Pictures and what they show."""
+
+    images: Tensor
+    """uint8 (N, 3, H, W)."""
+    shape: Tensor
+    """int64 (N,): class of the shape."""
+    texture: Tensor
+    """int64 (N,): class of the texture, -1 where there is none."""
+    picture: Tensor
+    """int64 (N,): which shape picture of its class, 1 to 10."""
+
+    def held_out(self, fold: int) -> Tensor:
+        """bool (N,): the pictures to test on in one of five folds; none of their shapes is in the rest."""
+        if not 0 <= fold < FOLDS:
+            raise ValueError(f"fold must be 0 to {FOLDS - 1}, not {fold}")
+        return (self.picture - 1) // 2 == fold
+
+
+def stimuli(folder: str | Path | None, split: str) -> Stimuli:
+    """One of the sets "stylised", "edges", "silhouettes", in the order of ``load``, with all that its names say."""
+    images, shape = TEXTURE_SHAPE.load(folder, split)
+    rows = TEXTURE_SHAPE.open(folder, split, lambda paths: _rows(paths[0], split))
+    texture, picture = (torch.tensor(column) for column in ([r[2] for r in rows], [r[1] for r in rows]))
+    return Stimuli(images, shape, texture, picture)
+
+
+def _row(name: str, shape: str, where: Path) -> Row:
+    """What a name says of a picture of that class."""
+    parts = NAME.fullmatch(name)
+    if parts is None or parts[1] != shape or parts[3] not in (None, *CLASSES):
+        raise DataError(f"{where} should be named {shape}1.png or {shape}1-TEXTURE1.png")
+    return CLASSES.index(shape), int(parts[2]), CLASSES.index(parts[3]) if parts[3] else -1, name
+
+
+def _rows(path: Path, split: str) -> list[Row]:
+    """All pictures of a set, sorted: those of a folder, or of the packed file."""
+    if path.name == PACKED:
+        return sorted(_packed(path, split)[0])
+    files = [(name, file) for name in CLASSES for file in (path / name).glob("[!.]*.png")]
+    return sorted(_row(file.name, name, file) for name, file in files)
+
+
+def _packed(path: Path, split: str) -> tuple[list[Row], Tensor]:
+    """The rows of a set and its pictures, in the packed file's order."""
+    arrays = _arrays(path)
+    chosen = arrays["kind"] == list(arrays["kind_names"]).index(KINDS[split])
+    names = [str(name) for name in arrays["file_name"][chosen]]
+    shapes = [str(arrays["class_names"][label]) for label in arrays["shape_label"][chosen]]
+    rows = [_row(name, shape, path / name) for name, shape in zip(names, shapes, strict=True)]
+    return rows, channels_first(torch.from_numpy(arrays["x"][chosen]), path)
+
+
+def _arrays(path: Path) -> dict[str, Any]:
+    numpy, names = need("numpy", "lab"), ("x", "kind", "kind_names", "file_name", "shape_label", "class_names")
+    try:
+        with open(path, "rb") as file, numpy.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in names}
+    except Exception as error:  # of many kinds
+        raise DataError(f"{path} is damaged or no npz file with {', '.join(names)} ({words(error)})") from error
+
+
+def _read(paths: tuple[Path, ...], split: str) -> Samples:
+    path, rows = paths[0], _rows(paths[0], split)
+    if not rows:
+        raise DataError(f"{path} has no pictures in folders {CLASSES[0]} … {CLASSES[-1]}")
+    labels = torch.tensor([label for label, *_ in rows])
+    if path.name == PACKED:
+        found, pictures = _packed(path, split)
+        return pictures[sorted(range(len(found)), key=found.__getitem__)], labels
+    files = [path / CLASSES[label] / name for label, *_, name in rows]
+    images = [_picture(file) for file in files]
+    for image, file in zip(images, files, strict=True):
+        if image.shape != images[0].shape:
+            raise DataError(f"{file} has another size than {files[0]}")
+    return torch.stack(images), labels
+
+
+def _picture(path: Path) -> Tensor:
+    numpy, image = need("numpy", "lab"), need("PIL.Image", "lab")
+    try:
+        with image.open(path) as opened:
+            return torch.from_numpy(numpy.array(opened.convert("RGB"))).permute(2, 0, 1)
+    except (OSError, SyntaxError, ValueError) as error:
+        raise DataError(f"{path} is damaged or no picture ({words(error)})") from error
+
+
+TEXTURE_SHAPE = Source(
+    name="texture-shape",
+    title="Texture against shape, 16 classes: stylised, edges, silhouettes",
+    homepage=REPOSITORY,
+    licence="CC BY 4.0",
+    citation="Geirhos et al.: ImageNet-trained CNNs are biased towards texture. 2019.",
+    counts={"stylised": 1280, "edges": 160, "silhouettes": 160},
+    forms=(
+        tuple(
+            File(f"texture-vs-shape/{path}", (split,), None, f"git-tree:{tree}", exact=False)
+            for split, (path, tree) in FOLDERS.items()
+        ),
+        (
+            File(
+                PACKED,
+                tuple(KINDS),
+                14_650_189,
+                "sha256:d39ba0e5309ef6c6cce960497b956cc340245877a2bf84d569cfbc58af5a14fe",
+            ),
+        ),
+    ),
+    read=_read,
+    downloads=(
+        Download(
+            (f"{REPOSITORY}/archive/{COMMIT}.tar.gz",),
+            "texture-vs-shape.tar.gz",
+            members={f"texture-vs-shape-{COMMIT}/{path}": f"texture-vs-shape/{path}" for path, _ in FOLDERS.values()},
+        ),
+    ),
+)

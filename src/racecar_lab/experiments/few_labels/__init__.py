@@ -1,0 +1,130 @@
+"""Few labels: what a net that was trained on one task is worth for another with 2 to 250 labels per class. (Ours.)"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from torch import nn
+
+from racecar_lab.datasets import CIFAR10, MNIST, Source, motion
+from racecar_lab.experiment import Experiment, Measured, Stage, Task, Trained
+from racecar_lab.experiments.few_labels.claims import TASKS as TASKS
+from racecar_lab.experiments.few_labels.claims import USUAL as USUAL
+from racecar_lab.experiments.few_labels.claims import claims
+from racecar_lab.experiments.few_labels.config import FewLabelsConfig
+from racecar_lab.experiments.few_labels.measuring import measure_all
+from racecar_lab.experiments.shared import OURS, coefficient_of
+from racecar_lab.experiments.small_net import SIDES, convolutions, small_net
+from racecar_lab.measures import transfer
+from racecar_lab.search_space import Search
+from racecar_lab.training import rng
+from racecar_lab.training.longer import with_longer
+from racecar_lab.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from racecar_lab.running.run import Run
+
+
+class FewLabels(Experiment[FewLabelsConfig]):
+    name = "few-labels"
+    title = "Few labels: what features are worth for a new task"
+    section = "ours"
+    summary = (
+        "A small net is trained on one task, then used for another with 2, 10, 50 or 250 labels per class: by a linear "
+        "probe on its frozen features, and by fine-tuning all of it. A first try of four seeds found ten points more "
+        "for RR at two labels without normalisation, and nothing with batch norm."
+    )
+    Config = FewLabelsConfig
+    quick: ClassVar[dict[str, Any]] = {
+        "images": 500, "epochs": 2, "batch": 16, "labels": (2, 10), "draws": 2, "tests": 250, "tune_draws": 1,
+        "tune_steps": 20, "tune_lrs": (1e-3,), "cost": 1.0,
+    }  # fmt: skip
+    variants = ("Std", "Ort", "OrtB", "Pre", "RR", "lRR")
+    quick_seeds = 1
+    seeds = 10
+    sources: ClassVar[dict[str, Source]] = {"digits": MNIST, "blur": MNIST, "cifar": CIFAR10}
+    search = Search(
+        lrs={"adam": (1e-3, 3e-3, 1e-2)},
+        coefficients={
+            **dict.fromkeys(("Ort", "OrtB"), (0.0, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)),
+            "Pre": (2.0, 6.0, 18.0),
+            **dict.fromkeys(OURS, (0.0, 3e-2, 1e-1, 3e-1, 1.0, 3.0)),
+            "WD": (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2),
+        },
+        own={"Pre": {"pretrain_lr": (1e-3, 3e-3)}},
+        seeds=2,
+    )
+    paper_coefficients = dict.fromkeys(OURS, (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3))
+    stackable = ("start",)
+    claims = claims()
+
+    def configs(self, config: FewLabelsConfig, folder: Path | None) -> Sequence[FewLabelsConfig]:
+        return with_longer(config)
+
+    def fingerprint(self, config: FewLabelsConfig, folder: Path | None) -> str:
+        return self.sources[config.task].title
+
+    def needs(self, config: FewLabelsConfig) -> tuple[str, ...]:
+        return (self.sources[config.task].name,)
+
+    def data(self, config: FewLabelsConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
+        """A: the source; B: the new task, with the pictures to draw labelled ones from. Which pictures depends on
+        the seed. A share ``valid`` of the training files is held out of both, and then no test file is opened."""
+        return transfer.tasks(
+            self.sources[config.task],
+            folder,
+            rng.generator(self.name, seed),
+            sides=SIDES[config.task],
+            change=motion.blur if config.task == "blur" else None,
+            images=config.images,
+            labels=max(config.labels),
+            valid=config.valid,
+            tests=config.tests,
+        )
+
+    def network(self, config: FewLabelsConfig, dropout: float = 0.0) -> nn.Module:
+        return small_net(config.task, config.depth, config.norm, config.start)
+
+    def stages(self, config: FewLabelsConfig) -> tuple[Stage, ...]:
+        """Std alone has the longer training."""
+        return (Stage("A", epochs=config.long_epochs, variants=("Std",)) if config.longer else Stage("A"),)
+
+    def coefficient(self, config: FewLabelsConfig, variant: str) -> float:
+        return coefficient_of(variant, config.strength, Pre=4.0)
+
+    def reverse(self, config: FewLabelsConfig) -> dict[str, Any]:
+        """Errors of the constrained convolutions; pixels are at least 0."""
+        return {
+            **config.loss,
+            "weight": {"*": 0.0, **dict.fromkeys(constrained(config), 1.0)},
+            "fraction": config.fraction,
+            "input_activation": "relu",
+        }
+
+    def layers(self, config: FewLabelsConfig) -> int:
+        return len(constrained(config))
+
+    def recipe(self, config: FewLabelsConfig, stage: Stage) -> Recipe:
+        cifar = config.task == "cifar"
+        return Recipe(shift=(4 if cifar else 2) if config.augment else 0, flip=cifar, fade=config.decay)
+
+    def measure(self, config: FewLabelsConfig, trained: Trained) -> Measured:
+        (measured,) = self.measure_all([(config, trained)])
+        return measured
+
+    def measure_all(self, each: Iterable[tuple[FewLabelsConfig, Trained]]) -> Iterator[Measured]:
+        return measure_all(each)
+
+    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
+        from racecar_lab.experiments.few_labels.figures import all_figures
+
+        return all_figures(runs)
+
+
+def constrained(config: FewLabelsConfig) -> list[str]:
+    """Names of the convolutions that are."""
+    return convolutions(config.depth, config.norm, config.layers)

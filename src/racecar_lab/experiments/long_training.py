@@ -1,0 +1,169 @@
+"""Long training by a strong recipe: does the reverse pass still gain, and how near is that to batch norm? (Ours.)"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import torch
+from torch import nn
+
+from racecar_lab.config import Schedule
+from racecar_lab.datasets import CIFAR10, Source
+from racecar_lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar_lab.experiments.shared import OURS, coefficient_of, refuse_depth, standardised, three_blocks
+from racecar_lab.measures.calibration import calibration
+from racecar_lab.search_space import Search
+from racecar_lab.training import rng
+from racecar_lab.training.longer import LongerConfig, with_longer
+from racecar_lab.training.loss_config import LossConfig
+from racecar_lab.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from racecar_lab.running.run import Run
+
+SHIFT = 4
+"""Pixels by which training pictures are shifted at most; they are flipped, too."""
+SEEDS = 5
+"""That a claim needs."""
+JUDGED = {"test_accuracy": "accuracy", "test_nll": "likelihood", "test_ece": "calibration"}
+"""What is claimed of; of the last two less is better."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongTrainingConfig(LongerConfig, LossConfig):
+    """The recipe is the same for all variants; learning rate, λ and weight decay are for a search to choose."""
+
+    images: int = 0
+    """To train on, another choice of them for every seed; 0: all there are."""
+    depth: int = 6
+    """Convolutions: 3, 6, 9 …, in three blocks."""
+    widths: tuple[int, ...] = (64, 128, 256)
+    """Channels of the three blocks; the picture is halved after each."""
+    norm: Literal["none", "batch"] = "none"
+    """After every convolution."""
+    start: Literal["torch", "he"] = "he"
+    """First weights of the convolutions: PyTorch's own, or He's."""
+    epochs: int = 30
+    batch: int = 128
+    lr: float = 1e-3
+    optimiser: Literal["adam", "adamw", "sgd"] = "adamw"
+    schedule: Schedule = "onecycle"
+    weight_decay: float = 1e-2
+    fraction: float = 1 / 8
+    tests: int = 0
+    """Pictures of the test set that are looked at, the first ones; 0: all."""
+    cost: float = 1.2
+    """Of an eighth of the batch, about; measure it where you train."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_negative("images", "tests")
+        refuse_depth(self.depth)
+        if len(self.widths) != 3 or min(self.widths) < 1:
+            raise ValueError(f"widths must be three numbers of at least 1, not {self.widths!r}")
+
+
+def claims() -> tuple[Claim, ...]:
+    """Of nets without norm, at every depth by itself."""
+    sides: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+        ("Without norm RR beats Std", "RR", "Std", {}),
+        ("Without norm lRR beats Std", "lRR", "Std", {}),
+        ("Without norm RR beats Ort", "RR", "Ort", {}),
+        ("Without norm RR beats Std trained as many seconds", "RR", "Std", {"longer": True}),
+        ("RR without norm beats Std with batch norm", "RR", "Std", {"norm": "batch"}),
+    )
+    where = {"norm": "none", "longer": False}
+    return tuple(
+        Claim(f"{text}: {what}", metric, "A", better, than, higher=metric == "test_accuracy", where=where,
+              minimum_seeds=SEEDS, against=against)
+        for metric, what in JUDGED.items()
+        for text, better, than, against in sides
+    )  # fmt: skip
+
+
+class LongTraining(Experiment[LongTrainingConfig]):
+    name = "long-training"
+    title = "Long training: a strong recipe without norms"
+    section = "ours"
+    summary = (
+        "Six or nine convolutions learn CIFAR-10 for 30 epochs by a strong recipe: He's first weights, flips and "
+        "shifts, one cycle of the learning rate, AdamW. Learning rate, weight decay and coefficient are searched for "
+        "every variant alike. The question is what the reverse pass still gains without norms, and how near that comes "
+        "to batch norm."
+    )
+    Config = LongTrainingConfig
+    quick: ClassVar[dict[str, Any]] = {
+        "images": 200, "widths": (16, 32, 64), "epochs": 2, "batch": 50, "tests": 200, "cost": 1.0
+    }  # fmt: skip
+    variants = ("Std", "Ort", "RR", "lRR")
+    seeds = 10
+    claims = claims()
+    search = Search(
+        lrs={"adamw": (1e-3, 3e-3)},
+        coefficients={"Ort": (0.0, 1e-3, 1e-2, 1e-1), **dict.fromkeys(OURS, (0.0, 1e-2, 1e-1, 1.0))},
+        fields={"weight_decay": (1e-2, 1e-1)},
+        seeds=2,
+    )
+    paper_coefficients = dict.fromkeys(OURS, (0.0, 1e-8, 1e-7, 1e-6))
+    shows_runs = ("test_accuracy", "test_nll", "test_ece")
+    stackable = ("start",)
+    source: ClassVar[Source] = CIFAR10
+
+    def configs(self, config: LongTrainingConfig, folder: Path | None) -> Sequence[LongTrainingConfig]:
+        """The net with batch norm is there to be reached: it needs no longer training."""
+        return with_longer(config) if config.norm == "none" else [config]
+
+    def fingerprint(self, config: LongTrainingConfig, folder: Path | None) -> str:
+        return self.source.title
+
+    def needs(self, config: LongTrainingConfig) -> tuple[str, ...]:
+        return (self.source.name,)
+
+    def data(self, config: LongTrainingConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
+        """A share ``valid`` of the training files stands for the test files, which are not opened then."""
+        x, y = self.source.load(folder, "train")
+        order = torch.randperm(len(y), generator=rng.generator(self.name, seed))
+        held, rest = order.tensor_split([round(config.valid * len(y))])
+        if max(config.images, 1) > len(rest):
+            raise ValueError(f"images={config.images}: there are {len(rest)} to train on")
+        rest, some = rest[: config.images or None], slice(config.tests or None)
+        test_x, test_y = (x[held], y[held]) if config.valid else self.source.load(folder, "test")
+        train, test = Split(x[rest].float() / 255, y[rest]), Split(test_x[some].float() / 255, test_y[some])
+        return {"A": standardised(Task(train, test, test if config.valid else None))}
+
+    def network(self, config: LongTrainingConfig, dropout: float = 0.0) -> nn.Module:
+        return three_blocks(config.widths, config.depth, norm=config.norm == "batch", start=config.start)
+
+    def stages(self, config: LongTrainingConfig) -> tuple[Stage, ...]:
+        """Std alone has the longer training."""
+        return (Stage("A", epochs=config.long_epochs, variants=("Std",)) if config.longer else Stage("A"),)
+
+    def coefficient(self, config: LongTrainingConfig, variant: str) -> float:
+        return coefficient_of(variant, config.strength, Pre=4.0)
+
+    def reverse(self, config: LongTrainingConfig) -> dict[str, Any]:
+        """Errors of all convolutions; the classifier is left out."""
+        return {**config.loss, "weight": {"features*": 1.0}, "fraction": config.fraction}
+
+    def layers(self, config: LongTrainingConfig) -> int:
+        return config.depth
+
+    def recipe(self, config: LongTrainingConfig, stage: Stage) -> Recipe:
+        return Recipe(shift=SHIFT)
+
+    def measure(self, config: LongTrainingConfig, trained: Trained) -> Measured:
+        """A search sees no test picture."""
+        task = trained.task
+        split, kind = (task.test, "test") if task.valid is None else (task.valid, "valid")
+        found = {"accuracy": accuracy(trained.model, split), **calibration(trained.model, split)}
+        return Measured({f"{kind}_{name}": value for name, value in found.items()})
+
+    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
+        from racecar_lab.experiments.long_training_figures import all_figures
+
+        return all_figures(runs)

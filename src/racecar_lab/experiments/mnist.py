@@ -1,0 +1,236 @@
+"""MNIST, and MNIST blurred by motion: three convolutions that can be run backwards, and what that is worth (App.)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from racecar.inspect import ssim
+from racecar_lab.config import Schedule, later
+from racecar_lab.datasets import MNIST, Source, digits, motion
+from racecar_lab.datasets.base import Samples
+from racecar_lab.experiment import Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained, accuracy
+from racecar_lab.experiments.shared import OURS, coefficient_of, run_back, started
+from racecar_lab.measures.features import deployed_loss
+from racecar_lab.networks.vgg import vgg
+from racecar_lab.search_space import Search
+from racecar_lab.training.longer import LongerConfig, with_longer
+from racecar_lab.training.loss_config import LossConfig
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from racecar_lab.running.run import Run
+
+HELD = 1 / 12
+"""Of the training set, its first 5000 pictures: no run trains on them, and only a search looks at them."""
+BATCH = 1000
+"""Test pictures that are run backwards at once."""
+LAYOUT = (20, "M", 40, "M", 60, "M")
+"""Channels of the convolutions, and pooling. The sizes are ours: the paper's table is not in the text that we have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MnistConfig(LongerConfig, LossConfig):
+    """λ of the published runs, 0.09, was fixed on the held-out pictures, with the search's seeds
+    (results/mnist-lambda): of 0.09, 0.3, 0.9, 3 and 9 the smallest rebuilds them about as well as any without batch
+    norm, and best with it; accuracy falls from 0.9 on. (In the records it is the coefficient of a sum over the three
+    layers, a third of that.) They begin at other seeds than 0, 1, 100 and 101, which test pictures were looked at with.
+    """
+
+    epochs: int = 10
+    finetune: int = 10
+    """Epochs of the stages without regulariser."""
+    lr: float = 1e-3
+    batch: int = 256
+    schedule: Schedule = "cosine"
+    fraction: float = 1 / 8
+    norm: bool = False
+    """Batch norm after every convolution."""
+    share: float = 1.0
+    """Of the pictures, from the first on, to train and test on."""
+    shipped: bool = later(False, before=False)
+    """Take the forty digits that racecar brings along instead of MNIST: three of each to train on, one to test."""
+    cost: float = 1.61
+    """In the paper, 5.675 s to 3.522 s. The first phase of Std is the one that is longer."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.finetune < 1:
+            raise ValueError(f"finetune must be at least 1, not {self.finetune!r}")
+        self.refuse_no_part("share")
+
+
+def claims() -> tuple[Claim, ...]:
+    found = []
+    for stage, where in (("AA", "on MNIST"), ("AB", "on blurred MNIST")):
+        ours = Claim("", "test_accuracy", stage, "RR", "Std", where={"longer": False})
+        found += [
+            replace(ours, text=f"RR beats {than}, fine-tuned {where}", than=than) for than in ("Std", "Ort", "WD")
+        ]
+        text = f"RR beats Std trained as many seconds, fine-tuned {where}"
+        found.append(replace(ours, text=text, against={"longer": True}))
+    new = Claim("RR beats Std from scratch, on blurred MNIST", "test_accuracy", "AB", "RR", "Std", than_stage="B")
+    found.append(replace(new, where={"longer": False}))
+    for metric, more in (("ssim", ""), ("ssim_scaled", ", brightness apart")):
+        for than in ("Std", "Ort"):
+            text = f"RR's reverse pass rebuilds the picture better than {than}'s{more}"
+            found.append(Claim(text, metric, "A", "RR", than, where={"longer": False}))
+    return tuple(found)
+
+
+class Mnist(Experiment[MnistConfig]):
+    name = "mnist"
+    title = "MNIST, and MNIST blurred by motion"
+    section = "App. (MNIST classification)"
+    summary = (
+        "Three convolutions learn MNIST with a regulariser (A), then go on without it (AA) or learn MNIST blurred by "
+        "motion (AB), which Std also learns from scratch (B). The paper has RR slightly behind in A and best in AA and "
+        "AB; only RR's reverse pass rebuilds the picture."
+    )
+    Config = MnistConfig
+    quick: ClassVar[dict[str, Any]] = {"epochs": 2, "finetune": 1, "batch": 50, "share": 1 / 60, "cost": 1.0}
+    quick_shipped = {"shipped": True, "share": 1.0, "epochs": 30, "finetune": 15}  # noqa: RUF012
+    quick_seeds = 1
+    variants = ("Std", "Ort", "Pre", "RR", "lRR", "RR1", "WD")
+    search = Search(
+        lrs={"adam": (3e-4, 1e-3, 3e-3), "sgd": (1e-2, 3e-2, 1e-1)},
+        coefficients={
+            "Ort": (0.0, 1e-3, 1e-2, 1e-1),
+            "Pre": (1.0, 3.0, 10.0, 30.0),
+            **dict.fromkeys(OURS, (0.0, 1e-2, 1e-1, 1.0)),
+            "WD": (0.0, 1e-5, 1e-4, 1e-3),
+        },
+        stages=("AA", "AB"),
+        valid=HELD,
+    )
+    paper_coefficients = dict.fromkeys(OURS, (0.0, 1e-6, 1e-5, 1e-4))
+    claims = claims()
+    shows_runs = ("test_accuracy",)
+    paper = (
+        *(
+            Paper("test_accuracy", "A", variant, value, where={"longer": False}, note=f"{seconds} s per epoch there")
+            for variant, value, seconds in (("RR", 0.9810, 5.675), ("Std", 0.9827, 3.522), ("Ort", 0.9792, 4.969))
+        ),
+        *(
+            Paper("test_accuracy", "AA", variant, value, where={"longer": False}, note="of an earlier version")
+            for variant, value in (("RR", 0.9859), ("Std", 0.9842))
+        ),
+    )
+    source: ClassVar[Source] = MNIST
+
+    def configs(self, config: MnistConfig, folder: Path | None) -> Sequence[MnistConfig]:
+        return with_longer(config)
+
+    def fingerprint(self, config: MnistConfig, folder: Path | None) -> str:
+        return "shipped digits" if config.shipped else self.source.title
+
+    def needs(self, config: MnistConfig) -> tuple[str, ...]:
+        return () if config.shipped else (self.source.name,)
+
+    def told_data(self, config: MnistConfig) -> str:
+        return digits.TOLD if config.shipped else ""
+
+    def data(self, config: MnistConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
+        """A: MNIST; B: the same pictures, blurred. The seed changes nothing."""
+        sharp, blurred = pictures(folder, config.share, config.shipped)
+        count = len(sharp[0])
+        held = round((config.valid or HELD) * count)
+        if not 0 < held < count:
+            raise ValueError(f"of {count} pictures, {held} are held out: set a larger share, or another valid")
+
+        def task(train: Split, test: Split) -> Task:
+            valid = Split(train.x[:held], train.y[:held]) if config.valid else None
+            return Task(Split(train.x[held:], train.y[held:]), test, valid)
+
+        return {"A": task(*sharp), "B": task(*blurred)}
+
+    def network(self, config: MnistConfig, dropout: float = 0.0) -> nn.Module:
+        return started(vgg(LAYOUT, norm=config.norm, size=28, channels=1, hidden=(128,), dropout=dropout))
+
+    def stages(self, config: MnistConfig) -> tuple[Stage, ...]:
+        """The paper calls them mni, MNI, n-MNI and n-MNI from scratch. Std alone has the last one, and a longer
+        training."""
+        only, epochs = (("Std",), config.long_epochs) if config.longer else (None, None)
+        after: dict[str, Any] = {"after": "A", "regularised": False, "epochs": config.finetune, "variants": only}
+        stages = (Stage("A", epochs=epochs, variants=only), Stage("AA", **after), Stage("AB", task="B", **after))
+        return stages if config.longer else (*stages, Stage("B", task="B", regularised=False, variants=("Std",)))
+
+    def coefficient(self, config: MnistConfig, variant: str) -> float:
+        return coefficient_of(variant, config.strength, Pre=3.0, Drop=0.5)
+
+    def reverse(self, config: MnistConfig) -> dict[str, Any]:
+        """Errors of the three convolutions; the linear layers are left out, and pixels are never negative."""
+        return {
+            **config.loss,
+            "weight": {"features*": 1.0},
+            "fraction": config.fraction,
+            "input_activation": "relu",
+        }
+
+    def layers(self, config: MnistConfig) -> int:
+        return 3
+
+    def measure(self, config: MnistConfig, trained: Trained) -> Measured:
+        """A search does not see the test set."""
+        model, task = trained.model, trained.task
+        split, name = (task.test, "test") if task.valid is None else (task.valid, "valid")
+        back, terms = run_back(model, split.x, {**self.reverse(config), "scale": "relative", "fraction": 1.0})
+        metrics = {f"{name}_accuracy": accuracy(model, split), "reverse_loss": terms, **likeness(split.x, back)}
+        if config.norm:
+            options = {**self.reverse(config), "scale": "relative", "fraction": 1.0}
+            metrics["reverse_loss_eval"] = deployed_loss(model, task.train.x[: 4 * BATCH], split.x, options, BATCH)
+        if trained.stage.name != "A" or task.valid is not None:
+            return Measured(metrics)
+        shown = [int((task.test.y == digit).nonzero()[0]) for digit in task.test.y.unique()]
+        return Measured(metrics, arrays={"d1": task.test.x[shown].cpu(), "rebuilt": back[shown].cpu()})
+
+    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
+        from racecar_lab.experiments.paper_figures import accuracy_figure, accuracy_title, chosen, having
+        from racecar_lab.experiments.picture_figures import rebuilt_figure
+        from racecar_lab.report.groups import by_setting
+
+        figures = {}
+        for where, some in by_setting(chosen(runs)).items():
+            if seen := having(some, "rebuilt"):
+                figures[f"d1 and, below, what the reverse pass makes of it{where}"] = rebuilt_figure(seen)
+            if measured := [run for run in some if "test_accuracy" in run.metrics]:
+                figures[f"{accuracy_title(measured)}{where}"] = accuracy_figure(measured)
+        return figures
+
+
+@lru_cache(maxsize=1)
+def pictures(folder: Path | None, share: float, shipped: bool) -> tuple[tuple[Split, Split], tuple[Split, Split]]:
+    """The first pictures of the training and of the test set, with pixels in [0, 1]; and the same ones blurred, which
+    takes seconds: a process that does many jobs keeps them."""
+    sharp = []
+    for x, y in _shipped() if shipped else (Mnist.source.load(folder, name) for name in ("train", "test")):
+        count = max(1, round(share * len(y)))
+        sharp.append(Split(x[:count].float() / 255, y[:count]))
+    train, test = sharp
+    return (train, test), (Split(motion.blur(train.x), train.y), Split(motion.blur(test.x), test.y))
+
+
+def _shipped() -> tuple[Samples, Samples]:
+    """Three of each of the ten digits that come with racecar, in turn, and the fourth."""
+    x, y = digits.load()
+    train = torch.arange(40).view(10, 4)[:, :3].T.flatten()
+    return (x[train], y[train]), (x[3::4], y[3::4])
+
+
+def likeness(x: Tensor, back: Tensor) -> dict[str, float]:
+    """Mean SSIM of pictures x (N, 1, H, W) in [0, 1] and what was made of them: as they would be shown, cut off at 1;
+    and "scaled", each first brought to the brightness that fits best, which is kinder to nets that never learned it."""
+    inner, size = ((one * back).sum((1, 2, 3), keepdim=True) for one in (x, back))
+    scaled = back * (inner / size.clamp(min=torch.finfo(size.dtype).tiny))
+    found = {}
+    for name, pictures in (("ssim", back), ("ssim_scaled", scaled)):
+        parts = zip(x.split(BATCH), pictures.clamp(0, 1).split(BATCH), strict=True)
+        found[name] = float(torch.cat([ssim(*pair) for pair in parts]).mean())
+    return found

@@ -1,0 +1,137 @@
+"""Peaks SVD: two dominant features under scribbles, three networks, and what their first layer learns (Sec. 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from racecar_lab.config import Config
+from racecar_lab.datasets import peaks
+from racecar_lab.experiment import Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained, accuracy
+from racecar_lab.experiments.shared import coefficient_of
+from racecar_lab.measures.features import class_means, first_layer, rebuilt
+from racecar_lab.networks.dense import dense, glorot
+from racecar_lab.training.loss_config import PAPER
+from racecar_lab.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from racecar_lab.running.run import Run
+
+NETS = {
+    "linear": "one linear layer, 784-2",
+    "norm": "one layer with batch norm and ReLU, 784-2",
+    "two": "two layers with batch norm and ReLU, 784-128-2",
+}
+TRAIN = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeaksConfig(Config):
+    epochs: int = 5000
+    lr: float = 1e-4
+    nets: tuple[str, ...] = tuple(NETS)
+    strength: float = 1e-6
+    """The authors' λ: times half the squared error, summed over the batch, on pixels 0–255."""
+    beta: float = 0.1
+    """The authors' β of SRIP."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_negative("strength", "beta")
+        if self.valid:
+            raise ValueError(f"valid must be 0, not {self.valid!r}: this experiment has no search")
+        if not self.nets or len(set(self.nets)) < len(self.nets) or not set(self.nets) <= set(NETS):
+            raise ValueError(f"nets must be some of {', '.join(NETS)}, each once, not {','.join(self.nets)!r}")
+
+
+class Peaks(Experiment[PeaksConfig]):
+    name = "peaks"
+    title = "Two peaks under scribbles"
+    section = "Sec. 3 (peak test)"
+    summary = (
+        "A hundred small pictures show a peak in one of two places, with random scribbles over it. Trained with the "
+        "reverse pass, the first layer's right singular vectors should be the two peaks, in all three networks."
+    )
+    Config = PeaksConfig
+    start = "Glorot's, uniform"
+    quick = {"nets": ("two",), "epochs": 1500, "lr": 4e-4}  # noqa: RUF012
+    claims = (
+        *(
+            Claim(
+                f"RR carries the peaks better than {other}: {what}", "cosine_1", "A", "RR", other, where={"nets": [net]}
+            )
+            for net, what in NETS.items()
+            for other in ("Std", "Ort")
+        ),
+        *(
+            Claim(
+                f"RR's singular vectors look more like the peaks than {other}'s: {NETS['norm']}",
+                "lpips_alexnet", "A", "RR", other, higher=False, where={"nets": ["norm"]},
+            )
+            for other in ("Std", "Ort")
+        ),
+    )  # fmt: skip
+    paper = tuple(
+        Paper("lpips_alexnet", "A", variant, value, spread, {"nets": ["norm"]}, "which net LPIPS had is not said")
+        for variant, value, spread in (("RR", 0.217, 0.022), ("Std", 0.500, 0.002), ("Ort", 0.495, 0.006))
+    )
+
+    def configs(self, config: PeaksConfig, folder: Path | None) -> Sequence[PeaksConfig]:
+        return [replace(config, nets=(net,)) for net in config.nets]
+
+    def data(self, config: PeaksConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
+        x, y = peaks.load(seed)
+        return {"A": Task(Split(x[:TRAIN], y[:TRAIN]), Split(x[TRAIN:], y[TRAIN:]))}
+
+    def network(self, config: PeaksConfig, dropout: float = 0.0) -> nn.Module:
+        (net,) = config.nets
+        widths = (784, 128, 2) if net == "two" else (784, 2)
+        return glorot(dense(widths, nn.ReLU, norm=True, last=net != "linear", dropout=dropout))
+
+    def coefficient(self, config: PeaksConfig, variant: str) -> float:
+        return coefficient_of(variant, config.strength / 2, Ort=config.beta, Pre=500.0, Drop=0.5)
+
+    def reverse(self, config: PeaksConfig) -> dict[str, Any]:
+        """The paper's own loss."""
+        return {**PAPER, "fraction": config.fraction}
+
+    def layers(self, config: PeaksConfig) -> int:
+        return 2 if config.nets == ("two",) else 1
+
+    def orthogonality(self, config: PeaksConfig) -> dict[str, Any]:
+        return {"power": 1, "squared": True}
+
+    def recipe(self, config: PeaksConfig, stage: Stage) -> Recipe:
+        return Recipe(look=look, looks=8, steady=True)
+
+    def measure(self, config: PeaksConfig, trained: Trained) -> Measured:
+        train = trained.task.train
+        found = first_layer(trained.model, "1", train.x, class_means(train.x, train.y), trained.folder)
+        metrics = {"test_accuracy": accuracy(trained.model, trained.task.test), **found.metrics}
+        return Measured(metrics, arrays={**found.arrays, **trained.history})
+
+    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
+        from racecar_lab.experiments.paper_figures import having
+        from racecar_lab.experiments.picture_figures import strip_figure, vectors_figure
+        from racecar_lab.report.groups import by_setting
+
+        figures = {}
+        for net, what in NETS.items():
+            for where, some in by_setting([run for run in runs if run.config["nets"] == [net]]).items():
+                if seen := having(some, "vectors"):
+                    title = f"Singular vectors that carry most of the data: {what}{where}"
+                    figures[title] = vectors_figure(seen, "class means")
+                if seen := having(some, "rebuilt"):
+                    title = f"A picture (d1), and what the reverse pass makes of it during training: {what}{where}"
+                    figures[title] = strip_figure(seen, {run.seed: peaks.load(run.seed)[0][0] for run in seen})
+        return figures
+
+
+def look(model: nn.Module, task: Task) -> dict[str, Tensor]:
+    return {"rebuilt": rebuilt(model, task.train.x)[:2]}

@@ -1,0 +1,261 @@
+"""Slices: does a part of the reverse pass, of the batch or of the steps, have the effect of all of it? (Ours.)"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from racecar import Racecar
+from racecar_lab.config import Schedule, guide, later
+from racecar_lab.datasets import CIFAR10, MNIST, Source, sphere
+from racecar_lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar_lab.experiments.information import TRAIN, WIDTHS
+from racecar_lab.experiments.shared import coefficient_of, mean_terms, standardised, started
+from racecar_lab.measures.features import deployed_loss
+from racecar_lab.networks.dense import dense, glorot
+from racecar_lab.networks.vgg import VGG16, vgg
+from racecar_lab.training import rng
+from racecar_lab.training.loss_config import LossConfig
+from racecar_lab.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from racecar_lab.running.run import Run
+
+SLICES = ((1.0, 1), (1 / 8, 1), (1 / 16, 1), (1 / 8, 2), (1 / 8, 4), (1 / 16, 4))
+"""Share of the batch, and of how many steps one has the reverse pass; the first is exact."""
+OPTIMISERS: tuple[Literal["adam", "sgd"], ...] = ("adam", "sgd")
+REVERSE_LOSS = 0.03
+"""How far it may be off, as a share of the exact one's."""
+BATCH = 1000
+"""Test samples whose reverse loss is computed at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlicesConfig(LossConfig):
+    """Fixed before the runs, by short ones on seeds from 100 on."""
+
+    epochs: int = 400
+    batch: int = 512
+    lr: float = 3e-3
+    """Of adam."""
+    lr_sgd: float = guide(3e-2)
+    schedule: Schedule = "cosine"
+    grid: bool = guide(True)
+    """Go through all slices and both optimisers; else only what fraction, every, optimiser and lr say."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_negative("lr_sgd")
+        if self.valid:
+            raise ValueError(f"valid must be 0, not {self.valid!r}: this experiment has no search")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PicturesConfig(SlicesConfig):
+    share: float = later(1.0, before=1.0)
+    """Of the pictures, from the first on, to train and test on."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.refuse_no_part("share")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlicesMnistConfig(PicturesConfig):
+    epochs: int = 5
+    batch: int = 256
+    lr: float = 1e-3
+    lr_sgd: float = 2e-2
+
+
+@dataclass(frozen=True, kw_only=True)
+class CifarConfig(PicturesConfig):
+    epochs: int = 10
+    precision: Literal["float32", "bfloat16", "float16"] = "bfloat16"
+    lr: float = 1e-3
+    lr_sgd: float = 2e-2
+    width: float = later(1.0, before=1.0)
+    """Times the channels of every convolution."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.width > 0:
+            raise ValueError(f"width must be greater than 0, not {self.width!r}")
+
+
+S = TypeVar("S", bound=SlicesConfig)
+P = TypeVar("P", bound=PicturesConfig)
+
+
+def claims(accuracy: float) -> tuple[Claim, ...]:
+    """Every slice has the effect of the exact reverse pass, within margins that were stated before the runs."""
+    exact = {"fraction": SLICES[0][0], "every": SLICES[0][1]}
+    found = []
+    for optimiser, (fraction, every) in product(OPTIMISERS, SLICES[1:]):
+        steps = "" if every == 1 else f" in one of {every} steps"
+        text = f"1/{round(1 / fraction)} of the batch{steps} is as good as all, {optimiser}"
+        where = {"optimiser": optimiser, "fraction": fraction, "every": every}
+        same = Claim(f"{text}: accuracy", "test_accuracy", "A", "RR", "RR", True, where, margin=accuracy, against=exact)
+        loss = replace(same, text=f"{text}: reverse loss", metric="reverse_loss", higher=False)
+        found += [replace(loss, margin=REVERSE_LOSS, relative=True), same]
+    return tuple(found)
+
+
+class Slices(Experiment[S]):
+    """On the 12-bit net; others below."""
+
+    name = "slices"
+    title = "A slice of the reverse pass: six layers on 12 bits"
+    section = "ours"
+    summary = (
+        "The reverse pass may see a part of each batch, or run in some of the steps with a larger weight. Every such "
+        "slice should end with the relative reverse loss of the exact one, within 3 %, and with its test accuracy, "
+        "within 0.01 (on 12 bits 0.02)."
+    )
+    Config: ClassVar[type[SlicesConfig]] = SlicesConfig
+    start = "Glorot's, uniform"
+    quick: ClassVar[dict[str, Any]] = {"epochs": 10}
+    variants = ("Std", "RR")
+    seeds = 10
+    claims = claims(accuracy=0.02)
+    shows_runs = ("reverse_loss", "test_accuracy")
+
+    def configs(self, config: S, folder: Path | None) -> Sequence[S]:
+        if not config.grid:
+            return [config]
+        if (config.fraction, config.every, config.optimiser) != (*SLICES[0], OPTIMISERS[0]):
+            raise ValueError("fraction, every and optimiser are gone through; to choose one, add --set grid=false")
+        return [
+            replace(config, grid=False, optimiser=optimiser, lr=lr, fraction=fraction, every=every)
+            for optimiser, lr in zip(OPTIMISERS, (config.lr, config.lr_sgd), strict=True)
+            for fraction, every in SLICES
+        ]
+
+    def fingerprint(self, config: S, folder: Path | None) -> str:
+        return "made from its rule, seed 0"
+
+    def data(self, config: S, seed: int, folder: Path | None) -> Mapping[str, Task]:
+        """The split depends on the seed."""
+        x, y = sphere.load()
+        order = torch.randperm(len(y), generator=rng.generator("slices", seed))
+        train, test = (Split(x[some], y[some]) for some in (order[:TRAIN], order[TRAIN:]))
+        return {"A": Task(train, test)}
+
+    def network(self, config: S, dropout: float = 0.0) -> nn.Module:
+        return glorot(dense(WIDTHS, nn.Tanh, dropout=dropout))
+
+    def stages(self, config: S) -> tuple[Stage, ...]:
+        """Variants without a reverse pass know no slices: they are trained once."""
+        exact = (config.fraction, config.every) == SLICES[0]
+        return (Stage("A", variants=None if exact else ("RR", "lRR", "RR1")),)
+
+    def coefficient(self, config: S, variant: str) -> float:
+        return coefficient_of(variant, config.strength, Pre=20.0)
+
+    def reverse(self, config: S) -> dict[str, Any]:
+        """One λ for all layers, but a classifier on top of convolutions is left out."""
+        return {**config.loss, "weight": {"*": 1.0, **self.head}, "fraction": config.fraction}
+
+    def layers(self, config: S) -> int:
+        return len(WIDTHS) - 1
+
+    head: ClassVar[dict[str, float]] = {}
+
+    def measure(self, config: S, trained: Trained) -> Measured:
+        """Claimed of is the reverse loss as it is trained; with running statistics, those of forward data or (eval) of
+        the reverse data, it says how far the net that is used in the end can be reversed."""
+        model, test, weight = trained.model, trained.task.test, self.reverse(config)["weight"]
+        metrics = {"reverse_loss": reverse_loss(model, test.x, weight, True), "test_accuracy": accuracy(model, test)}
+        if any(True for _ in model.buffers()):
+            metrics["reverse_loss_running"] = reverse_loss(model, test.x, weight, False)
+            options = {**self.reverse(config), "scale": "relative", "fraction": 1.0}
+            metrics["reverse_loss_eval"] = deployed_loss(
+                model, trained.task.train.x[: 4 * BATCH], test.x, options, BATCH
+            )
+        return Measured(metrics)
+
+    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
+        from racecar_lab.experiments.slices_figures import all_figures
+
+        return all_figures(runs)
+
+
+class _Pictures(Slices[P]):
+    """Convolutions on pictures, with the official split."""
+
+    source: ClassVar[Source]
+    head: ClassVar[dict[str, float]] = {"classifier*": 0.0}
+    seeds = 5
+    quick: ClassVar[dict[str, Any]] = {"epochs": 1, "batch": 50, "share": 1 / 120}
+    claims = claims(accuracy=0.01)
+
+    def fingerprint(self, config: P, folder: Path | None) -> str:
+        return self.source.title
+
+    def needs(self, config: P) -> tuple[str, ...]:
+        return (self.source.name,)
+
+    def data(self, config: P, seed: int, folder: Path | None) -> Mapping[str, Task]:
+        splits = []
+        for name in ("train", "test"):
+            x, y = self.source.load(folder, name)
+            count = max(1, round(config.share * len(y)))
+            splits.append(Split(x[:count].float() / 255, y[:count]))
+        return {"A": Task(*splits)}
+
+
+class SlicesMnist(_Pictures[SlicesMnistConfig]):
+    name = "slices-mnist"
+    title = "A slice of the reverse pass: three convolutions on MNIST"
+    Config = SlicesMnistConfig
+    start = "PyTorch's own"
+    source = MNIST
+
+    def network(self, config: SlicesMnistConfig, dropout: float = 0.0) -> nn.Module:
+        return started(vgg((20, "M", 40, "M", 60, "M"), norm=False, size=28, channels=1))
+
+    def layers(self, config: SlicesMnistConfig) -> int:
+        return 3
+
+
+class SlicesCifar(_Pictures[CifarConfig]):
+    name = "slices-cifar"
+    title = "A slice of the reverse pass: thirteen convolutions with batch norm on CIFAR-10"
+    Config = CifarConfig
+    start = "He's, by fan-out"
+    quick: ClassVar[dict[str, Any]] = {
+        "epochs": 1, "batch": 25, "share": 1 / 500, "width": 1 / 4, "precision": "float32"
+    }  # fmt: skip
+    quick_seeds = 1
+    source = CIFAR10
+
+    def data(self, config: CifarConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
+        """Every colour with mean 0 and standard deviation 1."""
+        return {"A": standardised(super().data(config, seed, folder)["A"])}
+
+    def network(self, config: CifarConfig, dropout: float = 0.0) -> nn.Module:
+        return vgg([one if isinstance(one, str) else max(1, round(config.width * one)) for one in VGG16])
+
+    def layers(self, config: CifarConfig) -> int:
+        return 13
+
+    def recipe(self, config: CifarConfig, stage: Stage) -> Recipe:
+        return Recipe(shift=4)
+
+
+@torch.no_grad()
+def reverse_loss(model: nn.Module, x: Tensor, weight: Any, training: bool) -> float:
+    """The exact relative reverse loss of a trained model, in mode full: the mean over its layers and over batches
+    of the samples x (N, …). Training: batch norm as the loss had it in training, with statistics of the batch; else
+    with the running ones. The model is not changed."""
+    model = copy.deepcopy(model).train(training)
+    return mean_terms(Racecar(model, x[:2], mode="full", weight=weight, scale="relative"), x, BATCH)

@@ -1,0 +1,76 @@
+"""Pictures of smoke: what is put in, what comes out, what it should be, and what the reverse pass makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean
+from typing import TYPE_CHECKING
+
+import torch
+
+from racecar.inspect.style import SMALL, WIDTH, new_figure, styled
+from racecar.inspect.style import look as look_of_variant
+from racecar_lab.experiments.paper_figures import chosen, having, look_of
+from racecar_lab.experiments.picture_figures import name_row, of_one_seed, show_picture
+from racecar_lab.report.groups import by_setting, by_variant
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from racecar_lab.running.run import Run
+
+COLUMNS = {"low": "input", "high": "output", "truth": "target", "rebuilt": "rebuilt input"}
+FRAMES = 2
+"""Frames that are shown of every variant."""
+
+
+def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
+    """By title, for each setting."""
+    figures = {}
+    for where, some in by_setting(chosen(runs)).items():
+        own = [run for run in some if run.stage == "A"]
+        if seen := having(own, "rebuilt"):
+            title = "Held-out plumes: input, output, target, and the input as the reverse pass rebuilds it"
+            figures[f"{title}{where}"] = pictures_figure(seen)
+        if seen := having(own, "spectra"):
+            figures[f"Energy of held-out plumes by wavenumber{where}"] = spectra_figure(seen)
+    return figures
+
+
+@styled
+def pictures_figure(runs: Sequence[Run]) -> Figure:
+    """Two frames, the last and the first that were kept; a row for each variant, of the seed that most have."""
+    groups = of_one_seed(runs)
+    frames = sorted({0, len(next(iter(groups.values())).arrays["low"]) - 1}, reverse=True)[:FRAMES]
+    rows = [(frame, name, run) for frame in frames for name, run in groups.items()]
+    figure, axes = new_figure(len(rows), len(COLUMNS), (WIDTH, 0.3 + 0.78 * len(rows)))
+    for line, (frame, name, run) in zip(axes, rows, strict=True):
+        for axis, column in zip(line, COLUMNS, strict=True):
+            show_picture(axis, run.arrays[column][frame, 0], (0.0, 255.0))
+        name_row(line[0], name, look_of_variant(run.variant)["color"])
+    for axis, text in zip(axes[0], COLUMNS.values(), strict=True):
+        axis.set_title(text, fontsize=SMALL, pad=2)
+    said = [f"{name} {mean(run.metrics['psnr'] for run in some):.1f} dB" for name, some in by_variant(runs).items()]
+    figure.set_label(f"PSNR of the rebuilt input, mean over all seeds: {', '.join(said)}")
+    return figure
+
+
+@styled
+def spectra_figure(runs: Sequence[Run]) -> Figure:
+    """Mean over the seeds; black is the truth, dotted what bicubic interpolation has."""
+    figure, ((axis,),) = new_figure(1, 1, (WIDTH, 3.0))
+    groups, said = by_variant(runs), []
+    for name, some in groups.items():
+        made = torch.stack([run.arrays["spectra"][0] for run in some]).mean(0)
+        style = {key: value for key, value in look_of(name, groups).items() if not key.startswith("marker")}
+        axis.plot(range(1, len(made)), made[1:].tolist(), linewidth=1.0, label=name, **style)
+        said.append(f"{name} {mean(run.metrics['test_spectrum'] for run in some):.2f}")
+    _, truth, plain = next(iter(groups.values()))[0].arrays["spectra"]
+    axis.plot(range(1, len(truth)), truth[1:].tolist(), color="black", linewidth=0.8, label="truth")
+    axis.plot(range(1, len(plain)), plain[1:].tolist(), color="#777777", linestyle=":", linewidth=1.2, label="bicubic")
+    axis.set(xscale="log", yscale="log", xlabel="wavenumber", ylabel="energy")
+    for one in (axis.xaxis, axis.yaxis):
+        one.set_major_formatter("{x:g}")  # exponents would be too small for a telephone
+    figure.legend(loc="outside upper center", ncols=3, fontsize=SMALL)
+    figure.set_label(f"mean distance from the truth, in powers of ten: {', '.join(said)}")
+    return figure

@@ -1,0 +1,112 @@
+"""Streams of tasks: which method keeps nets able to learn? (Ours.)
+
+Streams and their protocols are in ``config``, the tasks in ``drawing``, the training in ``learning``, what a search
+tries in ``searching``, what was claimed before the runs in ``claims``, and the rule for it in ``rule``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import nn
+
+from racecar_lab.datasets import digits
+from racecar_lab.experiment import Experiment, Stage, Task
+from racecar_lab.experiments.streams.claims import SEEDS, claims
+from racecar_lab.experiments.streams.config import CHOOSING, StreamsConfig, method_of
+from racecar_lab.experiments.streams.pool import pool_of
+from racecar_lab.experiments.streams.searching import StreamSearch, usual
+from racecar_lab.search_space import Search
+from racecar_lab.streams import DESIGNS, METHODS
+from racecar_lab.streams.nets import stream_net
+from racecar_lab.training.variants import Variant
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from racecar_lab.report.page_table import Table
+    from racecar_lab.running.run import Run
+
+MEANINGS = {"shrink-and-perturb": "p", "redo": "τ", "continual-backprop": "ρ"}
+"""What the strength of a method that changes parameters is called; that of all others is λ."""
+HELD = 1 / 6
+"""Of the training pictures, for the search of a stream whose tasks have test pictures."""
+
+
+class Streams(Experiment[StreamsConfig]):
+    name = "streams"
+    title = "Streams of tasks: what keeps nets able to learn"
+    section = "ours"
+    summary = (
+        "Small nets are trained on one task after another: digits with permuted pixels, random labels, pairs of "
+        "classes. Trained plainly they lose the ability to learn. 28 methods, each with as many settings, which are "
+        "chosen on streams of their own; others are judged, by rules that were written before."
+    )
+    Config = StreamsConfig
+    engine = "streams"
+    quick: ClassVar[dict[str, Any]] = {"stream": "labels", "images": 40, "tasks": 4, "passes": 6, "batch": 8}
+    quick_shipped: ClassVar[dict[str, Any]] = {"shipped": True, "images": 30}
+    quick_seeds = 2
+    variants = tuple(METHODS)
+    seeds = SEEDS
+    claims = claims()
+    search = StreamSearch(lrs={}, coefficients={}, metric="online_accuracy", valid=0.0, first_seed=CHOOSING)
+    light = True
+    tells = True
+
+    def variant(self, name: str) -> Variant:
+        """One of the methods."""
+        method = method_of(name)
+        meaning = MEANINGS.get(method.change, "share" if method.how == "ratio" else "λ") if method.strengths else ""
+        return Variant(name, method.about, "plain" if name == "Std" else "method", meaning=meaning)
+
+    def fingerprint(self, config: StreamsConfig, folder: Path | None) -> str:
+        return "shipped digits" if config.shipped else config.protocol.source.title
+
+    def needs(self, config: StreamsConfig) -> tuple[str, ...]:
+        return () if config.shipped else (config.protocol.source.name,)
+
+    def told_data(self, config: StreamsConfig) -> str:
+        return digits.TOLD if config.shipped else ""
+
+    def data(self, config: StreamsConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
+        """The pictures that tasks are drawn from, the same for every seed."""
+        return {"A": pool_of(config, folder)}
+
+    def network(self, config: StreamsConfig, dropout: float = 0.0) -> nn.Module:
+        shape = (1, 28, 28) if config.protocol.source.name == "mnist" else (3, 32, 32)
+        net = stream_net(DESIGNS[config.net], shape, config.protocol.classes, norm=config.norm)
+        with torch.no_grad():
+            for i, (name, parameter) in enumerate(net.named_parameters()):
+                parameter.copy_(net.fresh(name, torch.randint(2**62, ()), i))
+        return net
+
+    def stages(self, config: StreamsConfig) -> tuple[Stage, ...]:
+        return (Stage("A"),)
+
+    def coefficient(self, config: StreamsConfig, variant: str) -> float:
+        return usual(method_of(variant))[0]
+
+    def reverse(self, config: StreamsConfig) -> dict[str, Any]:
+        """The paper's own loss, of RR and lRR."""
+        return {"scale": "sum", "gradient": "both", "reduction": "sum", "weight": {"*": 1.0, "head": 0.0}}
+
+    def search_for(self, config: StreamsConfig) -> Search | None:
+        """Where tasks have test pictures, pictures that are held out stand for them."""
+        valid = HELD if config.protocol.tested else 0.0
+        metric = replace(config, valid=config.valid or valid).judged_by
+        return replace(self.search, valid=valid, metric=metric, beside=(f"first_{metric}",))
+
+    def told(self, runs: Sequence[Run]) -> tuple[Sequence[str], Sequence[Table]]:
+        from racecar_lab.experiments.streams.told import told
+
+        return told(self, runs)
+
+    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
+        from racecar_lab.experiments.streams.figures import all_figures
+
+        return all_figures(self, runs)

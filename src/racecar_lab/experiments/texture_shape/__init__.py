@@ -1,0 +1,134 @@
+"""Texture against shape: what a net that was taught stylised pictures makes of shapes that it has not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import nn
+
+from racecar_lab.datasets.texture_shape import CLASSES, FOLDS, TEXTURE_SHAPE
+from racecar_lab.experiment import Experiment, Measured, Stage, Task, Trained
+from racecar_lab.experiments.shared import OURS, coefficient_of, three_blocks
+from racecar_lab.experiments.texture_shape.claims import PAPER, claims
+from racecar_lab.experiments.texture_shape.config import TextureShapeConfig
+from racecar_lab.experiments.texture_shape.measuring import measured
+from racecar_lab.experiments.texture_shape.splitting import CLUSTERS, tasks
+from racecar_lab.search_space import Search
+from racecar_lab.training import rng
+from racecar_lab.training.longer import with_longer
+from racecar_lab.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from racecar_lab.report.page_table import Table
+    from racecar_lab.running.run import Run
+
+SHIFT, ZOOM = 1 / 8, 0.25
+"""Of strong augmentation, as shares of a picture's size."""
+
+
+class TextureShape(Experiment[TextureShapeConfig]):
+    name = "texture-shape"
+    title = "Texture against shape, split by shape picture"
+    section = "texture and shape (the stimuli of Geirhos et al., 2019)"
+    summary = (
+        "A small net learns 16 classes of stylised pictures, each one shape in many textures, with a regulariser (A), "
+        "then goes on without it (AA). It is tested on shape pictures that it has not seen: stylised, as edges and as "
+        "silhouettes. The paper has 44.2 % for Std, 47.0 % for Ort and 54.7 % for RR. A random split, which shows "
+        "every shape in training, stands beside it."
+    )
+    Config = TextureShapeConfig
+    quick: ClassVar[dict[str, Any]] = {
+        "images": 256, "size": 16, "widths": (8, 12, 16), "epochs": 2, "finetune": 1, "cost": 1.0,
+    }  # fmt: skip
+    quick_seeds = 1
+    variants = ("Std", "WD", "Ort", "Pre", "RR", "lRR")
+    seeds = 3
+    clusters = CLUSTERS
+    search = Search(
+        lrs={"adam": (1e-3, 3e-3, 1e-2)},
+        coefficients={
+            "WD": (0.0, 1e-5, 1e-4, 1e-3),
+            "Ort": (0.0, 1e-2, 1e-1, 1.0),
+            "Pre": (1.0, 3.0, 10.0, 30.0),
+            **dict.fromkeys(OURS, (0.0, 1e-2, 1e-1, 1.0)),
+        },
+        stages=("AA",),
+        valid=0.25,
+        seeds=2,
+    )
+    paper_coefficients = dict.fromkeys(OURS, (0.0, 1e-7, 1e-6, 1e-5))
+    stackable = ("start",)
+    claims = claims()
+    paper = PAPER
+    shows_runs = ("test_accuracy",)
+
+    def configs(self, config: TextureShapeConfig, folder: Path | None) -> Sequence[TextureShapeConfig]:
+        """Every fold by itself; by shape picture also Std trained longer, and RR with fewer weights."""
+        folds = range(FOLDS) if config.fold is None else (config.fold,)
+        each = [replace(config, fold=fold) for fold in folds]
+        if config.split == "random" or config.valid or config.longer or config.reduced:
+            return each
+        found = [longer for one in each for longer in with_longer(one)]
+        return found if config.slim == 1 else [*found, *(replace(one, reduced=True) for one in each)]
+
+    def fingerprint(self, config: TextureShapeConfig, folder: Path | None) -> str:
+        return TEXTURE_SHAPE.title
+
+    def needs(self, config: TextureShapeConfig) -> tuple[str, ...]:
+        return (TEXTURE_SHAPE.name,)
+
+    def data(self, config: TextureShapeConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
+        return tasks(config, seed, folder)
+
+    def network(self, config: TextureShapeConfig, dropout: float = 0.0) -> nn.Module:
+        """Every fold has first weights of its own, so that no draw is common to all."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(rng.seed_of(self.name, torch.initial_seed(), config.fold))
+            return three_blocks(
+                config.channels,
+                config.depth,
+                norm=config.norm == "batch",
+                start=config.start,
+                size=config.size,
+                classes=len(CLASSES),
+            )
+
+    def stages(self, config: TextureShapeConfig) -> tuple[Stage, ...]:
+        """Std alone is trained longer, and RR alone with fewer weights."""
+        only = ("Std",) if config.longer else ("RR",) if config.reduced else None
+        first = Stage("A", epochs=config.long_epochs if config.longer else None, variants=only)
+        return first, Stage("AA", after="A", regularised=False, epochs=config.finetune, variants=only)
+
+    def coefficient(self, config: TextureShapeConfig, variant: str) -> float:
+        return coefficient_of(variant, config.strength, Pre=3.0)
+
+    def reverse(self, config: TextureShapeConfig) -> dict[str, Any]:
+        """Errors of all convolutions; the classifier is left out."""
+        return {**config.loss, "weight": {"features*": 1.0}, "fraction": config.fraction}
+
+    def layers(self, config: TextureShapeConfig) -> int:
+        return config.depth
+
+    def recipe(self, config: TextureShapeConfig, stage: Stage) -> Recipe:
+        if config.augment == "none":
+            return Recipe()
+        return Recipe(shift=round(SHIFT * config.size), zoom=ZOOM)
+
+    def measure(self, config: TextureShapeConfig, trained: Trained) -> Measured:
+        return measured(config, trained, self.reverse(config))
+
+    def beside_paper(self, runs: Sequence[Run]) -> Table | None:
+        from racecar_lab.experiments.texture_shape.ratios import paper_table
+
+        return paper_table(runs)
+
+    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
+        from racecar_lab.experiments.texture_shape.figures import all_figures
+
+        return all_figures(runs)

@@ -1,0 +1,57 @@
+"""The reverse error of every sample by itself: how badly the reverse pass rebuilds what this one input made."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from racecar import Racecar
+from racecar.reverse.reading import Reading
+from racecar.reverse.values import Finder
+from racecar.watch.dry_run import untouched, watch_forward
+from racecar.watch.eval_mode import eval_mode
+from racecar_lab.measures.strangeness import squared_errors
+
+
+@torch.no_grad()
+def sample_errors(rr: Racecar, x: Tensor, batch: int = 500) -> dict[str, Tensor]:
+    """Σ(d_m − d'_m)² / Σd_m² of every sample, at every layer that ``rr`` constrains.
+
+        errors = sample_errors(rr, x)
+        strange = torch.stack(list(errors.values())).mean(0)  # (N,)
+
+    A sample's error does not depend on the others: batch norms have their running statistics in the forward pass and
+    ``rr.reverse_statistics`` in the reverse pass.
+
+    Args:
+        rr: its mode, weights, input activation and reverse statistics count. Looked at in evaluation mode, and not
+            changed.
+        x: (N, …), the input of its model.
+        batch: samples at once.
+
+    Returns:
+        Layer name → (N,) in float64, in the order of the layers; 0 where d_m is 0.
+    """
+    found: dict[str, list[Tensor]] = {}
+    with eval_mode(rr), untouched(rr.model):
+        for part in x.split(batch):
+            _, trace = watch_forward(rr.model, (part,), {}, rr._engine.keep)
+            prepared, trace = rr._engine.prepared_for(trace, (part,), {}, whole=True)
+            calls = [trace.calls[i] for i in trace.links]
+            rebuilt = prepared.rebuild(calls, trace.kept_inputs, Reading(rr.reverse_statistics))
+            find = Finder(prepared.layer_graph, calls, trace.kept_inputs)
+            for layer in prepared.constrained:
+                d = by_sample(find, layer.d, find.tensor(layer.d), len(part), layer.name)
+                reverse = by_sample(find, layer.d, rebuilt[layer.index], len(part), layer.name)
+                found.setdefault(layer.name, []).append(squared_errors(d, reverse)[1])
+    return {name: torch.cat(parts) for name, parts in found.items()}
+
+
+def by_sample(find: Finder, value: int, tensor: Tensor, size: int, layer: str) -> Tensor:
+    """A value's tensor with the samples in its first dimension, (N, …)."""
+    place = find.batch(value)
+    if place is None:
+        raise ValueError(
+            f"the samples cannot be told apart in the input of layer {layer!r}: its batch dimension is lost"
+        )
+    return tensor.unflatten(place.dim, (place.outer, size, -1)).movedim(place.dim + 1, 0)

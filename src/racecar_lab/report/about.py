@@ -1,0 +1,126 @@
+"""What a page says before its figures: its loss, its first weights, and what a step costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from racecar_lab.experiment import Experiment
+from racecar_lab.report.groups import Group, Groups, Setting, collect
+from racecar_lab.report.restate import config_of, loss_of
+from racecar_lab.running.run import Run
+from racecar_lab.training.variants import VARIANTS
+
+K = TypeVar("K")
+NOT_STD = ("fraction", "every", "layers", "decay", "scale", "gradient", "reduction", "strength", "mode", "cost")
+"""Settings that say nothing to plain training: a variant with any of them stands beside the same Std."""
+APART = 1.5
+"""The largest ratio over the smallest at most, or the machine did other work and they say nothing."""
+
+LEAST = 0.95
+"""A step with a reverse pass that takes less than this of one without was timed beside other work, too."""
+
+
+def about(groups: Groups, experiment: Experiment | None) -> dict[str, str]:
+    """Name → what is said of it; what is not known is left out."""
+    configs = [] if experiment is None else [config_of(experiment, group.config) for group in groups.groups]
+    known = list(dict.fromkeys(one for one in configs if one is not None))
+    found = {"a step costs": told_costs(groups.groups)}
+    if experiment is not None:
+        losses = dict.fromkeys(loss_of(experiment, one) for one in known)
+        starts = dict.fromkeys(experiment.first_weights(one) for one in known)
+        pairs = "" if experiment.clusters is None else experiment.clusters.told
+        data = dict.fromkeys(filter(None, map(experiment.told_data, known)))
+        found = {
+            "data": "; ".join(data),
+            "reverse loss": "; ".join(losses),
+            "first weights": "; ".join(starts),
+            "pairs": pairs,
+            **found,
+        }
+    return {name: text for name, text in found.items() if text}
+
+
+def told_costs(groups: Sequence[Group]) -> str:
+    """Time of a step over that of Std with the same seed, on the same engine and device; for every slice of the reverse
+    pass. Where some were timed alone, of those. Empty if nothing can be compared."""
+    slices = _slices(groups, alone=True) or _slices(groups)
+    everything = [ratio for some in slices.values() for ratio in some]
+    if not everything:
+        return ""
+    if not all(credible(some) for some in slices.values()):
+        single = f"{min(everything):.2f} to {max(everything):.2f} × Std"
+        return f"not known from these runs: single seeds have {single}, as on a machine that does other work"
+    said = [f"{name} {_range(some)} × Std" for name, some in slices.items()]
+    return f"{', '.join(said)} (same seed, same machine)"
+
+
+def credible(ratios: Sequence[float]) -> bool:
+    """Whether times of steps over those of Std can be from a machine that did nothing else."""
+    return min(ratios) >= LEAST and max(ratios) <= APART * min(ratios)
+
+
+def step_ratios(ours: Mapping[K, Run], std: Mapping[K, Run], alone: bool = False) -> list[float]:
+    """Time of a step over that of the run of the same name, on the same engine and device.
+
+    Args:
+        alone: take only pairs that one process made, one after the other.
+    """
+    pairs = [(run, std[name]) for name, run in ours.items() if name in std]
+    alike = [both for both in pairs if len({_machine(run) for run in both}) == 1]
+    if alone:
+        alike = [(one, other) for one, other in alike if _process(one) == _process(other) is not None]
+    times = [(_step(one), _step(other)) for one, other in alike]
+    return [one / other for one, other in times if one and other]
+
+
+def _slices(groups: Sequence[Group], alone: bool = False) -> dict[str, list[float]]:
+    """Slice of the reverse pass → ratios to Std."""
+    return collect(
+        (_slice(group), ratio)
+        for group in groups
+        if group.regularised and (which := VARIANTS.get(group.variant)) is not None and which.kind == "reverse"
+        for ratio in _ratios(group, groups, alone)
+    )
+
+
+def _slice(group: Group) -> str:
+    """As "RR with 1/8 of the batch in one of 4 steps"."""
+    fraction, every = group.config.get("fraction", 1.0), group.config.get("every", 1)
+    share = "all of the batch" if fraction == 1 else f"1/{round(1 / fraction)} of the batch"
+    return f"{group.variant} with {share}" + ("" if every == 1 else f" in one of {every} steps")
+
+
+def _ratios(group: Group, groups: Sequence[Group], alone: bool) -> list[float]:
+    """Of each seed that Std has, too."""
+    std = [
+        other.runs
+        for other in groups
+        if (other.variant, other.stage, _plain(other.setting)) == ("Std", group.stage, _plain(group.setting))
+    ]
+    return [ratio for runs in std for ratio in step_ratios(group.runs, runs, alone)]
+
+
+def _plain(setting: Setting) -> Setting:
+    return tuple(one for one in setting if one[0] not in NOT_STD)
+
+
+def _machine(run: Run) -> tuple[str, str]:
+    made = run.record["made"]
+    return str(made.get("engine")), str(made.get("device"))
+
+
+def _process(run: Run) -> str | None:
+    """The command that made it, where that had one process; several at once are in each other's way."""
+    made = run.record["made"]
+    return made.get("command") if made.get("workers") == 1 else None
+
+
+def _step(run: Run) -> float:
+    """Seconds; 0 where they are not known."""
+    return float(run.record["cost"].get("step_s") or 0)
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = (f"{end:.2f}" for end in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,64 @@
+"""Values of runs that come in clusters, such as folds: means of the clusters first, and clusters are what counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import mean
+from typing import Any
+
+from racecar_lab.clusters import Clusters
+from racecar_lab.report.statistics import Estimate, estimate
+from racecar_lab.running.run import Run
+
+Key = Any
+"""What runs are paired by: the seed, or (cluster, seed)."""
+Values = Mapping[Key, float]
+
+
+def cluster_means(values: Values, clusters: Clusters | None) -> dict[Any, float]:
+    """Cluster → mean over its seeds; without clusters the values themselves."""
+    if clusters is None:
+        return dict(values)
+    found: dict[Any, list[float]] = {}
+    for (cluster, _), value in values.items():
+        found.setdefault(cluster, []).append(value)
+    return {cluster: mean(some) for cluster, some in found.items()}
+
+
+def paired(one: Values, other: Values, clusters: Clusters | None) -> tuple[dict[Any, float], dict[Any, float]]:
+    """Both sides of pairs, as means of the clusters, over the seeds that both have there."""
+    both = one.keys() & other.keys()
+    first, second = ({key: value for key, value in side.items() if key in both} for side in (one, other))
+    return cluster_means(first, clusters), cluster_means(second, clusters)
+
+
+def overlapping(found: Estimate | None, clusters: Clusters | None) -> Estimate | None:
+    """An estimate from clusters, which knows what they share."""
+    return found if found is None or clusters is None else replace(found, overlap=clusters.overlap)
+
+
+def estimate_of(values: Values, clusters: Clusters | None) -> Estimate | None:
+    """Mean and spread of the clusters, or of the values where there are none."""
+    return overlapping(estimate(list(cluster_means(values, clusters).values())), clusters)
+
+
+def pair_key(run: Run, clusters: Clusters | None) -> Key:
+    """What a run is paired by."""
+    return run.seed if clusters is None else (clusters.of(run.config), run.seed)
+
+
+def is_for_each(run: Run, clusters: Clusters | None) -> bool:
+    """Whether it has what a search chose, which may be something else for every cluster."""
+    tuned = run.record.get("tuned") or {}
+    return clusters is not None and bool(tuned) and tuned.get("coefficient", run.coefficient) == run.coefficient
+
+
+def chosen_for_each(runs: Sequence[Run], clusters: Clusters) -> tuple[float | None, tuple[tuple[str, Any], ...]]:
+    """The coefficient of such runs, None if they differ in it; and all that was chosen, in words where they differ."""
+    tuned = [{**(run.record.get("tuned") or {}), "coefficient": run.coefficient} for run in runs]
+    found = {name: {one.get(name) for one in tuned} for name in sorted(tuned[0])}
+    told = {name: some.copy().pop() for name, some in found.items() if len(some) == 1}
+    coefficient = told.get("coefficient")
+    words = {f"{name}s": f"for each {clusters.field}" for name in found if name not in told}
+    return coefficient, tuple((name, one) for name, one in {**told, **words}.items() if one is not None)

@@ -1,0 +1,283 @@
+"""Runs that belong together find each other here, for tables, figures, summaries and documents: those that differ in
+nothing but the seed, those of one setting, those of one variant."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from racecar_lab.clusters import Clusters
+from racecar_lab.experiment import Paper
+from racecar_lab.report.clustered import Key, chosen_for_each, estimate_of, is_for_each, pair_key
+from racecar_lab.report.statistics import Estimate
+from racecar_lab.running.run import Run
+from racecar_lab.training.loss_config import LOSS, loss_name
+from racecar_lab.training.variants import VARIANTS
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+Setting = tuple[tuple[str, Any], ...]
+"""Fields of the configuration that are not the same in all runs of an experiment, and their values."""
+EACH: Setting = (("tuned", "for each cluster"),)
+Metric = tuple[str, str]
+"""Stage and name of what was measured."""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Runs of one stage that differ in the seed alone, and in the cluster where there are clusters."""
+
+    setting: Setting
+    stage: str
+    variant: str
+    coefficient: float | None
+    tuned: Setting
+    """What a search chose for this variant instead of what the configuration says."""
+    runs: Mapping[Key, Run]
+    """By seed, or by cluster and seed; only those that ended well."""
+    diverged: tuple[Key, ...]
+    """Those whose training diverged, in this stage or in the one that it starts from."""
+    config: Mapping[str, Any]
+    clusters: Clusters | None = None
+
+    @property
+    def total(self) -> int:
+        return len(self.runs) + len(self.diverged)
+
+    @property
+    def dead(self) -> list[Key]:
+        """Those whose net ended well by its loss, and is dead."""
+        return [seed for seed, run in self.runs.items() if run.dead]
+
+    @property
+    def lost(self) -> list[Key]:
+        """Those whose net diverged or is dead."""
+        return [*self.diverged, *self.dead]
+
+    @property
+    def seeds(self) -> set[Key]:
+        return {*self.runs, *self.diverged}
+
+    @property
+    def told_lost(self) -> str:
+        """As "1 of 5 diverged, 2 of 5 dead"; empty if all is well."""
+        counts = {"diverged": len(self.diverged), "dead": len(self.dead)}
+        return ", ".join(f"{count} of {self.total} {what}" for what, count in counts.items() if count)
+
+    @property
+    def regularised(self) -> bool:
+        """Whether the regulariser was on in this stage."""
+        return any(run.record.get("regularised") for run in self.runs.values())
+
+    def values(self, metric: str) -> dict[Key, float]:
+        """What was measured, by seed, or by cluster and seed."""
+        found = {seed: run.metrics.get(metric) for seed, run in self.runs.items()}
+        return {seed: float(value) for seed, value in found.items() if value is not None}
+
+    def mean_of(self, metric: str, without: Collection[Key] = ()) -> Estimate | None:
+        """Of what was measured; of clusters, of their means."""
+        values = {key: value for key, value in self.values(metric).items() if key not in without}
+        return estimate_of(values, self.clusters)
+
+    def matches(self, where: Mapping[str, Any]) -> bool:
+        """Whether the configuration has these values, or one of those in a frozenset."""
+        return has(self.config, where)
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """All groups of an experiment, in the order in which a page shows them."""
+
+    groups: Sequence[Group]
+    diverged: Sequence[Run]
+    left_out: int
+    """Records that a later one of the same setting, stage, variant, coefficient and seed replaces."""
+    common: Mapping[str, Any]
+    """The part of the configuration that all runs share."""
+
+    def setting(self, run: Run) -> Setting:
+        """What tells a run's configuration from others."""
+        return tuple((name, plain(value)) for name, value in run.config.items() if name not in self.common)
+
+    @property
+    def settings(self) -> list[Setting]:
+        return list(dict.fromkeys(group.setting for group in self.groups))
+
+    @property
+    def runs(self) -> list[Run]:
+        return [run for group in self.groups for run in group.runs.values()]
+
+    def of(self, setting: Setting | None = None, stage: str | None = None, variant: str | None = None) -> list[Group]:
+        """Those of a setting, a stage, a variant."""
+        return [
+            group
+            for group in self.groups
+            if (setting is None or group.setting == setting)
+            and (stage is None or group.stage == stage)
+            and (variant is None or group.variant == variant)
+        ]
+
+
+def collect(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """Values by key, both in their order."""
+    found: dict[K, list[V]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
+
+
+def telling(configs: Sequence[Mapping[str, Any]], but: Collection[str] = ()) -> list[Setting]:
+    """Of each configuration what tells it from the others: the fields that are not the same in all, save those that are
+    named by ``but``."""
+    names = dict.fromkeys(name for config in configs for name in config if name not in but)
+    values = {name: [plain(config.get(name)) for config in configs] for name in names}
+    varying = [name for name in names if len(set(values[name])) > 1]
+    return [tuple((name, values[name][i]) for name in varying) for i in range(len(configs))]
+
+
+def has(config: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
+    """Whether a configuration has these values, or one of those in a frozenset."""
+    for name, one in where.items():
+        if name not in config:
+            return False
+        value = plain(config[name])
+        if value not in one if isinstance(one, frozenset) else value != plain(one):
+            return False
+    return True
+
+
+def printed_value(paper: Sequence[Paper], group: Group, metric: str) -> Paper | None:
+    """The paper's figure for a group; the one that says most about the configuration, if several fit."""
+    fitting = [
+        one
+        for one in paper
+        if (one.metric, one.stage, one.variant) == (metric, group.stage, group.variant) and group.matches(one.where)
+    ]
+    return max(fitting, key=lambda one: len(one.where), default=None)
+
+
+def asked(run: Run) -> dict[str, Any]:
+    """The configuration of a run, and whether a search has changed it."""
+    return {**run.config, "tuned": bool(run.record.get("tuned"))}
+
+
+def by_setting(runs: Sequence[Run], but: Collection[str] = ()) -> dict[str, list[Run]]:
+    """Finished runs of one configuration each, all with settings from a search or none; the name says what tells them
+    from the others, as " (optimiser = sgd)". In fields that are named by ``but`` they may differ."""
+    runs = [run for run in runs if run.finished]
+    texts = map(label, telling([asked(run) for run in runs], but))
+    names = [f" ({text})" if text else "" for text in texts]
+    return dict(sorted(collect(zip(names, runs, strict=True)).items()))
+
+
+def by_variant(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Finished runs of each variant, in our order, by seed; of each of its coefficients, if there are several and a
+    search did not choose all of them, as it does for each fold."""
+    pairs = []
+    for name in VARIANTS:
+        some = [run for run in runs if run.variant == name and run.finished]
+        tuned = all("coefficient" in run.record.get("tuned", {}) for run in some)
+        several = len({run.coefficient for run in some}) > 1 and not tuned
+        for run in sorted(some, key=lambda run: (run.coefficient or 0.0, run.seed)):
+            pairs.append((f"{name} {run.coefficient:g}" if several else name, run))
+    return collect(pairs)
+
+
+def gather(runs: Iterable[Run], clusters: Clusters | None = None) -> Groups:
+    """Group the runs of one experiment, finished and diverged ones; each is in the group of every setting that it was
+    asked for. Clusters of one setting are one group, also where a search chose for each of them."""
+    runs = [one for run in runs for one in run.everywhere]
+    runs = sorted(runs, key=lambda run: (str(run.record["made"].get("finished") or ""), run.id))
+    apart = () if clusters is None else (clusters.field,)
+    settings = telling([run.config for run in runs], apart)
+    newest = {
+        (_key(run, setting, clusters), pair_key(run, clusters)): run
+        for run, setting in zip(runs, settings, strict=True)
+    }
+    before = _stages_before(runs)
+    members = collect((key, (pair, run)) for (key, pair), run in newest.items())
+    ordered = sorted(members, key=lambda key: _order(key, before))
+    groups = [_group(key, dict(members[key]), clusters) for key in ordered]
+    config, varying = (runs[0].config, dict(settings[0])) if runs else ({}, {})
+    common = {name: plain(value) for name, value in config.items() if name not in varying and name not in apart}
+    diverged = [run for run in newest.values() if not run.finished]
+    return Groups(groups, diverged, len(runs) - len(newest), common)
+
+
+def label(setting: Setting) -> str:
+    """As "net = linear, sizes = 784 128 2"."""
+    return ", ".join(f"{name} = {_written(value)}" for name, value in with_loss(setting))
+
+
+def with_loss(setting: Setting) -> Setting:
+    """The fields of a loss that has a name as one, ("loss", its name), where all of them tell settings apart."""
+    name = loss_name(dict(setting)) if {one for one, _ in setting} >= set(LOSS) else None
+    if name is None:
+        return setting
+    return (*((one, value) for one, value in setting if one not in LOSS), ("loss", name))
+
+
+def plain(value: Any) -> Any:
+    """A value of a configuration as it is compared: hashable, and the same before and after JSON."""
+    if isinstance(value, dict):
+        return tuple(sorted((name, plain(one)) for name, one in value.items()))
+    return tuple(map(plain, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, tuple):
+        return " ".join(map(_written, value)) or "none"
+    return "not set" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _key(run: Run, setting: Setting, clusters: Clusters | None) -> tuple[Any, ...]:
+    tuned = run.record.get("tuned") or {}
+    if is_for_each(run, clusters):
+        return setting, run.stage, run.variant, None, EACH
+    own = tuple((name, plain(tuned[name])) for name in sorted(tuned))
+    return setting, run.stage, run.variant, run.coefficient, own
+
+
+def _stages_before(runs: Sequence[Run]) -> dict[str, str]:
+    """The stage that each one starts from, where it does."""
+    stage = {run.id: run.stage for run in runs}
+    return {run.stage: stage[parent] for run in runs if (parent := run.record.get("parent")) in stage}
+
+
+def _group(key: tuple[Any, ...], runs: Mapping[Key, Run], clusters: Clusters | None) -> Group:
+    setting, stage, variant, coefficient, tuned = key
+    if clusters is not None and tuned == EACH:
+        coefficient, tuned = chosen_for_each(list(runs.values()), clusters)
+    finished = {pair: runs[pair] for pair in sorted(runs) if runs[pair].finished}
+    diverged = tuple(pair for pair in sorted(runs) if not runs[pair].finished)
+    config = next(iter(runs.values())).config
+    return Group(setting, stage, variant, coefficient, tuned, finished, diverged, config, clusters)
+
+
+def _depth(stage: str, before: Mapping[str, str]) -> int:
+    """How many stages come before one."""
+    depth = 0
+    while stage in before and depth < len(before):
+        stage, depth = before[stage], depth + 1
+    return depth
+
+
+def _order(key: tuple[Any, ...], before: Mapping[str, str]) -> tuple[Any, ...]:
+    setting, stage, variant, coefficient, own = key
+    known = list(VARIANTS)
+    place = known.index(variant) if variant in known else len(known)
+    return (
+        [_sortable(value) for _, value in setting],
+        (_depth(stage, before), stage),
+        (place, variant),
+        -1.0 if coefficient is None else coefficient,
+        [_sortable(value) for _, value in own],
+    )
+
+
+def _sortable(value: Any) -> tuple[int, float, str]:
+    """Numbers before words."""
+    if isinstance(value, (int, float)):
+        return 0, float(value), ""
+    return 1, 0.0, str(value)

@@ -1,0 +1,43 @@
+"""Records from a folder: what is broken is named, the rest is not lost."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from racecar_lab.running import packed
+from racecar_lab.running.results import Store
+from racecar_lab.running.run import Run
+
+
+def read_runs(folder: Path) -> tuple[list[Run], list[str]]:
+    """All runs whose records can be read, and a line for each one that cannot.
+
+    Raises:
+        ValueError: there is none to be read.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no folder: name the one that racecar run wrote into")
+    runs, problems = Store(folder).read()
+    if not runs and not problems:
+        raise ValueError(_advice(folder))
+    if not runs:
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise ValueError(f"no record can be read: {problems[0]}{more}")
+    return runs, problems
+
+
+def inside(folder: Path) -> list[Path]:
+    """Folders of records right below a folder that holds none itself."""
+    if any((folder / "records").glob("*.json")) or (folder / packed.NAME).exists():
+        return []
+    found = {path.parent.parent for path in folder.glob("*/records/*.json")}
+    return sorted(found | {path.parent for path in folder.glob(f"*/{packed.NAME}")})
+
+
+def _advice(folder: Path) -> str:
+    """What to do about a folder without records."""
+    if folder.name == "records" and any(folder.glob("*.json")):
+        return f"{folder} holds the records themselves: name the folder that it is in, {folder.parent}"
+    command = f"racecar run NAME --out {shlex.quote(str(folder))}"
+    return f"there are no records in {folder / 'records'}: make some with {command}"

@@ -1,0 +1,98 @@
+"""Numbers as people read them. Minus signs are real ones; None is a dash."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+from racecar_lab.report.statistics import Estimate
+
+NONE = "–"
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """To so many significant digits."""
+    return NONE if value is None else _typeset(f"{value:z.{digits}g}")
+
+
+def plus_minus(found: Estimate | None) -> str:
+    """Mean ± standard deviation, to two digits of the latter."""
+    if found is None:
+        return NONE
+    if not found.sd:
+        return number(found.mean) + ("" if found.sd is None else " ± 0")
+    places = _places(found.sd)
+    if places is None or abs(found.mean) >= 1e5:
+        return f"{number(found.mean, 3)} ± {number(found.sd, 2)}"
+    return _typeset(f"{found.mean:z.{places}f} ± {found.sd:.{places}f}")
+
+
+def interval(ends: tuple[float, float] | None) -> str:
+    """Both ends, to two digits of the distance between them."""
+    if ends is None:
+        return NONE
+    low, high = ends
+    places = _places((high - low) / 2)
+    if places is None or max(abs(low), abs(high)) >= 1e5:
+        return f"{number(low, 3)} to {number(high, 3)}"
+    return _typeset(f"{low:z.{places}f} to {high:z.{places}f}")
+
+
+def signed(value: float | None, spread: float | None = None) -> str:
+    """A difference, to two digits of the spread that it may be held against."""
+    if value is None:
+        return NONE
+    places = _places(spread or 0.0)
+    text = number(value, 3) if places is None else _typeset(f"{value:z.{places}f}")
+    return ("+" if value > 0 else "") + text
+
+
+def p_value(p: float | None) -> str:
+    if p is None:
+        return NONE
+    return "< 0.001" if p < 0.001 else number(p, 2) if p < 0.1 else f"{p:.2f}"
+
+
+def ratio(value: float | None) -> str:
+    return NONE if value is None else f"{value:.2f} ×" if value < 100 else f"{value:.0f} ×"
+
+
+def seconds(value: float) -> str:
+    """A duration, in the unit that suits it."""
+    for size, unit in ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms")):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value * 1e6:.3g} µs"
+
+
+def size(count: float) -> str:
+    """Bytes, in the unit that suits them."""
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if count >= 2**power:
+            return f"{count / 2**power:.3g} {unit}"
+    return f"{count:.0f} B"
+
+
+def count(n: int, one: str, many: str = "") -> str:
+    """One run, two runs."""
+    return f"{n} {one if n == 1 else many or one + 's'}"
+
+
+def day(moment: datetime) -> str:
+    """As "15 November 2026, 07:00 UTC"."""
+    moment = moment.astimezone(UTC)
+    return f"{moment.day} {moment:%B %Y, %H:%M} UTC"
+
+
+def _places(spread: float) -> int | None:
+    """Decimal places that show two digits of a spread; None where that would be too many."""
+    if spread <= 0 or not math.isfinite(spread):
+        return None
+    places = max(0, 1 - math.floor(math.log10(spread)))
+    return places if places <= 6 else None
+
+
+def _typeset(text: str) -> str:
+    for long, short in (("e-0", "e-"), ("e+0", "e"), ("e+", "e")):
+        text = text.replace(long, short)
+    return text.replace("-", "−")

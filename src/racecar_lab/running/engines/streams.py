@@ -1,0 +1,181 @@
+"""Streams of tasks: all nets of a method, settings times seeds, are one stack, trained by the experiment's own loop."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from racecar.support.files import remove
+from racecar.support.full import is_full
+from racecar.support.progress import TELL, Regularly
+from racecar_lab.experiment import Measured
+from racecar_lab.experiments.streams.config import CHOOSING, StreamsConfig, method_of
+from racecar_lab.experiments.streams.learning import Learning
+from racecar_lab.experiments.streams.searching import usual
+from racecar_lab.running.engines.base import Failure, FullStage, Progress, RunOptions, failure
+from racecar_lab.running.jobs import Job
+from racecar_lab.running.results import Store, identity
+from racecar_lab.running.work import write
+from racecar_lab.streams import MethodSetting
+from racecar_lab.training import checkpoint
+from racecar_lab.training.curves import short
+
+AT_ONCE = 256
+"""Nets in one stack."""
+OWN = ("lr", "second")
+"""Settings in which the nets of a stack may differ."""
+TIMED = 2.0
+"""Seconds for which a method is timed."""
+
+
+def run(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Failure]:
+    """Do all jobs, those of one method and configuration together."""
+    check(jobs)
+    store, failures = Store(options.folder), []
+    for part in parts(jobs):
+        try:
+            if any(job.unfinished(store) for job in part):
+                _do(part, store, options, progress)
+        except Exception as error:
+            full = FullStage("A") if is_full(error) else error
+            failures.append(failure(_label(part), full))
+    return failures
+
+
+def check(jobs: Iterable[Job]) -> None:
+    """Refuse to choose on streams that are judged, and the other way round; and methods that their nets are not for."""
+    for job in jobs:
+        method_of(job.variant, _config(job).norm)
+        if (job.purpose == "search") is not (job.seed >= CHOOSING):
+            what = "are for a search" if job.seed >= CHOOSING else "make the streams that are judged"
+            raise ValueError(f"seed {job.seed}: seeds from {CHOOSING} on are for a search, others are judged: {what}")
+
+
+def parts(jobs: Sequence[Job]) -> list[list[Job]]:
+    """Groups of jobs that can be one stack."""
+    groups: dict[str, list[Job]] = {}
+    for job in jobs:
+        alike = {name: value for name, value in job.config.to_dict().items() if name not in OWN}
+        groups.setdefault(identity({"variant": job.variant, "config": alike}), []).append(job)
+    return [group[i : i + AT_ONCE] for group in groups.values() for i in range(0, len(group), AT_ONCE)]
+
+
+def checkpoints(jobs: Sequence[Job], store: Store) -> list[Path]:
+    """Where the stacks of these jobs keep their state, if they are begun and not finished."""
+    return [_checkpoint(part, store) for part in parts(jobs)]
+
+
+def _checkpoint(jobs: Sequence[Job], store: Store) -> Path:
+    return store.checkpoint(f"streams-{identity({'ids': [job.ids['A'] for job in jobs]})}")
+
+
+def _label(jobs: Sequence[Job]) -> str:
+    return f"{jobs[0].experiment.name} {jobs[0].variant} × {len(jobs)}"
+
+
+def _config(job: Job) -> StreamsConfig:
+    assert isinstance(job.config, StreamsConfig)
+    return job.config
+
+
+def learning(jobs: Sequence[Job], device: str) -> Learning:
+    """The nets of some jobs that can be one stack, before their first step."""
+    config, first = _config(jobs[0]), jobs[0]
+    method = method_of(first.variant, config.norm)
+    pool = first.experiment.data(config, first.seed, first.folder)["A"]
+    settings = [
+        MethodSetting(job.config.lr, job.coefficient or 0.0, _config(job).second or usual(method)[1]) for job in jobs
+    ]
+    return Learning(config, method, pool, [job.seed for job in jobs], settings, device)
+
+
+def _do(jobs: Sequence[Job], store: Store, options: RunOptions, progress: Progress) -> None:
+    """First the stack that was begun, if there is one, all of it, so that it goes on bit for bit; then what is left."""
+    path = _checkpoint(jobs, store)
+    if not options.resume:
+        remove(path)
+    checkpoint.drop_damaged(path)
+    if path.exists():
+        with checkpoint.reading(path) as state:
+            begun = set(state["ids"])
+        _stack([job for job in jobs if job.ids["A"] in begun], path, store, options, progress)
+    left = [job for job in jobs if not store.has(job.ids["A"])]
+    if left:
+        _stack(left, path, store, options, progress)
+
+
+def _stack(jobs: Sequence[Job], path: Path, store: Store, options: RunOptions, progress: Progress) -> None:
+    began, nets, label = time.perf_counter(), learning(jobs, options.device), _label(jobs)
+    if path.exists():
+        with checkpoint.reading(path) as state:
+            nets.load_state_dict(state["learning"])
+    saved, due = time.monotonic(), Regularly(TELL)
+    while not nets.over:
+        nets.advance()
+        if (
+            nets.over or time.monotonic() - saved >= options.interval
+        ):  # at the end, for a kill while records are written
+            checkpoint.write(path, {"ids": [job.ids["A"] for job in jobs], "learning": nets.state_dict()})
+            saved = time.monotonic()
+        if due():
+            progress(label, "A", nets.done, nets.total, "")
+    share = (time.perf_counter() - began) / len(jobs)
+    results = nets.measured(arrays=jobs[0].purpose != "search")
+    for job, measured, finite in zip(jobs, results, nets.finite(), strict=True):
+        if not store.has(job.ids["A"]):
+            _write(job, measured, finite, nets, share, store, options)
+        progress(job.label, "A", -1, -1, "")
+    progress(label, "A", -2, -2, "")
+    remove(path)
+
+
+def _write(
+    job: Job, measured: Measured, finite: bool, nets: Learning, wall: float, store: Store, options: RunOptions
+) -> None:
+    """A net whose weights are not finite any more counts with what it got: without it a method that loses nets would
+    look better than it is."""
+    (stage,) = job.stages
+    cuda = torch.device(options.device).type == "cuda"
+    cost: dict[str, Any] = {
+        "wall_s": short(wall),
+        "step_s": short(nets.step_s / len(nets.right)),
+        "steps": nets.total,
+        "peak_memory": torch.cuda.max_memory_allocated(options.device) if cuda else None,
+    }
+    metrics = {**measured.metrics, "lost": float(not finite)}
+    note = "" if finite else "its weights are not finite at the end"
+    write(job, stage, store, options.maker, options.device, replace(measured, metrics=metrics), None, cost, note=note)
+
+
+class Budget(NamedTuple):
+    """What a stack would take."""
+
+    method: str
+    nets: int
+    steps: int
+    step_s: float
+
+    @property
+    def seconds(self) -> float:
+        return self.steps * self.step_s
+
+
+def budget(jobs: Sequence[Job], options: RunOptions) -> list[Budget]:
+    """Time the beginning of every stack that the store does not hold yet; nothing of it is kept."""
+    store, found = Store(options.folder), []
+    for part in parts(jobs):
+        left = [job for job in part if job.unfinished(store)]
+        if left:
+            nets = learning(left, options.device)
+            nets.advance()
+            end = time.monotonic() + TIMED
+            while time.monotonic() < end and not nets.over:
+                nets.advance()
+            found.append(Budget(left[0].variant, len(left), nets.total, nets.step_s or math.nan))
+    return found

@@ -1,0 +1,177 @@
+"""The nets of the streams: fully connected or convolutional, with ReLU or CReLU, with or without a norm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from racecar_lab.streams.convolution import convolve
+from racecar_lab.streams.draws import uniform
+
+Activation = Literal["relu", "crelu"]
+Norm = Literal["none", "layer", "batch"]
+Tensors = dict[str, Tensor]
+"""By name: the parameters or buffers of one net, or of a stack with a first dimension for the nets."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """What a net consists of, from its input on, before the head."""
+
+    convolutions: tuple[tuple[int, int, int], ...] = ()
+    """Channels, kernel size and padding of each; after each, its activation and 2 × 2 max pooling."""
+    hidden: tuple[int, ...] = ()
+    """Widths of the fully connected layers after them."""
+
+    def scaled(self, share: float) -> Design:
+        """All widths times this, rounded down."""
+        convolutions = tuple((max(1, int(share * c)), kernel, padding) for c, kernel, padding in self.convolutions)
+        return Design(convolutions, tuple(max(1, int(share * width)) for width in self.hidden))
+
+
+DESIGNS = {
+    "mlp2": Design(hidden=(100,) * 2),
+    "mlp3": Design(hidden=(100,) * 3),
+    "mlp6": Design(hidden=(100,) * 6),
+    "kumar": Design(((16, 5, 0), (16, 5, 0)), (100, 100)),
+    "conv3": Design(((32, 3, 1), (64, 3, 1), (128, 3, 1))),
+}
+"""By name; "kumar" is the convolutional net of Kumar et al. (2023)."""
+
+
+class CReLU(nn.Module):
+    """relu(z) and relu(−z) one after the other, (N, C, …) → (N, 2C, …) (Shang et al. 2016)."""
+
+    def forward(self, z: Tensor) -> Tensor:
+        return torch.cat([z, -z], 1).relu()
+
+
+class StreamBlock(nn.Module):
+    """A weighted operation with its norm, activation and pooling."""
+
+    def __init__(self, op: nn.Linear | nn.Conv2d, activation: Activation, norm: Norm) -> None:
+        super().__init__()
+        self.op = op
+        width, convolution = op.weight.shape[0], isinstance(op, nn.Conv2d)
+        self.norm: nn.Module = nn.Identity()
+        if norm == "layer":
+            self.norm = nn.GroupNorm(1, width) if convolution else nn.LayerNorm(width)
+        elif norm == "batch":
+            self.norm = nn.BatchNorm2d(width) if convolution else nn.BatchNorm1d(width)
+        self.activation = CReLU() if activation == "crelu" else nn.ReLU()
+        self.pool = nn.MaxPool2d(2) if convolution else nn.Identity()
+
+    def weighted(self, x: Tensor) -> Tensor:
+        """What ``op`` does, quick in a stack."""
+        if isinstance(self.op, nn.Linear):
+            return self.op(x)
+        assert self.op.bias is not None
+        return convolve(x, self.op.weight, padding_of(self.op)) + self.op.bias[:, None, None]
+
+
+def padding_of(op: nn.Conv2d) -> int:
+    """The same on all sides."""
+    padding = op.padding[0]
+    assert isinstance(padding, int)
+    return padding
+
+
+class Watched(NamedTuple):
+    """What a forward pass shows: the input of every weighted operation, and every block's activations."""
+
+    inputs: list[Tensor]
+    """As the operation sees it, (N, …), one for each of ``StreamNet.layers``."""
+    units: list[Tensor]
+    """After the activation and before pooling, (N, C, …), one for each block."""
+
+
+class StreamNet(nn.Module):
+    """Blocks and a linear head, (N, *shape) → (N, classes). It serves as a template: the values of its parameters come
+    from :meth:`fresh` and are passed to it by ``torch.func.functional_call``."""
+
+    def __init__(
+        self, design: Design, shape: Sequence[int], classes: int, activation: Activation = "relu", norm: Norm = "none"
+    ) -> None:
+        super().__init__()
+        times = 2 if activation == "crelu" else 1
+        channels, side = (shape[0], shape[-1]) if len(shape) > 1 else (math.prod(shape), 1)
+        ops: list[nn.Linear | nn.Conv2d] = []
+        for width, kernel, padding in design.convolutions:
+            ops.append(nn.Conv2d(channels, width, kernel, padding=padding))
+            channels, side = width * times, (side + 2 * padding - kernel + 1) // 2
+        features = channels * side * side if design.convolutions else math.prod(shape)
+        for width in design.hidden:
+            ops.append(nn.Linear(features, width))
+            features = width * times
+        self.blocks = nn.ModuleList(StreamBlock(op, activation, norm) for op in ops)
+        self.head = nn.Linear(features, classes)
+        self.layers = (*(f"blocks.{i}.op" for i in range(len(ops))), "head")
+        """Names of the weighted operations, in order."""
+
+    def forward(self, x: Tensor, watched: Watched | None = None) -> Tensor:
+        for block in self.blocks:
+            assert isinstance(block, StreamBlock)
+            if isinstance(block.op, nn.Linear):
+                x = x.flatten(1)
+            product = block.op(x) if watched is None else block.weighted(x)  # Racecar knows a module's convolution
+            units = block.activation(block.norm(product))
+            if watched is not None:
+                watched.inputs.append(x)
+                watched.units.append(units)
+            x = block.pool(units)
+        x = x.flatten(1)
+        if watched is not None:
+            watched.inputs.append(x)
+        return self.head(x)
+
+    def fresh(self, name: str, key: Tensor, number: Tensor | int, shape: Sequence[int] | None = None) -> Tensor:
+        """A parameter's start: PyTorch's own, uniform within ±1/√fan_in; 1 and 0 for the scale and shift of a norm.
+
+        Args:
+            shape: another one, such as a single row.
+        """
+        parameter = self.get_parameter(name)
+        shape = parameter.shape if shape is None else shape
+        layer, _, kind = name.rpartition(".")
+        if layer not in self.layers:
+            return torch.full(tuple(shape), float(kind == "weight"), dtype=parameter.dtype, device=key.device)
+        fan_in = self.get_parameter(f"{layer}.weight")[0].numel()
+        return uniform(key, number, shape, parameter.dtype) / math.sqrt(fan_in)
+
+    def is_norm(self, name: str) -> bool:
+        """Whether a parameter is the scale or the shift of a norm."""
+        return name.rpartition(".")[0] not in self.layers
+
+
+def stream_net(
+    design: Design, shape: Sequence[int], classes: int, activation: Activation = "relu", norm: Norm = "none"
+) -> StreamNet:
+    """A net of this design. With CReLU all its widths are cut by one share, so that it has as many parameters as with
+    ReLU, or a little less: as Kumar et al. compare them."""
+    if activation == "relu":
+        return StreamNet(design, shape, classes, activation, norm)
+
+    def size(net: nn.Module) -> int:
+        return sum(parameter.numel() for parameter in net.parameters())
+
+    with torch.device("meta"):
+        most = size(StreamNet(design, shape, classes, "relu", norm))
+        cut = (design.scaled(percent / 100) for percent in range(100, 0, -1))
+        design = next((one for one in cut if size(StreamNet(one, shape, classes, "crelu", norm)) <= most), design)
+    return StreamNet(design, shape, classes, activation, norm)
+
+
+def run(net: StreamNet, parameters: Tensors, buffers: Tensors, x: Tensor) -> tuple[Tensor, Watched, Tensors]:
+    """One net's logits (N, classes), what its forward pass showed, and its buffers afterwards."""
+    watched, after = (
+        Watched([], []),
+        {name: one.clone() for name, one in buffers.items()},
+    )  # batch norm changes them in place
+    logits = functional_call(net, {**parameters, **after}, (x, watched))
+    return logits, watched, after

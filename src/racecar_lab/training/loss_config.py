@@ -1,0 +1,53 @@
+"""The reverse loss as a setting of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from racecar.reverse.settings import Settings
+from racecar_lab.config import Config, later, younger
+
+LOSS = ("scale", "gradient", "reduction")
+"""Arguments of ``Racecar`` that say which loss it is."""
+DEFAULT = {"scale": Settings().scale, "gradient": Settings().reach, "reduction": Settings().reduction}
+"""What ``Racecar`` has as it comes."""
+PAPER = {"scale": "sum", "gradient": "both", "reduction": "sum"}
+"""The paper's own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossConfig(Config):
+    """Which reverse loss RR, lRR and RR1 have: that of ``Racecar`` itself, unless the user says otherwise."""
+
+    scale: str = later(DEFAULT["scale"], before="relative")
+    gradient: str = later(DEFAULT["gradient"], before="both")
+    reduction: str = later(DEFAULT["reduction"], before="sum")
+    strength: float = cast(float, Settings.weight)
+    """λ, times the mean of the terms over the constrained layers; with reduction "sum", times their sum."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        Settings(scale=self.scale, gradient=self.gradient, reduction=self.reduction)  # which refuses what is none
+        self.refuse_negative("strength")
+
+    @property
+    def loss(self) -> dict[str, str]:
+        """For ``Racecar``."""
+        return {name: getattr(self, name) for name in LOSS}
+
+
+FIRST_LOSS: dict[str, str] = {name: younger(LossConfig)[name] for name in LOSS}
+"""The loss before it was a setting."""
+LOSSES: dict[str, dict[str, str]] = {
+    "the paper's": PAPER,
+    "the default": DEFAULT,
+    "that of before": {name: FIRST_LOSS[name] for name in ("scale", "gradient")},
+}
+"""Losses that have a name, by what they are."""
+
+
+def loss_name(arguments: Mapping[str, object]) -> str | None:
+    """Of a loss, by its arguments of ``Racecar``; None if it has none."""
+    return next((name for name, loss in LOSSES.items() if loss.items() <= arguments.items()), None)

@@ -1,0 +1,140 @@
+"""One training: its network, or several that take turns, each with a step of its own."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from racecar_lab.training import distributed, rng
+from racecar_lab.training.batches import Batches, Drawn
+from racecar_lab.training.nets import Nets
+from racecar_lab.training.spec import Training, TrainingOptions
+from racecar_lab.training.steps.compiled import Compiled
+from racecar_lab.training.steps.cuda_graph import CudaGraph
+from racecar_lab.training.steps.eager import Eager
+from racecar_lab.training.steps.recorded import Recorded
+
+
+def kind_of(training: Training, options: TrainingOptions) -> type[Eager]:
+    """How a step is done, unless it is replayed as a CUDA graph."""
+    if options.compile:
+        return Compiled
+    config, recipe = training.config, training.recipe
+    fading = recipe.fade or training.variant.falls is not None
+    changing = fading or config.every > 1 or options.scalars is not None  # TensorBoard shows the terms, too
+    rewritten = _graphed(options) or config.precision != "float32" or distributed.launched()
+    return Recorded if recipe.steady and not changing and not rewritten else Eager
+
+
+def _graphed(options: TrainingOptions) -> bool:
+    return options.graphs and not options.compile and options.device.startswith("cuda")
+
+
+class Single(Nets):
+    """The networks of one training, on their device."""
+
+    def __init__(self, training: Training, options: TrainingOptions) -> None:
+        self.trainings, self.model, self.device = [training], training.model, torch.device(options.device)
+        turns, networks, config = training.recipe.steps(), training.networks, training.config
+        for turn in turns:
+            if turn.network not in networks:
+                known = ", ".join(filter(None, networks)) or "one, without a name"
+                raise ValueError(f"a turn trains network {turn.network!r}; the networks are: {known}")
+        if config.precision == "float16" and _graphed(options):
+            raise ValueError("--cuda-graphs cannot record float16's scaling of the loss: use --set precision=bfloat16")
+        self.turns = [turn.network for turn in turns]
+        trained = {parameter for name in self.turns for parameter in networks[name].parameters()}
+        for parameter in set(self.model.parameters()) - trained:
+            parameter.requires_grad_(False)
+        objectives = {turn: training.objective(turn) for turn in turns}
+        layout = torch.channels_last if training.task.train.x.dim() == 4 else None
+        self.batches = Batches(training, [objectives[turn] for turn in turns], self.device, layout)
+        self.tasks, self.per_epoch = [self.batches.task], self.batches.per_epoch
+        kind = kind_of(training, options)
+        made = {turn: kind(one, training, self.batches, options) for turn, one in objectives.items()}
+        self.made = list(made.values())
+        calls: dict[Any, Callable[..., Tensor]] = dict(made)
+        if _graphed(options):
+            calls = {turn: CudaGraph(step) for turn, step in made.items()}
+        self.steps = [calls[turn] for turn in turns]
+        self.average = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(config.ema)) if config.ema else None
+        if layout is not None:  # what convolutions are fastest with, on a CPU, too
+            self.model.to(memory_format=layout)  # type: ignore[call-overload]
+        self._trained = {name: [p for p in networks[name].parameters() if p.requires_grad] for name in set(self.turns)}
+        torch.manual_seed(rng.seed_of("stage", training.seed, training.name))
+
+    def start(self) -> None:
+        super().start()
+        if self.device.type == "cuda":
+            gc.collect()  # what earlier runs of this process left behind, in circles, is not this run's memory
+            torch.cuda.reset_peak_memory_stats(self.device)
+        for step in self.made:
+            step.start()
+
+    def draw(self, epoch: int) -> list[Drawn]:
+        return self.batches.draw(epoch)
+
+    def take(self, turn: int, cycle: int, drawn: Drawn) -> Tensor:
+        if len(self._trained) > 1:
+            self._unfreeze(self.turns[turn])
+        losses = self.steps[turn](cycle, drawn)
+        if self.average is not None and turn == len(self.turns) - 1:
+            self.average.update_parameters(self.model)
+        return losses
+
+    def _unfreeze(self, *names: str) -> None:
+        """Of the networks that take turns, these alone need gradients now."""
+        for on in (False, True):  # they may have parts in common
+            for name, parameters in self._trained.items():
+                for parameter in parameters if (name in names) is on else ():
+                    parameter.requires_grad_(on)
+
+    def train(self) -> None:
+        self.measured(0).train()
+        self.model.eval()
+        for name in self._trained:
+            self.trainings[0].networks[name].train()
+
+    def measured(self, i: int) -> nn.Module:
+        """The moving average of the weights if there is one. The losses on the curves alone are those of the steps,
+        which the weights themselves make."""
+        return self.model if self.average is None else self.average.module
+
+    def finite(self) -> list[bool]:
+        return [bool(torch.stack([p.isfinite().all() for p in self.measured(0).parameters()]).all())]
+
+    def terms(self) -> Mapping[str, Tensor]:
+        steps = {f"{step.turn.network}." if step.turn.network else "": step.objective.own.terms for step in self.made}
+        return {f"{network}{layer}": term for network, terms in steps.items() for layer, term in terms.items()}
+
+    def end(self) -> int | None:
+        self._unfreeze(*self._trained)
+        if self.average is not None:
+            self.model.load_state_dict(self.average.module.state_dict())
+        self.model.eval()
+        self.steps = []  # recordings hold memory
+        return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "model": self.model.state_dict(),
+            "steps": [step.state() for step in self.made],
+            "average": None if self.average is None else self.average.state_dict(),
+            "random": torch.get_rng_state(),
+            "random_cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        for step, kept in zip(self.made, state["steps"], strict=True):
+            step.load(kept)
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
+        torch.set_rng_state(state["random"])
+        if state["random_cuda"] is not None and self.device.type == "cuda":
+            torch.cuda.set_rng_state(state["random_cuda"], self.device)

@@ -1,0 +1,76 @@
+"""The scales by formula: values, gradients and precision."""
+
+import pytest
+import torch
+from torch import nn
+
+from tests.by_hand import close
+from tests.losses import classic
+from tests.reverse.scale_cases import SCALES, chain, formula, pairs, rows
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_formula_and_gradient(scale: str):
+    """Gradient flows through d and d'; through the denominator for "ratio" alone."""
+    net, x = chain(), rows().requires_grad_()
+    rr = classic(net, x.detach(), scale=scale, weight=0.3)
+    _, loss = rr(x)
+    expected = {name: formula(*pair, scale) for name, pair in pairs(net, x).items()}
+    close(rr.terms, {name: term.detach() for name, term in expected.items()})
+    close(loss, 0.3 * sum(expected.values()))
+    wanted = [x, *net.parameters()]
+    close(torch.autograd.grad(loss, wanted), torch.autograd.grad(0.3 * sum(expected.values()), wanted))
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_gradient_flows_through_d_alone(scale: str):
+    """Without a weight above, d' is constant, and d2 still feels the term."""
+    net, x = chain(), rows()
+    nn.init.zeros_(net[2].weight)
+    _, loss = classic(net, x, scale=scale, weight={"2": 1}, mode="layerwise")(x)
+    gradient = torch.autograd.grad(loss, net[0].weight)[0]
+    d2 = torch.tanh(net[0](x))
+    expected = torch.autograd.grad(formula(d2, torch.zeros_like(d2), scale), net[0].weight)[0]
+    close(gradient, expected)
+    assert gradient.abs().max() > 0
+
+
+def test_making_all_smaller_gains_nothing():
+    """Without biases a reverse pass through one layer has d' = WᵀW d: d and d' shrink with the layer below. "ratio"
+    does not see that; "relative" has a gradient towards 0."""
+    torch.manual_seed(0)
+    below, layer, x = nn.Linear(4, 6, bias=False).double(), nn.Linear(6, 5, bias=False).double(), rows()
+    for scale, gains in (("ratio", False), ("relative", True)):
+        _, loss = classic(nn.Sequential(below, layer), x, weight={"1": 1}, mode="layerwise", scale=scale)(x)
+        slope = (torch.autograd.grad(loss, below.weight)[0] * below.weight).sum()  # along the weights themselves
+        assert (slope > 0.1) if gains else (slope.abs() < 1e-12)
+
+
+@pytest.mark.parametrize("scale", ["relative", "ratio"])
+@pytest.mark.parametrize("dead", ["input", "layer"])
+def test_relative_is_0_where_d_is_0(dead: str, scale: str):
+    net = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 5)).double()
+    x = rows()
+    if dead == "input":
+        x = torch.zeros_like(x)
+    else:
+        nn.init.constant_(net[0].bias, -100)
+    rr = classic(net, x, scale=scale)
+    _, loss = rr(x)
+    assert rr.terms["0" if dead == "input" else "2"] == 0
+    assert loss.isfinite()
+    loss.backward()
+    assert all(p.grad.isfinite().all() for p in net.parameters() if p.grad is not None)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("scale", SCALES)
+def test_the_loss_is_a_float32_or_float64_scalar(scale: str, dtype: torch.dtype):
+    net, x = chain().to(dtype), rows(64).to(dtype) * 30  # Σ d² is 3e5, beyond float16
+    rr = classic(net, x, scale=scale)
+    _, loss = rr(x)
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    assert loss.dtype == wide
+    assert loss.shape == ()
+    assert {term.dtype for term in rr.terms.values()} == {wide}
+    assert loss.isfinite()
