@@ -80,6 +80,8 @@ def try_out(made: Path, folder: Path) -> None:
     version = run(python, "-I", "-W", "ignore", "-c", TORCH_ALONE, NAME)
     assert run(command, "--version") == f"racecar {version}"
     link_required(metadata, "inspect", packages)
+    assert "pip install 'racecar-training[lab]'" in run(command, "run", "--help")
+    link_required(metadata, "lab", packages)
     assert "peaks" in run(command, "list")
 
 

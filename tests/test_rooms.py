@@ -1,69 +1,135 @@
-"""Nothing imports upward, and nothing in a circle: the rooms of the house stand on one another."""
+"""Who may import whom: the library never imports the laboratory, which takes public names of the library alone; within
+the library nothing imports upward; nowhere do imports go in a circle."""
 
 import ast
+import re
 from graphlib import CycleError, TopologicalSorter
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "src" / "racecar"
+SOURCE = Path(__file__).parents[1] / "src"
 FLOORS = (
     {"errors", "support"},
-    {"rules", "networks"},
+    {"rules"},
     {"watch"},
     {"plan"},
-    {"run"},
+    {"reverse"},
     {"racecar", "functional", "presets", "orthogonality"},
     {"every"},
     {"inspect", "pretrain"},
     {"integrations"},
-    {"lab"},
     {"bench"},
     {"cli"},
 )
-"""From the ground up: a room may import from its own floor, if that makes no circle, and from those below."""
+"""Rooms of the library, from the ground up: each may import from its own floor and from those below."""
+
+PUBLIC = {
+    f"racecar{room}"
+    for room in ("", ".errors", ".functional", ".inspect", ".orthogonality", ".presets", ".pretrain", ".rules")
+}
+"""Modules whose public names the laboratory may import, beside all of ``racecar.support``."""
+PRIVATE = {
+    "racecar.cli.console",
+    "racecar.inspect.calibration",
+    "racecar.inspect.style",
+    "racecar.reverse.forward_pass",
+    "racecar.reverse.reading",
+    "racecar.reverse.reverse_statistics",
+    "racecar.reverse.settings",
+    "racecar.reverse.values",
+    "racecar.watch.dry_run",
+    "racecar.watch.eval_mode",
+}
+"""What the laboratory imports beside that: a list to be emptied, never to be added to."""
+BY_NAME = {
+    "cli/laboratory.py": "the laboratory's commands, or what to install for them",
+    "cli/bench.py": "nets of the laboratory, until the benchmarks of the repository have them",
+    "bench/kinds.py": "steps by hand, likewise",
+}
+"""Files of the library that open a module of the laboratory by its name, and why."""
 
 
 def modules():
     """Name → file of every module; a package has the name of its folder."""
-    for path in PACKAGE.rglob("*.py"):
-        parts = path.relative_to(PACKAGE).with_suffix("").parts
+    for path in SOURCE.rglob("*.py"):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
         yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), path
 
 
 MODULES = dict(modules())
+LIBRARY = {name for name in MODULES if name.split(".")[0] == "racecar"}
+LABORATORY = MODULES.keys() - LIBRARY
 
 
 def imports(path):
-    """The modules of ours that a file names, wherever it does: also in functions, and for types alone."""
+    """(module, name) of every import of ours, wherever it is: also in functions, and for types alone."""
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "racecar":
-            inside = node.module.removeprefix("racecar").removeprefix(".")
-            for name in node.names:
-                whole = f"{inside}.{name.name}".removeprefix(".")
-                yield whole if whole in MODULES else inside
+        if isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path} has a relative import, which is not followed here"
+            found = [(node.module, one.name) for one in node.names]
         elif isinstance(node, ast.Import):
-            yield from (
-                one.name.removeprefix("racecar").removeprefix(".") for one in node.names if "racecar" in one.name
-            )
+            found = [(one.name, None) for one in node.names]
+        else:
+            continue
+        yield from (one for one in found if one[0].split(".")[0] in ("racecar", "racecar_lab"))
 
 
 @pytest.fixture(scope="module")
-def graph():
-    """Module → what it imports. The package itself is left out: it names the public face, and imports it when asked."""
-    return {name: {one for one in imports(path) if one and one != name} for name, path in MODULES.items() if name}
+def named():
+    """Module → the (module, name) that it imports."""
+    return {name: set(imports(path)) for name, path in MODULES.items()}
+
+
+@pytest.fixture(scope="module")
+def graph(named):
+    """Module → the modules that it imports. ``racecar`` itself is left out: it is the public face, and imports what it
+    names when asked for it."""
+    whole = {
+        name: {f"{module}.{one}" if f"{module}.{one}" in MODULES else module for module, one in found}
+        for name, found in named.items()
+    }
+    return {name: found - {name, "racecar"} for name, found in whole.items() if name != "racecar"}
 
 
 def floor(name):
-    return next(i for i, rooms in enumerate(FLOORS) if name.split(".")[0] in rooms)
+    return next(i for i, rooms in enumerate(FLOORS) if name.split(".")[1] in rooms)
 
 
 def test_every_room_has_a_floor(graph):
-    assert {name.split(".")[0] for name in graph} == set().union(*FLOORS)
+    assert {name.split(".")[1] for name in graph if name in LIBRARY} == set().union(*FLOORS)
 
 
 def test_nothing_imports_upward(graph):
-    assert [(name, one) for name, found in graph.items() for one in found if floor(one) > floor(name)] == []
+    inside = [(name, one) for name in graph if name in LIBRARY for one in graph[name] & LIBRARY]
+    assert [(name, one) for name, one in inside if floor(one) > floor(name)] == []
+
+
+def test_the_library_never_imports_the_laboratory(named):
+    found = [(name, module) for name in LIBRARY for module, _ in named[name] if module.split(".")[0] == "racecar_lab"]
+    assert found == []
+    opens = {
+        MODULES[name].relative_to(SOURCE / "racecar").as_posix()
+        for name in LIBRARY
+        if re.search(r"import_module\([^)]*racecar_lab", MODULES[name].read_text())
+    }
+    assert opens == BY_NAME.keys()
+
+
+def is_public(module, name):
+    if module.startswith("racecar.support"):
+        return True
+    if f"{module}.{name}" in PUBLIC or (module in PUBLIC and name is None):
+        return True
+    public = getattr(import_module(module), "__all__", None) if module in PUBLIC else ()
+    return name in public if public is not None else not name.startswith("_")
+
+
+def test_the_laboratory_imports_public_names_alone(named):
+    taken = {one for name in LABORATORY for one in named[name] if one[0].split(".")[0] == "racecar"}
+    private = {module for module, name in taken if not is_public(module, name)}
+    assert private == PRIVATE
 
 
 def test_nothing_imports_in_a_circle(graph):
@@ -75,7 +141,7 @@ def test_nothing_imports_in_a_circle(graph):
 
 def test_no_name_stands_twice():
     """No two classes have one name, and in the core and the bench no two modules: a reader could confuse them."""
-    rooms = tuple(f"{room}." for room in ("support", "rules", "watch", "plan", "run", "bench"))
+    rooms = tuple(f"racecar.{room}." for room in ("support", "rules", "watch", "plan", "reverse", "bench"))
     modules = [name.rpartition(".")[2] for name in MODULES if name.startswith(rooms)]
     nodes = (node for path in MODULES.values() for node in ast.parse(path.read_text()).body)
     classes = [node.name for node in nodes if isinstance(node, ast.ClassDef)]

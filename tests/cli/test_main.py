@@ -5,10 +5,13 @@ import subprocess
 import sys
 
 import pytest
+import typer
+from typer.main import get_command
 
 from racecar import __version__
-from racecar.cli import main
+from racecar.cli import laboratory, main
 from racecar.cli.app import run
+from racecar.cli.inspect.explain import explain
 from racecar.support import interrupts
 
 
@@ -22,6 +25,27 @@ def test_without_the_extra_one_line_says_what_to_install(monkeypatch, capsys, pa
         main()
     assert left.value.code == 2
     assert capsys.readouterr().err == f"racecar: this needs {package}: pip install 'racecar-training[inspect]'\n"
+
+
+@pytest.mark.parametrize("package", laboratory.NEEDS)
+def test_without_the_laboratory_one_line_says_what_to_install(monkeypatch, capsys, package):
+    """For each of its commands, whatever options it is given; the library's commands stay."""
+    monkeypatch.setitem(sys.modules, package, None)
+    app = typer.Typer()
+    app.command()(explain)
+    laboratory.add_to(app)
+    monkeypatch.setattr("racecar.cli.app._command", lambda: get_command(app))
+    for arguments in (*([name] for name in laboratory.COMMANDS), ["run", "peaks", "--seeds", "5"], ["data", "list"]):
+        assert run(arguments) == 2
+        assert capsys.readouterr().err == f"racecar: this needs {package}: pip install 'racecar-training[lab]'\n"
+    assert run(["explain", "--help"]) == 0
+
+
+def test_the_laboratory_s_commands():
+    """Those that say what to install bear the names of those that are there."""
+    app = typer.Typer()
+    laboratory.add_to(app)
+    assert set(get_command(app).commands) == set(laboratory.COMMANDS)
 
 
 def test_as_a_process():

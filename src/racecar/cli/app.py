@@ -13,32 +13,18 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from racecar.cli import console
+from racecar.cli import console, laboratory
 from racecar.cli.bench import bench
 from racecar.cli.console import one_line, warnings_as_notes
 from racecar.cli.inspect.explain import explain
 from racecar.cli.inspect.inspect import inspect
 from racecar.support import interrupts
-from racecar_lab.cli.data import data
-from racecar_lab.cli.film import film
-from racecar_lab.cli.pack import pack
-from racecar_lab.cli.report import report
-from racecar_lab.cli.run import list_experiments, run_experiment
-from racecar_lab.cli.search import search
-from racecar_lab.cli.sweep import sweep
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command(epilog="Example: racecar explain torchvision:resnet50 --input 1,3,224,224")(explain)
 app.command(epilog="Example: racecar inspect mymodels:net --input 8,3,64,64 --data pictures --out look")(inspect)
-app.command("list", epilog="Example: racecar list")(list_experiments)
-app.command("run", epilog="Example: racecar run peaks --seeds 5 --set lr=1e-4 --out out/peaks")(run_experiment)
-app.command(epilog="Example: racecar sweep information --over weight=1e-3,1e-2,1e-1 --engine vmap")(sweep)
-app.command(epilog="Example: racecar search information --engine vmap --set optimiser=sgd")(search)
-app.command(epilog="Example: racecar report out/peaks --open")(report)
-app.command(epilog="Example: racecar pack out/safety")(pack)
-app.command(epilog="Example: racecar film out/smoke --variants Std,RR --data ~/data --out smoke.gif")(film)
+laboratory.add_to(app)
 app.command(epilog="Example: racecar bench --models resnet50,vit --fractions 1,1/8 --out bench.json")(bench)
-app.add_typer(data, name="data")
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """What typer raises for wrong options and arguments; it has no public name there."""
