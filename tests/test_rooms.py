@@ -31,7 +31,6 @@ PUBLIC = {
 }
 """Modules whose public names the laboratory may import, beside all of ``racecar.support``."""
 PRIVATE = {
-    "racecar.cli.console",
     "racecar.inspect.calibration",
     "racecar.inspect.style",
     "racecar.reverse.forward_pass",
@@ -40,7 +39,6 @@ PRIVATE = {
     "racecar.reverse.settings",
     "racecar.reverse.values",
     "racecar.watch.dry_run",
-    "racecar.watch.eval_mode",
 }
 """What the laboratory imports beside that: a list to be emptied, never to be added to."""
 BY_NAME = {

@@ -29,7 +29,7 @@ def test_the_table_shows_them(name, mode, monkeypatch):
     cut = [[text[a : a + n].strip() for a, n in zip(starts, ends, strict=True)] for text in body]
     assert cut == table(rows)
     shown = []
-    monkeypatch.setattr("racecar.cli.console.print_table", lambda *given: shown.append(given))
+    monkeypatch.setattr("racecar.support.console.print_table", lambda *given: shown.append(given))
     show(rr.plan)
     assert [list(row) for row in shown[0][1]] == table(rows)
     assert tuple(shown[0][0]) == tuple(head.split())

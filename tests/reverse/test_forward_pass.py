@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from racecar.reverse.forward_pass import ForwardPass
-from racecar.watch.eval_mode import eval_mode
+from racecar.support.eval_mode import eval_mode
 from tests.by_hand import close, rebuild
 from tests.networks import NETWORKS
 from tests.pretrain.common import Stop, mlp, mlp_layers, normed, pictures, rows, same, seeded, state

@@ -13,12 +13,12 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from racecar.cli import console, laboratory
+from racecar.cli import laboratory
 from racecar.cli.bench import bench
-from racecar.cli.console import one_line, warnings_as_notes
 from racecar.cli.inspect.explain import explain
 from racecar.cli.inspect.inspect import inspect
-from racecar.support import interrupts
+from racecar.support import console, interrupts
+from racecar.support.console import one_line, warnings_as_notes
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command(epilog="Example: racecar explain torchvision:resnet50 --input 1,3,224,224")(explain)

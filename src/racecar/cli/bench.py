@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from racecar.cli.console import command
 from racecar.cli.target import options
+from racecar.support.console import command
 
 if TYPE_CHECKING:
     from torch import nn
@@ -281,7 +281,7 @@ def markdown(made: Mapping[str, Any]) -> str:
 
 
 def _print(head: Any, rows: Any, last: str) -> None:
-    from racecar.cli.console import print_table
+    from racecar.support.console import print_table
     from racecar.support.table import table
 
     if sys.stdout.isatty():

@@ -11,8 +11,8 @@ from racecar.inspect.unwrap import unwrapped
 from racecar.plan.layer import Layer
 from racecar.racecar import call_arguments
 from racecar.reverse.forward_pass import ForwardPass
+from racecar.support.eval_mode import eval_mode
 from racecar.watch.batches import ExampleInputs
-from racecar.watch.eval_mode import eval_mode
 from racecar.watch.names import choose
 
 RANGES: dict[str, tuple[float, float]] = {

@@ -16,8 +16,8 @@ from racecar.reverse.forward_pass import ForwardPass
 from racecar.reverse.places import norms_at
 from racecar.reverse.reading import Reading
 from racecar.reverse.reverse_statistics import ReverseStatistics
+from racecar.support.eval_mode import eval_mode
 from racecar.watch.dry_run import untouched, watch_forward
-from racecar.watch.eval_mode import eval_mode
 
 
 def calibrate(

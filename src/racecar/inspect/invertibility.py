@@ -18,9 +18,9 @@ from racecar.racecar import call_arguments
 from racecar.reverse.forward_pass import ForwardPass
 from racecar.reverse.input_activation import Activation, activation
 from racecar.reverse.reverse_statistics import ReverseStatistics
+from racecar.support.eval_mode import eval_mode
 from racecar.support.table import table
 from racecar.watch.batches import ExampleInputs
-from racecar.watch.eval_mode import eval_mode
 from racecar.watch.names import shown
 
 WINDOW = 11

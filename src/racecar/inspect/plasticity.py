@@ -17,9 +17,9 @@ from racecar.inspect.unwrap import unwrapped
 from racecar.plan.layer import Layer
 from racecar.racecar import call_arguments
 from racecar.reverse.forward_pass import ForwardPass
+from racecar.support.eval_mode import eval_mode
 from racecar.support.table import table
 from racecar.watch.batches import ExampleInputs
-from racecar.watch.eval_mode import eval_mode
 from racecar.watch.names import shown
 
 DORMANT = 0.01

@@ -13,8 +13,8 @@ from racecar.inspect.matrices import LayerInputs, Weight, operator_of, weight_of
 from racecar.inspect.unwrap import unwrapped
 from racecar.racecar import call_arguments
 from racecar.reverse.forward_pass import ForwardPass
+from racecar.support.eval_mode import eval_mode
 from racecar.watch.batches import ExampleInputs
-from racecar.watch.eval_mode import eval_mode
 from racecar.watch.names import shown
 
 ORDERS = ("value", "data")

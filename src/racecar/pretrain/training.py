@@ -24,8 +24,8 @@ from racecar.errors import DeadLayerWarning
 from racecar.pretrain.chosen import Chosen
 from racecar.pretrain.store import Pretrained, ProgressFile
 from racecar.racecar import Racecar, call_arguments
+from racecar.support.eval_mode import eval_mode
 from racecar.support.progress import bar
-from racecar.watch.eval_mode import eval_mode
 from racecar.watch.guards import check_model
 from racecar.watch.names import shown
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from racecar.cli.console import show
+from racecar.support.console import show
 
 if TYPE_CHECKING:
     from racecar_lab.datasets import Source
@@ -109,7 +109,7 @@ def _fetched(one: Source) -> str:
 
 
 def _complain(problem: str) -> None:
-    from racecar.cli.console import one_line
+    from racecar.support.console import one_line
 
     print(f"racecar: {one_line(problem)}", file=sys.stderr)
 

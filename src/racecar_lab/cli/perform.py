@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from racecar.cli.console import command, note
 from racecar.support import interrupts
+from racecar.support.console import command, note
 from racecar.support.processes import is_rank_zero
 from racecar.support.source import commit
 from racecar_lab.cli.options import CommandOptions

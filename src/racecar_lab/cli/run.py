@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from racecar.cli.console import show
+from racecar.support.console import show
 from racecar_lab.cli.options import CommandOptions, Name, Out, Tuned, with_options
 from racecar_lab.cli.perform import do
 from racecar_lab.cli.settings import coefficients_of, config_of, folder_of, seeds_of, tuned_of, variants_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from racecar.cli.console import note
+from racecar.support.console import note
 from racecar.support.processes import is_rank_zero
 from racecar_lab.cli.options import CommandOptions
 

@@ -16,7 +16,7 @@ from racecar.inspect import Lpips, principal_angles, similarity, singular_vector
 from racecar.inspect.calibration import gather
 from racecar.reverse.forward_pass import ForwardPass
 from racecar.reverse.reverse_statistics import ReverseStatistics
-from racecar.watch.eval_mode import eval_mode
+from racecar.support.eval_mode import eval_mode
 from racecar_lab.datasets import data_folder
 from racecar_lab.experiment import Measured
 

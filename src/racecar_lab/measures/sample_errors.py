@@ -8,8 +8,8 @@ from torch import Tensor
 from racecar import Racecar
 from racecar.reverse.reading import Reading
 from racecar.reverse.values import Finder
+from racecar.support.eval_mode import eval_mode
 from racecar.watch.dry_run import untouched, watch_forward
-from racecar.watch.eval_mode import eval_mode
 from racecar_lab.measures.strangeness import squared_errors
 
 

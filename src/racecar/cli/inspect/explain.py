@@ -52,8 +52,8 @@ def explain(
 
 def show(plan: Plan) -> None:
     """The plan as a table for a terminal."""
-    from racecar.cli.console import print_table
     from racecar.plan.plan import COLUMNS
+    from racecar.support.console import print_table
 
     print_table(COLUMNS, [row.cells for row in plan.rows()], plan.summary)
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from racecar.cli.console import command, note
 from racecar.cli.target import options
+from racecar.support.console import command, note
 
 Data = Annotated[
     Path | None,

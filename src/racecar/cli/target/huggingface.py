@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import nn
 
-from racecar.cli.console import note
 from racecar.cli.target.inputs import Input
+from racecar.support.console import note
 
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 TOKENS = 16

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from racecar.cli.console import note
+from racecar.support.console import note
 from racecar.support.extras import need
 
 WRAPPINGS = ("state_dict", "model_state_dict", "model")
