@@ -1,7 +1,8 @@
 """Convolutions of one net of a stack; on a GPU as products of matrices.
 
 Of ``conv2d`` ``torch.func.vmap`` makes one grouped convolution for all nets. On an H200 that takes three times as long
-as products (sixty nets of Kumar et al., batches of 16, forward and backward pass: 5.7 ms against 1.7), on a CPU a third.
+as products (sixty nets of Kumar et al., batches of 16, forward and backward pass: 5.7 ms against 1.7), on a CPU a
+third.
 """
 
 from __future__ import annotations
