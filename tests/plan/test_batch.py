@@ -29,6 +29,7 @@ LOOKUPS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "take": lambda t, y: t.take(y[:, None]).expand(-1, C),
     "take_along_dim": lambda t, y: t.take_along_dim(y[:, None], 0),
     "embedding": lambda t, y: F.embedding(y, t),
+    "a code of zeros and ones": lambda t, y: (y[:, None] > torch.arange(C))[:, None][:, 0].to(t),
 }
 LOST: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "with another index": lambda t, y: t[y, 0][:, None].expand(-1, C),

@@ -29,13 +29,13 @@ register_plain(Role.SELECT, *forms("masked_select", "topk"))
 
 
 def _index_selected(one: OnBatch) -> Places:
-    """A table has the samples where its rows, or whatever is picked, were."""
-    return moves(one) if one.x.is_floating_point() else stays(one, one.op.get(1, "dim") % one.outs[0][1].dim())
+    """An index picks along one dimension."""
+    return moves(one) if one.op.data_first else stays(one, one.op.get(1, "dim") % one.outs[0][1].dim())
 
 
 def _picked(one: OnBatch) -> Places:
     """What is picked has the form of the index."""
-    return moves(one) if one.x.is_floating_point() else stays(one)
+    return moves(one) if one.op.data_first else stays(one)
 
 
 register_plain(Role.SELECT, *forms("index_select"), batch=_index_selected)
@@ -211,7 +211,7 @@ def is_crop(index: Any) -> bool:
 def _indexed(one: OnBatch) -> Places:
     """An index that is data picks from a table: the samples are where it stands, if all before it are slices."""
     path = one.op.at[0]
-    if one.x.is_floating_point():
+    if one.op.data_first:
         return moves(one)
     if one.x.dtype == torch.bool:
         return lost(one)
