@@ -1,4 +1,4 @@
-"""What README.md and docs/when.md say of smoke's autoencoders, filled from a reversible generator."""
+"""What docs/when.md says of smoke's autoencoders, filled from a reversible generator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/keep-learning.md and README.md say of the records of ``benchmarks.keep_learning_digits``.
+"""What docs/keep-learning.md says of the records of ``benchmarks.keep_learning_digits``.
 
 python -m benchmarks.keep_learning_page
 """
@@ -9,23 +9,21 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
-from textwrap import fill
 from typing import Any
 
 from benchmarks import records
 from benchmarks.keep_learning_digits import CHOOSING, JUDGED, NETS, by_strength, first, judge, late
-from benchmarks.sentences import signed, sure
+from benchmarks.sentences import signed
 from racecar.support.files import write_text
 
-FOLDER, PAGES = "keep-learning-digits", (Path("docs/keep-learning.md"), Path("README.md"))
-PARTS = re.compile(r"(<!-- (judged|chosen|keeps) -->\n).*?(<!-- end -->)", re.DOTALL)
+FOLDER, PAGE = "keep-learning-digits", Path("docs/keep-learning.md")
+PARTS = re.compile(r"(<!-- (judged|chosen) -->\n).*?(<!-- end -->)", re.DOTALL)
 NAMES = {
     "plain": "plain",
     "keep_learning": "**keep_learning**, as it comes",
     "linear": 'mode "linear", head left out',
     "orthogonality": "soft orthogonality",
 }
-ARTICLE = {"MLP": "an MLP", "convolutions": "a net of three convolutions"}
 RIVALS = {"plain": "plain", "orthogonality": "soft orthogonality"}
 
 Records = Sequence[Mapping[str, Any]]
@@ -75,38 +73,12 @@ def chosen(known: Records) -> str:
     return "\n".join(lines)
 
 
-def keeps(known: Records) -> str:
-    """What README says, of every net; refused where the preset is not ahead for certain."""
-    told = []
-    claims = {(one.net, one.rival): one for one in judge(of(known, JUDGED))}
-    for net in NETS:
-        if (net, "plain") not in claims:
-            continue
-        gain, (low, high) = claims[net, "plain"].gain.mean, claims[net, "plain"].interval
-        sure(low > 0, f"the preset keeps {net} learning")
-        sure(
-            (net, "orthogonality") not in claims or claims[net, "orthogonality"].verdict == "holds", "it is not behind"
-        )
-        means = {one["method"]: mean(map(late, one["learned"][0])) for one in of(known, JUDGED) if one["net"] == net}
-        rival = f"; soft orthogonality: {means['orthogonality']:.0f} %" if "orthogonality" in means else ""
-        told.append(
-            f"{ARTICLE[net]} has {means['keep_learning']:.0f} % instead of {means['plain']:.0f} % "
-            f"({signed(gain)} points, {signed(low)} to {signed(high)}{rival})"
-        )
-    return fill(
-        "On scikit-learn's digits with new random labels sixteen times, in the second half of the tasks, "
-        f"{', and '.join(told)}; five seeds, accuracy while learning; λ was chosen on others.",
-        125,
-    )
-
-
 def made(text: str, results: Path) -> str:
     """A page with its parts written again."""
     known = read(results)
-    parts = {"judged": judged, "chosen": chosen, "keeps": keeps}
+    parts = {"judged": judged, "chosen": chosen}
     return PARTS.sub(lambda mark: f"{mark[1]}\n{parts[mark[2]](known)}\n\n{mark[3]}", text)
 
 
 if __name__ == "__main__":
-    for page in PAGES:
-        write_text(page, made(page.read_text(), Path("results")))
+    write_text(PAGE, made(PAGE.read_text(), Path("results")))

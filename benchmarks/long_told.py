@@ -1,4 +1,4 @@
-"""What README.md and docs/when.md say of long-training: how little is left to gain by a reverse pass."""
+"""What docs/when.md says of long-training: how little is left to gain by a reverse pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What README.md and docs/when.md say of few labels by loss, depth and first weights: of both losses together."""
+"""What docs/when.md says of few labels by loss, depth and first weights: of both losses together."""
 
 from __future__ import annotations
 

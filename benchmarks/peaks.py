@@ -1,4 +1,4 @@
-"""The picture of README.md: what the first layer of the peak experiment's 784-128-2 net looks for.
+"""A picture of docs/inspect.md: what the first layer of the peak experiment's 784-128-2 net looks for.
 
 python -m benchmarks.peaks [--results results/peaks] [--figure docs/images/peaks.svg]
 """

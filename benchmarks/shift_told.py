@@ -1,4 +1,4 @@
-"""What README.md and docs/when.md say of shift: what a sample's reverse error tells, and what it does not."""
+"""What docs/when.md says of shift: what a sample's reverse error tells, and what it does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What README.md and docs/when.md say of smoke: a generator that runs backwards."""
+"""What docs/when.md says of smoke: a generator that runs backwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What README.md and docs/when.md say of texture-shape: the paper's largest gain, on shapes that no net has seen."""
+"""What docs/when.md says of texture-shape: the paper's largest gain, on shapes that no net has seen."""
 
 from __future__ import annotations
 

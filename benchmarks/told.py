@@ -1,4 +1,4 @@
-"""What README.md, docs/when.md and docs/bench.md say of the results: when it helps, when it hurts, what it costs.
+"""What docs/when.md and docs/bench.md say of the results: when it helps, when it hurts, what it costs.
 
     python -m benchmarks.told [--results results]
 
@@ -39,7 +39,7 @@ from racecar_lab.training.loss_config import PAPER, LossConfig
 MARK = re.compile(r"(<!-- told -->\n).*?(<!-- end -->)", re.DOTALL)
 PART = re.compile(r"(<!-- told ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 """A part of docs/bench.md, by its name."""
-PAGES = {Path("README.md"): ("results", "docs"), Path("docs/when.md"): ("../results", ".")}
+PAGES = {Path("docs/when.md"): ("../results", ".")}
 """Page → where results and docs are from there."""
 BENCH = Path("docs/bench.md")
 

@@ -1,4 +1,4 @@
-"""The figure of README.md and docs/when.md: what lRR gains over Std at two labels, and what batch norm gains.
+"""The figure of docs/when.md: what lRR gains over Std at two labels, and what batch norm gains.
 
 python -m benchmarks.when_figure [--results results/few-labels-losses] [--figure docs/images/when.svg]
 """

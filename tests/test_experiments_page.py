@@ -11,9 +11,11 @@ ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "experiments.md").read_text()
 
 
-def test_the_page_is_up_to_date():
+def test_the_page_and_readme_are_up_to_date():
     """Else: python -m benchmarks.experiments"""
     assert experiments.page(emptied(PAGE), ROOT / "results") == PAGE
+    readme = (ROOT / "README.md").read_text()
+    assert experiments.readme(emptied(readme), ROOT / "results") == readme
 
 
 def test_every_experiment_and_every_page_of_a_record_is_there():
