@@ -19,6 +19,7 @@ from racecar.inspect.leakage import Leakage, leakage
 from racecar.inspect.lpips import Lpips
 from racecar.inspect.plasticity import Plasticity, plasticity
 from racecar.inspect.plasticity_log import PlasticityLog
+from racecar.inspect.sample_errors import sample_errors
 from racecar.inspect.similarity import Similarity, principal_angles, similarity
 from racecar.inspect.singular_vectors import SingularVectors, singular_vectors
 from racecar.inspect.ssim import psnr, ssim
@@ -44,6 +45,7 @@ __all__ = [
     "plasticity",
     "principal_angles",
     "psnr",
+    "sample_errors",
     "similarity",
     "singular_vectors",
     "ssim",

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from racecar.inspect import sample_errors
 from racecar_lab.datasets import corruption
 from racecar_lab.experiment import Task
 from racecar_lab.measures.features import deployed
 from racecar_lab.measures.probe import body, features
-from racecar_lab.measures.sample_errors import sample_errors
 from racecar_lab.measures.strangeness import Mahalanobis, energy, squared_errors, unsure
 
 SHIFTS = {

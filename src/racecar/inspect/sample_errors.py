@@ -5,12 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from racecar import Racecar
+from racecar.racecar import Racecar
 from racecar.reverse.reading import Reading
 from racecar.reverse.values import Finder
 from racecar.support.eval_mode import eval_mode
 from racecar.watch.dry_run import untouched, watch_forward
-from racecar_lab.measures.strangeness import squared_errors
 
 
 @torch.no_grad()
@@ -41,13 +40,20 @@ def sample_errors(rr: Racecar, x: Tensor, batch: int = 500) -> dict[str, Tensor]
             rebuilt = prepared.rebuild(calls, trace.kept_inputs, Reading(rr.reverse_statistics))
             find = Finder(prepared.layer_graph, calls, trace.kept_inputs)
             for layer in prepared.constrained:
-                d = by_sample(find, layer.d, find.tensor(layer.d), len(part), layer.name)
-                reverse = by_sample(find, layer.d, rebuilt[layer.index], len(part), layer.name)
-                found.setdefault(layer.name, []).append(squared_errors(d, reverse)[1])
+                d = _by_sample(find, layer.d, find.tensor(layer.d), len(part), layer.name)
+                reverse = _by_sample(find, layer.d, rebuilt[layer.index], len(part), layer.name)
+                found.setdefault(layer.name, []).append(_relative(d, reverse))
     return {name: torch.cat(parts) for name, parts in found.items()}
 
 
-def by_sample(find: Finder, value: int, tensor: Tensor, size: int, layer: str) -> Tensor:
+def _relative(d: Tensor, reverse: Tensor) -> Tensor:
+    """Σ(d − d')² / Σd² of every sample (N, …), as (N,); 0 where d is 0."""
+    d, reverse = d.flatten(1).double(), reverse.flatten(1).double()
+    error, size = (d - reverse).square().sum(1), d.square().sum(1)
+    return torch.where(size > 0, error / torch.where(size > 0, size, 1), 0)
+
+
+def _by_sample(find: Finder, value: int, tensor: Tensor, size: int, layer: str) -> Tensor:
     """A value's tensor with the samples in its first dimension, (N, …)."""
     place = find.batch(value)
     if place is None:

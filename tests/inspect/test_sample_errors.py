@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from racecar import Racecar
+from racecar.inspect import sample_errors
 from racecar_lab.experiments.small_net import convolutions, small_net
 from racecar_lab.measures.features import deployed
-from racecar_lab.measures.sample_errors import sample_errors
 
 
 def alone(rr, x):
