@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+__all__ = [
+    "COLOURS",
+    "MARKERS",
+    "SETTINGS",
+    "SMALL",
+    "WIDTH",
+    "ink_on",
+    "look",
+    "new_figure",
+    "save",
+    "styled",
+]
+
 COLOURS = {
     "Std": "#E8850C",  # orange
     "Ort": "#1F6FC4",  # blue

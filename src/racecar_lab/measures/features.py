@@ -12,10 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from racecar import Racecar
-from racecar.inspect import Lpips, principal_angles, similarity, singular_vectors
-from racecar.inspect.calibration import gather
-from racecar.reverse.forward_pass import ForwardPass
-from racecar.reverse.reverse_statistics import ReverseStatistics
+from racecar.inspect import Lpips, calibrate, principal_angles, similarity, singular_vectors
 from racecar.support.eval_mode import eval_mode
 from racecar_lab.datasets import data_folder
 from racecar_lab.experiment import Measured
@@ -77,8 +74,9 @@ def _lpips(path: Path) -> Lpips | None:
 def rebuilt(model: nn.Module, x: Tensor) -> Tensor:
     """The input as the reverse pass from the output makes it, with batch statistics."""
     with eval_mode(model, "batch"):
-        forward = ForwardPass(model, (x,))
-    return forward.rebuild(forward.plan("full"))[0].reshape(x.shape)
+        back = Racecar(model, x, mode="full").reconstruct(x)[0]
+    assert back is not None  # mode "full" leads to the input, or refuses
+    return back.reshape(x.shape)
 
 
 def deployed(model: nn.Module, seen: Tensor, mode: str, options: Mapping[str, Any], batch: int = 1000) -> Racecar:
@@ -90,11 +88,9 @@ def deployed(model: nn.Module, seen: Tensor, mode: str, options: Mapping[str, An
         options: further arguments of ``Racecar``.
         batch: samples at once; all batches count alike.
     """
-    rr, statistics = Racecar(copy.deepcopy(model).eval(), seen[:2], mode=mode, **options), ReverseStatistics()
-    norms = any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules())
-    for part in seen.split(batch) if norms else ():
-        gather(rr, (part,), {}, statistics)
-    rr.reverse_statistics.take(statistics)
+    rr = Racecar(copy.deepcopy(model).eval(), seen[:2], mode=mode, **options)
+    if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules()):
+        calibrate(rr, seen.split(batch))
     return rr
 
 

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from racecar.reverse.settings import Settings
 from racecar_lab.config import C
 from racecar_lab.experiment import Experiment
 from racecar_lab.running.run import Run
-from racecar_lab.training.loss_config import LOSS, loss_name
+from racecar_lab.training.loss_config import DEFAULT, LOSS, loss_name
 from racecar_lab.training.variants import VARIANTS
 
 
@@ -29,7 +28,7 @@ def config_of(experiment: Experiment, config: Mapping[str, Any]) -> Any:
 def loss_of(experiment: Experiment[C], config: C) -> str:
     """As "scale relative, gradient both, reduction mean (that of before)"."""
     given = experiment.reverse(config)
-    arguments = {name: given.get(name, getattr(Settings, name)) for name in LOSS}
+    arguments = {name: given.get(name, DEFAULT[name]) for name in LOSS}
     name = loss_name(arguments)
     return ", ".join(f"{key} {value}" for key, value in arguments.items()) + (f" ({name})" if name else "")
 
@@ -40,7 +39,7 @@ def times(experiment: Experiment[C], config: C, name: str) -> int:
     The number of these layers, where the loss is a sum over them; 1 where it is their mean, for the paper's own loss,
     whose λ is printed as the paper has it, and for variants whose coefficient is no λ.
     """
-    which, loss = VARIANTS.get(name), {"reduction": Settings.reduction} | experiment.reverse(config)
+    which, loss = VARIANTS.get(name), {"reduction": DEFAULT["reduction"]} | experiment.reverse(config)
     if which is None or which.kind != "reverse" or loss["reduction"] == "mean" or loss.get("scale") == "sum":
         return 1
     return 1 if which.mode == "input" else experiment.layers(config)

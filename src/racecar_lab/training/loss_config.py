@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
 
-from racecar.reverse.settings import Settings
 from racecar_lab.config import Config, later, younger
 
 LOSS = ("scale", "gradient", "reduction")
 """Arguments of ``Racecar`` that say which loss it is."""
-DEFAULT = {"scale": Settings().scale, "gradient": Settings().reach, "reduction": Settings().reduction}
-"""What ``Racecar`` has as it comes."""
+KNOWN = {
+    "scale": ("relative", "ratio", "anchored", "mean", "sum"),
+    "gradient": ("both", "reverse", "weights"),
+    "reduction": ("mean", "sum"),
+}
+"""The values that ``Racecar`` takes."""
+DEFAULT = {"scale": "relative", "gradient": "reverse", "reduction": "mean"}
+"""The defaults of ``Racecar``, written out: names of records depend on them, and must not change with the library."""
 PAPER = {"scale": "sum", "gradient": "both", "reduction": "sum"}
 """The paper's own."""
 
@@ -24,12 +28,14 @@ class LossConfig(Config):
     scale: str = later(DEFAULT["scale"], before="relative")
     gradient: str = later(DEFAULT["gradient"], before="both")
     reduction: str = later(DEFAULT["reduction"], before="sum")
-    strength: float = cast(float, Settings.weight)
+    strength: float = 0.001
     """λ, times the mean of the terms over the constrained layers; with reduction "sum", times their sum."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        Settings(scale=self.scale, gradient=self.gradient, reduction=self.reduction)  # which refuses what is none
+        for name, values in KNOWN.items():
+            if getattr(self, name) not in values:
+                raise ValueError(f"{name} must be one of {', '.join(values)}, not {getattr(self, name)!r:.80}")
         self.refuse_negative("strength")
 
     @property

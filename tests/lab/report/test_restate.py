@@ -7,6 +7,7 @@ import torch
 
 from racecar import Racecar
 from racecar.reverse.settings import Settings
+from racecar.reverse.terms import GRADIENTS, REDUCTIONS, SCALES
 from racecar_lab.cli.summary import summary
 from racecar_lab.config import younger
 from racecar_lab.experiments import EXPERIMENTS, experiment
@@ -16,7 +17,7 @@ from racecar_lab.running.jobs import make_jobs
 from racecar_lab.running.results import Store
 from racecar_lab.running.run import Run
 from racecar_lab.training import variants
-from racecar_lab.training.loss_config import FIRST_LOSS, LOSS, LossConfig
+from racecar_lab.training.loss_config import FIRST_LOSS, KNOWN, LOSS, LossConfig
 from tests.lab.report.records import record
 from tests.lab.tiny import run
 
@@ -38,6 +39,7 @@ def test_new_runs_have_the_loss_of_the_library():
     assert set(CHOSEN) == EXPERIMENTS.keys() - {"digits", "peaks", "safety", "streams"}
     usual = {"scale": Settings().scale, "gradient": Settings().reach, "reduction": Settings().reduction}
     assert usual.keys() == set(LOSS)
+    assert KNOWN == {"scale": SCALES, "gradient": GRADIENTS, "reduction": REDUCTIONS}
     for name in CHOSEN:
         config = experiment(name).Config()
         arguments = experiment(name).reverse(config)
