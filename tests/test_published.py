@@ -9,7 +9,7 @@ import pytest
 from tests.figures import LEAST, PHONE
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/**/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("results/**/*.md")])
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"^(`{3,}).*?^\1|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 MADE = ("report.html", "weights", "checkpoints")
