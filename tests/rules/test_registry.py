@@ -8,6 +8,8 @@ from torch.nn import functional as F
 import racecar
 from racecar import NoRuleWarning, RuleError
 from racecar.rules import Operation, find, register, unregister
+from racecar.rules.batch_dim import lost
+from racecar.rules.marks import unknown
 from racecar.rules.roles import Role
 from tests.by_hand import Net
 from tests.losses import classic
@@ -220,3 +222,27 @@ def test_operation():
     assert torch.equal(by_name(x), x + 2)
     assert torch.equal(nested(x), torch.tensor([0.0, -1.0, 1.0]))
     assert nested.args[0][1] is None, "the operation itself stays as it is"
+
+
+def half_turn(x):
+    """Of the tokens of x (N, T, C) and their features: no rule of ours knows it."""
+    if torch.overrides.has_torch_function((x,)):
+        return torch.overrides.handle_torch_function(half_turn, (x,), x)
+    return x.flip(1, 2)
+
+
+@pytest.mark.parametrize("known", [{}, {"mask": unknown}, {"batch": lost}])
+def test_what_a_rule_says_of_the_batch_and_of_a_mask(rules, known):
+    """By its role a mask is turned, too, and a slice is found; a rule may say that nobody knows."""
+    rules(half_turn, role="shape", **known)(lambda op, y, shape: y.flip(1, 2))
+    net = Net(lambda m, x: m.b(torch.tanh(half_turn(m.a(x)))), a=nn.Linear(4, 4), b=nn.Linear(4, 3)).double()
+    x, real = random(3, 5, 4), (torch.arange(5) < 3).expand(3, 5)
+    rr = classic(net, x, fraction=1 / 3)
+    if "batch" in known:
+        with pytest.warns(UserWarning, match="fraction is ignored: the batch dimension cannot"):
+            close(rr(x)[1], classic(net, x)(x)[1])
+    elif "mask" in known:
+        with pytest.raises(ValueError, match="mask cannot be followed through 'half_turn'"):
+            rr(x, reverse_mask=real)
+    else:
+        close(rr(x, reverse_mask=real)[1], classic(net, x)(x[:1, :3])[1])

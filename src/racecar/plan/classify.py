@@ -12,7 +12,6 @@ from racecar.plan import parts
 from racecar.plan.experts import Tables
 from racecar.plan.graph import Graph, Op
 from racecar.rules import fallback, find
-from racecar.rules.join import JOINS
 from racecar.rules.operation import FIRST
 from racecar.rules.registry import Rule, Rules, label
 from racecar.rules.roles import Role
@@ -80,9 +79,9 @@ _PLAIN = (int, float, str, type(None))
 
 def _role(op: Op, trace: Trace, call: Call) -> Role:
     rule, values = op.rule, {v for _, v in op.inputs}
-    if rule is None and call.func in JOINS:
-        return Role.JOIN
     role = rule.role if rule else Role.UNKNOWN
+    if role is Role.JOIN:
+        return role
     if len(op.inputs) > 1 and op.owner is not None and (role is Role.LAYER or call.func in _SEVERAL_TENSORS):
         return Role.SKIPPED
     if len(values) > 1:
@@ -116,7 +115,7 @@ def _role(op: Op, trace: Trace, call: Call) -> Role:
         if call.func in OUT_OF_PLACE or call.func is Tensor.__setitem__ or not x.is_floating_point():
             return Role.UNKNOWN
         if fallback.is_affine(op.bind(call), x):
-            op.rule = fallback.ADJOINT_SHAPE if op.owner is None else fallback.ADJOINT_LAYER
+            op.rule = fallback.by_adjoint(Role.SHAPE if op.owner is None else Role.LAYER, rule)
             return op.rule.role
         return Role.SKIPPED if op.owner is not None else Role.UNKNOWN
     return role

@@ -12,17 +12,7 @@ from collections.abc import Callable
 from racecar.plan.graph import Graph, Op
 from racecar.rules.registry import Rule
 from racecar.rules.roles import Role
-from racecar.rules.torch_functions import forms
 from racecar.watch.calls import tensors
-
-_REDUCTIONS = frozenset(forms("mean", "sum", "var", "std", "amax", "amin", "norm", "logsumexp"))
-BINARY = frozenset(
-    forms("add", "sub", "subtract", "rsub", "mul", "multiply", "div", "divide", "true_divide", "pow", "maximum")
-    + forms("minimum", "where", "addcmul", "addcdiv", "lerp", "hypot", "__pow__", "__rpow__", "__add__", "__mul__")
-    + forms("__sub__", "__truediv__", "__rsub__", "__radd__", "__rmul__", "masked_fill", "gt", "ge", "lt", "le", "eq")
-    + forms("ne", "logical_not", "logical_and", "logical_or", "bitwise_not", "bitwise_and", "bitwise_or", "__invert__")
-    + forms("__and__", "__or__", "isnan", "isinf", "isfinite")
-)
 
 
 def gather(graph: Graph) -> None:
@@ -45,10 +35,10 @@ def gather(graph: Graph) -> None:
 
 def _pure(op: Op) -> bool:
     """No weight, no change of layout or resolution; a reduction must keep its dimension to be broadcast back."""
-    if op.func in _REDUCTIONS:
+    if op.rule is not None and op.rule.reduction:
         return bool(op.kwargs.get("keepdim")) or True in op.args[2:]
     if op.role in (Role.JOIN, Role.UNKNOWN):
-        return op.func in BINARY
+        return op.rule is not None and op.rule.elementwise
     if op.role is Role.SOURCE:  # a mask becomes numbers
         return op.rule is not None and op.rule.role is Role.PASS
     return op.role.keeps_layout or op.role is Role.PASS
@@ -65,7 +55,7 @@ def _cone(graph: Graph, tip: Op) -> Op | None:
     trace = graph.trace
     if trace.tensor(source).shape != trace.tensor(tip.outputs[0]).shape:
         return None
-    norm = any(op.func in _REDUCTIONS or op.role is Role.NORM for op in members)
+    norm = any(op.role is Role.NORM or (op.rule is not None and op.rule.reduction) for op in members)
     role = Role.NORM if norm else Role.ACTIVATION
     kind = "norm" if norm else "pointwise"
     plain = not norm and not any(_constants(graph, op) for op in members)

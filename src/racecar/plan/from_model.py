@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree
 
 from racecar.errors import NoRuleWarning, Unsupported
+from racecar.plan.graph import Op
 from racecar.plan.layers import LayerGraph
 from racecar.rules.registry import Rules
 from racecar.rules.roles import Role
@@ -62,7 +63,7 @@ def warn_about(layer_graph: LayerGraph) -> None:
         name = shown(layer.name)
         if layer.problem:
             message = f"layer {name!r} is skipped: {layer.problem}; add one with @racecar.rules.register(...)"
-        elif layer.bottom is not None and layer.bottom.role is Role.UNKNOWN and layer.bottom.rule is None:
+        elif layer.bottom is not None and _without_rule(layer.bottom):
             message = (
                 f"no rule for {layer.bottom.kind!r}: the reverse pass from layer {name!r} ends there; add one with "
                 "@racecar.rules.register(..., role='shape') or role='activation'"
@@ -70,3 +71,7 @@ def warn_about(layer_graph: LayerGraph) -> None:
         else:
             continue
         warnings.warn(message, NoRuleWarning, stacklevel=4)
+
+
+def _without_rule(op: Op) -> bool:
+    return op.role is Role.UNKNOWN and (op.rule is None or op.rule.role is Role.UNKNOWN)

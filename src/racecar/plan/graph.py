@@ -6,21 +6,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 from torch.utils import _pytree
 
 from racecar.rules.linear import like
-from racecar.rules.operation import FIRST, Operation, Path
+from racecar.rules.operation import Operation, Path
 from racecar.rules.registry import Rule
 from racecar.rules.roles import Role
 from racecar.support.without_grad import WithConstants, constant
 from racecar.watch.calls import Call, without_data
 from racecar.watch.owners import Owner
 from racecar.watch.trace import Trace
-
-BADDBMM = (torch.baddbmm, Tensor.baddbmm)
 
 
 @dataclass(eq=False)
@@ -62,7 +58,7 @@ class Op:
     """What an :class:`Operation` holds beside: the module that owns the weight, if there is one, ``inplace_at``."""
     followed: tuple[tuple[Path, int], ...] = field(init=False, repr=False)
     """The inputs that say what the positions of its output are: of an attention the queries, of a product of matrices
-    not what is added to it. Found once: dynamo looks for a function among others only out of ``held``."""
+    not what is added to it."""
 
     def __post_init__(self) -> None:
         self.constants = None if self.module is None or self.grad else WithConstants(self.module)
@@ -71,11 +67,8 @@ class Op:
         self.first = self.at == ((0,),)
         module = self.module or (self.owner.module if self.owner else None)
         self.rest = (module, self.owner is not None, self.inplace_at)
-        self.followed = self.inputs
-        if self.func is F.scaled_dot_product_attention:
-            self.followed = tuple(one for one in self.inputs if one[0] in ((0,), ("query",)))
-        elif self.func in BADDBMM:
-            self.followed = tuple(one for one in self.inputs if one[0] not in FIRST)
+        leads = None if self.rule is None else self.rule.leads
+        self.followed = self.inputs if leads is None else tuple(one for one in self.inputs if one[0] in leads)
 
     @property
     def source(self) -> int:

@@ -27,7 +27,7 @@ from racecar.plan.slices import per_sample
 from racecar.plan.step import Step, undo
 from racecar.plan.step_order import into_d
 from racecar.rules.activation import SOFTMAX
-from racecar.rules.pool import total
+from racecar.rules.context import of_input
 from racecar.rules.registry import Rules
 from racecar.rules.roles import Role
 from racecar.rules.torch_functions import RECURRENT
@@ -98,7 +98,7 @@ class LayerGraph:
         """The functions that made them."""
         again = [op for layer in self.layers for one in layer.redo for op in one.members or (one,)]
         made = [op.outputs[0] for op in (*again, *(layer.op for layer in self.layers))]
-        made += [op.source for op in self.graph.ops if op.rule is not None and op.rule.apply is total]
+        made += [op.source for op in self.graph.ops if op.rule is not None and op.rule.takes_mask is of_input]
         made += [op.outputs[0] for layer in self.layers for op in layer.onward]
         read = [value for layer in self.layers for value in (layer.d, layer.op.source, layer.h)]
         self.marked = tuple(dict.fromkeys([*made, *read]))

@@ -21,7 +21,7 @@ def gather(graph: Graph, modules: ModuleWatch) -> None:
     """Take the calls of every module whose class has a rule as one operation."""
     found: dict[int, tuple[Op, ...]] = {}
     for span in modules.spans:  # inner spans come first, outer ones replace them
-        rule = modules.ruled[span.module]
+        rule = modules.ruled[span.module].of_module()
         inside = [op for op in graph.ops if span.start <= graph.positions[op.ordinal] < span.end]
         if inside:
             whole = _whole(graph, inside, span, rule, modules.model)

@@ -10,15 +10,13 @@ from torch import Size, Tensor
 from racecar.plan.graph import Op
 from racecar.plan.slices import cut
 from racecar.reverse.mask_arguments import GivenMask
-from racecar.reverse.positions import Lost, fit, follow
+from racecar.reverse.positions import Lost, follow
 from racecar.reverse.values import Finder
-from racecar.rules.conv import conv, conv_transpose
-from racecar.rules.norm import BATCH_NORMS, Moments
+from racecar.rules.context import StepMasks
+from racecar.rules.marks import fit
+from racecar.rules.norm import Moments
 from racecar.rules.operation import Operation
-from racecar.rules.pool import total
-from racecar.rules.sample_norm import group_norm, instance_norm, own_statistics
-
-_OVER_POSITIONS = (*BATCH_NORMS, instance_norm, group_norm)
+from racecar.rules.roles import Role
 
 
 class Masks:
@@ -74,23 +72,21 @@ class Masks:
         positions, or a sum, which is shared out. ``shapes``: of values in the reverse pass."""
         if op.members:
             pairs = zip(op.members, operation.members, strict=True)
-            return operation.with_members([self._within(one, its, y) for one, its in pairs])
-        if op.rule is not None and op.rule.apply is total:
-            return _masked(operation, self.of(op.source, shapes[op.source], _told(op)))
-        return self._within(op, operation, y)
+            # Of several calls taken as one, a sum is made again, and not shared out.
+            return operation.with_members(
+                [its if one.role is Role.RESAMPLE else self._within(one, its, y, shapes) for one, its in pairs]
+            )
+        return self._within(op, operation, y, shapes)
 
-    def _within(self, op: Op, operation: Operation, y: Tensor) -> Operation:
-        apply = None if op.rule is None else op.rule.apply
-        known = isinstance(self._marks.get(op.outputs[0]), Tensor)
-        reaches = apply in (conv, conv_transpose) and operation.get(1, "weight").shape[2:].numel() > 1
-        if apply in _OVER_POSITIONS or reaches or (apply is own_statistics and known):
-            return _masked(operation, self.of(op.outputs[0], y.shape, _told(op)))
-        return operation
-
-
-def _told(op: Op) -> str:
-    return f"{op.kind!r} in the reverse pass"
-
-
-def _masked(operation: Operation, mask: Tensor | None) -> Operation:
-    return operation if mask is None else operation.within(operation.context._replace(mask=mask))
+    def _within(self, op: Op, operation: Operation, y: Tensor, shapes: Mapping[int, Size]) -> Operation:
+        takes = None if op.rule is None else op.rule.takes_mask
+        if takes is None:
+            return operation
+        what, made = f"{op.kind!r} in the reverse pass", op.outputs[0]
+        step = StepMasks(
+            input=lambda: self.of(op.source, shapes[op.source], what),
+            output=lambda: self.of(made, y.shape, what),
+            known=isinstance(self._marks.get(made), Tensor),
+        )
+        mask = takes(operation, step)
+        return operation if mask is None else operation.within(operation.context._replace(mask=mask))

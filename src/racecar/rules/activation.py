@@ -20,12 +20,13 @@ _ACTIVATIONS = (
 
 _MATHS = (
     "abs acos acosh arctan asin asinh atan atanh clamp clamp_max clamp_min clip cos cosh deg2rad erf erfc exp exp2 "
-    "expm1 log log10 log1p log2 logit nan_to_num pow reciprocal round rsqrt sign sin sinc sinh sqrt square tan trunc "
-    "floor ceil frac __pow__ __rpow__ __rdiv__ __rtruediv__ remainder fmod sgn"
+    "expm1 log log10 log1p log2 logit nan_to_num reciprocal round rsqrt sign sin sinc sinh sqrt square tan trunc "
+    "floor ceil frac __rdiv__ __rtruediv__ remainder fmod sgn"
 )
 
 
 @register(*forms(_ACTIVATIONS, _MATHS), role=Role.ACTIVATION, pointwise=True)
+@register(*forms("pow", "__pow__", "__rpow__"), role=Role.ACTIVATION, pointwise=True, elementwise=True)
 def pointwise(op: Operation, x: Tensor) -> Tensor:
     """Anything that looks at every element alone."""
     return op(x)
@@ -44,7 +45,7 @@ def prelu(op: Operation, x: Tensor) -> Tensor:
     return torch.prelu(x, op.get(1, "weight"))
 
 
-@register(*forms("maximum", "minimum"), role=Role.ACTIVATION)
+@register(*forms("maximum", "minimum"), role=Role.ACTIVATION, elementwise=True)
 def extreme(op: Operation, x: Tensor) -> Tensor:
     """Against a constant or a parameter of some layout."""
     return op(x)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from racecar.rules.operation import Operation
+from racecar.rules.operation import Operation, reduced_dims
 
 
 class BatchDim(NamedTuple):
@@ -60,6 +60,16 @@ def stays(one: OnBatch, shift: int = 0) -> Places:
         same = dim < out.dim() and out.shape[dim] == old[one.batch.dim]
         found.append(one.batch._replace(dim=dim) if same else None)
     return found
+
+
+def reduces(one: OnBatch) -> Places:
+    """Dimensions that are dropped move the others; with the samples' own, these are lost."""
+    rank, dim = one.x.dim(), one.batch.dim
+    if one.outs[0][1].dim() == rank:
+        return stays(one)
+    gone = reduced_dims(one.op, rank)
+    batch = None if dim in gone else one.batch._replace(dim=dim - sum(d < dim for d in gone))
+    return [batch] * len(one.outs)
 
 
 def lost(one: OnBatch) -> Places:

@@ -55,3 +55,29 @@ class RuleContext(NamedTuple):
 
 
 NO_CONTEXT = RuleContext()
+
+
+class StepMasks(NamedTuple):
+    """Where the data of one step of the reverse pass counts."""
+
+    input: Callable[[], Tensor | None]
+    """At the input of the operation that the step is about; None: everywhere. Says so where nobody knows."""
+    output: Callable[[], Tensor | None]
+    """At its output."""
+    known: bool
+    """Whether there is a mask of its output."""
+
+
+def of_input(op: object, masks: StepMasks) -> Tensor | None:
+    """What is shared out among positions needs those of its input."""
+    return masks.input()
+
+
+def of_output(op: object, masks: StepMasks) -> Tensor | None:
+    """What reaches over positions needs those of its output."""
+    return masks.output()
+
+
+def of_known_output(op: object, masks: StepMasks) -> Tensor | None:
+    """What may reach over positions takes those of its output, as far as they are known."""
+    return masks.output() if masks.known else None

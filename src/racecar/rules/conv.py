@@ -9,7 +9,9 @@ import torch
 from torch import Size, Tensor
 from torch.nn import functional as F
 
+from racecar.rules.context import StepMasks
 from racecar.rules.linear import like, minus
+from racecar.rules.marks import OnMask, fit, mixed
 from racecar.rules.operation import Operation
 from racecar.rules.registry import register
 
@@ -60,9 +62,30 @@ def _crop(x: Tensor, shape: Size, dims: int) -> Tensor:
     return x
 
 
-@register(F.conv1d, kind="conv1d")
-@register(F.conv2d, kind="conv2d")
-@register(F.conv3d, kind="conv3d")
+def _over_positions(op: Operation, masks: StepMasks) -> Tensor | None:
+    """A kernel of one position mixes no others."""
+    return masks.output() if op.get(1, "weight").shape[2:].numel() > 1 else None
+
+
+def _of_conv(one: OnMask) -> Tensor | None:
+    """Positions keep their places where there are as many as before, or were before padding; or where those that a
+    padding of the whole kernel adds are cut off at the end again, so that what is made at t is of positions up to t."""
+    if len(one.marks) > 1:
+        return None
+    dims = one.operation.get(1, "weight").dim() - 2
+    mark = one.marks[0] if (before := one.unpadded(dims)) is None else before
+    assert mark is not None
+    (x,) = one.inputs
+    added = [new - old for old, new in zip(x.shape[-dims:], one.shape[-dims:], strict=True)]
+    if any(added) and one.is_cut():
+        longer = [n if mark.shape[d - dims] > 1 else 0 for d, n in enumerate(added)]
+        mark = F.pad(mark, [n for more in longer[::-1] for n in (0, more)])
+    return fit(mixed(mark, [-dims - 1]), one.shape)
+
+
+@register(F.conv1d, kind="conv1d", mask=_of_conv, takes_mask=_over_positions)
+@register(F.conv2d, kind="conv2d", mask=_of_conv, takes_mask=_over_positions)
+@register(F.conv3d, kind="conv3d", mask=_of_conv, takes_mask=_over_positions)
 def conv(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """y (N, out, …), weight (out, in/groups, k…) → (N, in, …) of the true input size."""
     weight, stride, padding, dilation, groups = arguments(op)
@@ -89,9 +112,9 @@ def conv(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return x
 
 
-@register(F.conv_transpose1d, kind="conv_transpose1d")
-@register(F.conv_transpose2d, kind="conv_transpose2d")
-@register(F.conv_transpose3d, kind="conv_transpose3d")
+@register(F.conv_transpose1d, kind="conv_transpose1d", mask=_of_conv, takes_mask=_over_positions)
+@register(F.conv_transpose2d, kind="conv_transpose2d", mask=_of_conv, takes_mask=_over_positions)
+@register(F.conv_transpose3d, kind="conv_transpose3d", mask=_of_conv, takes_mask=_over_positions)
 def conv_transpose(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """y (N, out, …), weight (in, out/groups, k…) → (N, in, …)."""
     weight: Tensor = op.get(1, "weight")

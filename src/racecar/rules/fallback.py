@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Size, Tensor
 
 from racecar.rules.batch_dim import stays
+from racecar.rules.marks import unknown
 from racecar.rules.operation import Operation
 from racecar.rules.registry import Rule
 from racecar.rules.roles import Role
@@ -48,5 +50,8 @@ def is_affine(op: Operation, x: Tensor) -> bool:
     return bool(size > 0) and bool(gap <= 1e3 * torch.finfo(together.dtype).eps * size)
 
 
-ADJOINT_LAYER = Rule(Role.LAYER, "affine (vjp)", adjoint, by_vjp=True)
-ADJOINT_SHAPE = Rule(Role.SHAPE, "affine (vjp)", adjoint, by_vjp=True, batch=stays)
+def by_adjoint(role: Role, known: Rule | None) -> Rule:
+    """The rule of an affine operation without one of its own. ``known``: what is known of it otherwise."""
+    if known is None:
+        return Rule(role, "affine (vjp)", adjoint, by_vjp=True, batch=stays, mask=unknown)
+    return replace(known, role=role, kind="affine (vjp)", apply=adjoint, by_vjp=True)

@@ -16,10 +16,7 @@ from racecar.rules.operation import Operation
 from racecar.rules.registry import register
 from racecar.rules.roles import Role
 from racecar.rules.shape import unbroadcast
-from racecar.rules.torch_functions import RECURRENT, forms
-
-JOINS = frozenset((*forms("glu"), *RECURRENT))
-"""Functions that join by themselves: they gate one half of a tensor by the other, or add and gate projections."""
+from racecar.rules.torch_functions import forms
 
 
 def _parts(op: Operation) -> tuple[bool, Any, float]:
@@ -37,7 +34,7 @@ def _divide(y: Tensor, by: Any) -> Tensor:
     return y / by if by != 0 else torch.zeros_like(y)
 
 
-@register(*forms("add", "__add__", "__radd__", "__iadd__"), role=Role.AFFINE, kind="add")
+@register(*forms("add", "__add__", "__radd__", "__iadd__"), role=Role.AFFINE, kind="add", elementwise=True)
 def add(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """x + α c, or c + α x."""
     first, other, alpha = _parts(op)
@@ -45,7 +42,7 @@ def add(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return unbroadcast(x, shape)
 
 
-@register(*forms("sub", "subtract", "__sub__", "__isub__"), role=Role.AFFINE, kind="sub")
+@register(*forms("sub", "subtract", "__sub__", "__isub__"), role=Role.AFFINE, kind="sub", elementwise=True)
 def sub(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """x − α c, or c − α x."""
     first, other, alpha = _parts(op)
@@ -53,28 +50,30 @@ def sub(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return unbroadcast(x, shape)
 
 
-@register(*forms("rsub", "__rsub__"), role=Role.AFFINE, kind="rsub")
+@register(*forms("rsub", "__rsub__"), role=Role.AFFINE, kind="rsub", elementwise=True)
 def rsub(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """c − α x, with the data as the first argument."""
     _, other, alpha = _parts(op)
     return unbroadcast(_divide(other - y, alpha), shape)
 
 
-@register(*forms("mul", "multiply", "__mul__", "__rmul__", "__imul__"), role=Role.AFFINE, kind="mul")
+@register(*forms("mul", "multiply", "__mul__", "__rmul__", "__imul__"), role=Role.AFFINE, kind="mul", elementwise=True)
 def mul(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """x · c."""
     _, other, _ = _parts(op)
     return unbroadcast(y * other if op.trainable else _divide(y, other), shape)
 
 
-@register(*forms("div divide true_divide __truediv__ __itruediv__ __div__"), role=Role.AFFINE, kind="div")
+@register(
+    *forms("div divide true_divide __truediv__ __itruediv__ __div__"), role=Role.AFFINE, kind="div", elementwise=True
+)
 def div(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """x / c. (c / x is no affine operation; a plan takes it for an activation.)"""
     _, other, _ = _parts(op)
     return unbroadcast(_divide(y, other) if op.trainable else y * other, shape)
 
 
-@register(*forms("addcmul"), role=Role.AFFINE, kind="addcmul")
+@register(*forms("addcmul"), role=Role.AFFINE, kind="addcmul", elementwise=True)
 def addcmul(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """c + v·a·x."""
     place = op.at[0][0]

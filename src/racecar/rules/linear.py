@@ -7,7 +7,8 @@ from torch import Size, Tensor
 from torch.nn import functional as F
 
 from racecar.rules.fallback import adjoint
-from racecar.rules.operation import Operation
+from racecar.rules.marks import OnMask, along_last, fit, mixed, together
+from racecar.rules.operation import FIRST, Operation, Path
 from racecar.rules.registry import register
 from racecar.rules.torch_functions import forms
 
@@ -25,7 +26,7 @@ def minus(y: Tensor, bias: Tensor) -> Tensor:
     return y + (-bias).to(y.dtype)
 
 
-@register(F.linear, kind="linear")
+@register(F.linear, kind="linear", mask=along_last)
 def linear(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """F.linear: y (…, out), weight (out, in) → (…, in)."""
     weight, bias = op.get(1, "weight"), op.get(2, "bias")
@@ -33,7 +34,7 @@ def linear(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return (y if bias is None else minus(y, bias)) @ weight
 
 
-@register(*forms("addmm"), kind="linear")
+@register(*forms("addmm"), kind="linear", mask=along_last)
 def addmm(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """β·bias + α·x W, as in Hugging Face's Conv1D: y (rows, out), weight (in, out) → (rows, in)."""
     if op.at not in (((1,),), (("mat1",),)):
@@ -44,7 +45,17 @@ def addmm(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return x if alpha == 1 else alpha * x
 
 
-@register(*forms("matmul", "mm", "__matmul__"), kind="linear")
+def of_product(one: OnMask, left: tuple[Path, ...] = FIRST) -> Tensor | None:
+    """A row of the left with a column of the right."""
+    sides: list[Tensor | None] = []
+    for path, mark in zip(one.paths, one.marks, strict=True):
+        if mark is not None and mark.dim() < 2:
+            return None
+        sides.append(None if mark is None else mixed(mark, [-1] if path in left else [-2]))
+    return fit(together(sides), one.shape)
+
+
+@register(*forms("matmul", "mm", "__matmul__"), kind="linear", mask=of_product)
 def matmul(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """x W or W x with a weight matrix W: y Wᵀ or Wᵀ y; other ranks go through the adjoint."""
     first = op.data_first

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from racecar.rules import masked_norm
-from racecar.rules.context import NO_CONTEXT, NormStatistics, RuleContext, Seen
+from racecar.rules.context import NO_CONTEXT, NormStatistics, RuleContext, Seen, of_output
 from racecar.rules.operation import Operation
 from racecar.rules.registry import register
 from racecar.rules.roles import Role
@@ -196,7 +196,7 @@ def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x if x.dtype == dtype else x.to(dtype)
 
 
-@register(F.batch_norm, role=Role.NORM)
+@register(F.batch_norm, role=Role.NORM, takes_mask=of_output)
 def batch_norm(op: Operation, x: Tensor) -> Tensor:
     """x (N, C, …)."""
     if len(op.args) == 8:  # as modules give them: less for torch.compile to trace
@@ -208,14 +208,14 @@ def batch_norm(op: Operation, x: Tensor) -> Tensor:
     return normalise_batch(x, mean, var, weight, bias, training, eps, op.context)
 
 
-@register(torch.batch_norm, role=Role.NORM)
+@register(torch.batch_norm, role=Role.NORM, takes_mask=of_output)
 def torch_batch_norm(op: Operation, x: Tensor) -> Tensor:
     """The C++ spelling: weight and bias stand before the running statistics."""
     _, weight, bias, mean, var, training, _, eps = op.args[:8]
     return normalise_batch(x, mean, var, weight, bias, training, eps, op.context)
 
 
-@register(nn.SyncBatchNorm, role=Role.NORM)
+@register(nn.SyncBatchNorm, role=Role.NORM, takes_mask=of_output)
 def sync_batch_norm(op: Operation, x: Tensor) -> Tensor:
     """Each process normalises its own reverse data, so that the reverse pass needs no communication."""
     m = op.module

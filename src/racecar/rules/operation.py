@@ -88,3 +88,11 @@ def _put(args: list[Any], kwargs: dict[str, Any], path: Path, x: Tensor) -> None
         holder[head] = list(holder[head])
         holder, head = holder[head], step
     holder[head] = x
+
+
+def reduced_dims(op: Operation, rank: int) -> list[int]:
+    """The dimensions that a reduction of a tensor of so many runs over."""
+    dims = op.args[1] if len(op.args) > 1 else op.kwargs.get("dim", op.kwargs.get("axis"))
+    if dims is None or dims == ():
+        return list(range(rank))
+    return [d % rank for d in ((dims,) if isinstance(dims, int) else dims)]

@@ -9,8 +9,8 @@ from typing import Any
 from torch import Size, Tensor
 from torch.nn import functional as F
 
-from racecar.rules.batch_dim import OnBatch, Places, stays
-from racecar.rules.operation import Operation
+from racecar.rules.context import of_input
+from racecar.rules.operation import Operation, reduced_dims
 from racecar.rules.registry import register
 from racecar.rules.roles import Role
 from racecar.rules.torch_functions import forms
@@ -75,42 +75,23 @@ def interpolate(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return _spatial(y, shape, len(shape) - 2, "nearest" if shrunk else "average")
 
 
-def reduced_dims(args: tuple[Any, ...], kwargs: dict[str, Any], rank: int) -> list[int]:
-    """The dimensions that a reduction ran over."""
-    dims = args[1] if len(args) > 1 else kwargs.get("dim", kwargs.get("axis"))
-    if dims is None or dims == ():
-        return list(range(rank))
-    return [d % rank for d in ((dims,) if isinstance(dims, int) else dims)]
-
-
-def _reduced(one: OnBatch) -> Places:
-    """Dimensions that are dropped move the others; with the samples' own, these are lost."""
-    rank, dim = one.x.dim(), one.batch.dim
-    if one.outs[0][1].dim() == rank:
-        return stays(one)
-    gone = reduced_dims(one.op.args, one.op.kwargs, rank)
-    batch = None if dim in gone else one.batch._replace(dim=dim - sum(d < dim for d in gone))
-    return [batch] * len(one.outs)
-
-
 def _lift(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Bring removed dimensions back with size 1: (N, C) → (N, C, 1, 1)."""
     if y.dim() == len(shape):
         return y
-    gone = reduced_dims(op.args, op.kwargs, len(shape))
+    gone = reduced_dims(op, len(shape))
     sizes = iter(y.shape)
     return y.reshape([1 if d in gone else next(sizes) for d in range(len(shape))])
 
 
-@register(
-    *forms("mean", "amax", "amin", "max", "min", "median", "nanmean"), role=Role.RESAMPLE, lift=_lift, batch=_reduced
-)
+@register(*forms("mean", "amax", "amin"), role=Role.RESAMPLE, lift=_lift, reduction=True)
+@register(*forms("max", "min", "median", "nanmean"), role=Role.RESAMPLE, lift=_lift)
 def reduce(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """A global mean or maximum is broadcast: y (N, C) → (N, C, H, W)."""
     return _lift(op, y, shape).expand(shape)
 
 
-@register(*forms("sum"), role=Role.RESAMPLE, lift=_lift, batch=_reduced)
+@register(*forms("sum"), role=Role.RESAMPLE, lift=_lift, reduction=True, takes_mask=of_input)
 def total(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """A sum is shared out evenly; with a mask, among what counts."""
     lifted = _lift(op, y, shape)

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from racecar.rules.batch_dim import BatchWay, moves
-from racecar.rules.operation import Operation
+from racecar.rules.batch_dim import BatchWay, moves, reduces, stays
+from racecar.rules.context import StepMasks
+from racecar.rules.marks import MaskWay, by_element, in_place, moved, reduced, unknown
+from racecar.rules.operation import Operation, Path
 from racecar.rules.roles import Role
 
 
@@ -38,19 +40,43 @@ class Rule:
     """For a change of layout whose own arguments may name the whole batch: the operation on other data x, as
     ``(op, x, shape) -> y`` with the shape of y; None: ``op(x)``."""
     batch: BatchWay | None = None
-    """Where the samples run in what it makes, from where they run in its input (:mod:`racecar.rules.batch_dim`); None:
-    in the same dimension, or for a shape or a selection where sample numbers come out that are sent through it."""
+    """Where the samples run in what it makes (:mod:`racecar.rules.batch_dim`); None: as its role and ``lift`` say."""
+    mask: MaskWay | None = None
+    """Which positions of what it makes count (:mod:`racecar.rules.marks`); None: as its role and ``lift`` say."""
+    leads: tuple[Path, ...] | None = None
+    """Of an operation on several tensors, the arguments that say what the positions of its output are; None: all."""
+    takes_mask: Callable[[Operation, StepMasks], Tensor | None] | None = None
+    """The mask that its function finds in ``op.context``; None: none."""
+    elementwise: bool = False
+    """Element by element of one tensor or several: it may be part of an activation or a norm written by hand."""
+    reduction: bool = False
+    """To one number: it may be part of a norm written by hand, if it keeps its dimension."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "role", Role.of_rule(self.role))
-        if self.batch is None and self.role in (Role.SHAPE, Role.SELECT):
-            object.__setattr__(self, "batch", moves)
+        irreversible = self.role in (Role.JOIN, Role.UNKNOWN) and self.apply is None
+        object.__setattr__(self, "role", Role(self.role) if irreversible else Role.of_rule(self.role))
+        if self.batch is None:
+            object.__setattr__(self, "batch", reduces if self.lift is not None else _BATCH.get(self.role, stays))
+        if self.mask is None:
+            object.__setattr__(self, "mask", reduced if self.lift is not None else _MASK.get(self.role, unknown))
         needs_none = self.role in (Role.PASS, Role.SOURCE) or (self.role is Role.SELECT and self.apply is None)
-        if not needs_none:
+        if not (irreversible or needs_none):
             _check_function(self.apply, self.role.arguments, f"the rule of {self.kind}, of role {str(self.role)!r},")
         if self.lift is not None:
             _check_function(self.lift, self.role.arguments, f"lift of {self.kind}")
 
+    def of_module(self) -> Rule:
+        """The same for a module taken as one operation, which cannot be called on sample numbers or a mask."""
+        batch = stays if self.batch is moves else self.batch
+        return replace(self, batch=batch, mask=in_place if self.mask in (moved, unknown) else self.mask)
+
+
+_BATCH = {Role.SHAPE: moves, Role.SELECT: moves}
+_MASK: dict[Role, MaskWay] = {
+    **dict.fromkeys((Role.NORM, Role.ACTIVATION, Role.AFFINE, Role.PASS), by_element),
+    **dict.fromkeys((Role.LAYER, Role.RESAMPLE), in_place),
+    **dict.fromkeys((Role.SHAPE, Role.SELECT), moved),
+}
 
 Rules = Mapping[Hashable, Rule]
 """Module class or function → its rule."""
@@ -117,8 +143,7 @@ def register(
     kind: str | None = None,
     pointwise: bool = False,
     lift: Callable[[Operation, Tensor, torch.Size], Tensor] | None = None,
-    again: Callable[[Operation, Tensor, torch.Size], Tensor] | None = None,
-    batch: BatchWay | None = None,
+    **more: Any,
 ) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
     """Register a rule for module classes or functions.
 
@@ -136,7 +161,7 @@ def register(
         kinds: module classes, or functions as the model calls them (``torch.foo``, ``F.foo``, ``torch.Tensor.foo``).
         role: "layer" for an operation with a weight; see :class:`Role` for the others.
         kind: the name shown in plan tables; the function's own by default.
-        pointwise, lift, again, batch: see :class:`Rule`.
+        pointwise, lift, more: the other fields of :class:`Rule`, by name.
     """
     if not kinds:
         raise TypeError("register needs at least one module class or function")
@@ -146,16 +171,16 @@ def register(
 
     def decorate(apply: Callable[..., Tensor]) -> Callable[..., Tensor]:
         for one in kinds:
-            _RULES[one] = Rule(checked, kind or label(one), apply, pointwise, lift, again=again, batch=batch)
+            _RULES[one] = Rule(checked, kind or label(one), apply, pointwise, lift, **more)
         return apply
 
     return decorate
 
 
-def register_plain(role: Role, *kinds: Hashable, batch: BatchWay | None = None) -> None:
-    """Register kinds that need no function (pass, source, select)."""
+def register_plain(role: Role, *kinds: Hashable, **more: Any) -> None:
+    """Register kinds that have no function. ``more``: fields of :class:`Rule`."""
     for one in kinds:
-        _RULES[one] = Rule(role, label(one), batch=batch)
+        _RULES[one] = Rule(role, label(one), **more)
 
 
 def unregister(*kinds: Hashable) -> None:

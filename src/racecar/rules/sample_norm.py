@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from racecar.rules.context import of_known_output, of_output
 from racecar.rules.masked_norm import in_groups, over_last, scaled, standardise
 from racecar.rules.operation import Operation
 from racecar.rules.registry import register
@@ -13,7 +14,7 @@ from racecar.rules.roles import Role
 from racecar.rules.torch_functions import forms
 
 
-@register(F.instance_norm, role=Role.NORM)
+@register(F.instance_norm, role=Role.NORM, takes_mask=of_output)
 def instance_norm(op: Operation, x: Tensor) -> Tensor:
     """x (N, C, …); a single value per channel becomes the shift."""
     mask, weight, bias = op.context.mask, op.get(3, "weight"), op.get(4, "bias")
@@ -27,7 +28,7 @@ def instance_norm(op: Operation, x: Tensor) -> Tensor:
     )
 
 
-@register(*forms("group_norm"), role=Role.NORM)
+@register(*forms("group_norm"), role=Role.NORM, takes_mask=of_output)
 def group_norm(op: Operation, x: Tensor) -> Tensor:
     """x (N, C, …); a single value per group becomes the shift, which F.group_norm refuses for one sample."""
     mask, weight, bias, eps = op.context.mask, op.get(2, "weight"), op.get(3, "bias"), op.get(4, "eps", 1e-5)
@@ -36,7 +37,9 @@ def group_norm(op: Operation, x: Tensor) -> Tensor:
     return torch.group_norm(x, op.get(1, "num_groups"), weight, bias, eps, torch.backends.cudnn.enabled)
 
 
-@register(*forms("layer_norm", "rms_norm", "local_response_norm", "normalize"), role=Role.NORM)
+@register(
+    *forms("layer_norm", "rms_norm", "local_response_norm", "normalize"), role=Role.NORM, takes_mask=of_known_output
+)
 def own_statistics(op: Operation, x: Tensor) -> Tensor:
     """Norms that look at one sample at a time: simply applied again."""
     mask = op.context.mask

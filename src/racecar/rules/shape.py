@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from racecar.rules.batch_dim import OnBatch, Places, lost, moves, reshapes, stays
 from racecar.rules.fallback import adjoint
+from racecar.rules.marks import OnMask, moved_by, shortened, together, unknown
 from racecar.rules.operation import Operation
 from racecar.rules.registry import register, register_plain
 from racecar.rules.roles import Role
@@ -22,10 +23,12 @@ _PASS = (
 )
 
 register_plain(Role.PASS, *forms(_PASS))
-register_plain(Role.SOURCE, F.embedding, F.embedding_bag)
+register_plain(Role.SOURCE, F.embedding, mask=lambda one: one.marks[0].unsqueeze(-1) if len(one.marks) == 1 else None)
+register_plain(Role.SOURCE, F.embedding_bag)
 _PARTS = forms("select chunk split unbind tensor_split unsafe_chunk unsafe_split split_with_sizes hsplit vsplit dsplit")
 register_plain(Role.SELECT, *_PARTS)
-register_plain(Role.SELECT, *forms("masked_select", "topk"))
+register_plain(Role.SELECT, *forms("masked_select"))
+register_plain(Role.SELECT, *forms("topk"), mask=unknown)
 
 
 def _index_selected(one: OnBatch) -> Places:
@@ -50,6 +53,7 @@ PARTS = frozenset((*_PARTS, *forms("narrow"), Tensor.__getitem__))
     role=Role.SHAPE,
     again=lambda op, x, shape: x.reshape(shape),
     batch=reshapes,
+    mask=moved_by(lambda mark, shape: mark.reshape(shape)),
 )
 def reshape(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Anything that keeps the order of the elements."""
@@ -115,7 +119,15 @@ def channel_shuffle(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return F.channel_shuffle(y, shape[1] // op.get(1, "groups"))
 
 
-@register(*forms("pad"), role=Role.SHAPE)
+def _padded(one: OnMask) -> Tensor | None:
+    """To be reflected, a mark cannot be bool."""
+    mark, operation = one.marks[0], one.operation
+    if mark is None or not operation.data_first:
+        return None
+    return shortened(operation(mark.expand(one.inputs[0].shape).float()) != 0)
+
+
+@register(*forms("pad"), role=Role.SHAPE, mask=_padded)
 def pad(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Padding of any mode is cropped; a crop is filled with zeros."""
     return F.pad(y, [-n for n in op.get(1, "pad")])
@@ -148,12 +160,15 @@ def _copied(one: OnBatch) -> Places:
     return stays(one) if one.op.data_first else moves(one)
 
 
-def _expanded(op: Operation, x: Tensor, shape: Size) -> Tensor:
-    return x.expand(shape)
+_EXPANDS: dict[str, Any] = {
+    "role": Role.SHAPE,
+    "again": lambda op, x, shape: x.expand(shape),
+    "mask": moved_by(lambda mark, shape: mark.expand(shape)),
+}
 
 
-@register(Tensor.copy_, role=Role.SHAPE, again=_expanded, batch=_copied)
-@register(*forms("expand", "expand_as", "broadcast_to"), role=Role.SHAPE, again=_expanded)
+@register(Tensor.copy_, **_EXPANDS, batch=_copied)
+@register(*forms("expand", "expand_as", "broadcast_to"), **_EXPANDS)
 def expand(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Copies are averaged."""
     return unbroadcast(y, shape)
@@ -236,7 +251,24 @@ def crop(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return _fill(y.reshape([*sizes, *shape[len(slices) :]]), starts, shape)
 
 
-@register(torch.cat, torch.concat, torch.concatenate, role=Role.SHAPE, kind="cat")
+def _joined(one: OnMask) -> Tensor | None:
+    """Side by side; constants, such as a class token, count."""
+    given = dict(zip((path[-1] for path in one.paths), zip(one.marks, one.inputs, strict=True), strict=True))
+    tensors = one.operation.get(0, "tensors")
+    parts = [given.get(i, (None, part)) for i, part in enumerate(tensors)]
+    some = next(mark for mark, _ in parts if mark is not None)
+    dim = one.operation.get(1, "dim", 0) % some.dim()
+    if all(mark is not None and mark.shape[dim] == 1 < x.shape[dim] for mark, x in parts):  # halves of channels
+        return together([mark for mark, _ in parts])
+    marks = [some.new_ones((1,) * some.dim()) if mark is None else mark for mark, _ in parts]
+    sizes = [max(mark.shape[d] for mark in marks) for d in range(some.dim())]
+    long = [
+        mark.expand(*sizes[:dim], x.shape[dim], *sizes[dim + 1 :]) for mark, (_, x) in zip(marks, parts, strict=True)
+    ]
+    return torch.cat(long, dim)
+
+
+@register(torch.cat, torch.concat, torch.concatenate, role=Role.SHAPE, kind="cat", mask=_joined)
 def cat(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Beside constants or parameters (a class token): the data's own part is cut out."""
     (_, place), dim = op.at[0], op.get(1, "dim", 0) % len(shape)
