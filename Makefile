@@ -33,8 +33,8 @@ package: $(VENV)/.installed-dev ## build wheel and sdist (dist/), and try both i
 docs: $(VENV)/docs/.installed ## build the documentation as a site (build/site/index.html), without the network
 	NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --strict --quiet
 
-bench: $(VENV)/.installed-lab ## time the reverse pass on this machine's CPU
-	$(BIN)/racecar bench --device cpu $(ARGS)
+bench: $(VENV)/.installed-lab ## time the reverse pass on this machine's CPU, beside one written by hand
+	$(BIN)/python -m benchmarks.bench --device cpu $(ARGS)
 
 clean: ## remove .venv, caches and build artefacts (never out/ or data/)
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from benchmarks import records
 from benchmarks.sentences import paragraph, sure
 from racecar import Racecar
-from racecar.bench.record import as_module, circumstances, write_json
+from racecar.bench.record import circumstances, write_json
 from racecar.reverse.settings import Settings
 from racecar.support.progress import bar
 from racecar_lab.experiment import Stage, Trained
@@ -216,7 +216,7 @@ def main() -> int:
             config = replace(usual, norm=norm, start=start, depth=depth, lr=LR)
             nets.append(train(config, seed, args.data, **kind))
             advance(1, f"{norm} {start} {depth}")
-    record = {**circumstances(as_module("benchmarks.balance"), "cpu"), "nets": [asdict(one) for one in nets]}
+    record = {**circumstances(records.as_module("benchmarks.balance"), "cpu"), "nets": [asdict(one) for one in nets]}
     write_json(args.out / "balance.json", record)
     print(table(nets))
     return 0

@@ -26,7 +26,8 @@ from statistics import median
 from typing import Any
 
 from benchmarks import plainly
-from racecar.bench.record import as_module, circumstances, write_json
+from benchmarks.records import as_module
+from racecar.bench.record import circumstances, write_json
 from racecar_lab.experiments import experiment
 from racecar_lab.running.jobs import Job, make_jobs
 from racecar_lab.running.results import Store

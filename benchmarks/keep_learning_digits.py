@@ -37,7 +37,7 @@ from torch.nn import functional as F
 
 from benchmarks import records
 from racecar import Racecar, orthogonality, presets
-from racecar.bench.record import as_module, circumstances, write_json
+from racecar.bench.record import circumstances, write_json
 from racecar_lab.report.statistics import ALPHA, Estimate, estimate
 
 PICTURES, EPOCHS, TASKS, BATCH, LR = 320, 30, 16, 16, 1e-3
@@ -174,7 +174,7 @@ def record(name: str, net: str, seeds: Sequence[int], strengths: Sequence[float]
     began = time.perf_counter()
     found = train(name, net, seeds, strengths, [data(seed) for seed in seeds])
     one = {**asked, "learned": [[[round(value, 5) for value in a] for a in b] for b in found.tolist()]}
-    made = circumstances(as_module("benchmarks.keep_learning_digits"), "cpu")
+    made = circumstances(records.as_module("benchmarks.keep_learning_digits"), "cpu")
     del made["seed"]  # there are several
     one |= {**made, "seconds": round(time.perf_counter() - began, 1)}
     write_json(out / f"{title}.json", one)

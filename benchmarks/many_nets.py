@@ -13,7 +13,8 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from racecar.bench.record import as_module, circumstances, write_json
+from benchmarks.records import as_module
+from racecar.bench.record import circumstances, write_json
 from racecar_lab.experiments import experiment
 from racecar_lab.running import runner
 from racecar_lab.running.engines.base import RunOptions

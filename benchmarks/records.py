@@ -2,25 +2,32 @@
 
     python -m benchmarks.records [--results results/bench]
 
-What `racecar bench --out` and the programs beside this one wrote into the folder is taken into them, and removed.
+What `racecar bench --out` and the programs of benchmarks/ wrote into the folder is taken into them, and removed.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
+import sys
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from racecar.cli.bench import markdown
+from benchmarks.bench.tables import markdown
 from racecar.support.files import write_text
 
 PACK, PAGE = "benchmarks.jsonl", "records.md"  # records.jsonl is what racecar pack writes
 
 Records = Mapping[str, dict[str, Any]]
 """By name."""
+
+
+def as_module(name: str) -> str:
+    """The command line of a program that runs as a module."""
+    return shlex.join(["python", "-m", name, *sys.argv[1:]])
 
 
 def read(folder: Path, pattern: str = "*") -> dict[str, dict[str, Any]]:
@@ -35,7 +42,7 @@ def read(folder: Path, pattern: str = "*") -> dict[str, dict[str, Any]]:
 
 
 def page(records: Records) -> str:
-    """All that `racecar bench` wrote, as `racecar bench --show` prints it."""
+    """All that `racecar bench` wrote, as `python -m benchmarks.bench --show` prints it."""
     shown = {name: record for name, record in records.items() if {"models", "settings"} <= set(record)}
     parts = [f"## {name}\n\n{markdown(record)}" for name, record in shown.items()]
     return "\n\n".join(["# Records of racecar bench", *parts]) + "\n"

@@ -24,8 +24,9 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.records import as_module
 from racecar import Racecar
-from racecar.bench.record import as_module, circumstances, write_json
+from racecar.bench.record import circumstances, write_json
 from racecar.support.table import table
 
 LRS = (1e-3, 3e-3)

@@ -17,8 +17,10 @@ from typing import Any
 
 import torch
 
+from benchmarks.records import as_module
 from racecar import Racecar
-from racecar.bench.record import as_module, circumstances, write_json, write_text
+from racecar.bench.record import circumstances, write_json
+from racecar.support.files import write_text
 from tests.gpu_zoo import GPU_MODELS
 
 

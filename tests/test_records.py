@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from benchmarks import records
-from racecar.cli.bench import markdown
+from benchmarks.bench.tables import markdown
 
 BENCH = Path(__file__).parent.parent / "results" / "bench"
 

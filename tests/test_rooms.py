@@ -40,12 +40,9 @@ PUBLIC = {
     )
 }
 """Modules whose public names the laboratory may import, beside all of ``racecar.support``."""
-PRIVATE = {"racecar.reverse.settings": "bench/by_hand, until the benchmarks of the repository have the steps by hand"}
-"""What the laboratory imports beside that, and why: a list to be emptied, never to be added to."""
 BY_NAME = {
     "cli/laboratory.py": "the laboratory's commands, or what to install for them",
-    "cli/bench.py": "nets of the laboratory, until the benchmarks of the repository have them",
-    "bench/kinds.py": "steps by hand, likewise",
+    "cli/bench.py": "nets of the laboratory by name",
 }
 """Files of the library that open a module of the laboratory by its name, and why."""
 
@@ -128,7 +125,7 @@ def is_public(module, name):
 def test_the_laboratory_imports_public_names_alone(named):
     taken = {one for name in LABORATORY for one in named[name] if one[0].split(".")[0] == "racecar"}
     private = {module for module, name in taken if not is_public(module, name)}
-    assert private == PRIVATE.keys()
+    assert private == set()
 
 
 def test_nothing_imports_in_a_circle(graph):

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import time
 import warnings
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from racecar.bench.kinds import PLAIN, Kind
-from racecar.bench.measure import Say, Work, describe
-from racecar.bench.memory import patiently
-from racecar.bench.timing import Burst
-from racecar.bench.workload import About, Circumstances, Open
+from racecar.bench.measure import Details, Measurement, Say, describe
+from racecar.bench.timing import Burst, Step
+from racecar.bench.workload import Description, OpenModel, StepOptions
+from racecar.support.full import is_full
 from racecar.support.interrupts import block_sigint
 from racecar.support.processes import end_with_parent
 
@@ -26,21 +26,23 @@ PATIENCE = 120.0
 END = 3.0
 """Seconds that a killed process is waited for."""
 
+T = TypeVar("T")
+
 
 class Remote:
     """Some kinds of steps of one model, which another process works on.
 
-    ``found``, ``flops`` and ``about`` are those of its ``Work``, once it has been heard to the end.
+    ``details``, ``flops`` and ``description`` are those of its measurement, once it has been heard to the end.
     """
 
-    def __init__(self, name: str, open_model: Open, how: Circumstances, kinds: Sequence[Kind]) -> None:
+    def __init__(self, name: str, open_model: OpenModel, options: StepOptions, kinds: Sequence[Kind]) -> None:
         self.name, self.kinds = name, kinds
-        self.found: dict[Kind, dict[str, Any]] = {}
+        self.details: dict[Kind, Details] = {}
         self.flops: tuple[int, int] | None = None
-        self.about: About | None = None
+        self.description: Description | None = None
         self.error = ""
-        """Why nothing came of it."""
-        self._task = (name, open_model, how, kinds)
+        """Why there is no measurement."""
+        self._task = (name, open_model, options, kinds)
         self._process: Any = None
 
     def start(self, threads: int) -> Connection:
@@ -48,7 +50,7 @@ class Remote:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
         arguments = (theirs, torch.get_num_threads(), threads, *self._task)
-        self._process = context.Process(target=_serve, args=arguments, daemon=True)
+        self._process = context.Process(target=serve, args=arguments, daemon=True)
         with block_sigint():  # or it could be started and nobody know of it
             self._process.start()
         theirs.close()
@@ -62,17 +64,17 @@ class Remote:
         elif word == "warning":
             warnings.warn(f"{self.name}: {content[0]}", stacklevel=2)
         elif word == "ready":
-            self.found, self.flops, self.about = content
+            self.details, self.flops, self.description = content
         else:
             self._failed(content[0])
         return word in ("progress", "warning")
 
     def bursts(self) -> dict[str, Burst]:
-        """By label, what times a burst of steps over there."""
-        if self.about is None:
+        """By label, what times a burst of steps in that process."""
+        if self.description is None:
             return {}
         try:
-            labels, self.found = self._ask("bursts")
+            labels, self.details = self._ask("bursts")
         except RuntimeError as error:
             self._failed(str(error))
             return {}
@@ -80,7 +82,7 @@ class Remote:
 
     def _failed(self, why: str) -> None:
         self.error = why
-        self.found = {replace(kind, every=1): {"error": why} for kind in self.kinds}
+        self.details = {kind.once(): {"error": why} for kind in self.kinds}
 
     def _ask(self, *message: Any) -> Any:
         self._connection.send(message)
@@ -102,20 +104,39 @@ class Remote:
             self._process.join(END)
 
 
-def _serve(
-    parent: Connection,
-    threads: int,
-    compile_threads: int,
-    name: str,
-    open_model: Open,
-    how: Circumstances,
-    kinds: Sequence[Kind],
-) -> None:
-    """What the process does: prepare, then answer."""
+class PatientMeasurement(Measurement):
+    """Waits for memory that other processes hold."""
+
+    def make(self, kind: Kind) -> tuple[Step, Details]:
+        return patiently(lambda: super(PatientMeasurement, self).make(kind), self.workload.clear_gradients)
+
+    def own_details(self) -> dict[Kind, Details]:
+        """Those of the kinds that were asked for."""
+        asked = {kind.once() for kind in self.kinds}
+        return {kind: details for kind, details in self.details.items() if kind in asked}
+
+
+def patiently(work: Callable[[], T], clear: Step = lambda: None, patience: float = PATIENCE) -> T:
+    """``work()``, tried again for so many seconds while the device has no memory left: others may hold it."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            return work()
+        except Exception as error:
+            if time.monotonic() >= until or not is_full(error):
+                raise
+        clear()
+        torch.cuda.empty_cache()
+        time.sleep(1)
+
+
+def serve(parent: Connection, threads: int, compile_threads: int, *task: Any) -> None:
+    """What the process does: prepare, then answer. ``task``: what a `Measurement` is made of."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     end_with_parent()
     torch.set_num_threads(threads)
-    if how.compile:
+    _, _, options, kinds = task
+    if options.compile:
         from torch._inductor import config
 
         config.compile_threads = compile_threads  # else every process starts a worker for every core
@@ -123,25 +144,29 @@ def _serve(
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         parent.send(("warning", str(message)))
 
-    say: Say = lambda done, note: parent.send(("progress", done, note))  # noqa: E731
+    def say(done: int, note: str) -> None:
+        parent.send(("progress", done, note))
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("default", UserWarning)
         warnings.showwarning = show
         try:
-            work = patiently(lambda: Work(name, open_model, how, kinds, say, PATIENCE), lambda: None, PATIENCE)
-            work.prepare(count=PLAIN in kinds)
+            measurement = patiently(lambda: PatientMeasurement(*task))
+            measurement.prepare(say)
+            if PLAIN in kinds:
+                measurement.count_flops(say)
         except Exception as error:
             parent.send(("error", describe(error)))
             return
-    parent.send(("ready", work.own(), work.flops, work.about))
+    parent.send(("ready", measurement.own_details(), measurement.flops, measurement.workload.description))
     bursts: dict[str, Burst] = {}
     while True:
         word, *rest = parent.recv()
         try:
             if word == "bursts":
-                bursts = work.bursts()
-                parent.send(("answer", (list(bursts), work.own())))
+                bursts = measurement.bursts()
+                parent.send(("answer", (list(bursts), measurement.own_details())))
             else:
                 parent.send(("answer", bursts[word](*rest)))
         except Exception as error:

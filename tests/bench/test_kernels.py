@@ -21,22 +21,22 @@ KERNELS = {
 
 def test_what_is_a_product():
     for name, product in KERNELS.items():
-        assert kernels.summed([(name, 1000.0)])["product_ms"] == float(product), name
-    found = kernels.summed([(name, 1000.0) for name in KERNELS])
+        assert kernels.summary([(name, 1000.0)])["product_ms"] == float(product), name
+    found = kernels.summary([(name, 1000.0) for name in KERNELS])
     assert (found["kernels"], found["kernel_ms"], found["product_ms"]) == (10, 10.0, 6.0)
 
 
 def test_kinds_of_kernels():
     """One row for kernels that differ in a number or in template arguments, the longest first."""
     times = {"triton_red_fused_sum_11": 1.0, "triton_red_fused_sum_2": 2.5, "void cutlass::Kernel<a<1>>": 9.0}
-    found = kernels.summed([*times.items(), ("void cutlass::Kernel<b>", 500.0)])
+    found = kernels.summary([*times.items(), ("void cutlass::Kernel<b>", 500.0)])
     assert found["largest"] == [["void cutlass::Kernel", 2, 0.509], ["triton_red_fused_sum", 2, 0.0035]]
 
 
 def test_a_step():
     """Three products; on a CPU operators are counted."""
     layer, x = nn.Linear(256, 256), torch.randn(256, 256, requires_grad=True)
-    found = kernels.parts(lambda: layer(x).sum().backward(), cuda=False)
+    found = kernels.profile(lambda: layer(x).sum().backward(), cuda=False)
     assert found["kernels"] > 3
     assert 0 < found["product_ms"] < found["kernel_ms"]
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks.bench import by_hand
 from racecar import Racecar
-from racecar_lab.bench import by_hand
 from racecar_lab.networks.dense import dense
 from racecar_lab.networks.resnet import Bottleneck, ResNet, cifar_resnet
 from racecar_lab.networks.vgg import vgg

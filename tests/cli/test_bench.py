@@ -5,8 +5,7 @@ import sys
 
 import pytest
 
-from racecar.cli.bench import open_any
-from racecar_lab.bench import growth
+from racecar.cli import bench
 
 QUICK = ("--device", "cpu", "--rounds", "2", "--fractions", "1,1/2")
 
@@ -18,7 +17,6 @@ def test_a_target(cli, tmp_path):
     assert lines[0].split()[:3] == ["net", "step", "ms"]
     assert lines[2].startswith("nets:conv, 8×3×8×8  plain")
     assert "racecar 1/2" in result.out
-    assert "by hand" not in "".join(lines[2:-1]), "nobody wrote one"
     assert "without an optimiser" in lines[-1]
     made = json.loads((tmp_path / "deep/bench.json").read_text())
     assert made["command"].startswith("racecar bench --device cpu --rounds 2")
@@ -30,14 +28,17 @@ def test_a_target(cli, tmp_path):
     assert f"{made['models'][0]['steps'][1]['ratio']:.3f}" in shown.out
 
 
-def test_a_net_of_ours(cli):
+def test_a_net_of_the_laboratory(cli, monkeypatch):
     few = ("--device", "cpu", "--rounds", "1", "--fractions", "1/2", "--every", "1,2")
-    result = cli("bench", *few, "--models", "mlp", "--batch", "2", "--no-srip")
+    result = cli("bench", *few, "--models", "mlp", "--batch", "2")
     assert result.status == 0
-    assert [line.split("  ")[1].strip() or line.split() for line in result.out.splitlines()[2:3]] == ["plain"]
-    for step in ("racecar 1/2 every 2", "by hand 1/2"):
-        assert step in result.out
-    assert "srip" not in result.out
+    assert [line.split("  ")[1].strip() for line in result.out.splitlines()[2:3]] == ["plain"]
+    assert "racecar 1/2 every 2" in result.out
+    monkeypatch.setattr(bench, "find_spec", lambda name: None)
+    for given in ((), ("--models", "mlp")):
+        result = cli("bench", *few, *given)
+        assert result.status == 2
+        assert result.err.splitlines()[-1].endswith("TARGET as torchvision:NAME")
 
 
 def test_taken_apart(cli, tmp_path):
@@ -48,17 +49,6 @@ def test_taken_apart(cli, tmp_path):
     assert all(0 < step["product_ms"] < step["kernel_ms"] for step in steps)
     assert steps[1]["kernels"] > steps[0]["kernels"]
     assert "| more: kernels |" in cli("bench", "--show", "bench.json").out
-
-
-def test_growth(cli, tmp_path, monkeypatch):
-    monkeypatch.setattr(growth, "FAMILIES", dict.fromkeys(growth.FAMILIES, (16, 4)))
-    few = ("--device", "cpu", "--rounds", "1", "--fractions", "1", "--no-srip")
-    result = cli("bench", *few, "--depth", "2,4", "--figure", "growth", "--out", "growth.json")
-    assert result.status == 0
-    assert "ms per layer" in result.out
-    assert (tmp_path / "growth.svg").exists()
-    assert (tmp_path / "growth.png").exists()
-    assert "| ms per layer |" in cli("bench", "--show", "growth.json").out
 
 
 def test_what_fails_is_told_and_the_rest_is_kept(cli, tmp_path):
@@ -72,15 +62,15 @@ def test_what_fails_is_told_and_the_rest_is_kept(cli, tmp_path):
 def test_a_terminal_gets_a_drawn_table(cli, monkeypatch):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("COLUMNS", "160")
-    result = cli("bench", *QUICK, "--models", "nets:flat", "--input", "4,64", "--no-srip")
+    result = cli("bench", *QUICK, "--models", "nets:flat", "--input", "4,64")
     assert "━" in result.out
     assert "racecar 1/2" in result.out
 
 
 def test_the_batch_of_a_target(cli):
-    _, x = open_any("nets:flat", "3,64", 0)
+    _, x = bench.open_any("nets:flat", "3,64", 0)
     assert x.shape == (3, 64)
-    _, x = open_any("nets:flat", "3,64", 5)
+    _, x = bench.open_any("nets:flat", "3,64", 5)
     assert x.shape == (5, 64)
 
 
@@ -107,11 +97,7 @@ def test_the_batch_of_a_target(cli):
         (["--every", "0"], "whole numbers of at least 1"),
         (["--every", "1,99999999999999999999"], "at most 1,000,000"),
         (["--rounds", "0"], "--rounds"),
-        (["--depth", "1,x"], "--depth '1,x'"),
-        (["--depth", "2", "--width", "3"], "one thing grows at a time"),
-        (["--depth", "2", "--models", "mlp"], "leave out --models"),
         (["--models", "mlp", "--input", "2,1024"], "--input is for a TARGET"),
-        (["--figure", "f"], "give --depth, --width or --batches"),
         (["--show", "none.json"], "none.json"),
     ],
 )

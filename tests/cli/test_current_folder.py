@@ -21,8 +21,7 @@ def net():
 """
 COMMANDS = {
     "a fork server": "run peaks --quick --set epochs=1 --set nets=linear --variants Std --seeds 2 --workers 2",
-    "processes that start anew": "bench --device cpu --models nets:net --input 4,6 --rounds 1 --fractions 1 --no-srip "
-    "--no-by-hand --jobs 2",
+    "a TARGET": "bench --device cpu --models nets:net --input 4,6 --rounds 1 --fractions 1",
 }
 
 
@@ -49,7 +48,7 @@ def disarm(folder):
         run.unlink()
 
 
-@pytest.mark.parametrize("way, command", [("script", "a fork server"), ("-m", "processes that start anew")])
+@pytest.mark.parametrize("way, command", [("script", "a fork server"), ("-m", "a TARGET")])
 def test_nothing_there_is_run(way, command, hostile, tmp_path):
     """However the command is started, and whatever it starts itself; and all of it works."""
     start = [str(tmp_path / "racecar")] if way == "script" else ["-m", "racecar.cli"]

@@ -12,13 +12,12 @@ from racecar.support.files import DiskFull, write_atomically
 from tests.lab.tiny import make, plain, results, run
 
 PEAKS = ("peaks", "--quick", "--variants", "Std", "--seeds", "1", "--workers", "1")
-BENCH = ("bench", "--device", "cpu", "--rounds", "1", "--fractions", "1", "--no-srip", "--no-by-hand")
+BENCH = ("bench", "--device", "cpu", "--rounds", "1", "--fractions", "1")
 CASES = {
     "run": (("run", *PEAKS, "--out"), "racecar_lab.running.runner.run"),
     "sweep": (("sweep", *PEAKS, "--over", "lr=1e-4", "--out"), "racecar_lab.running.runner.run"),
     "search": (("search", "information", "--quick", "--variants", "Std", "--out"), "racecar_lab.running.runner.run"),
     "bench": ((*BENCH, "--models", "mlp", "--out"), "racecar.bench.run.run"),
-    "its figure": ((*BENCH, "--depth", "2", "--figure"), "racecar.bench.run.run"),
     "inspect": (("inspect", "nets:flat", "--input", "1,64", "--out"), "racecar.cli.inspect.looks.looks"),
     "data fetch": (("data", "fetch", "mnist", "--data"), "racecar_lab.datasets.download._complete"),
     "data make": (("data", "make", "smoke", "--data"), "racecar_lab.datasets.plumes.write"),

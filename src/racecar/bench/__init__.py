@@ -1,1 +1,1 @@
-"""What the reverse pass costs: step times, memory and their floors, side by side in one run."""
+"""Time training steps of a net, plain and with the reverse pass, side by side in one run."""

@@ -1,58 +1,46 @@
-"""The arithmetic floor of the reverse pass: what a step would cost if only multiplications counted."""
+"""The floor of a step's cost: its ratio to the plain step if only products of matrices and convolutions took time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
-from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from racecar.bench.kinds import PLAIN, Loss, ReverseKind
 from racecar.bench.workload import Workload
-from racecar.racecar import Racecar
 
 SAMPLES = 2
-"""A small batch is counted, as the ratio does not depend on it; but for wide layers (`racecar.reverse.short_cut`)."""
+"""A small batch is counted. The ratio depends on the batch in wide layers alone (`racecar.reverse.short_cut`)."""
 
 
 def flops(workload: Workload) -> tuple[int, int]:
-    """Floating-point operations per sample of a plain step and of one with the exact racecar loss, backward included.
+    """Floating-point operations per sample of the plain step and of the one whose reverse pass sees the whole batch.
 
-    Products of matrices and convolutions are counted; norms, activations and sums are not.
+    Forward and backward pass are counted; norms, activations and sums are not.
     """
-    args, kwargs = workload.few(SAMPLES)
-    rr = Racecar(workload.model, kwargs or args)
-    samples = min(SAMPLES, workload.batch)
+    samples, few = min(SAMPLES, workload.batch), workload.first_samples(SAMPLES)
     buffers = [(buffer, buffer.clone()) for buffer in workload.model.buffers()]
-
-    def plain() -> Tensor:
-        return workload.task(workload.model(*args, **kwargs))
-
-    def ours() -> Tensor:
-        output, term = rr(*args, **kwargs)
-        return workload.task(output) + term
-
     try:
-        return count(plain) // samples, count(ours) // samples
+        plain, whole = (count(kind.loss(few)) for kind in (PLAIN, ReverseKind(fraction=1.0)))
+        return plain // samples, whole // samples
     finally:
-        workload.clear()
+        workload.clear_gradients()
         with torch.no_grad():
             for buffer, before in buffers:
                 buffer.copy_(before)
 
 
-def count(loss: Callable[[], Tensor]) -> int:
-    """Floating-point operations of a loss and its gradients."""
+def count(loss: Loss) -> int:
+    """Floating-point operations of a loss and of its gradients."""
     with FlopCounterMode(display=False) as counter:
         loss().backward()
     return counter.get_total_flops()
 
 
-def floor(plain: int, exact: int, share: float) -> float:
+def floor(plain: int, whole: int, share: float) -> float:
     """Least ratio to the plain step.
 
     Args:
-        plain, exact: operations of a plain step and of one whose reverse pass sees the whole batch.
-        share: of the samples, over all steps, that the reverse pass sees.
+        plain, whole: operations of the plain step and of one whose reverse pass sees the whole batch.
+        share: part of all samples of all steps that the reverse pass sees.
     """
-    return 1 + share * (exact / plain - 1)
+    return 1 + share * (whole / plain - 1)

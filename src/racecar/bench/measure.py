@@ -1,218 +1,141 @@
-"""Kinds of steps of one model: made, compiled, measured."""
+"""The training steps of one model: made, compiled, timed."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
 
-from racecar.bench import floor, memory, timing
-from racecar.bench.kernels import parts
-from racecar.bench.kinds import PLAIN, Kind, loss_function, srip_as_published
-from racecar.bench.record import model_record
-from racecar.bench.workload import About, Circumstances, Open, Workload
+from racecar.bench import floor, kernels, memory, timing
+from racecar.bench.kinds import PLAIN, Kind, Loss, ReverseKind
+from racecar.bench.timing import Burst, Step
+from racecar.bench.workload import OpenModel, StepOptions, Workload
 
-T = TypeVar("T")
+Details = dict[str, Any]
+"""What is known of a kind of step beside its times: memory, seconds until its first step is done, kernels, an error."""
 Say = Callable[[int, str], None]
-"""(units of work that are done since the last call, what was done)."""
+"""Called with the units of work done since the last call, and what was done."""
 
 
-def units(kinds: Sequence[Kind], rounds: int) -> int:
-    """Units of work of one model."""
-    return len(kinds) + rounds
+class Measurement:
+    """Some kinds of steps of one model: `prepare` makes them, `bursts` gives what times them."""
 
-
-class Prepared(Protocol):
-    """Kinds of steps that are ready to be timed, here or in another process."""
-
-    about: About | None
-    flops: tuple[int, int] | None
-    found: dict[Kind, dict[str, Any]]
-
-    def bursts(self) -> Mapping[str, timing.Burst]:
-        """By label; may put errors into ``found``."""
-
-
-def measure(first: Prepared, parts: Sequence[Prepared], kinds: Sequence[Kind], rounds: int, say: Say) -> dict[str, Any]:
-    """Time what is prepared of one model: its part of the record. Wants the machine for itself.
-
-    Args:
-        first: the one that knows the model.
-        parts: all of them.
-        kinds: all kinds, in the order of the record.
-        rounds: timed rounds.
-        say: told of every round.
-    """
-    assert first.about is not None
-    made = {label: burst for one in parts for label, burst in one.bursts().items()}
-    bursts = {kind.label: made[kind.label] for kind in kinds if kind.label in made}
-    length, seconds = 1, {}
-    if bursts:
-        length = timing.burst_length(next(iter(bursts.values())), first.about.how.cuda)
-        seconds = timing.interleaved(bursts, rounds, length, lambda i: say(1, f"round {i} of {rounds}"))
-    else:
-        say(rounds, "nothing to measure")
-    found = {kind: about for one in parts for kind, about in one.found.items()}
-    return model_record(first.about, kinds, found, first.flops, length, seconds)
-
-
-class Work:
-    """Some kinds of steps of one model, in this process. ``prepare`` compiles and may run beside others."""
-
-    def __init__(
-        self,
-        name: str,
-        open_model: Open,
-        how: Circumstances,
-        kinds: Sequence[Kind],
-        say: Say,
-        patience: float = 0.0,
-    ) -> None:
-        self.how, self.kinds, self.say = how, kinds, say
-        self.patience = patience
-        """Seconds to wait for memory that other processes hold for the moment."""
-        if how.cuda and (index := torch.device(how.device).index) is not None:
+    def __init__(self, name: str, open_model: OpenModel, options: StepOptions, kinds: Sequence[Kind]) -> None:
+        self.options, self.kinds = options, kinds
+        if options.cuda and (index := torch.device(options.device).index) is not None:
             torch.cuda.set_device(index)  # memory and events are those of the current device
-        self.workload = Workload(name, *open_model(name), how)
-        self.about: About | None = self.workload.about
+        self.workload = Workload(name, *open_model(name), options)
+        self._allocated = 0
+        """Bytes on the device before the first step was made: the model and its inputs."""
         self.flops: tuple[int, int] | None = None
-        self.losses: dict[Kind, Callable[[], Tensor]] = {}
-        self.steps: dict[Kind, timing.Call] = {}
-        self.found: dict[Kind, dict[str, Any]] = {}
-        """What is known of a kind beside its times: seconds to plan and until its first step is done, memory, error."""
+        """Of the plain and of the whole reverse step (`floor.flops`); None: they are not counted."""
+        self.steps: dict[Kind, Step] = {}
+        self.details: dict[Kind, Details] = {}
 
-    def prepare(self, count: bool = True) -> None:
-        """Make every kind of step, run it a few times and measure its memory. One that fails is told of in the end.
-        ``count``: also what the floor is worked out from."""
-        with timing.fast_device(self.how.cuda):
-            memory.settle(self.how.cuda)
-            self.base = memory.held(self.how.cuda)
-            if any(kind.eager for kind in self.kinds):  # they are plain steps with something more
-                self._attempt(PLAIN)
+    def prepare(self, say: Say) -> None:
+        """Make every kind of step, run it twice and measure its memory. One that fails leaves an error in `details`."""
+        cuda = self.options.cuda
+        with timing.fast_device(cuda):
+            if cuda:
+                memory.warm_up()
+                self._allocated = memory.allocated()
             for kind in self.kinds:
-                once = replace(kind, every=1)
-                if once not in self.found:
+                once = kind.once()
+                if once not in self.details and once.applies_to(self.workload):
                     self._attempt(once)
-                note = self.found[once].get("error") or f"{self.found[once]['first_s']:.1f} s"
-                self.say(1, f"{kind.label}: {note}")
-            if PLAIN not in self.found and any(kind.every > 1 for kind in self.kinds):
-                self._attempt(PLAIN)  # compiled elsewhere by now, if anywhere
-            try:
-                self.flops = floor.flops(self.workload) if count else None
-            except Exception as error:
-                self.say(0, f"no floor: {describe(error)}")
+                details = self.details.get(once, {"error": "none for this model"})
+                say(1, f"{kind.label}: {details.get('error') or '{first_s:.1f} s'.format(**details)}")
+            if PLAIN not in self.details and any(kind.every > 1 for kind in self.kinds):
+                self._attempt(PLAIN)
 
-    def own(self) -> dict[Kind, dict[str, Any]]:
-        """What was found of the kinds that were asked for."""
-        asked = {replace(kind, every=1) for kind in self.kinds}
-        return {kind: about for kind, about in self.found.items() if kind in asked}
+    def count_flops(self, say: Say) -> None:
+        """What the floor is worked out from; without it the record has no floor."""
+        try:
+            self.flops = floor.flops(self.workload)
+        except Exception as error:
+            say(0, f"no floor: {describe(error)}")
 
     def _attempt(self, kind: Kind) -> None:
-        others = memory.held(self.how.cuda) - self.base
-        began = time.perf_counter()
         try:
-            self.losses[kind] = loss = self._patiently(lambda: self._loss(kind))
-            made = time.perf_counter() - began
-            step = self._step(loss)
-            self._patiently(self._first(step))
-            first = time.perf_counter() - began
-            bytes_ = self._patiently(lambda: memory.peak(step, self.workload.clear, others, self.how.cuda))
-            self.steps[kind], self.found[kind] = step, {"first_s": first, "memory": bytes_}
-            if kind.way == "racecar":
-                self.found[kind]["plan_s"] = made
-        except LookupError as missing:
-            self.found[kind] = {"error": str(missing), "missing": True}
+            self.steps[kind], self.details[kind] = self.make(kind)
         except Exception as error:
-            self.found[kind] = {"error": describe(error)}
-        self.workload.clear()
-        if self.how.cuda:
-            torch.cuda.empty_cache()  # others compile still
+            self.details[kind] = {"error": describe(error)}
+        self.workload.clear_gradients()
+        if self.options.cuda:
+            torch.cuda.empty_cache()
 
-    def _patiently(self, work: Callable[[], T]) -> T:
-        return memory.patiently(work, self.workload.clear, self.patience)
-
-    def _loss(self, kind: Kind) -> Callable[[], Tensor]:
-        if kind.eager:
-            plain, model = self.losses[PLAIN], self.workload.model
-            return lambda: plain() + srip_as_published(model)
-        loss = loss_function(kind, self.workload)
-        if not self.how.compile:
-            return loss
-        options: dict[str, Any] | None = {"combo_kernels": True} if self.how.combine else None
-        return torch.compile(loss, fullgraph=True, options=options)
-
-    def _step(self, loss: Callable[[], Tensor]) -> timing.Call:
-        clear = self.workload.clear
+    def make(self, kind: Kind) -> tuple[Step, Details]:
+        """A step that was run twice (something may still be compiled in the second run), and its details."""
+        workload, cuda = self.workload, self.options.cuda
+        other_steps = memory.allocated() - self._allocated if cuda else 0
+        began = time.perf_counter()
+        loss = kind.loss(workload)
+        planned = time.perf_counter()
+        loss = kind.finish(self._compiled(loss) if self.options.compile else loss, workload)
 
         def step() -> None:
-            clear()
+            workload.clear_gradients()
             loss().backward()
 
-        return step
+        for _ in range(2):
+            step()
+        if cuda:
+            torch.cuda.synchronize()
+        details: Details = {"first_s": time.perf_counter() - began, "memory": None}
+        if isinstance(kind, ReverseKind):
+            details["plan_s"] = planned - began
+        if cuda:
+            details["memory"] = memory.peak(step, workload.clear_gradients) - other_steps
+        return step, details
 
-    def _first(self, step: timing.Call) -> timing.Call:
-        """Twice: something may be made in the second step still."""
+    def _compiled(self, loss: Loss) -> Loss:
+        options: dict[str, Any] | None = {"combo_kernels": True} if self.options.combine else None
+        return torch.compile(loss, fullgraph=True, options=options)
 
-        def first() -> None:
-            for _ in range(2):
-                step()
-            if self.how.cuda:
-                torch.cuda.synchronize()
-
-        return first
-
-    def bursts(self) -> dict[str, timing.Burst]:
-        """By label. Where whole steps are CUDA graphs, they are captured here; what cannot be is told of in the end."""
-        with timing.fast_device(self.how.cuda):
-            for kind, step in self.steps.items() if self.how.profile else ():
-                self.found[kind] |= parts(step, self.how.cuda)
-            calls = self._calls()
-        return {label: self._on_a_fast_device(timing.burst_of(*made, self.how.cuda)) for label, made in calls.items()}
-
-    def _on_a_fast_device(self, burst: timing.Burst) -> timing.Burst:
-        def timed(length: int) -> float:
-            with timing.fast_device(self.how.cuda):
-                return burst(length)
-
-        return timed
-
-    def _calls(self) -> dict[str, tuple[timing.Call, int]]:
-        """What to time, by label, and the steps in one call."""
-        single: dict[Kind, timing.Call] = dict(self.steps)
-        if self.how.graphs:
-            self.workload.clear()
-            torch.cuda.empty_cache()
-            pool = torch.cuda.graph_pool_handle()
-            for kind, step in self.steps.items():
-                if not kind.eager:
-                    try:
-                        single[kind] = timing.captured(step, self.workload.clear, pool)
-                    except Exception as error:
-                        del single[kind]
-                        self.found[kind]["error"] = f"not captured: {describe(error)}"
-        calls: dict[str, tuple[timing.Call, int]] = {}
+    def bursts(self) -> dict[str, Burst]:
+        """What times each kind, by label. Profiles are taken here, and CUDA graphs captured."""
+        cuda = self.options.cuda
+        with timing.fast_device(cuda):
+            if self.options.profile:
+                for kind, step in self.steps.items():
+                    self.details[kind] |= kernels.profile(step, cuda)
+            steps = self._captured() if self.options.graphs else self.steps
+        calls: dict[str, tuple[Step, int]] = {}
         for kind in self.kinds:
-            once = replace(kind, every=1)
-            if once in single and (kind.every == 1 or PLAIN in single):
-                call = single[once] if kind.every == 1 else now_and_then(single[once], single[PLAIN], kind.every)
-                calls[kind.label] = call, kind.every
-        return calls
+            once, plain = steps.get(kind.once()), steps.get(PLAIN)
+            if once is not None and kind.every == 1:
+                calls[kind.label] = once, 1
+            elif once is not None and plain is not None:
+                calls[kind.label] = one_then_plain(once, plain, kind.every), kind.every
+        return {label: timing.burst_of(call, steps, cuda) for label, (call, steps) in calls.items()}
+
+    def _captured(self) -> dict[Kind, Step]:
+        """The steps as CUDA graphs; one that cannot be captured leaves an error in `details`."""
+        self.workload.clear_gradients()
+        torch.cuda.empty_cache()
+        pool, steps = torch.cuda.graph_pool_handle(), dict(self.steps)
+        for kind, step in self.steps.items():
+            if kind.capturable:
+                try:
+                    steps[kind] = timing.captured(step, self.workload.clear_gradients, pool)
+                except Exception as error:
+                    del steps[kind]
+                    self.details[kind]["error"] = f"not captured: {describe(error)}"
+        return steps
 
     def close(self) -> None:
-        """Give the memory back."""
-        self.losses, self.steps = {}, {}
-        if self.how.compile:
+        """Free the memory of all steps."""
+        self.steps.clear()
+        if self.options.compile:
             torch._dynamo.reset()
-        if self.how.cuda:
+        if self.options.cuda:
             torch.cuda.empty_cache()
 
 
-def now_and_then(step: timing.Call, plain: timing.Call, every: int) -> timing.Call:
-    """``every`` steps, of which one has the reverse pass."""
+def one_then_plain(step: Step, plain: Step, every: int) -> Step:
+    """``every`` steps, of which the first has the regulariser."""
 
     def steps() -> None:
         step()
@@ -223,6 +146,6 @@ def now_and_then(step: timing.Call, plain: timing.Call, every: int) -> timing.Ca
 
 
 def describe(error: BaseException) -> str:
-    """An error in one line of moderate length: how it begins, and how it ends, where compilers say what it was."""
+    """An error in one line of at most 300 characters: its beginning, and its end, where compilers say what it was."""
     line = " ".join(f"{type(error).__name__}: {error}".split())
     return line if len(line) <= 300 else f"{line[:118]} … {line[-180:]}"

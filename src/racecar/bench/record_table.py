@@ -2,53 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-HEAD = ("net", "step", "ms", "quartiles", "ratio", "quartiles", "floor", "÷ floor", "÷ by hand", "GiB", "memory ratio")
+from racecar.bench import kernels
+
+Cell = Callable[[Mapping[str, Any]], str]
+"""From a step of a record to a cell of the table."""
+Column = tuple[str, Cell]
+"""A column's head and its cells."""
 
 
-def rows(record: Mapping[str, Any]) -> list[list[str]]:
+def number(key: str, digits: int, unit: float = 1) -> Cell:
+    """Cells for the number under this key; a dash where the step has none."""
+    return lambda step: "–" if step.get(key) is None else f"{step[key] / unit:.{digits}f}"
+
+
+def span(key: str, digits: int) -> Cell:
+    """Cells for a pair of numbers."""
+    return lambda step: "–" if step.get(key) is None else "–".join(f"{value:.{digits}f}" for value in step[key])
+
+
+COLUMNS: tuple[Column, ...] = (
+    ("ms", number("median_ms", 2)),
+    ("quartiles", span("quartiles_ms", 2)),
+    ("ratio", number("ratio", 3)),
+    ("quartiles", span("ratio_quartiles", 3)),
+    ("floor", number("floor", 3)),
+    ("÷ floor", number("over_floor", 3)),
+    ("GiB", number("memory", 2, 2**30)),
+    ("memory ratio", number("memory_ratio", 3)),
+)
+
+
+def head(columns: Sequence[Column] = COLUMNS) -> list[str]:
+    return ["net", "step", *(name for name, _ in columns)]
+
+
+def rows(record: Mapping[str, Any], columns: Sequence[Column] = COLUMNS) -> list[list[str]]:
     """One row for each net and kind of step."""
-    found = []
+    empty = [""] * len(columns)
+    table = []
     for model in record["models"]:
         name = f"{model['model']}, {' '.join('×'.join(map(str, shape)) for shape in model.get('inputs', []))}"
         if model.get("error"):
-            found.append([model["model"], f"failed: {_short(model['error'])}", *[""] * (len(HEAD) - 2)])
+            table.append([model["model"], f"failed: {first_sentence(model['error'])}", *empty])
         for i, step in enumerate(model.get("steps", [])):
-            found.append([name if i == 0 else "", *_row(step)])
-    return found
+            if step["error"]:
+                cells = [f"{step['step']} failed: {first_sentence(step['error'])}", *empty]
+            else:
+                cells = [step["step"], *(cell(step) for _, cell in columns)]
+            table.append([name if i == 0 else "", *cells])
+    return table
 
 
-def _row(step: Mapping[str, Any]) -> list[str]:
-    if step["error"]:
-        return [f"{step['step']} failed: {_short(step['error'])}", *[""] * (len(HEAD) - 2)]
-    memory = step.get("memory")
-    return [
-        step["step"],
-        _number(step.get("median_ms"), 2),
-        _pair(step.get("quartiles_ms"), 2),
-        _number(step.get("ratio"), 3),
-        _pair(step.get("ratio_quartiles"), 3),
-        _number(step.get("floor"), 3),
-        _number(step.get("over_floor"), 3),
-        _number(step.get("over_by_hand"), 3),
-        _number(memory / 2**30 if memory else None, 2),
-        _number(step.get("memory_ratio"), 3),
-    ]
-
-
-def _short(error: str) -> str:
-    """Its first sentence; the record has all of it."""
+def first_sentence(error: str) -> str:
     return error.splitlines()[0].partition(". ")[0]
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "–" if value is None else f"{value:.{digits}f}"
-
-
-def _pair(values: list[float] | None, digits: int) -> str:
-    return "–" if values is None else f"{values[0]:.{digits}f}–{values[1]:.{digits}f}"
 
 
 def foot(record: Mapping[str, Any]) -> str:
@@ -67,8 +76,18 @@ def foot(record: Mapping[str, Any]) -> str:
     )
 
 
-def markdown(record: Mapping[str, Any]) -> str:
-    """The table as Markdown, with its foot."""
-    lines = [f"| {' | '.join(HEAD)} |", "|---|---|" + "---:|" * (len(HEAD) - 2)]
-    lines += [f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows(record)]
-    return "\n".join([*lines, "", foot(record), "", f"`{record['command']}`"])
+def markdown(record: Mapping[str, Any], columns: Sequence[Column] = COLUMNS, more: Sequence[str] = ()) -> str:
+    """The table as Markdown, with its foot, the command, other tables, and the kernels if the record has them."""
+    cells = [[cell.replace("|", "/") for cell in row] for row in rows(record, columns)]
+    table = markdown_table(head(columns), "|---|---|" + "---:|" * len(columns), cells)
+    parts = [table, foot(record), f"`{record['command']}`", *more]
+    if profiled := kernels.rows(record):
+        numbers = len(kernels.HEAD) - 2
+        parts += [markdown_table(kernels.HEAD, "| --- | --- |" + " ---: |" * numbers, profiled), kernels.FOOT]
+    return "\n\n".join(parts)
+
+
+def markdown_table(head: Sequence[str], alignment: str, rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown. alignment: its second line."""
+    first, *others = (f"| {' | '.join(line)} |" for line in (head, *rows))
+    return "\n".join([first, alignment, *others])

@@ -1,4 +1,4 @@
-"""Step times: in interleaved bursts, so that all kinds of steps share the machine's moods."""
+"""Step times. All steps take turns in short bursts, so that a slow moment of the machine meets all of them."""
 
 from __future__ import annotations
 
@@ -11,77 +11,83 @@ from typing import Any
 
 import torch
 
-Call = Callable[[], Any]
+Step = Callable[[], Any]
 Burst = Callable[[int], float]
-"""From a number of steps, as near as whole calls come, to the seconds of one step."""
+"""Runs about so many steps, one after the other, and returns the seconds of one."""
 
-LONG = {"cuda": 0.1, "cpu": 0.02}
-"""Seconds that a burst takes at least: many steps are in flight, and one synchronisation is shared by them."""
-
-
-def turned(names: Sequence[str], i: int) -> list[str]:
-    """The order of round i: the next one begins."""
-    start = i % len(names)
-    return [*names[start:], *names[:start]]
+SHORTEST = {"cuda": 0.1, "cpu": 0.02}
+"""Least seconds of a burst: many steps are in flight, and share one synchronisation."""
 
 
-def burst_length(burst: Burst, cuda: bool) -> int:
-    """How many steps make a burst; 2 at least where they can be in flight together."""
-    seconds = min(burst(1) for _ in range(2))
-    fewest = 2 if cuda else 1
-    return max(fewest, math.ceil(LONG["cuda" if cuda else "cpu"] / max(seconds, 1e-6)))
+def burst_of(call: Step, steps: int, cuda: bool) -> Burst:
+    """Bursts of a call that makes ``steps`` steps.
 
-
-def burst_of(call: Call, steps: int, cuda: bool) -> Burst:
-    """Bursts of a call that makes so many steps."""
+    Each begins with a call that is not timed, because another kind of step had the caches and the free memory before.
+    """
 
     def burst(length: int) -> float:
         calls = max(1, round(length / steps))
-        return one_burst(call, calls, cuda) / (calls * steps)
+        with fast_device(cuda):
+            call()
+            return seconds_of(call, calls, cuda) / (calls * steps)
 
     return burst
 
 
-def one_burst(call: Call, length: int, cuda: bool) -> float:
-    """Seconds of a burst, with one synchronisation at its end. It follows a call that is not timed: another kind of
-    step had the caches and the free memory before, on a GPU perhaps another process the device."""
-    call()
+def seconds_of(call: Step, times: int, cuda: bool) -> float:
+    """Seconds of so many calls, with one synchronisation at their end."""
     if not cuda:
         began = time.perf_counter()
-        for _ in range(length):
+        for _ in range(times):
             call()
         return time.perf_counter() - began
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()
-    for _ in range(length):
+    for _ in range(times):
         call()
     end.record()
     torch.cuda.synchronize()
     return start.elapsed_time(end) / 1000
 
 
-def interleaved(
-    bursts: Mapping[str, Burst],
-    rounds: int,
-    length: int,
-    advance: Callable[[int], None] = lambda i: None,
-) -> dict[str, list[float]]:
-    """Seconds per step, of every kind in every round.
+def in_turns(
+    bursts: Mapping[str, Burst], rounds: int, cuda: bool, say: Callable[[int, str], None] = lambda done, note: None
+) -> tuple[int, dict[str, list[float]]]:
+    """Time all kinds of steps. Nothing else should run on the machine meanwhile.
 
     Args:
-        bursts: by name.
-        rounds: in each, every kind has one burst; the order turns from round to round.
-        length: steps of a burst.
-        advance: told how many rounds are done.
+        bursts: by name. In each round every one runs once; the one that begins changes from round to round.
+        rounds: how many.
+        cuda: whether the steps run on a GPU.
+        say: called with the rounds done since the last call, and a note.
+
+    Returns:
+        The steps of a burst, and the seconds per step, by name, in every round.
     """
+    seconds: dict[str, list[float]] = {name: [] for name in bursts}
+    if not bursts:
+        say(rounds, "nothing to time")
+        return 1, seconds
+    length = burst_length(next(iter(bursts.values())), cuda)
     for burst in bursts.values():
         burst(1)
-    seconds: dict[str, list[float]] = {name: [] for name in bursts}
     for i in range(rounds):
-        for name in turned(list(bursts), i):
+        for name in rotated(list(bursts), i):
             seconds[name].append(bursts[name](length))
-        advance(i + 1)
-    return seconds
+        say(1, f"round {i + 1} of {rounds}")
+    return length, seconds
+
+
+def burst_length(burst: Burst, cuda: bool) -> int:
+    """How many steps make a burst; at least 2 on a GPU, where they can be in flight together."""
+    seconds = min(burst(1) for _ in range(2))
+    return max(2 if cuda else 1, math.ceil(SHORTEST["cuda" if cuda else "cpu"] / max(seconds, 1e-6)))
+
+
+def rotated(names: Sequence[str], i: int) -> list[str]:
+    """The order of round i."""
+    start = i % len(names)
+    return [*names[start:], *names[:start]]
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
@@ -92,29 +98,30 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
     return low, middle, high
 
 
-def captured(step: Call, clear: Call, pool: Any) -> Call:
-    """A step as one CUDA graph; calling the result replays it.
+def captured(step: Step, clear_gradients: Step, pool: Any) -> Step:
+    """A step recorded as one CUDA graph; calling the result replays it.
 
-    Graphs of one pool share their memory: none needs what another left, as long as they run one after the other.
+    All graphs of one memory pool must run one after the other: they overwrite each other's results.
     """
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):  # capturing wants a step that ran on a stream of its own before
+    with torch.cuda.stream(stream):  # torch wants a few steps on a side stream before a capture
         for _ in range(3):
             step()
     torch.cuda.current_stream().wait_stream(stream)
     torch.cuda.synchronize()
-    clear()
+    clear_gradients()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, pool=pool):
         step()
-    clear()
+    clear_gradients()
     return graph.replay
 
 
 @contextmanager
 def fast_device(cuda: bool) -> Iterator[None]:
-    """What training on a GPU is usually set to: TF32 for float32 products, and the quickest convolutions."""
+    """What training on a GPU is usually set to: TF32 for float32 products, and cuDNN's search for the fastest
+    convolutions."""
     precision, benchmark = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
     if cuda:
         torch.set_float32_matmul_precision("high")
