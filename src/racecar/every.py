@@ -9,6 +9,7 @@ from typing import Any
 from racecar.racecar import Racecar
 from racecar.reverse.settings import check_times
 from racecar.reverse.weights import Weight
+from racecar.support.torch_private import before_compile
 
 
 class Every:
@@ -36,7 +37,7 @@ class Every:
     """
 
     def __init__(self, rr: Racecar, k: int) -> None:
-        if not isinstance(getattr(rr, "_orig_mod", rr), Racecar):  # a compiled one will do
+        if not isinstance(before_compile(rr), Racecar):  # a compiled one will do
             raise TypeError(f"rr must be a Racecar, not {type(rr).__name__}: Every(Racecar(model, x), k)")
         self.rr, self.k = rr, check_every(k)
         self.steps = 0

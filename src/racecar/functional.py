@@ -12,7 +12,7 @@ from racecar.reverse.input_activation import Activation, activation
 from racecar.reverse.settings import Settings
 from racecar.reverse.weights import Weight
 from racecar.rules.registry import GivenRules, own_rules
-from racecar.watch.data_parallel import follow, passed_by
+from racecar.watch.data_parallel import outside_ddp, refuse_unaveraged
 from racecar.watch.guards import check_model
 
 
@@ -54,8 +54,8 @@ def reverse_loss(
     engine = Engine(model, settings)
     engine.start(args, kwargs)
     output, outcome = engine.run(args, kwargs, mask=mask)
-    if passed_by():
-        follow(model, (output, outcome.loss))
+    if outside_ddp():
+        refuse_unaveraged(model, (output, outcome.loss))
     return output, outcome.loss
 
 

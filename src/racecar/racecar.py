@@ -19,9 +19,10 @@ from racecar.reverse.reverse_statistics import ReverseStatistics
 from racecar.reverse.settings import Settings
 from racecar.reverse.weights import Weight
 from racecar.rules.registry import GivenRules, Rule, own_rules
-from racecar.support.compiling import compiling, in_transform
+from racecar.support.compiling import compiling
+from racecar.support.torch_private import in_transform
 from racecar.watch.batches import ExampleInputs, first_of
-from racecar.watch.data_parallel import follow, passed_by, warn_compiled
+from racecar.watch.data_parallel import outside_ddp, refuse_unaveraged, warn_compiled
 from racecar.watch.dry_run import untouched, watch_forward
 from racecar.watch.guards import check_model
 from racecar.watch.inputs import input_tensors
@@ -126,11 +127,11 @@ class Racecar(nn.Module):
             self.terms = {} if inside else outcome.terms
             if look and not inside:
                 self._health.see(outcome.signs, engine.settings.weight)
-        if passed_by():
+        if outside_ddp():
             if compiling():
                 warn_compiled(id(self.model))
             else:
-                follow(self.model, (output, loss))
+                refuse_unaveraged(self.model, (output, loss))
         return output, loss
 
     @property

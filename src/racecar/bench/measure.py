@@ -129,7 +129,7 @@ class Measurement:
         """Free the memory of all steps."""
         self.steps.clear()
         if self.options.compile:
-            torch._dynamo.reset()
+            torch.compiler.reset()
         if self.options.cuda:
             torch.cuda.empty_cache()
 

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils import _pytree
 
 from racecar.racecar import call_arguments
+from racecar.support.torch_private import map_tensors, tensors_in
 
 Example = Tensor | tuple[Any, ...] | dict[str, Any]
 """Inputs of a model: a tensor, positional arguments or keyword arguments."""
@@ -67,9 +67,9 @@ class Workload:
         def place(x: Tensor) -> Tensor:
             return x.to(options.device).contiguous(memory_format=layout if x.dim() == 4 else torch.contiguous_format)
 
-        self.args, self.kwargs = call_arguments(_pytree.tree_map_only(Tensor, place, example))
+        self.args, self.kwargs = call_arguments(map_tensors(place, example))
         self.parameters = list(self.model.parameters())
-        self.tensors = [leaf for leaf in _pytree.tree_leaves((self.args, self.kwargs)) if isinstance(leaf, Tensor)]
+        self.tensors = tensors_in((self.args, self.kwargs))
         self.batch = len(self.tensors[0])
         self.labels = self._labels()
 
@@ -92,9 +92,7 @@ class Workload:
     def first_samples(self, count: int) -> Workload:
         """The same model with the first ``count`` samples alone."""
         few = copy(self)
-        few.args, few.kwargs = _pytree.tree_map_only(
-            Tensor, lambda x: x[:count] if x.dim() else x, (self.args, self.kwargs)
-        )
+        few.args, few.kwargs = map_tensors(lambda x: x[:count] if x.dim() else x, (self.args, self.kwargs))
         return few
 
     def autocast(self) -> torch.autocast:
@@ -103,8 +101,7 @@ class Workload:
     def task_loss(self, output: Any) -> Tensor:
         if self.labels is not None:
             return F.cross_entropy(output.float(), self.labels[: len(output)])
-        leaves = _pytree.tree_leaves(output)
-        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.is_floating_point()]
+        tensors = [tensor for tensor in tensors_in(output) if tensor.is_floating_point()]
         return torch.stack([tensor.float().square().mean() for tensor in tensors]).sum()
 
     def clear_gradients(self) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.utils import _pytree
+from torch import nn
 
 from racecar.inspect.invertibility import ways
 from racecar.inspect.unwrap import unwrapped
@@ -17,6 +16,7 @@ from racecar.reverse.places import norms_at
 from racecar.reverse.reading import Reading
 from racecar.reverse.reverse_statistics import ReverseStatistics
 from racecar.support.eval_mode import eval_mode
+from racecar.support.torch_private import map_tensors
 from racecar.watch.dry_run import untouched, watch_forward
 
 
@@ -43,7 +43,7 @@ def calibrate(
     with eval_mode(unwrapped(model)):
         for batch in batches:
             given = inputs(batch) if inputs is not None else batch[0] if isinstance(batch, (tuple, list)) else batch
-            given = _pytree.tree_map_only(Tensor, lambda x: x.to(device), given)
+            given = map_tensors(lambda x: x.to(device), given)
             args, kwargs = call_arguments(given, unwrapped(model))
             forward = ForwardPass(unwrapped(model), args, kwargs)
             forward.gather(ways(forward), found)

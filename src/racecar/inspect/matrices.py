@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from racecar.plan.graph import Op
 from racecar.plan.layer import Layer
 from racecar.reverse.forward_pass import ForwardPass
 from racecar.rules.roles import Role
 from racecar.rules.shape import reshape
+from racecar.support.torch_private import AnyConv, AnyConvTranspose, own_parameters
 from racecar.watch.names import MODEL, shown
 
 _CONV = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
@@ -39,7 +39,7 @@ def weight_of(model: nn.Module, layer: str) -> Weight:
     holder, _, attribute = layer.rpartition(".")
     if layer in modules:
         module = modules[layer]
-        own = [name for name, p in module._parameters.items() if p is not None and p.dim() > 1]
+        own = [name for name, p in own_parameters(module).items() if p is not None and p.dim() > 1]
         attribute = own[0] if len(own) == 1 and not hasattr(module, "weight") else "weight"
     elif holder in modules and isinstance(getattr(modules[holder], attribute, None), Tensor):
         module = modules[holder]
@@ -54,7 +54,7 @@ def weight_of(model: nn.Module, layer: str) -> Weight:
         raise ValueError(f"the weight of layer {shown(layer)!r} has values that are not finite")
     kernel = weight.detach().to("cpu", torch.float64)
     shape: tuple[int, ...]
-    if isinstance(module, _ConvTransposeNd):  # (in, out/groups, k…): what it sees are in/groups channels at a place
+    if isinstance(module, AnyConvTranspose):  # (in, out/groups, k…): what it sees are in/groups channels at a place
         seen = kernel.shape[0] // module.groups
         matrix, shape = kernel.unflatten(0, (module.groups, seen)).transpose(0, 1).reshape(seen, -1).mT, (seen,)
     elif type(module).__name__ == "Conv1D" and hasattr(module, "nf"):  # Hugging Face's: (in, out)
@@ -83,7 +83,7 @@ def operator_of(weight: Weight, size: tuple[int, ...]) -> tuple[Map, Map, int]:
         Apply and adjoint, on rows in float64, and the number of elements that the layer makes.
     """
     module = weight.module
-    if not isinstance(module, (nn.Linear, _ConvNd)) and type(module).__name__ != "Conv1D":
+    if not isinstance(module, (nn.Linear, AnyConv)) and type(module).__name__ != "Conv1D":
         raise ValueError(
             f"operator=True is for linear layers and convolutions; {shown(weight.name)!r} belongs to a "
             f"{type(module).__name__}"
@@ -91,7 +91,7 @@ def operator_of(weight: Weight, size: tuple[int, ...]) -> tuple[Map, Map, int]:
     made_by_hooks = {id(one): one.detach() for one in vars(module).values() if isinstance(one, Tensor)}
     module = deepcopy(module, made_by_hooks).double().requires_grad_(False).eval()
     device = next(module.parameters()).device
-    if isinstance(module, _ConvNd) and (len(size) != module.weight.dim() - 1 or min(size) < 1):
+    if isinstance(module, AnyConv) and (len(size) != module.weight.dim() - 1 or min(size) < 1):
         wanted = f"channels first, then {module.weight.dim() - 2} sizes above 0"
         raise ValueError(f"layer {shown(weight.name)!r} does not take inputs of size {size}: it needs {wanted}")
     zero = torch.zeros((1, *size), dtype=torch.float64, device=device)
@@ -194,7 +194,7 @@ class LayerInputs:
 def _padding_by_itself(layer: Layer) -> Op | None:
     """The padding that a convolution with a forward of its own applies ("same" padding with strides)."""
     owner = layer.op.owner
-    if owner is None or not isinstance(owner.module, _ConvNd) or type(owner.module).__module__.startswith("torch.nn."):
+    if owner is None or not isinstance(owner.module, AnyConv) or type(owner.module).__module__.startswith("torch.nn."):
         return None
     return layer.approach[0] if layer.approach and layer.approach[0].kind == "pad" else None
 
@@ -210,6 +210,6 @@ def _full(layer: Layer) -> str:
 
 def _rows(x: Tensor, module: nn.Module | None, n: int) -> Tensor:
     """Channels at a place (transposed convolutions) or features (linear layers), one vector in each row."""
-    if isinstance(module, _ConvTransposeNd):
+    if isinstance(module, AnyConvTranspose):
         x = x.movedim(1, -1)
     return x.reshape(-1, n)

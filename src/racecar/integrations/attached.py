@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from racecar.every import check_every
 from racecar.racecar import Racecar
 from racecar.support.compiling import compiling
+from racecar.support.torch_private import HOOK_TABLES
 
 SEEN = 8
 """Samples that are kept to look at."""
 PATIENCE = 100
 """Losses that may wait to be asked for."""
-_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 _known: WeakKeyDictionary[nn.Module, ReferenceType[Attached]] = WeakKeyDictionary()
 """Who is attached to what. Neither is kept alive by it."""
 
@@ -153,9 +153,9 @@ def _alone(network: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
     """Calls of the network run this forward, without hooks and without what others put over the forward meanwhile, such
     as Accelerate's autocast: all of that runs around this call already, and an autocast entered twice is never left."""
     own = network.__dict__
-    before = {name: own[name] for name in (*_HOOKS, "forward") if name in own}
+    before = {name: own[name] for name in (*HOOK_TABLES, "forward") if name in own}
     try:
-        own.update({name: type(before[name])() for name in _HOOKS}, forward=forward)
+        own.update({name: type(before[name])() for name in HOOK_TABLES}, forward=forward)
         yield
     finally:
         del own["forward"]

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_map_only
 
 from racecar.every import check_every
 from racecar.inspect import PlasticityLog
 from racecar.integrations.attached import Attached
 from racecar.racecar import Racecar
 from racecar.support.extras import need
+from racecar.support.torch_private import map_tensors
 from racecar.watch.batches import ExampleInputs
 
 
@@ -132,7 +132,7 @@ class PlasticityEvents:
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         if self.plasticity is None:
-            inputs = tree_map_only(torch.Tensor, lambda one: one.to(args.device), self.inputs)
+            inputs = map_tensors(lambda one: one.to(args.device), self.inputs)
             self.plasticity = PlasticityLog(model, inputs, every=self.every, logger=self.logger)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
 from racecar.support.precision import wide
+from racecar.support.torch_private import recurrent_parameter_names
 from racecar.watch.names import choose
 
 Weights = nn.Module | Tensor | Iterable[Tensor] | Mapping[str, Tensor]
@@ -61,7 +62,7 @@ def _of_model(model: nn.Module) -> Iterator[tuple[str, Any]]:
         if isinstance(module, (nn.Linear, *_CONVOLUTIONS)):
             yield name, module
         elif isinstance(module, (nn.RNNBase, nn.RNNCellBase)):
-            own = module._flat_weights_names if isinstance(module, nn.RNNBase) else ("weight_ih", "weight_hh")
+            own = recurrent_parameter_names(module) if isinstance(module, nn.RNNBase) else ("weight_ih", "weight_hh")
             for one in (one for one in own if one.startswith("weight")):
                 yield f"{name}.{one}" if name else one, getattr(module, one)
 

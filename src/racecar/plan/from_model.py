@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.utils import _pytree
+from torch import nn
 
 from racecar.errors import NoRuleWarning, Unsupported
 from racecar.plan.graph import Op
@@ -16,9 +15,10 @@ from racecar.plan.layers import LayerGraph
 from racecar.rules.registry import Rules
 from racecar.rules.roles import Role
 from racecar.support.compiling import uncompiled
+from racecar.support.torch_private import map_tensors, version
 from racecar.watch import nested
 from racecar.watch.batches import too_many
-from racecar.watch.calls import ModuleWatch, Watch, version
+from racecar.watch.calls import ModuleWatch, Watch
 from racecar.watch.dry_run import RngState, untouched
 from racecar.watch.inputs import batch_tensors
 from racecar.watch.names import shown
@@ -34,7 +34,7 @@ def layer_graph_of(
     """
     trainable = not any(one.is_inference() for one in model.parameters())
     with torch.inference_mode(False), torch.no_grad(), untouched(model, start), uncompiled():
-        args, kwargs = _pytree.tree_map_only(Tensor, torch.clone, (tuple(args), dict(kwargs)))
+        args, kwargs = map_tensors(torch.clone, (tuple(args), dict(kwargs)))
         inputs = batch_tensors(args, kwargs)
         versions = [version(x) for x in inputs]
         with warnings.catch_warnings():

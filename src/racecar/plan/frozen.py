@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from racecar.plan.layer import Layer
+from racecar.support.torch_private import own_parameters
 
 Behind = list[tuple[nn.Module, str]] | None
 """The parameters that a layer's weight is made of, as far as the gradient reaches them: the module that holds each, and
@@ -25,7 +26,7 @@ def behind(layer: Layer) -> Behind:
     if layer.cut_off:
         return None
     if layer.op.module is not None:  # a rule for a whole module: all that it has
-        return [(module, name) for module in layer.op.module.modules() for name in module._parameters]
+        return [(module, name) for module in layer.op.module.modules() for name in own_parameters(module)]
     return [(one.holder, one.parameter) for one in (owner, *owner.also) if not one.cut_off]
 
 
@@ -40,7 +41,7 @@ def frozen(layers: Sequence[Behind], before: Sequence[bool]) -> tuple[bool, ...]
     for parameters, was in zip(layers, before, strict=True):
         flag = parameters is None or len(parameters) > 0
         for module, name in parameters or ():
-            weight = module._parameters.get(name)
+            weight = own_parameters(module).get(name)
             if isinstance(weight, nn.Parameter):
                 flag = flag and not weight.requires_grad
             elif weight is not None:

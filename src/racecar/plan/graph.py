@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
-from torch.utils import _pytree
 
 from racecar.rules.linear import like
 from racecar.rules.operation import Operation, Path
 from racecar.rules.registry import Rule
 from racecar.rules.roles import Role
+from racecar.support.torch_private import map_tensors
 from racecar.support.without_grad import WithConstants, constant
 from racecar.watch.calls import Call, without_data
 from racecar.watch.owners import Owner
@@ -98,7 +98,7 @@ class Op:
         else:
             args, kwargs = without_data(call, self.at)
         if not self.grad:
-            args, kwargs = _pytree.tree_map_only(Tensor, constant, (args, kwargs))
+            args, kwargs = map_tensors(constant, (args, kwargs))
         return Operation(self.held[0], args, kwargs, self.at, name or self.kind, *self.rest)
 
 

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from racecar.plan.layer import Layer
 from racecar.rules.batch_dim import FIXED, BatchDim
+from racecar.support.torch_private import own_parameters
 from racecar.watch.calls import Call, among, tensors
 from racecar.watch.owners import Owner
 from racecar.watch.trace import Trace, leading, makes_number, rooted
@@ -26,7 +27,7 @@ def same(planned: Any, shown: Any) -> bool:
 
 def _reaches(trace: Trace, call: int, owner: Owner) -> bool:
     """Whether the gradient of a call reaches those parameters of a computed weight that it reached while planning."""
-    parameters = [(one.holder._parameters.get(one.parameter), not one.cut_off) for one in (owner, *owner.also)]
+    parameters = [(own_parameters(one.holder).get(one.parameter), not one.cut_off) for one in (owner, *owner.also)]
     known = {id(one) for one, _ in parameters}
     reached = {id(one) for one in trace.roots(trace.beside_data(call), known, with_grad=True)}
     return all((id(one) in reached) == before for one, before in parameters)
@@ -90,7 +91,7 @@ class Matcher:
             owner, at = op.owner, positions[op.ordinal]
             if owner is None or op.module is not None:
                 continue
-            weight, call = owner.holder._parameters.get(owner.parameter), trace.calls[at]
+            weight, call = own_parameters(owner.holder).get(owner.parameter), trace.calls[at]
             if op.picked is not None:
                 used = any(True for _ in trace.roots(trace.beside_data(positions[op.picked]), {id(weight)}))
             elif owner.derived:
@@ -159,7 +160,7 @@ class Matcher:
     def _same_weights(self, calls: Sequence[Call | None]) -> bool:
         """Whether the calls use the weights that the plan names, as far as they are parameters themselves."""
         for ordinal, holder, name in self._direct:
-            weight, call = holder._parameters.get(name), calls[ordinal]
+            weight, call = own_parameters(holder).get(name), calls[ordinal]
             if call is None or (len(call.args) > 1 and call.args[1] is weight):
                 continue
             if not any(one is weight for _, one in tensors(call.args, call.kwargs)):

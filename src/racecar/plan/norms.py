@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _NormBase
 
 from racecar.plan.graph import Graph, Op
 from racecar.rules.norm import BATCH_NORMS
 from racecar.rules.roles import Role
 from racecar.support.precision import wide
+from racecar.support.torch_private import AnyRunningNorm
 from racecar.watch.calls import ModuleWatch
 
 
@@ -45,6 +45,6 @@ def batch_norms(graph: Graph, modules: ModuleWatch | None) -> dict[int, Norm]:
 
 def _momentum(op: Op, module: nn.Module | None) -> float:
     """0 for a norm that takes the plain average of all calls: its function is given another number in each."""
-    if isinstance(module, _NormBase):
+    if isinstance(module, AnyRunningNorm):
         return 0.0 if module.momentum is None else float(module.momentum)
     return float(op.bind(None).get(6, "momentum", 0.1))

@@ -10,6 +10,7 @@ from torch import nn
 from racecar.plan.layer import Layer
 from racecar.racecar import call_arguments
 from racecar.reverse.forward_pass import ForwardPass
+from racecar.support.torch_private import own_parameters
 from racecar.watch.calls import tensors
 from racecar.watch.names import choose, shown
 
@@ -55,7 +56,7 @@ def _parameters(forward: ForwardPass, layer: Layer) -> list[nn.Parameter]:
         value = op.source
     owner = layer.op.owner
     if owner is not None and owner.derived:  # a weight that is computed: all parameters of its parametrisation
-        every = owner.holder._parameters
+        every = own_parameters(owner.holder)
         mine = every.values() if owner.holder is not owner.module else [every[owner.parameter]]
         found.update({id(one): one for one in mine if one is not None})
     return list(found.values())

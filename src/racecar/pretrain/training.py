@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree
 
 from racecar.errors import DeadLayerWarning
 from racecar.pretrain.chosen import Chosen
@@ -26,6 +25,7 @@ from racecar.pretrain.store import Pretrained, ProgressFile
 from racecar.racecar import Racecar, call_arguments
 from racecar.support.eval_mode import eval_mode
 from racecar.support.progress import bar
+from racecar.support.torch_private import map_tensors
 from racecar.watch.guards import check_model
 from racecar.watch.names import shown
 
@@ -180,4 +180,4 @@ class _Inputs:
             if not batch:
                 raise ValueError("a batch of the loader is empty")
             batch = batch[0]
-        return _pytree.tree_map_only(Tensor, lambda x: x.to(self.device, non_blocking=True), batch)
+        return map_tensors(lambda x: x.to(self.device, non_blocking=True), batch)

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree
 
 from racecar.errors import NothingToReverse
 from racecar.plan.from_model import layer_graph_of, warn_about
@@ -23,6 +22,7 @@ from racecar.reverse.prepared import Outcome, PreparedPlan
 from racecar.reverse.reverse_statistics import ReverseStatistics
 from racecar.reverse.settings import Settings
 from racecar.support.compiling import capturing, compiling
+from racecar.support.torch_private import map_tensors
 from racecar.watch import nested
 from racecar.watch.compiled import CompiledWatch
 from racecar.watch.dry_run import RngState, untouched, watch_forward
@@ -247,7 +247,7 @@ class Engine:
         if takes_fused_path(self.fusible):  # torch does not fuse where a gradient is asked for
             with torch.enable_grad(), watch:
                 output = self.model(*args, **kwargs)
-            output = _pytree.tree_map_only(Tensor, Tensor.detach, output)
+            output = map_tensors(Tensor.detach, output)
         else:
             with watch:
                 output = self.model(*args, **kwargs)

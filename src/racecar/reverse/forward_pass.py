@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree
 
 from racecar.plan.entry import Entry
 from racecar.plan.layer import Layer
@@ -24,6 +23,7 @@ from racecar.reverse.tape import record
 from racecar.reverse.values import Finder
 from racecar.rules.context import Seen
 from racecar.rules.operation import Operation
+from racecar.support.torch_private import map_tensors
 from racecar.watch.dry_run import untouched, watch_forward
 from racecar.watch.guards import check_model
 from racecar.watch.inputs import batch_size
@@ -56,7 +56,7 @@ class ForwardPass:
         )  # all that may be looked at
         with torch.no_grad(), untouched(model):
             if layer_graph.changes_input:
-                args, kwargs = _pytree.tree_map_only(Tensor, torch.clone, (tuple(args), dict(kwargs)))
+                args, kwargs = map_tensors(torch.clone, (tuple(args), dict(kwargs)))
             self.output, trace = watch_forward(model, args, kwargs, engine.keep)
             prepared, trace = engine.prepared_for(trace, args, kwargs, whole=True)
         self.layer_graph = prepared.layer_graph

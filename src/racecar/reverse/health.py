@@ -12,6 +12,7 @@ from torch import Tensor
 from racecar.errors import DeadLayerWarning
 from racecar.reverse.weights import Weight, layer_weights
 from racecar.support.compiling import capturing
+from racecar.support.torch_private import in_dispatch_mode
 from racecar.watch.names import shown
 
 EVERY = 4
@@ -82,7 +83,7 @@ class Health:
 
 def can_look() -> bool:
     """Whether numbers can be read at all: not while steps are recorded, as a CUDA graph or by a dispatch mode."""
-    return not capturing() and not torch._C._len_torch_dispatch_stack()
+    return not capturing() and not in_dispatch_mode()
 
 
 def _to_host(dead: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:

@@ -28,7 +28,8 @@ from racecar.reverse.terms import in_rows, squared_error
 from racecar.rules import conv
 from racecar.rules import linear as matrix
 from racecar.rules.operation import Operation
-from racecar.support.compiling import compiling, in_transform
+from racecar.support.compiling import compiling
+from racecar.support.torch_private import in_transform
 
 Back = Callable[..., Tensor]
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from racecar.reverse.health import can_look
-from racecar.support.compiling import compiling, in_transform
+from racecar.support.compiling import compiling
+from racecar.support.torch_private import in_transform
 from racecar.watch import nested
 from racecar.watch.inputs import input_tensors
 from racecar.watch.trace import Trace

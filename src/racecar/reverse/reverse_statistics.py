@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from racecar.plan.norms import Norm
 from racecar.rules.context import Known, Seen
-from racecar.support.compiling import compiling, in_transform
+from racecar.support.compiling import compiling
+from racecar.support.torch_private import in_transform, variances
 
 
 class StatisticsBlock(nn.Module):
@@ -91,11 +92,7 @@ def unbiased(seen: Sequence[Seen]) -> list[Tensor]:
         return [
             (x.square().reciprocal() - e).clamp(min=0) * s for x, e, s in zip(inverse, eps, spread, strict=True)
         ]  # fmt: skip
-    var = torch._foreach_pow(inverse, -2)
-    torch._foreach_sub_(var, eps)
-    torch._foreach_clamp_min_(var, 0)
-    torch._foreach_mul_(var, spread)  # type: ignore[arg-type]
-    return list(var)
+    return variances(inverse, eps, spread)
 
 
 class ReverseStatistics(nn.Module):

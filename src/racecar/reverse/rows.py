@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from racecar.plan.slices import cut
 from racecar.rules.batch_dim import BatchDim
+from racecar.support.torch_private import run_in_turn_of
 
 
 def part_of(whole: Tensor, where: BatchDim, size: int, samples: int, own: bool) -> Tensor:
@@ -36,7 +37,7 @@ def _in_turn(part: Tensor, whole: Tensor) -> None:
     wait together, as large as all wholes."""
     made, node = whole.grad_fn, part.grad_fn
     while made is not None and node is not None and node is not made:
-        node._set_sequence_nr(made._sequence_nr())  # type: ignore[attr-defined]
+        run_in_turn_of(node, made)
         node = node.next_functions[0][0]
 
 

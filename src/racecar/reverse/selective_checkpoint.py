@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import torch
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-from racecar.support.compiling import at_trace_time
+from racecar.support.torch_private import CHECKPOINT_LOG, at_trace_time
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ def _is_news(record: logging.LogRecord) -> bool:
 @at_trace_time
 def _hush() -> bool:
     """Leave that out of the log, from the first slice that is compiled: torch says it when it is done with tracing."""
-    logging.getLogger("torch._higher_order_ops.wrap").addFilter(_is_news)
+    logging.getLogger(CHECKPOINT_LOG).addFilter(_is_news)
     return True
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from racecar.plan.layers import LayerGraph
+from racecar.support.torch_private import own_parameters
 from racecar.watch.names import HEAD, matches, shown
 from racecar.watch.names import check_patterns as check_names
 
@@ -101,7 +102,7 @@ def check_patterns(weight: Weight, layer_graphs: Sequence[LayerGraph], model: nn
     parts: dict[str, str] = {}
     unseen = []
     for name, module in model.named_modules():
-        matrices = {key: p for key, p in module._parameters.items() if p is not None and p.dim() > 1}
+        matrices = {key: p for key, p in own_parameters(module).items() if p is not None and p.dim() > 1}
         if any(id(p) not in users for p in matrices.values()):
             unseen.append((name,))
         for key, p in matrices.items():

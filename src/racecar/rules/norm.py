@@ -14,6 +14,7 @@ from racecar.rules.operation import Operation
 from racecar.rules.registry import register
 from racecar.rules.roles import Role
 from racecar.support.compiling import compiling
+from racecar.support.torch_private import batch_norm_with_statistics
 
 _OUTPUTS = 264
 """Sums of which a GPU makes so many at once are not divided: two for each multiprocessor, of 132."""
@@ -68,12 +69,9 @@ def _leaving(
         with torch.no_grad():  # a detached x would be another one to the compiler
             statistics.leave(Seen(*_statistics(x, eps), eps, count))
         return Normalised.apply(x, weight, bias, eps)
-    # What torch.batch_norm calls; it throws the statistics away.
-    made = torch._batch_norm_impl_index(
-        x, weight, bias, None, None, True, 0.0, eps, torch.backends.cudnn.enabled
-    )  # fmt: skip
-    statistics.leave(Seen(made[1], made[2], eps, count))
-    return made[0]
+    out, mean, inverse = batch_norm_with_statistics(x, weight, bias, None, None, 0.0, eps)
+    statistics.leave(Seen(mean, inverse, eps, count))
+    return out
 
 
 def _once(statistic: Tensor) -> Tensor:

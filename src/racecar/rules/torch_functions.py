@@ -10,12 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from racecar.support.torch_private import NN_FUNCTIONS
+
 
 def forms(*names: str) -> tuple[Hashable, ...]:
     """Every spelling of operations, given by name (several in a string too): torch, functional, method, in place."""
     found: dict[int, Hashable] = {}
     for name in " ".join(names).split():
-        for space in (torch, F, Tensor, torch._C._nn, torch.special):
+        for space in (torch, F, Tensor, NN_FUNCTIONS, torch.special):
             for spelling in (name, f"{name}_"):
                 kind = getattr(space, spelling, None)
                 if callable(kind) and not isinstance(kind, type):
@@ -43,7 +45,7 @@ def _copied(to: Tensor, x: Tensor, non_blocking: bool = False) -> Tensor:
 
 def _out_of_place() -> dict[Any, Any]:
     table: dict[Any, Any] = {}
-    for space in (torch, F, Tensor, torch._C._nn):
+    for space in (torch, F, Tensor, NN_FUNCTIONS):
         for name in dir(space):
             twin = name[:-1]
             if name.endswith("_") and not name.startswith("_") and callable(getattr(space, twin, None)):

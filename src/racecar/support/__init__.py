@@ -1,1 +1,1 @@
-"""Files, tables, progress, processes: what knows nothing of networks."""
+"""Files, tables, progress, processes, and torch itself: what knows nothing of reverse passes."""

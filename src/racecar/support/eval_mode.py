@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
+
+from racecar.support.torch_private import AnyBatchNorm
 
 STATISTICS = ("batch", "running")
 """Of the forward pass, and in the reverse pass too where there are no others."""
@@ -27,7 +28,7 @@ def eval_mode(model: nn.Module, statistics: str = "running") -> Iterator[None]:
     before = [(module, module.training) for module in model.modules()]
     try:
         for module, _ in before:  # not model.eval(), which a model may have redefined
-            module.training = statistics == "batch" and isinstance(module, _BatchNorm)
+            module.training = statistics == "batch" and isinstance(module, AnyBatchNorm)
         yield
     finally:
         for module, training in before:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from racecar.rules.norm import Moments
-from racecar.support.compiling import among_modes, in_transform
 from racecar.support.precision import wide
+from racecar.support.torch_private import batch_norm_with_statistics, in_function_mode, in_transform
 
 BATCH_NORM = F.batch_norm
 
@@ -22,7 +21,7 @@ def watched_batch_norm(types: Any, args: Any, kwargs: dict[str, Any]) -> tuple[T
     They are None in evaluation, in low precision, on other devices than a CPU, inside torch.func, and where subclasses
     of Tensor (among ``types``, as a mode is given them) or another mode want to see the call as the model made it.
     """
-    plain = types == (Tensor,) and not among_modes()
+    plain = types == (Tensor,) and not in_function_mode()
     return (_with_moments(*args, **kwargs) if plain else None) or (BATCH_NORM(*args, **kwargs), None)
 
 
@@ -41,9 +40,7 @@ def _with_moments(
         return None
     if x.dim() < 2 or x.numel() <= x.shape[1]:  # of a single value in each channel F.batch_norm complains
         return None
-    out, mean, inverse, *_ = torch._batch_norm_impl_index(
-        x, weight, bias, running_mean, running_var, training, momentum, eps, torch.backends.cudnn.enabled
-    )
+    out, mean, inverse = batch_norm_with_statistics(x, weight, bias, running_mean, running_var, momentum, eps)
     if mean.dtype != wide(x):  # of weights in low precision: too rough to tell what varies
         return out, None
     return out, Moments(mean, inverse, eps, x.dtype)

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree
 
 from racecar.rules.norm import Moments
 from racecar.rules.operation import Path
 from racecar.rules.registry import Rules, find
 from racecar.rules.torch_functions import RECURRENT
+from racecar.support.torch_private import GET_VIEW_BASE, tensors_in, version
 from racecar.watch import recurrent
 from racecar.watch.batch_norm import BATCH_NORM, watched_batch_norm
 from racecar.watch.guards import refuse_reentrant
@@ -132,15 +132,7 @@ def with_own_lists(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _is_noise(func: Any, args: Any) -> bool:
     """What wrappers such as FSDP do beside the model: ask for a tensor's base, view it as itself."""
-    return func == _GET_BASE or (func is Tensor.view_as and args[0] is args[1])
-
-
-_GET_BASE = Tensor._base.__get__  # type: ignore[union-attr]
-
-
-def version(tensor: Tensor) -> int:
-    """How often a tensor has been changed in place."""
-    return 0 if tensor.is_inference() else tensor._version
+    return func == GET_VIEW_BASE or (func is Tensor.view_as and args[0] is args[1])
 
 
 def among(one: Any, others: Sequence[Any]) -> bool:
@@ -262,5 +254,5 @@ class ModuleWatch:
             _, start = self._open.pop()
             if module not in self.ruled:
                 return
-            made = tuple(one for one in _pytree.tree_leaves(out) if isinstance(one, Tensor))
+            made = tuple(tensors_in(out))
             self.spans.append(Span(module, start, len(self.watch.calls), made))

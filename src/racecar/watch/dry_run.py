@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from racecar.support.torch_private import own_buffers, version
 from racecar.watch import nested
-from racecar.watch.calls import Watch, version
+from racecar.watch.calls import Watch
 from racecar.watch.inputs import batch_tensors
 from racecar.watch.trace import Trace
 
@@ -57,16 +58,16 @@ class RngState:
 def untouched(model: nn.Module, start: RngState | None = None) -> Iterator[None]:
     """Run the model on copies of its buffers, from RNG state ``start``; everything is put back afterwards."""
     now = RngState(model)
-    own = [(module, name, buffer) for module in model.modules() for name, buffer in module._buffers.items()]
+    own = [(module, name, buffer) for module in model.modules() for name, buffer in own_buffers(module).items()]
     copies: dict[int, Tensor] = {}
     try:
         if start is not None:
             start.restore()
         for module, name, buffer in own:
             if buffer is not None:
-                module._buffers[name] = copies.setdefault(id(buffer), buffer.clone())
+                own_buffers(module)[name] = copies.setdefault(id(buffer), buffer.clone())
         yield
     finally:
         for module, name, buffer in own:
-            module._buffers[name] = buffer
+            own_buffers(module)[name] = buffer
         now.restore()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from types import FrameType
-from typing import Any
 
 import torch
 from torch import nn
@@ -12,6 +11,14 @@ from torch.nn.parameter import UninitializedParameter
 from torch.utils.checkpoint import CheckpointFunction
 
 from racecar.errors import Unsupported
+from racecar.support.torch_private import (
+    fsdp_frees_weights,
+    is_aten_operation,
+    is_compiled,
+    is_quantised,
+    own_buffers,
+    own_parameters,
+)
 
 _REENTRANT = (
     "re-entrant checkpointing runs the model without gradients and makes it anew in the backward pass, so the "
@@ -40,15 +47,16 @@ def _problem(module: nn.Module) -> str:
         )
     if isinstance(module, torch.jit.ScriptModule):
         return "is a TorchScript module, whose operations cannot be seen; pass the Python module"
-    if hasattr(module, "_orig_mod") or module._compiled_call_impl is not None:
+    if is_compiled(module):
         return (
             "is compiled, which hides its operations; wrap the plain model and compile the Racecar: torch.compile(rr)"
         )
-    if ".quantized" in type(module).__module__ or hasattr(module, "_packed_params"):
+    if is_quantised(module):
         return "is quantised, and a quantised weight cannot be trained; pass the float model"
-    if any(isinstance(parameter, UninitializedParameter) for parameter in module._parameters.values()):
+    parameters, buffers = own_parameters(module).values(), own_buffers(module).values()
+    if any(isinstance(parameter, UninitializedParameter) for parameter in parameters):
         return "is lazy and has no weights yet; call the model once before you wrap it"
-    if any(one is not None and one.is_meta for one in (*module._parameters.values(), *module._buffers.values())):
+    if any(one is not None and one.is_meta for one in (*parameters, *buffers)):
         return (
             "has weights or buffers on the meta device, which holds no numbers; make real ones with "
             "model.to_empty(device=...) and load or initialise them"
@@ -62,7 +70,7 @@ def _is_exported(module: nn.Module) -> bool:
     """Whether a module runs a graph of ATen operations: of ``ExportedProgram.module()``, unflattened or not."""
     graphs = [one for one in vars(module).values() if isinstance(one, torch.fx.Graph)]
     targets = [node.target for graph in graphs for node in graph.nodes]
-    return any(isinstance(target, torch._ops.OpOverload) and target.namespace == "aten" for target in targets)
+    return any(is_aten_operation(target) for target in targets)
 
 
 def check_sharding(model: nn.Module) -> None:
@@ -76,20 +84,12 @@ def check_sharding(model: nn.Module) -> None:
             raise Unsupported(
                 "FullyShardedDataParallel (FSDP1) hides the weights; use torch.distributed.fsdp.fully_shard"
             )
-        if isinstance(module, FSDPModule) and _reshards(module, root=not name):
+        if isinstance(module, FSDPModule) and fsdp_frees_weights(module, root=not name):
             where = f"submodule {name!r}" if name else "the model"
             raise Unsupported(
                 f"{where} frees its sharded weights after its forward pass, but the reverse pass needs them again; "
                 "call model.set_reshard_after_forward(False) before the first step"
             )
-
-
-def _reshards(module: Any, root: bool) -> bool:
-    state = module._get_fsdp_state()
-    group = state._fsdp_param_group
-    # By default the root keeps its weights, which it finds out in its first forward pass.
-    by_default = root and bool(getattr(state, "_auto_reshard_after_forward", False))
-    return group is not None and bool(group._reshard_after_forward) and not by_default
 
 
 def reshard(model: nn.Module) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
-from torch.utils import _pytree
 
+from racecar.support.torch_private import tensors_in
 from racecar.watch import nested
 
 
 def input_tensors(args: Any, kwargs: Any) -> list[Tensor]:
     """Every tensor among the model's arguments, however nested."""
-    return [leaf for leaf in _pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+    return tensors_in((args, kwargs))
 
 
 def batch_tensors(args: Any, kwargs: Any) -> list[Tensor]:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 
-from racecar.support.compiling import at_trace_time
+from racecar.support.torch_private import at_trace_time
 
 MODEL = "(model)"
 """The model itself where a person reads or writes it: its qualified name is the empty string."""

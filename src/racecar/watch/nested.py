@@ -14,7 +14,8 @@ from torch import Tensor
 
 from racecar.errors import Unsupported
 from racecar.support.compiling import compiling
-from racecar.watch.calls import Call, ModuleWatch, Watch, version
+from racecar.support.torch_private import version
+from racecar.watch.calls import Call, ModuleWatch, Watch
 
 _INSTEAD = "or give x.to_padded_tensor(0.0), and mask= with True for what is real"
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
+from racecar.support.torch_private import own_parameters
 from racecar.watch.calls import ModuleWatch
 from racecar.watch.trace import Trace
 
@@ -36,7 +37,7 @@ class Weights:
         self.trace, self.modules = trace, modules
         self.owners: dict[int, list[Owner]] = {}
         for name, module in model.named_modules(remove_duplicate=False):
-            for attribute, parameter in module._parameters.items():
+            for attribute, parameter in own_parameters(module).items():
                 if parameter is not None:
                     self.owners.setdefault(id(parameter), []).append(_owner(name, module, attribute, model))
 

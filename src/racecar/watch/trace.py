@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from racecar.rules.operation import Path
 from racecar.rules.shape import PARTS
 from racecar.rules.torch_functions import forms
-from racecar.watch.calls import Call, among, outputs, tensors, version
+from racecar.support.torch_private import version, view_base
+from racecar.watch.calls import Call, among, outputs, tensors
 
 
 class Value(NamedTuple):
@@ -151,8 +152,8 @@ class Trace:
 
         def name(tensor: Tensor, value: Value) -> int:
             known[id(tensor)] = len(self.values)
-            if tensor._base is not None:
-                views.setdefault(id(tensor._base), []).append((tensor, len(self.values)))
+            if view_base(tensor) is not None:
+                views.setdefault(id(view_base(tensor)), []).append((tensor, len(self.values)))
             self.values.append(value)
             return len(self.values) - 1
 
@@ -169,7 +170,7 @@ class Trace:
             found = []
             for path, tensor in tensors(call.args, call.kwargs):
                 number = known.get(id(tensor))
-                if number is None and tensor._base is not None:
+                if number is None and view_base(tensor) is not None:
                     number = _alias(tensor, known, views)
                 if number is not None and (path == (0,) or call.func not in _DATA_FIRST):
                     found.append((path, number))
@@ -178,7 +179,7 @@ class Trace:
             self.links[i] = tuple(found)
             outs = outputs(call)
             in_place = [tensor for tensor in outs if id(tensor) in known]
-            into = [tensor for tensor in outs if id(tensor) not in known and tensor._base is not None]
+            into = [tensor for tensor in outs if id(tensor) not in known and view_base(tensor) is not None]
             into = [tensor for tensor in into if any(tensor is one for _, one in tensors(call.args, call.kwargs))]
             self.made[i] = tuple(name(tensor, Value(i, slot)) for slot, tensor in enumerate(outs))
             signature.append((call.func, *found))
@@ -202,7 +203,8 @@ class Trace:
         self, tensor: Tensor, i: int, known: dict[int, int], views: dict[int, list[tuple[Tensor, int]]]
     ) -> list[Tensor]:
         """Tensors that a change in place of ``tensor`` by call ``i`` changes as well, if they are used later on."""
-        base = tensor if tensor._base is None else tensor._base
+        base = view_base(tensor)
+        base = tensor if base is None else base
         family = {id(one): one for one in (base, *(one for one, _ in views.get(id(base), ())))}
         family.pop(id(tensor))
         if not any(number in known for number in family):
@@ -213,7 +215,8 @@ class Trace:
     def _family(self, view: Tensor, i: int) -> list[Tensor]:
         """Tensors that share memory with a view of a constant and are used after call ``i``."""
         later = {id(one): one for call in self.calls[i + 1 :] for _, one in tensors(call.args, call.kwargs)}
-        return [one for one in later.values() if one is not view and (one is view._base or one._base is view._base)]
+        base = view_base(view)
+        return [one for one in later.values() if one is not view and (one is base or view_base(one) is base)]
 
     def changed_later(self) -> set[int]:
         """Values whose tensor was changed in place after it was made."""
@@ -273,7 +276,7 @@ class Trace:
 
 def _alias(tensor: Tensor, known: dict[int, int], views: dict[int, list[tuple[Tensor, int]]]) -> int | None:
     """The value that ``tensor`` is another view of: FSDP, for one, hands tensors on through functions of its own."""
-    base = tensor._base
+    base = view_base(tensor)
     for other, number in views.get(id(base), ()):
         if (
             other.shape == tensor.shape

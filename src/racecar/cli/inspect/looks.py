@@ -10,7 +10,6 @@ from functools import partial
 from math import prod, sqrt
 
 from torch import Tensor
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from racecar import inspect
 from racecar.cli.inspect.findings import Chapter
@@ -18,6 +17,7 @@ from racecar.cli.inspect.looked_at import LookedAt
 from racecar.inspect import Invertibility, Lpips, SingularVectors, figures
 from racecar.inspect.matrices import weight_of
 from racecar.reverse.reverse_statistics import ReverseStatistics
+from racecar.support.torch_private import AnyBatchNorm
 
 ALL = 512
 """Of a layer with up to so many singular vectors all are computed, of a larger one the first k."""
@@ -137,7 +137,7 @@ def reverse_pass(subject: LookedAt, choices: Choices) -> list[Chapter]:
     if shown.pictures and shown.rebuilt:
         drawn["rebuilt"] = figures.rebuilt_figure(shown)
     words = "Relative error Σ(d − d')² / Σd² of the reverse pass into every d_m; 0 is perfect, 1 no better than zeros."
-    if any(isinstance(module, _BatchNorm) for module in subject.model.modules()):
+    if any(isinstance(module, AnyBatchNorm) for module in subject.model.modules()):
         words += f" {STATISTICS[choices.statistics]}"
     leak_figures = {"leakage": figures.leakage_figure(leaks)} if leaks.leaks else {}
     return [

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from racecar.support.console import note
 from racecar.support.extras import need
+from racecar.support.torch_private import COMPILED_PREFIX
 
 WRAPPINGS = ("state_dict", "model_state_dict", "model")
 """Where training code keeps the state dict within a checkpoint."""
@@ -118,8 +119,8 @@ def _dtype(dtype: torch.dtype) -> str:
 def _renamed(found: dict[str, Tensor], own: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], str]:
     """The weights by the model's names, and the prefix that stood before all of them in the file: "module." of
     DataParallel, "model." of a Racecar or a LightningModule, …; that of torch.compile is left out anywhere."""
-    if not any("_orig_mod." in name for name in own):
-        found = {name.replace("_orig_mod.", ""): weight for name, weight in found.items()}
+    if not any(COMPILED_PREFIX in name for name in own):
+        found = {name.replace(COMPILED_PREFIX, ""): weight for name, weight in found.items()}
     spellings = [found]
     while len({name.partition(".")[0] for name in spellings[-1]}) == 1 and all("." in name for name in spellings[-1]):
         spellings.append({name.partition(".")[2]: weight for name, weight in spellings[-1].items()})
