@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from racecar.rules.linear import like
+from racecar.rules.linear import like, weight_of
 from racecar.rules.operation import Operation, Path
 from racecar.rules.registry import Rule
 from racecar.rules.roles import Role
@@ -122,7 +122,7 @@ class _Replay(Operation):
                 out = op.rule.apply(member, data[0])
             else:
                 if op.role is Role.LAYER:  # casts are passed over, too
-                    data = [like(data[0], member.get(1, "weight"))]
+                    data = [like(data[0], weight_of(member))]
                 out = member.run(data)
             outs = (out,) if isinstance(out, Tensor) else [one for one in out if isinstance(one, Tensor)]
             made.update(zip(op.outputs, outs, strict=True))

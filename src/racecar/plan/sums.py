@@ -15,14 +15,11 @@ from torch import Size, Tensor
 
 from racecar.plan.composites import cone_of
 from racecar.plan.graph import Graph, Op
-from racecar.rules import conv, linear
-from racecar.rules.operation import FIRST, Operation
+from racecar.rules.linear import like, minus, weight_of
+from racecar.rules.operation import Operation, Path
 from racecar.rules.registry import Rule
 from racecar.rules.roles import Role
 from racecar.watch.calls import tensors
-
-BIAS_THIRD = (linear.linear, conv.conv, conv.conv_transpose)
-"""Rules of operations whose third argument is a bias."""
 
 
 def gather(graph: Graph) -> None:
@@ -44,12 +41,13 @@ def _is_linear(graph: Graph, op: Op) -> bool:
     """Whether an operation can be part of such a sum."""
     if op.role is Role.PASS:
         return True
+    if op.rule is None or op.role not in (Role.LAYER, Role.AFFINE, Role.JOIN):
+        return False
+    operation, rule = op.bind(graph.call(op.ordinal)), op.rule
     if op.role is Role.LAYER:
-        apply = None if op.rule is None else op.rule.apply
-        # Of a product the weight must be a matrix behind the data.
-        return apply in BIAS_THIRD or (apply is linear.matmul and op.at[0] in FIRST and _rank(graph, op) == 2)
-    kinds = {Role.JOIN: ("add", "sub"), Role.AFFINE: ("add", "sub", "mul", "div", "neg")}.get(op.role, ())
-    return op.rule is not None and op.rule.kind in kinds and _keeps_shape(graph, op) and _alike_for_all(graph, op)
+        return rule.linear is not None and rule.linear(operation) is not None
+    linear = rule.factor is not None and all(rule.factor(operation, path) is not None for path in op.at)
+    return linear and _keeps_shape(graph, op) and _alike_for_all(graph, op)
 
 
 def _keeps_shape(graph: Graph, op: Op) -> bool:
@@ -64,11 +62,6 @@ def _alike_for_all(graph: Graph, op: Op) -> bool:
     return all(one.dim() < 2 for path, one in tensors(call.args, call.kwargs) if path not in op.at)
 
 
-def _rank(graph: Graph, op: Op) -> int:
-    weight = op.bind(graph.call(op.ordinal)).get(1, "other")
-    return weight.dim() if isinstance(weight, Tensor) else 0
-
-
 def _all_weighted(source: int, members: tuple[Op, ...]) -> bool:
     """Whether every way from the source to the end meets a weight."""
     bare = {source}
@@ -81,7 +74,7 @@ def _all_weighted(source: int, members: tuple[Op, ...]) -> bool:
 def _sum(graph: Graph, tip: Op, source: int, members: tuple[Op, ...]) -> Op:
     """The sum as one layer, called as the owner of its largest weight."""
     layers = [op for op in members if op.role is Role.LAYER and op.owner is not None]
-    largest = max(layers, key=lambda op: _weight(op.bind(graph.call(op.ordinal))).numel())
+    largest = max(layers, key=lambda op: weight_of(op.bind(graph.call(op.ordinal))).numel())
     owners = [op.owner for op in (largest, *layers) if op.owner is not None]
     also = tuple(one for owner in owners for one in (owner, *owner.also))
     kind = f"sum of {largest.kind}"
@@ -89,10 +82,6 @@ def _sum(graph: Graph, tip: Op, source: int, members: tuple[Op, ...]) -> Op:
         tip.ordinal, Role.LAYER, kind, Rule(Role.LAYER, kind, undo_sum), None, (), {}, (((0,), source),), tip.outputs,
         owner=replace(owners[0], also=also), members=members,
     )  # fmt: skip
-
-
-def _weight(op: Operation) -> Tensor:
-    return op.get(1, "other" if "other" in op.kwargs else "weight")
 
 
 def undo_sum(op: Any, y: Tensor, shape: Size) -> Tensor:
@@ -104,9 +93,9 @@ def undo_sum(op: Any, y: Tensor, shape: Size) -> Tensor:
     for one, call in members:
         data = [made[value] for _, value in one.inputs]
         if one.role is Role.LAYER:
-            data = [linear.like(data[0], _weight(call))]
+            data = [like(data[0], weight_of(call))]
         made[one.outputs[0]] = data[0] if one.role is Role.PASS else call.run(data)
-    back: dict[int, Tensor] = {end: linear.minus(y, made[end])}
+    back: dict[int, Tensor] = {end: minus(y, made[end])}
     for one, call in reversed(members):
         g = back.pop(one.outputs[0])
         for path, value in one.inputs:
@@ -115,27 +104,15 @@ def undo_sum(op: Any, y: Tensor, shape: Size) -> Tensor:
     return back[source]
 
 
-def _transposed(one: Op, call: Operation, path: Any, g: Tensor, shape: Size) -> Tensor:
+def _transposed(one: Op, call: Operation, path: Path, g: Tensor, shape: Size) -> Tensor:
     """Back through one call of a sum, to the data at ``path``."""
-    first = path in FIRST
     if one.role is Role.PASS:
         return g
-    assert one.rule is not None
-    if one.role is Role.LAYER:
-        assert one.rule.apply is not None
-        return one.rule.apply(without_bias(call) if one.rule.apply in BIAS_THIRD else call, g, shape)
-    kind, alpha = one.rule.kind, call.kwargs.get("alpha", 1)
-    if kind in ("add", "sub"):
-        factor = 1 if first else alpha if kind == "add" else -alpha
-        return g if factor == 1 else factor * g
-    if kind == "neg":
-        return -g
-    other = call.get(1, "other") if first else call.get(0, "input")
-    return g / other if kind == "div" else g * other
-
-
-def without_bias(call: Operation) -> Operation:
-    """One of these operations as a linear map."""
-    args = (*call.args[:2], None, *call.args[3:])[: len(call.args)]
-    kwargs = {name: None if name == "bias" else one for name, one in call.kwargs.items()}
-    return Operation(call.func, args, kwargs, call.at, call.name, call.module, call.trainable)
+    rule = one.rule
+    assert rule is not None
+    if rule.factor is not None:
+        factor = rule.factor(call, path)
+        return g if isinstance(factor, int) and factor == 1 else factor * g
+    assert rule.linear is not None
+    assert rule.apply is not None
+    return rule.apply(rule.linear(call), g, shape)

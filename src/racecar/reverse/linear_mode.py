@@ -20,7 +20,6 @@ from torch import Tensor
 from racecar.plan.entry import Entry
 from racecar.plan.layer import Layer
 from racecar.plan.step import output
-from racecar.plan.sums import BIAS_THIRD, without_bias
 from racecar.reverse.needs import Needs
 from racecar.reverse.reverse import one_step
 from racecar.reverse.tape import Tape
@@ -76,15 +75,15 @@ def there_then_back(entry: Entry, tape: Tape) -> tuple[Tensor, Tensor]:
     layer, operations = entry.layer, dict(tape.operations)
     assert layer is not None
     rule, own = layer.op.rule, operations[layer.op.ordinal]
-    if rule is not None and rule.apply in BIAS_THIRD:  # the rules of others take the bias out
-        operations[layer.op.ordinal] = own = without_bias(own)
+    if rule is not None and rule.linear is not None:  # the rules of others take the bias out
+        operations[layer.op.ordinal] = own = rule.linear(own) or own
     if layer.op.module is not None:  # a module taken as one operation is not called again: it may hold a state
         y = tape.tensors[layer.op.outputs[0]]
     else:
         y = tape.tensors[entry.d]
         for op in layer.own:
             if op is layer.op and rule is not None and rule.apply in (*_MATRICES, *_GRADIENTS):
-                y = matrix.like(y, _weight(own))
+                y = matrix.like(y, matrix.weight_of(own))
             y = output(operations[op.ordinal](y), op.slot)
     there = y
     for step in entry.steps:
@@ -193,7 +192,7 @@ def _known_product(way: Way, h: Tensor) -> tuple[Tensor, Tensor | None, Operatio
     if layer is None or back is None or back not in (*_MATRICES, *_GRADIENTS) or layer.own != (layer.op,):
         return None
     operation = way.tape.operations[layer.op.ordinal]
-    weight = _weight(operation)
+    weight = matrix.weight_of(operation)
     if back is matrix.matmul:
         if not operation.data_first or weight.dim() != 2:
             return None
@@ -206,13 +205,7 @@ def _known_product(way: Way, h: Tensor) -> tuple[Tensor, Tensor | None, Operatio
     product = Operation(operation.func, args, kwargs, operation.at, operation.name)
     if back is matrix.matmul:
         return weight, None, product, back
-    return weight, product.get(2, "bias"), without_bias(product), back
-
-
-def _weight(operation: Operation) -> Tensor:
-    name = next((name for name in ("other", "mat2") if name in operation.kwargs), "weight")
-    weight: Tensor = operation.get(1, name)
-    return weight
+    return weight, product.get(2, "bias"), matrix.without_bias(product), back
 
 
 def _of_conv(product: Operation, x: Tensor, g: Tensor) -> Tensor:
@@ -228,7 +221,7 @@ def _of_conv_transpose(product: Operation, x: Tensor, g: Tensor) -> Tensor:
         product.get(*one) for one in ((3, "stride", 1), (4, "padding", 0), (5, "output_padding", 0))
     )
     groups, dilation = product.get(6, "groups", 1), product.get(7, "dilation", 1)
-    return _of_any_conv(_weight(product), x, g, stride, padding, dilation, groups, more)
+    return _of_any_conv(matrix.weight_of(product), x, g, stride, padding, dilation, groups, more)
 
 
 def _of_any_conv(

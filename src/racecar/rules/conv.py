@@ -10,7 +10,7 @@ from torch import Size, Tensor
 from torch.nn import functional as F
 
 from racecar.rules.context import StepMasks
-from racecar.rules.linear import like, minus
+from racecar.rules.linear import like, minus, without_bias
 from racecar.rules.marks import OnMask, fit, mixed
 from racecar.rules.operation import Operation
 from racecar.rules.registry import register
@@ -83,9 +83,12 @@ def _of_conv(one: OnMask) -> Tensor | None:
     return fit(mixed(mark, [-dims - 1]), one.shape)
 
 
-@register(F.conv1d, kind="conv1d", mask=_of_conv, takes_mask=_over_positions)
-@register(F.conv2d, kind="conv2d", mask=_of_conv, takes_mask=_over_positions)
-@register(F.conv3d, kind="conv3d", mask=_of_conv, takes_mask=_over_positions)
+_POSITIONS: dict[str, Any] = {"mask": _of_conv, "takes_mask": _over_positions, "linear": without_bias}
+
+
+@register(F.conv1d, kind="conv1d", **_POSITIONS)
+@register(F.conv2d, kind="conv2d", **_POSITIONS)
+@register(F.conv3d, kind="conv3d", **_POSITIONS)
 def conv(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """y (N, out, …), weight (out, in/groups, k…) → (N, in, …) of the true input size."""
     weight, stride, padding, dilation, groups = arguments(op)
@@ -112,9 +115,9 @@ def conv(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return x
 
 
-@register(F.conv_transpose1d, kind="conv_transpose1d", mask=_of_conv, takes_mask=_over_positions)
-@register(F.conv_transpose2d, kind="conv_transpose2d", mask=_of_conv, takes_mask=_over_positions)
-@register(F.conv_transpose3d, kind="conv_transpose3d", mask=_of_conv, takes_mask=_over_positions)
+@register(F.conv_transpose1d, kind="conv_transpose1d", **_POSITIONS)
+@register(F.conv_transpose2d, kind="conv_transpose2d", **_POSITIONS)
+@register(F.conv_transpose3d, kind="conv_transpose3d", **_POSITIONS)
 def conv_transpose(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """y (N, out, …), weight (in, out/groups, k…) → (N, in, …)."""
     weight: Tensor = op.get(1, "weight")

@@ -6,17 +6,20 @@ diagonal matrix is its own transpose (dividing by a learned scale near zero woul
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Size, Tensor
 
 from racecar.rules.fallback import adjoint
-from racecar.rules.operation import Operation
+from racecar.rules.operation import FIRST, Operation, Path
 from racecar.rules.registry import register
 from racecar.rules.roles import Role
 from racecar.rules.shape import unbroadcast
 from racecar.rules.torch_functions import forms
+
+_affine = partial(register, role=Role.AFFINE, elementwise=True)
 
 
 def _parts(op: Operation) -> tuple[bool, Any, float]:
@@ -34,7 +37,25 @@ def _divide(y: Tensor, by: Any) -> Tensor:
     return y / by if by != 0 else torch.zeros_like(y)
 
 
-@register(*forms("add", "__add__", "__radd__", "__iadd__"), role=Role.AFFINE, kind="add", elementwise=True)
+def _of_add(op: Operation, path: Path) -> Any:
+    return 1 if path in FIRST else op.kwargs.get("alpha", 1)
+
+
+def _of_sub(op: Operation, path: Path) -> Any:
+    return 1 if path in FIRST else -op.kwargs.get("alpha", 1)
+
+
+def _of_mul(op: Operation, path: Path) -> Any:
+    return _parts(op)[1]  # None where both are data
+
+
+def _of_div(op: Operation, path: Path) -> Any:
+    other = _parts(op)[1]
+    linear = path in FIRST and (isinstance(other, Tensor) or other)
+    return 1 / other if linear else None
+
+
+@_affine(*forms("add __add__ __radd__ __iadd__"), kind="add", factor=_of_add)
 def add(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """x + α c, or c + α x."""
     first, other, alpha = _parts(op)
@@ -42,7 +63,7 @@ def add(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return unbroadcast(x, shape)
 
 
-@register(*forms("sub", "subtract", "__sub__", "__isub__"), role=Role.AFFINE, kind="sub", elementwise=True)
+@_affine(*forms("sub subtract __sub__ __isub__"), kind="sub", factor=_of_sub)
 def sub(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """x − α c, or c − α x."""
     first, other, alpha = _parts(op)
@@ -50,30 +71,28 @@ def sub(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return unbroadcast(x, shape)
 
 
-@register(*forms("rsub", "__rsub__"), role=Role.AFFINE, kind="rsub", elementwise=True)
+@_affine(*forms("rsub", "__rsub__"), kind="rsub")
 def rsub(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """c − α x, with the data as the first argument."""
     _, other, alpha = _parts(op)
     return unbroadcast(_divide(other - y, alpha), shape)
 
 
-@register(*forms("mul", "multiply", "__mul__", "__rmul__", "__imul__"), role=Role.AFFINE, kind="mul", elementwise=True)
+@_affine(*forms("mul multiply __mul__ __rmul__ __imul__"), kind="mul", factor=_of_mul)
 def mul(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """x · c."""
     _, other, _ = _parts(op)
     return unbroadcast(y * other if op.trainable else _divide(y, other), shape)
 
 
-@register(
-    *forms("div divide true_divide __truediv__ __itruediv__ __div__"), role=Role.AFFINE, kind="div", elementwise=True
-)
+@_affine(*forms("div divide true_divide __truediv__ __itruediv__ __div__"), kind="div", factor=_of_div)
 def div(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """x / c. (c / x is no affine operation; a plan takes it for an activation.)"""
     _, other, _ = _parts(op)
     return unbroadcast(_divide(y, other) if op.trainable else y * other, shape)
 
 
-@register(*forms("addcmul"), role=Role.AFFINE, kind="addcmul", elementwise=True)
+@_affine(*forms("addcmul"), kind="addcmul")
 def addcmul(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """c + v·a·x."""
     place = op.at[0][0]
@@ -84,7 +103,7 @@ def addcmul(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return unbroadcast(x * other if op.trainable else _divide(x, other), shape)
 
 
-@register(*forms("neg", "negative", "__neg__"), role=Role.AFFINE, kind="neg")
+@register(*forms("neg", "negative", "__neg__"), role=Role.AFFINE, kind="neg", factor=lambda op, path: -1)
 def neg(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """−x."""
     return -y

@@ -26,7 +26,27 @@ def minus(y: Tensor, bias: Tensor) -> Tensor:
     return y + (-bias).to(y.dtype)
 
 
-@register(F.linear, kind="linear", mask=along_last)
+def weight_of(op: Operation) -> Tensor:
+    """The weight of a product or a convolution, its second argument."""
+    name = next((name for name in ("other", "mat2") if name in op.kwargs), "weight")
+    weight: Tensor = op.get(1, name)
+    return weight
+
+
+def without_bias(op: Operation) -> Operation:
+    """The same without its bias, the third argument."""
+    args = (*op.args[:2], None, *op.args[3:])[: len(op.args)]
+    kwargs = {name: None if name == "bias" else one for name, one in op.kwargs.items()}
+    return Operation(op.func, args, kwargs, op.at, op.name, op.module, op.trainable)
+
+
+def _matrix(op: Operation) -> Operation | None:
+    """A product with a matrix behind the data, which has no bias."""
+    weight = weight_of(op) if op.data_first else None
+    return op if isinstance(weight, Tensor) and weight.dim() == 2 else None
+
+
+@register(F.linear, kind="linear", mask=along_last, linear=without_bias)
 def linear(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """F.linear: y (…, out), weight (out, in) → (…, in)."""
     weight, bias = op.get(1, "weight"), op.get(2, "bias")
@@ -55,7 +75,7 @@ def of_product(one: OnMask, left: tuple[Path, ...] = FIRST) -> Tensor | None:
     return fit(together(sides), one.shape)
 
 
-@register(*forms("matmul", "mm", "__matmul__"), kind="linear", mask=of_product)
+@register(*forms("matmul", "mm", "__matmul__"), kind="linear", mask=of_product, linear=_matrix)
 def matmul(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """x W or W x with a weight matrix W: y Wᵀ or Wᵀ y; other ranks go through the adjoint."""
     first = op.data_first

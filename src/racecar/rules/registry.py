@@ -51,6 +51,11 @@ class Rule:
     """Element by element of one tensor or several: it may be part of an activation or a norm written by hand."""
     reduction: bool = False
     """To one number: it may be part of a norm written by hand, if it keeps its dimension."""
+    linear: Callable[[Operation], Operation | None] | None = None
+    """Of a layer, the operation as a linear map, without its bias; None where it is none, or its function takes the
+    bias out by itself."""
+    factor: Callable[[Operation, Path], Any] | None = None
+    """Of an operation by element, what the data at a place is multiplied by; None where it is no linear map of it."""
 
     def __post_init__(self) -> None:
         irreversible = self.role in (Role.JOIN, Role.UNKNOWN) and self.apply is None
