@@ -49,13 +49,13 @@ _HOMES = {"Every": "every", "Racecar": "racecar"}
 
 
 def __getattr__(name: str) -> Any:
-    """What needs torch is imported when asked for. That takes seconds, which ``racecar --help`` does not need, and
-    in which the workers of ``racecar run`` can start."""
+    """Import a public name on first use: importing torch takes seconds, which ``racecar --help`` does not need, and in
+    which the workers of ``racecar run`` can start."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f"{__name__}.{_HOMES.get(name, name)}")
-    found = globals()[name] = getattr(module, name) if name in _HOMES else module
-    return found
+    value = globals()[name] = getattr(module, name) if name in _HOMES else module
+    return value
 
 
 def __dir__() -> list[str]:

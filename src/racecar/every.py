@@ -1,4 +1,4 @@
-"""The reverse pass on every k-th step alone: a slice in time."""
+"""Run the reverse pass on every k-th training step only, with k times the weight."""
 
 from __future__ import annotations
 
@@ -13,27 +13,26 @@ from racecar.support.torch_private import before_compile
 
 
 class Every:
-    """Switch the reverse pass on in every k-th step, with k times the weight, and off in the others.
+    """A schedule that runs the reverse pass on every k-th step, with k times the weight, and skips it on the others.
 
         every = Every(rr, 4)
         for x, y in batches:
             every.step()
             output, loss = rr(x)
 
-    Over k steps the gradient has the expectation that it has without; a step without the reverse pass costs what the
-    model alone costs. ``rr.weight`` stays λ, and may be set at any time; in the steps without, ``rr.plan``,
-    ``rr.terms`` (of the last step with it) and ``rr.reconstruct`` stay what they were. A compiled Racecar has two
-    graphs then, and makes no third. A copy of ``rr``, or one from a file, has no schedule until it is given one.
+    The expected gradient over k steps is the same as without the schedule, and a skipped step costs what the model
+    alone costs. ``rr.weight`` stays λ, and may be set at any time. After a skipped step ``rr.terms`` still holds
+    the terms of the last step that ran the reverse pass. A compiled Racecar is compiled twice, once with and once
+    without the reverse pass. A copied or unpickled ``rr`` has no schedule until it is given one.
 
-    A step is what lies between two calls of ``step``. Where gradients are accumulated over micro-batches, let it be one
-    micro-batch: call ``step`` before each of them. The accumulated gradient keeps its expectation, and if k divides
-    their number, every step of the optimiser has as many reverse passes and costs the same. Called once before each
-    step of the optimiser it is as right on average, but the reverse loss is in all micro-batches of one step and in
-    none of the k − 1 that follow.
+    With gradient accumulation, call ``step`` before each micro-batch: the accumulated gradient keeps its expectation,
+    and if k divides the number of micro-batches, every optimiser step costs the same. Called once per optimiser step,
+    it is right on average, too, but one optimiser step has the reverse loss in all its micro-batches and the next k − 1
+    have it in none.
 
     Args:
-        rr: what is switched.
-        k: 1 leaves all as it is.
+        rr: the Racecar to schedule; a compiled one works, too.
+        k: steps from one reverse pass to the next; 1: the reverse pass runs in every step.
     """
 
     def __init__(self, rr: Racecar, k: int) -> None:
@@ -41,10 +40,14 @@ class Every:
             raise TypeError(f"rr must be a Racecar, not {type(rr).__name__}: Every(Racecar(model, x), k)")
         self.rr, self.k = rr, check_every(k)
         self.steps = 0
-        """Begun so far."""
+        """Number of calls of :meth:`step` so far."""
 
     def step(self) -> bool:
-        """Before each training step, the first one included; whether the reverse pass is on in it."""
+        """Begin a training step; call it before each one, the first included.
+
+        Returns:
+            Whether the reverse pass runs in this step.
+        """
         on = self.steps % self.k == 0
         self.steps += 1
         self.rr.schedule(self.k, on)
@@ -52,7 +55,7 @@ class Every:
 
     @property
     def weight(self) -> Weight:
-        """λ, before it is multiplied by k: that of ``rr``, a number or a dict as :class:`racecar.Racecar` takes it."""
+        """λ of ``rr``, before it is multiplied by k: a number or a dict, as :class:`racecar.Racecar` takes it."""
         return self.rr.weight
 
     @weight.setter
@@ -60,11 +63,11 @@ class Every:
         self.rr.weight = weight
 
     def state_dict(self) -> dict[str, Any]:
-        """For a checkpoint: how many steps were begun."""
+        """The number of steps begun so far, for a checkpoint."""
         return {"steps": self.steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on in step with a training that was interrupted."""
+        """Continue the schedule of a training that was interrupted."""
         try:
             steps = index(state["steps"])
         except (KeyError, TypeError):
@@ -75,5 +78,5 @@ class Every:
 
 
 def check_every(k: int) -> int:
-    """A number of steps, or an error."""
+    """Return k, the steps from one reverse pass to the next; raise unless it is a whole number of at least 1."""
     return check_times(k, "k")

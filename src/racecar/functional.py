@@ -1,4 +1,4 @@
-"""The reverse loss and the linear loss as pure functions: the twins of :class:`racecar.Racecar`."""
+"""The racecar loss as pure functions, without the module :class:`racecar.Racecar`."""
 
 from __future__ import annotations
 
@@ -31,13 +31,17 @@ def reverse_loss(
     rules: GivenRules | None = None,
     mask: Tensor | None = None,
 ) -> tuple[Any, Tensor]:
-    """The model's output and its racecar loss. Nothing is kept between calls, so every call plans the model anew.
+    """Call a model once and return its output and its racecar loss.
+
+    The function keeps nothing between calls, so every call plans the model anew: in a training loop
+    :class:`racecar.Racecar` is faster.
 
     Args:
         model: any module.
         args, kwargs: what the model is called with; a single tensor may stand for ``(tensor,)``.
         mode, weight, scale, fraction, input_activation, gradient, reduction, rules: as for :class:`racecar.Racecar`.
-        mask: which positions are no padding, as in a call of :class:`racecar.Racecar`.
+        mask: (N, T) for inputs (N, T, …): True where a position is data, False where it is padding, as in a call of
+            :class:`racecar.Racecar`.
 
     Returns:
         ``(model(*args, **kwargs), loss)``, the loss a float32 (or float64) scalar, shape ().
@@ -49,8 +53,8 @@ def reverse_loss(
         raise TypeError(f"kwargs must be a dict of keyword arguments, not {type(kwargs).__name__}")
     args = (args,) if isinstance(args, Tensor) else tuple(args)
     kwargs = dict(kwargs or {})
-    chosen = activation(input_activation)
-    settings = Settings(mode, weight, scale, fraction, chosen, gradient, reduction, own_rules(rules))
+    input_function = activation(input_activation)
+    settings = Settings(mode, weight, scale, fraction, input_function, gradient, reduction, own_rules(rules))
     engine = Engine(model, settings)
     engine.start(args, kwargs)
     output, outcome = engine.run(args, kwargs, mask=mask)
@@ -72,21 +76,23 @@ def linear_loss(
     rules: GivenRules | None = None,
     mask: Tensor | None = None,
 ) -> tuple[Any, Tensor]:
-    """The model's output and its linear loss: λ times the mean over all weighted operations of ‖AᵀAh − h‖² / ‖h‖².
+    """Call a model once and return its output and its linear loss, λ times the mean over layers of ‖AᵀAh − h‖² / ‖h‖².
 
         output, loss = linear_loss(model, x, weight={"*": 0.1, "@head": 0})
         (task_loss(output, y) + loss).backward()
 
-    h is what an operation reads, and A the operation without its bias: every layer is drawn to an isometry along its
-    own data. It is :func:`reverse_loss` in mode "linear".
+    h is the input of a weighted operation (linear, convolution, …) and A that operation without its bias. A loss of 0
+    means that every such A keeps lengths and angles along its own data. It is :func:`reverse_loss` with mode "linear".
 
     Args:
         model: any module.
         args, kwargs: what the model is called with; a single tensor may stand for ``(tensor,)``.
         weight, scale, fraction, reduction, rules: as for :class:`racecar.Racecar`; the pattern "@head" is the last
             weighted operation on the way to each output.
-        gradient: "weights" (h is a constant: it reaches every layer's own weight alone) or "both" (through h, too).
-        mask: which positions are no padding, as in a call of :class:`racecar.Racecar`.
+        gradient: "weights" (h is a constant: each term's gradient reaches its own layer's weight alone) or "both"
+            (through h, too).
+        mask: (N, T) for inputs (N, T, …): True where a position is data, False where it is padding, as in a call of
+            :class:`racecar.Racecar`.
 
     Returns:
         ``(model(*args, **kwargs), loss)``, the loss a float32 (or float64) scalar, shape ().
