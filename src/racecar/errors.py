@@ -24,7 +24,7 @@ class NoRuleWarning(UserWarning):
 
 
 class DeadLayerWarning(UserWarning):
-    """Warning: a constrained layer looks dead for several steps: its activation is 0, or its term is 0 or not finite."""
+    """Warning: a constrained layer has looked dead for several steps: its activation or term is 0, or not finite."""
 
 
 class MissingExtra(ImportError):

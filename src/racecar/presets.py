@@ -21,7 +21,7 @@ _COMPARED = ("mode", "weight", "scale", "fraction", "input_activation", "reach",
 
 
 class Preset(Mapping[str, Any]):
-    """A named, immutable mapping from arguments of ``Racecar`` to their values; arguments not in it keep their defaults.
+    """A named, immutable mapping from arguments of ``Racecar`` to values; arguments not in it keep their defaults.
 
     Args:
         name: its name in this module.

@@ -162,7 +162,7 @@ class Racecar(nn.Module):
         return super().load_state_dict(state_dict, strict, assign)
 
     def train(self, mode: bool = True) -> Racecar:
-        """Set training or evaluation mode; also warn if the last compiled step, which cannot warn, flagged dead layers."""
+        """Set training or evaluation mode. Also warn if the last compiled step, which cannot warn, saw dead layers."""
         self._warn_of_dead_layers()
         return super().train(mode)
 

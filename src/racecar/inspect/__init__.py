@@ -1,7 +1,7 @@
-"""Look into a network, trained with racecar or not.
+"""Functions that measure what a network learned, trained with racecar or not.
 
-Everything here takes any model that Racecar can plan, or a Racecar, looks at it in evaluation mode and changes nothing
-in it, but for :func:`calibrate`, which gives a Racecar its statistics.
+Each takes any model that Racecar can plan, or a Racecar, runs it in evaluation mode and leaves it unchanged. The one
+exception is :func:`calibrate`, which stores statistics in a Racecar.
 Figures are in :mod:`racecar.inspect.figures`, which needs matplotlib.
 """
 

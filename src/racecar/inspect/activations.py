@@ -1,4 +1,4 @@
-"""The activations d1 … d(n+1) of a model, with the range that each one has."""
+"""The activations d1 … d(n+1) of a model's forward pass."""
 
 from __future__ import annotations
 
@@ -25,48 +25,48 @@ RANGES: dict[str, tuple[float, float]] = {
     "softmax": (0.0, 1.0),
     "softmin": (0.0, 1.0),
 }
-"""Activations that cannot leave a range."""
+"""Bounded activation function → (least, largest) value that it can return."""
 
 
 @dataclass(frozen=True, eq=False)
 class Activation:
-    """One d_m of a forward pass."""
+    """One activation d_m of a forward pass: its tensor, and where in the model it lies."""
 
     name: str
-    """"d1", "d2", …; the last is what the last layer made of its input: d(n+1)."""
+    """"d1" (the model's input), "d2", …; the last one, d(n+1), is the output of the last layer."""
     layer: str
-    """The layer that reads it, by its qualified name; "output" for the last."""
+    """Qualified name of the layer whose input it is; "output" for the last activation."""
     tensor: Tensor
-    """(N, …)"""
+    """The values, (N, …) for N samples."""
     kind: str
-    """What made it: "input", "tanh", "relu", "conv2d", …"""
+    """The operation whose output it is: "input", "tanh", "relu", "conv2d", …"""
     range: tuple[float, float] | None
-    """The values that it can take, or None if they have no bound."""
+    """Least and largest value that this kind of operation can return, as (-1, 1) for tanh; None if unbounded."""
 
 
 def activations(model: nn.Module, inputs: ExampleInputs, layers: Sequence[str] | str | None = None) -> list[Activation]:
-    """The activations of one forward pass in evaluation mode, which leaves no trace in the model.
+    """Run one forward pass in evaluation mode and return the activations d1 … d(n+1); the model is not changed.
 
     Args:
         model: any model that Racecar can plan, or a Racecar.
-        inputs: as for ``Racecar``: a tensor, a tuple of arguments or a dict of keyword arguments.
-        layers: names ("d3") or layer-name patterns; all of them if None.
+        inputs: as for ``Racecar``: a tensor (N, …), a tuple of arguments or a dict of keyword arguments.
+        layers: activation names ("d3") or layer-name patterns to return; None: all.
 
     Returns:
-        d_m in the order in which the layers run, then the output of the last layer.
+        The input d_m of each layer, in the order in which the layers run, then the output of the last layer.
     """
     model = unwrapped(model)
     with eval_mode(model):
         forward = ForwardPass(model, *call_arguments(inputs, model))
-    found = [_activation(forward, f"d{layer.index + 1}", layer.name, layer.d) for layer in forward.layers]
+    result = [_activation(forward, f"d{layer.index + 1}", layer.name, layer.d) for layer in forward.layers]
     last = forward.layers[-1]
-    found.append(_activation(forward, f"d{last.index + 2}", "output", after(forward, last)))
+    result.append(_activation(forward, f"d{last.index + 2}", "output", after(forward, last)))
     if layers is None:
-        return found
-    spellings = [(one.name, *layer.names) for one, layer in zip(found, forward.layers, strict=False)]
-    spellings.append((found[-1].name, "output"))
-    labels = [f"{one.name} ({one.layer})" for one in found]
-    return [found[i] for i in choose([layers] if isinstance(layers, str) else layers, spellings, "layers:", labels)]
+        return result
+    spellings = [(d.name, *layer.names) for d, layer in zip(result, forward.layers, strict=False)]
+    spellings.append((result[-1].name, "output"))
+    labels = [f"{d.name} ({d.layer})" for d in result]
+    return [result[i] for i in choose([layers] if isinstance(layers, str) else layers, spellings, "layers:", labels)]
 
 
 def _activation(forward: ForwardPass, name: str, layer: str, value: int) -> Activation:
@@ -76,11 +76,11 @@ def _activation(forward: ForwardPass, name: str, layer: str, value: int) -> Acti
 
 
 def after(forward: ForwardPass, layer: Layer) -> int:
-    """The value after a layer's last norm or activation, a softmax at the very end included."""
+    """The graph's value after the last norm or activation that follows a layer, a final softmax included."""
     graph, value = forward.layer_graph.graph, layer.end
-    top = value
+    last_activation = value
     while len(users := graph.users.get(value, [])) == 1 and users[0].role.passable:
         value = users[0].outputs[0]
         if users[0].role.sets_range:
-            top = value
-    return top
+            last_activation = value
+    return last_activation

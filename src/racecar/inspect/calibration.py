@@ -1,4 +1,4 @@
-"""Statistics of the reverse data for a network that never kept any, so that single inputs can be run backwards."""
+"""Measure the batch-norm statistics of the reverse pass, so that single inputs can be run backwards."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from racecar.inspect.invertibility import ways
+from racecar.inspect.invertibility import measured_plans
 from racecar.inspect.unwrap import unwrapped
 from racecar.racecar import Racecar, call_arguments
 from racecar.reverse.forward_pass import ForwardPass
@@ -23,43 +23,50 @@ from racecar.watch.dry_run import untouched, watch_forward
 def calibrate(
     model: nn.Module, batches: Iterable[Any], inputs: Callable[[Any], Any] | None = None
 ) -> ReverseStatistics:
-    """Find what batch norms see in the reverse pass, in evaluation, over some batches.
+    """Measure mean and variance of every batch norm's input in the reverse pass, averaged over some batches.
 
-        found = calibrate(model, loader)
-        invertibility(model, picture, statistics=found)  # (1, …): one sample is enough
+        statistics = calibrate(model, loader)
+        invertibility(model, picture, statistics=statistics)  # (1, …): one sample is enough
 
     Args:
-        model: any model that Racecar can plan; nothing in it is changed. A Racecar also keeps those of its own way, in
-            the place of what it had, and uses them in ``reconstruct`` and its loss in evaluation.
-        batches: of a loader; all of them count alike. Of a tuple or list, as (x, y), the first is the input.
-        inputs: makes the model's input, as for ``Racecar``, from a batch, where it is not as above.
+        model: any model that Racecar can plan; it is not changed. A Racecar also gets the statistics of its own reverse
+            pass, in place of earlier ones, and uses them in ``reconstruct`` and in its loss in evaluation.
+        batches: batches, as of a DataLoader; each counts the same. From a tuple or list such as (x, y) the first
+            element is taken as the input.
+        inputs: function from a batch to the model's input (as for ``Racecar``), for batches of another form.
 
     Returns:
-        Statistics for ``invertibility`` and ``leakage``: of every reverse pass that they run.
+        Statistics to give to ``invertibility`` and ``leakage``, for every reverse pass that they run.
     """
-    found, own, count = ReverseStatistics(), ReverseStatistics(), 0
+    statistics, own_statistics, count = ReverseStatistics(), ReverseStatistics(), 0
     parameter = next(model.parameters(), None)
     device = None if parameter is None else parameter.device
     with eval_mode(unwrapped(model)):
         for batch in batches:
-            given = inputs(batch) if inputs is not None else batch[0] if isinstance(batch, (tuple, list)) else batch
-            given = map_tensors(lambda x: x.to(device), given)
-            args, kwargs = call_arguments(given, unwrapped(model))
+            x = inputs(batch) if inputs is not None else batch[0] if isinstance(batch, (tuple, list)) else batch
+            x = map_tensors(lambda tensor: tensor.to(device), x)
+            args, kwargs = call_arguments(x, unwrapped(model))
             forward = ForwardPass(unwrapped(model), args, kwargs)
-            forward.gather(ways(forward), found)
+            forward.gather(measured_plans(forward), statistics)
             if isinstance(model, Racecar):
-                gather(model, args, kwargs, own)
+                gather(model, args, kwargs, own_statistics)
             count += 1
     if count == 0:
         raise ValueError("there are no batches to calibrate with")
     if isinstance(model, Racecar):
-        model.reverse_statistics.take(own)
-    return found
+        model.reverse_statistics.take(own_statistics)
+    return statistics
 
 
 @torch.no_grad()
 def gather(rr: Racecar, args: tuple[Any, ...], kwargs: Mapping[str, Any], statistics: ReverseStatistics) -> None:
-    """Take the statistics of a Racecar's own reverse pass on a batch into ``statistics``, and make room for them."""
+    """Add one batch's batch-norm statistics, from a Racecar's own reverse pass, to ``statistics``.
+
+    Args:
+        rr: the Racecar; norms that its own ``reverse_statistics`` do not know yet are added to them.
+        args, kwargs: the arguments of the model's call.
+        statistics: what is updated.
+    """
     reading = Reading(statistics, gather=True)
     with untouched(rr.model):
         _, trace = watch_forward(rr.model, args, kwargs, rr._engine.keep)

@@ -1,4 +1,4 @@
-"""How well a network can be run backwards: the error of the reverse pass, and what it makes of the input."""
+"""How well a network can be run backwards: the error of the reverse pass, and the input that it rebuilds."""
 
 from __future__ import annotations
 
@@ -24,43 +24,49 @@ from racecar.watch.batches import ExampleInputs
 from racecar.watch.names import shown
 
 WINDOW = 11
-"""Of SSIM, in pixels."""
+"""Side of SSIM's Gaussian window, in pixels."""
 NO_SSIM = f"no SSIM: its window of {WINDOW} × {WINDOW} pixels is larger than the pictures"
 
 
 @dataclass(frozen=True)
 class Depth:
-    """The reverse pass at one layer m."""
+    """Errors of the reverse pass at one layer m."""
 
     name: str
-    """"d1", "d2", …"""
+    """Name of the layer's input d_m: "d1", "d2", …"""
     layer: str
+    """Qualified name of the layer."""
     kind: str
+    """Kind of the layer's operation, as "conv2d"."""
     way: float | None
-    """Σ(d_m − d'_m)² / Σd_m² of the one reverse pass from the output; None where it does not pass."""
+    """Relative error Σ(d_m − d'_m)² / Σd_m² of the reverse pass that starts at the output; None where it does not reach
+    d_m."""
     layerwise: float | None
-    """The same from the layer's own forward output d_(m+1)."""
+    """Relative error of d'_m rebuilt by this layer alone, from its forward output d_(m+1)."""
     input: float | None
-    """The same for the model's input, rebuilt from d_(m+1); None where the way there is not unique."""
+    """Relative error of the model's input rebuilt from d_(m+1); None where the reverse pass to it is not unique."""
     psnr: float | None
-    """Of the rebuilt input, for pictures, in decibel; mean over the inputs."""
+    """PSNR of that rebuilt input in decibel, mean over the samples; None if they are not pictures."""
     ssim: float | None
+    """SSIM of that rebuilt input, mean over the samples; None if they are not pictures, or too small ones."""
     note: str
+    """Why a number is missing; "" if none is."""
 
 
 @dataclass(frozen=True, eq=False)
 class Invertibility:
-    """How well a model can be run backwards on some inputs. Iterable over its layers; printable as a table."""
+    """Errors of the reverse pass at every layer of a model. Iterable over its layers; prints as a table."""
 
     mode: str
-    """"full", or "auto" where joins or forks make the reverse pass start again."""
+    """Mode of the reverse pass from the output: "full", or "auto" where joins or forks make it start again."""
     depths: tuple[Depth, ...]
+    """One entry for each layer, in the order in which the layers run."""
     inputs: Tensor
-    """What the reverse pass should end in: the model's input, (N, …), or the output of its embedding."""
+    """The true input that the reverse pass should rebuild, (N, …): the model's, or the output of its embedding."""
     rebuilt: dict[str, Tensor]
-    """"d(m+1)" → the input rebuilt from there, (N, …), for every depth from which the way is unique."""
+    """"d(m+1)" → the input rebuilt from d(m+1), (N, …), for every depth from which the reverse pass is unique."""
     range: float
-    """Largest minus smallest value of a picture, which PSNR and SSIM are relative to."""
+    """Largest minus smallest value of a pixel, which PSNR and SSIM are relative to."""
 
     def __iter__(self) -> Iterator[Depth]:
         return iter(self.depths)
@@ -70,6 +76,7 @@ class Invertibility:
 
     @property
     def pictures(self) -> bool:
+        """Whether the inputs are pictures (N, 1 or 3, H, W)."""
         return is_pictures(self.inputs)
 
     def __str__(self) -> str:
@@ -86,7 +93,7 @@ class Invertibility:
         return table(head, rows) + (f"\n{NO_SSIM}" if small else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers, ready for JSON."""
+        """The numbers, without the tensors, as a dict for JSON."""
         return {"mode": self.mode, "range": self.range, "layers": [finite(asdict(depth)) for depth in self.depths]}
 
 
@@ -98,105 +105,111 @@ def invertibility(
     input_activation: Any = None,
     range: float | None = None,
 ) -> Invertibility:
-    """Run a model backwards on some inputs and measure what comes back.
+    """Run a model backwards on some inputs and measure how far the rebuilt activations are from the true ones.
 
     Args:
         model: any model that Racecar can plan, or a Racecar; nothing in it is changed.
         inputs: as for ``Racecar``: a tensor (N, …), a tuple of arguments or a dict of keyword arguments.
-        statistics: what batch norm uses: those of the "batch", as the reverse pass does in training; the model's own
-            "running" ones, which are often far off in reverse; or its running ones in the forward pass and reverse
-            statistics in the reverse pass, which hold for a single sample, too: of :func:`calibrate`, or "reverse" for
-            those of a Racecar, which are of its own way and serve for all. None: "reverse" for a Racecar that has some,
-            else "batch".
+        statistics: what batch norms use. "batch": the statistics of these inputs, as in training. "running": the
+            model's running ones in both passes, which are often far off in the reverse pass. The result of
+            :func:`calibrate`: running ones in the forward pass, these in the reverse pass; right for a single sample,
+            too. "reverse": the same with the ``reverse_statistics`` of a Racecar, which were measured in its own mode.
+            None: "reverse" for a Racecar that has some, else "batch".
         input_activation: applied to the rebuilt input, as for ``Racecar``.
-        range: of the pixels, for PSNR and SSIM; largest minus smallest value of the inputs if None.
+        range: largest minus smallest value that a pixel can have, for PSNR and SSIM; None: that of the inputs.
 
     Returns:
-        For every layer the relative error of the reverse pass, of the layer alone, and of the input rebuilt from it.
+        For every layer three relative errors: of the reverse pass from the output, of the layer alone, and of the input
+        rebuilt from the layer's output.
     """
-    finish = activation(input_activation)
-    model, used, known = model_and_statistics(model, statistics)
-    with eval_mode(model, used):  # the reverse pass, too: some rules ask a module whether it trains
+    input_function = activation(input_activation)
+    model, forward_statistics, reverse_statistics = model_and_statistics(model, statistics)
+    with eval_mode(model, forward_statistics):  # the reverse pass, too: some rules ask a module whether it trains
         try:
-            forward = ForwardPass(model, *call_arguments(inputs, model), known)
+            forward = ForwardPass(model, *call_arguments(inputs, model), reverse_statistics)
         except ValueError as error:
             if "more than 1 value per channel" not in str(error):
                 raise
             remedy = "give more samples, statistics=calibrate(model, batches), or statistics='running'"
             raise ValueError(f"batch norm needs more than one value per channel: {remedy}") from error
-        return _measure(forward, finish, range)
+        return _measure(forward, input_function, range)
 
 
-def ways(forward: ForwardPass) -> list[Plan]:
-    """Every reverse pass that is measured: the longest one, layer by layer, and to the input from each depth."""
-    inputs = [_way_to_input(forward, layer) for layer in forward.layers]
-    return [_longest(forward), forward.plan("layerwise"), *(way for way in inputs if not isinstance(way, str))]
+def measured_plans(forward: ForwardPass) -> list[Plan]:
+    """Plans of all reverse passes that ``invertibility`` runs: from the output, layer by layer, and from each depth to
+    the input."""
+    to_input = [_plan_to_input(forward, layer) for layer in forward.layers]
+    return [_from_output(forward), forward.plan("layerwise"), *(plan for plan in to_input if isinstance(plan, Plan))]
 
 
-def _measure(forward: ForwardPass, finish: Activation | None, range: float | None) -> Invertibility:
-    way, alone = _longest(forward), forward.plan("layerwise")
-    along, single = forward.rebuild(way, finish), forward.rebuild(alone, finish)
-    start, depths, rebuilt = forward.value(forward.layers[0].d), [], {}
-    span = _range(start, range)
+def _measure(forward: ForwardPass, input_activation: Activation | None, range: float | None) -> Invertibility:
+    from_output = _from_output(forward)
+    chained = forward.rebuild(from_output, input_activation)
+    layerwise = forward.rebuild(forward.plan("layerwise"), input_activation)
+    inputs, depths, rebuilt = forward.value(forward.layers[0].d), [], {}
+    span = _range(inputs, range)
     for layer in forward.layers:
-        back, note = _input_from(forward, layer, finish)
+        rebuilt_input, note = _rebuild_input(forward, layer, input_activation)
         scores: tuple[float | None, float | None] = (None, None)
-        if back is not None:
-            rebuilt[f"d{layer.index + 2}"] = back
-            if is_pictures(start):
-                scores = picture_scores(back, start, span)
+        if rebuilt_input is not None:
+            rebuilt[f"d{layer.index + 2}"] = rebuilt_input
+            if is_pictures(inputs):
+                scores = picture_scores(rebuilt_input, inputs, span)
         d = forward.value(layer.d)
         depths.append(
             Depth(
                 f"d{layer.index + 1}",
                 layer.name,
                 layer.kind,
-                relative_error(d, along.get(layer.index)),
-                relative_error(d, single.get(layer.index)),
-                relative_error(start, back),
+                relative_error(d, chained.get(layer.index)),
+                relative_error(d, layerwise.get(layer.index)),
+                relative_error(inputs, rebuilt_input),
                 *scores,
                 layer.problem or note,
             )
         )
-    return Invertibility(way.mode, tuple(depths), start, rebuilt, span)
+    return Invertibility(from_output.mode, tuple(depths), inputs, rebuilt, span)
 
 
-def _longest(forward: ForwardPass) -> Plan:
+def _from_output(forward: ForwardPass) -> Plan:
+    """The plan in mode "full", or in mode "auto" if the model has joins."""
     try:
         return forward.plan("full")
     except NotReversible:
         return forward.plan("auto")
 
 
-def _input_from(forward: ForwardPass, layer: Layer, finish: Activation | None) -> tuple[Tensor | None, str]:
-    """The first d rebuilt from d_(m+1), or why it cannot be."""
-    way = _way_to_input(forward, layer)
-    if isinstance(way, str):
-        return None, way
-    rebuilt = forward.rebuild(way, finish)
+def _rebuild_input(
+    forward: ForwardPass, layer: Layer, input_activation: Activation | None
+) -> tuple[Tensor | None, str]:
+    """The input rebuilt from the layer's output d_(m+1), and ""; or None, and why it cannot be."""
+    plan = _plan_to_input(forward, layer)
+    if isinstance(plan, str):
+        return None, plan
+    rebuilt = forward.rebuild(plan, input_activation)
     return rebuilt[min(rebuilt)], ""
 
 
-def _way_to_input(forward: ForwardPass, layer: Layer) -> Plan | str:
-    """The way from d_(m+1) to the first d, or why there is none."""
+def _plan_to_input(forward: ForwardPass, layer: Layer) -> Plan | str:
+    """The plan of the reverse pass from the layer's output d_(m+1) to the input, or why there is none."""
     if layer.problem:
         return layer.problem
     try:
-        way = forward.plan("input", layer)
+        plan = forward.plan("input", layer)
     except NotReversible:
         return "no unique way to the input: a join lies between"
-    end = layer
-    while (below := end.below or end.beyond) is not None:
-        end = below
-        if end.problem:
-            return f"no way to the input: {end.problem} in layer {shown(end.name)!r}"
-    if end.d != forward.layers[0].d:
+    last = layer
+    while (below := last.below or last.beyond) is not None:
+        last = below
+        if last.problem:
+            return f"no way to the input: {last.problem} in layer {shown(last.name)!r}"
+    if last.d != forward.layers[0].d:
         return "the reverse pass ends above the first layer"
-    return way
+    return plan
 
 
 def relative_error(d: Tensor, reverse: Tensor | None) -> float | None:
-    """Σ(d − d')² / Σd²; 0 for a d of zeros only."""
+    """Σ(d − d')² / Σd² over all elements of d (N, …); 0 if d is all zeros, None if d' is None."""
     if reverse is None:
         return None
     d, reverse = d.double(), reverse.double()
@@ -219,18 +232,23 @@ def _range(x: Tensor, given: float | None) -> float:
 
 
 def picture_scores(a: Tensor, b: Tensor, span: float) -> tuple[float, float | None]:
-    """Mean PSNR and SSIM of pictures; SSIM is None where its window does not fit."""
+    """Mean PSNR and SSIM of pictures a to pictures b, both (N, C, H, W); SSIM is None if its window does not fit.
+
+    Args:
+        a, b: the pictures.
+        span: largest minus smallest value that a pixel can have.
+    """
     fits = min(b.shape[2:]) >= WINDOW
     return float(psnr(a, b, span).mean()), float(ssim(a, b, span, WINDOW).mean()) if fits else None
 
 
 def finite(record: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON knows neither infinity nor NaN: None stands for them."""
+    """The same record with None in place of infinity and NaN, which JSON does not have."""
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in record.items()
     }
 
 
 def number(value: float | None) -> str:
-    """A number for people; a dash where there is none."""
+    """A number as text with three digits for a table; "-" for None."""
     return "-" if value is None else f"{value:.3g}"

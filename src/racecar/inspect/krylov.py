@@ -1,4 +1,4 @@
-"""The largest singular values of an operator that is only known by what it does to a vector."""
+"""The largest singular values of a linear operator that is given as functions, not as a matrix."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 Map = Callable[[Tensor], Tensor]
-"""Vectors to vectors, one in each row."""
+"""A linear map on a batch of vectors: (b, n) → (b, m), one vector in each row."""
 
 
 def top_singular(
@@ -17,15 +17,15 @@ def top_singular(
 ) -> tuple[Tensor, Tensor]:
     """The k largest singular values of A and their right singular vectors, by a restarted block Krylov method.
 
-    A block is used, not a single vector, because convolutions have their singular values in groups of equal ones.
+    It iterates a block of vectors, not one, because a convolution has groups of equal singular values.
 
     Args:
         apply: x (b, n) → x Aᵀ (b, m).
         adjoint: y (b, m) → y A (b, n).
-        start: (b, n) with b > k (or b = n): random rows to start from; more rows converge in fewer rounds.
-        k: how many.
-        tolerance: residual ‖AᵀAv − σ²v‖ / σ₁² of every vector at which the search ends.
-        rounds: restarts, after which a warning says how far the search got.
+        start: (b, n) random rows to start from, b > k (or b = n); more rows converge in fewer rounds.
+        k: how many singular values to compute.
+        tolerance: residual ‖AᵀAv − σ²v‖ / σ₁² of every vector below which the iteration ends.
+        rounds: most restarts; if they are not enough, a warning gives the residual.
 
     Returns:
         values (k,), descending, and vectors (k, n), orthonormal.
@@ -35,16 +35,16 @@ def top_singular(
         block = _orthonormal(block)
         basis, images = [block], [adjoint(apply(block))]
         while len(basis) < depth:
-            known = torch.cat(basis)
-            following = _beyond(images[-1], known)[: block.shape[1] - len(known)]
-            if not len(following):  # the basis holds all that AᵀA makes of it
+            span = torch.cat(basis)
+            extension = _extension(images[-1], span)[: block.shape[1] - len(span)]
+            if not len(extension):  # the span is closed under AᵀA
                 break
-            basis.append(following)
-            images.append(adjoint(apply(following)))
-        known, image = torch.cat(basis), torch.cat(images)  # rows q of the basis, and AᵀA q
-        squares, rotation = torch.linalg.eigh(known @ image.mT)
+            basis.append(extension)
+            images.append(adjoint(apply(extension)))
+        span, image = torch.cat(basis), torch.cat(images)  # rows q of the basis, and AᵀA q
+        squares, rotation = torch.linalg.eigh(span @ image.mT)
         squares, rotation = squares.flip(0)[: len(block)].clamp_min(0), rotation.flip(1)[:, : len(block)].mT
-        block = rotation @ known
+        block = rotation @ span
         residual = (rotation @ image - squares[:, None] * block)[:k].norm(dim=1)
         least = 1e-6 * squares[0] + torch.finfo(squares.dtype).tiny  # relative to σ², not σ₁²: small ones count too
         error = (residual / squares[:k].clamp_min(least)).max().item()
@@ -59,11 +59,11 @@ def top_singular(
     return squares[:k].sqrt(), block[:k]
 
 
-def _beyond(rows: Tensor, known: Tensor) -> Tensor:
-    """Orthonormal rows for what ``rows`` add to the span of ``known``: fewer than given where they add nothing."""
+def _extension(rows: Tensor, basis: Tensor) -> Tensor:
+    """Orthonormal rows for the part of ``rows`` outside the span of ``basis``, one for each new dimension."""
     least = 1e-14 * rows.norm()
     for _ in range(2):  # once is not enough in floating point
-        _, sizes, directions = torch.linalg.svd(rows - (rows @ known.mT) @ known, full_matrices=False)
+        _, sizes, directions = torch.linalg.svd(rows - (rows @ basis.mT) @ basis, full_matrices=False)
         rows, least = directions[sizes > least], 0.5
     return rows
 

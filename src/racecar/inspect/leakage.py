@@ -1,4 +1,4 @@
-"""How much of its input a network gives away: the reverse pass as a measure of privacy."""
+"""How much of its input a network's activations reveal: the reverse pass as a measure of privacy."""
 
 from __future__ import annotations
 
@@ -27,38 +27,43 @@ READINGS = (
     (0.1, "some: coarse structure shows through"),
     (0.0, "little that this reverse pass can show"),
 )
-"""From which share of the input's variation on a sentence holds."""
+"""(least share of the input's variation that is rebuilt, what that means in words), largest share first."""
 UNKNOWN = "nothing can be said: the reverse pass is not finite"
 
 
 @dataclass(frozen=True)
 class Leak:
-    """What the reverse pass gives back of the input from one depth."""
+    """How much of the input one activation reveals: scores of the input x' rebuilt from it against the true input x."""
 
     name: str
     """"d2", "d3", …: the activation that the input was rebuilt from."""
     layer: str
-    """The layer that made it."""
+    """The layer whose output that activation is."""
     explained: float
-    """Share of the input's variation that comes back, 1 − Σ(x − x')² / Σ(x − x̄)², with x̄ the best constant image. It is
-    negative where the constant image is closer than what came back."""
+    """Share of the input's variance that x' explains, 1 − Σ(x − x')² / Σ(x − x̄)², with x̄ the best constant image;
+    negative if x̄ is closer to x than x' is."""
     adjusted: float
-    """The same once brightness and contrast of what came back are set right: the squared correlation, in [0, 1]."""
+    """Share explained after the best change of brightness and contrast of x': the squared correlation of x and x'."""
     psnr: float | None
+    """PSNR of x' in decibel, mean over the samples; None if they are not pictures."""
     ssim: float | None
+    """SSIM of x', mean over the samples; None if they are not pictures, or too small ones."""
     reading: str
+    """What ``adjusted`` means, in words."""
 
 
 @dataclass(frozen=True, eq=False)
 class Leakage:
-    """How much of the input each depth gives back. Iterable; printable as a table with a reading in plain words."""
+    """How much of the input each activation of a model reveals. Iterable; prints as a table with a sentence below."""
 
     leaks: tuple[Leak, ...]
+    """One entry for each activation from which the input can be rebuilt, from the first layer to the last."""
     constant_psnr: float | None
-    """Of the best constant image: each input's own mean colour."""
+    """PSNR of the best constant image (each input's mean colour), to compare with; None if inputs are not pictures."""
     constant_ssim: float | None
+    """SSIM of the best constant image; None if inputs are not pictures, or too small ones."""
     hidden: tuple[str, ...]
-    """Layers from which the reverse pass to the input is not unique; nothing is said about them."""
+    """Layers that are not measured, because the reverse pass from them to the input is not unique."""
 
     def __iter__(self) -> Iterator[Leak]:
         return iter(self.leaks)
@@ -68,15 +73,16 @@ class Leakage:
 
     @property
     def reading(self) -> str:
-        """The outcome in plain words."""
+        """The result in two or three sentences."""
         if not self.leaks:
             return "From no depth is the reverse pass to the input unique, so it says nothing here."
         last = self.leaks[-1]
         text = f"From {last.name}, the output of {last.layer or 'the model'}, the reverse pass gives back "
         text += f"{last.adjusted:.0%} of the input's variation. "
-        open_ = [leak for leak in self.leaks if leak.adjusted >= READINGS[1][0]]
-        if open_:
-            text += f"Inputs can be recognised from activations as deep as {open_[-1].name}: store and share them with "
+        recognisable = [leak for leak in self.leaks if leak.adjusted >= READINGS[1][0]]
+        if recognisable:
+            deepest = recognisable[-1].name
+            text += f"Inputs can be recognised from activations as deep as {deepest}: store and share them with "
             text += "the same care as the inputs. "
         else:
             text += "No depth gives back as much as half of it. "
@@ -98,13 +104,13 @@ class Leakage:
             ]
             for leak in self.leaks
         ]
-        flat = number(self.constant_psnr), number(self.constant_ssim)
-        rows.append(["-", "best constant image", "0.0%", "0.0%", *flat, ""])
+        constant = number(self.constant_psnr), number(self.constant_ssim)
+        rows.append(["-", "best constant image", "0.0%", "0.0%", *constant, ""])
         small = self.constant_psnr is not None and self.constant_ssim is None
         return "\n".join([table(head, rows), *([NO_SSIM] if small else []), self.reading])
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers, ready for JSON."""
+        """The numbers and the sentences as a dict for JSON."""
         return {
             "reading": self.reading,
             "constant": finite({"psnr": self.constant_psnr, "ssim": self.constant_ssim}),
@@ -118,39 +124,39 @@ def leakage(
     inputs: ExampleInputs | Invertibility,
     **options: Any,
 ) -> Leakage:
-    """How much of its input each depth of a model gives back through the reverse pass.
+    """Measure how much of its input each activation of a model reveals through the reverse pass.
 
-    Representations that rebuild their input well are good features, and a risk where inputs are private: whoever holds
+    Activations from which the input can be rebuilt are good features, and a risk where inputs are private: whoever has
     an activation and the weights can run the same reverse pass.
 
     Args:
         model: any model that Racecar can plan, or a Racecar.
         inputs: as for :func:`invertibility`, or its result on the same model.
-        options: of :func:`invertibility`.
+        options: keyword arguments for :func:`invertibility`.
 
     Returns:
-        For each depth how much better the rebuilt input is than the best constant image (each input's mean colour).
+        For each activation how much closer the rebuilt input is than the best constant image, each input's mean colour.
     """
     if isinstance(inputs, Invertibility) and options:
         raise TypeError(f"{', '.join(options)} cannot be given with an invertibility that was measured already")
-    found = inputs if isinstance(inputs, Invertibility) else invertibility(model, inputs, **options)
-    x = found.inputs.double()
-    flat = _constant(x)
+    measured = inputs if isinstance(inputs, Invertibility) else invertibility(model, inputs, **options)
+    x = measured.inputs.double()
+    constant = _constant(x)
     leaks = []
-    for depth in found:
+    for depth in measured:
         name = f"d{int(depth.name[1:]) + 1}"
-        if name not in found.rebuilt:
+        if name not in measured.rebuilt:
             continue
-        back = found.rebuilt[name].double()
-        explained = 1 - _share((x - back).square().sum(), (x - flat).square().sum())
-        adjusted = min(_correlation(x - flat, back - _constant(back)) ** 2, 1.0)
+        rebuilt = measured.rebuilt[name].double()
+        explained = 1 - _share((x - rebuilt).square().sum(), (x - constant).square().sum())
+        adjusted = min(_correlation(x - constant, rebuilt - _constant(rebuilt)) ** 2, 1.0)
         leaks.append(Leak(name, depth.layer, explained, adjusted, depth.psnr, depth.ssim, _reading(adjusted)))
-    flat_psnr, flat_ssim = picture_scores(flat, x, found.range) if is_pictures(x) else (None, None)
-    return Leakage(tuple(leaks), flat_psnr, flat_ssim, tuple(depth.layer for depth in found if depth.input is None))
+    psnr, ssim = picture_scores(constant, x, measured.range) if is_pictures(x) else (None, None)
+    return Leakage(tuple(leaks), psnr, ssim, tuple(depth.layer for depth in measured if depth.input is None))
 
 
 def _constant(x: Tensor) -> Tensor:
-    """Each input's own mean: of every channel for pictures, of all its features otherwise."""
+    """The best constant image: each sample's mean, per channel for (N, C, H, W), else over all features; x's shape."""
     if x.dim() < 2:
         return x.mean().expand_as(x)
     return x.mean(tuple(range(2 if x.dim() == 4 else 1, x.dim())), keepdim=True).expand_as(x)

@@ -1,4 +1,4 @@
-"""LPIPS v0.1: how alike two pictures look, by the features of a trained network (Zhang et al. 2018)."""
+"""LPIPS v0.1: a perceptual distance between pictures, by the features of a trained network (Zhang et al. 2018)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from racecar.support.extras import need
 from racecar.support.precision import wide
 
 Weights = Mapping[str, Tensor]
+"""Name → array of a weights file."""
 
-FIRES = (3, 4, 6, 7, 9, 10, 11, 12)  # SqueezeNet 1.1: places of its Fire modules
+FIRES = (3, 4, 6, 7, 9, 10, 11, 12)  # SqueezeNet 1.1: indices of its Fire modules
 FIRE = {"squeeze": 1, "expand1x1": 1, "expand3x3": 3}
 KERNELS = {  # every convolution and the side of its kernel
     "AlexNet": {"features.0": 11, "features.3": 5, "features.6": 3, "features.8": 3, "features.10": 3},
@@ -27,18 +28,18 @@ SCALE = (0.458, 0.448, 0.450)
 
 
 class Lpips:
-    """The perceptual distance as a function of two batches of pictures; 0 for equal ones.
+    """LPIPS, a function of two batches of pictures: how different they look, 0 for equal ones.
 
         lpips = Lpips.load("lpips_alexnet.npz")
         distance = lpips(a, b)
 
-    It works on the device of the pictures, in float32, or in float64 for pictures in float64. The weights get no
-    gradient, the pictures do.
+    It works on the device of the pictures, in float32, or in float64 for pictures in float64. It is differentiable in
+    the pictures, not in the weights.
 
     Args:
-        weights: convolutions ``features.*`` with torchvision's names and layout, heads ``lin{i}.model.1.weight``.
-            Which network they belong to, and its channel counts, are read from them.
-        name: what to call the weights in an error message.
+        weights: convolutions ``features.*`` with torchvision's names and layout, and heads ``lin{i}.model.1.weight``.
+            The network (AlexNet or SqueezeNet) and its channel counts are read from their names and shapes.
+        name: name of the weights in error messages.
     """
 
     def __init__(self, weights: Weights, name: str = "weights") -> None:
@@ -52,18 +53,18 @@ class Lpips:
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Lpips:
-        """Weights from an npz or a safetensors file."""
+        """Make an Lpips with the weights in an .npz or .safetensors file."""
         path = fspath(path)
         return cls(_read(path), path)
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
-        """Distance of each a from its b.
+        """Distance of each picture a[i] from b[i].
 
         Args:
             a, b: pictures of one shape, (N, 3, H, W), or (N, 1, H, W) for grey ones, with values in [-1, 1].
 
         Returns:
-            (N,).
+            (N,) distances.
         """
         if a.shape != b.shape:
             raise ValueError(f"a and b must have the same shape, not {tuple(a.shape)} and {tuple(b.shape)}")
@@ -72,29 +73,33 @@ class Lpips:
         return torch.stack(layers).sum(0)
 
     def pairwise(self, a: Tensor, b: Tensor, batch: int = 128) -> Tensor:
-        """Distance of every a from every b; the network sees each picture once if b fits into one batch.
+        """Distance of every a[i] from every b[j]; the network runs once on each picture if b fits into one batch.
 
         Args:
             a: (Na, 3 or 1, H, W), values in [-1, 1].
-            b: (Nb, 3 or 1, H, W), likewise.
-            batch: how many pictures of a, and of b, are held as features at a time.
+            b: (Nb, 3 or 1, H, W), values in [-1, 1].
+            batch: how many pictures of a, and of b, are in memory as features at a time.
 
         Returns:
-            (Na, Nb).
+            (Na, Nb) distances.
         """
         if a.shape[2:] != b.shape[2:]:
             raise ValueError(f"a and b must have the same size, not {tuple(a.shape)} and {tuple(b.shape)}")
         columns = []
-        for some_b in b.split(batch):
-            features_b = self.features(some_b)
-            columns.append(torch.cat([self._between(self.features(some_a), features_b) for some_a in a.split(batch)]))
+        for batch_b in b.split(batch):
+            features_b = self.features(batch_b)
+            rows = [self._between(self.features(batch_a), features_b) for batch_a in a.split(batch)]
+            columns.append(torch.cat(rows))
         return torch.cat(columns, 1)
 
     def features(self, x: Tensor) -> list[Tensor]:
-        """What the distance compares: one tensor (N, C, H, W) per layer, of unit length along the channels.
+        """The features that the distance compares.
 
         Args:
             x: pictures (N, 3 or 1, H, W), values in [-1, 1].
+
+        Returns:
+            One tensor (N, C, H, W) for each of the network's layers, with unit norm along C.
         """
         if x.dim() != 4 or x.shape[1] not in (1, 3):
             raise ValueError(f"LPIPS compares pictures (N, 3, H, W) or (N, 1, H, W), not shape {tuple(x.shape)}")
@@ -111,7 +116,8 @@ class Lpips:
         return [f / (torch.linalg.vector_norm(f, dim=1, keepdim=True) + 1e-10) for f in layers]
 
     def _between(self, a: list[Tensor], b: list[Tensor]) -> Tensor:
-        """(Na, Nb): Σ w (f − g)² as Σ w f² + Σ w g² − 2 Σ w f g, the last one matrix product per layer."""
+        """Distances (Na, Nb) between the features of a and of b: Σ w (f − g)² as Σ w f² + Σ w g² − 2 Σ w f g, where the
+        last sum is one matrix product per layer."""
         layers = []
         for i, (f, g) in enumerate(zip(a, b, strict=True)):
             root = self._head(i, f).sqrt()  # heads are never negative
@@ -147,9 +153,9 @@ def _squeezenet(weights: Weights, x: Tensor) -> Iterator[Tensor]:
         if place in (3, 6, 9):
             x = F.max_pool2d(x, 3, 2, ceil_mode=True)
         x = _conv(weights, f"features.{place}.squeeze", x)
-        one = _conv(weights, f"features.{place}.expand1x1", x)
-        three = _conv(weights, f"features.{place}.expand3x3", x, padding=1)
-        x = torch.cat([one, three], 1)
+        expand1x1 = _conv(weights, f"features.{place}.expand1x1", x)
+        expand3x3 = _conv(weights, f"features.{place}.expand3x3", x, padding=1)
+        x = torch.cat([expand1x1, expand3x3], 1)
         if place not in (3, 6):
             yield x
 
@@ -173,7 +179,7 @@ def _read(path: str) -> dict[str, Tensor]:
 
 
 def _which(weights: Weights, name: str) -> str:
-    """The network that the weights belong to."""
+    """The network that the weights belong to: "AlexNet" or "SqueezeNet"."""
     if "features.3.squeeze.weight" in weights:
         net = "SqueezeNet"
     elif "features.3.weight" in weights:
@@ -191,7 +197,7 @@ def _which(weights: Weights, name: str) -> str:
 
 
 def _shapes(net: str) -> dict[str, tuple[int | None, ...]]:
-    """Name → shape of every array; None where the file decides."""
+    """Name → shape of every array that the network needs; None for sizes that the file decides."""
     shapes: dict[str, tuple[int | None, ...]] = {}
     for conv, side in KERNELS[net].items():
         shapes[f"{conv}.weight"] = (None, None, side, side)
@@ -200,14 +206,14 @@ def _shapes(net: str) -> dict[str, tuple[int | None, ...]]:
 
 
 def _check(weights: Weights, net: str, name: str) -> None:
-    """Refuse weights that do not make a distance."""
+    """Raise unless every array has the right shape and finite values, and the heads are not negative."""
     for key, shape in _shapes(net).items():
-        found = weights[key]
-        fits = len(found.shape) == len(shape) and all(
-            want in (None, side) for want, side in zip(shape, found.shape, strict=True)
+        array = weights[key]
+        fits = len(array.shape) == len(shape) and all(
+            needed in (None, side) for needed, side in zip(shape, array.shape, strict=True)
         )
         if not fits:
-            wanted = tuple("any" if side is None else side for side in shape)
-            raise ValueError(f"{name}: {key} has shape {tuple(found.shape)}, {net} needs {wanted}")
-        if not bool(torch.isfinite(found).all()) or (key.startswith("lin") and bool((found < 0).any())):
+            needed_shape = tuple("any" if side is None else side for side in shape)
+            raise ValueError(f"{name}: {key} has shape {tuple(array.shape)}, {net} needs {needed_shape}")
+        if not bool(torch.isfinite(array).all()) or (key.startswith("lin") and bool((array < 0).any())):
             raise ValueError(f"{name}: {key} has NaN, infinite or (in a head) negative values")

@@ -1,4 +1,4 @@
-"""The matrix of a layer, and the data that it sees."""
+"""A layer as a linear map: its weight as a matrix, its operator on whole inputs, and the inputs that it gets."""
 
 from __future__ import annotations
 
@@ -22,25 +22,33 @@ _CONV = {1: torch.conv1d, 2: torch.conv2d, 3: torch.conv3d}
 
 @dataclass(frozen=True, eq=False)
 class Weight:
-    """A layer's weight as a matrix M that maps what the layer sees to what it makes."""
+    """A layer's weight as a matrix M that maps input vectors to output vectors."""
 
     name: str
+    """Qualified name of the layer."""
     module: nn.Module
+    """The module that owns the weight."""
     matrix: Tensor
-    """(rows, n), float64, on the CPU. Of a convolution: kernel flattened to out × rest."""
+    """M, (outputs, n), float64, on the CPU; a convolution's kernel is flattened to out × rest."""
     shape: tuple[int, ...]
-    """What one of the n-vectors is: (in/groups, kh, kw) of a 2-d convolution, (n,) of a linear layer."""
+    """Shape of one input vector before it is flattened to n numbers: (in/groups, kh, kw) for a 2-d convolution, (n,)
+    for a linear layer."""
 
 
 def weight_of(model: nn.Module, layer: str) -> Weight:
-    """The weight of the layer with this qualified name, which may end in the name of one of several weights."""
+    """The weight of a layer as a matrix.
+
+    Args:
+        model: the model that the layer is in.
+        layer: its qualified name; for one of a module's several weights "module.weight_name".
+    """
     layer = "" if layer == MODEL else layer.partition("#")[0]  # later uses of a layer have the same weight
     modules = dict(model.named_modules(remove_duplicate=False))
     holder, _, attribute = layer.rpartition(".")
     if layer in modules:
         module = modules[layer]
-        own = [name for name, p in own_parameters(module).items() if p is not None and p.dim() > 1]
-        attribute = own[0] if len(own) == 1 and not hasattr(module, "weight") else "weight"
+        weights = [name for name, p in own_parameters(module).items() if p is not None and p.dim() > 1]
+        attribute = weights[0] if len(weights) == 1 and not hasattr(module, "weight") else "weight"
     elif holder in modules and isinstance(getattr(modules[holder], attribute, None), Tensor):
         module = modules[holder]
     else:
@@ -54,9 +62,9 @@ def weight_of(model: nn.Module, layer: str) -> Weight:
         raise ValueError(f"the weight of layer {shown(layer)!r} has values that are not finite")
     kernel = weight.detach().to("cpu", torch.float64)
     shape: tuple[int, ...]
-    if isinstance(module, AnyConvTranspose):  # (in, out/groups, k…): what it sees are in/groups channels at a place
-        seen = kernel.shape[0] // module.groups
-        matrix, shape = kernel.unflatten(0, (module.groups, seen)).transpose(0, 1).reshape(seen, -1).mT, (seen,)
+    if isinstance(module, AnyConvTranspose):  # (in, out/groups, k…): its inputs are in/groups channels at a position
+        inputs = kernel.shape[0] // module.groups
+        matrix, shape = kernel.unflatten(0, (module.groups, inputs)).transpose(0, 1).reshape(inputs, -1).mT, (inputs,)
     elif type(module).__name__ == "Conv1D" and hasattr(module, "nf"):  # Hugging Face's: (in, out)
         matrix, shape = kernel.mT, (kernel.shape[0],)
     else:
@@ -65,6 +73,7 @@ def weight_of(model: nn.Module, layer: str) -> Weight:
 
 
 def _known(modules: dict[str, nn.Module]) -> str:
+    """The names of all layers with a weight matrix, for an error message."""
     names = []
     for name, module in modules.items():
         weight = getattr(module, "weight", None)
@@ -77,10 +86,11 @@ Map = Callable[[Tensor], Tensor]
 
 
 def operator_of(weight: Weight, size: tuple[int, ...]) -> tuple[Map, Map, int]:
-    """What a layer does, but for its bias, to whole inputs of ``size`` (C, H, W).
+    """A layer without its bias as a linear operator A on whole inputs of ``size`` (C, H, W).
 
     Returns:
-        Apply and adjoint, on rows in float64, and the number of elements that the layer makes.
+        A as a function (b, n) → (b, m), its adjoint Aᵀ as a function (b, m) → (b, n), both in float64, and m, the
+        number of elements of one output; n is C · H · W.
     """
     module = weight.module
     if not isinstance(module, (nn.Linear, AnyConv)) and type(module).__name__ != "Conv1D":
@@ -88,8 +98,8 @@ def operator_of(weight: Weight, size: tuple[int, ...]) -> tuple[Map, Map, int]:
             f"operator=True is for linear layers and convolutions; {shown(weight.name)!r} belongs to a "
             f"{type(module).__name__}"
         )
-    made_by_hooks = {id(one): one.detach() for one in vars(module).values() if isinstance(one, Tensor)}
-    module = deepcopy(module, made_by_hooks).double().requires_grad_(False).eval()
+    set_by_hooks = {id(value): value.detach() for value in vars(module).values() if isinstance(value, Tensor)}
+    module = deepcopy(module, set_by_hooks).double().requires_grad_(False).eval()  # non-leaf tensors cannot be copied
     device = next(module.parameters()).device
     if isinstance(module, AnyConv) and (len(size) != module.weight.dim() - 1 or min(size) < 1):
         wanted = f"channels first, then {module.weight.dim() - 2} sizes above 0"
@@ -99,58 +109,64 @@ def operator_of(weight: Weight, size: tuple[int, ...]) -> tuple[Map, Map, int]:
         offset = module(zero)
     except RuntimeError as error:
         raise ValueError(f"layer {shown(weight.name)!r} does not take inputs of size {size}: {error}") from error
-    made = offset.shape[1:]
+    output_shape = offset.shape[1:]
 
-    def on_maps(x: Tensor) -> Tensor:
+    def linear(x: Tensor) -> Tensor:
         return module(x) - offset
 
     def apply(rows: Tensor) -> Tensor:
-        return on_maps(rows.to(device).reshape(-1, *size)).flatten(1).cpu()
+        return linear(rows.to(device).reshape(-1, *size)).flatten(1).cpu()
 
     def adjoint(rows: Tensor) -> Tensor:
         zeros = zero.expand(len(rows), *size)
-        _, pull, *_ = torch.func.vjp(on_maps, zeros)
-        return pull(rows.to(device).reshape(-1, *made))[0].flatten(1).cpu()
+        _, vjp, *_ = torch.func.vjp(linear, zeros)
+        return vjp(rows.to(device).reshape(-1, *output_shape))[0].flatten(1).cpu()
 
-    return apply, adjoint, made.numel()
+    return apply, adjoint, output_shape.numel()
 
 
 class LayerInputs:
-    """What a layer sees of some inputs of the model."""
+    """The inputs that one layer gets in a forward pass.
+
+    Args:
+        forward: the forward pass.
+        name: the layer's qualified name, or another of its names.
+    """
 
     def __init__(self, forward: ForwardPass, name: str) -> None:
-        found = next((layer for layer in forward.layers if layer.name == name), None)
-        found = found or next((layer for layer in forward.layers if name in (*layer.names, _full(layer))), None)
-        if found is None:
+        layer = next((layer for layer in forward.layers if layer.name == name), None)
+        layer = layer or next((layer for layer in forward.layers if name in (*layer.names, _weight_name(layer))), None)
+        if layer is None:
             known = ", ".join(shown(layer.name) for layer in forward.layers)
             raise ValueError(f"no layer {shown(name)!r} runs on these inputs; the layers that do are: {known}")
-        self.layer: Layer = found
-        self.operation = forward.operation(found)
-        self.x = forward.value(found.op.source)
-        """The operation's own input, (N, …)."""
-        self.d = forward.value(found.d)
-        padding = found.own_padding or _padding_by_itself(found)
+        self.layer: Layer = layer
+        self.operation = forward.operation(layer)
+        self.x = forward.value(layer.op.source)
+        """The input of the layer's weighted operation, (N, …)."""
+        self.d = forward.value(layer.d)
+        """The layer's d_m, (N, …): its input before pooling, padding and reshaping."""
+        padding = layer.own_padding or _conv_padding(layer)
         self.whole = self.x if padding is None else forward.value(padding.source)
-        """The input of the layer as its module takes it: before a padding of its own."""
+        """The input of the layer's module, (N, …): ``x`` before the padding that the module itself applies."""
 
     @property
     def picture(self) -> tuple[int, ...] | None:
-        """(C, H, W) if the layer sees whole pictures, flattened or not."""
-        plain = all(
+        """(C, H, W) if the layer's inputs are whole pictures, flattened or not; else None."""
+        only_reshaped = all(
             op.role in (Role.PASS, Role.AFFINE) or (op.rule is not None and op.rule.apply is reshape)
             for op in self.layer.approach
         )
         shape = tuple(self.d.shape[1:])
-        if not plain or self.d.shape[1:].numel() != self.x.shape[1:].numel() or len(shape) not in (2, 3):
+        if not only_reshaped or self.d.shape[1:].numel() != self.x.shape[1:].numel() or len(shape) not in (2, 3):
             return None
         return shape if len(shape) == 3 else (1, *shape)
 
     def carried(self, vectors: Tensor, whole: bool) -> Tensor:
-        """The share of the energy Σ‖x‖² of what the layer sees that lies along each unit vector.
+        """The share of the energy Σ‖x‖² of the layer's inputs that lies along each vector, (k,).
 
         Args:
             vectors: (k, n), orthonormal.
-            whole: the vectors are whole inputs of the layer, not kernels or channels.
+            whole: whether a vector is a whole input of the layer, not a kernel or the channels at one position.
         """
         x, module = (self.whole if whole else self.x).double(), self.operation.module
         vectors = vectors.to(x)
@@ -158,11 +174,11 @@ class LayerInputs:
             share = self._patches(x, vectors)
         else:
             rows = x.flatten(1) if whole else _rows(x, module, vectors.shape[1])
-            share = _part((rows @ vectors.mT).square().sum(0), rows.square().sum())
+            share = _share((rows @ vectors.mT).square().sum(0), rows.square().sum())
         return share.cpu()
 
     def _patches(self, x: Tensor, vectors: Tensor) -> Tensor:
-        """Of a convolution: (patch · v)² is the response to v as a kernel."""
+        """``carried`` for a convolution, over all patches: convolving with v as the kernel gives patch · v."""
         op, shape = self.operation, self.operation.get(1, "weight").shape[1:]
         groups = op.get(6, "groups", 1)
         options = (op.get(3, "stride", 1), op.get(4, "padding", 0), op.get(5, "dilation", 1), groups)
@@ -173,11 +189,12 @@ class LayerInputs:
             response = conv(part, bank, None, *options).square().transpose(0, 1).flatten(1).sum(1)
             energy += response.unflatten(0, (groups, len(kernels))).sum(0)
             total += conv(part.square(), torch.ones_like(bank[:: len(kernels)]), None, *options).sum()
-        return _part(energy, total)
+        return _share(energy, total)
 
     @property
     def matrix(self) -> Tensor | None:
-        """M as the layer used it, for matrix products and convolutions: (out, n)."""
+        """The matrix M (outputs, n) as the call used it, transposed or not; None if the operation is neither a
+        convolution nor a matrix product."""
         op, kind = self.operation, self.layer.kind
         matrix: Tensor | None = None
         if kind in ("conv1d", "conv2d", "conv3d"):
@@ -191,25 +208,27 @@ class LayerInputs:
         return None if matrix is None else matrix.detach().to("cpu", torch.float64)
 
 
-def _padding_by_itself(layer: Layer) -> Op | None:
-    """The padding that a convolution with a forward of its own applies ("same" padding with strides)."""
+def _conv_padding(layer: Layer) -> Op | None:
+    """The padding in the ``forward`` of a convolution module that is not torch's, as "same" padding with strides."""
     owner = layer.op.owner
     if owner is None or not isinstance(owner.module, AnyConv) or type(owner.module).__module__.startswith("torch.nn."):
         return None
     return layer.approach[0] if layer.approach and layer.approach[0].kind == "pad" else None
 
 
-def _part(energy: Tensor, total: Tensor) -> Tensor:
+def _share(energy: Tensor, total: Tensor) -> Tensor:
     return energy / total if total > 0 else torch.zeros_like(energy)
 
 
-def _full(layer: Layer) -> str:
+def _weight_name(layer: Layer) -> str:
+    """Qualified name of the layer's weight, as "attn.in_proj_weight"."""
     owner = layer.op.owner
     return "" if owner is None else f"{owner.name}.{owner.attribute}".lstrip(".")
 
 
 def _rows(x: Tensor, module: nn.Module | None, n: int) -> Tensor:
-    """Channels at a place (transposed convolutions) or features (linear layers), one vector in each row."""
+    """Input vectors of a layer as rows (…, n): the channels at each position for a transposed convolution, the features
+    for a linear layer."""
     if isinstance(module, AnyConvTranspose):
         x = x.movedim(1, -1)
     return x.reshape(-1, n)

@@ -11,26 +11,26 @@ from torch import Tensor
 
 BINNINGS = ("fixed", "range", "mass")
 PAIRS = 2**22
-"""How many pairs of samples the noise bounds hold at once."""
+"""Most pairs of samples whose distances are in memory at once."""
 
 
 @dataclass(frozen=True)
 class NoiseBounds:
-    """What D + noise tells, in bits."""
+    """Bounds on the mutual information of an activation D plus Gaussian noise with input X and label Y, in bits."""
 
     sigma: float
-    """Standard deviation of the noise on every neuron."""
+    """Standard deviation of the noise that is added to every neuron."""
     i_xd: tuple[float, float]
     """Lower and upper bound on I(X;D+noise)."""
     i_dy: tuple[float, float]
     """Lower and upper bound on I(D+noise;Y). Strict, hence often wide."""
     i_dy_kde: tuple[float, float]
-    """Two estimates of I(D+noise;Y), with the kernel of the lower and of the upper bound. Mostly the truth lies between
-    them or close by, but nothing forces it to."""
+    """Two kernel density estimates of I(D+noise;Y), one with each bound's kernel. The true value is usually between
+    them or close by, but need not be."""
 
 
 def entropy(codes: Tensor) -> float:
-    """H of the codes' own frequencies (plug-in), in bits.
+    """Entropy of the codes in bits, from their frequencies (the plug-in estimate).
 
     Args:
         codes: (N,) integers.
@@ -40,10 +40,10 @@ def entropy(codes: Tensor) -> float:
 
 
 def mutual_information(codes_a: Tensor, codes_b: Tensor) -> float:
-    """I(A;B) of the codes' own frequencies (plug-in), in bits.
+    """Mutual information I(A;B) of two codes in bits, from their frequencies (the plug-in estimate).
 
     Args:
-        codes_a, codes_b: (N,) integers; what they are called does not matter.
+        codes_a, codes_b: (N,) integers, the two codes of each sample; only equality of codes matters.
     """
     if codes_a.shape != codes_b.shape:
         raise ValueError(f"codes must be of one length, not of shape {tuple(codes_a.shape)} and {tuple(codes_b.shape)}")
@@ -51,12 +51,12 @@ def mutual_information(codes_a: Tensor, codes_b: Tensor) -> float:
     b, in_b = _ranks(codes_b, "codes_b")
     pairs, in_both = torch.unique(a * len(in_b) + b.to(a.device), return_counts=True)
     # The fraction is built of whole numbers, so that independent codes give 0 and not a rounding error.
-    apart = in_a[pairs // len(in_b)] * in_b.to(a.device)[pairs % len(in_b)]
-    return _mean(torch.log2(in_both * len(a) / apart.double()), in_both)
+    product = in_a[pairs // len(in_b)] * in_b.to(a.device)[pairs % len(in_b)]
+    return _mean(torch.log2(in_both * len(a) / product.double()), in_both)
 
 
 def row_codes(rows: Tensor) -> Tensor:
-    """One code per sample; equal samples, and they alone, have equal codes.
+    """Give each sample an integer code: equal samples have equal codes, different samples different ones.
 
     Args:
         rows: (N, …) without NaN.
@@ -68,15 +68,15 @@ def row_codes(rows: Tensor) -> Tensor:
 
 
 def bin_edges(d: Tensor, bins: int, binning: str, range: tuple[float, float] | None = None) -> Tensor:
-    """Where one bin ends and the next begins; the outermost bins are open. One set for all neurons of a layer.
+    """The edges between bins, one set for all neurons of a layer; the outermost bins are unbounded.
 
     Args:
         d: (N, …) finite values.
         bins: how many bins.
         binning: "fixed" (equal widths over ``range``), "range" (equal widths from the least to the largest value of d)
-            or "mass" (each bin holds, as far as ties allow, as many values of d; a value is never split, so the zeros
-            of a ReLU share one bin, and fewer bins than asked for may come out).
-        range: for "fixed".
+            or "mass" (each bin has the same number of values of d. Equal values share a bin, as the zeros of a ReLU, so
+            there may be fewer bins).
+        range: (low, high) for "fixed".
 
     Returns:
         (at most bins − 1,) float64, ascending. A value on an edge belongs to the bin above it.
@@ -102,7 +102,7 @@ def bin_edges(d: Tensor, bins: int, binning: str, range: tuple[float, float] | N
 
 
 def bin_codes(d: Tensor, edges: Tensor) -> Tensor:
-    """One code per sample: which bins its neurons fall into, all of them together.
+    """Give each sample an integer code: samples have equal codes if all their neurons fall into the same bins.
 
     Args:
         d: (N, …).
@@ -117,11 +117,11 @@ def bin_codes(d: Tensor, edges: Tensor) -> Tensor:
     # two samples can be confused.
     digits = max(1, int((62 - math.log2(len(d))) / math.log2(max(2, radix))))
     for block in rows.split(digits, dim=1):
-        place = radix ** torch.arange(block.shape[1], device=d.device)
+        powers = radix ** torch.arange(block.shape[1], device=d.device)
         bins = torch.bucketize(block.double().contiguous(), edges, right=True)
-        values, codes = torch.unique(codes * radix ** block.shape[1] + (bins * place).sum(1), return_inverse=True)
+        values, codes = torch.unique(codes * radix ** block.shape[1] + (bins * powers).sum(1), return_inverse=True)
         if len(values) == len(d):
-            break  # all apart: no further neuron can change that
+            break  # all codes differ: no further neuron can change that
     return codes
 
 
@@ -130,9 +130,9 @@ def noise_bounds(d: Tensor, labels: Tensor, sigma: float) -> NoiseBounds:
 
     T is a mixture of Gaussians, one per sample. With the Kullback-Leibler divergence ‖d_i−d_j‖²/2σ² as the distance of
     two of them its entropy is bounded from above, with the Bhattacharyya distance ‖d_i−d_j‖²/8σ² from below
-    (Kolchinsky and Tracey 2017). I(T;Y) = I(X;T) − I(X;T|Y): a strict bound sets the upper of one against the lower of
-    the other; like against like is the usual estimate (Saxe et al. 2018). The network is taken to be deterministic, so
-    that the noise alone blurs X.
+    (Kolchinsky and Tracey 2017). I(T;Y) = I(X;T) − I(X;T|Y): the strict bounds subtract the upper bound of one from the
+    lower bound of the other; the usual estimate subtracts bounds of the same side (Saxe et al. 2018). The network is
+    taken to be deterministic, so that only the noise hides X.
 
     Args:
         d: (N, …) finite values.
@@ -151,37 +151,37 @@ def noise_bounds(d: Tensor, labels: Tensor, sigma: float) -> NoiseBounds:
     if sigma < 1e-6 * norms.max().sqrt().item():
         raise ValueError(f"sigma {sigma:g} is lost beside values of this size: take a larger one")
     # Means over samples of −log2 of the mean similarity, to all samples and to those of the same label.
-    everyone, own = rows.new_zeros(2), rows.new_zeros(2)
+    to_all, to_label = rows.new_zeros(2), rows.new_zeros(2)
     start = 0
     for count in counts.tolist():
-        for mine in torch.arange(start, start + count, device=d.device).split(max(1, PAIRS // len(rows))):
-            squares = torch.addmm(norms[mine, None] + norms, rows[mine], rows.T, alpha=-2).clamp_(min=0)
-            broad = squares.mul_(-1 / (8 * sigma**2)).exp_()
-            for i, similarity in enumerate((broad, broad.square().square_())):
-                everyone[i] -= similarity.mean(1).log2().sum() / len(rows)
-                own[i] -= similarity[:, start : start + count].mean(1).log2().sum() / len(rows)
+        for chunk in torch.arange(start, start + count, device=d.device).split(max(1, PAIRS // len(rows))):
+            squares = torch.addmm(norms[chunk, None] + norms, rows[chunk], rows.T, alpha=-2).clamp_(min=0)
+            bhattacharyya = squares.mul_(-1 / (8 * sigma**2)).exp_()
+            for i, similarity in enumerate((bhattacharyya, bhattacharyya.square().square_())):
+                to_all[i] -= similarity.mean(1).log2().sum() / len(rows)
+                to_label[i] -= similarity[:, start : start + count].mean(1).log2().sum() / len(rows)
         start += count
-    (low, high), (own_low, own_high), h_y = everyone.tolist(), own.tolist(), entropy(labels)
+    (low, high), (label_low, label_high), h_y = to_all.tolist(), to_label.tolist(), entropy(labels)
 
-    def between(a: float, b: float, most: float) -> tuple[float, float]:
+    def clamp(a: float, b: float, most: float) -> tuple[float, float]:
         return min(max(0.0, a), most), min(max(0.0, b), most)
 
     return NoiseBounds(
         float(sigma),
-        between(low, high, math.log2(len(rows))),
-        between(low - own_high, high - own_low, h_y),
-        between(low - own_low, high - own_high, h_y),
+        clamp(low, high, math.log2(len(rows))),
+        clamp(low - label_high, high - label_low, h_y),
+        clamp(low - label_low, high - label_high, h_y),
     )
 
 
 def check_range(range: tuple[float, float]) -> None:
-    """Refuse a range that cannot be divided into bins."""
+    """Raise unless the range is two finite numbers, the lower one first."""
     if len(range) != 2 or not -math.inf < range[0] < range[1] < math.inf:
         raise ValueError(f"range must be two finite numbers (low, high) with low < high, not {range}")
 
 
 def _ranks(codes: Tensor, name: str) -> tuple[Tensor, Tensor]:
-    """The codes from 0 up without gaps, and how often each occurs."""
+    """The codes (N,) renumbered from 0 up without gaps, and how often each occurs, (codes,)."""
     if codes.is_floating_point() or codes.is_complex():
         raise TypeError(f"{name} must be integers, not {codes.dtype}; bin_codes makes them of values")
     if codes.dim() != 1 or not len(codes):
@@ -191,4 +191,5 @@ def _ranks(codes: Tensor, name: str) -> tuple[Tensor, Tensor]:
 
 
 def _mean(values: Tensor, counts: Tensor) -> float:
+    """Mean weighted by counts, at least 0: rounding may go below."""
     return max(0.0, float((values * counts).sum() / counts.sum()))

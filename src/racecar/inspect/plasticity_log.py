@@ -1,4 +1,4 @@
-"""Plasticity over the time of a training."""
+"""Measure plasticity repeatedly during a training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from racecar.watch.batches import ExampleInputs
 
 
 class PlasticityLog:
-    """Plasticity over the time of a training: the table of now, beside the start; its history is for a figure.
+    """Measures a net's plasticity every so many training steps and keeps the results; prints the latest as a table.
 
         log = PlasticityLog(model, x, every=500)
         for … in batches:
@@ -23,25 +23,26 @@ class PlasticityLog:
 
     Args:
         model, inputs: as for :func:`plasticity`; a few dozen samples that stay the same.
-        every: steps between two looks; one costs about two forward passes and small eigenvalue problems.
+        every: training steps between two measurements; one costs about two forward passes and small eigenvalue
+            problems.
         logger: one with ``log_metrics(metrics, step)``, as Lightning's loggers have, or a TensorBoard writer: gets
-            "plasticity/dead/LAYER" and so on. None: none.
+            "plasticity/dead/LAYER" and so on. None: nothing is logged.
     """
 
     def __init__(self, model: nn.Module, inputs: ExampleInputs, *, every: int = 500, logger: Any = None) -> None:
         self.model, self.inputs, self.every, self.logger, self.steps = model, inputs, check_every(every), logger, 0
         self.history: list[tuple[int, Plasticity]] = []
-        """Step and what was found, the start first."""
+        """(training step, measurement at that step), beginning with the start of the training at step 0."""
         self.look()
 
     def step(self) -> None:
-        """After each training step."""
+        """Count a training step, and measure if it is due; call it after each training step."""
         self.steps += 1
         if self.steps % self.every == 0:
             self.look()
 
     def look(self) -> Plasticity:
-        """Now, whatever the step."""
+        """Measure now, whatever the step; the result is kept in ``history``, logged and returned."""
         now = plasticity(self.model, self.inputs, start=self.history[0][1] if self.history else None)
         self.history.append((self.steps, now))
         if self.logger is not None:

@@ -1,4 +1,4 @@
-"""The reverse error of every sample by itself: how badly the reverse pass rebuilds what this one input made."""
+"""The error of the reverse pass for each sample of a batch, instead of one number for the whole batch."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from racecar.watch.dry_run import untouched, watch_forward
 
 @torch.no_grad()
 def sample_errors(rr: Racecar, x: Tensor, batch: int = 500) -> dict[str, Tensor]:
-    """Σ(d_m − d'_m)² / Σd_m² of every sample, at every layer that ``rr`` constrains.
+    """The relative error of the reverse pass, Σ(d_m − d'_m)² / Σd_m², of each sample at each constrained layer.
 
         errors = sample_errors(rr, x)
         strange = torch.stack(list(errors.values())).mean(0)  # (N,)
 
-    A sample's error does not depend on the others: batch norms have their running statistics in the forward pass and
-    ``rr.reverse_statistics`` in the reverse pass.
+    A sample's error does not depend on the other samples: batch norms use their running statistics in the forward pass
+    and ``rr.reverse_statistics`` in the reverse pass.
 
     Args:
-        rr: its mode, weights, input activation and reverse statistics count. Looked at in evaluation mode, and not
-            changed.
+        rr: the Racecar whose reverse pass is run, in evaluation mode, with its mode, weights and input activation; it
+            is not changed.
         x: (N, …), the input of its model.
-        batch: samples at once.
+        batch: how many samples are run at once.
 
     Returns:
         Layer name → (N,) in float64, in the order of the layers; 0 where d_m is 0.
     """
-    found: dict[str, list[Tensor]] = {}
+    errors: dict[str, list[Tensor]] = {}
     with eval_mode(rr), untouched(rr.model):
         for part in x.split(batch):
             _, trace = watch_forward(rr.model, (part,), {}, rr._engine.keep)
@@ -42,22 +42,22 @@ def sample_errors(rr: Racecar, x: Tensor, batch: int = 500) -> dict[str, Tensor]
             for layer in prepared.constrained:
                 d = _by_sample(find, layer.d, find.tensor(layer.d), len(part), layer.name)
                 reverse = _by_sample(find, layer.d, rebuilt[layer.index], len(part), layer.name)
-                found.setdefault(layer.name, []).append(_relative(d, reverse))
-    return {name: torch.cat(parts) for name, parts in found.items()}
+                errors.setdefault(layer.name, []).append(_relative(d, reverse))
+    return {name: torch.cat(parts) for name, parts in errors.items()}
 
 
 def _relative(d: Tensor, reverse: Tensor) -> Tensor:
-    """Σ(d − d')² / Σd² of every sample (N, …), as (N,); 0 where d is 0."""
+    """Σ(d − d')² / Σd² of each sample: (N, …), (N, …) → (N,); 0 where d is 0."""
     d, reverse = d.flatten(1).double(), reverse.flatten(1).double()
     error, size = (d - reverse).square().sum(1), d.square().sum(1)
     return torch.where(size > 0, error / torch.where(size > 0, size, 1), 0)
 
 
 def _by_sample(find: Finder, value: int, tensor: Tensor, size: int, layer: str) -> Tensor:
-    """A value's tensor with the samples in its first dimension, (N, …)."""
-    place = find.batch(value)
-    if place is None:
+    """A value's tensor with its batch dimension, which may be merged with others, moved to the front: (N, …)."""
+    batch = find.batch(value)
+    if batch is None:
         raise ValueError(
             f"the samples cannot be told apart in the input of layer {layer!r}: its batch dimension is lost"
         )
-    return tensor.unflatten(place.dim, (place.outer, size, -1)).movedim(place.dim + 1, 0)
+    return tensor.unflatten(batch.dim, (batch.outer, size, -1)).movedim(batch.dim + 1, 0)

@@ -1,4 +1,4 @@
-"""How much the right singular vectors of a layer resemble the data: as subspaces, as directions and as pictures."""
+"""How similar a layer's right singular vectors are to the data: as subspaces, as directions and as pictures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONTRASTS = ("minmax", "symmetric")
 
 
 class Vectors(Protocol):
-    """What ``singular_vectors`` returns, as far as it is needed here."""
+    """The part of ``SingularVectors`` that ``similarity`` needs."""
 
     @property
     def vectors(self) -> Tensor: ...  # (k, n)
@@ -28,65 +28,67 @@ class Vectors(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Matches:
-    """One measure for every vector with every datum, under the better sign of the vector.
+    """One similarity (or distance) between each of k vectors and each of N data, for the better sign of the vector.
 
-    The paper's figures for a network are ``mean``; seen from one datum ("d1 versus all v") that is ``datum_mean``.
+    The paper's number for a network is ``mean``; its number for one datum ("d1 versus all v") is in ``datum_mean``.
     """
 
     values: Tensor
-    """(k, N)"""
+    """(k, N): similarity of each vector to each datum."""
     distance: bool
-    """Whether the smallest value is the best one."""
+    """True for a distance, where the smallest value is the best one."""
 
     @property
     def mean(self) -> float:
-        """Over all vectors and all data."""
+        """Mean over all vectors and all data."""
         return float(self.values.mean())
 
     @property
     def vector_mean(self) -> Tensor:
-        """(k,): of each vector, over all data."""
+        """Mean over all data for each vector, (k,)."""
         return self.values.mean(1)
 
     @property
     def vector_best(self) -> Tensor:
-        """(k,): of each vector with the datum that it resembles most."""
+        """Value of each vector with the datum most similar to it, (k,)."""
         return self._best(1)
 
     @property
     def datum_mean(self) -> Tensor:
-        """(N,): of each datum, over all vectors."""
+        """Mean over all vectors for each datum, (N,)."""
         return self.values.mean(0)
 
     @property
     def datum_best(self) -> Tensor:
-        """(N,): of each datum with the vector that resembles it most."""
+        """Value of each datum with the vector most similar to it, (N,)."""
         return self._best(0)
 
     def _best(self, dim: int) -> Tensor:
         return self.values.amin(dim) if self.distance else self.values.amax(dim)
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures, ready for JSON."""
+        """The means and best values as a dict for JSON."""
         names = ("vector_mean", "vector_best", "datum_mean", "datum_best")
         return {"mean": self.mean} | {name: getattr(self, name).tolist() for name in names}
 
 
 @dataclass(frozen=True, eq=False)
 class Similarity:
-    """How much k vectors resemble N data; ``print`` shows a table."""
+    """How similar k vectors are to N data, by several measures; prints as a table."""
 
     angles: Tensor
-    """Principal angles between the two spans, in radians, smallest first; all 0 if the vectors span everything."""
+    """Principal angles between the spans of vectors and data, in radians, smallest first; all 0 if the vectors span the
+    whole space."""
     cosine: Matches
-    """|cosine|; 0 where a vector or datum is 0."""
+    """|cosine| between vectors and data; 0 where a vector or datum is 0."""
     ssim: Matches | None
-    """None if the vectors are not pictures."""
+    """SSIM between vectors and data as pictures; None if they are not pictures."""
     lpips: Matches | None
-    """None without an Lpips, or if the vectors are not pictures with one or three channels."""
+    """LPIPS distance between vectors and data as pictures; None if no Lpips was given, or if they are not pictures with
+    one or three channels."""
 
     def to_dict(self) -> dict[str, Any]:
-        """All figures, ready for JSON."""
+        """All numbers as a dict for JSON."""
         measures = {"cosine": self.cosine, "ssim": self.ssim, "lpips": self.lpips}
         return {"angles": self.angles.tolist()} | {
             name: None if matches is None else matches.to_dict() for name, matches in measures.items()
@@ -100,11 +102,12 @@ class Similarity:
             f"{len(degrees)} principal angles: {degrees[0]:.2f}° to {degrees[-1]:.2f}°, mean {degrees.mean():.2f}°",
             f"{'':<10}{'all pairs':>12}{'best/vector':>14}{'best/datum':>14}",
         ]
-        for name, one in (("|cosine| ↑", self.cosine), ("SSIM ↑", self.ssim), ("LPIPS ↓", self.lpips)):
-            figures = ["–"] * 3
-            if one is not None:
-                figures = [f"{x:.3f}" for x in (one.mean, one.vector_best.mean(), one.datum_best.mean())]
-            lines.append(f"{name:<10}{figures[0]:>12}{figures[1]:>14}{figures[2]:>14}")
+        for name, matches in (("|cosine| ↑", self.cosine), ("SSIM ↑", self.ssim), ("LPIPS ↓", self.lpips)):
+            cells = ["–"] * 3
+            if matches is not None:
+                numbers = (matches.mean, matches.vector_best.mean(), matches.datum_best.mean())
+                cells = [f"{number:.3f}" for number in numbers]
+            lines.append(f"{name:<10}{cells[0]:>12}{cells[1]:>14}{cells[2]:>14}")
         return "\n".join(lines)
 
 
@@ -117,20 +120,21 @@ def similarity(
     contrast: str = "minmax",
     lpips_size: int = 64,
 ) -> Similarity:
-    """Compare right singular vectors with data.
+    """Measure how similar right singular vectors are to data.
 
-    A singular vector has no sign and no brightness of its own. Every comparison takes the better of its two signs; for
-    SSIM and LPIPS vectors and data alike are brought to [0, 1] by ``contrast``, so that a vector ±c·d gives the very
-    picture of the datum d. A picture without any contrast becomes grey.
+    A singular vector has no sign and no brightness. Every comparison takes the better of its two signs; for SSIM and
+    LPIPS both vectors and data are scaled to [0, 1] as ``contrast`` says, so that a vector ±c·d gives the same picture
+    as the datum d. A constant picture becomes grey.
 
     Args:
-        vectors: (k, n) or (k, *shape), or what ``singular_vectors`` returns; all of them for the paper's figures.
-        data: (N, *shape), or (N, n) if the vectors have a shape. (C, H, W) makes them pictures, of at least 3 × 3.
-        lpips: the perceptual distance to use; left out if None.
-        contrast: "minmax" (the smallest value of a picture becomes black and the largest white, as one looks at it) or
-            "symmetric" (0 becomes middle grey, the largest magnitude black or white).
-        lpips_size: pictures whose shorter side has fewer pixels are enlarged to it (bilinear) for LPIPS. 64 is the size
-            that LPIPS was calibrated on; 28 × 28 as it stands is too small for AlexNet, which needs 31.
+        vectors: (k, n) or (k, *shape), or the result of ``singular_vectors``; all vectors for the paper's numbers.
+        data: (N, *shape), or (N, n) if the vectors have a shape. A shape (C, H, W) of at least 3 × 3 pixels makes them
+            pictures.
+        lpips: the perceptual distance to use; None: no LPIPS.
+        contrast: "minmax" (the smallest value of a picture becomes black and the largest white) or "symmetric" (0
+            becomes middle grey, the largest magnitude black or white).
+        lpips_size: for LPIPS, pictures whose shorter side has fewer pixels than this are enlarged to it (bilinear). 64
+            is the size that LPIPS was calibrated on; AlexNet needs at least 31.
 
     SSIM has its usual window of 11 pixels, or the largest odd one that fits a smaller picture.
     """
@@ -141,13 +145,13 @@ def similarity(
     v, d = v.double(), d.double()
     cosine, structure, perception = _cosines(v, d), None, None
     if len(shape) == 3 and min(shape[1:]) >= 3:
-        seen, truth = (_pictures(x.view(-1, *shape), contrast) for x in (v, d))
-        seen = torch.cat([seen, 1 - seen])  # the vector and its negative
+        v_pictures, d_pictures = (_pictures(x.view(-1, *shape), contrast) for x in (v, d))
+        v_pictures = torch.cat([v_pictures, 1 - v_pictures])  # the vector and its negative
         window = min(11, (min(shape[1:]) - 1) // 2 * 2 + 1)
-        structure = ssim_pairwise(seen, truth, window=window).view(2, len(v), len(d)).amax(0)
+        structure = ssim_pairwise(v_pictures, d_pictures, window=window).view(2, len(v), len(d)).amax(0)
         if lpips is not None and shape[0] in (1, 3):
-            seen, truth = (_enlarge(x, lpips_size) * 2 - 1 for x in (seen, truth))
-            perception = lpips.pairwise(seen, truth).view(2, len(v), len(d)).amin(0)
+            v_pictures, d_pictures = (_enlarge(x, lpips_size) * 2 - 1 for x in (v_pictures, d_pictures))
+            perception = lpips.pairwise(v_pictures, d_pictures).view(2, len(v), len(d)).amin(0)
     return Similarity(
         angles.cpu(),
         Matches(cosine.cpu(), distance=False),
@@ -159,15 +163,15 @@ def similarity(
 def principal_angles(a: Tensor, b: Tensor) -> Tensor:
     """Principal angles between the spans of the rows of two matrices, in radians, smallest first.
 
-    From their cosines and sines together (Björck & Golub 1973; Knyazev & Argentati 2002): the cosine alone cannot tell
-    an angle of 1e-8 from 0, nor the sine one from a right angle.
+    Computed from cosines and sines together (Björck & Golub 1973; Knyazev & Argentati 2002): the cosine alone cannot
+    tell an angle of 1e-8 from 0, nor the sine one from a right angle.
 
     Args:
         a: (p, n).
         b: (q, n).
 
     Returns:
-        (min(rank a, rank b),), in float64. Directions below the rounding errors of the matrix count as none.
+        (min(rank a, rank b),), in float64. A rank counts the singular values above the matrix's rounding errors.
     """
     small, large = sorted((_basis(a), _basis(b)), key=lambda basis: basis.shape[1])
     inner = large.T @ small
@@ -177,7 +181,7 @@ def principal_angles(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _basis(x: Tensor) -> Tensor:
-    """(n, rank): an orthonormal basis of the rows' span."""
+    """An orthonormal basis (n, rank) of the span of the rows of x (rows, n)."""
     _, values, rows = torch.linalg.svd(x.double(), full_matrices=False)
     # The rounding of x itself is below ε ‖x‖_F ≤ ε √rank σ₁, that of the decomposition near ε₆₄ max(p, n) σ₁.
     rounding = torch.finfo(wide(x)).eps * len(values) ** 0.5
@@ -185,13 +189,13 @@ def _basis(x: Tensor) -> Tensor:
 
 
 def _cosines(v: Tensor, d: Tensor) -> Tensor:
-    """(k, N)"""
+    """|cosine| (k, N) between vectors v (k, n) and data d (N, n)."""
     tiny = torch.finfo(v.dtype).tiny
     return (F.normalize(v, eps=tiny) @ F.normalize(d, eps=tiny).T).abs().clamp(max=1)
 
 
 def _pictures(x: Tensor, contrast: str) -> Tensor:
-    """(N, C, H, W) with values in [0, 1], the same for x and c·x, c > 0."""
+    """x (N, C, H, W) scaled to [0, 1] picture by picture; x and c·x, c > 0, give the same."""
     low, high = x.amin((1, 2, 3), keepdim=True), x.amax((1, 2, 3), keepdim=True)
     if contrast == "symmetric":
         high = torch.maximum(high, -low)
@@ -208,7 +212,7 @@ def _enlarge(x: Tensor, size: int) -> Tensor:
 
 
 def _flat(vectors: Tensor | Vectors, data: Tensor) -> tuple[Tensor, Tensor, torch.Size]:
-    """Vectors (k, n), data (N, n) and the shape of one of them."""
+    """Vectors as (k, n), data as (N, n), and the shape of a vector before it was flattened."""
     v: Any = vectors
     if hasattr(v, "vectors"):
         v = v.vectors if v.images is None else v.images
@@ -223,11 +227,11 @@ def _flat(vectors: Tensor | Vectors, data: Tensor) -> tuple[Tensor, Tensor, torc
             raise ValueError(f"{name} have NaN or infinite elements")
         if not bool(x.any()):
             raise ValueError(f"{name} are all zero: there is no direction to compare")
-    one, other = v.shape[1:], data.shape[1:]
-    if one.numel() != other.numel() or (one != other and min(len(one), len(other)) > 1):
+    v_shape, d_shape = v.shape[1:], data.shape[1:]
+    if v_shape.numel() != d_shape.numel() or (v_shape != d_shape and min(len(v_shape), len(d_shape)) > 1):
         raise ValueError(
-            f"each of the vectors has shape {tuple(one)} and each datum {tuple(other)}: they must agree "
+            f"each of the vectors has shape {tuple(v_shape)} and each datum {tuple(d_shape)}: they must agree "
             "(for the kernels of a convolution, cut the data into patches of their size)"
         )
-    shape = max(one, other, key=len)
+    shape = max(v_shape, d_shape, key=len)
     return v.flatten(1), data.to(v.device).flatten(1), shape

@@ -1,4 +1,4 @@
-"""What a layer looks for: its right singular vectors, as pictures where it sees pictures."""
+"""A layer's right singular vectors: the input directions that it passes on, as pictures if its inputs are pictures."""
 
 from __future__ import annotations
 
@@ -19,38 +19,40 @@ from racecar.watch.names import shown
 
 ORDERS = ("value", "data")
 DENSE = 4096
-"""Up to this size an operator is written out as a matrix where all its singular vectors are needed."""
+"""Largest input size for which an operator is written out as a matrix to compute all its singular vectors."""
 FULL = 1500
-"""Above this size a few singular vectors of a matrix are searched instead of all computed."""
+"""Matrix size above which a few singular vectors are computed iteratively, not by a full SVD."""
 
 
 @dataclass(frozen=True, eq=False)
 class SingularVectors:
-    """Right singular vectors of one layer."""
+    """The k right singular vectors of one layer, with their singular values. Prints as a table."""
 
     layer: str
+    """Qualified name of the layer."""
     values: Tensor
-    """(k,) singular values."""
+    """Singular values, (k,)."""
     vectors: Tensor
-    """(k, n), orthonormal; the sign is free, here the entry of largest size is positive."""
+    """Right singular vectors, (k, n), orthonormal; the sign is chosen so that the largest entry is positive."""
     shape: tuple[int, ...]
-    """What one vector is: (C, H, W), or (n,) where the layer sees no picture."""
+    """Shape of one vector before it is flattened: (C, H, W), or (n,) if the layer's inputs are no pictures."""
     carried: Tensor | None
-    """(k,) share of the energy of the layer's data along each vector; None without data."""
+    """Share of the energy Σ‖x‖² of the layer's inputs x that lies along each vector, (k,); None without data."""
     operator: bool
-    """Whether they are those of the whole convolution, not of its kernel."""
+    """True: singular vectors of the whole convolution as an operator; False: of the weight as a matrix."""
     order: str
+    """What the vectors are sorted by, largest first: "value" (singular value) or "data" (``carried``)."""
 
     @property
     def images(self) -> Tensor | None:
-        """(k, C, H, W), or None where the layer sees no picture."""
+        """The vectors as pictures (k, C, H, W); None if the layer's inputs are no pictures."""
         return self.vectors.reshape(-1, *self.shape) if len(self.shape) == 3 else None
 
     def ordered(self, order: str) -> SingularVectors:
-        """The same vectors sorted by singular "value", or by how much of the "data" they carry."""
-        by = _ranks(self.values, self.carried, order)
-        carried = None if self.carried is None else self.carried[by]
-        return replace(self, values=self.values[by], vectors=self.vectors[by], carried=carried, order=order)
+        """The same vectors sorted by "value" (singular value) or by "data" (``carried``), largest first."""
+        indices = _ranks(self.values, self.carried, order)
+        carried = None if self.carried is None else self.carried[indices]
+        return replace(self, values=self.values[indices], vectors=self.vectors[indices], carried=carried, order=order)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -65,7 +67,7 @@ class SingularVectors:
         return "\n".join([head, "    #       value" + ("" if self.carried is None else "   carried"), *rows])
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers, ready for JSON."""
+        """Everything but the vectors as a dict for JSON."""
         return {
             "layer": self.layer,
             "shape": list(self.shape),
@@ -86,23 +88,23 @@ def singular_vectors(
     size: tuple[int, ...] | None = None,
     order: str = "value",
 ) -> SingularVectors:
-    """The right singular vectors of a layer's matrix: the inputs that it passes on, strongest first.
+    """Compute the right singular vectors of a layer's matrix: the input directions that it passes on, strongest first.
 
-    Training with the reverse pass drives them to the dominant features of the data, at singular values near 1. Those
-    need not be the largest: with ``data`` they can be sorted by how much of it they carry.
+    Training with the racecar loss drives some of them to the dominant features of the data, at singular values near 1.
+    Those need not be the largest values: with ``data`` the vectors can be sorted by the share of the data along each.
 
     Args:
         model: any module, or a Racecar; nothing in it is changed.
         layer: qualified name of the layer ("" for a model that is one layer; "attn.in_proj_weight" for one of several
             weights).
-        k: how many; all if None.
-        data: inputs of the model, as for ``Racecar``. They say what the layer's inputs look like and how much of them
-            each vector carries.
-        operator: of a convolution, the singular vectors of the whole operator (stride, padding and all) on one input
-            size, instead of those of the kernel flattened to out × rest.
-        size: (C, H, W) of one input of the layer, where ``data`` does not say: for an operator, or to see the vectors
+        k: number of vectors; None: all.
+        data: inputs of the model, as for ``Racecar``. They give the shape of the layer's inputs, and the share of the
+            inputs' energy along each vector.
+        operator: for a convolution: True for the singular vectors of the whole operator, with stride and padding, on
+            one input size; False for those of the kernel flattened to out × rest.
+        size: shape (C, H, W) of one input of the layer, if ``data`` is not given: for an operator, or for the vectors
             of a linear layer on flattened pictures as pictures.
-        order: "value", or "data": by the share of the data's energy.
+        order: what to sort by, largest first: "value" (singular value) or "data" (share of the data's energy).
 
     Returns:
         Values (k,) and vectors (k, n) in float64 on the CPU.
@@ -111,29 +113,30 @@ def singular_vectors(
         raise ValueError(f"order must be one of {', '.join(ORDERS)}, not {order!r}")
     if order == "data" and data is None:
         raise ValueError("order='data' needs data: inputs of the model")
-    model, seen = unwrapped(model), None
+    model, layer_inputs = unwrapped(model), None
     with eval_mode(model):  # a weight that is computed may change buffers in training
         weight = weight_of(model, layer)
         if data is not None:
-            seen = LayerInputs(ForwardPass(model, *call_arguments(data, model)), layer)
-            matrix = seen.matrix
+            layer_inputs = LayerInputs(ForwardPass(model, *call_arguments(data, model)), layer)
+            matrix = layer_inputs.matrix
             if matrix is not None:  # it may have been used transposed
                 shape = weight.shape if matrix.shape == weight.matrix.shape else (matrix.shape[1],)
                 weight = replace(weight, matrix=matrix, shape=shape)
     if operator:
-        shape = _size(weight, seen, size)
+        shape = _input_size(weight, layer_inputs, size)
         values, vectors = _of_operator(weight, shape, k, order)
     else:
         values, vectors = _of_matrix(weight.matrix, k, order)
-        shape = _picture(weight, seen, size)
+        shape = _vector_shape(weight, layer_inputs, size)
     vectors = vectors * vectors.gather(1, vectors.abs().argmax(1, keepdim=True)).sign()
-    carried = None if seen is None else seen.carried(vectors, whole=operator)
-    by = _ranks(values, carried, order)[: _count(k, len(values))]
-    carried = None if carried is None else carried[by]
-    return SingularVectors(layer, values[by], vectors[by], shape, carried, operator, order)
+    carried = None if layer_inputs is None else layer_inputs.carried(vectors, whole=operator)
+    indices = _ranks(values, carried, order)[: _count(k, len(values))]
+    carried = None if carried is None else carried[indices]
+    return SingularVectors(layer, values[indices], vectors[indices], shape, carried, operator, order)
 
 
 def _count(k: int | None, most: int) -> int:
+    """How many vectors to return: k, at most ``most``; all if k is None."""
     if k is None:
         return most
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
@@ -142,6 +145,7 @@ def _count(k: int | None, most: int) -> int:
 
 
 def _ranks(values: Tensor, carried: Tensor | None, order: str) -> Tensor:
+    """Indices (k,) that sort the vectors by ``order``, largest first."""
     if order not in ORDERS:
         raise ValueError(f"order must be one of {', '.join(ORDERS)}, not {order!r}")
     if order == "value":
@@ -152,6 +156,7 @@ def _ranks(values: Tensor, carried: Tensor | None, order: str) -> Tensor:
 
 
 def _of_matrix(matrix: Tensor, k: int | None, order: str) -> tuple[Tensor, Tensor]:
+    """Singular values (r,) and right singular vectors (r, n) of a matrix (m, n): the k largest, or more."""
     most = min(matrix.shape)
     count = _count(k, most)
     if order == "value" and most > FULL and 8 * count < most:
@@ -162,9 +167,11 @@ def _of_matrix(matrix: Tensor, k: int | None, order: str) -> tuple[Tensor, Tenso
 
 
 def _of_operator(weight: Weight, size: tuple[int, ...], k: int | None, order: str) -> tuple[Tensor, Tensor]:
-    apply, adjoint, made = operator_of(weight, size)
+    """Singular values (r,) and right singular vectors (r, n) of a convolution on inputs of ``size``: the k largest, or
+    more."""
+    apply, adjoint, outputs = operator_of(weight, size)
     n = torch.Size(size).numel()
-    if order == "value" and k is not None and 8 * (k := _count(k, min(n, made))) < n:
+    if order == "value" and k is not None and 8 * (k := _count(k, min(n, outputs))) < n:
         return top_singular(apply, adjoint, _start(n, k), k)
     if n > DENSE:
         raise ValueError(
@@ -176,24 +183,24 @@ def _of_operator(weight: Weight, size: tuple[int, ...], k: int | None, order: st
 
 
 def _start(n: int, k: int) -> Tensor:
-    """Random rows, always the same ones, with some to spare: they speed up the last of the k."""
+    """Random rows (b, n) to start the iteration from, always the same; b > k, which speeds up the last of the k."""
     generator = torch.Generator().manual_seed(0)
     return torch.randn(min(n, k + max(8, k // 2)), n, dtype=torch.float64, generator=generator)
 
 
-def _size(weight: Weight, seen: LayerInputs | None, size: tuple[int, ...] | None) -> tuple[int, ...]:
-    """The input size of an operator."""
+def _input_size(weight: Weight, layer_inputs: LayerInputs | None, size: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The shape of one input of an operator."""
     if size is not None:
         return tuple(size)
-    if seen is None:
+    if layer_inputs is None:
         raise ValueError(
             f"operator=True needs the input size of layer {shown(weight.name)!r}: give size=(C, H, W) or data"
         )
-    return tuple(seen.whole.shape[1:])
+    return tuple(layer_inputs.whole.shape[1:])
 
 
-def _picture(weight: Weight, seen: LayerInputs | None, size: tuple[int, ...] | None) -> tuple[int, ...]:
-    """The shape in which a vector of a matrix is looked at."""
+def _vector_shape(weight: Weight, layer_inputs: LayerInputs | None, size: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The shape of one right singular vector of a weight's matrix: (C, H, W) of a picture, or (n,)."""
     n = weight.matrix.shape[1]
     if len(weight.shape) > 1:
         if size is not None:
@@ -207,5 +214,5 @@ def _picture(weight: Weight, seen: LayerInputs | None, size: tuple[int, ...] | N
                 f"size {tuple(size)} has {torch.Size(size).numel()} elements, layer {shown(weight.name)!r} sees {n}"
             )
         return tuple(size) if len(size) != 2 else (1, *size)
-    picture = seen.picture if seen is not None else None
+    picture = layer_inputs.picture if layer_inputs is not None else None
     return picture if picture is not None and torch.Size(picture).numel() == n else weight.shape

@@ -1,4 +1,4 @@
-"""How alike two pictures are, pixel by pixel: SSIM and PSNR."""
+"""SSIM and PSNR: how similar two pictures are."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from racecar.support.precision import wide
 
 
 def ssim(a: Tensor, b: Tensor, data_range: float = 1.0, window: int = 11, sigma: float = 1.5) -> Tensor:
-    """Structural similarity (Wang et al. 2004), 1 for equal pictures; differentiable.
+    """Structural similarity of each a[i] to b[i] (SSIM, Wang et al. 2004), 1 for equal pictures; differentiable.
 
-    Means, variances and covariance are weighted by a Gaussian window that never leaves the picture; the index is
-    averaged over its positions and over the channels.
+    Means, variances and covariance are taken in a Gaussian window at every position where it lies inside the picture;
+    the result is averaged over positions and channels.
 
     Args:
         a, b: pictures of one shape, (N, C, H, W).
         data_range: the difference between the largest and the smallest value that a pixel may take.
         window: side of the Gaussian window, odd and no larger than the picture.
-        sigma: its standard deviation in pixels.
+        sigma: standard deviation of the Gaussian, in pixels.
 
     Returns:
         (N,), in float32, or float64 for pictures in float64.
@@ -32,7 +32,7 @@ def ssim(a: Tensor, b: Tensor, data_range: float = 1.0, window: int = 11, sigma:
 
 
 def ssim_pairwise(a: Tensor, b: Tensor, data_range: float = 1.0, window: int = 11, sigma: float = 1.5) -> Tensor:
-    """SSIM of every a with every b.
+    """SSIM of every picture a[i] with every b[j].
 
     Args:
         a: (Na, C, H, W).
@@ -49,15 +49,16 @@ def ssim_pairwise(a: Tensor, b: Tensor, data_range: float = 1.0, window: int = 1
     for part in a.split(256):  # small enough to stay in the cache
         mean, square = _moments(part, window, sigma)
         columns = [
-            _index(mean, mean_b, square, square_b, _blur(part * one, window, sigma), data_range)
-            for one, mean_b, square_b in moments_b
+            _index(mean, mean_b, square, square_b, _blur(part * picture_b, window, sigma), data_range)
+            for picture_b, mean_b, square_b in moments_b
         ]
         rows.append(torch.stack(columns, 1))
     return torch.cat(rows)
 
 
 def psnr(a: Tensor, b: Tensor, data_range: float = 1.0) -> Tensor:
-    """Peak signal-to-noise ratio in dB, 10 log₁₀(data_range² / mean square error); infinite for equal samples.
+    """Peak signal-to-noise ratio of each a[i] to b[i] in dB, 10 log₁₀(data_range² / mean square error); infinite for
+    equal samples.
 
     Args:
         a, b: tensors of one shape, (N, …).
@@ -74,7 +75,7 @@ def psnr(a: Tensor, b: Tensor, data_range: float = 1.0) -> Tensor:
 
 
 def _index(mean_a: Tensor, mean_b: Tensor, aa: Tensor, bb: Tensor, ab: Tensor, data_range: float) -> Tensor:
-    """(N,) from the local means of a, b, a², b² and ab."""
+    """SSIM (N,) from the means in every window of a, b, a², b² and ab, each (N, C, H', W')."""
     c1, c2 = (0.01 * data_range) ** 2, (0.03 * data_range) ** 2
     product, squares = mean_a * mean_b, mean_a.square() + mean_b.square()
     luminance = (2 * product + c1) / (squares + c1)
@@ -83,13 +84,14 @@ def _index(mean_a: Tensor, mean_b: Tensor, aa: Tensor, bb: Tensor, ab: Tensor, d
 
 
 def _moments(x: Tensor, window: int, sigma: float) -> tuple[Tensor, Tensor]:
+    """Means of x and of x² in every window, each (N, C, H', W')."""
     return _blur(x, window, sigma), _blur(x.square(), window, sigma)
 
 
 def _blur(x: Tensor, window: int, sigma: float) -> Tensor:
-    """Gaussian means over all windows inside the picture.
+    """Gaussian means of x (N, C, H, W) over all windows inside the picture, (N, C, H − window + 1, W − window + 1).
 
-    Two products with band matrices: on small pictures many times faster than a convolution, and never slower.
+    Computed as two products with band matrices: on small pictures many times faster than a convolution, never slower.
     """
     offsets = torch.arange(window, dtype=x.dtype, device=x.device) - window // 2
     gauss = torch.exp(-offsets.square() / (2 * sigma**2))
@@ -101,7 +103,7 @@ def _blur(x: Tensor, window: int, sigma: float) -> Tensor:
 
 
 def _pair(a: Tensor, b: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
-    """Both in the same, wide precision; refuses shapes that differ from dimension ``first`` on."""
+    """Both tensors in the same dtype, float32 or float64; raises if their shapes differ from dimension ``first`` on."""
     if a.shape[first:] != b.shape[first:]:
         raise ValueError(f"a and b must have the same shape, not {tuple(a.shape)} and {tuple(b.shape)}")
     dtype = torch.promote_types(wide(a), wide(b))

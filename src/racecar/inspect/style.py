@@ -1,4 +1,4 @@
-"""How our figures look: the paper's colours with a marker for each variant, and files of them."""
+"""The style of racecar's figures: a colour and a marker for each training variant, and saving to files."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ COLOURS = {
     "WD": "#333333",  # dark grey
     "Drop": "#0099A8",  # teal
 }
-"""As in the paper; Pre, WD and Drop, which it does not have, are ours."""
+"""Training variant → colour, as in the paper; Pre, WD and Drop are not in the paper."""
 
 MARKERS = {"Std": "o", "Ort": "s", "OrtB": "p", "Pre": "P", "RR": "^", "RR1": "v", "lRR": "D", "WD": "X", "Drop": "*"}
-"""One for each variant, so that no figure is told by its colours alone."""
+"""Training variant → matplotlib marker, so that figures can be read without colours."""
 
 WIDTH, SMALL = 3.6, 7.0
-"""Inches of a figure, and points of its smallest letters, on a page that a telephone shows, too: of 390 pixels it has
-346 for a figure, which is 3.6 inches, so that nothing is made smaller and these letters are 9 pixels high."""
+"""Width of a figure in inches, and size of its smallest letters in points, for pages that are also read on telephones:
+a screen of 390 pixels has 346 for a figure, which is 3.6 inches at 96 per inch, where 7 points are 9 pixels."""
 
 SETTINGS = {
     "font.size": 9.0,
@@ -61,6 +61,7 @@ SETTINGS = {
     "svg.fonttype": "none",  # letters stay letters: they can be searched and read aloud
     "svg.hashsalt": "racecar",  # the same figure gives the same file
 }
+"""Matplotlib rcParams of all figures."""
 
 _MORE_COLOURS = ("#A05195", "#665191", "#B38B00", "#5B6B7A")
 _MORE_MARKERS = ("p", "h", "<", ">")
@@ -70,11 +71,11 @@ P = ParamSpec("P")
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Draw a figure in our style, whatever the user's own settings are."""
+    """Decorator: draw a figure with ``SETTINGS``, whatever the user's matplotlib settings are, and fix its layout."""
 
     @wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        with _ours():
+        with _racecar_style():
             figure = draw(*args, **kwargs)
             if (layout := figure.get_layout_engine()) is not None:
                 layout.execute(figure)
@@ -88,32 +89,35 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
 
 @contextmanager
-def _ours() -> Iterator[None]:
-    """Matplotlib's defaults and our settings on top, instead of the user's; the backend stays."""
+def _racecar_style() -> Iterator[None]:
+    """A context with matplotlib's defaults and ``SETTINGS`` in place of the user's rcParams; the backend stays."""
     style, matplotlib = need("matplotlib.style", "inspect"), need("matplotlib", "inspect")
     with style.context("default"), matplotlib.rc_context(SETTINGS):
         yield
 
 
 def look(name: str, i: int = 0) -> dict[str, Any]:
-    """Colour and marker of a variant; for other names the i-th of some more."""
+    """Colour and marker of a training variant as keyword arguments for ``Axes.plot``; other names get the i-th spare
+    pair."""
     colour = COLOURS.get(name, _MORE_COLOURS[i % len(_MORE_COLOURS)])
     marker = MARKERS.get(name, _MORE_MARKERS[i % len(_MORE_MARKERS)])
     return {"color": colour, "marker": marker, "markeredgecolor": "white", "markeredgewidth": 0.5}
 
 
 def ink_on(colour: Any) -> str:
-    """Of two inks the one that can be read on a ground (r, g, b, …), each in [0, 1]. No page changes them by night,
-    when its own black and white change sides and a coloured ground does not."""
-    linear = [one / 12.92 if one <= 0.03928 else ((one + 0.055) / 1.055) ** 2.4 for one in colour[:3]]
-    light = sum(weight * one for weight, one in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-    return "#010101" if (light + 0.05) ** 2 > 0.05 * 1.05 else "#FEFEFE"
+    """The text colour, near-black or near-white, with more contrast on a background (r, g, b, …), each in [0, 1].
+
+    They are not quite black and white, because pages in dark mode swap these two.
+    """
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]]
+    luminance = sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    return "#010101" if (luminance + 0.05) ** 2 > 0.05 * 1.05 else "#FEFEFE"
 
 
 def new_figure(
     rows: int, columns: int, size: tuple[float, float], height_ratios: Sequence[float] | None = None
 ) -> tuple[Figure, list[list[Axes]]]:
-    """A figure of ``size`` inches with a grid of axes; it belongs to nobody and opens no window."""
+    """A new figure of ``size`` (width, height) inches and its axes, row by row; it opens no window."""
     figure = need("matplotlib.figure", "inspect").Figure(figsize=size, layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False, height_ratios=height_ratios)
     return figure, [list(line) for line in axes]
@@ -124,7 +128,7 @@ def save(figure: Figure, path: str | PathLike[str]) -> tuple[Path, Path]:
     path = Path(path)
     paths = path.with_name(f"{path.name}.svg"), path.with_name(f"{path.name}.png")
     options: tuple[dict[str, Any], ...] = ({"metadata": {"Date": None}}, {"dpi": 150})
-    for one, extra in zip(paths, options, strict=True):
-        with write_atomically(one) as file, _ours():
-            figure.savefig(file, format=one.suffix[1:], **extra)
+    for file_path, extra in zip(paths, options, strict=True):
+        with write_atomically(file_path) as file, _racecar_style():
+            figure.savefig(file, format=file_path.suffix[1:], **extra)
     return paths
