@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 import torch
 
-from racecar.bench.kinds import PLAIN, Kind
+from racecar.bench.kinds import Kind
 from racecar.bench.measure import Details, Measurement, Say, describe
-from racecar.bench.timing import Burst, Step
+from racecar.bench.timing import Burst, Step, fast_device
 from racecar.bench.workload import Description, OpenModel, StepOptions
 from racecar.support.full import is_full
 from racecar.support.interrupts import block_sigint
@@ -131,35 +131,42 @@ def patiently(work: Callable[[], T], clear: Step = lambda: None, patience: float
 
 
 def serve(parent: Connection, threads: int, compile_threads: int, *task: Any) -> None:
-    """What the process does: prepare, then answer. ``task``: what a `Measurement` is made of."""
+    """What the process does. ``task``: what a `Measurement` is made of."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     end_with_parent()
     torch.set_num_threads(threads)
-    _, _, options, kinds = task
+    options: StepOptions = task[2]
     if options.compile:
         from torch._inductor import config
 
         config.compile_threads = compile_threads  # else every process starts a worker for every core
+    with fast_device(options.cuda):
+        try:
+            measurement = prepared(parent, task)
+        except Exception as error:
+            parent.send(("error", describe(error)))
+        else:
+            parent.send(("ready", measurement.own_details(), measurement.flops, measurement.workload.description))
+            answer(parent, measurement)
+
+
+def prepared(parent: Connection, task: Sequence[Any]) -> PatientMeasurement:
+    """The measurement after ``prepare``; the parent hears of its progress and of its warnings."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
         parent.send(("warning", str(message)))
-
-    def say(done: int, note: str) -> None:
-        parent.send(("progress", done, note))
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("default", UserWarning)
         warnings.showwarning = show
-        try:
-            measurement = patiently(lambda: PatientMeasurement(*task))
-            measurement.prepare(say)
-            if PLAIN in kinds:
-                measurement.count_flops(say)
-        except Exception as error:
-            parent.send(("error", describe(error)))
-            return
-    parent.send(("ready", measurement.own_details(), measurement.flops, measurement.workload.description))
+        measurement = patiently(lambda: PatientMeasurement(*task))
+        measurement.prepare(lambda done, note: parent.send(("progress", done, note)))
+    return measurement
+
+
+def answer(parent: Connection, measurement: PatientMeasurement) -> None:
+    """Answer the parent for ever: to "bursts" with their labels and the details, to (label, length) with seconds."""
     bursts: dict[str, Burst] = {}
     while True:
         word, *rest = parent.recv()

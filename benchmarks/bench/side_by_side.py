@@ -12,7 +12,7 @@ from racecar.bench import timing
 from racecar.bench.kinds import Kind
 from racecar.bench.measure import Say, describe
 from racecar.bench.record import model_record
-from racecar.bench.run import run
+from racecar.bench.run import run, units
 from racecar.bench.workload import OpenModel, StepOptions
 from racecar.support.progress import bar
 
@@ -40,7 +40,7 @@ def run_side_by_side(
         yield from run(names, open_model, options, kinds, rounds)
         return
     remotes = [Remote(name, open_model, options, group) for group in groups(kinds) for name in names]
-    with bar("bench", len(names) * (len(kinds) + rounds)) as advance:
+    with bar("bench", len(names) * units(kinds, rounds)) as advance:
         try:
             prepare(remotes, jobs, advance)
             for name in names:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -18,6 +20,7 @@ def flops(workload: Workload) -> tuple[int, int]:
     Forward and backward pass are counted; norms, activations and sums are not.
     """
     samples, few = min(SAMPLES, workload.batch), workload.first_samples(SAMPLES)
+    few.options = replace(few.options, half=False)  # whose attention every torch can count
     buffers = [(buffer, buffer.clone()) for buffer in workload.model.buffers()]
     try:
         plain, whole = (count(kind.loss(few)) for kind in (PLAIN, ReverseKind(fraction=1.0)))

@@ -20,7 +20,8 @@ Say = Callable[[int, str], None]
 
 
 class Measurement:
-    """Some kinds of steps of one model: `prepare` makes them, `bursts` gives what times them."""
+    """Some kinds of steps of one model: `prepare` makes them, `bursts` gives what times them. Both belong into
+    `timing.fast_device`."""
 
     def __init__(self, name: str, open_model: OpenModel, options: StepOptions, kinds: Sequence[Kind]) -> None:
         self.options, self.kinds = options, kinds
@@ -30,32 +31,29 @@ class Measurement:
         self._allocated = 0
         """Bytes on the device before the first step was made: the model and its inputs."""
         self.flops: tuple[int, int] | None = None
-        """Of the plain and of the whole reverse step (`floor.flops`); None: they are not counted."""
+        """What `floor.flops` counted, if the plain step is one of the kinds."""
         self.steps: dict[Kind, Step] = {}
         self.details: dict[Kind, Details] = {}
 
     def prepare(self, say: Say) -> None:
         """Make every kind of step, run it twice and measure its memory. One that fails leaves an error in `details`."""
-        cuda = self.options.cuda
-        with timing.fast_device(cuda):
-            if cuda:
-                memory.warm_up()
-                self._allocated = memory.allocated()
-            for kind in self.kinds:
-                once = kind.once()
-                if once not in self.details and once.applies_to(self.workload):
-                    self._attempt(once)
-                details = self.details.get(once, {"error": "none for this model"})
+        if self.options.cuda:
+            memory.warm_up()
+            self._allocated = memory.allocated()
+        for kind in dict.fromkeys(kind.once() for kind in self.kinds):
+            if kind.applies_to(self.workload):
+                self._attempt(kind)
+                details = self.details[kind]
                 say(1, f"{kind.label}: {details.get('error') or '{first_s:.1f} s'.format(**details)}")
-            if PLAIN not in self.details and any(kind.every > 1 for kind in self.kinds):
-                self._attempt(PLAIN)
-
-    def count_flops(self, say: Say) -> None:
-        """What the floor is worked out from; without it the record has no floor."""
-        try:
-            self.flops = floor.flops(self.workload)
-        except Exception as error:
-            say(0, f"no floor: {describe(error)}")
+            else:
+                say(1, f"{kind.label}: none for this model")
+        if PLAIN not in self.details and any(kind.every > 1 for kind in self.kinds):
+            self._attempt(PLAIN)
+        if PLAIN in self.kinds:
+            try:
+                self.flops = floor.flops(self.workload)
+            except Exception as error:
+                say(0, f"no floor: {describe(error)}")
 
     def _attempt(self, kind: Kind) -> None:
         try:
@@ -97,11 +95,10 @@ class Measurement:
     def bursts(self) -> dict[str, Burst]:
         """What times each kind, by label. Profiles are taken here, and CUDA graphs captured."""
         cuda = self.options.cuda
-        with timing.fast_device(cuda):
-            if self.options.profile:
-                for kind, step in self.steps.items():
-                    self.details[kind] |= kernels.profile(step, cuda)
-            steps = self._captured() if self.options.graphs else self.steps
+        if self.options.profile:
+            for kind, step in self.steps.items():
+                self.details[kind] |= kernels.profile(step, cuda)
+        steps = self._captured() if self.options.graphs else self.steps
         calls: dict[str, tuple[Step, int]] = {}
         for kind in self.kinds:
             once, plain = steps.get(kind.once()), steps.get(PLAIN)

@@ -32,7 +32,7 @@ def run(
     Yields:
         Each model's part of a record, as soon as it is measured; a model that failed has an "error" alone.
     """
-    with bar("bench", len(names) * (len(kinds) + rounds)) as advance:
+    with bar("bench", len(names) * units(kinds, rounds)) as advance:
         for name in names:
             yield measure(name, open_model, options, kinds, rounds, advance)
 
@@ -47,10 +47,10 @@ def measure(
 
     measurement = None
     try:
-        measurement = Measurement(name, open_model, options, kinds)
-        measurement.prepare(say)
-        measurement.count_flops(say)
-        burst, seconds = timing.in_turns(measurement.bursts(), rounds, options.cuda, say)
+        with timing.fast_device(options.cuda):
+            measurement = Measurement(name, open_model, options, kinds)
+            measurement.prepare(say)
+            burst, seconds = timing.in_turns(measurement.bursts(), rounds, options.cuda, say)
         return model_record(
             measurement.workload.description,
             measurement.details,
@@ -65,6 +65,11 @@ def measure(
     finally:
         if measurement is not None:
             measurement.close()
+
+
+def units(kinds: Sequence[Kind], rounds: int) -> int:
+    """Units of work of one model, for a progress bar: steps to make, and rounds."""
+    return len({kind.once() for kind in kinds}) + rounds
 
 
 def recorded(

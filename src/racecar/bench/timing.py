@@ -27,9 +27,8 @@ def burst_of(call: Step, steps: int, cuda: bool) -> Burst:
 
     def burst(length: int) -> float:
         calls = max(1, round(length / steps))
-        with fast_device(cuda):
-            call()
-            return seconds_of(call, calls, cuda) / (calls * steps)
+        call()
+        return seconds_of(call, calls, cuda) / (calls * steps)
 
     return burst
 
