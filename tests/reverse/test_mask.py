@@ -255,3 +255,20 @@ def test_a_layer_norm_over_tokens_sees_real_ones_alone_in_the_reverse_pass():
         standard = (seen - seen.mean()) / (seen.var(unbiased=False) + norm.eps).sqrt()
         expected = standard * norm.weight[mask] + norm.bias[mask]
         close(found[mask], expected.detach())
+
+
+@pytest.mark.parametrize("settings", SETTINGS[1:3])
+def test_a_sum_of_convolutions(settings):
+    """As LoRA adapts one: none of its kernels reaches into padding on the way back, too."""
+
+    def forward(m: Any, x: Tensor) -> Tensor:
+        x = (x * (torch.arange(x.shape[1]) < REAL)[:, None]).mT  # padded with zeros, as the cut batch is
+        return m.base(x) + 2 * m.up(m.down(x))
+
+    torch.manual_seed(0)
+    channels = X.shape[-1]
+    base, down = (nn.Conv1d(channels, out, 3, padding=1) for out in (channels, 2))
+    net = Net(forward, base=base, down=down, up=nn.Conv1d(2, channels, 1)).double()
+    padded, cut = Racecar(net, X, **settings), Racecar(net, X[:, :REAL], **settings)
+    assert [entry.kind for entry in padded.plan] == ["sum of conv1d"]
+    same(step(padded, X, reverse_mask=real()), step(cut, X[:, :REAL].contiguous()))

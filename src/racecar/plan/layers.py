@@ -97,7 +97,8 @@ class LayerGraph:
         self.changing = tuple({id(op.called): op.called for op in makers if op.called is not None}.values())
         """The functions that made them."""
         again = [op for layer in self.layers for one in layer.redo for op in one.members or (one,)]
-        made = [op.outputs[0] for op in (*again, *(layer.op for layer in self.layers))]
+        layers = [op for layer in self.layers for op in layer.op.members or (layer.op,)]
+        made = [op.outputs[0] for op in (*again, *layers)]
         made += [op.source for op in self.graph.ops if op.rule is not None and op.rule.takes_mask is of_input]
         made += [op.outputs[0] for layer in self.layers for op in layer.onward]
         read = [value for layer in self.layers for value in (layer.d, layer.op.source, layer.h)]

@@ -38,13 +38,13 @@ class Masks:
                 if isinstance(mark, Tensor) and where is not None and mark.shape[where.dim] > 1:
                     self._marks[value] = cut(mark, where, size, samples)
 
-    def of(self, value: int, shape: Size, what: str) -> Tensor | None:
-        """Where a value counts that has ``shape`` in the reverse pass: bool, as many dimensions, each as long or 1;
-        None: everywhere."""
+    def of(self, value: int, shape: Size | None, what: str) -> Tensor | None:
+        """Where a value counts that has ``shape`` in the reverse pass (None: its own): bool, as many dimensions, each
+        as long or 1; None: everywhere."""
         mark = self._marks.get(value)
         if isinstance(mark, Lost):
             self._refuse(f"a mask cannot be followed through {mark.place} to {what}")
-        elif mark is not None and fit(mark, shape) is None:
+        elif mark is not None and shape is not None and fit(mark, shape) is None:
             self._refuse(f"{what} sees another number of positions in the reverse pass")
         else:
             return mark
@@ -70,22 +70,23 @@ class Masks:
     def within(self, op: Op, operation: Operation, y: Tensor, shapes: Mapping[int, Size]) -> Operation:
         """An operation that sees only what counts in a step on ``y``: a norm, a convolution that reaches over several
         positions, or a sum, which is shared out. ``shapes``: of values in the reverse pass."""
-        if op.members:
-            pairs = zip(op.members, operation.members, strict=True)
-            # Of several calls taken as one, a sum is made again, and not shared out.
-            return operation.with_members(
-                [its if one.role is Role.RESAMPLE else self._within(one, its, y, shapes) for one, its in pairs]
-            )
-        return self._within(op, operation, y, shapes)
+        if not op.members:
+            return self._within(op, operation, y.shape, shapes)
+        members = []
+        for one, its in zip(op.members, operation.members, strict=True):
+            if one.role is not Role.RESAMPLE:  # which is made again, and not shared out
+                its = self._within(one, its, None if one.role is Role.LAYER else y.shape, shapes)
+            members.append(its)
+        return operation.with_members(members)
 
-    def _within(self, op: Op, operation: Operation, y: Tensor, shapes: Mapping[int, Size]) -> Operation:
+    def _within(self, op: Op, operation: Operation, shape: Size | None, shapes: Mapping[int, Size]) -> Operation:
         takes = None if op.rule is None else op.rule.takes_mask
         if takes is None:
             return operation
         what, made = f"{op.kind!r} in the reverse pass", op.outputs[0]
         step = StepMasks(
             input=lambda: self.of(op.source, shapes[op.source], what),
-            output=lambda: self.of(made, y.shape, what),
+            output=lambda: self.of(made, shape, what),
             known=isinstance(self._marks.get(made), Tensor),
         )
         mask = takes(operation, step)

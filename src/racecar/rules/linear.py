@@ -37,7 +37,7 @@ def without_bias(op: Operation) -> Operation:
     """The same without its bias, the third argument."""
     args = (*op.args[:2], None, *op.args[3:])[: len(op.args)]
     kwargs = {name: None if name == "bias" else one for name, one in op.kwargs.items()}
-    return Operation(op.func, args, kwargs, op.at, op.name, op.module, op.trainable)
+    return Operation(op.func, args, kwargs, op.at, op.name, op.module, op.trainable, context=op.context)
 
 
 def _matrix(op: Operation) -> Operation | None:
