@@ -120,6 +120,7 @@ def open_any(name: str, shape: str, batch: int) -> tuple[nn.Module, Example]:
 
 
 def names_of(models: str, shape: str, how: StepOptions) -> list[str]:
+    """The models that ``--models`` names; without it those of the laboratory that suit the device."""
     nets = laboratory_nets()
     known, usual = (nets.NETS, nets.USUAL["cuda" if how.cuda else "cpu"]) if nets else ((), ())
     names = [name.strip() for name in models.split(",") if name.strip()] or list(usual)
@@ -132,7 +133,9 @@ def names_of(models: str, shape: str, how: StepOptions) -> list[str]:
     if len(set(names)) < len(names):
         raise ValueError(f"--models {models!r} names a net twice")
     if shape and all(name in known for name in names):
-        raise ValueError("--input is for a TARGET: nets of ours have inputs of their own, --batch changes their number")
+        raise ValueError(
+            "--input is for a TARGET: nets of the laboratory have their own, and --batch sets their number"
+        )
     return names
 
 
