@@ -13,8 +13,8 @@ from racecar.orthogonality.gram import check_side, orient, residual
 from racecar.orthogonality.weights import Patterns, Weights, exact, matrices, total
 
 FORMED = 64
-"""Gram matrices up to this size are formed, and iterated together whatever their layers' shapes; larger ones never: it
-would cost more than a few products with W."""
+"""Largest Gram matrix that is computed; those of equal size are then iterated together. For larger ones a few products
+with W are cheaper."""
 
 
 def srip(
@@ -27,22 +27,22 @@ def srip(
     generator: torch.Generator | None = None,
     draw: Callable[..., Tensor] | None = None,
 ) -> Tensor:
-    """Spectral restricted isometry: Σ σ(WᵀW − I) over the layers, σ the largest singular value.
+    """The SRIP loss (spectral restricted isometry property): Σ σ(WᵀW − I) over the layers, σ the spectral norm.
 
-    σ is estimated from below, by ``power`` products with WᵀW − I from a random direction that is drawn anew in every
-    call. The gradient flows through all of them, so it is that of the estimate; with many products estimate and
-    gradient become those of σ.
+    σ is estimated from below by power iteration: ``power`` products with WᵀW − I from a direction that every call draws
+    at random. The gradient is that of the estimate, through all products.
 
-    The paper has σ and "rows". Of its published codes ResNet (Keras) has these, Wide ResNet σ² and "smaller", ImageNet
-    and SVHN σ² and "columns"; all take two products. With "columns" a wide W has σ ≥ 1, with "rows" a tall one.
+    The paper has σ and side "rows". Its published code for ResNet (Keras) has the same, that for Wide ResNet σ² and
+    "smaller", that for ImageNet and SVHN σ² and "columns"; all take two products. σ is at least 1 for a W with more
+    columns than rows and "columns", and for one with more rows and "rows".
 
     Args:
         model_or_weights, layers, side: as for `so`.
-        power: number of products; the last one gives σ.
-        squared: sum σ² instead of σ.
-        generator: of the random directions, on the device of the weights.
-        draw: draws the directions instead, called as ``torch.randn(*shape, device=…, dtype=…)`` is; for numbers that
-            were drawn beforehand.
+        power: number of products; σ is the norm after the last one.
+        squared: whether to sum σ² instead of σ.
+        generator: random generator of the directions, on the device of the weights.
+        draw: function that draws the directions, called like ``torch.randn(*shape, device=…, dtype=…)``, in place of
+            ``generator``; for numbers that were drawn beforehand.
     """
     check_side(side)
     if not isinstance(power, int) or power < 1:
@@ -71,11 +71,15 @@ def srip(
 
 
 def iterate(product: Callable[[Tensor], Tensor], v: Tensor, power: int) -> Tensor:
-    """Symmetric matrices times vectors (layers, n, 1), again and again: their norms become the largest singular values.
+    """Power iteration: multiply vectors with symmetric matrices ``power`` times, normalising them before each product.
 
     Args:
-        product: matrices times vectors, (layers, n, 1) → (layers, n, 1).
-        v: where to start, (layers, n, 1).
+        product: function that multiplies the matrices with vectors, (layers, n, 1) → (layers, n, 1).
+        v: the vectors to start from, (layers, n, 1).
+        power: number of products.
+
+    Returns:
+        The vectors after the last product, (layers, n, 1); their norms approach the largest singular values.
     """
     with exact(v):
         for _ in range(power):
@@ -84,5 +88,8 @@ def iterate(product: Callable[[Tensor], Tensor], v: Tensor, power: int) -> Tenso
 
 
 def unformed(w: Tensor, v: Tensor) -> Tensor:
-    """(W Wᵀ − I) v without the Gram matrix. Wᵀv as (vᵀW)ᵀ: its gradient has W's layout, and adds up fast."""
+    """(W Wᵀ − I) v without computing W Wᵀ: w (layers, rows, columns), v (layers, rows, 1) → (layers, rows, 1).
+
+    Wᵀv is computed as (vᵀW)ᵀ, so that its gradient has W's memory layout, in which gradients add up fast.
+    """
     return torch.baddbmm(v, w, torch.bmm(v.mT, w).mT, beta=-1)

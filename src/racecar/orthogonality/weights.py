@@ -1,4 +1,4 @@
-"""The weights that a regulariser sees, and like ones stacked, so that a deep network costs few kernels."""
+"""Collect the weights to regularise and stack those of equal shape, so that a deep network takes few GPU kernels."""
 
 from __future__ import annotations
 
@@ -14,23 +14,27 @@ from racecar.support.torch_private import recurrent_parameter_names
 from racecar.watch.names import choose
 
 Weights = nn.Module | Tensor | Iterable[Tensor] | Mapping[str, Tensor]
+"""What a regulariser takes: a model, one weight, several, or a mapping from name to weight."""
 Patterns = str | Iterable[str]
+"""fnmatch pattern or patterns of layer names."""
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
 class Kernel(NamedTuple):
-    """A weight (out, rest…) and how it is applied; of a transposed convolution, how its adjoint is."""
+    """A layer's weight (out, rest…) and the stride, dilation and groups of its convolution. A transposed convolution is
+    described as the convolution whose adjoint it is."""
 
     weight: Tensor
     stride: tuple[int, ...] = ()
+    """Stride in each spatial dimension; () for a linear layer."""
     dilation: tuple[int, ...] = ()
+    """Dilation in each spatial dimension; () for a linear layer."""
     groups: int = 1
 
 
 def find(weights: Weights, patterns: Patterns | None) -> list[Kernel]:
-    """All linear layers, convolutions and recurrent weights of a model, or the weights that are given; a shared one
-    counts once.
+    """Collect the linear, convolution and recurrent weights of a model, or the given weights; a shared one only once.
 
     Args:
         weights: a module, one weight, several, or a mapping from name to weight.
@@ -57,18 +61,26 @@ def find(weights: Weights, patterns: Patterns | None) -> list[Kernel]:
 
 
 def _of_model(model: nn.Module) -> Iterator[tuple[str, Any]]:
-    """By name: modules that have one weight, and each weight of those that have several."""
+    """(name, module) for linear layers and convolutions, (name, weight) for each weight of a recurrent module."""
     for name, module in model.named_modules():
         if isinstance(module, (nn.Linear, *_CONVOLUTIONS)):
             yield name, module
         elif isinstance(module, (nn.RNNBase, nn.RNNCellBase)):
-            own = recurrent_parameter_names(module) if isinstance(module, nn.RNNBase) else ("weight_ih", "weight_hh")
-            for one in (one for one in own if one.startswith("weight")):
-                yield f"{name}.{one}" if name else one, getattr(module, one)
+            names = recurrent_parameter_names(module) if isinstance(module, nn.RNNBase) else ("weight_ih", "weight_hh")
+            for weight_name in names:
+                if weight_name.startswith("weight"):
+                    yield f"{name}.{weight_name}" if name else weight_name, getattr(module, weight_name)
 
 
-def _layer(one: Any, name: str, bare: bool) -> Kernel:
-    weight = one if bare or isinstance(one, Tensor) else one.weight
+def _layer(source: Any, name: str, bare: bool) -> Kernel:
+    """A weight and its settings, checked.
+
+    Args:
+        source: a module or a weight.
+        name: its name, for error messages.
+        bare: whether the user gave weights, not a model.
+    """
+    weight = source if bare or isinstance(source, Tensor) else source.weight
     if not isinstance(weight, Tensor):
         raise TypeError(f"weight {name!r} must be a tensor, not {type(weight).__name__}")
     if isinstance(weight, UninitializedParameter):
@@ -79,12 +91,13 @@ def _layer(one: Any, name: str, bare: bool) -> Kernel:
         raise ValueError(
             f"weight {name!r} has shape {tuple(weight.shape)}: a matrix or a kernel (out, in, …) is needed"
         )
-    if isinstance(one, _CONVOLUTIONS):
-        return Kernel(weight, one.stride, one.dilation, one.groups)
+    if isinstance(source, _CONVOLUTIONS):
+        return Kernel(weight, source.stride, source.dilation, source.groups)
     return Kernel(weight)
 
 
 def _chosen(names: list[str], patterns: Patterns | None) -> list[str]:
+    """The names that some pattern matches; all if there are no patterns."""
     if patterns is None:
         return names
     patterns = [patterns] if isinstance(patterns, str) else patterns
@@ -92,36 +105,34 @@ def _chosen(names: list[str], patterns: Patterns | None) -> list[str]:
 
 
 def _spellings(name: str) -> tuple[str, ...]:
-    """A weight of a module with several is called by the module's name, too."""
-    module, _, own = name.rpartition(".")
-    return (name, module) if own.startswith("weight_") else (name,)
+    """The names that a pattern may match: the weight's own and, for one of a module's several weights, the module's."""
+    module, _, attribute = name.rpartition(".")
+    return (name, module) if attribute.startswith("weight_") else (name,)
 
 
 def stacks(layers: Iterable[Kernel]) -> Iterator[tuple[Kernel, Tensor]]:
-    """Layers that are alike in all but their values: one of them, and their weights (layers, out, rest…) in float32.
-
-    Float64 stays float64.
-    """
+    """Group layers of equal shape, settings, device and dtype: yields one layer of each group, and the group's weights
+    stacked as (layers, out, rest…), in float32, or float64 if they are."""
     alike: dict[tuple[object, ...], list[Kernel]] = {}
     for layer in layers:
         weight = layer.weight
         alike.setdefault((weight.device, weight.dtype, weight.shape, *layer[1:]), []).append(layer)
-    for same in alike.values():
-        weight = torch.stack([layer.weight for layer in same]) if len(same) > 1 else same[0].weight.unsqueeze(0)
-        yield same[0], weight.to(wide(weight))
+    for group in alike.values():
+        weight = torch.stack([layer.weight for layer in group]) if len(group) > 1 else group[0].weight.unsqueeze(0)
+        yield group[0], weight.to(wide(weight))
 
 
 def matrices(weights: Weights, patterns: Patterns | None) -> Iterator[Tensor]:
-    """Weights flattened to W, out × rest, those of one shape stacked: (layers, out, rest)."""
+    """The weights as matrices W, out × rest, those of equal shape stacked: yields (layers, out, rest)."""
     for _, stack in stacks(Kernel(layer.weight.flatten(1)) for layer in find(weights, patterns)):
         yield stack
 
 
 def exact(weight: Tensor) -> torch.autocast:
-    """A context in which autocast does not touch the products of ``weight``: a residual W Wᵀ − I needs its digits."""
+    """A context without autocast on the weight's device: W Wᵀ − I is too small a difference for low precision."""
     return torch.autocast(weight.device.type, enabled=False)
 
 
 def total(terms: Sequence[Tensor]) -> Tensor:
-    """The sum of scalars, on the device of the first."""
+    """The sum of scalar tensors, on the device of the first."""
     return torch.stack([term.to(terms[0].device) for term in terms]).sum()

@@ -1,4 +1,4 @@
-"""Pre: greedy layer-wise autoencoder pretraining, the classic baseline."""
+"""Greedy layer-wise autoencoder pretraining, a classic baseline ("Pre" in the tables)."""
 
 from racecar.pretrain.store import Pretrained
 from racecar.pretrain.training import greedy

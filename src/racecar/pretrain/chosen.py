@@ -16,14 +16,22 @@ from racecar.watch.names import choose, shown
 
 
 class Chosen:
-    """The layers to train and, by name, the parameters of each: its weight and bias, and its norm's."""
+    """The layers to pretrain, and the names of each one's parameters: its weight and bias, and those of its norm.
+
+    Args:
+        model: the model.
+        example: its input, as for ``Racecar``.
+        patterns: layer-name pattern or patterns; None: all layers.
+    """
 
     def __init__(self, model: nn.Module, example: Any, patterns: str | Sequence[str] | None) -> None:
         forward = ForwardPass(model, *call_arguments(example, model))
         names = {id(parameter): name for name, parameter in model.named_parameters()}
         self.all_names = list(names.values())
+        """Names of all parameters of the model."""
         patterns = [patterns] if isinstance(patterns, str) else patterns
         self.layers: dict[str, list[str]] = {}
+        """Layer name → names of the parameters to train in it; in the order of the model."""
         taken: set[str] = set()
         known = ", ".join(repr(shown(layer.name)) for layer in forward.layers)
         spellings = [layer.names for layer in forward.layers]
@@ -31,32 +39,32 @@ class Chosen:
             layer = forward.layers[i]
             if layer.problem:
                 continue
-            own = [names[id(one)] for one in _parameters(forward, layer) if id(one) in names]
-            own = [one for one in own if one not in taken]
-            if own:  # a later use of a layer has nothing left to train
-                self.layers[layer.name] = own
-                taken.update(own)
+            trained = [names[id(parameter)] for parameter in _parameters(forward, layer) if id(parameter) in names]
+            trained = [name for name in trained if name not in taken]
+            if trained:  # a later use of a layer has nothing left to train
+                self.layers[layer.name] = trained
+                taken.update(trained)
         if not self.layers:
             raise ValueError(f"layers {patterns!r} match nothing that can be trained; the layers are: {known}")
 
 
 def _parameters(forward: ForwardPass, layer: Layer) -> list[nn.Parameter]:
-    """What stands between the layer's operation and its output d_(m+1)."""
-    found: dict[int, nn.Parameter] = {}
+    """The parameters of all operations from the layer's weighted one to its output d_(m+1)."""
+    parameters: dict[int, nn.Parameter] = {}
     value = layer.out
     while True:
         op = forward.layer_graph.graph.maker[value]
         members = op.members or (op,)
-        for call in (forward.calls[one.ordinal] for one in members):
+        for call in (forward.calls[member.ordinal] for member in members):
             for _, tensor in tensors(call.args, call.kwargs):
                 if isinstance(tensor, nn.Parameter):
-                    found[id(tensor)] = tensor
+                    parameters[id(tensor)] = tensor
         if op is layer.op:
             break
         value = op.source
     owner = layer.op.owner
     if owner is not None and owner.derived:  # a weight that is computed: all parameters of its parametrisation
-        every = own_parameters(owner.holder)
-        mine = every.values() if owner.holder is not owner.module else [every[owner.parameter]]
-        found.update({id(one): one for one in mine if one is not None})
-    return list(found.values())
+        held = own_parameters(owner.holder)
+        sources = held.values() if owner.holder is not owner.module else [held[owner.parameter]]
+        parameters.update({id(source): source for source in sources if source is not None})
+    return list(parameters.values())

@@ -1,4 +1,4 @@
-"""The file that a pretraining goes on from."""
+"""The checkpoint file of a pretraining, from which an interrupted one continues."""
 
 from __future__ import annotations
 
@@ -20,19 +20,30 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Pretrained:
-    """How the pretraining of one layer went."""
+    """The record of one layer's pretraining."""
 
     layer: str
+    """Qualified name of the layer."""
     first: float
-    """Its reverse loss in the first epoch, mean over the steps."""
+    """Mean reverse loss over the steps of the first epoch."""
     last: float
-    """The same in the last epoch."""
+    """Mean reverse loss over the steps of the last epoch."""
     steps: int
+    """Number of training steps."""
     seconds: float
+    """Duration."""
 
 
 class ProgressFile:
-    """The file that a pretraining goes on from."""
+    """The checkpoint file of a pretraining: the layers that are done, the model's state and the random states.
+
+    Args:
+        path: the file; None: nothing is saved or loaded.
+        model: the model that is pretrained.
+        settings: the training's settings; a file with others is refused.
+        loader: the training's batches; the state of its ``generator`` is saved, too.
+        layers: names of all layers to train; a file with others is refused.
+    """
 
     def __init__(
         self,
@@ -46,18 +57,19 @@ class ProgressFile:
         self.generator, self.layers = getattr(loader, "generator", None), set(layers)
 
     def load(self) -> list[Pretrained]:
+        """Restore model and random states from the file; returns the records of the layers done, [] without a file."""
         if self.path is None or not self.path.exists():
             return []
         try:
-            held = read_sealed(self.path)
-            if held["format"] != FORMAT:
+            saved = read_sealed(self.path)
+            if saved["format"] != FORMAT:
                 raise KeyError("format")
-            settings, done = held["settings"], [Pretrained(**one) for one in held["done"]]
-            if _shapes(held["model"]) != _shapes(self.model.state_dict()):
+            settings, done = saved["settings"], [Pretrained(**record) for record in saved["done"]]
+            if _shapes(saved["model"]) != _shapes(self.model.state_dict()):
                 raise KeyError("model")
-            if held["random"].dtype != torch.uint8 or not {one.layer for one in done} <= self.layers:
+            if saved["random"].dtype != torch.uint8 or not {record.layer for record in done} <= self.layers:
                 raise KeyError("random")
-            version, numbers, spare = held["python"]
+            version, numbers, next_gauss = saved["python"]
         except Exception as error:
             message = f"{self.path} is damaged, or no pretraining checkpoint; delete it or give another file"
             raise ValueError(message) from error
@@ -65,27 +77,28 @@ class ProgressFile:
             raise ValueError(
                 f"{self.path} was made with {settings}, not {self.settings}; delete it or give another file"
             )
-        self.model.load_state_dict(held["model"])
-        torch.set_rng_state(held["random"])
-        random.setstate((version, tuple(numbers), spare))
-        if self.generator is not None and held["generator"] is not None:
-            self.generator.set_state(held["generator"])
+        self.model.load_state_dict(saved["model"])
+        torch.set_rng_state(saved["random"])
+        random.setstate((version, tuple(numbers), next_gauss))
+        if self.generator is not None and saved["generator"] is not None:
+            self.generator.set_state(saved["generator"])
         return done
 
     def save(self, done: Sequence[Pretrained]) -> None:
+        """Write the file, with the records of the layers that are done so far."""
         if self.path is None:
             return
-        held = {
+        content = {
             "format": FORMAT,
             "settings": self.settings,
-            "done": [asdict(one) for one in done],
+            "done": [asdict(record) for record in done],
             "model": self.model.state_dict(),
             "random": torch.get_rng_state(),
             "python": [*map(_plain, random.getstate())],
             "generator": None if self.generator is None else self.generator.get_state(),
         }
         with spared("a pretraining checkpoint"):
-            write_sealed(self.path, held)
+            write_sealed(self.path, content)
 
 
 def _shapes(state: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
@@ -93,4 +106,5 @@ def _shapes(state: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def _plain(part: Any) -> Any:
+    """A tuple as a list, which the file format has; anything else as it is."""
     return list(part) if isinstance(part, tuple) else part

@@ -1,9 +1,9 @@
-"""Pre: greedy layer-wise autoencoder pretraining, the classic baseline (Bengio et al. 2007).
+"""Greedy layer-wise autoencoder pretraining, a classic baseline (Bengio et al. 2007), "Pre" in the tables.
 
-Layer by layer from the input up, a layer is trained as an autoencoder with tied weights: its forward operation encodes
-d_m into d_(m+1), its own reverse step, with the same weight transposed, decodes that into d'_m. Everything else stays
-as it is. The encoder, the decoder and the order come from the plan that Racecar makes, so that whatever has a plan can
-be pretrained; the decoder subtracts the layer's own bias, as the reverse pass does, and has none of its own.
+Layer by layer from the input up, each layer is trained as an autoencoder with tied weights while all others stay fixed:
+its forward operation encodes d_m into d_(m+1), its reverse step, with the same weight transposed, decodes that into
+d'_m. Encoder, decoder and order come from Racecar's plan, so any model with a plan can be pretrained; the decoder
+subtracts the layer's bias, as the reverse pass does, and has no bias itself.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from racecar.watch.guards import check_model
 from racecar.watch.names import shown
 
 EVERY = 20
-"""Steps between looks at the loss, each of which waits for the device."""
+"""Steps between two updates of the progress bar, each of which reads the loss and so waits for the device."""
 BOUND = 1e4
-"""How many times larger than at the start a loss counts as diverged."""
+"""A training has diverged if its loss is this many times that of the epoch's first step, or of 1 if 1 is larger."""
 
 
 def greedy(
@@ -52,22 +52,22 @@ def greedy(
     """Pretrain a model in place, layer by layer, without labels.
 
     Args:
-        model: any model that Racecar can plan, on the device where it shall be trained. Batch norm uses batch
-            statistics meanwhile and updates its running ones; dropout is off.
-        loader: batches: a tensor, a tuple or list whose first element is the input, or a dict of keyword arguments. It
-            is gone through ``epochs`` times for every layer.
-        epochs: per layer.
-        lr: of Adam, unless ``optimiser`` is given.
-        optimiser: makes one from the parameters of a layer.
-        layers: patterns of the layers to train, all if None.
-        scale, fraction: of the reverse loss, as for ``Racecar``.
-        inputs: makes the model's input from a batch, where it is not as above.
-        checkpoint: a file that is written after every layer. If it is there, the layers in it are not trained again
-            and the random state goes on from there.
-        progress: show a bar; None shows it on a terminal.
+        model: any model that Racecar can plan, on the device to train it on. Batch norms use batch statistics and
+            update their running ones; dropout is off.
+        loader: the batches, each a tensor, a tuple or list whose first element is the input, or a dict of keyword
+            arguments; iterated ``epochs`` times for every layer.
+        epochs: epochs for each layer.
+        lr: learning rate of Adam, unless ``optimiser`` is given.
+        optimiser: function from a layer's list of parameters to an optimiser.
+        layers: layer-name pattern or patterns of the layers to train; None: all.
+        scale, fraction: settings of the reverse loss, as for ``Racecar``.
+        inputs: function from a batch to the model's input, for batches of another form.
+        checkpoint: a file that is written after every layer. If it exists, training continues after the layers in it,
+            with their random state.
+        progress: whether to show a progress bar; None: on a terminal only.
 
     Returns:
-        One entry for each trained layer, in the order of training.
+        One record for each trained layer, in the order of training.
     """
     check_model(model)
     if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 1:
@@ -93,26 +93,26 @@ def greedy(
         settings = {"epochs": epochs, "lr": lr, "scale": scale, "fraction": fraction}
         store = ProgressFile(checkpoint, model, settings, loader, chosen.layers)
         done = store.load()
-        wanted = [model.get_parameter(name) for name in chosen.all_names]
-        needed = [(parameter.requires_grad, parameter.grad) for parameter in wanted]
+        all_parameters = [model.get_parameter(name) for name in chosen.all_names]
+        before = [(parameter.requires_grad, parameter.grad) for parameter in all_parameters]
         try:
-            for i, (name, own) in enumerate(chosen.layers.items()):
-                if name in {one.layer for one in done}:
+            for i, (layer, names) in enumerate(chosen.layers.items()):
+                if layer in {record.layer for record in done}:
                     continue
-                for parameter in wanted:
+                for parameter in all_parameters:
                     parameter.requires_grad_(False)
                     parameter.grad = None
-                parameters = [model.get_parameter(one) for one in own]
+                parameters = [model.get_parameter(name) for name in names]
                 for parameter in parameters:
                     parameter.requires_grad_(True)
-                rr.weight = {re.sub(r"([*?[])", r"[\1]", name): 1.0}  # the name itself, no pattern
-                step = optimiser(parameters) if optimiser is not None else torch.optim.Adam(parameters, lr)
-                title = f"pretraining {shown(name)} ({i + 1} of {len(chosen.layers)})"
-                done.append(_train(rr, name, loader, prepare, step, epochs, title, progress))
+                rr.weight = {re.sub(r"([*?[])", r"[\1]", layer): 1.0}  # the name itself, no pattern
+                layer_optimiser = optimiser(parameters) if optimiser is not None else torch.optim.Adam(parameters, lr)
+                title = f"pretraining {shown(layer)} ({i + 1} of {len(chosen.layers)})"
+                done.append(_train(rr, layer, loader, prepare, layer_optimiser, epochs, title, progress))
                 store.save(done)
         finally:
-            for parameter, (flag, gradient) in zip(wanted, needed, strict=True):
-                parameter.requires_grad_(flag)
+            for parameter, (requires_grad, gradient) in zip(all_parameters, before, strict=True):
+                parameter.requires_grad_(requires_grad)
                 parameter.grad = gradient
     return done
 
@@ -127,7 +127,8 @@ def _train(
     title: str,
     progress: bool | None,
 ) -> Pretrained:
-    began, steps, means, shown = time.perf_counter(), 0, [], 0
+    """Train the one layer that ``rr`` constrains."""
+    began, steps, means, displayed = time.perf_counter(), 0, [], 0
     batches = len(loader) if isinstance(loader, Sized) else None
     with bar(title, None if batches is None else batches * epochs, progress) as advance:
         for _ in range(epochs):
@@ -135,19 +136,19 @@ def _train(
             for batch in loader:
                 args, kwargs = call_arguments(prepare(batch), rr.model)
                 _, loss = rr(*args, **kwargs)
-                if loss.requires_grad:  # not where the batch takes a way without this layer
+                if loss.requires_grad:  # not if this batch takes a branch without this layer
                     optimiser.zero_grad()
                     loss.backward()
                     optimiser.step()
                 losses.append(loss.detach())
                 steps += 1
                 if len(losses) % EVERY == 1:
-                    advance(steps - shown, f"reverse loss {_finite(loss, name, steps):.4g}")
-                    shown = steps
+                    advance(steps - displayed, f"reverse loss {_finite(loss, name, steps):.4g}")
+                    displayed = steps
             if not losses:
                 raise ValueError("the loader has no batch left: give one that can be gone through again")
-            advance(steps - shown, "")
-            shown = steps
+            advance(steps - displayed, "")
+            displayed = steps
             means.append(_finite(torch.stack(losses).mean(), name, steps))
             if max(means[-1], float(losses[-1])) > BOUND * max(1.0, float(losses[0])):
                 raise _diverged(name, means[-1], steps)
@@ -155,6 +156,7 @@ def _train(
 
 
 def _finite(loss: Tensor, name: str, step: int) -> float:
+    """The loss as a number; raises if it is infinite or NaN."""
     value = float(loss.detach())
     if not math.isfinite(value):
         raise _diverged(name, value, step)
@@ -166,7 +168,7 @@ def _diverged(name: str, value: float, step: int) -> FloatingPointError:
 
 
 class _Inputs:
-    """From a batch of the loader to the model's arguments, on its device."""
+    """A function from a batch of the loader to the model's input, on the model's device."""
 
     def __init__(self, model: nn.Module, prepare: Callable[[Any], Any] | None) -> None:
         parameter = next(model.parameters(), None)
