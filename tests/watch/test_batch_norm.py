@@ -14,7 +14,7 @@ from racecar import Racecar
 from racecar.reverse.terms import noise_floors
 from racecar.rules.norm import moments
 from racecar.rules.registry import Operation
-from racecar.watch.calls import Watch
+from racecar.watch.recorder import Watch
 from tests.by_hand import squares
 
 FORMS = {nn.BatchNorm1d: [(5, 3), (4, 3, 5)], nn.BatchNorm2d: [(4, 3, 2, 5)], nn.BatchNorm3d: [(2, 3, 2, 2, 2)]}
@@ -166,6 +166,6 @@ def test_nothing_is_found_again(monkeypatch: pytest.MonkeyPatch):
     net, x = nn.Sequential(*parts, nn.Flatten(), nn.Linear(4 * 16, 3)), torch.randn(4, 3, 8, 8)
     rr = Racecar(net, x, fraction=1 / 2)
     found = rr(x)[1], dict(rr.terms)
-    monkeypatch.setattr("racecar.watch.calls.BATCH_NORM", None)
+    monkeypatch.setattr("racecar.watch.recorder.BATCH_NORM", None)
     expected = rr(x)[1], dict(rr.terms)
     torch.testing.assert_close(found, expected)

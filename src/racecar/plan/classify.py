@@ -17,7 +17,8 @@ from racecar.rules.registry import Rule, Rules, label
 from racecar.rules.roles import Role
 from racecar.rules.shape import PARTS
 from racecar.rules.torch_functions import INPLACE_POSITION, OUT_OF_PLACE, SPELT_OUT, forms
-from racecar.watch.calls import Call, ModuleWatch, without_data
+from racecar.watch.calls import Call, without_data
+from racecar.watch.modules import ModuleWatch
 from racecar.watch.owners import Weights
 from racecar.watch.trace import Trace
 

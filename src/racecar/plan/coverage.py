@@ -10,9 +10,11 @@ from torch import nn
 from racecar.plan.graph import Graph, Op
 from racecar.rules.registry import Rules, find, label
 from racecar.rules.roles import Role
-from racecar.watch.calls import ModuleWatch, outputs, tensors
+from racecar.watch.calls import outputs, tensors
+from racecar.watch.links import NOT_DATA
+from racecar.watch.modules import ModuleWatch
 from racecar.watch.owners import Weights
-from racecar.watch.trace import NOT_DATA, Trace
+from racecar.watch.trace import Trace
 
 _NO_DATA = "its input does not depend on the model's input"
 _LOST = "not seen: its input comes from outside the watched calls (such as a scripted function or another thread)"

@@ -18,10 +18,11 @@ from racecar.support.compiling import uncompiled
 from racecar.support.torch_private import map_tensors, version
 from racecar.watch import nested
 from racecar.watch.batches import too_many
-from racecar.watch.calls import ModuleWatch, Watch
 from racecar.watch.dry_run import RngState, untouched
 from racecar.watch.inputs import batch_tensors
+from racecar.watch.modules import ModuleWatch
 from racecar.watch.names import shown
+from racecar.watch.recorder import Watch
 from racecar.watch.trace import Trace
 
 

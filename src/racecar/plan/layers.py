@@ -31,9 +31,11 @@ from racecar.rules.context import of_input
 from racecar.rules.registry import Rules
 from racecar.rules.roles import Role
 from racecar.rules.torch_functions import RECURRENT
-from racecar.watch.calls import ModuleWatch, gives_list
+from racecar.watch.calls import gives_list
 from racecar.watch.inputs import batch_size
-from racecar.watch.trace import Trace, Value
+from racecar.watch.links import Value
+from racecar.watch.modules import ModuleWatch
+from racecar.watch.trace import Trace
 
 
 class LayerGraph:

@@ -14,7 +14,8 @@ from racecar.rules.batch_dim import FIXED, BatchDim
 from racecar.support.torch_private import own_parameters
 from racecar.watch.calls import Call, among, tensors
 from racecar.watch.owners import Owner
-from racecar.watch.trace import Trace, leading, makes_number, rooted
+from racecar.watch.relevant import leads_to_numbers, makes_number, may_use_data
+from racecar.watch.trace import Trace
 
 _SPELLINGS = ((F.rms_norm, torch.rms_norm),)
 """Functions that torch.compile shows under another name."""
@@ -66,7 +67,7 @@ class Matcher:
         # What torch.compile shows is compared call by call: functions, their ordinals, a number for each function.
         self._length = len(ordinals)
         ordinal = {position: i for i, position in enumerate(ordinals)}
-        alive = leading(trace.calls)
+        alive = leads_to_numbers(trace.calls)
         dead = [call.func for call, flag in zip(trace.calls, alive, strict=True) if not flag]
         self._dead = tuple({id(func): func for func in dead}.values())
         """Functions of calls that lead to no number, such as the count of a batch norm's batches."""
@@ -74,7 +75,7 @@ class Matcher:
         others = [call for call, flag in zip(trace.calls, alive, strict=True) if flag and among(call.func, self._dead)]
         self._told = all(makes_number(call) for call in others)
         """Whether the function of a call, and whether it makes a number, tell if it is one of these."""
-        rows = [i for i, flag in enumerate(rooted(trace.calls)) if flag and alive[i]]
+        rows = [i for i, flag in enumerate(may_use_data(trace.calls)) if flag and alive[i]]
         self._funcs = [trace.calls[i].func for i in rows]
         self._ordinal_at = [ordinal.get(i, -1) for i in rows]
         numbers: dict[Any, int] = {}
@@ -132,7 +133,7 @@ class Matcher:
             some = [call for call in calls if not among(call.func, self._dead) or makes_number(call)]
             found = self._follow(some) if len(calls) - len(some) == self._deaths else None
         if found is None:
-            found = self._follow([call for call, leads in zip(calls, leading(calls), strict=True) if leads])
+            found = self._follow([call for call, leads in zip(calls, leads_to_numbers(calls), strict=True) if leads])
         return found
 
     def _follow(self, calls: Sequence[Call]) -> list[Call | None] | None:
@@ -140,7 +141,7 @@ class Matcher:
         funcs, ordinals = self._funcs, self._ordinal_at
         skipped: list[int] = []
         at, end = 0, len(funcs)
-        for call, flag in zip(calls, rooted(calls), strict=True):
+        for call, flag in zip(calls, may_use_data(calls), strict=True):
             if not flag:
                 continue
             while at < end and funcs[at] is not call.func and not same(funcs[at], call.func):

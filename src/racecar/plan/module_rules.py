@@ -13,7 +13,7 @@ from torch import nn
 from racecar.plan.graph import Graph, Op
 from racecar.rules.registry import Rule
 from racecar.rules.roles import Role
-from racecar.watch.calls import ModuleWatch, Span
+from racecar.watch.modules import ModuleWatch, Span
 from racecar.watch.owners import Owner
 
 

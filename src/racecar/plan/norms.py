@@ -12,7 +12,7 @@ from racecar.rules.norm import BATCH_NORMS
 from racecar.rules.roles import Role
 from racecar.support.precision import wide
 from racecar.support.torch_private import AnyRunningNorm
-from racecar.watch.calls import ModuleWatch
+from racecar.watch.modules import ModuleWatch
 
 
 class Norm(NamedTuple):

@@ -15,7 +15,9 @@ from torch.utils.checkpoint import checkpoint
 
 from racecar.rules.torch_functions import RECURRENT
 from racecar.watch import recurrent
-from racecar.watch.calls import ATTENTION, SETITEM, UNFLATTEN, Call, among, apart, makes_tensor, with_own_lists
+from racecar.watch.attention import ATTENTION, attention_in_parts
+from racecar.watch.calls import SETITEM, Call, among, makes_tensor, with_own_lists
+from racecar.watch.recorder import UNFLATTEN
 
 _CHECKPOINT_OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop")
 
@@ -40,7 +42,7 @@ class CompiledWatch(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is ATTENTION:
             with self:
-                return apart(*args, **kwargs)
+                return attention_in_parts(*args, **kwargs)
         if func is checkpoint:  # torch.compile shows it as one call; what the reverse pass needs is kept anyway
             with self:
                 return args[0](*args[1:], **{k: v for k, v in kwargs.items() if k not in _CHECKPOINT_OPTIONS})

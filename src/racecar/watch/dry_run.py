@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from racecar.support.torch_private import own_buffers, version
 from racecar.watch import nested
-from racecar.watch.calls import Watch
 from racecar.watch.inputs import batch_tensors
+from racecar.watch.recorder import Watch
 from racecar.watch.trace import Trace
 
 

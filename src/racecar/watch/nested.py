@@ -15,7 +15,9 @@ from torch import Tensor
 from racecar.errors import Unsupported
 from racecar.support.compiling import compiling
 from racecar.support.torch_private import version
-from racecar.watch.calls import Call, ModuleWatch, Watch
+from racecar.watch.calls import Call
+from racecar.watch.modules import ModuleWatch
+from racecar.watch.recorder import Watch
 
 _INSTEAD = "or give x.to_padded_tensor(0.0), and mask= with True for what is real"
 

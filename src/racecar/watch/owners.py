@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from torch import nn
 
 from racecar.support.torch_private import own_parameters
-from racecar.watch.calls import ModuleWatch
+from racecar.watch.modules import ModuleWatch
 from racecar.watch.trace import Trace
 
 
