@@ -1,1 +1,1 @@
-"""Racecar training inside of other people's training loops; each is imported by name, and imports its library then."""
+"""Racecar training in Lightning, transformers and TensorBoard; import the module that you need by its name."""

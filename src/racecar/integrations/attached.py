@@ -1,4 +1,4 @@
-"""A network that also runs backwards in its ordinary training calls, for loops that nobody can change."""
+"""Add the racecar loss to a network whose training loop, as a Trainer's, cannot be changed."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from racecar.support.compiling import compiling
 from racecar.support.torch_private import HOOK_TABLES
 
 SEEN = 8
-"""Samples that are kept to look at."""
+"""Number of samples of the last batch that are kept, for pictures."""
 PATIENCE = 100
-"""Losses that may wait to be asked for."""
+"""Most losses that are collected before ``loss()`` must be called."""
 _known: WeakKeyDictionary[nn.Module, ReferenceType[Attached]] = WeakKeyDictionary()
-"""Who is attached to what. Neither is kept alive by it."""
+"""Network → the Attached on it; weak references, which keep neither alive."""
 
 
 class Attached:
-    """Keep the racecar loss of a network's own calls aside, until it is asked for.
+    """Makes every training call of a network compute its racecar loss, too, and collects the losses until ``loss()``.
 
         attached = Attached(model, weight=0.01)
         output = model(x)
         (task_loss(output, y) + attached.loss()).backward()
 
-    Calls in training mode and with gradients give what they gave before, and their loss waits; all others are left
-    alone. The first one is planned with its own arguments. The network has no new parameter, buffer or name, so that
-    its state dict is as ever; a copy of it, or one from a file, is a plain network. Where calls can be changed,
-    ``Racecar`` itself is simpler, and can be compiled.
+    A call returns the same output as before. Only calls in training mode and with gradients compute the loss; the first
+    of them also makes the plan. The network gets no new parameter, buffer or name, so its state dict stays the same; a
+    copied or unpickled network has no racecar loss. If you can change the calls, use ``Racecar`` itself: it is simpler,
+    and can be compiled.
 
     Args:
-        network: what is called.
-        every: the reverse pass in every k-th call alone, with k times the weight.
-        settings: as ``Racecar`` takes them: weight, mode, fraction, …
+        network: the network that the training loop calls.
+        every: run the reverse pass in every k-th call only, with k times the weight.
+        settings: keyword arguments of ``Racecar``: weight, mode, fraction, …
     """
 
     def __init__(self, network: nn.Module, *, every: int = 1, **settings: Any) -> None:
@@ -51,38 +51,39 @@ class Attached:
             )
         self.network, self.settings, self._every = network, settings, check_every(every)
         self.on = True
-        """Set to False, calls are plain ones: for a second phase of training."""
+        """False: calls compute no racecar loss, for a second phase of training without it."""
         self.calls = 0
-        """In training so far, those that ``every`` leaves out among them."""
+        """Number of training calls so far, with those that ``every`` skips."""
         self.rr: Racecar | None = None
-        """From the first training call on."""
+        """The Racecar that runs the reverse pass; None before the first training call."""
         self.seen: Tensor | None = None
-        """The first samples of the last training call's first argument, where that is a tensor."""
+        """The first samples of the last training call's first argument, (≤ 8, …); None if that is no tensor."""
         self._losses: list[Tensor] = []
         self._inside = False
         self._plain, self._instead = vars(type(network)).get("_plain", type(network)), vars(network).get("forward")
         _known[network] = ref(self)
         self._class = network.__class__ = _subclass(self._plain)
-        if (instead := self._instead) is not None:  # somebody has put another forward in its place: that one is called
+        if (instead := self._instead) is not None:  # another library replaced the forward: that one is called
             self._forward = functools.wraps(instead)(lambda *args, **kwargs: self.call(instead, args, kwargs))
             network.forward = self._forward
 
     @property
     def active(self) -> bool:
-        """True until ``detach``."""
+        """Whether the racecar loss is attached: True until ``detach``."""
         return _attached_to(self.network) is self
 
     def loss(self) -> Tensor:
-        """Mean racecar loss of the calls since it was last asked for; 0 without any."""
+        """The mean racecar loss, a scalar, of the training calls since the last ``loss()``; 0 if there were none."""
         losses, self._losses = self._losses, []
         if losses:
             return torch.stack(losses).mean()
         return torch.zeros((), device=next((p.device for p in self.network.parameters()), None))
 
     def detach(self) -> None:
-        """The network is a plain one again. Losses that wait are forgotten.
+        """Make the network a plain one again, and drop the losses that were not asked for.
 
-        A class or forward that somebody put over ours meanwhile, as ``fully_shard`` and Accelerate do, stays.
+        If another library has replaced the network's class or forward since, as ``fully_shard`` and Accelerate do, that
+        replacement stays.
         """
         if self.active:
             del _known[self.network]
@@ -93,7 +94,7 @@ class Attached:
         self._losses = []
 
     def call(self, forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """What a call of the network does in place of its forward."""
+        """Run in place of the network's ``forward``: return the same output, and collect the racecar loss."""
         if self._inside or not (self.active and self.on and self.network.training and torch.is_grad_enabled()):
             return forward(*args, **kwargs)
         if compiling():
@@ -104,7 +105,7 @@ class Attached:
             raise RuntimeError(f"{PATIENCE} racecar losses wait, and nobody takes them: add attached.loss() to yours")
         self._inside = True
         try:
-            with _alone(self.network, forward):
+            with _only_forward(self.network, forward):
                 output, loss = self._racecar(forward, args, kwargs)(*args, **kwargs)
         finally:
             self._inside = False
@@ -113,7 +114,7 @@ class Attached:
         return output
 
     def _racecar(self, forward: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Racecar:
-        """Planned in the first call."""
+        """The Racecar for the next call, made in the first one from its arguments."""
         if self.rr is None:
             example = inspect.signature(forward).bind(*args, **kwargs).arguments if kwargs else tuple(args)
             self.rr = Racecar(self.network, example, **self.settings)
@@ -124,17 +125,17 @@ class Attached:
 
 
 def _attached_to(network: nn.Module) -> Attached | None:
-    found = _known.get(network)
-    return None if found is None else found()
+    reference = _known.get(network)
+    return None if reference is None else reference()
 
 
 def _subclass(plain: type[nn.Module]) -> type[nn.Module]:
-    """The class of attached networks. Copies, and files, have the plain one."""
+    """A subclass of a network's class whose ``forward`` calls the Attached; copies and pickles have the plain class."""
 
     @functools.wraps(plain.forward)
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        own, attached = functools.partial(plain.forward, self), _attached_to(self)
-        return own(*args, **kwargs) if attached is None else attached.call(own, args, kwargs)
+        plain_forward, attached = functools.partial(plain.forward, self), _attached_to(self)
+        return plain_forward(*args, **kwargs) if attached is None else attached.call(plain_forward, args, kwargs)
 
     def reduce(self: nn.Module, protocol: Any) -> Any:
         reduced: Any = plain.__reduce_ex__(self, protocol)
@@ -145,18 +146,20 @@ def _subclass(plain: type[nn.Module]) -> type[nn.Module]:
 
 
 def _new(plain: type[nn.Module]) -> nn.Module:
+    """An instance of the plain class without ``__init__``, for unpickling."""
     return plain.__new__(plain)
 
 
 @contextmanager
-def _alone(network: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
-    """Calls of the network run this forward, without hooks and without what others put over the forward meanwhile, such
-    as Accelerate's autocast: all of that runs around this call already, and an autocast entered twice is never left."""
-    own = network.__dict__
-    before = {name: own[name] for name in (*HOOK_TABLES, "forward") if name in own}
+def _only_forward(network: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+    """A context in which calls of the network run ``forward`` alone, without hooks and without wrappers that others put
+    around it, such as Accelerate's autocast: these run around this call already, and an autocast entered twice is never
+    left."""
+    attributes = network.__dict__
+    before = {name: attributes[name] for name in (*HOOK_TABLES, "forward") if name in attributes}
     try:
-        own.update({name: type(before[name])() for name in HOOK_TABLES}, forward=forward)
+        attributes.update({name: type(before[name])() for name in HOOK_TABLES}, forward=forward)
         yield
     finally:
-        del own["forward"]
-        own.update(before)
+        del attributes["forward"]
+        attributes.update(before)

@@ -1,4 +1,4 @@
-"""Racecar training in Lightning: a callback, and nothing else changes."""
+"""Racecar training in Lightning: callbacks that need no change of the LightningModule."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from racecar.racecar import Racecar
 from racecar.support.extras import need
 
 _OLDER = None if "lightning" in sys.modules else sys.modules.get("pytorch_lightning")
-"""The library under its older name, for those who train with that."""
+"""Lightning under its older name, if the user has imported that one."""
 pl = _OLDER or need("lightning.pytorch", "lightning")
 
 
 class RacecarCallback(pl.Callback):  # type: ignore[name-defined]
-    """Add the racecar loss to what any LightningModule trains.
+    """A Lightning callback that adds the racecar loss to the training of any LightningModule.
 
         trainer = Trainer(callbacks=[RacecarCallback(weight=0.01, until=20)])
 
-    The loss that ``training_step`` returns has the racecar loss added; with manual optimisation, the one that
-    ``manual_backward`` is given next. Validation and prediction are left alone, and checkpoints hold what they held.
+    It is added to the loss that ``training_step`` returns or, with manual optimisation, to the next one that
+    ``manual_backward`` gets. Validation, prediction and the contents of checkpoints do not change.
 
     Args:
-        network: name of the network in the LightningModule that runs backwards, such as "model" or "model.backbone".
-            Without it the one part that has weights, or, where there are several, the LightningModule itself.
-        until: epoch from which on the loss is left out, for a second phase of training.
-        every: the reverse pass in every k-th step alone, with k times the weight.
-        log: log the loss and every term, as "racecar/loss" and "racecar/LAYER".
-        pictures: for networks that are called with pictures: log some of them every so many steps, and what the reverse
-            pass makes of them from every depth; 0: never.
-        settings: as ``Racecar`` takes them: weight, mode, fraction, …
+        network: name of the network in the LightningModule to run backwards, such as "model" or "model.backbone". "":
+            the one child module with weights or, if there are several, the LightningModule itself.
+        until: epoch from which on the racecar loss is left out, for a second phase of training; None: never.
+        every: run the reverse pass in every k-th step only, with k times the weight.
+        log: whether to log the loss and every term, as "racecar/loss" and "racecar/LAYER".
+        pictures: steps between two logged images of inputs and their reconstructions from every depth, for networks
+            whose inputs are pictures; 0: none.
+        settings: keyword arguments of ``Racecar``: weight, mode, fraction, …
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class RacecarCallback(pl.Callback):  # type: ignore[name-defined]
 
     @property
     def rr(self) -> Racecar | None:
-        """What runs backwards, from the first training step on: its plan, terms, ``reconstruct``."""
+        """The Racecar that runs the reverse pass, with plan, terms and ``reconstruct``; None before the first step."""
         return None if self.attached is None else self.attached.rr
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
@@ -84,7 +84,7 @@ class RacecarCallback(pl.Callback):  # type: ignore[name-defined]
         self._detach(pl_module)
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """After an error or an interrupt Lightning calls no ``teardown``."""
+        """Detach after an error or an interrupt, when Lightning calls no ``teardown``."""
         self._detach(pl_module)
 
     def _detach(self, pl_module: Any) -> None:
@@ -105,7 +105,7 @@ class RacecarCallback(pl.Callback):  # type: ignore[name-defined]
             log_picture(trainer.loggers, grid(invertibility(self.rr, seen)), trainer.global_step)
 
     def _loss(self, pl_module: Any) -> Tensor:
-        """Of the calls since the last one, logged."""
+        """The racecar loss of the network's calls since the last one, a scalar; also logs it."""
         assert self.attached is not None
         loss = self.attached.loss()
         if self.log and self.attached.on and self.attached.rr is not None:
@@ -114,6 +114,7 @@ class RacecarCallback(pl.Callback):  # type: ignore[name-defined]
         return loss
 
     def _added(self, pl_module: Any, result: Any) -> Any:
+        """What ``training_step`` returned, with the racecar loss added."""
         loss = self._loss(pl_module)
         if result is None:  # the step is skipped
             return None
@@ -122,13 +123,14 @@ class RacecarCallback(pl.Callback):  # type: ignore[name-defined]
         return result + loss
 
     def _check(self, pl_module: Any) -> None:
+        """Raise if the first ``training_step`` did not call the network."""
         assert self.attached is not None
         if self.attached.on and not self.attached.calls:
-            named = ", ".join(repr(name) for name, _ in _parts(pl_module))
-            what = self.network or type(self.attached.network).__name__
+            names = ", ".join(repr(name) for name, _ in _parts(pl_module))
+            network = self.network or type(self.attached.network).__name__
             raise ValueError(
-                f"training_step did not call {what}, so that there is nothing to run backwards: name the network that "
-                f"it calls, RacecarCallback(network=…), one of {named}"
+                f"training_step did not call {network}, so that there is nothing to run backwards: name the network "
+                f"that it calls, RacecarCallback(network=…), one of {names}"
             )
 
     def state_dict(self) -> dict[str, Any]:
@@ -141,20 +143,21 @@ class RacecarCallback(pl.Callback):  # type: ignore[name-defined]
 
 
 def _network(pl_module: Any, name: str) -> nn.Module:
+    """The network to run backwards: by name, or the one child module with weights, or the whole LightningModule."""
     if name:
         try:
-            found: nn.Module = pl_module.get_submodule(name)
+            network: nn.Module = pl_module.get_submodule(name)
         except AttributeError as error:
-            known = ", ".join(repr(one) for one, _ in _parts(pl_module))
+            known = ", ".join(repr(part) for part, _ in _parts(pl_module))
             raise ValueError(f"{type(pl_module).__name__} has no part {name!r}, but {known}") from error
-        return found
+        return network
     parts = _parts(pl_module)
     whole: nn.Module = pl_module
     return parts[0][1] if len(parts) == 1 else whole
 
 
 def _parts(pl_module: nn.Module) -> list[tuple[str, nn.Module]]:
-    """Direct parts that have weights to train."""
+    """The child modules, with their names, that have weights to train."""
 
     def trains(part: nn.Module) -> bool:
         return any(weight.requires_grad and weight.dim() > 1 for weight in part.parameters())
@@ -163,19 +166,19 @@ def _parts(pl_module: nn.Module) -> list[tuple[str, nn.Module]]:
 
 
 class PlasticityCallback(pl.Callback):  # type: ignore[name-defined]
-    """Watch whether what Lightning trains is losing its plasticity, with racecar's loss or without.
+    """A Lightning callback that measures the network's plasticity during training, with the racecar loss or without.
 
         watch = PlasticityCallback(x, every=500)
         Trainer(callbacks=[watch]).fit(module, data)
         print(watch.plasticity)
 
-    "plasticity/dead/LAYER", "plasticity/rank/LAYER" and so on go to every logger. ``plasticity`` is the
-    ``PlasticityLog``, which goes on in a fit that follows.
+    It sends "plasticity/dead/LAYER", "plasticity/rank/LAYER" and so on to every logger. Its ``plasticity`` is a
+    ``PlasticityLog``, None before training, which a later ``fit`` continues.
 
     Args:
-        inputs: some dozen samples, as the network is called with; always the same.
+        inputs: a few dozen samples to measure on, in the form in which the network is called.
         network: name of the network in the LightningModule, as for :class:`RacecarCallback`.
-        every: training steps (calls of ``training_step``) between two looks.
+        every: training steps (calls of ``training_step``) between two measurements.
     """
 
     def __init__(self, inputs: Any, network: str = "", *, every: int = 500) -> None:
@@ -183,7 +186,7 @@ class PlasticityCallback(pl.Callback):  # type: ignore[name-defined]
         self.plasticity: PlasticityLog | None = None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """The start, before the first step."""
+        """Take the first measurement, before the first step."""
         if self.plasticity is None:
             inputs = trainer.strategy.batch_to_device(self.inputs)
             self.plasticity = PlasticityLog(_network(pl_module, self.network), inputs, every=self.every)
@@ -191,13 +194,14 @@ class PlasticityCallback(pl.Callback):  # type: ignore[name-defined]
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         assert self.plasticity is not None
-        known = len(self.plasticity.history)
+        before = len(self.plasticity.history)
         self.plasticity.step()
-        if len(self.plasticity.history) > known:
+        if len(self.plasticity.history) > before:
             self._send(trainer)
 
     def _send(self, trainer: Any) -> None:
+        """Send the latest measurement to every logger."""
         assert self.plasticity is not None
-        _, found = self.plasticity.history[-1]
+        _, latest = self.plasticity.history[-1]
         for logger in trainer.loggers:
-            logger.log_metrics(found.scalars(), trainer.global_step)
+            logger.log_metrics(latest.scalars(), trainer.global_step)

@@ -1,4 +1,4 @@
-"""Inputs rebuilt from every depth of a network, as one picture for a logger."""
+"""One image, for a logger, of inputs and their reconstructions from every depth of a network."""
 
 from __future__ import annotations
 
@@ -13,17 +13,25 @@ from racecar.inspect import Invertibility
 TAG = "racecar/rebuilt"
 
 
-def grid(found: Invertibility) -> Tensor:
-    """(C, rows · H, N · W) in [0, 1]: a row of inputs, and below it one for each depth that they are rebuilt from."""
-    x = found.inputs
+def grid(result: Invertibility) -> Tensor:
+    """Arrange inputs and reconstructions in one image.
+
+    Args:
+        result: measured on N pictures (N, C, H, W).
+
+    Returns:
+        (C, rows · H, N · W) with values in [0, 1]: a row of inputs, and below it a row of reconstructions for each
+        depth.
+    """
+    x = result.inputs
     low, span = x.min(), (x.max() - x.min()).clamp(min=1e-12)
-    rows = [torch.cat(list((row - low) / span), dim=2) for row in (x, *found.rebuilt.values())]
+    rows = [torch.cat(list((row - low) / span), dim=2) for row in (x, *result.rebuilt.values())]
     return torch.cat(rows, dim=1).clamp(0, 1).float().cpu()
 
 
 def log_picture(loggers: Sequence[Any], picture: Tensor, step: int) -> None:
-    """To those that take pictures: TensorBoard's writer, or a logger that has one; or by ``log_image``, as others of
-    Lightning's do."""
+    """Send a picture (C, H, W) to every logger that takes images: Lightning's with ``log_image``, a TensorBoard writer,
+    or a logger that has one; others are skipped."""
     for logger in loggers:
         writer: Any = getattr(logger, "experiment", logger)
         if hasattr(logger, "log_image"):

@@ -17,18 +17,20 @@ from racecar.watch.batches import ExampleInputs
 
 
 class RacecarMixin:
-    """Add the racecar loss to what a ``transformers.Trainer`` trains; it stands before the trainer's class.
+    """A mixin for ``transformers.Trainer`` classes, named before them, that adds the racecar loss to the training.
 
         class MyTrainer(RacecarMixin, Trainer): ...
         trainer = MyTrainer(model, args, train_dataset=data, racecar={"weight": 0.01, "until": 2})
 
-    The model is called as ever, in DDP, too; evaluation, ``generate`` and checkpoints know nothing of it. With
-    accumulation the racecar loss is the mean over the batches, as the task's. Tokens that ``attention_mask`` hides do
-    not count. Its loss and terms are logged beside the task's, as "racecar/loss" and "racecar/LAYER".
+    Calls of the model return what they did before, in DDP, too; evaluation, ``generate`` and checkpoints do not change.
+    With gradient accumulation the racecar loss is the mean over the batches, as the task's loss is. Tokens that
+    ``attention_mask`` hides do not count. Loss and terms are logged with the task's, as "racecar/loss" and
+    "racecar/LAYER".
 
     Args:
-        racecar: settings as ``Racecar`` takes them, weight, mode, fraction …; "every": the reverse pass in every k-th
-            call alone; "until": epoch from which on the loss is left out, for a second phase of training.
+        racecar: keyword arguments of ``Racecar`` (weight, mode, fraction, …) and two more: "every", to run the reverse
+            pass in every k-th call only, and "until", the epoch from which on the racecar loss is left out.
+        args, kwargs: arguments of the trainer.
     """
 
     model: Any
@@ -44,16 +46,16 @@ class RacecarMixin:
         self._until = self.racecar.pop("until", None)
         self._racecar_loss = torch.zeros(())
         self.attached: Attached | None = None
-        """Of the last training, or the one that runs now."""
+        """The Attached of the current or last training; None before the first."""
 
     @property
     def rr(self) -> Racecar | None:
-        """What runs backwards, from the first training step on: its plan, terms, ``reconstruct``."""
+        """The Racecar that runs the reverse pass, with plan, terms and ``reconstruct``; None before the first step."""
         return None if self.attached is None else self.attached.rr
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """As every trainer's. Before and after it, and after an error, the model is a plain one."""
-        # Attached before Accelerate puts its own forward, with autocast, over the model's.
+        """Train as the Trainer does, with the racecar loss attached to the model meanwhile; also detached on errors."""
+        # Attached before Accelerate replaces the model's forward by one with autocast.
         self.attached = Attached(self.accelerator.unwrap_model(self.model), **self.racecar)
         try:
             return super().train(*args, **kwargs)  # type: ignore[misc]
@@ -70,15 +72,15 @@ class RacecarMixin:
         if attached is None or not (model.training and torch.is_grad_enabled()):
             return result
         loss, outputs = result if return_outputs else (result, None)
-        own = attached.loss()
-        self._racecar_loss = own.detach()
-        if self._scaled(num_items_in_batch):  # by the items of all batches, so that nobody divides by their number
-            own = own / _batches(self)
-        loss = loss + own.to(loss.device)
+        racecar_loss = attached.loss()
+        self._racecar_loss = racecar_loss.detach()
+        if self._scaled(num_items_in_batch):  # the trainer will not divide the loss by the number of batches
+            racecar_loss = racecar_loss / _batches(self)
+        loss = loss + racecar_loss.to(loss.device)
         return (loss, outputs) if return_outputs else loss
 
     def _follow(self, model: Any) -> Attached | None:
-        """What is attached to the network that is trained now; None outside of ``train``."""
+        """The Attached of the network that is trained now, set for this step; None outside of ``train``."""
         if self.attached is None or not self.attached.active:
             return None
         network = self.accelerator.unwrap_model(model)
@@ -91,10 +93,10 @@ class RacecarMixin:
         return self.attached
 
     def _scaled(self, items: Any) -> bool:
-        """Whether the trainer takes a loss as it is, although it is one of several batches; as in its training_step."""
-        told = getattr(self, "loss_is_scaled_for_ga", None)
-        if told is not None:
-            return bool(told)
+        """Whether the trainer does not divide losses by the number of accumulated batches; as in its training_step."""
+        is_scaled = getattr(self, "loss_is_scaled_for_ga", None)
+        if is_scaled is not None:
+            return bool(is_scaled)
         return (self.model_accepts_loss_kwargs and items is not None) or self.compute_loss_func is not None
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
@@ -106,12 +108,12 @@ class RacecarMixin:
 
 
 def _batches(trainer: Any) -> int:
-    """That one step accumulates."""
+    """The number of batches that one optimiser step accumulates."""
     return int(getattr(trainer, "current_gradient_accumulation_steps", trainer.args.gradient_accumulation_steps))
 
 
 class PlasticityEvents:
-    """Watch whether what a Trainer trains is losing its plasticity: the callback ``PlasticityCallback`` of this module.
+    """A callback that measures the model's plasticity during training; ``PlasticityCallback`` is it for a Trainer.
 
         watch = PlasticityCallback({"input_ids": ids, "attention_mask": mask}, every=500)
         trainer = Trainer(model, args, train_dataset=data, callbacks=[watch])
@@ -119,8 +121,8 @@ class PlasticityEvents:
         print(watch.plasticity)
 
     Args:
-        inputs: some dozen samples, as the network is called with; always the same.
-        every: steps of the optimiser between two looks.
+        inputs: a few dozen samples to measure on, in the form in which the model is called.
+        every: optimiser steps between two measurements.
         logger: as for :class:`racecar.inspect.PlasticityLog`.
     """
 
@@ -128,11 +130,11 @@ class PlasticityEvents:
         super().__init__()
         self.inputs, self.every, self.logger = inputs, check_every(every), logger
         self.plasticity: PlasticityLog | None = None
-        """From the start of the first training on; it goes on in one that follows."""
+        """The measurements; None before the first training. A later training continues it."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         if self.plasticity is None:
-            inputs = map_tensors(lambda one: one.to(args.device), self.inputs)
+            inputs = map_tensors(lambda tensor: tensor.to(args.device), self.inputs)
             self.plasticity = PlasticityLog(model, inputs, every=self.every, logger=self.logger)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -140,15 +142,16 @@ class PlasticityEvents:
         self.plasticity.step()
 
 
-_MADE = {"RacecarTrainer": (RacecarMixin, "Trainer"), "PlasticityCallback": (PlasticityEvents, "TrainerCallback")}
+_CLASSES = {"RacecarTrainer": (RacecarMixin, "Trainer"), "PlasticityCallback": (PlasticityEvents, "TrainerCallback")}
 
 
 def __getattr__(name: str) -> Any:
-    """``RacecarTrainer`` and ``PlasticityCallback``: ours with transformers' own class, made when asked for."""
-    if name not in _MADE:
+    """Make ``RacecarTrainer`` or ``PlasticityCallback`` on first use, a subclass of the mixin and transformers' class,
+    so that this module can be imported without transformers."""
+    if name not in _CLASSES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    ours, base = _MADE[name]
-    theirs = getattr(need("transformers", "transformers"), base)
-    mixed = type(name, (ours, theirs), {"__doc__": ours.__doc__, "__module__": __name__})
-    globals()[name] = mixed
-    return mixed
+    mixin, base_name = _CLASSES[name]
+    base = getattr(need("transformers", "transformers"), base_name)
+    subclass = type(name, (mixin, base), {"__doc__": mixin.__doc__, "__module__": __name__})
+    globals()[name] = subclass
+    return subclass
