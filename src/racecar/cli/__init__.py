@@ -1,4 +1,4 @@
-"""The command line. Typer and rich are looked for first, so that without them one line says what to install."""
+"""The command line, ``racecar``. Without typer and rich it prints one line that says what to install."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """The command ``racecar``; leaves by SystemExit: 0, 2 for what the user can mend, 130 when interrupted, 143 when
+    """Run the command ``racecar`` and exit with status 0, 2 after a user error, 130 when interrupted, 143 when
     terminated."""
     os.environ["PYTHONSAFEPATH"] = "1"  # no Python that is started from here imports from the current folder
     interrupts.listen()
@@ -30,6 +30,7 @@ def main() -> None:
 
 
 def _run() -> int:
+    """Run the command line and return its exit status."""
     if sys.argv[1:] == ["--version"]:  # needs no extra
         print(f"racecar {__version__}")
         return 0

@@ -1,4 +1,4 @@
-"""The commands together, and what becomes of errors."""
+"""All commands as one typer app, and the exit status and message of their errors."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ laboratory.add_to(app)
 app.command(epilog="Example: racecar bench --models resnet50,vit --fractions 1,1/8 --out bench.json")(bench)
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-"""What typer raises for wrong options and arguments; it has no public name there."""
+"""The exception that typer raises for wrong options and arguments; typer has no public name for it."""
 USER_ERRORS = (ValueError, TypeError, ImportError, OSError, UsageError)
 
 LONG = {"run", "sweep", "search", "bench", "inspect", "fetch", "make"}
-"""Commands that take so long that one wants to know how to go on where they are interrupted."""
+"""Commands that take long: when one is interrupted, a line says how to continue it."""
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit status. What is not a user error is raised."""
+    """Run one command line and return its exit status; errors that are not the user's are raised."""
     debug = "--debug" in arguments  # anywhere, because it is added to a command that just failed
     console.given, interrupts.advice = tuple(arguments), interrupts.AGAIN if LONG.intersection(arguments) else ""
     try:
@@ -59,16 +59,17 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def refuse_empty(arguments: Sequence[str]) -> None:
-    """Refuse empty texts, such as ``--out "$DIR"`` without a DIR: as a path they would be the current folder."""
-    for before, one in pairwise(("", *arguments)):
-        option = one.removesuffix("=") if re.fullmatch("--[a-z-]+=", one) else before if not one else None
+    """Raise for empty arguments, as ``--out "$DIR"`` with DIR unset: as a path "" would be the current folder."""
+    for previous, argument in pairwise(("", *arguments)):
+        no_value = re.fullmatch("--[a-z-]+=", argument)
+        option = argument.removesuffix("=") if no_value else previous if not argument else None
         if option is not None:
-            what = option if option.startswith("-") else "an argument"
-            raise ValueError(f"{what} is empty: give it a value, or leave it out")
+            name = option if option.startswith("-") else "an argument"
+            raise ValueError(f"{name} is empty: give it a value, or leave it out")
 
 
 def _message(error: Exception) -> str:
-    """What an error says; of a file without the number that the system has for it."""
+    """The text of an error for the user; for a file, "FILE: reason" without the system's error number."""
     if hasattr(error, "format_message"):
         return str(error.format_message())
     if isinstance(error, OSError) and error.strerror and error.filename:
@@ -78,7 +79,7 @@ def _message(error: Exception) -> str:
 
 @functools.cache
 def _command() -> Any:
-    """All commands with their options, read from the functions' signatures once."""
+    """The click command with all subcommands and options, made from the functions' signatures once."""
     return get_command(app)
 
 

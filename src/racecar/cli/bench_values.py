@@ -1,4 +1,4 @@
-"""What the options of ``racecar bench`` mean: texts checked and made into values."""
+"""Parse and check the options of ``racecar bench``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from racecar.bench.workload import StepOptions
 
 MOST = 1_000_000
-"""The largest number that an option takes: a larger one is a slip."""
+"""The largest number that an option takes; a larger one is taken for a typing error."""
 
 
 def kinds_of(fractions: str, every: str, gradients: str, modes: str) -> list[Kind]:
@@ -27,8 +27,9 @@ def kinds_of(fractions: str, every: str, gradients: str, modes: str) -> list[Kin
 
 
 def numbers_of(text: str, option: str) -> list[int]:
+    """Whole numbers from a text such as "1,4,16"; raises if one is below 1, too large or given twice."""
     try:
-        numbers = [int(one) for one in text.split(",")]
+        numbers = [int(part) for part in text.split(",")]
     except ValueError:
         numbers = []
     if not numbers or not 1 <= min(numbers) <= max(numbers) <= MOST or len(set(numbers)) < len(numbers):
@@ -39,17 +40,19 @@ def numbers_of(text: str, option: str) -> list[int]:
 
 
 def fractions_of(text: str) -> list[float]:
+    """Fractions of the batch from a text such as "1,1/8,1/16"; raises unless they are different and in (0, 1]."""
     try:
-        fractions = [float(Fraction(one.strip())) for one in text.split(",")]
+        fractions = [float(Fraction(part.strip())) for part in text.split(",")]
     except (ValueError, ZeroDivisionError, OverflowError):
         fractions = []
-    if not fractions or not all(0 < one <= 1 for one in fractions) or len(set(fractions)) < len(fractions):
+    if not fractions or not all(0 < fraction <= 1 for fraction in fractions) or len(set(fractions)) < len(fractions):
         raise ValueError(f"--fractions {text!r}: give different numbers above 0 and up to 1, as 1,1/8,1/16")
     return fractions
 
 
 def words_of(text: str, option: str, known: Sequence[str]) -> list[str]:
-    words = [one.strip() for one in text.split(",")]
+    """Different words, each one of ``known``, from a text such as "both,reverse"."""
+    words = [part.strip() for part in text.split(",")]
     if not set(words) <= set(known) or len(set(words)) < len(words):
         raise ValueError(f"{option} {text!r}: give different ones of {', '.join(known)}")
     return words
@@ -63,7 +66,7 @@ def step_options(
     combine: bool,
     profile: bool,
 ) -> StepOptions:
-    """How the steps are executed; what is not asked for is what suits the device."""
+    """How the timed steps are executed; options left out get the device's default."""
     import torch
 
     from racecar.bench.workload import StepOptions

@@ -1,8 +1,8 @@
-"""The commands of the laboratory, ``racecar_lab``: a package on top of the library, in the same distribution.
+"""Add the commands of the laboratory, the package ``racecar_lab`` of the same distribution, to the command line.
 
-The library never imports the laboratory; its commands are opened by name when the command line starts, which needs no
-entry point, so that they are there in a plain checkout, too. Without what the extra "lab" installs, each of them says
-in one line what to install.
+The library never imports the laboratory. The command line imports its commands by name, without an entry point, so that
+they also work in a plain checkout. Without the packages of the extra "lab", each command says in one line what to
+install.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from racecar.errors import MissingExtra
 
 COMMANDS = ("list", "run", "sweep", "search", "report", "pack", "film", "data")
 NEEDS = ("racecar_lab", "jinja2", "scipy")
-"""Packages that every one of the commands is taken to need, though some would do without."""
+"""Packages without which none of the laboratory's commands is offered, though not every command needs all."""
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the laboratory's commands to an app, or in their places commands that say what to install."""
+    """Add the laboratory's commands to an app or, if a package is missing, commands that say what to install."""
     missing = next((name for name in NEEDS if find_spec(name) is None), None)
     if missing is None:
         import_module("racecar_lab.cli.commands").add_to(app)

@@ -1,1 +1,1 @@
-"""Commands that look into a model: explain and inspect."""
+"""The commands ``racecar explain`` and ``racecar inspect``."""

@@ -40,9 +40,9 @@ def explain(
     from racecar.reverse.settings import Settings
 
     weight = read_weight(lambdas or [], Settings.weight)
-    chosen = Settings(Settings.mode if mode is None else mode, weight)  # refuses bad choices before the model is built
+    settings = Settings(Settings.mode if mode is None else mode, weight)  # refuses bad values before the model is built
     opened = open_target(target, shape, weights, seed)
-    plan = plan_of(opened.model, *call_arguments(opened.example(seed)), chosen)
+    plan = plan_of(opened.model, *call_arguments(opened.example(seed)), settings)
     print(opened)
     if sys.stdout.isatty():
         show(plan)
@@ -51,7 +51,7 @@ def explain(
 
 
 def show(plan: Plan) -> None:
-    """The plan as a table for a terminal."""
+    """Print the plan as a table on a terminal."""
     from racecar.plan.plan import COLUMNS
     from racecar.support.console import print_table
 
@@ -59,8 +59,8 @@ def show(plan: Plan) -> None:
 
 
 def read_weight(texts: list[str], default: Weight) -> Weight:
-    """λ from ``--lambda``: "0.1", or "PATTERN=0.1" several times, later ones win; without any the default."""
-    found: dict[str, float] = {}
+    """λ from the values of ``--lambda``, each "0.1" or "PATTERN=0.1", later ones win; without any the default."""
+    weights: dict[str, float] = {}
     for text in texts:
         pattern, equals, value = text.rpartition("=")
         try:
@@ -68,6 +68,6 @@ def read_weight(texts: list[str], default: Weight) -> Weight:
         except ValueError:
             raise ValueError(f"--lambda {text!r}: give a number, or PATTERN=NUMBER") from None
         key = pattern if equals else "*"
-        found.pop(key, None)  # so that the order of the dict is that of the command line
-        found[key] = number
-    return found or default
+        weights.pop(key, None)  # so that the order of the dict is that of the command line
+        weights[key] = number
+    return weights or default

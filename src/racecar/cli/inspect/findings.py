@@ -1,4 +1,4 @@
-"""What ``racecar inspect`` found, as files: a page for people, the numbers for programs, and the figures."""
+"""Write the report of ``racecar inspect``: report.md for people, report.json for programs, and the figures."""
 
 from __future__ import annotations
 
@@ -15,45 +15,46 @@ from racecar.support.files import write_json, write_text
 
 @dataclass(frozen=True)
 class Chapter:
-    """One look into a network, as a chapter of its report."""
+    """One chapter of the report: a measurement with its table and figures."""
 
     name: str
-    """Its key in the numbers."""
+    """Key in report.json."""
     title: str
+    """Heading in report.md."""
     words: str = ""
-    """What to know when reading it."""
+    """Paragraph that explains the numbers."""
     table: str = ""
-    """In plain text."""
+    """The numbers as a plain-text table."""
     record: Any = None
-    """What goes into the JSON file."""
+    """The numbers for report.json."""
     figures: Mapping[str, Any] = field(default_factory=dict)
-    """File name without its ending → figure of matplotlib."""
+    """File name without suffix → matplotlib figure."""
     finding: str = ""
-    """What came out, in a sentence for the screen."""
+    """The result in one sentence, also printed on the screen."""
 
 
 def write_report(out: Path, title: str, facts: Mapping[str, Any], sections: Sequence[Chapter]) -> list[Path]:
-    """Write report.md, report.json and every figure as SVG and PNG; nothing appears before all is made.
+    """Write report.md, report.json and every figure as SVG and PNG; no file appears before all are ready.
 
     Args:
-        out: a folder, made if it is missing.
-        title: heading of the page.
-        facts: what was looked at, and how; names and values.
-        sections: in the order of the page.
+        out: the folder to write to, made if it is missing.
+        title: heading of report.md.
+        facts: name → value: which model was measured, on what and how.
+        sections: the chapters, in the order of report.md.
 
     Returns:
-        The files.
+        The paths of the files.
     """
     from racecar.inspect.style import save
 
-    place = out if out.is_dir() else out.parent  # on the same disk, and where it was seen that one can write
-    place.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".racecar-", dir=place) as made:
-        folder = Path(made)
+    parent = out if out.is_dir() else out.parent  # on the same disk, and already checked to be writable
+    parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".racecar-", dir=parent) as temporary:
+        folder = Path(temporary)
         write_text(folder / "report.md", _page(title, facts, sections))
-        write_json(folder / "report.json", _plain({**facts, **{one.name: one.record for one in sections}}))
-        for one in sections:
-            for name, figure in one.figures.items():
+        write_json(folder / "report.json", _plain({**facts, **{chapter.name: chapter.record for chapter in sections}}))
+        for chapter in sections:
+            for name, figure in chapter.figures.items():
                 save(figure, folder / name)
         out.mkdir(exist_ok=True)
         names = sorted(file.name for file in folder.iterdir())
@@ -63,15 +64,17 @@ def write_report(out: Path, title: str, facts: Mapping[str, Any], sections: Sequ
 
 
 def _page(title: str, facts: Mapping[str, Any], sections: Sequence[Chapter]) -> str:
+    """The text of report.md."""
     parts = [f"# {title}", "\n".join(f"- {name}: {value}" for name, value in facts.items())]
-    for one in sections:
-        parts += [f"## {one.title}", one.finding, one.words, f"```text\n{one.table}\n```" if one.table else ""]
-        parts += [f"![{one.title}]({name}.png)" for name in one.figures]
+    for chapter in sections:
+        parts += [f"## {chapter.title}", chapter.finding, chapter.words]
+        parts += [f"```text\n{chapter.table}\n```" if chapter.table else ""]
+        parts += [f"![{chapter.title}]({name}.png)" for name in chapter.figures]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _plain(content: Any) -> Any:
-    """For JSON, which knows no infinite number and no NaN: those become words."""
+    """The same content with infinity and NaN, which JSON does not have, as text."""
     if isinstance(content, Mapping):
         return {key: _plain(value) for key, value in content.items()}
     if isinstance(content, (list, tuple)):

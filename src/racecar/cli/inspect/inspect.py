@@ -1,4 +1,4 @@
-"""``racecar inspect``: tables and figures of what a network learned."""
+"""``racecar inspect``: write a report of what a network learned, with tables and figures."""
 
 from __future__ import annotations
 
@@ -101,10 +101,10 @@ def inspect(
     }
     tasks, sections = looks(subject, choices), []
     with bar("inspect", len(tasks)) as advance:
-        for title, take in tasks.items():
+        for title, measure in tasks.items():
             advance(0, title)
             try:
-                sections += take()
+                sections += measure()
             except (MemoryError, RuntimeError) as error:
                 if not is_full(error):
                     raise

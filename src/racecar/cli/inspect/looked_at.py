@@ -1,4 +1,4 @@
-"""What ``racecar inspect`` looks at: a model, its samples, and the layers asked for."""
+"""Prepare what ``racecar inspect`` measures: a model, its samples, and the chosen layers."""
 
 from __future__ import annotations
 
@@ -18,24 +18,26 @@ from racecar.reverse.settings import Settings
 from racecar.watch.names import choose
 
 NOISE = 16
-"""Samples of noise, where there are no data."""
+"""Number of noise samples that are drawn if there are no data."""
 USUAL = 64
-"""Samples of up to 3×64×64 numbers, if no limit is given; of larger ones fewer, because all activations are kept."""
+"""Default number of samples of up to 3×64×64 numbers; larger samples are fewer, because all activations are kept."""
 FEWEST = 8
+"""Least default number of samples, however large they are."""
 
 
 @dataclass(frozen=True, eq=False)
 class LookedAt:
-    """A model with samples that it accepts."""
+    """A model to inspect, with samples that it accepts."""
 
     model: nn.Module
     inputs: Example
-    """The samples, in the form in which the model is called."""
+    """The samples in the form in which the model is called."""
     samples: Samples
-    """Those of the model's first input, with labels where known."""
+    """The samples of the model's first input, with labels if known."""
     plan: Plan
+    """The plan of the reverse pass, with default settings."""
     layers: tuple[str, ...]
-    """Those whose singular vectors are wanted."""
+    """Names of the layers whose singular vectors are shown."""
 
 
 def prepare(target: Target, data: Path | None, limit: int | None, patterns: str, seed: int) -> LookedAt:
@@ -44,13 +46,13 @@ def prepare(target: Target, data: Path | None, limit: int | None, patterns: str,
     Args:
         target: the model and its inputs.
         data: folder or file of samples; None: noise.
-        limit: at most so many samples; None: 64, fewer of large ones.
-        patterns: of layer names, separated by commas; empty: the first layer.
-        seed: of the noise.
+        limit: most samples; None: 64, fewer of large ones.
+        patterns: layer-name patterns, separated by commas; "": the first layer.
+        seed: seed of the noise.
     """
     limit = limit or max(FEWEST, min(USUAL, USUAL * 3 * 64 * 64 // prod(target.inputs[0].shape[1:])))
     if data is None:
-        single = all(one.shape[0] == 1 for one in target.inputs)
+        single = all(given.shape[0] == 1 for given in target.inputs)
         tensors = draw(with_batch(target.inputs, min(NOISE, limit)) if single else target.inputs, seed, target.dtype)
         samples = Samples(tensors[0], None, f"noise, {len(tensors[0])} samples: what is seen of noise says little")
     elif len(target.inputs) > 1:
@@ -64,8 +66,8 @@ def prepare(target: Target, data: Path | None, limit: int | None, patterns: str,
 
 
 def chosen(plan: Plan, patterns: str) -> tuple[str, ...]:
-    """Names of the layers that some pattern matches, one for each weight, in the order in which they run."""
+    """Names of the layers that match a pattern, each weight once, in the order of the model; "": the first layer."""
     layers = [entry.layer for entry in plan if entry.layer is not None]
-    wanted = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
-    found = [layers[i] for i in choose(wanted, [layer.names for layer in layers], "--layers:")] or layers[:1]
-    return tuple(dict.fromkeys(layer.name.partition("#")[0] for layer in found))  # "#2": the same weight again
+    split = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
+    matching = [layers[i] for i in choose(split, [layer.names for layer in layers], "--layers:")] or layers[:1]
+    return tuple(dict.fromkeys(layer.name.partition("#")[0] for layer in matching))  # "#2": the same weight again

@@ -1,4 +1,4 @@
-"""The looks that ``racecar inspect`` takes at a network: one function each, from a subject to sections."""
+"""The chapters of the report of ``racecar inspect``: one function for each measurement."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from racecar.reverse.reverse_statistics import ReverseStatistics
 from racecar.support.torch_private import AnyBatchNorm
 
 ALL = 512
-"""Of a layer with up to so many singular vectors all are computed, of a larger one the first k."""
+"""All singular vectors are computed for layers with at most this many, the first k for larger ones."""
 OPERATOR = 3 * 64 * 64
-"""Largest input on which the singular vectors of a whole convolution are computed: seconds, not minutes."""
+"""Largest input size on which the singular vectors of a whole convolution are computed: seconds, not minutes."""
 SWEPT = 12
-"""Up to so many layers can be told apart in a figure over the number of bins."""
+"""Most layers that can be told apart in the figure over the number of bins; with more it is left out."""
 
 
 STATISTICS = {
@@ -34,22 +34,25 @@ STATISTICS = {
     "running": "Batch norm has its running statistics both ways; those are of forward data, and can be far off on the "
     "reverse pass.",
 }
-"""What batch norm may use, and how the page says so."""
+"""Value of ``--statistics`` → sentence in report.md that says what batch norm uses."""
 
 
 @dataclass(frozen=True)
 class Choices:
-    """What the user chose about the looks."""
+    """The user's options for the measurements."""
 
     k: int
+    """Number of singular vectors to show."""
     statistics: str
-    """A key of ``STATISTICS``."""
+    """What batch norm uses, a key of ``STATISTICS``."""
     input_activation: str | None
+    """Function that is applied to the rebuilt input; None: none."""
     lpips: Lpips | None
+    """Perceptual distance to compare pictures by; None: none."""
 
 
 def looks(subject: LookedAt, choices: Choices) -> dict[str, Callable[[], list[Chapter]]]:
-    """What there is to do, in order: a title for the progress bar → what makes the sections."""
+    """All measurements, in order: title for the progress bar → function that returns the chapters."""
     layers = {
         f"singular vectors of {name}": partial(singular_vectors, subject, name, choices) for name in subject.layers
     }
@@ -64,7 +67,7 @@ def looks(subject: LookedAt, choices: Choices) -> dict[str, Callable[[], list[Ch
 
 
 def plan(subject: LookedAt) -> list[Chapter]:
-    """How the reverse pass treats every layer."""
+    """The chapter on the plan: how the reverse pass treats every layer."""
     fields = ("name", "kind", "constrained", "source", "reason")
     record = [{name: getattr(entry, name) for name in fields} for entry in subject.plan]
     count = sum(entry.constrained for entry in subject.plan)
@@ -73,25 +76,26 @@ def plan(subject: LookedAt) -> list[Chapter]:
 
 
 def singular_vectors(subject: LookedAt, layer: str, choices: Choices) -> list[Chapter]:
-    """Right singular vectors of a layer's matrix, by value and by what they carry of the samples."""
-    found = _of_matrix(subject, layer, choices.k)
-    by_data = found.ordered("data")
+    """The chapter on a layer's right singular vectors, sorted by value and by the share of the samples along each."""
+    by_value = _of_matrix(subject, layer, choices.k)
+    by_data = by_value.ordered("data")
     name = f"singular_vectors_{_file_name(layer)}"
     words = (
         "What the layer looks for. Racecar training drives them to the features of the data at singular values near 1, "
         "which need not be the largest; so they are sorted by value, and by the share of the samples that they carry."
     )
     drawn = {
-        f"{name}_by_value": figures.vectors_figure(found, choices.k),
+        f"{name}_by_value": figures.vectors_figure(by_value, choices.k),
         f"{name}_by_data": figures.vectors_figure(by_data, choices.k),
-        f"{name}_spectrum": figures.spectrum_figure(found),
+        f"{name}_spectrum": figures.spectrum_figure(by_value),
     }
-    table = f"{_first(found, choices.k)}\n\n{_first(by_data, choices.k)}"
-    return [Chapter(name, f"Singular vectors of {layer or 'the model'}", words, table, found.to_dict(), drawn)]
+    table = f"{_first(by_value, choices.k)}\n\n{_first(by_data, choices.k)}"
+    return [Chapter(name, f"Singular vectors of {layer or 'the model'}", words, table, by_value.to_dict(), drawn)]
 
 
 def first_layer(subject: LookedAt, choices: Choices) -> list[Chapter]:
-    """How much the first layer's singular vectors resemble what it sees; of a convolution, those of the operator."""
+    """Chapters on the first layer: singular vectors of its operator if it is a convolution, and their similarity to the
+    data."""
     (first,) = inspect.activations(subject.model, subject.inputs, "d1")
     sections, size = [], tuple(first.tensor.shape[1:])
     if subject.plan[0].kind == "conv2d":
@@ -100,27 +104,27 @@ def first_layer(subject: LookedAt, choices: Choices) -> list[Chapter]:
             shrink = sqrt(OPERATOR / prod(size))
             size = (size[0], int(size[1] * shrink), int(size[2] * shrink))
         data = subject.inputs if whole else None
-        found = inspect.singular_vectors(
+        vectors = inspect.singular_vectors(
             subject.model, first.layer, choices.k, data=data, operator=True, size=None if whole else size
         )
         words = f"The largest ones of the whole convolution, stride and padding included, on inputs of {_shape(size)}."
-        drawn = {"operator": figures.vectors_figure(found, choices.k)}
+        drawn = {"operator": figures.vectors_figure(vectors, choices.k)}
         title = f"Singular vectors of the operator {first.layer or 'of the model'}"
-        sections.append(Chapter("operator", title, words, str(found), found.to_dict(), drawn))
+        sections.append(Chapter("operator", title, words, str(vectors), vectors.to_dict(), drawn))
     else:
-        found = _of_matrix(subject, first.layer, choices.k)
-    if found.vectors.shape[1] == prod(first.tensor.shape[1:]):
-        like = inspect.similarity(found, first.tensor, lpips=choices.lpips)
+        vectors = _of_matrix(subject, first.layer, choices.k)
+    if vectors.vectors.shape[1] == prod(first.tensor.shape[1:]):
+        alike = inspect.similarity(vectors, first.tensor, lpips=choices.lpips)
         words = (
-            f"Of {len(found)} right singular vectors of {first.layer or 'the model'} to {len(first.tensor)} samples."
+            f"Of {len(vectors)} right singular vectors of {first.layer or 'the model'} to {len(first.tensor)} samples."
         )
-        drawn = {"similarity": figures.similarity_figure(like)}
-        sections.append(Chapter("similarity", "Similarity to the data", words, str(like), like.to_dict(), drawn))
+        drawn = {"similarity": figures.similarity_figure(alike)}
+        sections.append(Chapter("similarity", "Similarity to the data", words, str(alike), alike.to_dict(), drawn))
     return sections
 
 
 def reverse_pass(subject: LookedAt, choices: Choices) -> list[Chapter]:
-    """What comes back when the network runs backwards, and how much of the input that gives away."""
+    """Chapters on the reverse pass: its errors, and how much of the input the activations reveal."""
     statistics: str | ReverseStatistics = choices.statistics
     if statistics == "calibrated":
         statistics = inspect.calibrate(subject.model, [subject.inputs], inputs=lambda given: given)
@@ -147,7 +151,7 @@ def reverse_pass(subject: LookedAt, choices: Choices) -> list[Chapter]:
 
 
 def _came_back(back: Invertibility) -> str:
-    """How well the input comes back from the deepest place from which the way is unique."""
+    """A sentence on the input rebuilt from the deepest layer from which the reverse pass is unique."""
     known = [depth for depth in back if depth.input is not None]
     if not known:
         return "There is no unique reverse pass to the input."
@@ -156,30 +160,30 @@ def _came_back(back: Invertibility) -> str:
 
 
 def information_plane(subject: LookedAt) -> list[Chapter]:
-    """What every layer tells of input and label; needs labels."""
+    """The chapter on the information plane; it says that labels are missing if there are none."""
     labels, title = subject.samples.labels, "Information plane"
     if labels is None:
         return [Chapter("information_plane", title, "Left out: it needs labels, one folder per class or an array y.")]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", inspect.SaturationWarning)  # the table says so
-        found = inspect.information_plane(subject.model, subject.inputs, labels)
-    drawn = {"information_plane": figures.plane_figure(found)}
+        plane = inspect.information_plane(subject.model, subject.inputs, labels)
+    drawn = {"information_plane": figures.plane_figure(plane)}
     words = (
         "Bits that the binned activations tell of the input and of the label. Saturated: every sample has a code of "
         "its own, so that the figure counts samples and measures nothing; more samples or fewer bins would help."
     )
-    record = found.to_dict()
-    if len(found) <= SWEPT:
+    record = plane.to_dict()
+    if len(plane) <= SWEPT:
         sweep = inspect.bin_sweep(subject.model, subject.inputs, labels)
         drawn["bin_sweep"] = figures.sweep_figure(sweep)
-        record["sweep"] = {str(bins): one.to_dict() for bins, one in sweep.items()}
-    return [Chapter("information_plane", title, words, str(found), record, drawn)]
+        record["sweep"] = {str(bins): swept.to_dict() for bins, swept in sweep.items()}
+    return [Chapter("information_plane", title, words, str(plane), record, drawn)]
 
 
 def plasticity(subject: LookedAt) -> list[Chapter]:
-    """Dead units, effective rank and gain along the data."""
+    """The chapter on plasticity: dead units, effective rank and gain along the data of every layer."""
     measured = inspect.plasticity(subject.model, subject.inputs)
-    worst = max(measured, key=lambda one: one.dead)
+    worst = max(measured, key=lambda layer: layer.dead)
     words = (
         "What shows whether it can still learn: units that hardly any sample wakes, the effective rank of the units, "
         "and by how much a layer lengthens the principal directions of its data, for a tenth, half and nine tenths of "
@@ -190,7 +194,7 @@ def plasticity(subject: LookedAt) -> list[Chapter]:
 
 
 def _of_matrix(subject: LookedAt, layer: str, k: int) -> SingularVectors:
-    """All right singular vectors of a layer, or the first k of a large one; as pictures where the layer sees them."""
+    """All right singular vectors of a layer, or the first k of a large one; as pictures if its inputs are pictures."""
     weight, picture = weight_of(subject.model, layer), subject.samples.picture
     flattened = picture is not None and weight.shape == (prod(picture),)
     return inspect.singular_vectors(
@@ -202,9 +206,10 @@ def _of_matrix(subject: LookedAt, layer: str, k: int) -> SingularVectors:
     )
 
 
-def _first(found: SingularVectors, k: int) -> SingularVectors:
-    carried: Tensor | None = None if found.carried is None else found.carried[:k]
-    return replace(found, values=found.values[:k], vectors=found.vectors[:k], carried=carried)
+def _first(vectors: SingularVectors, k: int) -> SingularVectors:
+    """The first k vectors."""
+    carried: Tensor | None = None if vectors.carried is None else vectors.carried[:k]
+    return replace(vectors, values=vectors.values[:k], vectors=vectors.vectors[:k], carried=carried)
 
 
 def _file_name(layer: str) -> str:

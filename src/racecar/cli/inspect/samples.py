@@ -1,4 +1,4 @@
-"""Samples to look at a network with: pictures in a folder, or arrays in a file."""
+"""Load the samples of ``racecar inspect --data``: pictures in a folder, or arrays in a file."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ LABEL_NAMES = ("y", "labels")
 
 @dataclass(frozen=True)
 class Samples:
-    """What a model is shown."""
+    """Samples to run a model on, with labels if known."""
 
     inputs: Tensor
-    """(n, …): as the model takes them."""
+    """(n, …), in the shape of the model's input."""
     labels: Tensor | None
-    """(n,): class numbers, where known."""
+    """Class numbers, (n,); None if unknown."""
     source: str
-    """Where they come from, in words."""
+    """Where the samples come from, in words."""
     picture: tuple[int, int, int] | None = None
-    """Channels, height and width of the pictures that the samples are, flattened or not."""
+    """(channels, height, width) if the samples are pictures, flattened or not; else None."""
 
 
 def load_samples(path: Path, wanted: Input, limit: int, dtype: torch.dtype = torch.float32) -> Samples:
-    """At most ``limit`` samples in the shape that a model wants.
+    """Load at most ``limit`` samples, in the shape of a model's input.
 
     Args:
         path: a folder of pictures, with one subfolder per class or without, or a file .npy, .npz or .safetensors.
         wanted: the model's input.
-        limit: the most samples to load.
-        dtype: of the inputs, unless the model takes integers.
+        limit: most samples to load.
+        dtype: dtype of the samples, unless the model takes integers.
     """
     if path.is_dir():
         return _folder(path, wanted, limit, dtype)
@@ -53,7 +53,7 @@ def load_samples(path: Path, wanted: Input, limit: int, dtype: torch.dtype = tor
 
 
 def picture_shape(shape: tuple[int, ...]) -> tuple[int, int, int] | None:
-    """Channels, height and width of the pictures that an input (n, …) holds; None if it does not look like pictures.
+    """(channels, height, width) of the pictures that an input of shape (n, …) holds; None if they are no pictures.
 
     A row of s² or 3s² numbers is taken for a flattened square picture.
     """
@@ -72,17 +72,18 @@ def _folder(path: Path, wanted: Input, limit: int, dtype: torch.dtype) -> Sample
     if size is None:
         raise ValueError(f"--data {path} holds pictures, but the input {wanted} takes none of 1 or 3 channels")
     files: list[tuple[Path, int]] = [(file, -1) for file in _pictures(path)]
-    folders = [] if files else [found for one in sorted(path.iterdir()) if one.is_dir() and (found := _pictures(one))]
-    if folders:
+    subfolders = [] if files else [_pictures(folder) for folder in sorted(path.iterdir()) if folder.is_dir()]
+    classes = [pictures for pictures in subfolders if pictures]
+    if classes:
         # One of each class in turn, so that a limit leaves all classes in.
-        turns = zip_longest(*([(file, label) for file in found] for label, found in enumerate(folders)))
-        files = [one for one in chain.from_iterable(turns) if one is not None]
+        turns = zip_longest(*([(file, label) for file in pictures] for label, pictures in enumerate(classes)))
+        files = [labelled for labelled in chain.from_iterable(turns) if labelled is not None]
     if not files:
         raise ValueError(f"there are no pictures in {path}, nor in folders in it")
     files = files[:limit]
     inputs = _fitted(torch.stack([_picture(file, size) for file, _ in files]), wanted, path).to(dtype)
-    labels = torch.tensor([label for _, label in files]) if folders else None
-    source = f"{len(files)} pictures{f' of {len(folders)} classes' if folders else ''} from {path}"
+    labels = torch.tensor([label for _, label in files]) if classes else None
+    source = f"{len(files)} pictures{f' of {len(classes)} classes' if classes else ''} from {path}"
     return Samples(inputs, labels, source, size)
 
 
@@ -127,7 +128,7 @@ def _arrays(path: Path, wanted: Input, limit: int, dtype: torch.dtype) -> Sample
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """The arrays of a file by name, of NumPy or torch."""
+    """Name → array (NumPy's, or tensors) of a file."""
     try:
         if path.suffix == ".safetensors":
             return dict(need("safetensors.torch", "inspect").load_file(path))
@@ -151,7 +152,7 @@ def _tensor(array: Any, path: Path) -> Tensor:
 
 
 def _fitted(x: Tensor, wanted: Input, path: Path) -> Tensor:
-    """Samples in the shape of the model's input, where it is clear how."""
+    """Samples (n, …) brought to the shape of the model's input; raises if they do not fit."""
     sample = wanted.shape[1:]
     if len(sample) == 3 and x.dim() == 3:
         x = x.unsqueeze(1)  # grayscale without a channel dimension
@@ -165,7 +166,8 @@ def _fitted(x: Tensor, wanted: Input, path: Path) -> Tensor:
 
 
 def _picture_of(x: Tensor) -> tuple[int, int, int] | None:
-    """What a sample is if it will be flattened as it stands; channels last would come out scrambled."""
+    """(channels, height, width) of pictures (n, …) with channels first or none; else None, because flattened pictures
+    with channels last could not be shown."""
     if x.dim() == 3:
         return (1, x.shape[1], x.shape[2])
     return (x.shape[1], x.shape[2], x.shape[3]) if x.dim() == 4 and x.shape[1] in (1, 3) else None

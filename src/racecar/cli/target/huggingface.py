@@ -17,11 +17,14 @@ TOKENS = 16
 
 
 def open_huggingface(path: Path, given: Sequence[Input]) -> tuple[nn.Module, tuple[Input, ...]]:
-    """A model and its inputs from a config file (random weights) or a folder with one (with its weights, if any).
+    """Build a model from a config file (random weights) or from a folder with one (its weights, if any).
 
     Args:
-        path: of the file or the folder.
-        given: inputs that the user asked for; they get the model's names for them.
+        path: the file or the folder.
+        given: the inputs of ``--input``, which get the names of the model's arguments.
+
+    Returns:
+        The model and its inputs.
     """
     file = path / "config.json" if path.is_dir() else path
     if not file.is_file():
@@ -44,12 +47,12 @@ def _model(transformers: Any, path: Path, file: Path) -> nn.Module:
     config = transformers.AutoConfig.from_pretrained(str(file), **local)
     if hasattr(config, "use_cache"):
         config.use_cache = False  # a cache of earlier tokens would look like joins
-    named = getattr(transformers, (config.architectures or [""])[0], None)
-    known = isinstance(named, type) and issubclass(named, transformers.PreTrainedModel)
-    kind: Any = named if known else transformers.AutoModel
+    architecture = getattr(transformers, (config.architectures or [""])[0], None)
+    known = isinstance(architecture, type) and issubclass(architecture, transformers.PreTrainedModel)
+    model_class: Any = architecture if known else transformers.AutoModel
     if not path.is_dir() or not any(any(path.glob(pattern)) for pattern in WEIGHTS):
-        return kind(config) if known else kind.from_config(config, trust_remote_code=False)
-    model, report = kind.from_pretrained(str(path), config=config, output_loading_info=True, **local)
+        return model_class(config) if known else model_class.from_config(config, trust_remote_code=False)
+    model, report = model_class.from_pretrained(str(path), config=config, output_loading_info=True, **local)
     missing = sorted(report["missing_keys"])
     if missing:
         names = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
@@ -58,7 +61,7 @@ def _model(transformers: Any, path: Path, file: Path) -> nn.Module:
 
 
 def _inputs(model: Any, given: Sequence[Input]) -> tuple[Input, ...]:
-    """The given inputs, or sensible ones for pictures and tokens; by keyword."""
+    """The given inputs, or defaults for pictures and tokens, named as the model's arguments."""
     config, main = model.config, model.main_input_name
     below = getattr(config, "vocab_size", 0) if main == "input_ids" else 0
     names = [main, "decoder_input_ids"] if getattr(config, "is_encoder_decoder", False) else [main]
@@ -66,13 +69,14 @@ def _inputs(model: Any, given: Sequence[Input]) -> tuple[Input, ...]:
         return tuple(given)
     if len(given) > len(names):
         raise ValueError(f"name the inputs, as in --input '{main}={','.join(map(str, given[0].shape))};NAME=SHAPE'")
-    inputs = list(given or _usual(config, main, below))
+    inputs = list(given or _default_inputs(config, main, below))
     inputs += inputs[-1:] * (len(names) - len(inputs))  # a decoder reads as much as its encoder
-    return tuple(replace(one, name=name, below=one.below or below) for one, name in zip(inputs, names, strict=False))
+    named = zip(inputs, names, strict=False)
+    return tuple(replace(unnamed, name=name, below=unnamed.below or below) for unnamed, name in named)
 
 
-def _usual(config: Any, main: str, vocabulary: int) -> tuple[Input, ...]:
-    """One picture, or a row of tokens; empty for other kinds of input."""
+def _default_inputs(config: Any, main: str, vocabulary: int) -> tuple[Input, ...]:
+    """One picture, or one row of tokens; () for other kinds of input."""
     if main == "pixel_values":
         size = getattr(config, "image_size", 224)
         height, width = size if isinstance(size, (list, tuple)) else (size, size)

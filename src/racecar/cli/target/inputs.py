@@ -1,4 +1,4 @@
-"""Inputs of a model: from a shape on the command line, or from what the model says, to tensors."""
+"""The shapes of a model's inputs, from ``--input`` or from the model, and tensors of these shapes."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from torch import Tensor
 
 Example = Tensor | tuple[Any, ...] | dict[str, Any]
 _NUMBER = r"[1-9]\d{0,17}"  # of no more digits than fit into an int64
-_ONE = re.compile(
+_INPUT = re.compile(
     rf"(?:(?P<name>[A-Za-z_]\w*)=)?(?P<shape>{_NUMBER}(?:,{_NUMBER})*)(?::(?P<below>{_NUMBER}))?", re.ASCII
 )
 
 
 @dataclass(frozen=True)
 class Input:
-    """One input of a model."""
+    """Shape and kind of one input of a model."""
 
     shape: tuple[int, ...]
-    """With the batch first."""
+    """Shape with the batch first."""
     below: int = 0
-    """If not 0, the input holds integers from 0 up to and without this one."""
+    """If not 0, the input holds integers from 0 to below − 1; if 0, real numbers."""
     name: str = ""
-    """The keyword it is passed by; empty: by position."""
+    """Keyword of the argument; "": it is passed by position."""
 
     def __str__(self) -> str:
         return f"{self.name} {'×'.join(map(str, self.shape))}".strip()
 
     def draw(self, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
-        """Noise of this shape: integers, or uniform in [0, 1) as pictures are."""
+        """Draw noise of this shape: integers below ``below``, or uniform in [0, 1), as pictures are."""
         try:
             if self.below:
                 return torch.randint(self.below, self.shape, generator=generator)
@@ -45,18 +45,18 @@ def parse(text: str) -> tuple[Input, ...]:
     """Read ``--input``: ``[NAME=]SHAPE[:BELOW]``, several separated by semicolons."""
     inputs = []
     for part in text.split(";"):
-        found = _ONE.fullmatch("".join(part.split()))
-        if found is None:
+        match = _INPUT.fullmatch("".join(part.split()))
+        if match is None:
             raise ValueError(f"--input {text!r:.80} is no shape: give it with the batch, for example 1,3,224,224")
-        shape = tuple(map(int, found["shape"].split(",")))
-        inputs.append(Input(shape, int(found["below"] or 0), found["name"] or ""))
-    if len({bool(one.name) for one in inputs}) > 1:
+        shape = tuple(map(int, match["shape"].split(",")))
+        inputs.append(Input(shape, int(match["below"] or 0), match["name"] or ""))
+    if len({bool(parsed.name) for parsed in inputs}) > 1:
         raise ValueError(f"--input {text!r}: name every input, or none")
     return tuple(inputs)
 
 
 def like(example: Any) -> tuple[Input, ...]:
-    """Inputs like an example that a model brings (Lightning's ``example_input_array``); empty if it cannot be read."""
+    """Inputs of the shapes in a model's example (Lightning's ``example_input_array``); () unless all are tensors."""
     if isinstance(example, dict):
         named = example
     else:
@@ -71,18 +71,18 @@ def like(example: Any) -> tuple[Input, ...]:
 
 
 def with_batch(inputs: Sequence[Input], batch: int) -> tuple[Input, ...]:
-    """The same inputs for another number of samples."""
-    return tuple(replace(one, shape=(batch, *one.shape[1:])) for one in inputs)
+    """The same inputs with another number of samples."""
+    return tuple(replace(single, shape=(batch, *single.shape[1:])) for single in inputs)
 
 
 def draw(inputs: Sequence[Input], seed: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
-    """Noise for all inputs."""
+    """Draw noise for all inputs."""
     generator = torch.Generator().manual_seed(seed)
-    return [one.draw(generator, dtype) for one in inputs]
+    return [single.draw(generator, dtype) for single in inputs]
 
 
 def arguments(inputs: Sequence[Input], tensors: Sequence[Tensor]) -> Example:
-    """Tensors in the form in which a model is called: one tensor, several by position, or by keyword."""
+    """Tensors in the form in which the model is called: one tensor, a tuple by position, or a dict by keyword."""
     if inputs[0].name:
-        return {one.name: tensor for one, tensor in zip(inputs, tensors, strict=True)}
+        return {named.name: tensor for named, tensor in zip(inputs, tensors, strict=True)}
     return tensors[0] if len(tensors) == 1 else tuple(tensors)

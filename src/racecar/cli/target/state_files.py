@@ -1,4 +1,4 @@
-"""Weights from a file into a model: tensors only, no pickled code."""
+"""Load weights from a file into a model; files with pickled code are refused."""
 
 from __future__ import annotations
 
@@ -15,39 +15,40 @@ from racecar.support.extras import need
 from racecar.support.torch_private import COMPILED_PREFIX
 
 WRAPPINGS = ("state_dict", "model_state_dict", "model")
-"""Where training code keeps the state dict within a checkpoint."""
+"""Keys under which a checkpoint may hold the state dict."""
 
 
 def load_weights(model: nn.Module, file: Path) -> None:
-    """Fill all weights of a model from a file; a ValueError says what does not fit, and nothing is changed then."""
-    own = model.state_dict()
-    found, prefix = _renamed(_state(_read(file), file), own)
-    tied = {own[name].data_ptr() for name in found if name in own}  # a file holds weights of two names only once
-    missing = [name for name, weight in own.items() if name not in found and weight.data_ptr() not in tied]
-    unexpected = [name for name in found if name not in own]
-    other = [
-        f"{name} is {_shape(found[name])} there and {_shape(weight)} in the model"
-        for name, weight in own.items()
-        if name in found and found[name].shape != weight.shape
+    """Load all weights of a model from a file; if they do not fit, raise ValueError and change nothing."""
+    state = model.state_dict()
+    weights, prefix = _renamed(_state(_read(file), file), state)
+    tied = {state[name].data_ptr() for name in weights if name in state}  # a file holds tied weights only once
+    missing = [name for name, weight in state.items() if name not in weights and weight.data_ptr() not in tied]
+    unexpected = [name for name in weights if name not in state]
+    reshaped = [
+        f"{name} is {_shape(weights[name])} there and {_shape(weight)} in the model"
+        for name, weight in state.items()
+        if name in weights and weights[name].shape != weight.shape
     ]
     missing = [name for name in missing if not name.endswith(".num_batches_tracked")]  # older files have none
     problems = [
-        f"{len(names)} {what}: {_some(names)}"
-        for what, names in (("missing", missing), ("unexpected", unexpected), ("of another shape", other))
+        f"{len(names)} {problem}: {_first_three(names)}"
+        for problem, names in (("missing", missing), ("unexpected", unexpected), ("of another shape", reshaped))
         if names
     ]
     if problems:
         raise ValueError(f"the weights of {file} do not fit {type(model).__name__}; " + "; ".join(problems))
     parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
-    for name, weight in found.items():
-        if problem := _unusable(weight, own[name].dtype, name in parameters):
+    for name, weight in weights.items():
+        if problem := _unusable(weight, state[name].dtype, name in parameters):
             raise ValueError(f"{name} in {file} {problem}")
-    model.load_state_dict(found, strict=False)
+    model.load_state_dict(weights, strict=False)
     if prefix:
         note(f"names in {file} begin with {prefix!r}, which was left out")
 
 
 def _read(file: Path) -> Any:
+    """The content of a safetensors file or of a file by torch.save, tensors only."""
     if not file.is_file():
         raise ValueError(f"there is no weights file {file}")
     try:
@@ -64,14 +65,15 @@ def _read(file: Path) -> Any:
 
 
 def _compare_checksums(file: Path) -> None:
-    """Compare the checksums in what torch.save wrote with its contents, which torch.load does not."""
+    """Raise if a file by torch.save does not match its checksums, which torch.load does not compare."""
     with zipfile.ZipFile(file) as archive:
-        written = any(one.CRC for one in archive.infolist())  # not with torch.serialization.set_crc32_options(False)
+        written = any(info.CRC for info in archive.infolist())  # not with torch.serialization.set_crc32_options(False)
         if written and (name := archive.testzip()):
             raise zipfile.BadZipFile(f"the checksum of {name} does not fit")
 
 
 def _state(content: Any, file: Path) -> dict[str, Tensor]:
+    """The state dict in a file's content, at the top or under one of ``WRAPPINGS``."""
     for key in WRAPPINGS:
         if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
             content = content[key]
@@ -89,7 +91,7 @@ def _is_weight(name: Any, weight: Any) -> bool:
 
 
 def _special(weight: Tensor) -> str:
-    """What is special about a tensor that is no ordinary array of numbers; empty for ordinary ones."""
+    """Why a tensor is not an ordinary dense one, as "sparse"; "" if it is."""
     if weight.is_nested:
         return "nested"
     if weight.is_meta:
@@ -100,8 +102,8 @@ def _special(weight: Tensor) -> str:
 
 
 def _unusable(weight: Tensor, dtype: torch.dtype, parameter: bool) -> str:
-    """What is wrong with the numbers of a weight for a model that has them as ``dtype``; empty if nothing is. A buffer
-    may hold inf, as masks of attention do."""
+    """What is wrong with a weight's values for a model whose weight has this dtype; "" if nothing. Only parameters are
+    refused for inf: buffers may hold it, as attention masks do."""
     if weight.is_complex() > dtype.is_complex or (dtype.is_floating_point and not weight.is_floating_point()):
         return f"holds {_dtype(weight.dtype)}, and the model has {_dtype(dtype)} there"
     numbers = weight.to(dtype)
@@ -116,21 +118,27 @@ def _dtype(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _renamed(found: dict[str, Tensor], own: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], str]:
-    """The weights by the model's names, and the prefix that stood before all of them in the file: "module." of
-    DataParallel, "model." of a Racecar or a LightningModule, …; that of torch.compile is left out anywhere."""
-    if not any(COMPILED_PREFIX in name for name in own):
-        found = {name.replace(COMPILED_PREFIX, ""): weight for name, weight in found.items()}
-    spellings = [found]
+def _renamed(weights: dict[str, Tensor], state: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], str]:
+    """Rename a file's weights to the names in a model's state dict.
+
+    A prefix of all names is removed if more names fit without it: "module." of DataParallel, "model." of a Racecar or a
+    LightningModule, …; that of torch.compile is removed anywhere.
+
+    Returns:
+        The renamed weights, and the prefix that was removed.
+    """
+    if not any(COMPILED_PREFIX in name for name in state):
+        weights = {name.replace(COMPILED_PREFIX, ""): weight for name, weight in weights.items()}
+    spellings = [weights]
     while len({name.partition(".")[0] for name in spellings[-1]}) == 1 and all("." in name for name in spellings[-1]):
         spellings.append({name.partition(".")[2]: weight for name, weight in spellings[-1].items()})
-    best = max(spellings, key=lambda names: len(names.keys() & own.keys()))  # of equal ones the first, with all parts
-    return best, next(iter(found)).removesuffix(next(iter(best)))
+    best = max(spellings, key=lambda names: len(names.keys() & state.keys()))  # of equal ones the first, with all parts
+    return best, next(iter(weights)).removesuffix(next(iter(best)))
 
 
 def _shape(weight: Tensor) -> str:
     return "×".join(map(str, weight.shape)) or "a scalar"
 
 
-def _some(names: Sequence[str]) -> str:
+def _first_three(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")

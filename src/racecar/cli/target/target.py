@@ -1,4 +1,4 @@
-"""From TARGET on the command line to a model and its inputs."""
+"""Build the model that TARGET on the command line names, and find out its inputs."""
 
 from __future__ import annotations
 
@@ -26,24 +26,26 @@ from racecar.watch.guards import check_model
 
 FORMS = "package.module:callable, timm:NAME, torchvision:NAME or hf:CONFIG.json"
 Opened = tuple[nn.Module, tuple[Input, ...]]
-"""A model and the inputs that it says it takes; none if it says nothing."""
+"""A model and its inputs, as far as they are known; () if not."""
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A model, in evaluation mode, and what it is called with."""
+    """The model that TARGET names, in evaluation mode, and its inputs."""
 
     name: str
+    """TARGET."""
     model: nn.Module
     inputs: tuple[Input, ...]
 
     @property
     def dtype(self) -> torch.dtype:
+        """The dtype of real inputs: float64 if a parameter has it, else float32."""
         double = any(p.dtype == torch.float64 for p in self.model.parameters())
         return torch.float64 if double else torch.float32
 
     def example(self, seed: int) -> Example:
-        """Noise that the model accepts."""
+        """Noise in the form in which the model is called."""
         return arguments(self.inputs, draw(self.inputs, seed, self.dtype))
 
     def __str__(self) -> str:
@@ -57,9 +59,9 @@ def open_target(name: str, shape: str = "", weights: Path | None = None, seed: i
 
     Args:
         name: TARGET.
-        shape: the text of ``--input``; empty: what the model says.
+        shape: the text of ``--input``; "": the model's own inputs.
         weights: file of a state dict; None: random weights, or those that come with TARGET.
-        seed: of the random weights.
+        seed: seed of the random weights.
     """
     given = parse(shape) if shape else ()
     torch.manual_seed(seed)  # a module may build its model when it is imported
@@ -87,25 +89,25 @@ def open_target(name: str, shape: str = "", weights: Path | None = None, seed: i
 
 
 def _python(module_name: str, attribute: str, seed: int) -> Opened:
-    """``package.module:callable``; what the callable returns, or the module that stands there."""
+    """Open ``package.module:callable``: the model that the callable returns, or the one of that name."""
     target = f"{module_name}:{attribute}"
-    with _looking_here(module_name.partition(".")[0]):
-        found: Any = _imported(module_name, f"unknown target {target!r}: there is no module {module_name!r}")
+    with _current_folder_first(module_name.partition(".")[0]):
+        model: Any = _imported(module_name, f"unknown target {target!r}: there is no module {module_name!r}")
     for part in attribute.split("."):
-        if not hasattr(found, part):
+        if not hasattr(model, part):
             raise ValueError(f"unknown target {target!r}: {module_name} has no {attribute!r}")
-        found = getattr(found, part)
-    if not isinstance(found, nn.Module):
-        if not callable(found):
-            raise TypeError(f"{target} is neither callable nor a module, but {type(found).__name__}")
-        found = _built(target, seed, found)
-    if not isinstance(found, nn.Module):
-        raise TypeError(f"{target} returned {type(found).__name__}: it must return a torch.nn.Module")
-    return found, like(getattr(found, "example_input_array", None))
+        model = getattr(model, part)
+    if not isinstance(model, nn.Module):
+        if not callable(model):
+            raise TypeError(f"{target} is neither callable nor a module, but {type(model).__name__}")
+        model = _built(target, seed, model)
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"{target} returned {type(model).__name__}: it must return a torch.nn.Module")
+    return model, like(getattr(model, "example_input_array", None))
 
 
-class _Here:
-    """Finds one package, or module, in one folder."""
+class _FolderFinder:
+    """An import finder (for ``sys.meta_path``) for one package or module in one folder."""
 
     def __init__(self, package: str, folder: str) -> None:
         self.package, self.folder = package, folder
@@ -115,12 +117,12 @@ class _Here:
 
 
 @contextmanager
-def _looking_here(package: str) -> Iterator[None]:
-    """The package that the user names comes from the current folder first. What it imports itself is looked for there
-    last, so that a file that happens to lie there takes the place of nothing."""
+def _current_folder_first(package: str) -> Iterator[None]:
+    """A context in which ``package`` is imported from the current folder first. All other packages are looked for there
+    last, so that a file in it cannot replace an installed one."""
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())
-    finder = _Here(package, os.getcwd())
+    finder = _FolderFinder(package, os.getcwd())
     sys.meta_path.insert(0, finder)
     try:
         yield
@@ -157,6 +159,7 @@ def _imported(module: str, missing: str) -> ModuleType:
 
 
 def _built(target: str, seed: int, build: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What ``build`` returns, called with the seed set; raises ValueError if it fails."""
     torch.manual_seed(seed)  # again: an import may have drawn numbers
     try:
         return build(*args, **kwargs)
@@ -165,6 +168,7 @@ def _built(target: str, seed: int, build: Callable[..., Any], *args: Any, **kwar
 
 
 def _check_name(library: str, name: str, known: list[str]) -> None:
+    """Raise, with similar names, if the library has no model of this name."""
     if name.partition(".")[0] not in known:  # timm: NAME.TAG, a tag names pretrained weights
         close = get_close_matches(name, known)
         hint = f"; it has {', '.join(close)}" if close else ""
