@@ -37,9 +37,10 @@ def _follow(graph: Graph, op: Op, found: dict[int, BatchDim | None], size: int) 
         found.update(dict.fromkeys(op.outputs, None))
         return
     outs = tuple((out, tensor(out)) for out in op.outputs)
-    one = OnBatch(op.bind(graph.call(op.ordinal)), tensor(value), batch, outs, size, op.slot)
     alone = op.rule is not None and op.module is None and op.role not in (Role.JOIN, Role.SKIPPED)
     way = op.rule.batch if op.rule is not None and alone else None
+    call = None if way is None else graph.call(op.ordinal)  # to write into a part of a tensor is no call of its own
+    one = OnBatch(op.bind(call), tensor(value), batch, outs, size, op.slot)
     found.update(zip(op.outputs, (way or stays)(one), strict=True))
 
 
