@@ -86,6 +86,19 @@ def test_constant_matrices_leave_the_samples_where_they_are():
     close(classic(net, x, fraction=1 / 3)(x)[1], classic(net, x)(x[:2])[1])
 
 
+def test_an_activation_in_place_of_a_part():
+    """Of a view: it has one argument, and what it writes into is another tensor."""
+
+    def forward(m: Any, x: Tensor) -> Tensor:
+        h = m.a(x).clone()
+        h[:, :2].relu_()
+        return m.b(h)
+
+    torch.manual_seed(0)
+    net, x = Net(forward, a=nn.Linear(C, C), b=nn.Linear(C, 3)).double(), torch.randn(N, C, dtype=torch.float64)
+    close(classic(net, x, fraction=1 / 3)(x)[1], classic(net, x)(x[:2])[1])
+
+
 PRODUCTS: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "a weight with as many rows as there are samples": lambda m, x: torch.einsum("nc,cd->nd", x, m.weight),
     "a constant matrix of that size": lambda m, x: torch.einsum("nc,cd->nd", x, m.matrix),
