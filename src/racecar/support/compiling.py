@@ -1,7 +1,4 @@
-"""Which way of running torch the code is in: eager, compiled, inside torch.func, or recorded as a CUDA graph.
-
-Everything that asks, asks here.
-"""
+"""Whether the code runs compiled or is recorded as a CUDA graph: the one place where this is asked."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import torch
 from racecar.support.torch_private import compiler_is_loaded
 
 compiling = torch.compiler.is_compiling
-"""Whether torch.compile traces this code. Torch's function itself: the compiler knows it, and needs no guard for it."""
+"""Whether torch.compile traces this code. It is torch's own function, which the compiler takes for a constant."""
 
 
 def capturing() -> bool:
@@ -22,7 +19,7 @@ def capturing() -> bool:
 
 
 def uncompiled() -> AbstractContextManager[Any]:
-    """Functions of a model that are compiled run as they were written: the compiler cannot trace what watches them."""
+    """Context manager: compiled functions inside a model run uncompiled, so that their calls can be recorded."""
     if not compiler_is_loaded():
         return nullcontext()
     return torch.compiler.set_stance("force_eager")

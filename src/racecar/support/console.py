@@ -1,4 +1,4 @@
-"""What is shown on the screen: notes, tables."""
+"""Print notes and tables to the terminal."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ given: tuple[str, ...] = ()
 
 
 def command() -> str:
-    """The command line, as a reader would write it."""
+    """The command line that runs, quoted as for a shell."""
     return shlex.join(["racecar", *given])
 
 
 def one_line(text: str) -> str:
-    """A message without its line breaks; the end of a very long one is left out."""
+    """A message without line breaks, cut off after ``LONGEST`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= LONGEST else line[: LONGEST - 2] + " …"
 
 
 def note(text: str) -> None:
-    """Something worth knowing, on stderr."""
+    """Print a note to stderr."""
     print(f"note: {one_line(text)}", file=sys.stderr)
 
 
 @contextmanager
 def warnings_as_notes() -> Iterator[None]:
-    """Show warnings that are meant for users as notes, and no others."""
+    """Context manager: warnings meant for users (``UserWarning``) are printed as notes, all others are hidden."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
         note(str(message))
@@ -46,7 +46,7 @@ def warnings_as_notes() -> Iterator[None]:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], last: str) -> None:
-    """A table for a terminal: folded to its width, nothing cut off."""
+    """Print a table to a terminal, long cells folded to its width, and a last line below it."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -62,7 +62,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]], last: str) -
 
 
 def show(head: Sequence[str], rows: Sequence[Sequence[str]], last: str) -> None:
-    """A table, folded on a terminal and plain elsewhere."""
+    """Print a table and a last line below it: folded to the width of a terminal, as plain text elsewhere."""
     from racecar.support.table import table
 
     if sys.stdout.isatty():

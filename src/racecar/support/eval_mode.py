@@ -1,4 +1,4 @@
-"""A model held still while it is looked at."""
+"""Put a model into evaluation mode for a while."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from torch import nn
 from racecar.support.torch_private import AnyBatchNorm
 
 STATISTICS = ("batch", "running")
-"""Of the forward pass, and in the reverse pass too where there are no others."""
+"""The statistics that batch norms can use in ``eval_mode``."""
 
 
 @contextmanager
 def eval_mode(model: nn.Module, statistics: str = "running") -> Iterator[None]:
-    """The model in evaluation mode, and afterwards as it was.
+    """Context manager: the model is in evaluation mode, and afterwards in the mode it was in.
 
     Args:
-        statistics: what batch norm uses: its "running" statistics, or those of the "batch" that it sees, as in
-            training. The running ones are those of forward data, and can be far off for what the reverse pass brings.
+        statistics: which ones batch norms use: "running", or those of the "batch", as in training. The running ones
+            are those of forward data, and can be far off for the data of a reverse pass.
     """
     if statistics not in STATISTICS:
         raise ValueError(f"statistics must be one of {', '.join(STATISTICS)}, not {statistics!r}")

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Write files that are complete or not there at all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 _NUMBERS = re.compile(r"\[\n[-+.\deE,\s]+\]")
-"""Lists of numbers, which stand on one line. They begin with a line break, which no string in JSON holds."""
+"""Lists of numbers, to be put on one line. They begin with a line break, which no string in JSON contains."""
 
 
 class DiskFull(OSError):
@@ -31,7 +31,7 @@ class DiskFull(OSError):
 
 @contextmanager
 def write_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A file to write into, which takes its place under ``path`` when it is complete; folders are made as needed."""
+    """Context manager: a file to write into, which is renamed to ``path`` at the end. Missing folders are created."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     name = path.with_name(f"{_unfinished(path)}{secrets.token_hex(8)}.tmp")
@@ -50,27 +50,28 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def naming(path: str | os.PathLike[str]) -> Iterator[None]:
-    """What goes wrong with a file says with which."""
+    """Context manager: errors about a file name its path, and a full disk raises ``DiskFull``."""
     try:
         yield
     except (OSError, RuntimeError) as error:
-        found = error.__context__ if isinstance(error, RuntimeError) else error  # torch.save hides it there
-        if not isinstance(found, OSError):
+        cause = error.__context__ if isinstance(error, RuntimeError) else error  # torch.save hides it there
+        if not isinstance(cause, OSError):
             raise
-        if found.errno in (errno.ENOSPC, errno.EDQUOT):
+        if cause.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull(str(path)) from error
-        if found.errno is not None:  # else it has words of its own
-            found.filename = found.filename or str(path)
-        raise found from None
+        if cause.errno is not None:  # else its message was written by hand
+            cause.filename = cause.filename or str(path)
+        raise cause from None
 
 
 def check_folder(folder: Path, option: str) -> None:
-    """Refuse a folder that cannot be written into, before the work and not after it: by writing into it. It leaves
-    nothing behind, neither a file nor the folder.
+    """Raise ``ValueError`` if a folder cannot be written into, so that a command fails before its work and not after.
+
+    A file is written and removed again, and so are folders that were missing.
 
     Args:
-        folder: the folder; it may be missing yet.
-        option: what the user gave it by.
+        folder: the folder; it need not exist.
+        option: the command-line option that named it, for the message.
     """
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     there = next(one for one in (folder, *folder.absolute().parents) if one.exists())
@@ -87,7 +88,7 @@ def check_folder(folder: Path, option: str) -> None:
 
 
 def _try(folder: Path) -> None:
-    """Write a file, and remove it."""
+    """Write a file into a folder, and remove it."""
     path = folder / f"check-{secrets.token_hex(8)}"
     for attempt in range(5):
         try:
@@ -101,7 +102,7 @@ def _try(folder: Path) -> None:
 
 @contextmanager
 def spared(what: str) -> Iterator[None]:
-    """For a file that saves time later, no more: where it cannot be written, that is said, and the work goes on."""
+    """Context manager to write a file that only saves time later: a failure becomes a warning."""
     try:
         yield
     except OSError as error:
@@ -109,24 +110,24 @@ def spared(what: str) -> Iterator[None]:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, if it is there, with what a process that was killed while it wrote it has left."""
+    """Remove a file, if it exists, and incomplete copies that were left by processes killed while they wrote it."""
     path.unlink(missing_ok=True)
-    for left in path.parent.glob(f"{escape(_unfinished(path))}*.tmp"):
-        left.unlink(missing_ok=True)
+    for unfinished in path.parent.glob(f"{escape(_unfinished(path))}*.tmp"):
+        unfinished.unlink(missing_ok=True)
 
 
 def _unfinished(path: Path) -> str:
-    """How files begin that are not complete yet; names may have 255 bytes."""
+    """How the names of incomplete copies of a file begin; a name may have 255 bytes."""
     return f".{path.name[:50]}."
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Text, in UTF-8."""
+    """Write a text file in UTF-8."""
     with write_atomically(path) as file:
         file.write(text.encode())
 
 
 def write_json(path: str | os.PathLike[str], content: Any) -> None:
-    """JSON that people can read; infinite numbers and NaN, which JSON does not know, are refused."""
+    """Write JSON, indented for readers; infinite numbers and NaN, which JSON does not have, raise ``ValueError``."""
     text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-    write_text(path, _NUMBERS.sub(lambda found: " ".join(found[0].split()), text) + "\n")
+    write_text(path, _NUMBERS.sub(lambda match: " ".join(match[0].split()), text) + "\n")

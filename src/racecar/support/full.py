@@ -1,10 +1,10 @@
-"""Whether an error says that memory was full."""
+"""Recognise errors of a full memory."""
 
 from __future__ import annotations
 
 import torch
 
-_TOLD = (
+_MESSAGES = (
     "CUDA error: out of memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
     "OutOfMemoryError",
@@ -14,8 +14,8 @@ _TOLD = (
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether a device that had no memory left is behind an error: torch, CUDA and cuBLAS each say it in their way."""
+    """Whether an error, or one of its causes, says that memory was full; torch, CUDA and cuBLAS word it differently."""
     if error is None:
         return False
     kinds = isinstance(error, (torch.OutOfMemoryError, MemoryError))
-    return kinds or any(one in str(error) for one in _TOLD) or is_full(error.__cause__)
+    return kinds or any(one in str(error) for one in _MESSAGES) or is_full(error.__cause__)

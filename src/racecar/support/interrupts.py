@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: a command ends in order and soon, whatever it does, and says how to go on."""
+"""End a command cleanly and soon after Ctrl-C or SIGTERM, whatever it is doing, and say how to resume it."""
 
 from __future__ import annotations
 
@@ -17,25 +17,27 @@ from racecar.support.processes import is_rank_zero
 
 WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 PATIENCE = 10.0
-"""Seconds from a signal to the end of the command, in order or not."""
+"""Seconds after a signal until the process is ended by force."""
 ANSWER = 3.0
-"""Seconds until the main thread must have taken notice, which an import or a library that is busy puts off."""
+"""Seconds until it is ended by force if the main thread does not react, because a library or an import is busy."""
 AGAIN = "run the same command again"
 
 advice = AGAIN
-"""How to go on, as the command that runs would have it said; empty: nothing is said."""
+"""What the message says about resuming; a command may set its own. Empty: no message."""
 at_end: list[Callable[[], None]] = []
-"""What is left to do when the command is over, in order or not."""
+"""Functions to call when the command is over, also if it is ended by force."""
 _heard = 0
-"""The signal that ends the command; 0: none."""
+"""The signal that was received first; 0: none so far."""
 _raised = False
-"""Whether it is on its way through the main thread."""
+"""Whether a KeyboardInterrupt was raised in the main thread and not lost."""
 _deferred = 0
+"""How many ``deferred`` and ``block_sigint`` are entered: no KeyboardInterrupt is raised until all are left."""
 _over = False
+"""Whether the command is over, and Python shuts down."""
 
 
 def listen() -> None:
-    """From now on, for the rest of this process: to be called by a command, not by a library."""
+    """Install the signal handlers for the rest of this process. Commands call this, a library must not."""
     if not hasattr(signal, "pthread_kill"):
         return
     reader, writer = os.pipe()
@@ -49,12 +51,12 @@ def listen() -> None:
 
 
 def heard() -> bool:
-    """Whether a signal ends the command."""
+    """Whether a signal was received."""
     return bool(_heard)
 
 
 def tell() -> int:
-    """Say in one line what happened and how to go on; the exit status."""
+    """Print in one line what happened and how to resume; returns the exit status."""
     which = signal.Signals(_heard or signal.SIGINT)
     if advice and is_rank_zero():
         print(f"racecar: {WORDS[which]}; {advice}", file=sys.stderr, flush=True)
@@ -62,7 +64,7 @@ def tell() -> int:
 
 
 def end() -> None:
-    """The command is over. A signal that comes while Python shuts down cannot make it untidy any more."""
+    """Call the functions of ``at_end``. Signals from now on, while Python shuts down, end the process at once."""
     global _raised, _over
     _raised = _over = True
     while at_end:
@@ -70,7 +72,7 @@ def end() -> None:
 
 
 def _hear(signum: int, frame: FrameType | None) -> None:
-    """In the main thread, between two of its instructions."""
+    """The signal handler, which Python runs in the main thread: raise KeyboardInterrupt, once."""
     global _heard, _raised
     if _over and not _heard:
         with suppress(Exception):
@@ -78,13 +80,13 @@ def _hear(signum: int, frame: FrameType | None) -> None:
         os._exit(128 + signum)
     _heard = _heard or signum
     if _raised or _deferred or _importing(frame):
-        return  # a second one changes nothing; what is put off, _watch repeats
+        return  # a second signal changes nothing; one that comes at a bad time is repeated by _watch
     _raised = True
     raise KeyboardInterrupt
 
 
 def _importing(frame: FrameType | None) -> bool:
-    """Modules that are cut off while they begin may swallow it, or call it something else."""
+    """Whether a module is being imported: it may swallow a KeyboardInterrupt or turn it into another error."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             return True
@@ -93,7 +95,7 @@ def _importing(frame: FrameType | None) -> bool:
 
 
 def _unraisable(what: Any) -> None:
-    """An interrupt that met a destructor is lost there: once more. All else is shown as usual."""
+    """Let a KeyboardInterrupt that was lost in a destructor be raised again; show other errors there as usual."""
     global _raised
     if issubclass(what.exc_type, KeyboardInterrupt):
         _raised = False
@@ -102,7 +104,8 @@ def _unraisable(what: Any) -> None:
 
 
 def _watch(reader: int) -> None:
-    """In a thread of its own, told by the operating system itself: the main one may be busy in a library."""
+    """In a thread of its own, woken by the operating system: repeat a signal to a main thread that is busy, and end the
+    process by force when time is up."""
     while (signum := os.read(reader, 1)[0]) not in WORDS:
         pass
     began = time.monotonic()
@@ -119,8 +122,8 @@ def _watch(reader: int) -> None:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """What happens meanwhile is interrupted right afterwards. An interrupt in Python that torch's C++ has called, as
-    torch.func does all the time, may meet a destructor there, and the process is aborted."""
+    """Context manager: an interrupt waits until its end. Where torch's C++ calls Python, as torch.func does, one may
+    hit a destructor, and the process is aborted."""
     global _deferred, _raised
     main = threading.current_thread() is threading.main_thread()
     _deferred += main
@@ -135,8 +138,8 @@ def deferred() -> Iterator[None]:
 
 @contextmanager
 def block_sigint() -> Iterator[None]:
-    """What happens meanwhile is not interrupted, but afterwards; handlers that others install are taken back. Processes
-    that are started meanwhile never hear of Ctrl-C, not even while they import: their parent decides."""
+    """Context manager: an interrupt waits until its end, signal handlers that others install are removed again, and
+    processes that are started never get Ctrl-C, not even while they import: their parent ends them."""
     global _deferred
     if not hasattr(signal, "pthread_sigmask"):
         yield

@@ -1,4 +1,4 @@
-"""How tensors lie in memory."""
+"""The order of a tensor's dimensions in memory."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from torch import Tensor
 
 
 def memory_order(x: Tensor) -> tuple[int, ...]:
-    """Dimensions of x (N, C, …) as they lie in memory, the innermost last: channels may.
+    """The dimensions of x (N, C, …) in the order in which they lie in memory, the innermost last.
 
-    Sums and copies that go along memory are many times as fast; a compiler that decides on a layout later than on the
-    order of a sum (inductor, 2.11) does not see to it by itself.
+    Sums and copies along memory are many times as fast. torch.compile does not see to it by itself: its inductor (2.11)
+    chooses the order of a sum before it chooses the layout.
     """
     return (0, *range(2, x.dim()), 1) if channels_last(x) else tuple(range(x.dim()))
 
 
 def channels_last(x: Tensor) -> bool:
-    """Whether the channels of x (N, C, …) lie innermost."""
+    """Whether the channels of x (N, C, …) are its innermost dimension in memory."""
     return x.dim() in (4, 5) and x.stride(1) == 1 < x.stride(-1)

@@ -1,4 +1,4 @@
-"""Which precision numbers are summed in."""
+"""The precision in which numbers are summed."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from torch import Tensor
 
 
 def wide(d: Tensor) -> torch.dtype:
-    """The precision in which terms are summed: float32, or float64 for a model in float64."""
+    """The dtype in which terms of a tensor are summed: float64 for float64, else float32."""
     return torch.float64 if d.dtype == torch.float64 else torch.float32

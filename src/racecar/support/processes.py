@@ -1,4 +1,4 @@
-"""Which of several processes this is, and that those we start end with the one that started them."""
+"""Ask for the rank of this process, and end it together with its parent."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from multiprocessing.connection import Connection
 
 
 def is_rank_zero() -> bool:
-    """Whether this process is the one, of those that torchrun started, that speaks and writes for all."""
+    """Whether this process is the one that prints and writes files: the only one, or rank 0 of torchrun's."""
     return int(os.environ.get("WORLD_SIZE", "1")) <= 1 or os.environ.get("RANK", "0") == "0"
 
 
 def end_with_parent() -> None:
-    """From now on: nobody waits for the work of an orphan."""
+    """End this process as soon as its parent has ended; nobody waits for its work then."""
     threading.Thread(target=_wait, daemon=True).start()
 
 
 def end_with(leash: Connection) -> None:
-    """From now on, when nobody holds the other end any more: as ``end_with_parent``, or sooner if it is let go."""
+    """End this process as soon as the other end of a pipe is closed, at the latest when its holder has ended."""
     threading.Thread(target=_hold, args=(leash,), daemon=True).start()
 
 

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, now and then a line elsewhere."""
+"""Show the progress of long work: a bar on a terminal, a line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Advance = Callable[[int, str], None]
-"""(steps done since the last call, what to show beside the bar) → None."""
+"""Called with the number of steps since the last call and a note to show beside the bar."""
 INTERVAL = 5.0
-"""Seconds between lines: work that is shorter says nothing."""
+"""Seconds between lines; shorter work prints none."""
 TELL = 1.0
-"""Seconds between what a worker tells the one that shows it."""
+"""Seconds between reports of a worker to the process that shows the progress."""
 
 
 def watched() -> bool:
-    """Whether somebody watches a terminal on which bars can be drawn."""
+    """Whether bars can be drawn: stderr is a terminal, and rich is installed."""
     return sys.stderr is not None and sys.stderr.isatty() and importlib.util.find_spec("rich") is not None
 
 
 class Regularly:
-    """True at most once in so many seconds, for the first time when they have passed."""
+    """A timer; calling it returns True at most once in so many seconds, and not before they have passed once."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds, self._last = seconds, time.monotonic()
@@ -36,7 +36,7 @@ class Regularly:
 
 
 class Lines:
-    """Prints what it is given on stderr, at most once in ``INTERVAL`` seconds: for logs."""
+    """Prints a line to stderr, for logs, and drops those that come within ``INTERVAL`` seconds of the last."""
 
     def __init__(self) -> None:
         self._due = Regularly(INTERVAL)
@@ -48,13 +48,13 @@ class Lines:
 
 @contextmanager
 def bar(title: str, total: int | None, show: bool | None = None, transient: bool = False) -> Iterator[Advance]:
-    """A progress bar with the time that is left, on stderr; plain lines where there is no terminal for it.
+    """Context manager: a progress bar on stderr with the time that is left, or plain lines.
 
     Args:
-        title: what is going on.
-        total: number of steps, None if it is not known.
-        show: None shows a bar on a terminal if rich is installed, else lines; False shows nothing.
-        transient: the bar goes away at the end.
+        title: shown before the bar.
+        total: number of steps; None if it is not known.
+        show: True for a bar; None for a bar where ``watched()``, else lines; False for nothing.
+        transient: whether the bar is erased at the end.
     """
     if show is None and not watched():
         lines, done = Lines(), 0

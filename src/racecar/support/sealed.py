@@ -1,5 +1,4 @@
-"""States in files that end with a checksum: torch.load looks at none, and a bit that has flipped would be taken for
-what was written."""
+"""State files with a checksum at the end: torch.load checks none, and would take a flipped bit for what was written."""
 
 from __future__ import annotations
 
@@ -16,11 +15,11 @@ SIZE = hashlib.sha256().digest_size
 
 
 class Damaged(ValueError):
-    """The checksum at the end of a file is not that of what stands before it, or there is none."""
+    """A file's checksum is missing, or does not fit its content."""
 
 
 def write_sealed(path: Path, state: Any) -> None:
-    """What ``torch.save`` makes of a state, and after it the SHA-256."""
+    """Write a state as ``torch.save`` does, with its SHA-256 behind it."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     with write_atomically(path) as file:
@@ -29,13 +28,13 @@ def write_sealed(path: Path, state: Any) -> None:
 
 
 def read_sealed(path: Path) -> Any:
-    """The state in a file, on the CPU, read without running anything that it holds; ``Damaged`` before it is looked at
-    where the checksum does not fit."""
+    """Read a state onto the CPU, without running code from the file; ``Damaged`` is raised before anything is unpickled
+    if the checksum does not fit."""
     return torch.load(io.BytesIO(_content(path)), map_location="cpu", weights_only=True)
 
 
 def is_damaged(path: Path) -> bool:
-    """Whether the checksum of a file does not fit."""
+    """Whether the checksum of a file is missing or does not fit."""
     try:
         _content(path)
     except Damaged:

@@ -1,4 +1,4 @@
-"""Which commit of the source runs, for records."""
+"""The commit of the source code, for records."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 
 def commit() -> str | None:
-    """The commit of the source that runs, if it is a checkout; with a + if it was changed since."""
+    """The commit of the source code that runs, with a + if files were changed since; None outside a checkout."""
     if given := os.environ.get("RACECAR_COMMIT"):  # for copies of the source without its history
         return given
     here = Path(__file__).parent
     try:
-        found = subprocess.run(
+        result = subprocess.run(
             ["git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*"],
             cwd=here, capture_output=True, text=True, check=True, timeout=10,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return None
-    return found.stdout.strip() or None
+    return result.stdout.strip() or None

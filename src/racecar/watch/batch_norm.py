@@ -1,4 +1,4 @@
-"""Batch norms while they are watched: the statistics of their input, which torch finds and throws away, are kept."""
+"""Keep the statistics that a batch norm of the forward pass computes of its input; torch throws them away."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ BATCH_NORM = F.batch_norm
 
 
 def watched_batch_norm(types: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Tensor, Moments | None]:
-    """``F.batch_norm(*args, **kwargs)``, bit for bit, and the moments of its input, (C,) each: to find them
-    again takes as long as the norm itself.
+    """The output of ``F.batch_norm(*args, **kwargs)``, bit for bit, and the moments of its input, (C,) each: to
+    compute them again takes as long as the norm itself.
 
-    They are None in evaluation, in low precision, on other devices than a CPU, inside torch.func, and where subclasses
-    of Tensor (among ``types``, as a mode is given them) or another mode want to see the call as the model made it.
+    The moments are None in evaluation, in low precision, on other devices than a CPU, inside torch.func, and where
+    subclasses of Tensor (in ``types``, as a function mode gets them) or another mode have to see the call as it is.
     """
     plain = types == (Tensor,) and not in_function_mode()
     return (_with_moments(*args, **kwargs) if plain else None) or (BATCH_NORM(*args, **kwargs), None)
@@ -35,7 +35,7 @@ def _with_moments(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> tuple[Tensor, Moments | None] | None:
-    """By the function whose first result is that of torch.batch_norm; None where torch should do it all."""
+    """Output and moments, or None where ``F.batch_norm`` has to be called itself."""
     if not training or x.device.type != "cpu" or eps <= 0 or in_transform(x):  # without eps 1/σ of 0 is 0 there
         return None
     if x.dim() < 2 or x.numel() <= x.shape[1]:  # of a single value in each channel F.batch_norm complains

@@ -1,4 +1,4 @@
-"""A DataLoader's batch where a model's arguments are expected."""
+"""Batches of a DataLoader given where a model's arguments are expected."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from torch import Tensor, nn
 
 ExampleInputs = Tensor | tuple[Any, ...] | list[Any] | Mapping[str, Any]
-"""A tensor, a tuple of positional arguments, a dict of keyword arguments, or the list that a DataLoader gives."""
+"""A tensor, a tuple of positional arguments, a dict of keyword arguments, or a DataLoader's list."""
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def first_of(batch: list[Any], model: nn.Module | None) -> Tensor:
-    """The input in a batch [x, y]: its first tensor, where the model takes one argument."""
+    """x of a batch [x, y] for a model that takes one argument; ``TypeError`` where that is not clear."""
     if batch and isinstance(batch[0], Tensor) and model is not None and _takes_one(model):
         return batch[0]
     raise TypeError(
@@ -24,7 +24,7 @@ def first_of(batch: list[Any], model: nn.Module | None) -> Tensor:
 
 
 def too_many(model: nn.Module, args: Sequence[Any]) -> str:
-    """What to add to the error of a model that was called with more arguments than it takes; empty for others."""
+    """A hint for the error message of a model that was called with too many arguments; empty if it was not."""
     parameters = inspect.signature(model.forward).parameters.values()
     most = sum(one.kind in _POSITIONAL for one in parameters)
     if len(args) <= most or any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters):
@@ -33,7 +33,7 @@ def too_many(model: nn.Module, args: Sequence[Any]) -> str:
 
 
 def _takes_one(model: nn.Module) -> bool:
-    """One positional argument is required, or is all that there is."""
+    """Whether a model takes one input: one positional argument is required, or there is only one."""
     parameters = inspect.signature(model.forward).parameters.values()
     if any(one.kind is inspect.Parameter.VAR_POSITIONAL for one in parameters):
         return False

@@ -11,7 +11,7 @@ from racecar.rules.norm import Moments
 from racecar.rules.operation import Path
 
 SETITEM = Tensor.__setitem__
-"""Looked up once: torch.compile cannot compare what it has to look up itself."""
+"""A variable because torch.compile cannot compare a function that it has to look up on Tensor itself."""
 
 
 class Call(NamedTuple):
@@ -22,28 +22,29 @@ class Call(NamedTuple):
     kwargs: dict[str, Any]
     out: Any
     kept: Any
-    """The output as it was then, if it is changed in place later."""
+    """The output; a copy of it, if it is changed in place later."""
     grad: bool
-    """Whether it ran with gradient, not in a ``no_grad`` of the model's own. True if the whole pass has no gradient."""
+    """False if the model ran the call under a ``no_grad`` of its own; True for all calls of a pass that is without
+    gradient as a whole."""
     moments: Moments | None = None
-    """Of the input of a batch norm, where they are at hand."""
+    """Mean and variance of a batch norm's input, where they are known."""
 
 
 def gives_list(args: tuple[Any, ...]) -> bool:
-    """Whether a call was given a list, which the model may go on to change (torch.cat(xs), xs.append(…))."""
+    """Whether an argument is a list, which the model may change after the call: torch.cat(xs), then xs.append(…)."""
     for one in args:  # noqa: SIM110
         if isinstance(one, list):
             return True
     return False
 
 
-def with_own_lists(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The same arguments, whatever happens to those lists."""
+def copy_lists(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments with copies of their lists."""
     return tuple([*one] if isinstance(one, list) else one for one in args)
 
 
 def among(one: Any, others: Sequence[Any]) -> bool:
-    """Whether ``one`` is one of ``others``. A plain loop, which torch.compile traces faster than a generator."""
+    """Whether an object is one of several, by identity. A plain loop is what torch.compile traces fastest."""
     for other in others:  # noqa: SIM110
         if one is other:
             return True
@@ -51,14 +52,14 @@ def among(one: Any, others: Sequence[Any]) -> bool:
 
 
 def makes_tensor(out: Any) -> bool:
-    """Whether a call's result is or holds a tensor (sizes, dtypes and flags are none)."""
+    """Whether the result of a call is a tensor, or a tuple or list that holds one."""
     if isinstance(out, Tensor):
         return True
     return isinstance(out, (tuple, list)) and len(out) > 0 and any(isinstance(one, Tensor) for one in out)
 
 
 def tensors(args: Any, kwargs: dict[str, Any]) -> Iterator[tuple[Path, Tensor]]:
-    """Every tensor among a call's arguments, with its place."""
+    """Every tensor among a call's arguments, with its place among them."""
     for i, one in enumerate(args):
         if isinstance(one, Tensor):
             yield (i,), one
@@ -83,20 +84,20 @@ def outputs(call: Call) -> tuple[Tensor, ...]:
 
 
 def without_data(call: Call, at: tuple[Path, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A call's arguments with ``None`` in place of the data, so that holding them holds no activation."""
+    """The arguments of a call with ``None`` in the places ``at`` of its data, so that they keep no activation alive."""
     args, kwargs = call.args, call.kwargs
     for path in at:
         if isinstance(path[0], str):
-            kwargs = {**kwargs, path[0]: _hollow(kwargs[path[0]], path[1:])}
+            kwargs = {**kwargs, path[0]: _with_none(kwargs[path[0]], path[1:])}
         else:
             i = path[0]
-            args = (*args[:i], _hollow(args[i], path[1:]), *args[i + 1 :])
+            args = (*args[:i], _with_none(args[i], path[1:]), *args[i + 1 :])
     return args, kwargs
 
 
-def _hollow(value: Any, path: Path) -> Any:
+def _with_none(value: Any, path: Path) -> Any:
     if not path:
         return None
     copy = list(value)
-    copy[int(path[0])] = _hollow(copy[int(path[0])], path[1:])
+    copy[int(path[0])] = _with_none(copy[int(path[0])], path[1:])
     return copy

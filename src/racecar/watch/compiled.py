@@ -1,7 +1,7 @@
-"""Watch one forward pass while torch.compile traces it.
+"""Record the torch calls of a forward pass while torch.compile traces it.
 
-The compiler steps through every instruction of Python here, for every call of the model: with a small model that takes
-longer than all else that it does. So there are few of them, and few calls of functions.
+The compiler interprets every Python instruction here, once for each call of the model, and with a small model that
+takes longer than the rest of its work. So there are few instructions, and few calls of functions.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from torch.utils.checkpoint import checkpoint
 from racecar.rules.torch_functions import RECURRENT
 from racecar.watch import recurrent
 from racecar.watch.attention import ATTENTION, attention_in_parts
-from racecar.watch.calls import SETITEM, Call, among, makes_tensor, with_own_lists
+from racecar.watch.calls import SETITEM, Call, among, copy_lists, makes_tensor
 from racecar.watch.recorder import UNFLATTEN
 
 _CHECKPOINT_OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop")
 
 
 class CompiledWatch(TorchFunctionMode):
-    """Records the calls of a forward pass; changes nothing about it.
+    """Records the calls that are traced while it is entered, and changes nothing about them.
 
     Args:
         keep: the functions whose outputs are cloned, because one of them is changed in place later.
@@ -61,5 +61,5 @@ class CompiledWatch(TorchFunctionMode):
         if self.keep and among(func, self.keep):
             kept = out.clone() if isinstance(out, Tensor) else out
         if self.lists:
-            args = with_own_lists(args)
+            args = copy_lists(args)
         self.calls.append(Call(func, args, kwargs, out, kept, torch.is_grad_enabled() or not self.grad))

@@ -1,4 +1,4 @@
-"""Run a model while watching it, or without leaving a trace in it."""
+"""Run a model and record its calls, or run it without changing its state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,12 @@ from racecar.watch.trace import Trace
 def watch_forward(
     model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], keep: frozenset[int] = frozenset()
 ) -> tuple[Any, Trace]:
-    """Run the model and watch it. ``keep``: calls (or inputs, as −1 − i) whose tensor is needed as it was made."""
+    """Run the model once; its output, and the trace of its calls.
+
+    Args:
+        model, args, kwargs: the call.
+        keep: calls (or inputs, as −1 − i) whose tensor is cloned, because the model changes it in place later.
+    """
     inputs = batch_tensors(args, kwargs)
     kept_inputs = [x.clone() if -1 - i in keep else x for i, x in enumerate(inputs)]
     versions = [version(x) for x in inputs]
@@ -35,7 +40,7 @@ def watch_forward(
 
 
 class RngState:
-    """The RNG state of torch (on the CPU and the model's devices), Python and NumPy, to go back to."""
+    """A snapshot of the random number generators of torch (on the CPU and the model's devices), Python and NumPy."""
 
     def __init__(self, model: nn.Module) -> None:
         devices = {parameter.device for parameter in model.parameters() if parameter.device.type == "cuda"}
@@ -56,18 +61,23 @@ class RngState:
 
 @contextmanager
 def untouched(model: nn.Module, start: RngState | None = None) -> Iterator[None]:
-    """Run the model on copies of its buffers, from RNG state ``start``; everything is put back afterwards."""
+    """Context manager: the model works on copies of its buffers, and buffers and random state are put back afterwards.
+
+    Args:
+        model: whose buffers are copied.
+        start: random state to begin with; None: the present one.
+    """
     now = RngState(model)
-    own = [(module, name, buffer) for module in model.modules() for name, buffer in own_buffers(module).items()]
+    buffers = [(module, name, buffer) for module in model.modules() for name, buffer in own_buffers(module).items()]
     copies: dict[int, Tensor] = {}
     try:
         if start is not None:
             start.restore()
-        for module, name, buffer in own:
+        for module, name, buffer in buffers:
             if buffer is not None:
                 own_buffers(module)[name] = copies.setdefault(id(buffer), buffer.clone())
         yield
     finally:
-        for module, name, buffer in own:
+        for module, name, buffer in buffers:
             own_buffers(module)[name] = buffer
         now.restore()

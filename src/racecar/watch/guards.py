@@ -1,4 +1,4 @@
-"""Set-ups in which the reverse pass would be silently wrong or cannot work: refused, with the remedy."""
+"""Refuse models and set-ups in which the reverse pass cannot work or would be silently wrong, with the remedy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REENTRANT = (
 
 
 def check_model(model: nn.Module) -> None:
-    """Refuse models that the engine cannot watch or whose weights it cannot use."""
+    """Refuse a model whose calls cannot be recorded, or whose weights the reverse pass cannot use."""
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
     for module in model.modules():
@@ -67,14 +67,14 @@ def _problem(module: nn.Module) -> str:
 
 
 def _is_exported(module: nn.Module) -> bool:
-    """Whether a module runs a graph of ATen operations: of ``ExportedProgram.module()``, unflattened or not."""
+    """Whether a module comes from torch.export, unflattened or not: it runs a graph of ATen operations."""
     graphs = [one for one in vars(module).values() if isinstance(one, torch.fx.Graph)]
     targets = [node.target for graph in graphs for node in graph.nodes]
     return any(is_aten_operation(target) for target in targets)
 
 
 def check_sharding(model: nn.Module) -> None:
-    """Weights that are freed after their own layer's forward pass are not there in the reverse pass."""
+    """Refuse FSDP where it frees weights after their layer's forward pass: the reverse pass needs them again."""
     if not torch.distributed.is_available() or not torch.distributed.is_initialized():
         return
     from torch.distributed.fsdp import FSDPModule, FullyShardedDataParallel
@@ -93,7 +93,7 @@ def check_sharding(model: nn.Module) -> None:
 
 
 def reshard(model: nn.Module) -> None:
-    """Free the gathered weights of sharded modules, as they were before a pass that no backward pass follows."""
+    """Free the gathered weights of sharded modules after a forward pass that no backward pass follows."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         from torch.distributed.fsdp import FSDPModule
 
@@ -112,12 +112,12 @@ def refuse_reentrant() -> None:
 
 
 def fusible(model: nn.Module) -> list[nn.Module]:
-    """Modules that torch may run as one fused kernel, which it does not do while it is watched."""
+    """Modules that torch may run as one fused kernel, which it does not do while calls are recorded."""
     kinds = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
     return [module for module in model.modules() if isinstance(module, kinds)]
 
 
 def takes_fused_path(modules: list[nn.Module]) -> bool:
-    """Whether one of these modules may do so now: in evaluation, where no gradient is asked for."""
+    """Whether torch may run one of these modules as a fused kernel now: in evaluation, without gradient."""
     grad = torch.is_grad_enabled()
     return any(not m.training and not (grad and any(p.requires_grad for p in m.parameters())) for m in modules)

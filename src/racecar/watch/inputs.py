@@ -1,4 +1,4 @@
-"""The tensors among a model's arguments, and the batch that they hold."""
+"""The tensors among a model's arguments, and the size of their batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def input_tensors(args: Any, kwargs: Any) -> list[Tensor]:
 
 
 def batch_tensors(args: Any, kwargs: Any) -> list[Tensor]:
-    """The same; refuses a batch that holds no sample, and nested tensors that cannot be padded."""
+    """Every tensor among the model's arguments; refuses an empty batch and nested tensors that cannot be padded."""
     inputs = input_tensors(args, kwargs)
     nested.among(inputs)
     if batch_size(inputs) == 0:
@@ -26,5 +26,5 @@ def batch_tensors(args: Any, kwargs: Any) -> list[Tensor]:
 
 
 def batch_size(inputs: Sequence[Tensor]) -> int:
-    """The first dimension of the model's first input."""
+    """The number of samples: the size of dimension 0 of the model's first input that is no scalar, or 1."""
     return next((tensor.shape[0] for tensor in inputs if tensor.dim() > 0), 1)

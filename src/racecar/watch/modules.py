@@ -25,19 +25,30 @@ class Span:
 
 
 class ModuleWatch:
-    """While planning: which module made which calls. Hooks are global and gone afterwards; the model has none."""
+    """Notes, while it is entered, which module of a model makes which calls, by hooks that run for all modules of the
+    process: the model itself gets none.
+
+    Args:
+        watch: records the calls.
+        model: whose modules are told apart.
+        rules: of modules that have one, ``spans`` has each call.
+    """
 
     def __init__(self, watch: Watch, model: nn.Module, rules: Rules) -> None:
         self.watch, self.model = watch, model
         self.members = set(model.modules())
-        found = {module: find(type(module), rules) for module in self.members}
-        self.ruled = {module: rule for module, rule in found.items() if rule is not None}
+        rule_of = {module: find(type(module), rules) for module in self.members}
+        self.ruled = {module: rule for module, rule in rule_of.items() if rule is not None}
+        """The modules that have a rule of their own."""
         self.spans: list[Span] = []
+        """The calls of these."""
         self.elsewhere: set[nn.Module] = set()
         """Modules that ran in another thread, where no call is seen."""
         self._thread = threading.get_ident()
         self._open: list[tuple[nn.Module, int]] = []
-        self.callers: list[nn.Module | None] = []
+        """The modules whose forward runs now, from the outside in, each with the number of calls before it."""
+        self._callers: list[nn.Module | None] = []
+        """The innermost module of each call."""
 
     def __enter__(self) -> ModuleWatch:
         self._handles = (
@@ -53,11 +64,12 @@ class ModuleWatch:
 
     def caller(self, call: int) -> nn.Module | None:
         """The innermost module whose forward made a call."""
-        return self.callers[call] if call < len(self.callers) else None
+        return self._callers[call] if call < len(self._callers) else None
 
     def _fill(self) -> None:
+        """Note the innermost module for the calls since the last time."""
         inner = self._open[-1][0] if self._open else None
-        self.callers += [inner] * (len(self.watch.calls) - len(self.callers))
+        self._callers += [inner] * (len(self.watch.calls) - len(self._callers))
 
     def _enter(self, module: nn.Module, args: Any) -> None:
         if module in self.members and threading.get_ident() != self._thread:
@@ -71,7 +83,5 @@ class ModuleWatch:
         if self._open and self._open[-1][0] is module and threading.get_ident() == self._thread:
             self._fill()
             _, start = self._open.pop()
-            if module not in self.ruled:
-                return
-            made = tuple(tensors_in(out))
-            self.spans.append(Span(module, start, len(self.watch.calls), made))
+            if module in self.ruled:
+                self.spans.append(Span(module, start, len(self.watch.calls), tuple(tensors_in(out))))

@@ -1,4 +1,4 @@
-"""How layers are called: by the qualified name of their module; and the patterns that choose among them."""
+"""Names of layers, which are the qualified names of their modules, and patterns that choose layers by name."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from types import MappingProxyType
 from racecar.support.torch_private import at_trace_time
 
 MODEL = "(model)"
-"""The model itself where a person reads or writes it: its qualified name is the empty string."""
+"""How the model itself is written for a reader: its qualified name is the empty string."""
 
 HEAD = "@head"
-"""A pattern for the last weighted operation on the way to each output, whatever it is called."""
+"""A pattern for the head: the last weighted operation on the way to each output, whatever its name."""
 
 Names = Sequence[str]
-"""How one layer may be called: its own name first, then other spellings."""
+"""All names of one layer: the one that is shown comes first, then other spellings."""
 
 
 def shown(name: str) -> str:
-    """A layer's name for tables and messages."""
+    """A layer's name as it is written in tables and messages."""
     return name or MODEL
 
 
 @at_trace_time  # torch.compile cannot look into fnmatch
 def matches(pattern: str, names: Names) -> bool:
-    """Whether a pattern (fnmatch) fits one of the names of a layer."""
+    """Whether a pattern (fnmatch) matches one of the names of a layer."""
     return any(fnmatchcase(name, pattern) for name in names)
 
 
 def choose(patterns: Iterable[str], layers: Sequence[Names], what: str, labels: Names = ()) -> list[int]:
-    """The layers, by index, that some pattern matches; refuses a pattern that matches none (see below)."""
+    """The indices of the layers that any of the patterns matches; arguments as for ``check_patterns``."""
     patterns = list(patterns)
     check_patterns(patterns, layers, what, labels=labels)
     return [i for i, names in enumerate(layers) if any(matches(pattern, names) for pattern in patterns)]
@@ -45,13 +45,15 @@ def check_patterns(
     labels: Names = (),
     parts: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Refuse a pattern that matches no layer, and name those that it may mean.
+    """Raise ``ValueError`` for a pattern that matches no layer; the message names layers that it may mean.
 
     Args:
-        what: the patterns are, for the message.
-        unseen: layers that were not seen so far, which a pattern may match as well.
-        labels: how the layers are listed, if not by their names.
-        parts: what is no layer, but whose weight is a part of that of a layer → the layer's name.
+        patterns: to check.
+        layers: the names of each layer of the plan.
+        what: what the message calls a pattern.
+        unseen: the names of layers that no call has used so far, which a pattern may match as well.
+        labels: what the message calls the layers, if not by their names.
+        parts: module or parameter that is no layer, but a part of a layer's weight → the layer's name.
     """
     for pattern in patterns:
         if not any(matches(pattern, names) for names in (*layers, *unseen)):

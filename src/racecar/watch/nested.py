@@ -1,7 +1,7 @@
-"""Nested tensors: sequences of several lengths in one tensor, watched as if each were padded to the longest.
+"""Nested tensors, which hold sequences of different lengths: padded in the recorded calls.
 
-The model itself runs on what it was given. The reverse pass needs tensors with one shape for all samples: a nested one
-is padded with 0, and a mask says what is real.
+The model itself runs on the nested tensors. The reverse pass needs tensors with one shape for all samples: each nested
+tensor is padded with 0 to its longest sequence, and a mask marks the real positions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PADS = (torch.nested.to_padded_tensor, Tensor.to_padded_tensor)
 
 
 def among(inputs: Iterable[Tensor]) -> bool:
-    """Whether there are nested tensors; refuses those that cannot be padded."""
+    """Whether an input is a nested tensor; refuses those that cannot be padded."""
     found = [x for x in inputs if x.is_nested]
     for x in found:
         if compiling():
@@ -38,28 +38,28 @@ def among(inputs: Iterable[Tensor]) -> bool:
 
 
 def padded(x: Any, length: int | None = None) -> Tensor:
-    """A nested tensor, padded with 0 to ``length``, or to its longest sample; any other as it is.
+    """A nested tensor padded with 0 to ``length``, or to its longest sample; any other tensor unchanged.
 
     By hand: torch (as of 2.13) pads to other lengths what has forgotten its longest sample, pads no integers on a GPU,
     and has no gradient where tokens are not the second dimension.
     """
     if not x.is_nested:
         return x
-    tokens, found = _tokens(x), real(x, length).movedim(_tokens(x), 1)
+    tokens, mask = _tokens(x), real(x, length).movedim(_tokens(x), 1)
     values = x.values().movedim(tokens - 1, 0)
-    at = x.offsets()[:-1, None] + torch.arange(found.shape[1], device=x.device)
-    return values[at.clamp(max=len(values) - 1)].masked_fill(~found, 0).movedim(1, tokens)
+    at = x.offsets()[:-1, None] + torch.arange(mask.shape[1], device=x.device)
+    return values[at.clamp(max=len(values) - 1)].masked_fill(~mask, 0).movedim(1, tokens)
 
 
 def real(x: Any, length: int | None = None) -> Tensor:
-    """Where a nested tensor, padded, is real: bool, (N, T, 1, …)."""
+    """A mask for a nested tensor that is padded: True where it is real, bool, (N, T, 1, …)."""
     lengths = x.offsets().diff()
     mark = torch.arange(longest(x) if length is None else length, device=x.device) < lengths[:, None]
     return mark.reshape(*mark.shape, *(1,) * (x.dim() - 2)).movedim(1, _tokens(x))
 
 
 def longest(x: Any) -> int:
-    """How many tokens the longest sample of a nested tensor has."""
+    """The number of tokens of a nested tensor's longest sample."""
     return int(x.offsets().diff().max())
 
 
@@ -71,23 +71,27 @@ def _tokens(x: Tensor) -> int:
 def pad(
     watch: Watch, inputs: Sequence[Tensor], versions: Sequence[int], modules: ModuleWatch | None = None
 ) -> list[Tensor]:
-    """Put padded tensors in the place of the nested ones that were watched, in calls and modules; the inputs, padded.
+    """Replace nested tensors by padded ones in all that was recorded.
 
     Args:
-        watch, modules: what was seen.
-        inputs, versions: of the model, and how often each had been changed in place before.
+        watch, modules: the records, which are changed.
+        inputs: of the model.
+        versions: how often each input had been changed in place before the model ran.
+
+    Returns:
+        The inputs, padded.
     """
     padding = _Padding()
-    made, then = [*inputs, *(call.out for call in watch.calls)], [*versions, *watch.versions]
-    if any(isinstance(x, Tensor) and x.is_nested and version(x) != old for x, old in zip(made, then, strict=True)):
+    results, then = [*inputs, *(call.out for call in watch.calls)], [*versions, *watch.versions]
+    if any(isinstance(x, Tensor) and x.is_nested and version(x) != old for x, old in zip(results, then, strict=True)):
         raise Unsupported("the model changes a nested tensor in place: use operations that are not in place")
-    found = [padding.of(x) for x in inputs]
+    padded_inputs = [padding.of(x) for x in inputs]
     for i, call in enumerate(watch.calls):
         out = padding.of(call.out)
         kept = out if call.kept is call.out else padding.of(call.kept)
         kwargs = {name: padding.of(one) for name, one in call.kwargs.items()}
         args = padding.of(call.args)
-        if call.func in _PADS and args[0].shape == out.shape:  # which it is already
+        if call.func in _PADS and args[0].shape == out.shape:  # the model pads what is padded now
             watch.calls[i] = Call(Tensor.contiguous, args[:1], {}, out, kept, call.grad)
         else:
             watch.calls[i] = Call(call.func, args, kwargs, out, kept, call.grad)
@@ -95,20 +99,20 @@ def pad(
             watch.versions[i] = version(out)
     for span in () if modules is None else modules.spans:
         span.outputs = padding.of(span.outputs)
-    return found
+    return padded_inputs
 
 
 class _Padding:
-    """Pads nested tensors, each once, and knows how long that makes their samples."""
+    """Pads nested tensors, each of them once, all of the same lengths to the same shape."""
 
     def __init__(self) -> None:
-        self._made: dict[int, tuple[Tensor, Tensor]] = {}
-        """By id: the nested tensor, which so keeps its id, and the padded one."""
+        self._padded: dict[int, tuple[Tensor, Tensor]] = {}
+        """id of a nested tensor → that tensor, so that nothing else gets its id, and the padded one."""
         self._lengths: list[tuple[Any, int]] = []
-        """What stands in a shape for a length → the longest."""
+        """The symbol that stands in a shape for the lengths, and the longest of them."""
 
     def of(self, one: Any) -> Any:
-        """The same with padded tensors and their lengths, however deep in tuples and lists."""
+        """A value, or tuples and lists of values, with nested tensors padded and symbols replaced by numbers."""
         if isinstance(one, Tensor):
             return self._tensor(one) if one.is_nested else one
         if isinstance(one, torch.SymInt):
@@ -124,11 +128,11 @@ class _Padding:
         return next((length for one, length in self._lengths if one == symbol), None)
 
     def _tensor(self, x: Tensor) -> Tensor:
-        if id(x) not in self._made:
+        if id(x) not in self._padded:
             symbol = x.shape[_tokens(x)]
             length = self._length(symbol)
             if length is None:
                 length = longest(x)
                 self._lengths.append((symbol, length))
-            self._made[id(x)] = x, padded(x, length)
-        return self._made[id(x)][1]
+            self._padded[id(x)] = x, padded(x, length)
+        return self._padded[id(x)][1]

@@ -1,4 +1,4 @@
-"""Whose weight it is: from the tensors of a call to the module that owns the parameter behind them."""
+"""Which module owns the weight that a call uses, also where the weight is computed from a parameter."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from racecar.watch.trace import Trace
 
 @dataclass(eq=False)
 class Owner:
-    """The module that owns a weight."""
+    """The module that owns a weight, and the parameter behind it."""
 
     name: str
     module: nn.Module
     attribute: str
     holder: nn.Module
-    """The module that holds the parameter itself: of a parametrised weight, its parametrisation."""
+    """The module that holds the parameter itself; for a parametrised weight that is the parametrisation."""
     parameter: str
     derived: bool = False
     """The weight is computed from the parameter (a parametrisation, a slice of it)."""
     also: tuple[Owner, ...] = ()
-    """Of the other parameters that such a weight is computed from."""
+    """The owners of the other parameters that a derived weight is computed from."""
     cut_off: str = ""
-    """Why no gradient reaches the parameter from there: "no_grad" or "detached"; empty if one does."""
+    """Why no gradient of the weight reaches the parameter: "no_grad" or "detached"; empty if it does."""
 
 
 class Weights:
@@ -48,27 +48,27 @@ class Weights:
         return next(iter(self.owners.get(id(weight), ())), None)
 
     def of_call(self, i: int) -> Owner | None:
-        """The owner of the first parameter that a call's arguments are or were made of, with those beside it in that
-        argument: not of a bias."""
+        """The owner of a call's weight: of the first argument that is a parameter or was computed from some. The bias,
+        which comes later, is not looked at."""
         caller = self.modules.caller(i) if self.modules else None
         for argument in self.trace.beside_data(i):
-            found: list[Owner] = []
+            owners_behind: list[Owner] = []
             reached = {id(tensor) for tensor in self.trace.roots([argument], self.owners, with_grad=True)}
             for tensor in self.trace.roots([argument], self.owners):
                 owners = self.owners[id(tensor)]
-                mine = [owner for owner in owners if owner.module is caller]
-                apart = [owner for owner in owners if not isinstance(owner.module, nn.Embedding)]
-                owner = (mine or apart or owners)[0]
+                of_caller = [owner for owner in owners if owner.module is caller]
+                no_embedding = [owner for owner in owners if not isinstance(owner.module, nn.Embedding)]
+                owner = (of_caller or no_embedding or owners)[0]
                 if tensor is argument:
                     return owner
-                found.append(owner if id(tensor) in reached else replace(owner, cut_off="detached"))
-            if found:
-                return replace(found[0], derived=True, also=tuple(found[1:]))
+                owners_behind.append(owner if id(tensor) in reached else replace(owner, cut_off="detached"))
+            if owners_behind:
+                return replace(owners_behind[0], derived=True, also=tuple(owners_behind[1:]))
         return None
 
 
 def _owner(name: str, module: nn.Module, attribute: str, model: nn.Module) -> Owner:
-    """A parametrised weight belongs to the module that it parametrises."""
+    """The owner of a parameter: of one in a parametrisation, the module whose weight is parametrised."""
     match = re.fullmatch(r"(?:(.*)\.)?parametrizations\.([^.]+)(\..*)?", name)
     if match is None:
         return Owner(name, module, attribute, module, attribute)

@@ -1,7 +1,7 @@
-"""Watch one forward pass in eager mode.
+"""Record the torch calls of a forward pass in eager mode; ``watch/compiled`` does so for torch.compile.
 
 A ``TorchFunctionMode`` sees every torch call of a forward pass, whether a module, a functional or a tensor method made
-it, with its real arguments. (``watch/compiled`` has the one for torch.compile.)
+it, with its real arguments.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from racecar.support.torch_private import GET_VIEW_BASE, version
 from racecar.watch import recurrent
 from racecar.watch.attention import ATTENTION, attention_in_parts
 from racecar.watch.batch_norm import BATCH_NORM, watched_batch_norm
-from racecar.watch.calls import SETITEM, Call, gives_list, makes_tensor, outputs, with_own_lists
+from racecar.watch.calls import SETITEM, Call, copy_lists, gives_list, makes_tensor, outputs
 from racecar.watch.guards import refuse_reentrant
 
 UNFLATTEN = Tensor.unflatten
-"""Looked up once, as ``SETITEM``."""
+"""A variable because torch.compile cannot compare a function that it has to look up on Tensor itself."""
 
 _RESHAPING = frozenset(
     getattr(Tensor, f"{name}_") for name in ["t", "transpose", "swapaxes", "swapdims", "squeeze", "unsqueeze"]
@@ -33,7 +33,7 @@ _RECURRENT = frozenset(RECURRENT)
 
 
 class Watch(TorchFunctionMode):
-    """Records the calls of a forward pass; changes nothing about it. (Under ``torch.compile``: ``CompiledWatch``.)
+    """Records the calls that run while it is entered, and changes nothing about them.
 
     Args:
         keep: positions (among the recorded calls) whose output must be cloned, because it is changed in place later.
@@ -56,7 +56,7 @@ class Watch(TorchFunctionMode):
         if func is UNFLATTEN:  # as in a CompiledWatch
             func = torch.unflatten
         if func in _RESHAPING:
-            self._keep_form(args[0])
+            self._keep_shape(args[0])
         if self.grad and not torch.is_grad_enabled():
             refuse_reentrant()
         if func in _RECURRENT and not kwargs:
@@ -66,7 +66,7 @@ class Watch(TorchFunctionMode):
             out, moments = watched_batch_norm(types, args, kwargs)
         else:
             out = func(*args, **kwargs)
-        if (makes_tensor(out) and not _is_noise(func, args)) or func is SETITEM:
+        if (makes_tensor(out) and not _is_of_wrapper(func, args)) or func is SETITEM:
             self.record(func, args, kwargs, out, moments)
         return out
 
@@ -76,17 +76,17 @@ class Watch(TorchFunctionMode):
         """Remember a call."""
         kept = out.clone() if len(self.calls) in self.keep and isinstance(out, Tensor) else out
         if gives_list(args):
-            args = with_own_lists(args)
+            args = copy_lists(args)
         self.calls.append(Call(func, args, kwargs, out, kept, torch.is_grad_enabled() or not self.grad, moments))
         self.versions.append(version(out if isinstance(out, Tensor) else outputs(self.calls[-1])[0]))
 
-    def _keep_form(self, tensor: Any) -> None:
-        """Before a tensor's shape is changed in place: remember the one that its maker gave it."""
+    def _keep_shape(self, tensor: Any) -> None:
+        """Keep a view of a tensor with the shape that it has now, before that is changed in place."""
         for i, call in enumerate(self.calls):
             if call.out is tensor and call.kept is tensor:
                 self.calls[i] = call._replace(kept=tensor.view_as(tensor))
 
 
-def _is_noise(func: Any, args: Any) -> bool:
-    """What wrappers such as FSDP do beside the model: ask for a tensor's base, view it as itself."""
+def _is_of_wrapper(func: Any, args: Any) -> bool:
+    """Whether it is a call that wrappers such as FSDP add: it asks for a tensor's base, or views a tensor as itself."""
     return func == GET_VIEW_BASE or (func is Tensor.view_as and args[0] is args[1])
