@@ -15,7 +15,7 @@ from racecar.bench.timing import Step
 PRODUCT = re.compile(r"gemm|gemv|nvjet|cutlass|xmma|conv|fprop|dgrad|wgrad|flash|fmha|attention|matmul|mm$", re.I)
 """Names of kernels, and of torch's operators, that multiply matrices or convolve."""
 NUMBER = re.compile(r"<.*|_\d+$", re.S)
-"""What is cut off a name to get the kind of kernel: template arguments, a compiler's numbers."""
+"""Endings that are cut off kernel names, so that one kind has one name: template arguments, numbers."""
 LARGEST = 40
 FOOT = "Kernels of one step that is not captured, and their time on the device, by the profiler, which slows it down."
 HEAD = ("net", "step", "kernels", "ms", "products, ms", "others, ms", "more: kernels", "products, ms", "others, ms")

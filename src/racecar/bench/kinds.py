@@ -32,7 +32,7 @@ class Kind:
     way: ClassVar[str] = "plain"
     """Its name in a record."""
     capturable: ClassVar[bool] = True
-    """Whether it may be replayed as a CUDA graph."""
+    """Whether steps of this kind can be captured as a CUDA graph."""
 
     @property
     def label(self) -> str:
@@ -53,11 +53,11 @@ class Kind:
         return {}
 
     def has_floor(self) -> bool:
-        """Whether `floor.flops` counts the products of this kind."""
+        """Whether the step has a floor: a ratio to the plain step that its matrix products alone would give."""
         return True
 
     def applies_to(self, workload: Workload) -> bool:
-        """Whether there is such a step for this model; where not, the record leaves it out."""
+        """Whether this kind of step exists for the model; the record leaves out those that do not."""
         return True
 
     def forward(self, workload: Workload) -> Callable[[], tuple[Any, Tensor | None]]:
@@ -129,7 +129,7 @@ def reverse_kinds(
 
 
 def gradients_of(mode: str, gradients: Sequence[str]) -> Sequence[str]:
-    """Those of the gradients that a mode takes, or its default if it takes none of them."""
+    """Settings of `gradient` to time with a mode: those asked for that it accepts, or else its default."""
     if mode != "linear":
         return gradients
     return [gradient for gradient in gradients if gradient != "reverse"] or [Settings(mode=mode).reach]

@@ -14,7 +14,7 @@ from racecar.bench.timing import Burst, Step
 from racecar.bench.workload import OpenModel, StepOptions, Workload
 
 Details = dict[str, Any]
-"""What is known of a kind of step beside its times: memory, seconds until its first step is done, kernels, an error."""
+"""Results of a kind of step other than its times: memory, seconds until the first step is done, kernels, an error."""
 Say = Callable[[int, str], None]
 """Called with the units of work done since the last call, and what was done."""
 
@@ -31,7 +31,7 @@ class Measurement:
         self._allocated = 0
         """Bytes on the device before the first step was made: the model and its inputs."""
         self.flops: tuple[int, int] | None = None
-        """What `floor.flops` counted, if the plain step is one of the kinds."""
+        """Result of `floor.flops`: operations per sample, plain and with the whole reverse pass; None: not counted."""
         self.steps: dict[Kind, Step] = {}
         self.details: dict[Kind, Details] = {}
 
@@ -93,7 +93,7 @@ class Measurement:
         return torch.compile(loss, fullgraph=True, options=options)
 
     def bursts(self) -> dict[str, Burst]:
-        """What times each kind, by label. Profiles are taken here, and CUDA graphs captured."""
+        """Functions that time steps of a kind, by its label. Takes profiles and captures CUDA graphs first."""
         cuda = self.options.cuda
         if self.options.profile:
             for kind, step in self.steps.items():

@@ -18,13 +18,13 @@ from racecar.rules.torch_functions import forms
 def instance_norm(op: Operation, x: Tensor) -> Tensor:
     """x (N, C, …); a single value per channel becomes the shift."""
     mask, weight, bias = op.context.mask, op.get(3, "weight"), op.get(4, "bias")
-    own = op.get(5, "use_input_stats", True)
-    mean, var = (None, None) if own else (op.get(1, "running_mean"), op.get(2, "running_var"))
-    if mask is not None and own:
+    input_stats = op.get(5, "use_input_stats", True)
+    mean, var = (None, None) if input_stats else (op.get(1, "running_mean"), op.get(2, "running_var"))
+    if mask is not None and input_stats:
         out = standardise(x, mask, list(range(2, x.dim())), op.get(7, "eps", 1e-5)).out
         return scaled(out, weight, bias, x.dtype)
     return torch.instance_norm(
-        x, weight, bias, mean, var, own, 0.0, op.get(7, "eps", 1e-5), torch.backends.cudnn.enabled
+        x, weight, bias, mean, var, input_stats, 0.0, op.get(7, "eps", 1e-5), torch.backends.cudnn.enabled
     )
 
 

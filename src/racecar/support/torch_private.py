@@ -124,19 +124,19 @@ def batch_norm_with_statistics(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """``torch.batch_norm`` in training, bit for bit, with what it throws away: the mean (C,) and 1/σ (C,) of x, which
     take as long to find again as the norm itself."""
-    made = torch._batch_norm_impl_index(
+    output, mean, inverse, *_ = torch._batch_norm_impl_index(
         x, weight, bias, running_mean, running_var, True, momentum, eps, torch.backends.cudnn.enabled
     )
-    return made[0], made[1], made[2]
+    return output, mean, inverse
 
 
 def variances(inverse: list[Tensor], eps: list[float], factors: list[Any]) -> list[Tensor]:
     """(1/inverse² − eps) · factor, at least 0, for each of many tensors, in four kernels for all of them together."""
-    found = torch._foreach_pow(inverse, -2)
-    torch._foreach_sub_(found, eps)
-    torch._foreach_clamp_min_(found, 0)
-    torch._foreach_mul_(found, factors)
-    return list(found)
+    variance = torch._foreach_pow(inverse, -2)
+    torch._foreach_sub_(variance, eps)
+    torch._foreach_clamp_min_(variance, 0)
+    torch._foreach_mul_(variance, factors)
+    return list(variance)
 
 
 # Autograd
