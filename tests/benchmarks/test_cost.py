@@ -7,7 +7,7 @@ from benchmarks.cost import first, gradients, page, parts, read, table
 from benchmarks.told import bench_page
 from tests.pages import emptied
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_is_up_to_date():

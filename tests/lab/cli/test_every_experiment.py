@@ -6,7 +6,7 @@ import pytest
 
 from racecar_lab.experiments import experiment
 from racecar_lab.running.results import Store
-from tests.cli.lab.commands import INFORMATION, ONE, PEAKS, records, rows, write_task
+from tests.lab.cli.commands import INFORMATION, ONE, PEAKS, records, rows, write_task
 
 pytestmark = pytest.mark.usefixtures("no_data", "measured_once")
 

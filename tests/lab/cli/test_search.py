@@ -11,7 +11,7 @@ import pytest
 from racecar_lab.cli.settings import tuned_of
 from racecar_lab.experiments import experiment
 from racecar_lab.running.results import Store
-from tests.cli.lab.commands import INFORMATION, PEAKS, records, rows, write_task
+from tests.lab.cli.commands import INFORMATION, PEAKS, records, rows, write_task
 from tests.lab.experiments.smoke_cases import TINY
 from tests.lab.smoke_data import small
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from benchmarks import records
 from benchmarks.bench.tables import markdown
 
-BENCH = Path(__file__).parent.parent / "results" / "bench"
+BENCH = Path(__file__).parents[2] / "results" / "bench"
 
 
 def test_the_page_is_up_to_date():

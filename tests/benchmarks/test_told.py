@@ -12,7 +12,7 @@ from benchmarks import cost_told, keep_learning_page, slices_told, told, when
 from racecar_lab.running.results import Store
 from tests.pages import emptied
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
 MEASURED = re.compile(
     r"\d[\d.,]*\s(?:points?|times|nets|%|ms|µs|seconds|minutes|GiB|MiB|kernels)|[+−±]\s?\d[\d.]*|\b\d+\.\d+"

@@ -5,7 +5,7 @@ import json
 from dataclasses import replace
 
 from racecar_lab.running.results import Store
-from tests.cli.lab.commands import records, rows
+from tests.lab.cli.commands import records, rows
 from tests.lab.experiments.texture_cases import TEXTURE, write
 
 SMALL = (

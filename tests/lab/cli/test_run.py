@@ -8,7 +8,7 @@ import torch
 
 from racecar_lab.cli import summary
 from racecar_lab.running.run import Run
-from tests.cli.lab.commands import ONE, PEAKS, records, rows
+from tests.lab.cli.commands import ONE, PEAKS, records, rows
 
 pytestmark = pytest.mark.usefixtures("no_data")
 

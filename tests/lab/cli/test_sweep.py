@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cli.lab.commands import ONE, PEAKS, records, rows
+from tests.lab.cli.commands import ONE, PEAKS, records, rows
 
 pytestmark = pytest.mark.usefixtures("no_data")
 

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import publish
 from racecar_lab.running.results import Store
 
-PUBLISHED = Path(__file__).parents[1] / "results" / "sequences"
+PUBLISHED = Path(__file__).parents[2] / "results" / "sequences"
 
 
 def test_records_and_searches(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from racecar_lab.config import CONFIGS
 from racecar_lab.experiment import Experiment, Stage
 from racecar_lab.experiments import EXPERIMENTS
-from tests.cli.lab.commands import records
+from tests.lab.cli.commands import records
 
 PAGE = (Path(__file__).parents[3] / "docs" / "laboratory.md").read_text()
 (CODE,) = [code for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "class Mine" in code]

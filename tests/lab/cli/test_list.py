@@ -6,7 +6,7 @@ import shlex
 import pytest
 
 from racecar_lab.experiments import EXPERIMENTS
-from tests.cli.lab.commands import rows
+from tests.lab.cli.commands import rows
 
 pytestmark = pytest.mark.usefixtures("no_data")
 

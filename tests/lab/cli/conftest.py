@@ -6,7 +6,10 @@ import pytest
 
 from racecar_lab.experiments import experiment, information
 from racecar_lab.search_space import Search
-from tests.cli.lab.commands import PEAKS
+from tests.command_line import cli, refused, undrawn
+from tests.lab.cli.commands import PEAKS
+
+__all__ = ["cli", "refused", "undrawn"]
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tests.by_hand import Net
 from tests.pages import emptied
 
 bessel = torch.special.bessel_j0
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 RULES = (DOCS / "rules.md").read_text()
 
 

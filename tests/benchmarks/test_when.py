@@ -10,7 +10,7 @@ from racecar_lab.running.results import Store
 from tests.figures import legible
 from tests.lab.report.records import record, write
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
 
 

@@ -16,7 +16,7 @@ from racecar.reverse.settings import Settings
 from racecar_lab.experiments.safety import told
 from tests.pages import emptied
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from racecar_lab.datasets import MNIST, SOURCES, published
 from racecar_lab.experiments import digits
-from tests.cli.lab.commands import records
+from tests.lab.cli.commands import records
 
 COUNTS = {"train": 20, "test": 10}
 DIGITS = ("run", "digits", "--set", "epochs=2", "--variants", "Std", "--seeds", "1", "--workers", "1", "--data", "data")

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 from racecar_lab.experiment import Measured
 from racecar_lab.experiments import experiment
 from racecar_lab.running.results import Store
-from tests.cli.lab.commands import ONE, PEAKS, records, rows
+from tests.lab.cli.commands import ONE, PEAKS, records, rows
 from tests.lab.tiny import plain, results
 
 pytestmark = pytest.mark.usefixtures("no_data")

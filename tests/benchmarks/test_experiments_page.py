@@ -7,7 +7,7 @@ from benchmarks import experiments
 from racecar_lab.experiments import EXPERIMENTS
 from tests.pages import emptied
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "experiments.md").read_text()
 
 

@@ -13,7 +13,7 @@ from benchmarks.keep_learning_figure import SERIES, figure
 from racecar import Racecar, orthogonality, presets
 from tests.pages import emptied
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SEEDS = (3, 4)
 
 

@@ -5,7 +5,7 @@ import torch
 
 from racecar.cli import app
 from racecar_lab.experiments import experiment
-from tests.cli.lab.commands import INFORMATION, ONE, PEAKS
+from tests.lab.cli.commands import INFORMATION, ONE, PEAKS
 
 pytestmark = pytest.mark.usefixtures("no_data")
 
