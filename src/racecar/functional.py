@@ -11,7 +11,7 @@ from racecar.reverse.engine import Engine
 from racecar.reverse.input_activation import Activation, activation
 from racecar.reverse.settings import Settings
 from racecar.reverse.weights import Weight
-from racecar.rules.registry import GivenRules, own_rules
+from racecar.rules.registry import UserRules, checked_rules
 from racecar.watch.data_parallel import outside_ddp, refuse_unaveraged
 from racecar.watch.guards import check_model
 
@@ -28,7 +28,7 @@ def reverse_loss(
     input_activation: str | Activation | None = None,
     gradient: str | None = None,
     reduction: str = "mean",
-    rules: GivenRules | None = None,
+    rules: UserRules | None = None,
     mask: Tensor | None = None,
 ) -> tuple[Any, Tensor]:
     """Call a model once and return its output and its racecar loss.
@@ -54,7 +54,7 @@ def reverse_loss(
     args = (args,) if isinstance(args, Tensor) else tuple(args)
     kwargs = dict(kwargs or {})
     input_function = activation(input_activation)
-    settings = Settings(mode, weight, scale, fraction, input_function, gradient, reduction, own_rules(rules))
+    settings = Settings(mode, weight, scale, fraction, input_function, gradient, reduction, checked_rules(rules))
     engine = Engine(model, settings)
     engine.start(args, kwargs)
     output, outcome = engine.run(args, kwargs, mask=mask)
@@ -73,7 +73,7 @@ def linear_loss(
     fraction: float = 1.0,
     gradient: str = "weights",
     reduction: str = "mean",
-    rules: GivenRules | None = None,
+    rules: UserRules | None = None,
     mask: Tensor | None = None,
 ) -> tuple[Any, Tensor]:
     """Call a model once and return its output and its linear loss, λ times the mean over layers of ‖AᵀAh − h‖² / ‖h‖².

@@ -18,7 +18,7 @@ from racecar.reverse.reading import Reading
 from racecar.reverse.reverse_statistics import ReverseStatistics
 from racecar.reverse.settings import Settings
 from racecar.reverse.weights import Weight
-from racecar.rules.registry import GivenRules, Rule, own_rules
+from racecar.rules.registry import Rule, UserRules, checked_rules
 from racecar.support.compiling import compiling
 from racecar.support.torch_private import in_transform
 from racecar.watch.batches import ExampleInputs, first_of
@@ -84,12 +84,12 @@ class Racecar(nn.Module):
         input_activation: str | Activation | None = None,
         gradient: str | None = None,
         reduction: str = "mean",
-        rules: GivenRules | None = None,
+        rules: UserRules | None = None,
     ) -> None:
         super().__init__()
         check_model(model)
         input_function = activation(input_activation)
-        settings = Settings(mode, weight, scale, fraction, input_function, gradient, reduction, own_rules(rules))
+        settings = Settings(mode, weight, scale, fraction, input_function, gradient, reduction, checked_rules(rules))
         self.model = model
         self.terms: dict[str, Tensor] = {}
         """Layer name → detached term of the last call, before λ: a scalar, shape (), on the device."""

@@ -9,7 +9,7 @@ import racecar
 from racecar import NoRuleWarning, RuleError
 from racecar.rules import Operation, find, register, unregister
 from racecar.rules.batch_dim import lost
-from racecar.rules.marks import unknown
+from racecar.rules.mask_rules import unknown
 from racecar.rules.roles import Role
 from tests.by_hand import Net
 from tests.losses import classic

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import torch
 
 from racecar.plan.graph import Graph, Op
-from racecar.rules.batch_dim import FIXED, BatchDim, OnBatch, stays
+from racecar.rules.batch_dim import FIXED, BatchDim, BatchedCall, stays
 from racecar.rules.roles import Role
 
 
@@ -40,7 +40,7 @@ def _follow(graph: Graph, op: Op, found: dict[int, BatchDim | None], size: int) 
     alone = op.rule is not None and op.module is None and op.role not in (Role.JOIN, Role.SKIPPED)
     way = op.rule.batch if op.rule is not None and alone else None
     call = None if way is None else graph.call(op.ordinal)  # to write into a part of a tensor is no call of its own
-    one = OnBatch(op.bind(call), tensor(value), batch, outs, size, op.slot)
+    one = BatchedCall(op.bind(call), tensor(value), batch, outs, size, op.slot)
     found.update(zip(op.outputs, (way or stays)(one), strict=True))
 
 
@@ -50,11 +50,11 @@ def place_in(
     """Where the samples run in a value of a pass, whose values have the shapes that ``shape`` finds; ``batch``: where
     they run in the planned pass."""
     place = batch.get(value)
-    if place is None or place.by in (None, FIXED):
+    if place is None or place.outer_of in (None, FIXED):
         return place
-    source, made = graph.maker[place.by].source, batch[place.by]
+    source, made = graph.maker[place.outer_of].source, batch[place.outer_of]
     before = place_in(graph, batch, source, shape)
     assert before is not None
     assert made is not None
     slower = shape(source)[: before.dim].numel() * before.outer
-    return BatchDim(place.dim, slower // shape(place.by)[: made.dim].numel())
+    return BatchDim(place.dim, slower // shape(place.outer_of)[: made.dim].numel())

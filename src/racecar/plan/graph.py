@@ -67,7 +67,7 @@ class Op:
         self.first = self.at == ((0,),)
         module = self.module or (self.owner.module if self.owner else None)
         self.rest = (module, self.owner is not None, self.inplace_at)
-        leads = None if self.rule is None else self.rule.leads
+        leads = None if self.rule is None else self.rule.positions_from
         self.followed = self.inputs if leads is None else tuple(one for one in self.inputs if one[0] in leads)
 
     @property

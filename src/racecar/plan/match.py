@@ -59,7 +59,7 @@ class Matcher:
         owners = [(op.ordinal, op.owner) for op in self._weighted if op.owner is not None and op.picked is None]
         self._direct = [(i, owner.holder, owner.parameter) for i, owner in owners if not owner.derived]
         """Calls, by ordinal, that use a parameter itself."""
-        self._fixed = any(place is not None and place.by == FIXED for place in batch.values())
+        self._fixed = any(place is not None and place.outer_of == FIXED for place in batch.values())
         self._features = [x.shape[1:] for x in trace.inputs]
         self._layouts = [x.layout for x in trace.inputs]
         self.functions = tuple({id(call.func): call.func for call in trace.calls}.values())

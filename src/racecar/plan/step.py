@@ -70,8 +70,8 @@ def _take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) 
         return y if rule.lift is None else rule.lift(operation, y, shapes[op.source])
     if action is Action.FOLD:
         return fold_padding(operation, y, shapes[op.source])
-    if rule.again is not None:
-        return rule.again(operation, y, shapes[op.outputs[0]])
+    if rule.reapply is not None:
+        return rule.reapply(operation, y, shapes[op.outputs[0]])
     return output(operation(y), op.slot)
 
 

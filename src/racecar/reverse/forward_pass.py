@@ -21,7 +21,7 @@ from racecar.reverse.reverse_statistics import ReverseStatistics
 from racecar.reverse.settings import Settings
 from racecar.reverse.tape import record
 from racecar.reverse.values import Finder
-from racecar.rules.context import Seen
+from racecar.rules.context import BatchStatistics
 from racecar.rules.operation import Operation
 from racecar.support.torch_private import map_tensors
 from racecar.watch.dry_run import untouched, watch_forward
@@ -102,7 +102,7 @@ class ForwardPass:
     def gather(self, plans: Sequence[Plan], statistics: ReverseStatistics) -> None:
         """Run reverse passes by the statistics of their own data, and take these into ``statistics``: every plan has
         its own, and all passes count alike."""
-        seen: dict[str, Seen] = {}
+        seen: dict[str, BatchStatistics] = {}
         for plan in plans:
             needs, reading = Needs(_passed(plan)), Reading(statistics, gather=True, prefix=title(plan))
             norms = norms_at(needs.places, self.layer_graph.norms)

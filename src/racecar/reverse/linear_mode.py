@@ -228,7 +228,7 @@ def _of_any_conv(
     weight: Tensor, x: Tensor, g: Tensor, stride: Any, padding: Any, dilation: Any, groups: int, more: Any = None
 ) -> Tensor:
     dims = weight.dim() - 2
-    sizes = [list(conv.each(one, dims)) for one in (stride, padding, dilation, more or 0)]
+    sizes = [list(conv.per_dimension(one, dims)) for one in (stride, padding, dilation, more or 0)]
     stride, padding, dilation, output_padding = sizes
     transposed, wanted = more is not None, [False, True, False]
     gradients = torch.ops.aten.convolution_backward(

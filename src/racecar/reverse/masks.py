@@ -13,7 +13,7 @@ from racecar.reverse.mask_arguments import GivenMask
 from racecar.reverse.positions import Lost, follow
 from racecar.reverse.values import Finder
 from racecar.rules.context import StepMasks
-from racecar.rules.marks import fit
+from racecar.rules.mask_rules import fit
 from racecar.rules.norm import Moments
 from racecar.rules.operation import Operation
 from racecar.rules.roles import Role

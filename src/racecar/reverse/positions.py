@@ -13,7 +13,7 @@ from torch import Size, Tensor
 from racecar.plan.causal import causal_cut
 from racecar.plan.graph import Op
 from racecar.reverse.values import Finder
-from racecar.rules.marks import Marks, by_element
+from racecar.rules.mask_rules import Masks, by_element
 from racecar.rules.operation import Operation, Path
 
 
@@ -58,10 +58,10 @@ def _through(op: Op, known: Sequence[Mark], find: Finder, found: Mapping[int, Ma
 
 
 class MaskedCall:
-    """One operation of a pass, of whose data some is padding: see :class:`racecar.rules.marks.OnMask`."""
+    """One operation of a pass, of whose data some is padding: see :class:`racecar.rules.mask_rules.MaskedOperation`."""
 
-    def __init__(self, op: Op, marks: Marks, find: Finder, found: Mapping[int, Mark]) -> None:
-        self.marks, self._op, self._find, self._found = marks, op, find, found
+    def __init__(self, op: Op, marks: Masks, find: Finder, found: Mapping[int, Mark]) -> None:
+        self.masks, self._op, self._find, self._found = marks, op, find, found
 
     @property
     def paths(self) -> Sequence[Path]:

@@ -7,7 +7,7 @@ from functools import partial
 
 from racecar.reverse.places import Spot
 from racecar.reverse.reverse_statistics import ReverseStatistics
-from racecar.rules.context import Known, NormStatistics, Seen
+from racecar.rules.context import BatchStatistics, NormStatistics, RunningStatistics
 from racecar.rules.operation import Operation
 
 
@@ -22,7 +22,7 @@ class Reading:
 
     def __init__(self, statistics: ReverseStatistics, gather: bool = False, prefix: str = "") -> None:
         self.statistics, self.gather, self.prefix = statistics, gather, prefix
-        self.seen: dict[str, Seen] = {}
+        self.seen: dict[str, BatchStatistics] = {}
 
     def within(self, spots: Sequence[Spot], operation: Operation) -> Operation:
         """An operation whose batch norms find the statistics of these places, and leave theirs."""
@@ -35,9 +35,9 @@ class Reading:
             members[spot.member] = one.within(one.context._replace(statistics=statistics))
         return operation.with_members(members)
 
-    def _see(self, key: str, seen: Seen) -> None:
+    def _see(self, key: str, seen: BatchStatistics) -> None:
         self.seen[self.prefix + key] = seen
 
-    def _known(self, key: str, channels: int) -> Known | None:
+    def _known(self, key: str, channels: int) -> RunningStatistics | None:
         found = self.statistics.find(self.prefix + key, channels)
         return self.statistics.find(key, channels) if found is None else found

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from racecar.plan.norms import Norm
-from racecar.rules.context import Known, Seen
+from racecar.rules.context import BatchStatistics, RunningStatistics
 from racecar.support.compiling import compiling
 from racecar.support.torch_private import in_transform, variances
 
@@ -50,7 +50,7 @@ class StatisticsBlock(nn.Module):
         start, size = self.starts[i], self.sizes[i]
         return self.mean.narrow(0, start, size), self.var.narrow(0, start, size)
 
-    def after(self, seen: Mapping[str, Seen]) -> tuple[Tensor, Tensor, Tensor]:
+    def after(self, seen: Mapping[str, BatchStatistics]) -> tuple[Tensor, Tensor, Tensor]:
         """Mean, variance and count once what was seen is taken in; nothing is changed yet."""
         means, variances = [], []
         new = [seen[key] for key in self.keys if key in seen]
@@ -68,7 +68,7 @@ class StatisticsBlock(nn.Module):
             count,
         )
 
-    def _steps(self, seen: Mapping[str, Seen]) -> Tensor | int:
+    def _steps(self, seen: Mapping[str, BatchStatistics]) -> Tensor | int:
         """What is added to the counts: 1 for each place that was seen."""
         if all(key in seen for key in self.keys):
             return 1
@@ -81,7 +81,7 @@ class StatisticsBlock(nn.Module):
             old.copy_(new)
 
 
-def unbiased(seen: Sequence[Seen]) -> list[Tensor]:
+def unbiased(seen: Sequence[BatchStatistics]) -> list[Tensor]:
     """Σ (x − mean)² / (n − 1) of each channel, from 1/σ."""
     if not seen:
         return []
@@ -140,10 +140,10 @@ class ReverseStatistics(nn.Module):
         """Another way through the model may have a norm of other size at the same place."""
         return key if self._sizes.get(key, channels) == channels else f"{key}x{channels}"
 
-    def _named(self, seen: Mapping[str, Seen]) -> dict[str, Seen]:
+    def _named(self, seen: Mapping[str, BatchStatistics]) -> dict[str, BatchStatistics]:
         return {self._name(key, one.mean.numel()): one for key, one in seen.items()}
 
-    def find(self, key: str, channels: int) -> Known | None:
+    def find(self, key: str, channels: int) -> RunningStatistics | None:
         """Mean, variance and whether there are any yet, of one place."""
         name = self._name(key, channels)
         if name not in self._places:
@@ -152,7 +152,7 @@ class ReverseStatistics(nn.Module):
         block = self._block(at)
         return (*block.part(i), block.count[i] > 0)
 
-    def after(self, seen: Mapping[str, Seen]) -> list[Tensor]:
+    def after(self, seen: Mapping[str, BatchStatistics]) -> list[Tensor]:
         """All statistics once what was seen is taken in, for :meth:`use`; nothing is changed yet."""
         if not seen:
             return []
@@ -164,7 +164,7 @@ class ReverseStatistics(nn.Module):
         for block, three in zip(self._blocks(), zip(*[iter(made)] * 3, strict=True), strict=False):
             block.use(three)
 
-    def update(self, seen: Mapping[str, Seen]) -> None:
+    def update(self, seen: Mapping[str, BatchStatistics]) -> None:
         """Take in what a call has seen; not what is a wrapper of torch.func, unless the statistics are, too."""
         if not seen:
             return

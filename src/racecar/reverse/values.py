@@ -58,7 +58,7 @@ class Finder:
     def batch(self, value: int) -> BatchDim | None:
         """Where the samples run in a value; None where that is lost."""
         place = self.layer_graph.batch.get(value)
-        if place is None or place.by is None:
+        if place is None or place.outer_of is None:
             return place
         return place_in(self.layer_graph.graph, self.layer_graph.batch, value, lambda one: self.tensor(one).shape)
 

@@ -1,4 +1,4 @@
-"""What the reverse of one kind of operation is: one file per family, one registry."""
+"""Rules: what the reverse pass does with each kind of operation. One file per family, one registry for all."""
 
 from racecar.rules import activation, conv, fallback, join, linear, norm, pool, sample_norm, several, shape
 from racecar.rules.operation import Operation

@@ -1,4 +1,4 @@
-"""Activations: re-applied in the reverse pass, with their own parameters."""
+"""Activations: applied again in the reverse pass, with the same parameters."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ _MATHS = (
 @register(*forms(_ACTIVATIONS, _MATHS), role=Role.ACTIVATION, pointwise=True)
 @register(*forms("pow", "__pow__", "__rpow__"), role=Role.ACTIVATION, pointwise=True, elementwise=True)
 def pointwise(op: Operation, x: Tensor) -> Tensor:
-    """Anything that looks at every element alone."""
+    """An activation of every element separately: applied again."""
     return op(x)
 
 
 @register(*forms("rrelu"), role=Role.ACTIVATION, pointwise=True)
 def rrelu(op: Operation, x: Tensor) -> Tensor:
-    """The random slope is not known in the reverse pass; its mean is."""
+    """Leaky ReLU with the mean of the random slopes, which the reverse pass does not know."""
     lower, upper = op.get(1, "lower", 1 / 8), op.get(2, "upper", 1 / 3)
     return F.leaky_relu(x, (lower + upper) / 2)
 
 
 @register(*forms("prelu"), role=Role.ACTIVATION)
 def prelu(op: Operation, x: Tensor) -> Tensor:
-    """One slope per channel, so the layout matters."""
+    """Applied again; it has one slope per channel, so the layout matters."""
     return torch.prelu(x, op.get(1, "weight"))
 
 
 @register(*forms("maximum", "minimum"), role=Role.ACTIVATION, elementwise=True)
 def extreme(op: Operation, x: Tensor) -> Tensor:
-    """Against a constant or a parameter of some layout."""
+    """The maximum or minimum of x and a constant or parameter: applied again."""
     return op(x)
 
 
@@ -55,11 +55,11 @@ def extreme(op: Operation, x: Tensor) -> Tensor:
 @register(*forms("log_softmax"), role=Role.ACTIVATION, kind="log_softmax")
 @register(*forms("softmin"), role=Role.ACTIVATION, kind="softmin")
 def softmax(op: Operation, x: Tensor) -> Tensor:
-    """Re-applied in the middle of a model; at its end a plan looks through it."""
+    """Applied again; a softmax at the end of a model is ignored by the plan."""
     return op(x)
 
 
 @register(*forms("gumbel_softmax"), role=Role.ACTIVATION)
 def gumbel_softmax(op: Operation, x: Tensor) -> Tensor:
-    """Without its noise, as the reverse pass draws no random number."""
+    """Softmax without the random noise: the reverse pass draws no random numbers."""
     return F.softmax(x / op.get(1, "tau", 1), op.get(4, "dim", -1))

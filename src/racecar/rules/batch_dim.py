@@ -1,10 +1,12 @@
-"""What an operation does to the batch: which dimension of its output runs over the samples.
+"""Which dimension of an operation's output runs over the samples of the batch.
 
-Most operations keep dimensions where they are. Rearrangements are followed by sending the sample number of every
-element through them: nothing that looks at values, such as an index into a table.
+Most operations keep dimensions where they are. For rearrangements the batch dimension is found by experiment: every
+element is replaced by the number of its sample, the operation is called, and the numbers are looked for in its output.
+That works for operations that do not look at values; an index into a table does.
 
-Where the batch was merged with others, its place depends on their sizes. A reshape keeps the order of the elements, and
-so how many of them vary more slowly than the sample: from that the place follows for sequences of any length.
+Where the batch was merged with another dimension (tokens, windows), its place depends on their sizes. A reshape keeps
+the order of the elements, and so the number of elements that vary more slowly than the sample. That number gives the
+place for sequences of any length.
 """
 
 from __future__ import annotations
@@ -19,125 +21,127 @@ from racecar.rules.operation import Operation, reduced_dims
 
 
 class BatchDim(NamedTuple):
-    """Dimension ``dim`` counts ``outer`` × samples × what is left."""
+    """Where the samples run in a tensor: dimension ``dim`` has length ``outer`` × samples × the rest."""
 
     dim: int
     outer: int = 1
-    """As in the pass that was planned."""
-    by: int | None = None
-    """The value, made by a reshape, that has the same ``outer`` in every pass; None: it is 1 in every pass."""
+    """As in the planned pass."""
+    outer_of: int | None = None
+    """The number of a value, made by a reshape, from whose shape ``outer`` is computed in another pass; None: it is 1
+    in every pass."""
 
 
 FIXED = -1
-"""Instead of such a value: ``outer`` is known for the sizes of the planned pass alone."""
+"""As ``BatchDim.outer_of``: ``outer`` is known for the sizes of the planned pass alone."""
 
 
-class OnBatch(NamedTuple):
-    """One operation in the planned pass, on a value of which is known where the samples run."""
+class BatchedCall(NamedTuple):
+    """One operation of the planned pass, with the place of the samples in its input."""
 
     op: Operation
     x: Tensor
+    """The input."""
     batch: BatchDim
-    """Of x."""
-    outs: tuple[tuple[int, Tensor], ...]
-    """What it makes: each value with its tensor."""
+    """Where the samples run in x."""
+    outputs: tuple[tuple[int, Tensor], ...]
+    """Each output as (number of the value, tensor)."""
     size: int
-    """Samples in the batch."""
+    """Number of samples in the batch."""
     slot: int = 0
-    """The first of the function's results that is among ``outs``."""
+    """The index, among the results of the function, of the first one in ``outputs``."""
 
 
-Places = list[BatchDim | None]
-"""Where the samples run in each of ``outs``; None where that is lost."""
-BatchWay = Callable[[OnBatch], Places]
+BatchDims = list[BatchDim | None]
+"""Where the samples run in each output; None where that cannot be determined."""
+BatchRule = Callable[[BatchedCall], BatchDims]
+"""Finds where the samples run in each output of an operation."""
 
 
-def stays(one: OnBatch, shift: int = 0) -> Places:
-    """Every dimension stays where it is, or comes ``shift`` later."""
-    old, found = one.x.shape, Places()
-    for _, out in one.outs:
-        dim = one.batch.dim + shift
-        same = dim < out.dim() and out.shape[dim] == old[one.batch.dim]
-        found.append(one.batch._replace(dim=dim) if same else None)
-    return found
-
-
-def reduces(one: OnBatch) -> Places:
-    """Dimensions that are dropped move the others; with the samples' own, these are lost."""
-    rank, dim = one.x.dim(), one.batch.dim
-    if one.outs[0][1].dim() == rank:
-        return stays(one)
-    gone = reduced_dims(one.op, rank)
-    batch = None if dim in gone else one.batch._replace(dim=dim - sum(d < dim for d in gone))
-    return [batch] * len(one.outs)
-
-
-def lost(one: OnBatch) -> Places:
-    """Nobody knows."""
-    return [None] * len(one.outs)
-
-
-def moves(one: OnBatch, keeps_order: bool = False) -> Places:
-    """Elements are moved about, and nothing looks at their values. ``keeps_order``: as in a reshape."""
-    if not one.x.is_floating_point():  # whole numbers stay what they are, or look something up
-        return lost(one) if one.outs[0][1].is_floating_point() else stays(one)
-    places = _send_numbers(one)[one.slot :]
+def stays(call: BatchedCall, shift: int = 0) -> BatchDims:
+    """Batch rule of operations that keep every dimension in its place, or move all of them back by ``shift``."""
+    length, dim = call.x.shape[call.batch.dim], call.batch.dim + shift
     return [
-        None if place is None else place._replace(by=_by(one, value, out, place, keeps_order))
-        for (value, out), place in zip(one.outs, places, strict=False)
+        call.batch._replace(dim=dim) if dim < out.dim() and out.shape[dim] == length else None
+        for _, out in call.outputs
     ]
 
 
-def reshapes(one: OnBatch) -> Places:
-    """The order of the elements is kept."""
-    return moves(one, keeps_order=True)
+def reduces(call: BatchedCall) -> BatchDims:
+    """Batch rule of reductions: dropped dimensions shift the others; if the samples' own is reduced, they are lost."""
+    rank, dim = call.x.dim(), call.batch.dim
+    if call.outputs[0][1].dim() == rank:
+        return stays(call)
+    dropped = reduced_dims(call.op, rank)
+    batch = None if dim in dropped else call.batch._replace(dim=dim - sum(d < dim for d in dropped))
+    return [batch] * len(call.outputs)
 
 
-def _by(one: OnBatch, value: int, out: Tensor, place: BatchDim, keeps_order: bool) -> int | None:
-    """What says how many elements of an output vary more slowly than the sample."""
-    batch = one.batch
+def lost(call: BatchedCall) -> BatchDims:
+    """Batch rule of operations after which the samples cannot be followed."""
+    return [None] * len(call.outputs)
+
+
+def moves(call: BatchedCall, keeps_order: bool = False) -> BatchDims:
+    """Batch rule of rearrangements and selections. ``keeps_order``: whether the order of the elements is kept."""
+    if not call.x.is_floating_point():  # integers are only converted, or used as an index
+        return lost(call) if call.outputs[0][1].is_floating_point() else stays(call)
+    places = _places_by_experiment(call)[call.slot :]
+    return [
+        None if place is None else place._replace(outer_of=_outer_of(call, value, out, place, keeps_order))
+        for (value, out), place in zip(call.outputs, places, strict=False)
+    ]
+
+
+def reshapes(call: BatchedCall) -> BatchDims:
+    """Batch rule of reshapes, which keep the order of the elements."""
+    return moves(call, keeps_order=True)
+
+
+def _outer_of(call: BatchedCall, value: int, out: Tensor, place: BatchDim, keeps_order: bool) -> int | None:
+    """``BatchDim.outer_of`` of the output with the number ``value``."""
+    batch = call.batch
     if keeps_order:
-        return None if batch == BatchDim(0) else FIXED if batch.by == FIXED else value
-    same = place.outer == batch.outer and out.shape[place.dim] == one.x.shape[batch.dim]
-    return batch.by if same or (batch.by is None and place.outer == 1) else FIXED
+        return None if batch == BatchDim(0) else FIXED if batch.outer_of == FIXED else value
+    same = place.outer == batch.outer and out.shape[place.dim] == call.x.shape[batch.dim]
+    return batch.outer_of if same or (batch.outer_of is None and place.outer == 1) else FIXED
 
 
-def _send_numbers(one: OnBatch) -> Places:
-    """Send sample numbers through a rearrangement and see where they come out."""
-    x, batch, op = one.x, one.batch, one.op
-    numbers = _numbers(x.shape[batch.dim], batch.outer, one.size, x)
+def _places_by_experiment(call: BatchedCall) -> BatchDims:
+    """Where the samples run in all results of a rearrangement: it is called on a tensor of sample numbers."""
+    x, batch, op = call.x, call.batch, call.op
+    numbers = _sample_numbers(x.shape[batch.dim], batch.outer, call.size, x)
     coded = torch.empty_like(x)  # with x's strides, for views
     coded.copy_(numbers.view(-1, *(1,) * (x.dim() - batch.dim - 1)))
-    out = Operation(op.func, _blank(op.args), op.kwargs, op.at, inplace_at=op.inplace_at)(coded)
-    made = [out] if isinstance(out, Tensor) else [one for one in out if isinstance(one, Tensor)]
-    # Where topk found its values is numbered along with them.
-    return [_find(part if part.is_floating_point() else made[0], one.size) for part in made]
+    out = Operation(op.func, _zero_constants(op.args), op.kwargs, op.at, inplace_at=op.inplace_at)(coded)
+    results = [out] if isinstance(out, Tensor) else [part for part in out if isinstance(part, Tensor)]
+    # The indices that topk returns are integers: they have the layout of its values.
+    return [_find_samples(part if part.is_floating_point() else results[0], call.size) for part in results]
 
 
-def _numbers(length: int, outer: int, size: int, like: Tensor) -> Tensor:
+def _sample_numbers(length: int, outer: int, size: int, like: Tensor) -> Tensor:
     """Sample numbers 1 … size along a dimension of ``length``."""
-    each = torch.arange(1, size + 1, dtype=like.dtype, device=like.device)
-    return each.repeat_interleave(length // (size * outer)).repeat(outer)
+    numbers = torch.arange(1, size + 1, dtype=like.dtype, device=like.device)
+    return numbers.repeat_interleave(length // (size * outer)).repeat(outer)
 
 
-def _blank(args: Any) -> Any:
-    """Constants beside the data say nothing about samples."""
+def _zero_constants(args: Any) -> Any:
+    """The arguments with 0 in constant tensors, so that their values are not taken for sample numbers."""
     return type(args)(
-        torch.zeros_like(one) if isinstance(one, Tensor) and one.is_floating_point()
-        else _blank(one) if type(one) in (tuple, list)
-        else one
-        for one in args
+        torch.zeros_like(arg) if isinstance(arg, Tensor) and arg.is_floating_point()
+        else _zero_constants(arg) if type(arg) in (tuple, list)
+        else arg
+        for arg in args
     )  # fmt: skip
 
 
-def _find(coded: Tensor, size: int) -> BatchDim | None:
-    """The dimension along which sample numbers run; padding (0) says nothing."""
+def _find_samples(coded: Tensor, size: int) -> BatchDim | None:
+    """The dimension of ``coded`` along which sample numbers run; zeros, which padding fills in, match any number."""
     for dim, length in enumerate(coded.shape):
         if length % size:
             continue
         for outer in range(1, length // size + 1):
             if length // size % outer == 0:
-                numbers = _numbers(length, outer, size, coded).view(-1, *(1,) * (coded.dim() - dim - 1))
+                numbers = _sample_numbers(length, outer, size, coded).view(-1, *(1,) * (coded.dim() - dim - 1))
                 if bool(((coded == numbers) | (coded == 0)).all()):
                     return BatchDim(dim, outer)
     return None

@@ -1,4 +1,4 @@
-"""What the reverse pass tells a rule beside the call itself."""
+"""What a rule is given beside the call itself: the mask of padding, and statistics for batch norms."""
 
 from __future__ import annotations
 
@@ -9,75 +9,76 @@ import torch
 from torch import Tensor
 
 
-class Seen(NamedTuple):
-    """The statistics of what a batch norm was given in the reverse pass."""
+class BatchStatistics(NamedTuple):
+    """Statistics of the data that one batch norm was applied to in the reverse pass."""
 
     mean: Tensor
-    """(C,), or with the dimensions of the data."""
+    """(C,), or with as many dimensions as the data."""
     inverse: Tensor
-    """1/σ, with eps added to σ²; of the same shape."""
+    """1/√(σ² + eps), of the same shape."""
     eps: float
     size: int | Tensor
-    """Values in each channel; a tensor where a mask says how many count."""
+    """Number of values per channel; a tensor where a mask says how many count."""
 
 
-Known = tuple[Tensor, Tensor, Tensor]
-"""Running mean and variance, (C,), and whether there are any yet, ()."""
+RunningStatistics = tuple[Tensor, Tensor, Tensor]
+"""Running mean and variance of the reverse data, (C,), and whether anything was recorded yet, bool of shape ()."""
 
 
 class NormStatistics(NamedTuple):
-    """The statistics of the reverse data at one place where the reverse pass applies a batch norm again."""
+    """Access to the statistics of the reverse data at one place where the reverse pass applies a batch norm."""
 
-    known: Callable[[int], Known | None]
-    """Given the number of channels, finds the running ones; None: the norm's own are used."""
-    leave: Callable[[Seen], None]
-    """Takes those of the data that the norm is given."""
-    gather: bool = False
-    """Whether the norm uses and leaves the statistics of what it is given in evaluation, too."""
+    find_running: Callable[[int], RunningStatistics | None]
+    """Finds the running statistics, given the number of channels; None: the norm uses its own."""
+    record: Callable[[BatchStatistics], None]
+    """Receives the statistics of the data that the norm is applied to."""
+    in_evaluation: bool = False
+    """Whether the norm uses and records statistics of its data in evaluation, too."""
 
     def running(self, mean: Tensor, var: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Those of the reverse data, once there are some; else the norm's own."""
-        known = self.known(mean.shape[0])
-        if known is None or var is None:
+        """Running mean and variance of the reverse data if recorded, else ``mean`` and ``var``, the norm's own."""
+        recorded = self.find_running(mean.shape[0])
+        if recorded is None or var is None:
             return mean, var
-        own_mean, own_var, there = known
-        return torch.where(there, own_mean.to(mean.dtype), mean), torch.where(there, own_var.to(var.dtype), var)
+        recorded_mean, recorded_var, exists = recorded
+        mean = torch.where(exists, recorded_mean.to(mean.dtype), mean)
+        return mean, torch.where(exists, recorded_var.to(var.dtype), var)
 
 
 class RuleContext(NamedTuple):
-    """What the reverse pass knows of one operation beside the call itself."""
+    """What the reverse pass gives a rule for one operation, beside the call itself."""
 
     mask: Tensor | None = None
-    """For a norm, a convolution or a sum, True where its data counts: as many dimensions, each as long or 1; None:
-    everywhere."""
+    """For a norm, a convolution or a sum: True where the data counts, with as many dimensions, each as long or 1; None:
+    everything counts."""
     statistics: NormStatistics | None = None
-    """For a batch norm; None: the reverse data has none."""
+    """For a batch norm; None: no statistics of the reverse data are kept."""
 
 
 NO_CONTEXT = RuleContext()
 
 
 class StepMasks(NamedTuple):
-    """Where the data of one step of the reverse pass counts."""
+    """Access to the masks at the input and the output of one operation that the reverse pass takes back."""
 
     input: Callable[[], Tensor | None]
-    """At the input of the operation that the step is about; None: everywhere. Says so where nobody knows."""
+    """Finds the mask of the operation's input; None: everything counts. Raises an error if the mask is unknown."""
     output: Callable[[], Tensor | None]
-    """At its output."""
+    """The same for the operation's output."""
     known: bool
-    """Whether there is a mask of its output."""
+    """Whether the mask of the output is known and is not None."""
 
 
 def of_input(op: object, masks: StepMasks) -> Tensor | None:
-    """What is shared out among positions needs those of its input."""
+    """The mask of the input: for sums, which are distributed over the positions of their input."""
     return masks.input()
 
 
 def of_output(op: object, masks: StepMasks) -> Tensor | None:
-    """What reaches over positions needs those of its output."""
+    """The mask of the output: for norms whose statistics run over positions."""
     return masks.output()
 
 
 def of_known_output(op: object, masks: StepMasks) -> Tensor | None:
-    """What may reach over positions takes those of its output, as far as they are known."""
+    """The mask of the output if it is known: for norms whose statistics may run over positions."""
     return masks.output() if masks.known else None

@@ -1,7 +1,7 @@
-"""Adding and multiplying constants or parameters is affine; with a second tensor of data it is a join.
+"""Addition and multiplication: with a constant or a parameter affine, with a second tensor of data a join.
 
-A constant is undone by its inverse. A parameter is a weight, and weights go back transposed: multiplication by a
-diagonal matrix is its own transpose (dividing by a learned scale near zero would blow up the reverse pass).
+A constant is undone by its inverse. A parameter is a weight, and weights are undone by their transpose: a diagonal
+matrix is its own transpose, so the reverse pass multiplies again. (Division by a learned scale near 0 would explode.)
 """
 
 from __future__ import annotations
@@ -22,73 +22,77 @@ from racecar.rules.torch_functions import forms
 _affine = partial(register, role=Role.AFFINE, elementwise=True)
 
 
-def _parts(op: Operation) -> tuple[bool, Any, float]:
-    """Whether the data stands first, the other operand, and alpha."""
+def _operands(op: Operation) -> tuple[bool, Any, float]:
+    """Whether the data is the first operand; the other operand; alpha."""
     first = op.data_first
     other = op.get(1, "other") if first else op.get(0, "input")
     return first, other, op.kwargs.get("alpha", 1)
 
 
 def _divide(y: Tensor, by: Any) -> Tensor:
-    """y / by, and 0 where a constant 0 has wiped the data out."""
+    """y / by, and 0 where ``by`` is 0: multiplication by 0 cannot be undone."""
     if isinstance(by, Tensor):
-        gone = by == 0
-        return torch.where(gone, 0, y / torch.where(gone, 1, by))
+        zero = by == 0
+        return torch.where(zero, 0, y / torch.where(zero, 1, by))
     return y / by if by != 0 else torch.zeros_like(y)
 
 
-def _of_add(op: Operation, path: Path) -> Any:
+def _add_factor(op: Operation, path: Path) -> Any:
+    """``Rule.factor`` of an addition."""
     return 1 if path in FIRST else op.kwargs.get("alpha", 1)
 
 
-def _of_sub(op: Operation, path: Path) -> Any:
+def _sub_factor(op: Operation, path: Path) -> Any:
+    """``Rule.factor`` of a subtraction."""
     return 1 if path in FIRST else -op.kwargs.get("alpha", 1)
 
 
-def _of_mul(op: Operation, path: Path) -> Any:
-    return _parts(op)[1]  # None where both are data
+def _mul_factor(op: Operation, path: Path) -> Any:
+    """``Rule.factor`` of a multiplication."""
+    return _operands(op)[1]  # None where both are data
 
 
-def _of_div(op: Operation, path: Path) -> Any:
-    other = _parts(op)[1]
+def _div_factor(op: Operation, path: Path) -> Any:
+    """``Rule.factor`` of a division."""
+    other = _operands(op)[1]
     linear = path in FIRST and (isinstance(other, Tensor) or other)
     return 1 / other if linear else None
 
 
-@_affine(*forms("add __add__ __radd__ __iadd__"), kind="add", factor=_of_add)
+@_affine(*forms("add __add__ __radd__ __iadd__"), kind="add", factor=_add_factor)
 def add(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """x + α c, or c + α x."""
-    first, other, alpha = _parts(op)
+    first, other, alpha = _operands(op)
     x = y - (other if alpha == 1 else alpha * other) if first else _divide(y - other, alpha)
     return unbroadcast(x, shape)
 
 
-@_affine(*forms("sub subtract __sub__ __isub__"), kind="sub", factor=_of_sub)
+@_affine(*forms("sub subtract __sub__ __isub__"), kind="sub", factor=_sub_factor)
 def sub(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """x − α c, or c − α x."""
-    first, other, alpha = _parts(op)
+    first, other, alpha = _operands(op)
     x = y + (other if alpha == 1 else alpha * other) if first else _divide(other - y, alpha)
     return unbroadcast(x, shape)
 
 
 @_affine(*forms("rsub", "__rsub__"), kind="rsub")
 def rsub(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """c − α x, with the data as the first argument."""
-    _, other, alpha = _parts(op)
+    """c − α x, where x is the first argument."""
+    _, other, alpha = _operands(op)
     return unbroadcast(_divide(other - y, alpha), shape)
 
 
-@_affine(*forms("mul multiply __mul__ __rmul__ __imul__"), kind="mul", factor=_of_mul)
+@_affine(*forms("mul multiply __mul__ __rmul__ __imul__"), kind="mul", factor=_mul_factor)
 def mul(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """x · c."""
-    _, other, _ = _parts(op)
+    _, other, _ = _operands(op)
     return unbroadcast(y * other if op.trainable else _divide(y, other), shape)
 
 
-@_affine(*forms("div divide true_divide __truediv__ __itruediv__ __div__"), kind="div", factor=_of_div)
+@_affine(*forms("div divide true_divide __truediv__ __itruediv__ __div__"), kind="div", factor=_div_factor)
 def div(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """x / c. (c / x is no affine operation; a plan takes it for an activation.)"""
-    _, other, _ = _parts(op)
+    """x / c. (c / x is not affine; a plan treats it as an activation.)"""
+    _, other, _ = _operands(op)
     return unbroadcast(_divide(y, other) if op.trainable else y * other, shape)
 
 

@@ -1,4 +1,4 @@
-"""Matrix layers: y = x Wᵀ + b goes back as x' = (y − b) W."""
+"""Linear layers: y = x Wᵀ + b is undone as x' = (y − b) W."""
 
 from __future__ import annotations
 
@@ -7,41 +7,43 @@ from torch import Size, Tensor
 from torch.nn import functional as F
 
 from racecar.rules.fallback import adjoint
-from racecar.rules.marks import OnMask, along_last, fit, mixed, together
+from racecar.rules.mask_rules import MaskedOperation, along_last, any_along, fit, intersection
 from racecar.rules.operation import FIRST, Operation, Path
 from racecar.rules.registry import register
 from racecar.rules.torch_functions import forms
 
 
 def like(y: Tensor, weight: Tensor) -> Tensor:
-    """``y`` in the weight's dtype, unless autocast chooses the dtype of the product itself."""
+    """``y`` in the dtype of the weight; under autocast ``y`` itself, because autocast converts what is multiplied."""
     if y.dtype == weight.dtype or torch.is_autocast_enabled(y.device.type):
         return y
     return y.to(weight.dtype)
 
 
 def minus(y: Tensor, bias: Tensor) -> Tensor:
-    """y − b in y's own precision, in which autocast adds b too: a bias in float32 would make all of y wide. The sign is
-    b's, which is small: its gradient is the sum of y's as it stands."""
+    """y − b in the dtype of y: under autocast, a bias in float32 would otherwise convert all of y to float32.
+
+    Written as y + (−b), so that the gradient of b is negated and not the much larger gradient of y.
+    """
     return y + (-bias).to(y.dtype)
 
 
 def weight_of(op: Operation) -> Tensor:
-    """The weight of a product or a convolution, its second argument."""
+    """The weight of a matrix product or convolution: its second argument."""
     name = next((name for name in ("other", "mat2") if name in op.kwargs), "weight")
     weight: Tensor = op.get(1, name)
     return weight
 
 
 def without_bias(op: Operation) -> Operation:
-    """The same without its bias, the third argument."""
+    """The operation without its bias, which is the third argument."""
     args = (*op.args[:2], None, *op.args[3:])[: len(op.args)]
-    kwargs = {name: None if name == "bias" else one for name, one in op.kwargs.items()}
+    kwargs = {name: None if name == "bias" else value for name, value in op.kwargs.items()}
     return Operation(op.func, args, kwargs, op.at, op.name, op.module, op.trainable, context=op.context)
 
 
-def _matrix(op: Operation) -> Operation | None:
-    """A product with a matrix behind the data, which has no bias."""
+def _linear_product(op: Operation) -> Operation | None:
+    """``Rule.linear`` of a matrix product: the product itself if it is x W with a matrix W, else None."""
     weight = weight_of(op) if op.data_first else None
     return op if isinstance(weight, Tensor) and weight.dim() == 2 else None
 
@@ -65,17 +67,21 @@ def addmm(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return x if alpha == 1 else alpha * x
 
 
-def of_product(one: OnMask, left: tuple[Path, ...] = FIRST) -> Tensor | None:
-    """A row of the left with a column of the right."""
-    sides: list[Tensor | None] = []
-    for path, mark in zip(one.paths, one.marks, strict=True):
-        if mark is not None and mark.dim() < 2:
+def product_mask(call: MaskedOperation, left: tuple[Path, ...] = FIRST) -> Tensor | None:
+    """Mask rule of matrix products: rows come from the left factor, columns from the right one.
+
+    Args:
+        left: the possible places of the left factor among the arguments.
+    """
+    factors: list[Tensor | None] = []
+    for path, mask in zip(call.paths, call.masks, strict=True):
+        if mask is not None and mask.dim() < 2:
             return None
-        sides.append(None if mark is None else mixed(mark, [-1] if path in left else [-2]))
-    return fit(together(sides), one.shape)
+        factors.append(None if mask is None else any_along(mask, [-1] if path in left else [-2]))
+    return fit(intersection(factors), call.shape)
 
 
-@register(*forms("matmul", "mm", "__matmul__"), kind="linear", mask=of_product, linear=_matrix)
+@register(*forms("matmul", "mm", "__matmul__"), kind="linear", mask=product_mask, linear=_linear_product)
 def matmul(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """x W or W x with a weight matrix W: y Wᵀ or Wᵀ y; other ranks go through the adjoint."""
     first = op.data_first

@@ -1,4 +1,4 @@
-"""One call of the forward pass, as rules see it."""
+"""One call of the forward pass, as rules receive it."""
 
 from __future__ import annotations
 
@@ -10,23 +10,27 @@ from torch import Tensor, nn
 from racecar.rules.context import NO_CONTEXT, RuleContext
 
 Path = tuple[int | str, ...]
-"""Where an argument stands: ``(1,)`` second positional, ``("bias",)`` keyword, ``(0, 2)`` third of a list."""
+"""The place of an argument: ``(1,)`` is the second positional one, ``("bias",)`` a keyword, ``(0, 2)`` element 2 of
+the first one."""
 
 FIRST: tuple[Path, ...] = ((0,), ("input",))
-"""The first argument, however it is given."""
+"""The places of the first argument: positional or by keyword."""
 
 
 class Operation:
-    """One call that the forward pass made, with its real arguments; the data argument itself is left out.
+    """One call that the forward pass made, with its real arguments except the data.
 
     Attributes:
-        func: the function called (its twin that is not in place), or the module class for a rule on a module.
-        args, kwargs: its arguments; ``None`` stands where the data was.
+        func: the function called (the out-of-place version of an in-place one), or the module class for a rule on a
+            module.
+        args, kwargs: the arguments, with ``None`` in place of the data.
+        at: the places of the data among the arguments.
         module: the module that owns the weight, if any.
         name: the layer's name, or the function's.
-        trainable: whether a parameter takes part.
-        members: of several calls taken as one operation, each.
-        context: what the reverse pass knows beside the call.
+        trainable: whether one of the arguments is a parameter.
+        inplace_at: the position of an argument ``inplace``, which is set to False.
+        members: for several calls treated as one operation: these calls.
+        context: the mask and the statistics that the reverse pass gives the rule.
     """
 
     members: Sequence[Operation] = ()
@@ -48,12 +52,12 @@ class Operation:
         self.context = context
 
     def within(self, context: RuleContext) -> Operation:
-        """The same call in another context."""
+        """A copy of the operation with another context."""
         rest = self.name, self.module, self.trainable, self.inplace_at
         return Operation(self.func, self.args, self.kwargs, self.at, *rest, context)
 
     def with_members(self, members: Sequence[Operation]) -> Operation:
-        """The same of other members."""
+        """A copy of the operation with other members."""
         raise TypeError(f"{self.name!r} is one call and has no members")
 
     @property
@@ -62,17 +66,17 @@ class Operation:
         return self.at[0] in FIRST
 
     def get(self, position: int, name: str, default: Any = None) -> Any:
-        """The argument that a caller may have given by position or by name."""
+        """The value of an argument that the model gave by position or by name."""
         if position < len(self.args):
             return self.args[position]
         return self.kwargs.get(name, default)
 
     def __call__(self, x: Tensor) -> Any:
-        """The operation on other data ``x``, never in place."""
+        """Apply the operation to other data ``x``, never in place."""
         return self.run([x] * len(self.at))
 
     def run(self, data: list[Tensor]) -> Any:
-        """The operation with one tensor for each place where data stood."""
+        """Apply the operation to one tensor for each place of the data, never in place."""
         args, kwargs = list(self.args), {k: v for k, v in self.kwargs.items() if k != "inplace"}
         for path, x in zip(self.at, data, strict=True):
             _put(args, kwargs, path, x)
@@ -91,7 +95,7 @@ def _put(args: list[Any], kwargs: dict[str, Any], path: Path, x: Tensor) -> None
 
 
 def reduced_dims(op: Operation, rank: int) -> list[int]:
-    """The dimensions that a reduction of a tensor of so many runs over."""
+    """The dimensions that a reduction of a tensor with ``rank`` dimensions runs over."""
     dims = op.args[1] if len(op.args) > 1 else op.kwargs.get("dim", op.kwargs.get("axis"))
     if dims is None or dims == ():
         return list(range(rank))

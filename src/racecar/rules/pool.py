@@ -1,4 +1,4 @@
-"""Changes of resolution: what was pooled is up-sampled to the true size, what was up-sampled is averaged."""
+"""Changes of resolution: pooling is undone by up-sampling to the input's size, up-sampling by averaging."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _AVERAGE: dict[int, Any] = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 
 
 
 def _spatial(y: Tensor, shape: Size, dims: int, mode: str) -> Tensor:
-    """Resize the last ``dims`` dimensions of ``y`` to those of ``shape``; a missing batch dimension is allowed."""
+    """``y`` with its last ``dims`` dimensions resized to those of ``shape``; ``y`` may lack a batch dimension."""
     size, old = list(shape[-dims:]), list(y.shape[-dims:])
     if old == size:
         return y
-    whole = all(new % few == 0 for new, few in zip(size, old, strict=True))
-    if mode == "nearest" and whole and (y.is_cuda or compiling()):
+    integer = all(new % before == 0 for new, before in zip(size, old, strict=True))
+    if mode == "nearest" and integer and (y.is_cuda or compiling()):
         return repeated(y, size)
     batched = y if y.dim() == dims + 2 else y.unsqueeze(0)
     x = F.interpolate(batched, size=size, mode="nearest") if mode == "nearest" else _AVERAGE[dims](batched, size)
@@ -34,21 +34,22 @@ def _spatial(y: Tensor, shape: Size, dims: int, mode: str) -> Tensor:
 
 
 def repeated(y: Tensor, size: list[int]) -> Tensor:
-    """Nearest up-sampling by whole numbers: y (…, few) → (…, size).
+    """Nearest up-sampling by an integer factor: y (…, smaller size) → (…, size).
 
-    F.interpolate does the same, on a GPU in twice the time (on a CPU in a tenth); and a compiler takes it apart into
-    reading by index, whose gradient, adding by index with atomic operations, took a tenth of a VGG19's step.
+    F.interpolate computes the same, on a CPU in a tenth of the time, but on a GPU in twice the time. A compiler turns
+    F.interpolate into indexing, whose gradient (atomic additions) took a tenth of a training step of VGG19.
     """
     dims, shape = memory_order(y), [*y.shape[: y.dim() - len(size)], *size]
     wide = y.permute(dims)
     for i in range(y.dim()):
         wide = wide.unsqueeze(2 * i + 1)
     times = [length for dim in dims for length in (y.shape[dim], shape[dim] // max(1, y.shape[dim]))]
-    made = wide.expand(times).contiguous().reshape([shape[dim] for dim in dims])
-    return made.permute([dims.index(dim) for dim in range(y.dim())])
+    result = wide.expand(times).contiguous().reshape([shape[dim] for dim in dims])
+    return result.permute([dims.index(dim) for dim in range(y.dim())])
 
 
 def _names(dims: int) -> list[str]:
+    """The names of all pooling functions with this number of dimensions."""
     return [
         f"{name}{dims}d{ending}"
         for name in ("max_pool", "avg_pool", "lp_pool", "adaptive_max_pool", "adaptive_avg_pool", "fractional_max_pool")
@@ -57,8 +58,10 @@ def _names(dims: int) -> list[str]:
 
 
 def _unpool(dims: int) -> Callable[[Operation, Tensor, Size], Tensor]:
+    """The rule of all pooling functions with this number of dimensions."""
+
     def unpool(op: Operation, y: Tensor, shape: Size) -> Tensor:
-        """Nearest up-sampling to the true size: y (N, C, …) → ``shape``."""
+        """Nearest up-sampling to the input's size: y (N, C, …) → ``shape``."""
         return _spatial(y, shape, dims, "nearest")
 
     return unpool
@@ -70,18 +73,18 @@ for _dims in (1, 2, 3):
 
 @register(*forms("interpolate", "upsample", "upsample_nearest", "upsample_bilinear"), role=Role.RESAMPLE)
 def interpolate(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """Averages down to the true size after up-sampling, nearest up to it after down-sampling."""
+    """Averages to the input's size after up-sampling; nearest up-sampling to it after down-sampling."""
     shrunk = all(new <= old for new, old in zip(y.shape[2:], shape[2:], strict=True))
     return _spatial(y, shape, len(shape) - 2, "nearest" if shrunk else "average")
 
 
 def _lift(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """Bring removed dimensions back with size 1: (N, C) → (N, C, 1, 1)."""
+    """Gives dimensions that a reduction dropped back with size 1: (N, C) → (N, C, 1, 1)."""
     if y.dim() == len(shape):
         return y
-    gone = reduced_dims(op, len(shape))
+    dropped = reduced_dims(op, len(shape))
     sizes = iter(y.shape)
-    return y.reshape([1 if d in gone else next(sizes) for d in range(len(shape))])
+    return y.reshape([1 if d in dropped else next(sizes) for d in range(len(shape))])
 
 
 @register(*forms("mean", "amax", "amin"), role=Role.RESAMPLE, lift=_lift, reduction=True)
@@ -93,12 +96,12 @@ def reduce(op: Operation, y: Tensor, shape: Size) -> Tensor:
 
 @register(*forms("sum"), role=Role.RESAMPLE, lift=_lift, reduction=True, takes_mask=of_input)
 def total(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """A sum is shared out evenly; with a mask, among what counts."""
+    """A sum is distributed evenly over its terms; with a mask, over those that count."""
     lifted = _lift(op, y, shape)
     mask = op.context.mask
     if mask is None:
         return lifted.expand(shape) * (lifted.numel() / shape.numel())
-    gone = [d for d, few in enumerate(lifted.shape) if few < shape[d]]
-    alike = math.prod(shape[d] for d in gone if mask.shape[d] == 1)
-    count = mask.sum(gone, keepdim=True).clamp(min=1) * alike
+    summed = [d for d, length in enumerate(lifted.shape) if length < shape[d]]
+    expanded = math.prod(shape[d] for d in summed if mask.shape[d] == 1)
+    count = mask.sum(summed, keepdim=True).clamp(min=1) * expanded
     return (lifted / count.to(y.dtype)).expand(shape)

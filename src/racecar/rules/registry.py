@@ -1,7 +1,4 @@
-"""One table that says what to do with each kind of operation in the reverse pass.
-
-A rule has a role, which says where in a layer the operation belongs: see :class:`racecar.rules.Role`.
-"""
+"""The registry of rules: one table from module classes and functions to what the reverse pass does with them."""
 
 from __future__ import annotations
 
@@ -14,70 +11,75 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from racecar.rules.batch_dim import BatchWay, moves, reduces, stays
+from racecar.rules.batch_dim import BatchRule, moves, reduces, stays
 from racecar.rules.context import StepMasks
-from racecar.rules.marks import MaskWay, by_element, in_place, moved, reduced, unknown
+from racecar.rules.mask_rules import MaskRule, by_element, in_place, moved, reduced, unknown
 from racecar.rules.operation import Operation, Path
 from racecar.rules.roles import Role
+
+UndoFunction = Callable[[Operation, Tensor, torch.Size], Tensor]
+"""A function ``(op, y, shape) -> x'``."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """What one kind of operation is and how it is taken back (see :class:`Role`)."""
+    """All that is known of one kind of operation: its role in a layer, its reverse, its effect on batch and mask."""
 
     role: Role
-    """Its name, such as "activation", will do."""
+    """Where in a layer the operation belongs; a name such as "activation" is converted."""
     kind: str
     """The name shown in plan tables."""
     apply: Callable[..., Tensor] | None = None
+    """The function of the rule; its arguments depend on the role (see :class:`Role`)."""
     pointwise: bool = False
-    """An activation that looks at every element alone, so that it may be applied in any layout."""
-    lift: Callable[[Operation, Tensor, torch.Size], Tensor] | None = None
-    """For a resampling that drops dimensions: bring them back with size 1, before norms are re-applied."""
+    """Whether an activation treats every element separately, so that it may be applied in any layout."""
+    lift: UndoFunction | None = None
+    """For a resampling that drops dimensions: gives them back with size 1, before norms are applied again."""
     by_vjp: bool = False
-    """It stands in for an affine operation that has no rule of its own."""
-    again: Callable[[Operation, Tensor, torch.Size], Tensor] | None = None
-    """For a change of layout whose own arguments may name the whole batch: the operation on other data x, as
+    """Whether the rule is the general one for affine operations, their vector-Jacobian product."""
+    reapply: UndoFunction | None = None
+    """For a change of layout whose arguments may contain the size of the whole batch: the operation on other data x, as
     ``(op, x, shape) -> y`` with the shape of y; None: ``op(x)``."""
-    batch: BatchWay | None = None
-    """Where the samples run in what it makes (:mod:`racecar.rules.batch_dim`); None: as its role and ``lift`` say."""
-    mask: MaskWay | None = None
-    """Which positions of what it makes count (:mod:`racecar.rules.marks`); None: as its role and ``lift`` say."""
-    leads: tuple[Path, ...] | None = None
-    """Of an operation on several tensors, the arguments that say what the positions of its output are; None: all."""
+    batch: BatchRule | None = None
+    """Finds where the samples run in the output (:mod:`racecar.rules.batch_dim`); None: by role and ``lift``."""
+    mask: MaskRule | None = None
+    """Computes the mask of the output (:mod:`racecar.rules.mask_rules`); None: by role and ``lift``."""
+    positions_from: tuple[Path, ...] | None = None
+    """For an operation on several tensors: the arguments that determine the positions of its output; None: all."""
     takes_mask: Callable[[Operation, StepMasks], Tensor | None] | None = None
-    """The mask that its function finds in ``op.context``; None: none."""
+    """Chooses the mask that the rule's function finds in ``op.context``; None: it needs no mask."""
     elementwise: bool = False
-    """Element by element of one tensor or several: it may be part of an activation or a norm written by hand."""
+    """Whether the operation works element by element, on one tensor or several: such operations are combined into
+    activations and norms that a model spells out."""
     reduction: bool = False
-    """To one number: it may be part of a norm written by hand, if it keeps its dimension."""
+    """Whether the operation is a reduction that can be part of a norm that a model spells out, with ``keepdim``."""
     linear: Callable[[Operation], Operation | None] | None = None
-    """Of a layer, the operation as a linear map, without its bias; None where it is none, or its function takes the
-    bias out by itself."""
+    """For a layer: the operation without its bias, as a linear map; None if the layer cannot be part of a sum of linear
+    maps."""
     factor: Callable[[Operation, Path], Any] | None = None
-    """Of an operation by element, what the data at a place is multiplied by; None where it is no linear map of it."""
+    """For an elementwise operation: what the data at the given place is multiplied by; None if not linear in it."""
 
     def __post_init__(self) -> None:
         irreversible = self.role in (Role.JOIN, Role.UNKNOWN) and self.apply is None
         object.__setattr__(self, "role", Role(self.role) if irreversible else Role.of_rule(self.role))
         if self.batch is None:
-            object.__setattr__(self, "batch", reduces if self.lift is not None else _BATCH.get(self.role, stays))
+            object.__setattr__(self, "batch", reduces if self.lift is not None else _BATCH_RULES.get(self.role, stays))
         if self.mask is None:
-            object.__setattr__(self, "mask", reduced if self.lift is not None else _MASK.get(self.role, unknown))
-        needs_none = self.role in (Role.PASS, Role.SOURCE) or (self.role is Role.SELECT and self.apply is None)
-        if not (irreversible or needs_none):
+            object.__setattr__(self, "mask", reduced if self.lift is not None else _MASK_RULES.get(self.role, unknown))
+        optional = self.role in (Role.PASS, Role.SOURCE) or (self.role is Role.SELECT and self.apply is None)
+        if not (irreversible or optional):
             _check_function(self.apply, self.role.arguments, f"the rule of {self.kind}, of role {str(self.role)!r},")
         if self.lift is not None:
             _check_function(self.lift, self.role.arguments, f"lift of {self.kind}")
 
     def of_module(self) -> Rule:
-        """The same for a module taken as one operation, which cannot be called on sample numbers or a mask."""
+        """The rule for a module treated as one operation, which cannot be called on sample numbers or a mask."""
         batch = stays if self.batch is moves else self.batch
         return replace(self, batch=batch, mask=in_place if self.mask in (moved, unknown) else self.mask)
 
 
-_BATCH = {Role.SHAPE: moves, Role.SELECT: moves}
-_MASK: dict[Role, MaskWay] = {
+_BATCH_RULES = {Role.SHAPE: moves, Role.SELECT: moves}
+_MASK_RULES: dict[Role, MaskRule] = {
     **dict.fromkeys((Role.NORM, Role.ACTIVATION, Role.AFFINE, Role.PASS), by_element),
     **dict.fromkeys((Role.LAYER, Role.RESAMPLE), in_place),
     **dict.fromkeys((Role.SHAPE, Role.SELECT), moved),
@@ -85,61 +87,63 @@ _MASK: dict[Role, MaskWay] = {
 
 Rules = Mapping[Hashable, Rule]
 """Module class or function → its rule."""
-GivenRules = Mapping[Any, Rule | Callable[..., Tensor]]
+UserRules = Mapping[Any, Rule | Callable[..., Tensor]]
+"""The argument ``rules`` of :class:`racecar.Racecar`: a plain function is the rule of a layer."""
 
 _RULES: dict[Hashable, Rule] = {}
 
 
-def find(kind: Any, own: Rules = MappingProxyType({})) -> Rule | None:
-    """The rule of a function, or of a module class or its nearest base; one of ``own`` before a registered one."""
-    for one in kind.__mro__ if isinstance(kind, type) else (kind,):
-        rule = own.get(one) or _RULES.get(one)
+def find(kind: Any, overrides: Rules = MappingProxyType({})) -> Rule | None:
+    """The rule of a function, or of a module class or its nearest base; ``overrides`` come before the registry."""
+    for candidate in kind.__mro__ if isinstance(kind, type) else (kind,):
+        rule = overrides.get(candidate) or _RULES.get(candidate)
         if rule is not None:
             return rule
     return None
 
 
-def own_rules(given: GivenRules | None) -> Rules:
-    """Rules for one use, as a user gives them: a plain function is the rule of a layer."""
-    given = {} if given is None else given
-    if not isinstance(given, Mapping):
-        raise TypeError(f"rules must be a dict from module classes or functions to rules, not {type(given).__name__}")
-    found: dict[Hashable, Rule] = {}
-    for kind, rule in given.items():
+def checked_rules(rules: UserRules | None) -> Rules:
+    """The argument ``rules`` of :class:`racecar.Racecar`, checked, with plain functions as rules of layers."""
+    rules = {} if rules is None else rules
+    if not isinstance(rules, Mapping):
+        raise TypeError(f"rules must be a dict from module classes or functions to rules, not {type(rules).__name__}")
+    checked: dict[Hashable, Rule] = {}
+    for kind, rule in rules.items():
         _check_kind(kind)
         if not isinstance(rule, Rule) and not callable(rule):
             raise TypeError(
                 f"the rule of {label(kind)} must be a function (op, y, shape) -> x' or a racecar.rules.Rule, "
                 f"not {type(rule).__name__}"
             )
-        found[kind] = rule if isinstance(rule, Rule) else Rule(Role.LAYER, label(kind), rule)
-    return found
+        checked[kind] = rule if isinstance(rule, Rule) else Rule(Role.LAYER, label(kind), rule)
+    return checked
 
 
 def _check_function(function: Any, arguments: tuple[str, ...], what: str) -> None:
-    """Refuse what cannot be called with these arguments."""
-    wanted = f"{what} must be a function ({', '.join(arguments)})"
+    """Raise a TypeError if ``function`` cannot be called with ``arguments``; ``what`` is its name in the message."""
+    expected = f"{what} must be a function ({', '.join(arguments)})"
     if not callable(function):
-        raise TypeError(f"{wanted}, not {function!r:.80}")
+        raise TypeError(f"{expected}, not {function!r:.80}")
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # a builtin that does not say what it takes
+    except (TypeError, ValueError):  # a builtin without a signature
         return
     try:
         signature.bind(*arguments)
     except TypeError:
         name = getattr(function, "__name__", type(function).__name__)
         raise TypeError(
-            f"{wanted}, not {name}{signature}: (op, x) is for roles 'norm' and 'activation', (op, y, shape) for others"
+            f"{expected}, not {name}{signature}: (op, x) is for roles 'norm' and 'activation', "
+            "(op, y, shape) for others"
         ) from None
 
 
 def _check_kind(kind: Any) -> None:
-    wanted = "a rule is for a module class or a function, not for"
+    expected = "a rule is for a module class or a function, not for"
     if isinstance(kind, nn.Module):
-        raise TypeError(f"{wanted} an instance: give {type(kind).__name__}")
+        raise TypeError(f"{expected} an instance: give {type(kind).__name__}")
     if not callable(kind) or (isinstance(kind, type) and not issubclass(kind, nn.Module)):
-        raise TypeError(f"{wanted} {kind!r}")
+        raise TypeError(f"{expected} {kind!r}")
 
 
 def register(
@@ -147,7 +151,7 @@ def register(
     role: Role | str = Role.LAYER,
     kind: str | None = None,
     pointwise: bool = False,
-    lift: Callable[[Operation, Tensor, torch.Size], Tensor] | None = None,
+    lift: UndoFunction | None = None,
     **more: Any,
 ) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
     """Register a rule for module classes or functions.
@@ -157,7 +161,7 @@ def register(
             return (y - op.module.bias) @ op.module.weight     # x', of shape ``shape``
 
         @racecar.rules.register(MyActivation, role="activation")
-        def my_activation_again(op, x):       # x: what reaches it in the reverse pass
+        def my_activation_again(op, x):       # x: the activation's input in the reverse pass
             return op.module(x)                                # an activation is applied again, not undone
 
     A rule of role "norm" or "activation" takes ``(op, x)``, of any other role ``(op, y, shape)``.
@@ -165,7 +169,7 @@ def register(
     Args:
         kinds: module classes, or functions as the model calls them (``torch.foo``, ``F.foo``, ``torch.Tensor.foo``).
         role: "layer" for an operation with a weight; see :class:`Role` for the others.
-        kind: the name shown in plan tables; the function's own by default.
+        kind: the name shown in plan tables; by default the name of the class or function.
         pointwise, lift, more: the other fields of :class:`Rule`, by name.
     """
     if not kinds:
@@ -183,15 +187,15 @@ def register(
 
 
 def register_plain(role: Role, *kinds: Hashable, **more: Any) -> None:
-    """Register kinds that have no function. ``more``: fields of :class:`Rule`."""
-    for one in kinds:
-        _RULES[one] = Rule(role, label(one), **more)
+    """Register a rule without a function for each of ``kinds``. ``more``: fields of :class:`Rule`, by name."""
+    for kind in kinds:
+        _RULES[kind] = Rule(role, label(kind), **more)
 
 
 def unregister(*kinds: Hashable) -> None:
-    """Take rules out again."""
-    for one in kinds:
-        _RULES.pop(one, None)
+    """Remove the rules of module classes or functions from the registry."""
+    for kind in kinds:
+        _RULES.pop(kind, None)
 
 
 def label(kind: Any) -> str:

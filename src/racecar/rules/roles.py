@@ -1,4 +1,4 @@
-"""Where in a layer an operation belongs."""
+"""The roles that an operation can have in a layer."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """What an operation is to the reverse pass, and what the function of its rule does.
+    """The role of an operation in a layer, which decides what the reverse pass does with it.
 
-    | role | the operation | its function |
+    | role | the operation | the function of its rule |
     |---|---|---|
-    | layer | carries a weight: it makes a layer m | ``(op, y, shape) -> x'``, the transposed weight without the bias |
-    | norm, activation | shapes the range of d_m | ``(op, x) -> y``, applied again in the reverse pass |
+    | layer | has a weight: operation m of layer m | ``(op, y, shape) -> x'``, the transposed weight without the bias |
+    | norm, activation | determines the range of values of d_m | ``(op, x) -> y``, applied again in the reverse pass |
     | shape | rearranges or crops | ``(op, y, shape) -> x'``, its inverse |
     | resample | changes the resolution (pooling, up-sampling) | ``(op, y, shape) -> x'``, back to the true size |
     | affine | adds or multiplies a constant or parameter | ``(op, y, shape) -> x'`` |
-    | pass | changes nothing that matters (dropout, casts) | none |
-    | source | starts a way: an embedding's output is the first d | none |
-    | select | leaves elements out: straight before a layer the part is its d | as of shape, or none: zeros come back |
+    | pass | is skipped by the reverse pass (dropout, casts) | none |
+    | source | has an output that is the first d, such as an embedding | none |
+    | select | picks some elements; directly before a layer, these are its d | as for shape, or none: zeros elsewhere |
 
-    A plan knows three more, for operations that no rule can take back.
+    Three more roles are for operations that no rule can undo: join, skipped and unknown.
     """
 
     LAYER = "layer"
@@ -32,46 +32,46 @@ class Role(StrEnum):
     SOURCE = "source"
     SELECT = "select"
     JOIN = "join"
-    """Of two or more tensors of data."""
+    """Combines two or more tensors of data."""
     SKIPPED = "skipped"
-    """A weight without a rule."""
+    """Has a weight, but no rule."""
     UNKNOWN = "unknown"
-    """No weight, no rule."""
+    """Has neither a weight nor a rule."""
 
     @classmethod
     def of_rule(cls, name: str) -> Role:
-        """The role of that name; refuses one that no rule can have."""
-        allowed = [one for one in cls if one not in (Role.JOIN, Role.SKIPPED, Role.UNKNOWN)]
+        """The role called ``name``; a ValueError if no rule can have it."""
+        allowed = [role for role in cls if role not in (Role.JOIN, Role.SKIPPED, Role.UNKNOWN)]
         if name not in allowed:
             raise ValueError(f"role must be one of {', '.join(allowed)}, not {str(name)!r}")
         return cls(name)
 
     @property
     def weighted(self) -> bool:
-        """Whether it makes a layer, be it one that is left out for want of a rule."""
+        """Whether an operation of this role is a layer, with or without a rule."""
         return self in (Role.LAYER, Role.SKIPPED)
 
     @property
     def sets_range(self) -> bool:
-        """Whether d_m is what comes out of it: the reverse pass applies it again."""
+        """Whether an operation of this role determines the range of d_m: the reverse pass applies it again."""
         return self in (Role.NORM, Role.ACTIVATION)
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What the function of its rule is called with."""
+        """The arguments of the function of a rule of this role."""
         return ("op", "x") if self.sets_range else ("op", "y", "shape")
 
     @property
     def keeps_layout(self) -> bool:
-        """Whether every element stays where it is, and meets the same constants when it is applied again."""
+        """Whether an operation of this role leaves every element in its place."""
         return self.sets_range or self is Role.AFFINE
 
     @property
     def moves(self) -> bool:
-        """Whether it changes layout or resolution."""
+        """Whether an operation of this role changes layout or resolution."""
         return self in (Role.SHAPE, Role.SELECT, Role.RESAMPLE)
 
     @property
     def passable(self) -> bool:
-        """Whether the reverse pass goes through it between two layers, whatever it is applied to."""
+        """Whether the reverse pass can go through every operation of this role between two layers."""
         return self.keeps_layout or self in (Role.SHAPE, Role.RESAMPLE, Role.PASS)

@@ -1,4 +1,4 @@
-"""Norms by statistics of each sample's own: simply applied again, to what counts of it."""
+"""Norms with separate statistics for each sample: applied again, without padding in the statistics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from racecar.rules.torch_functions import forms
 
 @register(F.instance_norm, role=Role.NORM, takes_mask=of_output)
 def instance_norm(op: Operation, x: Tensor) -> Tensor:
-    """x (N, C, …); a single value per channel becomes the shift."""
+    """x (N, C, …), applied again; a single value per channel gives the shift."""
     mask, weight, bias = op.context.mask, op.get(3, "weight"), op.get(4, "bias")
     input_stats = op.get(5, "use_input_stats", True)
     mean, var = (None, None) if input_stats else (op.get(1, "running_mean"), op.get(2, "running_var"))
@@ -30,7 +30,7 @@ def instance_norm(op: Operation, x: Tensor) -> Tensor:
 
 @register(*forms("group_norm"), role=Role.NORM, takes_mask=of_output)
 def group_norm(op: Operation, x: Tensor) -> Tensor:
-    """x (N, C, …); a single value per group becomes the shift, which F.group_norm refuses for one sample."""
+    """x (N, C, …), applied again; a single value per group gives the shift (F.group_norm raises an error for it)."""
     mask, weight, bias, eps = op.context.mask, op.get(2, "weight"), op.get(3, "bias"), op.get(4, "eps", 1e-5)
     if mask is not None:
         return scaled(in_groups(x, mask, op.get(1, "num_groups"), eps), weight, bias, x.dtype)
@@ -40,11 +40,11 @@ def group_norm(op: Operation, x: Tensor) -> Tensor:
 @register(
     *forms("layer_norm", "rms_norm", "local_response_norm", "normalize"), role=Role.NORM, takes_mask=of_known_output
 )
-def own_statistics(op: Operation, x: Tensor) -> Tensor:
-    """Norms that look at one sample at a time: simply applied again."""
+def per_position_norm(op: Operation, x: Tensor) -> Tensor:
+    """A norm of one sample at a time: applied again."""
     mask = op.context.mask
     if mask is not None and op.func in (F.layer_norm, torch.layer_norm):
         count = len(op.get(1, "normalized_shape"))
-        if mask.shape[-count:].numel() > 1:  # over tokens, too
+        if mask.shape[-count:].numel() > 1:  # the norm runs over tokens, too
             return over_last(x, mask, count, op.get(2, "weight"), op.get(3, "bias"), op.get(4, "eps", 1e-5))
     return op(x)

@@ -1,4 +1,4 @@
-"""Views, permutations, padding and cropping: undone exactly; dropout and casts: nothing to undo."""
+"""Views, permutations, padding, cropping and selections; and what is skipped, such as dropout and casts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import torch
 from torch import Size, Tensor
 from torch.nn import functional as F
 
-from racecar.rules.batch_dim import OnBatch, Places, lost, moves, reshapes, stays
+from racecar.rules.batch_dim import BatchDims, BatchedCall, lost, moves, reshapes, stays
 from racecar.rules.fallback import adjoint
-from racecar.rules.marks import OnMask, moved_by, shortened, together, unknown
+from racecar.rules.mask_rules import MaskedOperation, compact, intersection, moved_by, unknown
 from racecar.rules.operation import Operation
 from racecar.rules.registry import register, register_plain
 from racecar.rules.roles import Role
@@ -22,8 +22,15 @@ _PASS = (
     "fused_moving_avg_obs_fake_quant half bfloat16 positive requires_grad_ to type type_as"
 )
 
+
+def _embedding_mask(call: MaskedOperation) -> Tensor | None:
+    """Mask rule of an embedding: the mask of the index, with a dimension for the features."""
+    mask = call.masks[0]
+    return mask.unsqueeze(-1) if mask is not None and len(call.masks) == 1 else None
+
+
 register_plain(Role.PASS, *forms(_PASS))
-register_plain(Role.SOURCE, F.embedding, mask=lambda one: one.marks[0].unsqueeze(-1) if len(one.marks) == 1 else None)
+register_plain(Role.SOURCE, F.embedding, mask=_embedding_mask)
 register_plain(Role.SOURCE, F.embedding_bag)
 _PARTS = forms("select chunk split unbind tensor_split unsafe_chunk unsafe_split split_with_sizes hsplit vsplit dsplit")
 register_plain(Role.SELECT, *_PARTS)
@@ -31,37 +38,37 @@ register_plain(Role.SELECT, *forms("masked_select"))
 register_plain(Role.SELECT, *forms("topk"), mask=unknown)
 
 
-def _index_selected(one: OnBatch) -> Places:
-    """An index picks along one dimension."""
-    return moves(one) if one.op.data_first else stays(one, one.op.get(1, "dim") % one.outs[0][1].dim())
+def _index_select_batch(call: BatchedCall) -> BatchDims:
+    """Batch rule of ``index_select``: an index that is data stands at ``dim`` of the output."""
+    return moves(call) if call.op.data_first else stays(call, call.op.get(1, "dim") % call.outputs[0][1].dim())
 
 
-def _picked(one: OnBatch) -> Places:
-    """What is picked has the form of the index."""
-    return moves(one) if one.op.data_first else stays(one)
+def _gather_batch(call: BatchedCall) -> BatchDims:
+    """Batch rule of ``gather`` and ``take``: the output has the shape of the index."""
+    return moves(call) if call.op.data_first else stays(call)
 
 
-register_plain(Role.SELECT, *forms("index_select"), batch=_index_selected)
-register_plain(Role.SELECT, *forms("gather take take_along_dim"), batch=_picked)
+register_plain(Role.SELECT, *forms("index_select"), batch=_index_select_batch)
+register_plain(Role.SELECT, *forms("gather take take_along_dim"), batch=_gather_batch)
 
 PARTS = frozenset((*_PARTS, *forms("narrow"), Tensor.__getitem__))
-"""Functions that give every element at most once, and so may leave out none."""
+"""Functions that return each element at most once, and so may return all of them."""
 
 
 @register(
     *forms("flatten", "reshape", "view", "view_as", "reshape_as", "unflatten", "squeeze", "unsqueeze", "ravel"),
     role=Role.SHAPE,
-    again=lambda op, x, shape: x.reshape(shape),
+    reapply=lambda op, x, shape: x.reshape(shape),
     batch=reshapes,
-    mask=moved_by(lambda mark, shape: mark.reshape(shape)),
+    mask=moved_by(lambda mask, shape: mask.reshape(shape)),
 )
 def reshape(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """Anything that keeps the order of the elements."""
+    """Reshaped to the input's shape; for all functions that keep the order of the elements."""
     return y.reshape(shape)
 
 
 def _ints(op: Operation, position: int, name: str) -> tuple[int, ...]:
-    """Sizes or dimensions given one by one, or as one sequence."""
+    """Sizes or dimensions that were passed one by one or as one sequence."""
     rest = op.args[position:]
     if rest and not isinstance(rest[0], int):
         return tuple(rest[0])
@@ -70,14 +77,14 @@ def _ints(op: Operation, position: int, name: str) -> tuple[int, ...]:
 
 @register(*forms("permute"), role=Role.SHAPE)
 def permute(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """y.permute of the inverse permutation."""
+    """The inverse permutation."""
     dims = [d % y.dim() for d in _ints(op, 1, "dims")]
     return y.permute([dims.index(d) for d in range(y.dim())])
 
 
 @register(*forms("transpose", "swapaxes", "swapdims"), role=Role.SHAPE)
 def transpose(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """Swapping twice is nothing."""
+    """The same two dimensions swapped again."""
     first = op.get(1, "dim0", op.kwargs.get("axis0"))
     second = op.get(2, "dim1", op.kwargs.get("axis1"))
     return y.transpose(first, second)
@@ -85,19 +92,19 @@ def transpose(op: Operation, y: Tensor, shape: Size) -> Tensor:
 
 @register(*forms("movedim", "moveaxis"), role=Role.SHAPE)
 def movedim(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """Moved back: source and destination change places."""
+    """The dimensions moved back."""
     return y.movedim(op.get(2, "destination"), op.get(1, "source"))
 
 
 @register(*forms("t", "adjoint"), Tensor.mT.__get__, Tensor.mH.__get__, role=Role.SHAPE)  # type: ignore[attr-defined]
 def matrix_transpose(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """The last two dimensions."""
+    """The last two dimensions swapped again."""
     return y.mT if y.dim() > 1 else y
 
 
 @register(Tensor.T.__get__, Tensor.H.__get__, role=Role.SHAPE)  # type: ignore[attr-defined]
 def reverse_dimensions(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """All dimensions in reverse order."""
+    """All dimensions in reverse order again."""
     return y.permute(*range(y.dim() - 1, -1, -1))
 
 
@@ -115,27 +122,27 @@ def pixel_unshuffle(op: Operation, y: Tensor, shape: Size) -> Tensor:
 
 @register(*forms("channel_shuffle", "native_channel_shuffle"), role=Role.SHAPE)
 def channel_shuffle(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """Shuffling C channels in g groups is undone by C/g groups."""
+    """A shuffle of C channels in C/g groups undoes one in g groups."""
     return F.channel_shuffle(y, shape[1] // op.get(1, "groups"))
 
 
-def _padded(one: OnMask) -> Tensor | None:
-    """To be reflected, a mark cannot be bool."""
-    mark, operation = one.marks[0], one.operation
-    if mark is None or not operation.data_first:
+def _pad_mask(call: MaskedOperation) -> Tensor | None:
+    """Mask rule of ``pad``: the mask is padded, as float, because torch cannot reflect bool."""
+    mask, operation = call.masks[0], call.operation
+    if mask is None or not operation.data_first:
         return None
-    return shortened(operation(mark.expand(one.inputs[0].shape).float()) != 0)
+    return compact(operation(mask.expand(call.inputs[0].shape).float()) != 0)
 
 
-@register(*forms("pad"), role=Role.SHAPE, mask=_padded)
+@register(*forms("pad"), role=Role.SHAPE, mask=_pad_mask)
 def pad(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """Padding of any mode is cropped; a crop is filled with zeros."""
+    """Padding of any mode is cropped; where ``pad`` cropped, zeros are filled in."""
     return F.pad(y, [-n for n in op.get(1, "pad")])
 
 
 @register(*forms("flip"), role=Role.SHAPE)
 def flip(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """Flipping twice is nothing."""
+    """Flipped again."""
     return y.flip(_ints(op, 1, "dims"))
 
 
@@ -150,33 +157,33 @@ def roll(op: Operation, y: Tensor, shape: Size) -> Tensor:
 
 @register(*forms("narrow"), role=Role.SHAPE)
 def narrow(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """What was cut off comes back as zeros."""
+    """Zeros for what was cut off."""
     dim = op.get(1, "dim") % len(shape)
     return _fill(y, {dim: int(op.get(2, "start")) % shape[dim]}, shape)
 
 
-def _copied(one: OnBatch) -> Places:
-    """Nothing of what is overwritten stays, but its dimensions."""
-    return stays(one) if one.op.data_first else moves(one)
+def _copy_batch(call: BatchedCall) -> BatchDims:
+    """Batch rule of ``a.copy_(b)``: as b, or where a is the data, as a."""
+    return stays(call) if call.op.data_first else moves(call)
 
 
 _EXPANDS: dict[str, Any] = {
     "role": Role.SHAPE,
-    "again": lambda op, x, shape: x.expand(shape),
-    "mask": moved_by(lambda mark, shape: mark.expand(shape)),
+    "reapply": lambda op, x, shape: x.expand(shape),
+    "mask": moved_by(lambda mask, shape: mask.expand(shape)),
 }
 
 
-@register(Tensor.copy_, **_EXPANDS, batch=_copied)
+@register(Tensor.copy_, **_EXPANDS, batch=_copy_batch)
 @register(*forms("expand", "expand_as", "broadcast_to"), **_EXPANDS)
 def expand(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """Copies are averaged."""
+    """The mean of the copies."""
     return unbroadcast(y, shape)
 
 
 @register(*forms("repeat", "tile"), role=Role.SHAPE)
 def repeat(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """Copies are averaged."""
+    """The mean of the copies."""
     x = y
     padded = (1,) * (y.dim() - len(shape)) + tuple(shape)
     for d, size in enumerate(padded):
@@ -186,7 +193,7 @@ def repeat(op: Operation, y: Tensor, shape: Size) -> Tensor:
 
 @register(*forms("repeat_interleave"), role=Role.SHAPE)
 def repeat_interleave(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """Copies are averaged, where every element was copied as often."""
+    """The mean of the copies, if every element was copied equally often."""
     times, dim = op.get(1, "repeats"), op.get(2, "dim")
     if isinstance(times, Tensor) or dim is None:
         return adjoint(op, y, shape)
@@ -195,14 +202,14 @@ def repeat_interleave(op: Operation, y: Tensor, shape: Size) -> Tensor:
 
 
 def unbroadcast(y: Tensor, shape: Size) -> Tensor:
-    """The mean over the dimensions in which ``shape`` was broadcast to y's."""
+    """The mean of y over the dimensions in which ``shape`` was broadcast to the shape of y."""
     extra = y.dim() - len(shape)
     dims = [d for d in range(y.dim()) if d < extra or (shape[d - extra] == 1 and y.shape[d] != 1)]
     return y.mean(dims, keepdim=True).reshape(shape) if dims else y
 
 
 def _fill(y: Tensor, starts: dict[int, int], shape: Size) -> Tensor:
-    """Zeros of ``shape`` with ``y`` at ``starts``."""
+    """Zeros of ``shape`` that contain ``y`` from the indices ``starts`` on, given per dimension (default 0)."""
     pads: list[int] = []
     for d in range(len(shape) - 1, -1, -1):
         before = starts.get(d, 0)
@@ -210,37 +217,37 @@ def _fill(y: Tensor, starts: dict[int, int], shape: Size) -> Tensor:
     return F.pad(y, pads)
 
 
-def _index(op: Operation) -> tuple[Any, ...]:
-    index = op.args[1]
+def index_parts(index: Any) -> tuple[Any, ...]:
+    """An index as a tuple with one part per dimension, ``...`` or ``None``: x[0] is x[(0,)]."""
     return index if isinstance(index, tuple) else (index,)
 
 
 def is_crop(index: Any) -> bool:
     """Whether an index only crops and adds dimensions: slices of step 1, ``...`` and ``None``."""
-    parts = index if isinstance(index, tuple) else (index,)
     return all(
-        part is None or part is Ellipsis or (isinstance(part, slice) and part.step in (None, 1)) for part in parts
+        part is None or part is Ellipsis or (isinstance(part, slice) and part.step in (None, 1))
+        for part in index_parts(index)
     )
 
 
-def _indexed(one: OnBatch) -> Places:
-    """An index that is data picks from a table: the samples are where it stands, if all before it are slices."""
-    path = one.op.at[0]
-    if one.op.data_first:
-        return moves(one)
-    if one.x.dtype == torch.bool:
-        return lost(one)
+def _index_batch(call: BatchedCall) -> BatchDims:
+    """Batch rule of indexing: an index that is data has the samples in its place, if all others are slices."""
+    path = call.op.at[0]
+    if call.op.data_first:
+        return moves(call)
+    if call.x.dtype == torch.bool:
+        return lost(call)
     if len(path) == 1:
-        return stays(one)
+        return stays(call)
     at = int(path[1])
-    others = [part for i, part in enumerate(one.op.args[1]) if i != at]
-    return stays(one, at) if all(part is None or isinstance(part, slice) for part in others) else lost(one)
+    others = [part for i, part in enumerate(call.op.args[1]) if i != at]
+    return stays(call, at) if all(part is None or isinstance(part, slice) for part in others) else lost(call)
 
 
-@register(Tensor.__getitem__, role=Role.SHAPE, kind="crop", batch=_indexed)
+@register(Tensor.__getitem__, role=Role.SHAPE, kind="crop", batch=_index_batch)
 def crop(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """Slices of step 1: what was cut off comes back as zeros."""
-    parts = list(_index(op))
+    """Slices of step 1: zeros for what was cut off."""
+    parts = list(index_parts(op.args[1]))
     if Ellipsis in parts:
         at = parts.index(Ellipsis)
         missing = len(shape) - sum(part is not None for part in parts) + 1
@@ -251,26 +258,25 @@ def crop(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return _fill(y.reshape([*sizes, *shape[len(slices) :]]), starts, shape)
 
 
-def _joined(one: OnMask) -> Tensor | None:
-    """Side by side; constants, such as a class token, count."""
-    given = dict(zip((path[-1] for path in one.paths), zip(one.marks, one.inputs, strict=True), strict=True))
-    tensors = one.operation.get(0, "tensors")
-    parts = [given.get(i, (None, part)) for i, part in enumerate(tensors)]
-    some = next(mark for mark, _ in parts if mark is not None)
-    dim = one.operation.get(1, "dim", 0) % some.dim()
-    if all(mark is not None and mark.shape[dim] == 1 < x.shape[dim] for mark, x in parts):  # halves of channels
-        return together([mark for mark, _ in parts])
-    marks = [some.new_ones((1,) * some.dim()) if mark is None else mark for mark, _ in parts]
-    sizes = [max(mark.shape[d] for mark in marks) for d in range(some.dim())]
-    long = [
-        mark.expand(*sizes[:dim], x.shape[dim], *sizes[dim + 1 :]) for mark, (_, x) in zip(marks, parts, strict=True)
+def _cat_mask(call: MaskedOperation) -> Tensor | None:
+    """Mask rule of ``cat``: the masks are concatenated; constants, such as a class token, count."""
+    data = dict(zip((path[-1] for path in call.paths), zip(call.masks, call.inputs, strict=True), strict=True))
+    parts = [data.get(i, (None, part)) for i, part in enumerate(call.operation.get(0, "tensors"))]
+    like = next(mask for mask, _ in parts if mask is not None)
+    dim = call.operation.get(1, "dim", 0) % like.dim()
+    if all(mask is not None and mask.shape[dim] == 1 < x.shape[dim] for mask, x in parts):  # along the features
+        return intersection([mask for mask, _ in parts])
+    masks = [like.new_ones((1,) * like.dim()) if mask is None else mask for mask, _ in parts]
+    sizes = [max(mask.shape[d] for mask in masks) for d in range(like.dim())]
+    expanded = [
+        mask.expand(*sizes[:dim], x.shape[dim], *sizes[dim + 1 :]) for mask, (_, x) in zip(masks, parts, strict=True)
     ]
-    return torch.cat(long, dim)
+    return torch.cat(expanded, dim)
 
 
-@register(torch.cat, torch.concat, torch.concatenate, role=Role.SHAPE, kind="cat", mask=_joined)
+@register(torch.cat, torch.concat, torch.concatenate, role=Role.SHAPE, kind="cat", mask=_cat_mask)
 def cat(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """Beside constants or parameters (a class token): the data's own part is cut out."""
+    """Concatenation with constants or parameters (a class token): the part of the data is cut out."""
     (_, place), dim = op.at[0], op.get(1, "dim", 0) % len(shape)
     before = sum(part.shape[dim] for part in op.get(0, "tensors")[:place])
     return y.narrow(dim, before, shape[dim])

@@ -1,4 +1,4 @@
-"""Tables of torch's functions: every spelling of one, and which one leaves its argument alone."""
+"""Tables of torch's functions: all forms of an operation, in-place functions, recurrent networks."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ from racecar.support.torch_private import NN_FUNCTIONS
 
 
 def forms(*names: str) -> tuple[Hashable, ...]:
-    """Every spelling of operations, given by name (several in a string too): torch, functional, method, in place."""
-    found: dict[int, Hashable] = {}
+    """All functions with the given names, of which a string may contain several: in torch, in torch.nn.functional, as
+    methods of Tensor, in place."""
+    functions: dict[int, Hashable] = {}
     for name in " ".join(names).split():
         for space in (torch, F, Tensor, NN_FUNCTIONS, torch.special):
             for spelling in (name, f"{name}_"):
                 kind = getattr(space, spelling, None)
                 if callable(kind) and not isinstance(kind, type):
-                    found[id(kind)] = kind
-    return tuple(found.values())
+                    functions[id(kind)] = kind
+    return tuple(functions.values())
 
 
 _FLAGS = ("requires_grad_", "share_memory_")
-"""In-place by name, but they change no number."""
+"""Methods that end in ``_`` as in-place ones do, but change no values."""
 
 
-def _of_a_copy(func: Any) -> Any:
-    """An in-place method as a function that leaves its argument alone."""
+def _on_a_copy(func: Any) -> Any:
+    """An in-place method as a function that changes a copy of its argument."""
 
-    def made(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def function(x: Tensor, *args: Any, **kwargs: Any) -> Any:
         return func(x.clone(), *args, **kwargs)
 
-    return made
+    return function
 
 
-def _copied(to: Tensor, x: Tensor, non_blocking: bool = False) -> Tensor:
-    """What ``to.copy_(x)`` makes of ``to``."""
+def _copy(to: Tensor, x: Tensor, non_blocking: bool = False) -> Tensor:
+    """The result of ``to.copy_(x)``, as a new tensor."""
     return x.to(to).expand_as(to)
 
 
@@ -47,14 +48,14 @@ def _out_of_place() -> dict[Any, Any]:
     table: dict[Any, Any] = {}
     for space in (torch, F, Tensor, NN_FUNCTIONS):
         for name in dir(space):
-            twin = name[:-1]
-            if name.endswith("_") and not name.startswith("_") and callable(getattr(space, twin, None)):
-                table[getattr(space, name)] = getattr(space, twin)
-    for name in dir(Tensor):  # those without a twin, such as fill_diagonal_: made from a copy
+            base = name[:-1]
+            if name.endswith("_") and not name.startswith("_") and callable(getattr(space, base, None)):
+                table[getattr(space, name)] = getattr(space, base)
+    for name in dir(Tensor):  # methods without an out-of-place version, such as fill_diagonal_
         func = getattr(Tensor, name)
         if name.endswith("_") and not name.startswith("_") and callable(func) and name not in _FLAGS:
-            table.setdefault(func, _of_a_copy(func))
-    table[Tensor.copy_] = _copied
+            table.setdefault(func, _on_a_copy(func))
+    table[Tensor.copy_] = _copy
     for name in ("add", "sub", "mul", "truediv"):
         table[getattr(Tensor, f"__i{name}__")] = getattr(Tensor, f"__{name}__")
     return table
@@ -70,23 +71,23 @@ def _inplace_position() -> dict[Any, int]:
 
 
 OUT_OF_PLACE = _out_of_place()
-"""In-place functions and their twins that leave their argument alone."""
+"""In-place function → the function that does the same out of place."""
 
 INPLACE_POSITION = _inplace_position()
-"""Where ``inplace`` stands among the arguments of a functional."""
+"""Function of torch.nn.functional → the position of its argument ``inplace``."""
 
 SPELT_OUT = {
     getattr(Tensor, name): getattr(torch, name)
     for name in dir(Tensor)
     if not name.startswith("_") and callable(getattr(Tensor, name)) and callable(getattr(torch, name, None))
 }
-"""Tensor methods and the functions that do the same, which every torch.compile can call."""
+"""Tensor method → the function in torch that does the same: torch.compile can call it in every version of torch."""
 
 CELLS = (torch.lstm_cell, torch.gru_cell, torch.rnn_tanh_cell, torch.rnn_relu_cell)
 """One step of a recurrent network."""
 
 RECURRENT = (torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu, *CELLS)
-"""Recurrent networks, whole or one step of them."""
+"""Recurrent networks, and one step of them."""
 
 STATE_ACTIVATIONS = {
     torch.rnn_tanh: torch.tanh,
@@ -94,4 +95,4 @@ STATE_ACTIVATIONS = {
     torch.rnn_relu: torch.relu,
     torch.rnn_relu_cell: torch.relu,
 }
-"""What makes their states from the sum of their projections, where that is one activation."""
+"""Recurrent network → the activation that makes its state from the sum of its projections, if it is only that."""
