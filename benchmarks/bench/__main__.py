@@ -26,7 +26,7 @@ from benchmarks.records import as_module
 from racecar.bench import kernels, record, record_table
 from racecar.bench.run import recorded
 from racecar.cli import bench as command
-from racecar.cli.bench_values import fractions_of, kinds_of, numbers_of, step_options
+from racecar.cli.bench_values import fractions_of, kinds_of, numbers_of, parse_step_options
 from racecar.cli.target import options
 from racecar.support.console import one_line, warnings_as_notes
 from racecar.support.files import check_folder
@@ -87,11 +87,11 @@ def bench(
         kinds += [ByHand(fraction) for fraction in fractions_of(fractions)] if by_hand else []
         kinds += [Srip(), PublishedSrip()] if srip else []
     compiled = bool(compile_steps) if grow else compile_steps  # a thousand layers compile for long
-    how = step_options(device, precision, compiled, graphs, combine, profile)
+    how = parse_step_options(device, precision, compiled, graphs, combine, profile)
     if grow and graphs is None:  # they are captured without
         how = replace(how, graphs=how.cuda)
-    names = growth.names(grow, values) if grow else command.names_of(models, shape, how)
-    open_model = growth.open_size if grow else partial(command.open_any, shape=shape, batch=batch)
+    names = growth.names(grow, values) if grow else command.model_names(models, shape, how)
+    open_model = growth.open_size if grow else partial(command.open_model, shape=shape, batch=batch)
     at_once = jobs or (max(1, (os.cpu_count() or 1) * 3 // 4) if how.cuda and how.compile else 1)
     measured = run_side_by_side(names, open_model, how, kinds, rounds, at_once)
     line = as_module("benchmarks.bench")

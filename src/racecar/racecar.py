@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from racecar.plan.plan import Plan
 from racecar.presets import name_of
 from racecar.reverse.engine import Engine, no_loss
-from racecar.reverse.health import Health, Signs, can_look
+from racecar.reverse.health import DeadFlags, Health, can_read_values
 from racecar.reverse.input_activation import Activation, activation
 from racecar.reverse.reading import Reading
 from racecar.reverse.reverse_statistics import ReverseStatistics
@@ -97,11 +97,11 @@ class Racecar(nn.Module):
         """Running statistics of the batch norms' inputs in the reverse pass: updated by training calls, used in
         evaluation; not in the state dict."""
         self._health = Health()
-        self._signs: Signs | None = None
-        """What the last compiled training step says about dead layers; not looked at yet."""
+        self._dead_flags: DeadFlags | None = None
+        """The dead layers of the last compiled training step, which ``_health`` has not counted yet."""
         self._last_engine = Engine(model, settings, self.reverse_statistics)
         args, kwargs = call_arguments(example_inputs, model)
-        self._last_engine.start(args, self._last_engine.masks.take(kwargs)[1])
+        self._last_engine.start(args, self._last_engine.masks.split_off(kwargs)[1])
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, Tensor]:
         """Call the model: returns ``(model(*args, **kwargs), loss)``, the loss a float32 (or float64) scalar, shape ().
@@ -113,7 +113,7 @@ class Racecar(nn.Module):
         nested tensors (``layout=torch.jagged``) are read without it.
         """
         engine = self._engine
-        mask, kwargs = engine.masks.take(kwargs)
+        mask, kwargs = engine.masks.split_off(kwargs)
         if engine.off or engine.resting:
             if engine.off:
                 self.terms = {}
@@ -121,17 +121,17 @@ class Racecar(nn.Module):
             loss = no_loss(input_tensors(args, kwargs))
         elif compiling():
             output, outcome = engine.run(args, kwargs, mask=mask)
-            self.terms, self._signs = outcome.terms, outcome.signs if self.training else None
+            self.terms, self._dead_flags = outcome.terms, outcome.signs if self.training else None
             loss = outcome.loss
         else:
-            look = self.training and torch.is_grad_enabled() and can_look() and self._health.due()
-            output, outcome = engine.run(args, kwargs, look, mask)
+            check = self.training and torch.is_grad_enabled() and can_read_values() and self._health.due()
+            output, outcome = engine.run(args, kwargs, check, mask)
             loss = outcome.loss
             # Inside torch.func the terms are wrappers that die with the transform.
             transformed = in_transform(loss)
             self.terms = {} if transformed else outcome.terms
-            if look and not transformed:
-                self._health.see(outcome.signs, engine.settings.weight)
+            if check and not transformed:
+                self._health.add(outcome.signs, engine.settings.weight)
         if outside_ddp():
             if compiling():
                 warn_compiled(id(self.model))
@@ -148,7 +148,7 @@ class Racecar(nn.Module):
                 raise RuntimeError("the model was replaced: call the uncompiled Racecar once, so that it is planned")
             check_model(model)
             self.terms, self.reverse_statistics = {}, ReverseStatistics()
-            self._health, self._signs = Health(), None
+            self._health, self._dead_flags = Health(), None
             self._last_engine = Engine(model, last.settings, self.reverse_statistics)
             self._last_engine.resting = last.resting
         return self._last_engine
@@ -168,9 +168,9 @@ class Racecar(nn.Module):
 
     def _warn_of_dead_layers(self) -> None:
         """Warn if the last compiled step flagged dead layers."""
-        if self._signs is not None:
-            signs, self._signs = self._signs, None
-            self._health.see(signs, self._engine.settings.weight)
+        if self._dead_flags is not None:
+            flags, self._dead_flags = self._dead_flags, None
+            self._health.add(flags, self._engine.settings.weight)
 
     @property
     def plan(self) -> Plan:
@@ -267,7 +267,7 @@ class Racecar(nn.Module):
             One tensor (N, …) of d_m's shape per plan entry, None where the reverse pass does not reach it. No buffer of
             the model is changed.
         """
-        mask, kwargs = self._engine.masks.take(kwargs)
+        mask, kwargs = self._engine.masks.split_off(kwargs)
         with torch.set_grad_enabled(grad), untouched(self.model):
             _, trace = watch_forward(self.model, args, kwargs, self._engine.keep)
             prepared, trace = self._engine.prepared_for(trace, args, kwargs, whole=True)

@@ -68,9 +68,9 @@ def test_a_terminal_gets_a_drawn_table(cli, monkeypatch):
 
 
 def test_the_batch_of_a_target(cli):
-    _, x = bench.open_any("nets:flat", "3,64", 0)
+    _, x = bench.open_model("nets:flat", "3,64", 0)
     assert x.shape == (3, 64)
-    _, x = bench.open_any("nets:flat", "3,64", 5)
+    _, x = bench.open_model("nets:flat", "3,64", 5)
     assert x.shape == (5, 64)
 
 

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from racecar import DeadLayerWarning, Every, Racecar
-from racecar.reverse.health import EVERY, LOOKS
+from racecar.reverse.health import CHECK_EVERY, CHECKS
 from tests.losses import classic
 
-STEPS = EVERY * LOOKS
+STEPS = CHECK_EVERY * CHECKS
 
 
 def net(dead: bool) -> nn.Sequential:
@@ -58,12 +58,12 @@ def test_a_term_that_is_not_finite(value: float):
 def test_no_false_alarm(scale: str):
     """Nets that live, a few blank batches, evaluation, calls without gradient, and a death that has just begun."""
     rr = classic(net(dead=False), torch.randn(8, 4), scale=scale)
-    blank = [x * (i % STEPS >= STEPS - EVERY) for i, x in enumerate(batches())]
+    blank = [x * (i % STEPS >= STEPS - CHECK_EVERY) for i, x in enumerate(batches())]
     assert not warnings_of(rr, batches() + blank)
     dead = classic(net(dead=True), torch.randn(8, 4), scale=scale)
     assert not warnings_of(dead.eval(), batches())
     assert not warnings_of(dead.train(), batches(), grad=False)
-    assert not warnings_of(dead, batches(STEPS - EVERY))
+    assert not warnings_of(dead, batches(STEPS - CHECK_EVERY))
 
 
 def test_the_warning_comes_once_and_a_copy_can_be_made():

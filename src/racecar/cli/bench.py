@@ -1,4 +1,4 @@
-"""``racecar bench``: what the reverse pass costs on this machine."""
+"""The command ``racecar bench``: time and memory of training steps with the reverse pass, on this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from racecar.cli.bench_values import kinds_of, step_options
+from racecar.cli.bench_values import kinds_of, parse_step_options
 from racecar.cli.target import options
 from racecar.support.console import command
 
@@ -80,7 +80,7 @@ def bench(
     out: Out = None,
     show: Show = None,
 ) -> None:
-    """Time training steps, plain and with the reverse pass; their memory, and their floor."""
+    """Time training steps without and with the reverse pass, measure their memory, and compute their lower bound."""
     from racecar.bench import kernels, record, record_table
     from racecar.bench.run import recorded, run
     from racecar.support.files import check_folder
@@ -91,23 +91,24 @@ def bench(
     if out is not None:
         check_folder(out.parent, "--out")
     kinds = kinds_of(fractions, every, gradients, modes)
-    how = step_options(device, precision, compile_steps, graphs, combine, profile)
-    names = names_of(models, shape, how)
-    open_model = partial(open_any, shape=shape, batch=batch)
-    made = recorded(run(names, open_model, how, kinds, rounds), command(), how, rounds, out)
-    show_table(record_table.head(), record_table.rows(made), record_table.foot(made))
+    step_options = parse_step_options(device, precision, compile_steps, graphs, combine, profile)
+    names = model_names(models, shape, step_options)
+    open_named = partial(open_model, shape=shape, batch=batch)
+    results = run(names, open_named, step_options, kinds, rounds)
+    bench_record = recorded(results, command(), step_options, rounds, out)
+    show_table(record_table.head(), record_table.rows(bench_record), record_table.foot(bench_record))
     if profile:
-        show_table(kernels.HEAD, kernels.rows(made), kernels.FOOT)
-    finish(made, out)
+        show_table(kernels.HEAD, kernels.rows(bench_record), kernels.FOOT)
+    finish(bench_record, out)
 
 
 def laboratory_nets() -> Any:
-    """The module with the laboratory's nets by name, which the library does not import; None without the laboratory."""
+    """The laboratory's module that opens nets by name; None if the laboratory is not installed."""
     return import_module("racecar_lab.networks.by_name") if find_spec("racecar_lab") else None
 
 
-def open_any(name: str, shape: str, batch: int) -> tuple[nn.Module, Example]:
-    """A net of the laboratory by its name, or any TARGET."""
+def open_model(name: str, shape: str, batch: int) -> tuple[nn.Module, Example]:
+    """A model and its example inputs, from the name of one of the laboratory's nets or a TARGET."""
     from racecar.cli.target.inputs import arguments, draw, with_batch
     from racecar.cli.target.target import open_target
 
@@ -119,11 +120,11 @@ def open_any(name: str, shape: str, batch: int) -> tuple[nn.Module, Example]:
     return target.model, arguments(inputs, draw(inputs, 0, target.dtype))
 
 
-def names_of(models: str, shape: str, how: StepOptions) -> list[str]:
-    """The models that ``--models`` names; without it those of the laboratory that suit the device."""
+def model_names(models: str, shape: str, step_options: StepOptions) -> list[str]:
+    """The names in ``--models``; without it those of the laboratory's nets that suit the device."""
     nets = laboratory_nets()
-    known, usual = (nets.NETS, nets.USUAL["cuda" if how.cuda else "cpu"]) if nets else ((), ())
-    names = [name.strip() for name in models.split(",") if name.strip()] or list(usual)
+    known, default = (nets.NETS, nets.USUAL["cuda" if step_options.cuda else "cpu"]) if nets else ((), ())
+    names = [name.strip() for name in models.split(",") if name.strip()] or list(default)
     if not names:
         raise ValueError("--models is needed without the laboratory: give a TARGET as torchvision:NAME")
     for name in names:
@@ -139,26 +140,27 @@ def names_of(models: str, shape: str, how: StepOptions) -> list[str]:
     return names
 
 
-def show_table(head: Any, rows: Any, last: str) -> None:
+def show_table(head: Any, rows: Any, foot: str) -> None:
+    """Print a table: formatted on a terminal, as Markdown elsewhere."""
     from racecar.support.console import print_table
     from racecar.support.table import table
 
     if sys.stdout.isatty():
-        print_table(head, rows, last)
+        print_table(head, rows, foot)
     else:
-        print(f"{table(head, rows)}\n{last}")
+        print(f"{table(head, rows)}\n{foot}")
 
 
-def finish(made: dict[str, Any], out: Path | None) -> None:
-    """Write the whole record, then say what failed: the exit status tells a script."""
+def finish(bench_record: dict[str, Any], out: Path | None) -> None:
+    """Write the record, also of models that failed, then raise if one failed, so that the exit status is not 0."""
     from racecar.bench.record import write_json
 
     if out is not None:
-        write_json(out, made)  # also models that failed
-    failed = [f"{model['model']}: {model['error']}" for model in made["models"] if model.get("error")]
+        write_json(out, bench_record)
+    failed = [f"{model['model']}: {model['error']}" for model in bench_record["models"] if model.get("error")]
     failed += [
         f"{model['model']}, {step['step']}: {step['error']}"
-        for model in made["models"]
+        for model in bench_record["models"]
         for step in model.get("steps", ())
         if step["error"]
     ]

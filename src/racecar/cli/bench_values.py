@@ -58,7 +58,7 @@ def words_of(text: str, option: str, known: Sequence[str]) -> list[str]:
     return words
 
 
-def step_options(
+def parse_step_options(
     device: str,
     precision: str,
     compile_steps: bool | None,

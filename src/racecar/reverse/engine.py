@@ -16,8 +16,8 @@ from racecar.plan.from_model import layer_graph_of, warn_about
 from racecar.plan.layers import LayerGraph
 from racecar.plan.plan import Plan, warn_beside
 from racecar.reverse import terms, weights
-from racecar.reverse.input_activation import try_on_inputs
-from racecar.reverse.mask_arguments import GivenMask, MaskArguments
+from racecar.reverse.input_activation import check_on_inputs
+from racecar.reverse.mask_arguments import CallMask, MaskArguments
 from racecar.reverse.prepared import Outcome, PreparedPlan
 from racecar.reverse.reverse_statistics import ReverseStatistics
 from racecar.reverse.settings import Settings
@@ -91,9 +91,9 @@ class Engine:
                 "racecar.inspect"
             )
         if self.settings.scale == "anchored":
-            terms.anchor([nested.padded(x) for x in input_tensors(args, kwargs)])
+            terms.input_energy([nested.padded(x) for x in input_tensors(args, kwargs)])
         if self.settings.input_activation is not None:
-            try_on_inputs(self.settings.input_activation, layer_graph, input_tensors(args, kwargs), self.model)
+            check_on_inputs(self.settings.input_activation, layer_graph, input_tensors(args, kwargs), self.model)
 
     def add(self, layer_graph: LayerGraph) -> PreparedPlan:
         """Remember a plan, and say what it has to leave out; the first one must have something to reverse."""
@@ -177,7 +177,7 @@ class Engine:
             output = self.model(*args, **kwargs)
         else:
             output, trace = watch_forward(self.model, args, kwargs, self.keep)
-        self.masks.check_use(kwargs, trace)
+        self.masks.refuse_ignored(kwargs, trace)
         prepared, trace = self.prepared_for(trace, args, kwargs, start)
         if not prepared.constrained:
             return output, Outcome(no_loss(trace.inputs), {}, None)
@@ -230,7 +230,7 @@ class Engine:
         return new
 
     def _run_compiled(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], given: GivenMask | None
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], given: CallMask | None
     ) -> tuple[Any, Outcome]:
         """The same while torch.compile traces: positions differ, so calls are matched in order."""
         inputs = batch_tensors(args, kwargs)

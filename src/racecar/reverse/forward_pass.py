@@ -1,4 +1,4 @@
-"""One forward pass through a model, kept whole: every d_m, and the reverse pass from any of them."""
+"""One recorded forward pass: every d_m of it can be read, and the reverse pass run from any layer."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ from racecar.watch.inputs import batch_size
 
 
 class ForwardPass:
-    """A forward pass without gradient that leaves no trace in the model, and what it passed.
+    """A forward pass without gradient, which leaves the model's buffers as they are, and the tensors in it.
 
     Args:
-        model: any model that has a plan.
+        model: any model that can be planned.
         args, kwargs: the arguments of the call.
-        statistics: of the reverse data, which batch norms in evaluation use in the reverse pass; None: their own.
+        statistics: of the reverse data, which batch norms in evaluation use in the reverse pass; None: they use their
+            own running statistics.
     """
 
     def __init__(
@@ -77,31 +78,31 @@ class ForwardPass:
         return layer.op.operation(self.calls, layer.name)
 
     def plan(self, mode: str, last: Layer | None = None) -> Plan:
-        """The reverse pass from layer ``last`` (the last one if None) or, layer by layer, from every layer."""
+        """The plan of a reverse pass in some mode that begins at layer ``last``; None: at the model's last layer."""
         active = [last is None or layer.index <= last.index for layer in self.layers]
         return make_plan(self.layer_graph, mode, active)
 
     @torch.no_grad()
     def rebuild(self, plan: Plan, input_activation: Activation | None = None) -> dict[int, Tensor]:
-        """d'_m by layer index, wherever the reverse pass passes."""
+        """Layer index → d'_m, for every layer that the reverse pass reaches."""
         reading = None if self.statistics is None else Reading(self.statistics, prefix=title(plan))
         return self._run(Needs(_passed(plan)), input_activation, reading)
 
     @torch.no_grad()
     def by_itself(self) -> dict[int, tuple[Tensor, Tensor, Tensor]]:
-        """h that a weighted operation reads, Ah and AᵀAh, by layer index, as mode "linear" has them."""
+        """Layer index → (h, Ah, AᵀAh), as in mode "linear": h is the input of the weighted operation A."""
         needs, size = Needs(_passed(self.plan("linear"))), batch_size(self.inputs)
         tape = record(needs, self._finder, size, size)
         by_layer = {}
         for entry in needs.entries:
             assert entry.layer is not None
-            by_layer[entry.layer.index] = (tape.tensors[entry.d], *linear_mode.there_then_back(entry, tape))
+            by_layer[entry.layer.index] = (tape.tensors[entry.d], *linear_mode.ah_and_rebuilt(entry, tape))
         return by_layer
 
     @torch.no_grad()
     def gather(self, plans: Sequence[Plan], statistics: ReverseStatistics) -> None:
-        """Run reverse passes by the statistics of their own data, and take these into ``statistics``: every plan has
-        its own, and all passes count alike."""
+        """Run some reverse passes whose batch norms use the statistics of their own data, and add these to
+        ``statistics``. Each plan has entries of its own there, and all passes count the same."""
         seen: dict[str, BatchStatistics] = {}
         for plan in plans:
             needs, reading = Needs(_passed(plan)), Reading(statistics, gather=True, prefix=title(plan))
@@ -122,6 +123,6 @@ def _passed(plan: Plan) -> list[Entry]:
 
 
 def title(plan: Plan) -> str:
-    """A reverse pass in words, before the keys of its statistics."""
+    """A reverse pass in words: the prefix of the keys of its statistics."""
     passed = _passed(plan)
     return f"{plan.mode} from {passed[-1].name}/" if passed else ""

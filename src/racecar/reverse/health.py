@@ -1,4 +1,4 @@
-"""Notice a net that dies: one warning, and no step waits for the device."""
+"""Detection of dead layers in training: one warning, and no step waits for the device."""
 
 from __future__ import annotations
 
@@ -15,61 +15,69 @@ from racecar.support.compiling import capturing
 from racecar.support.torch_private import in_dispatch_mode
 from racecar.watch.names import shown
 
-EVERY = 4
-"""Training calls from one look to the next, in eager mode."""
-LOOKS = 3
-"""So many looks in a row have to find a layer dead: a blank batch is no death."""
+CHECK_EVERY = 4
+"""Number of training calls from one check to the next, in eager mode."""
+CHECKS = 3
+"""Number of checks in a row that must flag a layer before the warning: a single blank batch does not mean death."""
 
 
-class Signs(NamedTuple):
-    """What one step shows of the constrained layers."""
+class DeadFlags(NamedTuple):
+    """The result of one check: which constrained layers look dead."""
 
     layers: tuple[tuple[str, ...], ...]
-    """The names of each, its own first."""
+    """For each layer its name, followed by the other names that weight patterns may call it."""
     dead: Tensor
-    """(layers,): d_m is 0 in all samples, or the term is 0 or not finite."""
+    """(layers,), bool: d_m is 0 in all samples, or the term is 0 or not finite."""
 
 
 class Health:
-    """Counts looks that find a layer dead. What a look finds is read when the next one comes, so that nothing waits."""
+    """Counts in how many checks in a row a layer was flagged as dead, and warns once.
+
+    The flags of a check are read when the next check comes, so that no step waits for a GPU.
+    """
 
     def __init__(self) -> None:
         self.calls = 0
         self.warned = False
         self._streaks: dict[str, int] = {}
-        self._pending: tuple[Signs, Weight, Tensor, torch.cuda.Event | None] | None = None
+        self._pending: tuple[DeadFlags, Weight, Tensor, torch.cuda.Event | None] | None = None
 
     def due(self) -> bool:
-        """Whether this training call is one to look at."""
+        """Count a training call; returns whether this call is to be checked."""
         self.calls += 1
-        return not self.warned and self.calls % EVERY == 1
+        return not self.warned and self.calls % CHECK_EVERY == 1
 
-    def see(self, signs: Signs | None, weight: Weight = 1.0) -> None:
-        """Take what a step shows; warn of what earlier ones have shown, with their λ."""
+    def add(self, flags: DeadFlags | None, weight: Weight = 1.0) -> None:
+        """Count the flags of the previous check, which may warn, and keep those of the present one for the next call.
+
+        Args:
+            flags: of the present check; None: only count the previous one.
+            weight: the λ of that step, as the user gave it, for the message.
+        """
         if self._pending is not None:
-            old, used, found, copied = self._pending
+            old_flags, old_weight, dead, copied = self._pending
             if copied is not None and not copied.query():
                 return
             self._pending = None
-            self._count(old.layers, found.tolist(), used)
-        if signs is not None and not self.warned:
-            self._pending = (signs, weight, *_to_host(signs.dead))
-            if not signs.dead.is_cuda:
-                self.see(None)
+            self._count(old_flags.layers, dead.tolist(), old_weight)
+        if flags is not None and not self.warned:
+            self._pending = (flags, weight, *_copy_to_host(flags.dead))
+            if not flags.dead.is_cuda:
+                self.add(None)
 
     def _count(self, layers: Sequence[Sequence[str]], dead: Sequence[bool], weight: Weight) -> None:
-        gone = [names for names, one in zip(layers, dead, strict=True) if one]
-        self._streaks = {names[0]: self._streaks.get(names[0], 0) + 1 for names in gone}
-        long = [names for names in gone if self._streaks[names[0]] >= LOOKS]
-        if not long or self.warned:
+        dead_layers = [names for names, is_dead in zip(layers, dead, strict=True) if is_dead]
+        self._streaks = {names[0]: self._streaks.get(names[0], 0) + 1 for names in dead_layers}
+        reported = [names for names in dead_layers if self._streaks[names[0]] >= CHECKS]
+        if not reported or self.warned:
             return
         self.warned = True
-        values = layer_weights(weight, long)
-        numbers = [float(one.max()) if isinstance(one, Tensor) else one for one in values]
-        which = [f"{shown(name)!r} (λ = {one:g})" for (name, *_), one in zip(long, numbers, strict=True)]
-        more = f" and {len(which) - 3} more layers" if len(which) > 3 else ""
+        weights = layer_weights(weight, reported)
+        numbers = [float(value.max()) if isinstance(value, Tensor) else value for value in weights]
+        texts = [f"{shown(name)!r} (λ = {number:g})" for (name, *_), number in zip(reported, numbers, strict=True)]
+        more = f" and {len(texts) - 3} more layers" if len(texts) > 3 else ""
         warnings.warn(
-            f"the reverse pass finds nothing in {', '.join(which[:3])}{more}: for several steps in a row the "
+            f"the reverse pass finds nothing in {', '.join(texts[:3])}{more}: for several steps in a row the "
             "activation was 0 for the whole batch, or the term was 0 or not finite. The net may be dead. Try a tenth "
             "of the weight or of the learning rate, gradient='reverse', or a start that fits the activation (He's for "
             "ReLU)",
@@ -78,16 +86,17 @@ class Health:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_pending": None}  # an event of the device is not copied
+        return {**self.__dict__, "_pending": None}  # an event of the device cannot be copied
 
 
-def can_look() -> bool:
-    """Whether numbers can be read at all: not while steps are recorded, as a CUDA graph or by a dispatch mode."""
+def can_read_values() -> bool:
+    """Whether Python can read numbers from tensors now: not while a CUDA graph or a dispatch mode records the step."""
     return not capturing() and not in_dispatch_mode()
 
 
-def _to_host(dead: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:
-    """A copy on its way to the host, and what says that it has come; a tensor that is there needs neither."""
+def _copy_to_host(dead: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:
+    """A copy of a tensor that is on its way to the CPU, and the event that tells when it has arrived; for a tensor on
+    the CPU itself and None."""
     if not dead.is_cuda:
         return dead, None
     host = torch.empty(dead.shape, dtype=dead.dtype, pin_memory=True).copy_(dead, non_blocking=True)

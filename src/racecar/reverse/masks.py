@@ -9,7 +9,7 @@ from torch import Size, Tensor
 
 from racecar.plan.graph import Op
 from racecar.plan.slices import cut
-from racecar.reverse.mask_arguments import GivenMask
+from racecar.reverse.mask_arguments import CallMask
 from racecar.reverse.positions import Lost, follow
 from racecar.reverse.values import Finder
 from racecar.rules.context import StepMasks
@@ -28,8 +28,8 @@ class Masks:
         size, samples: of the batch and of the slice.
     """
 
-    def __init__(self, find: Finder, given: GivenMask, size: int, samples: int) -> None:
-        graph, self._refuse, self.inputs = find.layer_graph, given.refuse, given.inputs
+    def __init__(self, find: Finder, given: CallMask, size: int, samples: int) -> None:
+        graph, self._refuse, self.inputs = find.layer_graph, given.report, given.inputs
         marks = follow(graph.leading, find, given.inputs)
         self._marks = {value: marks[value] for value in graph.marked if value in marks}
         if samples < size:

@@ -18,8 +18,8 @@ from racecar.plan.norms import Norm
 from racecar.plan.plan import make_plan
 from racecar.plan.slices import cut_shape
 from racecar.reverse import linear_mode, reverse, terms, weights
-from racecar.reverse.health import Signs
-from racecar.reverse.mask_arguments import GivenMask
+from racecar.reverse.health import DeadFlags
+from racecar.reverse.mask_arguments import CallMask
 from racecar.reverse.masks import Masks
 from racecar.reverse.needs import Needs
 from racecar.reverse.places import norms_at
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
     loss: Tensor
     terms: dict[str, Tensor]
     """Layer name → detached term, before λ."""
-    signs: Signs | None
+    signs: DeadFlags | None
     """What was looked at."""
 
 
@@ -135,7 +135,7 @@ class PreparedPlan:
         warnings.warn(f"fraction is ignored: {why}", UserWarning, stacklevel=6)
 
     def tape(
-        self, calls: Sequence[Call | None], inputs: Sequence[Tensor], given: GivenMask | None = None
+        self, calls: Sequence[Call | None], inputs: Sequence[Tensor], given: CallMask | None = None
     ) -> tuple[Tape, Yardstick]:
         """What a pass left behind, cut to the slice of the batch that the settings ask for, and what its errors are
         measured by. ``given``: what the call says of padding."""
@@ -145,7 +145,7 @@ class PreparedPlan:
 
     def _yardstick(self, find: Finder, size: int, samples: int, masks: Masks | None) -> Yardstick:
         marks = None if masks is None else masks.inputs
-        energy = terms.anchor(find.inputs, marks) if self.settings.scale == "anchored" else None
+        energy = terms.input_energy(find.inputs, marks) if self.settings.scale == "anchored" else None
         found = [None if op is None else find.moments(op, size, samples) for op in self.norms]
         if masks is not None:
             pairs = zip(self.norms, found, strict=True)
@@ -184,7 +184,7 @@ class PreparedPlan:
         calls: Sequence[Call | None],
         inputs: Sequence[Tensor],
         statistics: ReverseStatistics | None = None,
-        given: GivenMask | None = None,
+        given: CallMask | None = None,
     ) -> Outcome:
         """The same while torch.compile traces.
 
@@ -221,10 +221,10 @@ class PreparedPlan:
             dead = dead if sizes is None else dead | (sizes.detach() == 0)
             if len(looked_at) < len(self.names):  # an expert that no token came to is not dead
                 dead = torch.stack([dead[i] for i in looked_at])
-            signs = Signs(tuple(self.constrained[i].names for i in looked_at), dead)
+            signs = DeadFlags(tuple(self.constrained[i].names for i in looked_at), dead)
         return Outcome(total, dict(zip(self.names, seen.unbind(), strict=True)), signs)
 
-    def _way(self, tape: Tape, reading: Reading | None) -> Iterator[tuple[Layer, Tensor | linear_mode.Way]]:
+    def _way(self, tape: Tape, reading: Reading | None) -> Iterator[tuple[Layer, Tensor | linear_mode.LinearStep]]:
         """Every layer that is needed, last first, with its d', or with its own way in mode "linear"."""
         if self.settings.mode == "linear":
             return linear_mode.steps(self.needs, tape)
@@ -279,7 +279,7 @@ class PreparedPlan:
         calls: Sequence[Call | None],
         inputs: Sequence[Tensor],
         reading: Reading | None = None,
-        given: GivenMask | None = None,
+        given: CallMask | None = None,
     ) -> dict[int, Tensor]:
         """d'_m by layer index, of the whole batch, wherever the reverse pass passes."""
         size = batch_size(inputs)

@@ -1,9 +1,9 @@
-"""A layer's output recomputed from constants, so that a gradient reaches its weights and nothing below.
+"""A layer's output computed again from constants, so that its gradient reaches the layer's weights and nothing below.
 
 The reverse pass starts at d_(m+1), which depends on the layer's weights and on all layers below. For
-``gradient="weights"`` the layer's product is taken again on its input as a constant. What follows it (bias, norm,
-activation) is applied again with the statistics of the forward pass's whole batch and its dropout masks, as constants
-too. The values stay the same.
+``gradient="weights"`` the layer's operation is called again on its input as a constant. What follows the operation
+(bias, norm, activation) is applied again, with the batch statistics and dropout masks of the forward pass as constants.
+The recomputed d_(m+1) has the same values as the stored one.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def recompute(layer: Layer, tape: Tape) -> Tensor:
     """d_(m+1) of a layer on the slice of a tape, whose tensors are constants."""
     y = output(tape.operations[layer.op.ordinal](tape.tensors[layer.op.source]), 0)
     for op in layer.onward:
-        y = _again(op, y, tape.operations[op.ordinal], tape)
+        y = _apply_again(op, y, tape.operations[op.ordinal], tape)
     return y
 
 
-def _again(op: Op, y: Tensor, operation: Operation, tape: Tape) -> Tensor:
+def _apply_again(op: Op, y: Tensor, operation: Operation, tape: Tape) -> Tensor:
     if is_random(op):
-        return _as_drawn(op, y, tape.tensors)
+        return _with_same_dropout(op, y, tape.tensors)
     if op.role.moves or op.role is Role.AFFINE:
         return take(Step(Action.MOVE, op), y, operation, tape.shapes)
     if op.role is Role.NORM and not op.members and has_batch_statistics(operation):
@@ -43,8 +43,8 @@ def _again(op: Op, y: Tensor, operation: Operation, tape: Tape) -> Tensor:
     return output(operation(y), 0)
 
 
-def _as_drawn(op: Op, y: Tensor, tensors: Mapping[int, Tensor]) -> Tensor:
-    """A dropout with the numbers that the forward pass drew."""
+def _with_same_dropout(op: Op, y: Tensor, tensors: Mapping[int, Tensor]) -> Tensor:
+    """Dropout of y with the mask that the forward pass drew, which its input and output there reveal."""
     before, after = tensors[op.source], tensors[op.outputs[0]]
     if op.kind in ALPHA_DROPOUTS:
         return y + (after - before)

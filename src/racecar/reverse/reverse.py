@@ -1,4 +1,4 @@
-"""Run a plan backwards: the whole way, layer by layer, or for the input alone; on the batch or on a slice of it."""
+"""The reverse pass: the entries of a plan run backwards, on the whole batch or on a slice of it."""
 
 from __future__ import annotations
 
@@ -21,25 +21,32 @@ from racecar.watch.names import shown
 def run(
     needs: Needs, tape: Tape, input_activation: Callable[[Tensor], Tensor] | None, reading: Reading | None = None
 ) -> dict[int, Tensor]:
-    """d'_m by layer index, for every layer that was asked for."""
+    """Layer index → d'_m, for every layer of the entries."""
     return {layer.index: y for layer, y in steps(needs, tape, input_activation, reading)}
 
 
 def steps(
     needs: Needs, tape: Tape, input_activation: Callable[[Tensor], Tensor] | None, reading: Reading | None = None
 ) -> Iterator[tuple[Layer, Tensor]]:
-    """Every layer that was asked for, last first, with its d'_m. ``reading``: of the statistics of batch norms."""
+    """Every layer of the entries with its d'_m, last layer first.
+
+    Args:
+        needs: the entries, and what they need from the forward pass.
+        tape: what they need, of one forward pass.
+        input_activation: applied to the rebuilt input of the model.
+        reading: the statistics that batch norms use and leave; None: each norm uses its own alone.
+    """
     reverse: dict[int, Tensor] = {}
     for entry in needs.entries:
         layer = entry.layer
         assert layer is not None
-        y, left = _start(entry, needs, tape, reverse)
-        for step in left:
+        y, remaining = _start(entry, needs, tape, reverse)
+        for step in remaining:
             action, op = step
             operation = tape.operations[op.ordinal]
-            here = needs.places.get((layer.index, op.ordinal)) if action is Action.REDO else None
-            if reading is not None and here is not None:
-                operation = reading.within(here, operation)
+            norms = needs.places.get((layer.index, op.ordinal)) if action is Action.REDO else None
+            if reading is not None and norms is not None:
+                operation = reading.within(norms, operation)
             y = one_step(step, y, tape, entry, operation)
         if input_activation is not None and layer.reads_input:
             y = input_activation(y)
@@ -54,13 +61,13 @@ def steps(
 
 
 def _start(entry: Entry, needs: Needs, tape: Tape, reverse: Mapping[int, Tensor]) -> tuple[Tensor, Sequence[Step]]:
-    """Where an entry's reverse pass starts, and the steps from there."""
+    """The tensor from which the reverse pass of an entry starts, and the steps that remain from there."""
     assert entry.layer is not None
     if entry.upper is not None:
         return reverse[entry.upper.index], entry.steps
     if entry.layer.index in needs.short:
         first, *others = entry.steps
-        y = short_cut.back(tape.operations[first.op.ordinal], tape.tensors[entry.layer.d])
+        y = short_cut.through_gram(tape.operations[first.op.ordinal], tape.tensors[entry.layer.d])
         if y is not None:
             return y, others
     if entry.layer.index in needs.again:
@@ -69,7 +76,7 @@ def _start(entry: Entry, needs: Needs, tape: Tape, reverse: Mapping[int, Tensor]
 
 
 def one_step(step: Step, y: Tensor, tape: Tape, entry: Entry, operation: Operation) -> Tensor:
-    """One step of an entry on y, with the masks of a tape; refuses what a rule gives in another shape."""
+    """The result of one step of an entry on y; raises a RuleError if a rule returns another shape than it must."""
     (action, op), masks = step, tape.masks
     if masks is not None and action in (Action.REDO, Action.UNDO):
         operation = masks.within(op, operation, y, tape.shapes)
@@ -78,9 +85,9 @@ def one_step(step: Step, y: Tensor, tape: Tape, entry: Entry, operation: Operati
         shape = tape.shapes[op.source]
         if not isinstance(x, Tensor) or x.shape != shape:
             rule = op.rule.apply if op.rule is not None else None
-            got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+            result = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
             raise RuleError(
                 f"rule {getattr(rule, '__name__', rule)!r} for {op.kind} in layer {shown(entry.name)!r} returned "
-                f"{got}, but the operation's input has shape {tuple(shape)}"
+                f"{result}, but the operation's input has shape {tuple(shape)}"
             )
     return x

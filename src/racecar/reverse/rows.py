@@ -1,4 +1,4 @@
-"""The first samples of a value, with a gradient that costs little."""
+"""Slices of the batch whose gradient is cheap in time and memory."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from racecar.support.torch_private import run_in_turn_of
 
 
 def part_of(whole: Tensor, where: BatchDim, size: int, samples: int, own: bool) -> Tensor:
-    """The first samples of a value, in eager mode.
+    """The first ``samples`` of the ``size`` samples of a tensor, in eager mode.
 
     Args:
-        own: in memory of their own. A d is kept for backward anyway; what a reverse pass starts from may not be, and a
-            view would keep it.
+        whole: the tensor of the whole batch.
+        where: its batch dimension.
+        own: whether the slice gets memory of its own: a view would keep the whole tensor until the backward pass. A d_m
+            is kept anyway, a tensor at which a reverse pass starts may not be.
     """
     if where == BatchDim(0) and whole.dim() == 4 and not whole.is_contiguous():
-        # Channels last, which the gradient of a view would forget: that costs convolutions dearly.
+        # The gradient of a view would not be channels last any more, which slows convolutions down.
         part = FirstRows.apply(whole, cut(whole.detach(), where, size, samples))
     else:
         part = cut(whole, where, size, samples)
@@ -31,18 +33,19 @@ def part_of(whole: Tensor, where: BatchDim, size: int, samples: int, own: bool) 
 
 
 def _in_turn(part: Tensor, whole: Tensor) -> None:
-    """Let the gradient of a part be padded when backward has come to the whole, as if it had been cut off at once.
+    """Let the backward pass pad the gradient of a slice only when it has come to the whole tensor.
 
-    Autograd takes first what was made last: the gradients of all parts would be padded before anything else, and then
-    wait together, as large as all wholes."""
-    made, node = whole.grad_fn, part.grad_fn
-    while made is not None and node is not None and node is not made:
-        run_in_turn_of(node, made)
+    Autograd runs first the nodes that were made last. It would pad the gradients of all slices at the beginning, and
+    keep them all, each as large as the whole tensor, until their turn comes."""
+    whole_node, node = whole.grad_fn, part.grad_fn
+    while whole_node is not None and node is not None and node is not whole_node:
+        run_in_turn_of(node, whole_node)
         node = node.next_functions[0][0]
 
 
 class FirstRows(torch.autograd.Function):
-    """The first samples of a tensor, whose values somebody else has found; the gradient is the tensor's own."""
+    """Connects the first samples of a tensor, computed elsewhere, with the tensor: their gradient, padded with 0, is
+    the tensor's."""
 
     generate_vmap_rule = True
 

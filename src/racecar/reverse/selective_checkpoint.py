@@ -1,8 +1,8 @@
-"""What a compiled step keeps of the reverse pass until the backward pass.
+"""Selective checkpointing of a compiled reverse pass: which of its tensors are kept for the backward pass.
 
 Left to itself, torch.compile keeps d', d' − b, 2(d − d') and more of every layer. All of them are cheap to recompute
-from the products Mᵀy, so only those are kept, and what was summed: the statistics of norms and each √Σ d². On a slice
-of the batch that costs next to nothing; on the whole batch the time would count for more than the memory.
+from the products Mᵀy, so only the products are kept, and the results of reductions: the statistics of norms and each
+√Σ d². On a slice of the batch recomputing costs next to nothing; on the whole batch its time would outweigh the memory.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ _KEPT = (
     _aten.linalg_vector_norm.default,
     _aten.cumsum.default,
 )
+"""The operations whose results are kept."""
 
 
 def _policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
@@ -39,19 +40,20 @@ def _policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolic
 _contexts = partial(create_selective_checkpoint_contexts, _policy)
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """Torch asks, in its log, not to change anything in place in such a place; nothing does here."""
+def _is_relevant(record: logging.LogRecord) -> bool:
+    """Whether a log record is any but torch's reminder not to change tensors in place in a selective checkpoint: the
+    reverse pass changes none."""
     return "context_fn is passed to torch.utils.checkpoint" not in record.getMessage()
 
 
 @at_trace_time
-def _hush() -> bool:
-    """Leave that out of the log, from the first slice that is compiled: torch says it when it is done with tracing."""
-    logging.getLogger(CHECKPOINT_LOG).addFilter(_is_news)
+def _filter_log() -> bool:
+    """Keep that reminder out of torch's log. Called at trace time, because torch logs it at the end of a trace."""
+    logging.getLogger(CHECKPOINT_LOG).addFilter(_is_relevant)
     return True
 
 
 def selective_checkpoint(function: Callable[[], T]) -> T:
-    """``function()``, while torch.compile traces."""
-    _hush()
+    """The result of ``function()``, traced by torch.compile as a selective checkpoint."""
+    _filter_log()
     return checkpoint(function, use_reentrant=False, context_fn=_contexts)

@@ -1,4 +1,4 @@
-"""What a user may choose about the reverse pass, checked when it is chosen."""
+"""The settings of a reverse pass, checked when they are made."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from racecar.reverse.weights import Weight, check_weight
 from racecar.rules.registry import Rules
 from racecar.watch.inputs import batch_size
 
-_MOST_TIMES = 10**9
+_MAX_TIMES = 10**9
 
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """How a model is reversed; see :class:`racecar.Racecar`."""
+    """The settings of a reverse pass, as :class:`racecar.Racecar` documents them."""
 
     mode: str = "layerwise"
     weight: Weight = 0.001
@@ -28,17 +28,17 @@ class Settings:
     fraction: float = 1.0
     input_activation: Activation | None = None
     gradient: str | None = None
-    """As it was given; None: that of the mode."""
+    """As the user gave it; None: the mode's default."""
     reduction: str = "mean"
     rules: Rules = field(default_factory=dict)
-    """Stronger than the registered ones."""
+    """The user's rules for this Racecar alone, which override the registered ones."""
     times: int = 1
-    """What the weight is multiplied by: k where the reverse pass runs in every k-th step."""
+    """Factor of the weight: k where a schedule runs the reverse pass in every k-th step."""
     reach: str = field(init=False)
-    """What the gradient of a term reaches: as it was given, or that of the mode."""
+    """What the gradient of a term reaches: ``gradient``, or the mode's default if that is None."""
     share: str = field(init=False)
-    """The fraction as text: torch.compile makes a number that it has seen to differ an input of its graph, and cannot
-    cut a slice by that."""
+    """The fraction as text. Once torch.compile has seen two different numbers here, it makes the number an input of its
+    graph, by which no slice can be cut; a text stays a constant."""
 
     def __post_init__(self) -> None:
         known = {"mode": MODES, "scale": SCALES, "gradient": GRADIENTS, "reduction": REDUCTIONS}
@@ -46,8 +46,8 @@ class Settings:
             chosen = getattr(self, name)
             if (not isinstance(chosen, str) or chosen not in values) and (name, chosen) != ("gradient", None):
                 raise ValueError(f"{name} must be one of {', '.join(values)}, not {chosen!r:.80}")
-        usual = "weights" if self.mode == "linear" else "reverse"
-        object.__setattr__(self, "reach", usual if self.gradient is None else self.gradient)
+        default = "weights" if self.mode == "linear" else "reverse"
+        object.__setattr__(self, "reach", default if self.gradient is None else self.gradient)
         self._check_linear()
         fraction = self.fraction
         if isinstance(fraction, bool) or not isinstance(fraction, Real) or not 0 < fraction <= 1:
@@ -55,11 +55,11 @@ class Settings:
         object.__setattr__(self, "share", repr(float(fraction)))
         object.__setattr__(self, "times", check_times(self.times, "times"))
         check_weight(self.weight)
-        if isinstance(self.weight, Mapping):  # a copy: a change in place could not be followed
+        if isinstance(self.weight, Mapping):  # a copy: changes of the user's dict would go unnoticed
             object.__setattr__(self, "weight", dict(self.weight))
 
     def _check_linear(self) -> None:
-        """Refuse what mode "linear" has no place for."""
+        """Raise if a setting has no meaning in mode "linear"."""
         if self.mode != "linear":
             return
         if self.gradient == "reverse":
@@ -71,15 +71,15 @@ class Settings:
             raise ValueError("mode 'linear' applies no activation on the way back: leave input_activation out")
 
     def slice_of(self, inputs: Sequence[Tensor]) -> tuple[int, int]:
-        """(N, n): the batch and how many of its samples the reverse pass sees."""
+        """(N, n): the number of samples in the batch, and how many of them the reverse pass sees."""
         size = batch_size(inputs)
         return size, max(1, round(float(self.share) * size))
 
 
 def check_times(times: int, name: str) -> int:
-    """A number of steps, or an error that calls it ``name``."""
+    """The number as an int; raises, calling it ``name``, unless it is a whole number of at least 1."""
     if isinstance(times, bool) or not isinstance(times, Integral) or times < 1:
         raise ValueError(f"{name} must be a whole number of at least 1, not {times!r:.80}")
-    if times > _MOST_TIMES:
-        raise ValueError(f"{name} must be at most {_MOST_TIMES}: so many times the weight may overflow float32")
+    if times > _MAX_TIMES:
+        raise ValueError(f"{name} must be at most {_MAX_TIMES}: so many times the weight may overflow float32")
     return int(times)

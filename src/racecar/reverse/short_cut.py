@@ -1,7 +1,7 @@
-"""Back through the first matrix of a way at once: x (WᵀW) instead of (x Wᵀ) W.
+"""A faster reverse step through a linear layer at which the reverse pass starts: x (WᵀW) instead of (x Wᵀ) W.
 
-Where a reverse pass starts at a linear layer's own output, as at a transformer's query, key and value or at the gates
-of an MLP, both are the same; and the Gram matrix WᵀW is small where the layer is wide.
+Both are the same where the reverse pass starts at the linear layer's own output, as at a transformer's query, key and
+value or at the gates of an MLP. The Gram matrix WᵀW is small where the layer is wide.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from racecar.rules.operation import Operation
 
 
 def applies(entry: Entry) -> bool:
-    """Whether an entry's first step takes x Wᵀ + b, which nothing has changed, back to x."""
+    """Whether the reverse pass of an entry starts at x Wᵀ + b, with x = d_m and nothing in between."""
     layer = entry.layer
     if layer is None or entry.upper is not None or layer.d != layer.op.source or layer.out != layer.op.outputs[0]:
         return False
@@ -23,11 +23,11 @@ def applies(entry: Entry) -> bool:
     return action is Action.UNDO and op is layer.op and op.rule is not None and op.rule.apply is linear.linear
 
 
-def back(operation: Operation, x: Tensor) -> Tensor | None:
+def through_gram(operation: Operation, x: Tensor) -> Tensor | None:
     """x (…, in) → x (WᵀW) for an operation ``F.linear``; None where (x Wᵀ) W takes fewer multiplications."""
     weight = operation.get(1, "weight")
-    outer, inner = weight.shape
-    rows = x.numel() // max(1, inner)
-    if inner * (rows + outer) >= rows * outer:
+    outputs, inputs = weight.shape
+    rows = x.numel() // max(1, inputs)
+    if inputs * (rows + outputs) >= rows * outputs:
         return None
     return linear.like(x, weight) @ (weight.mT @ weight)

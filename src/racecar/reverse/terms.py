@@ -1,4 +1,7 @@
-"""The terms of the racecar loss: how far d'_m is from d_m, and by what that is divided."""
+"""The terms of the racecar loss: the squared error between d_m and d'_m of each layer, divided as ``scale`` says.
+
+Under torch.compile a sum over an activation is not taken to a scalar at once: see :func:`partial_sums`.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,18 @@ RELATIVE = ("relative", "ratio")
 """Σ (d − d')² / Σ d². In "relative" no gradient flows through the denominator, so that a layer can lower the term by
 making d and d' smaller together, until nothing is left of them; in "ratio" it cannot."""
 AVERAGES = ("mean", "anchored")
-"""Over the number of elements."""
+"""Σ (d − d')², divided by the number of elements of d."""
 GRADIENTS = ("both", "reverse", "weights")
 """What the gradient of a term reaches: d and d' (the paper); d' alone, d is a fixed target; or the weights alone, all
 activations of the forward pass are constants."""
 REDUCTIONS = ("mean", "sum")
 """Over the constrained layers: a λ that means the same for 3 and for 100 of them, or the paper's sum."""
 ROWS = 1024
-"""Into how many parts a compiled sum over an activation is divided: enough for every processor of a GPU."""
+"""Number of parts into which a compiled sum over an activation is divided: enough for every processor of a GPU."""
 
 
 def squared_error(d: Tensor, reverse: Tensor, weight: Tensor | None, mask: Tensor | None = None) -> Tensor:
-    """Σ w (d − d')², a float32 (or float64) scalar; compiled, a vector whose sum it is (:func:`totals`).
+    """Σ w (d − d')², a float32 (or float64) scalar; compiled, its :func:`partial_sums`.
 
     Args:
         d: forward activation d_m, (n, …).
@@ -43,31 +46,33 @@ def squared_error(d: Tensor, reverse: Tensor, weight: Tensor | None, mask: Tenso
     if d.dtype != reverse.dtype:  # a float64 head behind layers in float32
         dtype = torch.promote_types(dtype, wide(reverse))
     if weight is not None or compiling():
-        # Compiled, the difference is not rounded before it is squared; but it, and the gradient of both sides, is kept
-        # in the precision of the activations.
+        # The compiler squares the difference before it is rounded, and keeps the difference and both gradients in the
+        # precision of the activations.
         d, reverse, weight = along_memory(masked(d, mask), masked(reverse, mask), weight)
         errors = (d - reverse).to(dtype).square()
         errors = errors if weight is None else errors * weight.to(dtype)
-        return in_rows(errors, torch.sum)
+        return partial_sums(errors, torch.sum)
     if mask is None and d.dtype == reverse.dtype == dtype and d.is_contiguous() and reverse.is_contiguous():
         return F.mse_loss(reverse, d, reduction="sum")
     return SquaredError.apply(d, reverse, dtype, mask)
 
 
 class SquaredError(torch.autograd.Function):
-    """Σ (d − d')² of activations in low precision, channels last or with a mask: mse_loss would keep copies of both,
-    in float32 or masked, and its gradient would forget the strides, which costs convolutions more than all else."""
+    """Σ (d − d')² of activations in low precision, channels last or with a mask.
+
+    F.mse_loss would keep copies of both, in float32 or masked, and its gradient would not be channels last, which slows
+    convolutions down."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(d: Tensor, reverse: Tensor, dtype: torch.dtype, mask: Tensor | None = None) -> Tensor:
-        # The difference is rounded as its gradient will be: in float32 its memory would cost more than all the rest.
+        # In the precision of the activations, as is its gradient: in float32 it would take more memory than all else.
         return torch.linalg.vector_norm(masked(d - reverse, mask), dtype=dtype).square()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs[:2], inputs[3])  # others keep them, too
+        ctx.save_for_backward(*inputs[:2], inputs[3])  # the model's own backward pass keeps d and d', too
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
@@ -78,27 +83,28 @@ class SquaredError(torch.autograd.Function):
 
 
 def along_memory(d: Tensor, *others: Tensor | None) -> tuple[Any, ...]:
-    """``d`` and others of as many dimensions, in the order in which d lies in memory: for sums over all of it."""
+    """``d`` and others of as many dimensions, permuted to the order of d in memory: sums along memory are faster."""
     if not channels_last(d):
         return d, *others
     order = memory_order(d)
-    return d.permute(order), *(None if one is None else one.permute(order) for one in others)
+    return d.permute(order), *(None if other is None else other.permute(order) for other in others)
 
 
 def size(d: Tensor, weight: Tensor | None, scale: str = "relative", mask: Tensor | None = None) -> Tensor:
-    """√Σ d² over the features with w ≠ 0, where they count; compiled, a vector whose norm it is (:func:`totals`). A
-    gradient flows through it for scale "ratio" alone, if d has one."""
+    """√Σ d² over the features with w ≠ 0, where the mask is True; compiled, its :func:`partial_sums`. A gradient flows
+    through it for scale "ratio" alone."""
     d, weight = along_memory(masked(d if scale == "ratio" else d.detach(), mask), weight)
     if weight is not None:
         d = d * (weight != 0)
-    return in_rows(d, partial(torch.linalg.vector_norm, dtype=wide(d)))
+    return partial_sums(d, partial(torch.linalg.vector_norm, dtype=wide(d)))
 
 
-def in_rows(x: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
-    """``reduce`` x to a scalar; compiled, to one number for each of ROWS parts of x.
+def partial_sums(x: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
+    """``reduce(x)``, a scalar; compiled, a vector with one number for each of ROWS parts of x.
 
-    A compiler takes two kernels for a scalar, and many a small one for the scalars of all layers. So many rows it
-    reduces in one kernel, which also puts them beside those of the other layers.
+    :func:`totals` reduces the vectors of all layers to scalars. The compiler would need two kernels for the scalar of
+    each layer, and more to put the scalars together. So many rows it reduces in one kernel, which also writes them
+    beside those of the other layers.
     """
     if not compiling():
         return reduce(x)
@@ -108,16 +114,17 @@ def in_rows(x: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
 
 
 def totals(parts: Sequence[Tensor], reduce: Callable[..., Tensor]) -> Tensor:
-    """The scalars of all layers as one vector, from what :func:`in_rows` made of each."""
-    made = torch.stack(list(parts))
-    return reduce(made, dim=1) if made.dim() > 1 else made
+    """The scalars of all layers as one vector, from the :func:`partial_sums` of each."""
+    stacked = torch.stack(list(parts))
+    return reduce(stacked, dim=1) if stacked.dim() > 1 else stacked
 
 
-def anchor(inputs: Sequence[Tensor], masks: Sequence[Tensor | None] | None = None) -> Tensor:
-    """Mean square of what counts of the model's inputs, which no weight can change: a float32 (or float64) scalar, for
-    "anchored"."""
-    both = zip(inputs, masks or [None] * len(inputs), strict=True)
-    pairs = [(x.detach(), mask) for x, mask in both if x.is_floating_point()]
+def input_energy(inputs: Sequence[Tensor], masks: Sequence[Tensor | None] | None = None) -> Tensor:
+    """The mean square of the model's inputs, where their masks are True: a float32 (or float64) scalar.
+
+    Scale "anchored" divides by it, because no weight of the model can change it."""
+    masked_inputs = zip(inputs, masks or [None] * len(inputs), strict=True)
+    pairs = [(x.detach(), mask) for x, mask in masked_inputs if x.is_floating_point()]
     if any(x.layout is not torch.strided for x, _ in pairs):
         raise ValueError("scale 'anchored' cannot measure a sparse input: use scale='relative' or scale='mean'")
     numbers = [x if mask is None else torch.where(mask, x, 0) for x, mask in pairs]
@@ -126,74 +133,77 @@ def anchor(inputs: Sequence[Tensor], masks: Sequence[Tensor | None] | None = Non
             "scale 'anchored' divides by the energy of the model's input, and this input holds no floating-point "
             "numbers; use scale='relative' or scale='mean'"
         )
-    dtype = max((wide(x) for x in numbers), key=lambda one: torch.finfo(one).bits)
+    dtype = max((wide(x) for x in numbers), key=lambda dtype: torch.finfo(dtype).bits)
     squares = [torch.linalg.vector_norm(x, dtype=dtype).square() for x in numbers]
-    return torch.stack(squares).sum() / _least(sum(counted(x, mask) for x, mask in pairs))
+    return torch.stack(squares).sum() / _at_least_1(sum(counted(x, mask) for x, mask in pairs))
 
 
 def masked(x: Tensor, mask: Tensor | None) -> Tensor:
-    """0 where x does not count. (On a CPU torch.where takes five times as long; what a tape holds has no NaN there.)"""
+    """x with 0 where the mask is False. (A product, as a tape holds no NaN there: torch.where takes five times as
+    long on a CPU.)"""
     return x if mask is None else x * mask
 
 
 def counted(x: Tensor, mask: Tensor | None) -> int | Tensor:
-    """How many elements of x count."""
+    """The number of elements of x where the mask is True."""
     return x.numel() if mask is None else mask.sum() * (x.numel() // max(1, mask.numel()))
 
 
-def noise_floors(found: Sequence[Moments | None], counts: Sequence[int]) -> Tensor | None:
-    """For each layer the largest Σ d² that rounding alone can make behind a norm, where the norm's input does not vary
-    but by rounding, as on a blank batch; 0 where it varies, or without a norm. A vector, or None if all are 0.
+def noise_floors(moments: Sequence[Moments | None], counts: Sequence[int]) -> Tensor | None:
+    """For each layer the largest Σ d² that is only rounding noise behind a norm; None if it is 0 for all layers.
 
-    A norm subtracts the mean. Of values that are all alike it leaves their rounding errors, up to 1/√eps times as
-    large: d is then no more than that, and nothing can be measured by it.
+    A norm subtracts the mean of its input. If the input is constant but for rounding errors, as on a blank batch, the
+    norm leaves these errors, up to 1/√eps times as large. d then is noise, and the term says nothing.
 
     Args:
-        found: of the norm behind which each d_m is.
+        moments: of the input of the norm whose output leads to each d_m; None: there is no such norm.
         counts: number of elements of each d_m.
+
+    Returns:
+        A vector (layers,), 0 for layers without a norm or whose norm's input varies.
     """
-    known = [one for one in found if one is not None]
+    known = [one for one in moments if one is not None]
     if not known:
         return None
     like = known[0].mean
-    # A blank batch is blank in all groups: some tell, and a compiler copies fewer.
+    # A blank batch is blank in all groups of the norm: a few of them suffice, and the compiler copies fewer numbers.
     groups = max(1, min(16, *(one.mean.numel() // 2 for one in known)))
-    each = [one or known[0] for one in found]  # without a norm any will do: its floor is 0
-    mean, inverse = _stack([x.reshape(-1)[:groups] for one in each for x in one[:2]]).unflatten(0, (-1, 2)).unbind(1)
+    filled = [one or known[0] for one in moments]  # any moments serve for a layer without a norm: its floor is 0
+    mean, inverse = _stack([x.reshape(-1)[:groups] for one in filled for x in one[:2]]).unflatten(0, (-1, 2)).unbind(1)
     accuracy = torch.finfo(like.dtype).eps
-    # Of the input itself, and of sums over it, which lose more.
-    rounding = [torch.finfo(one.dtype).eps + 64 * accuracy for one in each]
-    limits = [(16 * some) ** 2 / one.eps for some, one in zip(rounding, each, strict=True)]
+    # Relative errors of the input itself, and of sums over it, which are larger.
+    errors = [torch.finfo(one.dtype).eps + 64 * accuracy for one in filled]
+    limits = [(16 * error) ** 2 / one.eps for error, one in zip(errors, filled, strict=True)]
     energy = mean.square().mean(1)
-    most = energy * _vector([some**2 for some in rounding], like)
-    # σ² as far as 1/σ tells it: beside eps a smaller one is lost.
-    blank = inverse.square().reciprocal().mean(1) <= most + _vector(
-        [one.eps * (1 + 4 * accuracy) for one in each], like
+    noise = energy * _vector([error**2 for error in errors], like)
+    # σ² from 1/σ, which cannot tell a σ² far below eps.
+    blank = inverse.square().reciprocal().mean(1) <= noise + _vector(
+        [one.eps * (1 + 4 * accuracy) for one in filled], like
     )
-    sizes = [0 if one is None else count for one, count in zip(found, counts, strict=True)]
+    sizes = [0 if one is None else count for one, count in zip(moments, counts, strict=True)]
     return torch.where(blank, energy * _vector(limits, like) * _vector(sizes, like), 0)
 
 
 def _vector(numbers: Sequence[float], like: Tensor) -> Tensor | float:
-    """Numbers that are the same in every step, as a tensor: no step waits until they are on the device. A compiler is
-    given one number where all are alike."""
+    """Numbers that are the same in every step, as a tensor like another. It is cached, so that no step waits for its
+    transfer to the device; compiled, it is a single number if all are equal."""
     if not compiling():
-        return _kept(tuple(numbers), like.dtype, like.device)
-    if all(one == numbers[0] for one in numbers):
+        return _cached_tensor(tuple(numbers), like.dtype, like.device)
+    if all(number == numbers[0] for number in numbers):
         return numbers[0]
-    return _stack([like.new_full((), one) for one in numbers])
+    return _stack([like.new_full((), number) for number in numbers])
 
 
 def _stack(tensors: Sequence[Tensor]) -> Tensor:
-    """torch.stack. A compiler copies up to 8 tensors by one kernel, and more of them by one for each."""
+    """torch.stack; compiled, in groups of 8: the compiler copies at most 8 tensors in one kernel, else one in each."""
     if not compiling():
         return torch.stack(list(tensors))
     return torch.cat([torch.stack(list(tensors[i : i + 8])) for i in range(0, len(tensors), 8)])
 
 
 @lru_cache(maxsize=256)
-def _kept(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):  # kept for training, too
+def _cached_tensor(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):  # so that training can use the tensor, too
         return torch.tensor(numbers, dtype=dtype, pin_memory=device.type == "cuda").to(device, non_blocking=True)
 
 
@@ -207,18 +217,18 @@ def terms(
     share: float = 1.0,
     energy: Tensor | None = None,
 ) -> Tensor:
-    """The terms of all layers before λ, as one vector: few small kernels instead of many.
+    """The terms of all layers before λ, as one vector (layers,): a few small kernels instead of many.
 
     Args:
-        errors: Σ w (d − d')² of each layer, as :func:`squared_error` gives it.
-        counts: number of elements of each d_m that count, for scales "mean" and "anchored".
-        sizes: √Σ d² of each layer, as one vector, for scales "relative" and "ratio".
-        floors: for these, Σ d² of each layer up to which it is rounding noise and counts as 0; None: 0.
-        share: N / n, what a sum over n of N samples is multiplied by, for scale "sum".
-        energy: mean square of the input, for scale "anchored".
+        errors: Σ w (d − d')² of each layer, from :func:`squared_error`.
+        counts: number of elements of each d_m where its mask is True, for scales "mean" and "anchored".
+        sizes: √Σ d² of each layer, (layers,), for scales "relative" and "ratio".
+        floors: from :func:`noise_floors`, for the same scales: up to this Σ d² a term is 0; None: 0 for all layers.
+        share: N / n, the factor of a sum over n of N samples, for scale "sum".
+        energy: from :func:`input_energy`, for scale "anchored".
     """
     if scale in AVERAGES:
-        vector = totals([error / _least(count) for error, count in zip(errors, counts, strict=True)], torch.sum)
+        vector = totals([error / _at_least_1(count) for error, count in zip(errors, counts, strict=True)], torch.sum)
         return vector if energy is None else _divide(vector, energy.to(vector.dtype), energy == 0)
     vector = totals(errors, torch.sum)
     if scale == "sum":
@@ -228,12 +238,12 @@ def terms(
     return _divide(vector, total, total.detach() <= (0 if floors is None else floors))
 
 
-def _least(count: int | Tensor) -> int | Tensor:
-    """At least 1, where a mask may leave nothing."""
+def _at_least_1(count: int | Tensor) -> int | Tensor:
+    """A count that is divided by: 1 where a mask leaves nothing."""
     return count.clamp(min=1) if isinstance(count, Tensor) else max(1, count)
 
 
 def _divide(vector: Tensor, total: Tensor, empty: Tensor) -> Tensor:
-    """0 where there is nothing to compare with."""
-    # Divide by 1 where nothing is there, then multiply by 0: a NaN in d' is never hidden.
+    """vector / total, and 0 where ``empty``."""
+    # Divided by 1 and multiplied by 0 there, so that a NaN in d' is not hidden.
     return vector / torch.where(empty, 1, total) * ~empty

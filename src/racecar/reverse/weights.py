@@ -1,4 +1,4 @@
-"""λ: a number, or numbers and tensors by layer-name pattern."""
+"""The weights λ of the terms: one number, or numbers and tensors by layer-name pattern."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _DTYPES = (
     torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64,
     torch.float16, torch.bfloat16, torch.float32, torch.float64,
 )  # fmt: skip
-"""Of weights that are tensors."""
+"""The dtypes that a tensor weight may have."""
 
 
 def check_weight(weight: Weight) -> None:
-    """Refuse weights that cannot be meant."""
+    """Raise unless a weight is a finite number of at least 0, a tensor of such, or a dict of them."""
     if isinstance(weight, Mapping):
         if not weight:
             raise ValueError("weight is an empty dict: give at least one pattern, for example {'*': 1.0}")
-        for pattern, one in weight.items():
+        for pattern, value in weight.items():
             if not isinstance(pattern, str):
                 raise TypeError(f"weight maps layer-name patterns (str) to numbers or tensors, not {pattern!r}")
-            _check_one(one, f"weight[{pattern!r}]")
+            _check_value(value, f"weight[{pattern!r}]")
     else:
-        _check_one(weight, "weight")
+        _check_value(weight, "weight")
 
 
-def _check_one(weight: float | Tensor, name: str) -> None:
+def _check_value(weight: float | Tensor, name: str) -> None:
     if isinstance(weight, Tensor):
         _check_tensor(weight, name)
     elif not isinstance(weight, Real) or isinstance(weight, bool):
@@ -63,41 +63,42 @@ def _check_tensor(weight: Tensor, name: str) -> None:
 
 
 def layer_weights(weight: Weight, names: Sequence[Sequence[str]]) -> list[float | Tensor]:
-    """λ for each layer: later patterns win, a layer that no pattern matches gets 0.
+    """λ for each layer: the last pattern that matches decides, a layer that no pattern matches gets 0.
 
     Args:
         weight: as the user gave it.
-        names: for each layer its name, also without the suffixes for reuse and for one of several weights.
+        names: for each layer the names that a pattern may call it.
     """
     if not isinstance(weight, Mapping):
         return [weight] * len(names)
-    found: list[float | Tensor] = [0.0] * len(names)
-    for pattern, one in weight.items():
+    values: list[float | Tensor] = [0.0] * len(names)
+    for pattern, value in weight.items():
         for i, spellings in enumerate(names):
             if matches(pattern, spellings):
-                found[i] = one
-    return found
+                values[i] = value
+    return values
 
 
 def chosen_as_head(weight: Weight, names: Sequence[Sequence[str]]) -> list[bool]:
-    """For each layer, whether it has its λ because it is a head: by the pattern "@head"."""
+    """For each layer, whether the pattern that gives its λ is "@head"."""
     if not isinstance(weight, Mapping):
         return [False] * len(names)
     patterns = list(weight)[::-1]
-    return [next((one for one in patterns if matches(one, spellings)), "") == HEAD for spellings in names]
+    return [next((pattern for pattern in patterns if matches(pattern, spellings)), "") == HEAD for spellings in names]
 
 
 def check_patterns(weight: Weight, layer_graphs: Sequence[LayerGraph], model: nn.Module) -> None:
-    """Refuse a pattern that matches no layer that was seen, and none that another way through the model may use.
+    """Raise if a pattern matches no layer of the given graphs, and no module that may be a layer in another branch.
 
-    A module that owns only a part of a layer's weight, as in a sum of linear maps, is no layer: it has no λ of its own.
+    A module that holds only a part of a layer's weight, as in a sum of linear maps, is no layer and has no λ of its
+    own.
     """
     if not isinstance(weight, Mapping):
         return
     parameters = dict(model.named_parameters())
     users: dict[int, str] = {}
-    for one in layer_graphs:
-        for layer, used in zip(one.layers, one.coverage.of_layer, strict=True):
+    for layer_graph in layer_graphs:
+        for layer, used in zip(layer_graph.layers, layer_graph.coverage.of_layer, strict=True):
             users.update({id(parameters[name]): layer.name for name in used})
     parts: dict[str, str] = {}
     unseen = []
@@ -108,31 +109,38 @@ def check_patterns(weight: Weight, layer_graphs: Sequence[LayerGraph], model: nn
         for key, p in matrices.items():
             if id(p) in users:
                 parts[name] = parts[f"{name}.{key}".lstrip(".")] = users[id(p)]
-    seen = [layer.names for one in layer_graphs for layer in one.layers]
+    seen = [layer.names for layer_graph in layer_graphs for layer in layer_graph.layers]
     check_names(weight, seen, "weight pattern", unseen, parts=parts)
 
 
 def placed(weight: float | Tensor, times: int, like: Tensor | None) -> float | Tensor:
-    """A weight, multiplied, where its layer is, and as a tensor that training may use: no step then waits for the
-    device."""
+    """``times`` · weight. A tensor is moved to the device of ``like``, a parameter of its layer, so that no step has
+    to wait for the transfer."""
     if not isinstance(weight, Tensor):
         return times * weight
     with torch.inference_mode(False):
-        weight = weight.clone() if weight.is_inference() else weight
-        if times > 1:  # never in integers or half precision, which would overflow
+        weight = weight.clone() if weight.is_inference() else weight  # training cannot use inference tensors
+        if times > 1:  # in float32 at least: integers and half precision would overflow
             weight = times * weight.to(torch.promote_types(weight.dtype, torch.float32))
         return weight if like is None else weight.to(like.device)
 
 
 def unmatched(weight: Weight, names: Sequence[Sequence[str]]) -> bool:
-    """Whether some layer is left out because no pattern matches it (not because its weight is 0)."""
+    """Whether a layer is left out because no pattern matches it (not because its weight is 0)."""
     if not isinstance(weight, Mapping):
         return False
     return not all(any(matches(pattern, spellings) for pattern in weight) for spellings in names)
 
 
 def spread(weight: Tensor, shape: torch.Size, batch: int, name: str) -> Tensor:
-    """A tensor weight with the batch dimension put in, so that it broadcasts against d_m; refuses what does not fit."""
+    """A tensor weight reshaped to broadcast against d_m, of the given shape; raises if it does not.
+
+    Args:
+        weight: broadcasts against one sample of d_m.
+        shape: of d_m.
+        batch: the batch dimension of d_m.
+        name: of the layer, for the error.
+    """
     sample = (*shape[:batch], *shape[batch + 1 :])
     pairs = zip(reversed(weight.shape), reversed(sample), strict=False)
     if weight.dim() > len(sample) or any(w not in (1, size) for w, size in pairs):
@@ -144,10 +152,10 @@ def spread(weight: Tensor, shape: torch.Size, batch: int, name: str) -> Tensor:
 
 
 def all_zero(weight: Weight) -> bool:
-    """Whether a weight switches the reverse pass off."""
+    """Whether λ is 0 for all layers, so that there is no reverse pass."""
     return all(map(is_zero, weight.values() if isinstance(weight, Mapping) else (weight,)))
 
 
 def is_zero(weight: float | Tensor) -> bool:
-    """Whether a weight leaves its layer out."""
+    """Whether λ is 0, so that its layer is left out."""
     return not bool((weight != 0).any()) if isinstance(weight, Tensor) else weight == 0
