@@ -48,7 +48,9 @@ def disarm(folder):
         run.unlink()
 
 
-@pytest.mark.parametrize("way, command", [("script", "a fork server"), ("-m", "a TARGET")])
+@pytest.mark.parametrize(
+    "way, command", [("script", "a fork server"), pytest.param("-m", "a TARGET", marks=pytest.mark.soak)]
+)
 def test_nothing_there_is_run(way, command, hostile, tmp_path):
     """However the command is started, and whatever it starts itself; and all of it works."""
     start = [str(tmp_path / "racecar")] if way == "script" else ["-m", "racecar.cli"]

@@ -101,6 +101,8 @@ OURS = {
     "shared": shared_net,
 }
 THEIRS = ["text", "checkpointed"]  # scaled_dot_product: plan/test_replanning.py
+SOAK = ("written_out", "many_activations", "text", "checkpointed")
+"""For ``make soak``: their parts are compiled in other tests, too."""
 SLICED = ("residual", "text", "padded", "written_out")
 SEEN = ("written_out", "many_activations", "shared", "text")
 """For what dynamo sees of them: they change nothing in place, and go without autograd's compiler."""
@@ -121,7 +123,7 @@ def logged():
         one.removeHandler(handler)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.soak] * (one in SOAK)) for one in CASES])
 def test_a_compiled_step_is_the_eager_step(name, logged):
     """Without a word: torch would ask, in its log, not to change anything in place where things are made again."""
     check_two_steps(CASES[name], 0.5 if name in SLICED else 1.0, "eager" if name in SEEN else "aot_eager")
@@ -197,11 +199,8 @@ def plain_kernels():
         yield
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "build, fraction, backend",
-    [pytest.param(normed, 0.25, "inductor", marks=pytest.mark.soak), (encoder_layer, 0.5, "eager")],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("build, fraction, backend", [(normed, 0.25, "inductor"), (encoder_layer, 0.5, "eager")])
 def test_training_and_evaluation_take_turns(build, fraction, backend, plain_kernels):
     model, x = seeded(build)()
     eager, rr = (classic(one, x, fraction=fraction) for one in (copy.deepcopy(model), model))
@@ -220,7 +219,7 @@ def test_batches_of_other_sizes():
     """The last batch of an epoch is smaller; dynamo then makes the size a symbol. (The whole batch: with lengths.)"""
     model, x = NETWORKS["bare_weights"]()
     rr = classic(model, x, scale="sum", fraction=0.5)
-    fast = compiled(rr, "aot_eager")
+    fast = compiled(rr)
     for size in (4, 7, 5):
         data = torch.rand(size, *x.shape[1:])
         assert_same(step(rr, data, fast), step(rr, data), rtol=1e-5, atol=1e-5)

@@ -104,6 +104,7 @@ def test_nothing_is_added_by_index():
     assert count(backward, "aten.index_put") == count(backward, "aten._unsafe_index_put") == 0
 
 
+@pytest.mark.soak
 def test_nothing_is_summed_twice():
     """√Σ d² is not worked out again in the backward pass, which has no more sums than with a scale that needs none; nor
     are the statistics of batch norms, which have two sums each, of the gradient."""
@@ -112,6 +113,7 @@ def test_nothing_is_summed_twice():
     assert count(relative, "aten.mean") == count(relative, "aten.var_mean") == 0
 
 
+@pytest.mark.soak
 def test_running_statistics_cost_no_sum():
     """The statistics that a norm is applied by are the ones that are kept, and the backward pass has nothing to do."""
     with_them, without = (graphs_of(some, fraction=1 / 8, scale="relative") for some in (True, False))
@@ -143,7 +145,9 @@ def test_sums_go_along_memory(width):
     assert all(one.is_contiguous() for one in sums)
 
 
-@pytest.mark.parametrize("name, fraction", [("residual", 1 / 16), ("transformer", 1 / 8)])
+@pytest.mark.parametrize(
+    "name, fraction", [("residual", 1 / 16), pytest.param("transformer", 1 / 8, marks=pytest.mark.soak)]
+)
 def test_a_slice_keeps_little(name, fraction):
     """And no tensor beside another that it is a part of: torch's compiler would write over the one while it still needs
     the other, and gradients would be wrong."""
@@ -168,6 +172,7 @@ def test_a_slice_keeps_little(name, fraction):
     assert shared <= theirs
 
 
+@pytest.mark.soak
 def test_a_slice_with_a_vjp():
     """Which is not recomputed: equal to the eager one, and again no tensor beside another that it is a part of."""
     torch.manual_seed(0)

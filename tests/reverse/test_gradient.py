@@ -155,11 +155,10 @@ def joined():
 @pytest.mark.parametrize(
     "build, fraction, gradient, backend",
     [
-        (seeded(joined), 0.5, "reverse", "aot_eager"),
-        (seeded(joined), 0.5, "weights", "aot_eager"),
-        (NETWORKS["attention"], 1.0, "weights", "eager"),
+        pytest.param(seeded(joined), 0.5, "reverse", "aot_eager", marks=pytest.mark.soak, id="joined-reverse"),
+        pytest.param(seeded(joined), 0.5, "weights", "aot_eager", id="joined-weights"),
+        pytest.param(NETWORKS["attention"], 1.0, "weights", "eager", marks=pytest.mark.soak, id="attention-weights"),
     ],
-    ids=["joined-reverse", "joined-weights", "attention-weights"],
 )
 def test_compiled(build: Callable, fraction: float, gradient: str, backend: str):
     """As in eager mode, with gradients and buffers."""

@@ -77,7 +77,7 @@ def test_the_default_is_watched_too():
     assert len(warnings_of(Racecar(net(dead=True), torch.randn(8, 4)), batches())) == 1
 
 
-@pytest.mark.parametrize("scale", ["relative", "sum"])
+@pytest.mark.parametrize("scale", ["relative", pytest.param("sum", marks=pytest.mark.soak)])
 def test_a_compiled_step_is_looked_at_between_the_epochs(scale: str):
     """Python sees nothing of a compiled step; it looks where it comes by: train(), a new weight, Every."""
     torch._dynamo.reset()

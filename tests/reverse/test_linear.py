@@ -195,7 +195,7 @@ def test_a_rule_of_ones_own():
     close(gradients(loss, w), gradients(expected, w))
 
 
-@pytest.mark.parametrize("gradient, fraction", [("weights", 0.5), ("both", 0.75)])
+@pytest.mark.parametrize("gradient, fraction", [("weights", 0.5), pytest.param("both", 0.75, marks=pytest.mark.soak)])
 def test_a_compiled_step_is_the_eager_step(gradient: str, fraction: float):
     torch._dynamo.reset()
     torch.manual_seed(0)
