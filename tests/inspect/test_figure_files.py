@@ -249,10 +249,3 @@ def test_the_user_s_settings_have_no_influence(tmp_path: Path, ours: list[bytes]
         before = settings()
         assert saved(CASES["vectors, one"][0](), tmp_path / "theirs") == ours
         assert settings() == before
-
-
-def test_settings_come_back_after_an_error():
-    before = settings()
-    with pytest.raises(ValueError, match="no pictures"):
-        figures.rebuilt_figure(inverse(inputs=drawn(4, 9)))
-    assert settings() == before

@@ -50,13 +50,6 @@ def test_vectors_of_colour_keep_their_colours():
     close(pixels(axis), [[[0.5, 0.5, 0.5], [1.0, 0.0, 0.75]]])
 
 
-def test_vectors_say_their_value_and_share():
-    found = vectors(3)
-    axes = figures.vectors_figure(found, count=2).axes
-    titles = [axis.get_title() for axis in axes if axis.axison]
-    assert titles == [f"{v:.3g}, {c:.1%}" for v, c in list(zip(found.values, found.carried, strict=True))[:2]]
-
-
 def test_rebuilt_inputs_share_the_inputs_shades():
     """So that a rebuilt picture that is too dark looks too dark; what leaves the range is clipped."""
     inputs = torch.tensor([[[[0.0, 10.0], [5.0, 2.5]]], [[[10.0, 10.0], [10.0, 10.0]]]])
@@ -67,16 +60,6 @@ def test_rebuilt_inputs_share_the_inputs_shades():
     close(pixels(axes[2, 0]), [[0, 1], [1, 0]])
     close(pixels(axes[0, 1]), np.ones((2, 2)))
     assert [axis.get_ylabel() for axis in axes[:, 0]] == ["input", "from d2", "from d3"]
-
-
-@pytest.mark.parametrize("depths, shown", [(1, None), (2, ["d2", "d10"]), (3, ["d2", "d6", "d10"]), (99, None)])
-@pytest.mark.usefixtures("no_layout")
-def test_rebuilt_from_some_depths(depths: int, shown: list[str] | None):
-    figure = figures.rebuilt_figure(inverse((0.5,) * 9, (0.5,) * 9), count=1, depths=depths)
-    labels = [axis.get_ylabel().removeprefix("from ") for axis in figure.axes]
-    assert labels[0] == "input"
-    assert len(labels) == 1 + min(depths, 9)
-    assert shown is None or labels[1:] == shown
 
 
 def test_tensors_of_low_precision():

@@ -14,7 +14,6 @@ from torch import nn
 
 from racecar.inspect import figures, invertibility, leakage
 from tests.inspect.figure_cases import DEPTHS, close, drawn, inverse, leak, marked, plane, similar, vectors
-from tests.networks import NETWORKS
 
 pytestmark = pytest.mark.usefixtures("nothing_of_the_user_s")
 
@@ -54,15 +53,6 @@ def test_plane_shows_every_layer_and_rings_the_full_ones():
     close(rings.get_offsets(), [[row.i_xd, row.i_dy] for row in found if row.saturated])
     labels = {note.get_text(): note.xy for note in axis.texts}
     assert labels == {row.name: (row.i_xd, row.i_dy) for row in found}
-
-
-def test_planes_of_other_data_fit_in():
-    """Planes with other ceilings: none is cut off."""
-    found = {"small": plane(h_x=2.0, h_y=0.5), "large": plane(h_x=8.0, h_y=2.0)}
-    (axis,) = figures.plane_figure(found).axes
-    (low, high), (bottom, top) = axis.get_xlim(), axis.get_ylim()
-    for one in found.values():
-        assert all(low <= row.i_xd <= high and bottom <= row.i_dy <= top for row in one)
 
 
 def test_sweep_shows_every_layer_over_the_bins():
@@ -145,34 +135,7 @@ def test_what_cannot_be_drawn_is_refused_in_one_line(case: str):
     assert "matplotlib" not in "".join(str(entry.path) for entry in caught.traceback), "found before it is drawn"
 
 
-@pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.usefixtures("no_layout")
-def test_similarities_with_other_measures(turned: bool):
-    """One variant was compared as pictures, the other not: draw what there is, or refuse in one line."""
-    found = {"Std": similar(0), "RR": similar(1, pictures=False, lpips=False)}
-    if turned:
-        found = dict(reversed(found.items()))
-    try:
-        figure = figures.similarity_figure(found)
-    except ValueError:
-        return
-    assert len(marked(figure.axes[0])) == len(marked(figure.axes[1])) == 2
-
-
 # --- from a network to its figures --------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("no_layout")
-def test_a_residual_network_whose_input_comes_back_from_the_first_depths_only():
-    model, x = NETWORKS["resnet_pad"]()
-    found = invertibility(model, x)
-    leaks = leakage(model, found)
-    assert 0 < len(found.rebuilt) < len(found)
-    figure = figures.rebuilt_figure(found)
-    labels = [axis.get_ylabel() for axis in figure.axes if axis.get_ylabel()]
-    assert labels == ["input", *(f"from {name}" for name in found.rebuilt)]
-    figures.invertibility_figure(found).draw_without_rendering()
-    figures.leakage_figure(leaks).draw_without_rendering()
 
 
 def test_inputs_that_ask_for_a_gradient():

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import nn
 
 from racecar.inspect.invertibility import invertibility
 from racecar.inspect.leakage import leakage
@@ -98,24 +97,6 @@ def test_readings(share):
     assert leak.adjusted == pytest.approx(share, abs=1e-6)
     assert leak.reading == SHARES[share]
     assert ("can be recognised" in found.reading) == (share >= 0.5)
-
-
-def test_the_deepest_depth_that_leaks_is_named():
-    """Everything up to d3, little at d4."""
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Flatten(), *(nn.Linear(144, 144, bias=False) for _ in range(2)), nn.Linear(144, 2))
-    for layer in model[1:3]:
-        nn.init.orthogonal_(layer.weight)
-    found = leakage(model, pictures(20, 1, 12, 12))
-    assert [leak.reading for leak in found] == [NEARLY_ALL, NEARLY_ALL, LITTLE]
-    assert found.reading.startswith("From d4, the output of 3, ")
-    assert "as deep as d3:" in found.reading
-
-
-def test_a_model_of_one_layer():
-    found = leakage(nn.Linear(6, 6), torch.rand(4, 6))
-    assert found.reading.startswith("From d2, the output of the model, ")
-    assert "(model)" in str(found)
 
 
 def test_table_and_record():

@@ -56,12 +56,6 @@ def test_mutual_information_by_hand(a, b, bits):
     assert mutual_information(ints(a), ints(b)) == pytest.approx(bits, abs=1e-15)
 
 
-def test_independent_codes_share_exactly_nothing():
-    a = torch.arange(7).repeat_interleave(11 * 3)
-    b = torch.arange(11).repeat(7 * 3)
-    assert mutual_information(a, b) == 0.0
-
-
 codes = st.integers(1, 60).flatmap(
     lambda n: st.tuples(*[st.lists(st.integers(-5, 5), min_size=n, max_size=n) for _ in range(2)])
 )
@@ -72,12 +66,6 @@ def test_agrees_with_scikit_learn(pair):
     a, b = map(ints, pair)
     assert mutual_information(a, b) == pytest.approx(sklearn_bits(*pair), abs=1e-9)
     assert entropy(a) == pytest.approx(sklearn_bits(pair[0], pair[0]), abs=1e-9)
-
-
-def test_agrees_with_scikit_learn_on_many_samples():
-    a = torch.randint(0, 3000, (20_000,), generator=torch.Generator().manual_seed(0))
-    b = (a // 100 + torch.randint(0, 9, a.shape, generator=torch.Generator().manual_seed(1))) % 23
-    assert mutual_information(a, b) == pytest.approx(sklearn_bits(a, b), abs=1e-9)
 
 
 @given(codes, st.integers(1, 4), st.randoms(use_true_random=False))

@@ -73,21 +73,6 @@ def test_float32_is_near():
     assert ssim(a.half(), b.half()).dtype == torch.float32
 
 
-def test_identities():
-    a, b = pictures(2, 3, 2, 15, 17)
-    assert torch.equal(ssim(a, a), torch.ones(3, dtype=a.dtype))
-    torch.testing.assert_close(ssim(a, b), ssim(b, a))
-    torch.testing.assert_close(ssim(255 * a, 255 * b, data_range=255), ssim(a, b))
-    torch.testing.assert_close(ssim(a.mT, b.mT), ssim(a, b))
-    assert (ssim(a, 1 - a) < 0).all()  # the covariance turns round
-    assert (ssim(a, b).abs() < 1).all()
-
-
-def test_two_constant_pictures_by_hand():
-    black, white = torch.zeros(1, 1, 11, 11).double(), torch.ones(1, 1, 11, 11).double()
-    torch.testing.assert_close(ssim(black, white), torch.tensor([1e-4 / (1 + 1e-4)]).double())
-
-
 def test_gradient():
     a, b = pictures(2, 1, 2, 6, 5)
     a.requires_grad_(), b.requires_grad_()

@@ -1,8 +1,5 @@
 """Colours and markers: those of the paper, and each variant its own in every panel."""
 
-import colorsys
-from typing import Any
-
 import matplotlib
 import matplotlib.colors
 import pytest
@@ -12,26 +9,6 @@ from racecar_lab.report.pictures import PAGE_COLOURS
 from tests.inspect.figure_cases import VARIANTS, inverse, leak, marked, plane, similar, variants
 
 pytestmark = pytest.mark.usefixtures("nothing_of_the_user_s")
-
-HUES = {"Std": (20, 45), "Ort": (200, 240), "RR": (110, 150), "RR1": (80, 140), "lRR": (0, 20)}
-"""Orange, blue, green, light green, salmon; degrees."""
-
-
-def hls(colour: Any) -> tuple[float, float, float]:
-    hue, light, saturation = colorsys.rgb_to_hls(*matplotlib.colors.to_rgb(colour))
-    return 360 * hue, light, saturation
-
-
-def test_the_paper_s_colours():
-    looks = {name: style.look(name) for name in VARIANTS}
-    for name, (low, high) in HUES.items():
-        hue, light, saturation = hls(looks[name]["color"])
-        assert low <= hue <= high, name
-        assert saturation > 0.4, name
-    assert hls(looks["RR1"]["color"])[1] > hls(looks["RR"]["color"])[1] + 0.2, "light green"
-    assert 0.6 < hls(looks["lRR"]["color"])[1] < 0.8, "salmon is a light red"
-    assert len({look["marker"] for look in looks.values()}) == len(VARIANTS), "told apart without colours"
-    assert len({look["color"] for look in looks.values()}) == len(VARIANTS)
 
 
 def test_other_names_are_told_apart_too():
@@ -61,22 +38,6 @@ def test_variants_have_their_colour_and_marker_in_every_panel(name: str):
     (legend,) = legends
     assert [text.get_text() for text in legend.get_texts()] == list(VARIANTS)
     assert [line.get_color() for line in legend.get_lines()] == [colour for colour, _ in looks]
-
-
-ONE = {
-    "similarity": lambda: figures.similarity_figure(similar()),
-    "plane": lambda: figures.plane_figure(plane()),
-    "invertibility": lambda: figures.invertibility_figure(inverse()),
-    "leakage": lambda: figures.leakage_figure(leak()),
-}
-
-
-@pytest.mark.parametrize("name", ONE)
-@pytest.mark.usefixtures("no_layout")
-def test_one_alone_needs_no_legend_and_looks_the_same_everywhere(name: str):
-    figure = ONE[name]()
-    assert not [axis for axis in figure.axes if axis.get_legend()]
-    assert {line.get_color() for axis in figure.axes for line in marked(axis)} == {style.look("RR")["color"]}
 
 
 @pytest.mark.parametrize("colours", ["BrBG", "Reds", "gray"])
