@@ -1,5 +1,5 @@
-"""Causal convolutions: padded by the whole kernel on both sides, and cut at the end, so that what stands at t is of
-positions up to t. The cut is part of the layer: what it drops is of positions that the input does not have."""
+"""Causal convolutions: padded by the whole kernel on both sides and cut at the end, so that output t depends on inputs
+up to t. The cut is part of the layer: it removes outputs at positions that the input does not have."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from torch import Tensor
 from racecar.plan.graph import Graph, Op
 from racecar.rules.conv import conv, whole_padding
 from racecar.rules.operation import Operation
+from racecar.rules.shape import index_parts
 
 
 def causal_cut(
     graph: Graph, op: Op, operation: Callable[[Op], Operation], tensor: Callable[[int], Tensor]
 ) -> Op | None:
-    """The slice ``[..., :T]`` that makes a convolution causal; None of all other operations.
+    """The slice ``[..., :T]`` after ``op`` if ``op`` is a causal convolution, else None.
 
     Args:
-        operation: an operation with the arguments of a pass.
-        tensor: a value of that pass.
+        operation: gives an operation the arguments of a pass.
+        tensor: finds the tensor of a value in that pass.
     """
     users = graph.users.get(op.outputs[0], [])
     if op.rule is None or op.rule.apply is not conv or len(users) != 1 or users[0].func is not Tensor.__getitem__:
@@ -29,9 +30,8 @@ def causal_cut(
     kept, before = tensor(cut.outputs[0]).shape[-dims:], tensor(op.source).shape[-dims:]
     if not any(added) or any(new > old for new, old in zip(kept, before, strict=True)):
         return None
-    index = operation(cut).args[1]
-    parts = index if isinstance(index, tuple) else (index,)
-    first = all(
-        one is ... or (isinstance(one, slice) and one.start in (None, 0) and one.step in (None, 1)) for one in parts
+    keeps_start = all(
+        part is ... or (isinstance(part, slice) and part.start in (None, 0) and part.step in (None, 1))
+        for part in index_parts(operation(cut).args[1])
     )
-    return cut if first else None
+    return cut if keeps_start else None

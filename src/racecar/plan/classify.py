@@ -1,4 +1,4 @@
-"""From a trace to a graph of operations: what each one is, whose weight it carries, which are joins."""
+"""Classification of the calls in a trace: the role of each operation and the module that owns its weight."""
 
 from __future__ import annotations
 
@@ -24,22 +24,23 @@ from racecar.watch.trace import Trace
 
 
 def build(trace: Trace, model: nn.Module, modules: ModuleWatch | None, rules: Rules) -> Graph:
-    """Classify every call that uses data."""
+    """The graph of all calls that use data, each as an operation with a role."""
     weights = Weights(trace, model, modules)
     ops: list[Op] = []
     tables = Tables()
     for ordinal, i in enumerate(trace.links):
         ops.append(_classify(trace, i, ordinal, weights, rules, tables))
-        tables.see(ops[-1], trace, i)
+        tables.remember(ops[-1], trace, i)
         for old, new in trace.spills.get(i, ()):
             inputs = (*([] if old is None else [((0,), old)]), ((1,), ops[-1].outputs[0]))
             ops.append(Op(ordinal, Role.JOIN, f"{ops[-1].kind} of a part", None, None, (), {}, inputs, (new,)))
-    return Graph(trace, parts.apart(ops))
+    return Graph(trace, parts.split_parts(ops))
 
 
 def _classify(trace: Trace, i: int, ordinal: int, weights: Weights, rules: Rules, tables: Tables) -> Op:
+    """Call ``i`` of a trace as an operation; ``ordinal`` is its position among the calls that use data."""
     call, links = trace.calls[i], trace.links[i]
-    if call.func is Tensor.copy_:  # what it is copied into is overwritten
+    if call.func is Tensor.copy_:  # a.copy_(b): a is overwritten
         links = links[-1:]
     links, lookup = tables.without_weights(call.func, links, trace)
     at = tuple(path for path, _ in links)
@@ -52,9 +53,10 @@ def _classify(trace: Trace, i: int, ordinal: int, weights: Weights, rules: Rules
     if rule is not None and rule.role in (Role.ACTIVATION, Role.AFFINE, Role.RESAMPLE):
         func = SPELT_OUT.get(func, func)
     op = Op(
-        ordinal, Role.UNKNOWN, rule.kind if rule else label(call.func), rule, func, _hide(args), _hide(kwargs),
-        links, trace.made[i], owner, inplace_at=INPLACE_POSITION.get(func), called=call.func,
-        picked=None if lookup is None else lookup.ordinal, grad=call.grad,
+        ordinal, Role.UNKNOWN, rule.kind if rule else label(call.func), rule, func,
+        _without_tensors(args), _without_tensors(kwargs), links, trace.made[i], owner,
+        inplace_at=INPLACE_POSITION.get(func), called=call.func,
+        lookup=None if lookup is None else lookup.ordinal, grad=call.grad,
     )  # fmt: skip
     op.role = _role(op, trace, call)
     if op.role is Role.JOIN or (op.role is Role.SKIPPED and len(links) > 1):
@@ -64,14 +66,14 @@ def _classify(trace: Trace, i: int, ordinal: int, weights: Weights, rules: Rules
     return op
 
 
-def _hide(value: Any) -> Any:
-    """Arguments without their tensors: a plan holds no tensor of the pass that it was made from."""
+def _without_tensors(value: Any) -> Any:
+    """Arguments with None in place of tensors: a plan must not keep the tensors of the planned pass alive."""
     if isinstance(value, Tensor):
         return None
     if type(value) in (tuple, list):
-        return type(value)([one if isinstance(one, _PLAIN) else _hide(one) for one in value])
+        return type(value)([part if isinstance(part, _PLAIN) else _without_tensors(part) for part in value])
     if isinstance(value, dict):
-        return {name: _hide(one) for name, one in value.items()}
+        return {name: _without_tensors(part) for name, part in value.items()}
     return value
 
 
@@ -79,6 +81,10 @@ _PLAIN = (int, float, str, type(None))
 
 
 def _role(op: Op, trace: Trace, call: Call) -> Role:
+    """The role of an operation: that of its rule, unless its inputs or outputs make it another one.
+
+    Where the role of the rule does not fit, ``op.rule`` is replaced.
+    """
     rule, values = op.rule, {v for _, v in op.inputs}
     role = rule.role if rule else Role.UNKNOWN
     if role is Role.JOIN:
@@ -89,11 +95,11 @@ def _role(op: Op, trace: Trace, call: Call) -> Role:
         return Role.JOIN
     if role is Role.SOURCE:
         return role
-    made = trace.tensor(op.outputs[0]) if op.outputs else None
-    if made is None or not made.is_floating_point():
+    out = trace.tensor(op.outputs[0]) if op.outputs else None
+    if out is None or not out.is_floating_point():
         return Role.UNKNOWN
     if role in (Role.PASS, Role.SHAPE, Role.SELECT) and not trace.tensor(op.source).is_floating_point():
-        return Role.SOURCE  # a one-hot code or a mask becomes a number, or an index picks from a table
+        return Role.SOURCE  # an integer or a mask is converted to float, or is an index into a table
     if len(op.inputs) > 1:  # x * x, cat([x, x])
         return Role.JOIN
     path = op.inputs[0][0]
@@ -104,7 +110,7 @@ def _role(op: Op, trace: Trace, call: Call) -> Role:
     if call.func is Tensor.copy_ and path in FIRST:
         return Role.UNKNOWN
     if role is Role.SELECT or call.func in PARTS or op.kind == "pad":
-        return parts.role(op, call, trace.tensor(op.source), made)
+        return parts.role(op, call, trace.tensor(op.source), out)
     if op.kind == "div" and path not in FIRST:  # c / x
         op.rule = _POINTWISE
         return Role.ACTIVATION
@@ -124,5 +130,5 @@ def _role(op: Op, trace: Trace, call: Call) -> Role:
 
 _INPUT_FIRST = frozenset((F.linear, *(getattr(F, f"conv{t}{d}d") for t in ("", "_transpose") for d in (1, 2, 3))))
 _SEVERAL_TENSORS = frozenset(forms("bilinear baddbmm einsum grouped_mm _grouped_mm"))
-"""Weighted operations on more than one tensor of data: no rule can give all of them back."""
+"""Weighted operations on several tensors, which no rule can undo if more than one of them is data."""
 _POINTWISE = Rule(Role.ACTIVATION, "pointwise", lambda op, x: op(x))

@@ -1,8 +1,8 @@
-"""Activations and norms written by hand: several calls that together are one function of one tensor.
+"""Activations and norms that a model spells out in several calls, found and combined into one operation.
 
-``x * sigmoid(x)`` forks and joins, and yet it is an activation of x; ``x * rsqrt(x.pow(2).mean(-1, keepdim=True))`` is
-a norm. Such a cone of weightless calls between one tensor and one of the same shape is taken as one operation, which
-is re-applied in the reverse pass by making its calls again.
+``x * sigmoid(x)`` contains a fork and a join, but is an activation of x; ``x * rsqrt(x.pow(2).mean(-1, keepdim=True))``
+is a norm. All calls between one tensor and another of the same shape, called a cone here, become one operation if they
+use no weight. The reverse pass applies it again by making all its calls.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from racecar.watch.calls import tensors
 
 
 def gather(graph: Graph) -> None:
-    """Replace every cone by one operation, outermost first."""
+    """Replace each cone of a graph by one operation, the outermost cones first."""
     swallowed: set[int] = set()
     cones: dict[int, Op] = {}
     for op in reversed(graph.ops):
@@ -33,25 +33,25 @@ def gather(graph: Graph) -> None:
         graph.index()
 
 
-def _pure(op: Op) -> bool:
-    """No weight, no change of layout or resolution; a reduction must keep its dimension to be broadcast back."""
+def _weightless(op: Op) -> bool:
+    """Whether an operation can be in a cone: no weight, no change of layout or resolution, reductions with keepdim."""
     if op.rule is not None and op.rule.reduction:
         return bool(op.kwargs.get("keepdim")) or True in op.args[2:]
     if op.role in (Role.JOIN, Role.UNKNOWN):
         return op.rule is not None and op.rule.elementwise
-    if op.role is Role.SOURCE:  # a mask becomes numbers
+    if op.role is Role.SOURCE:  # a conversion of a mask to float
         return op.rule is not None and op.rule.role is Role.PASS
     return op.role.keeps_layout or op.role is Role.PASS
 
 
 def _cone(graph: Graph, tip: Op) -> Op | None:
-    """The cone that ends in ``tip``, or None."""
-    if tip.role is not Role.JOIN or not _pure(tip) or len(tip.outputs) != 1:
+    """The cone that ends in ``tip`` as one operation, or None if there is none."""
+    if tip.role is not Role.JOIN or not _weightless(tip) or len(tip.outputs) != 1:
         return None
-    found = cone_of(graph, tip, _pure)
-    if found is None:
+    cone = cone_of(graph, tip, _weightless)
+    if cone is None:
         return None
-    source, members = found
+    source, members = cone
     trace = graph.trace
     if trace.tensor(source).shape != trace.tensor(tip.outputs[0]).shape:
         return None
@@ -66,12 +66,17 @@ def _cone(graph: Graph, tip: Op) -> Op | None:
 
 
 def cone_of(graph: Graph, tip: Op, fits: Callable[[Op], bool]) -> tuple[int, tuple[Op, ...]] | None:
-    """The one value that ``tip`` depends on through operations that fit, and these in forward order, ``tip`` last; None
-    if there is no such value, or if others use what is made in between."""
+    """The cone of operations that ends in ``tip``: the one value that it starts from, and its operations in order.
+
+    None if there is no such value, or if an operation outside of the cone uses a value inside.
+
+    Args:
+        fits: whether an operation can be in the cone.
+    """
     members = [tip]
     frontier = {value for _, value in tip.inputs}
     while len(frontier) > 1:
-        value = max(frontier)  # values are numbered in the order in which they were made
+        value = max(frontier)  # the latest one: values are numbered in forward order
         op = graph.maker.get(value)
         if op is None or not fits(op):
             return None

@@ -1,4 +1,4 @@
-"""The weights of a model, its parameters of two or more dimensions: which layer uses each one, or why none does."""
+"""Coverage of a model: which layer uses each weight (parameter of two or more dimensions), or why none does."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from racecar.watch.owners import Weights
 from racecar.watch.trace import Trace
 
 _NO_DATA = "its input does not depend on the model's input"
-_LOST = "not seen: its input comes from outside the watched calls (such as a scripted function or another thread)"
-_NEVER = "not seen: no watched call uses it (it is idle, or in a scripted function or another thread)"
-_ELSEWHERE = "not seen: its module runs in another thread"
+_UNWATCHED = "not seen: its input comes from outside the watched calls (such as a scripted function or another thread)"
+_UNUSED = "not seen: no watched call uses it (it is idle, or in a scripted function or another thread)"
+_OTHER_THREAD = "not seen: its module runs in another thread"
 
 
 class Uncovered(NamedTuple):
@@ -30,7 +30,7 @@ class Uncovered(NamedTuple):
 
 
 class Constant(NamedTuple):
-    """A weighted operation that is not seen to work on data."""
+    """A weighted operation whose input, as far as was watched, does not depend on the model's input."""
 
     name: str
     kind: str
@@ -38,28 +38,28 @@ class Constant(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """Which weights of a model a plan knows, all by their names."""
+    """Which weights of a model its layers use, all by their names."""
 
     sizes: dict[str, int]
-    """Of every weight, in elements."""
+    """The number of elements of every weight."""
     of_layer: tuple[frozenset[str], ...]
-    """The weights that each layer uses, also where its own is computed from them."""
+    """For each layer the weights that it uses, also those from which its weight is computed."""
     constants: tuple[Constant, ...]
     uncovered: tuple[Uncovered, ...]
 
     def share(self, layers: Iterable[int]) -> float | None:
-        """How much of all weights some layers use; None for a model without any."""
+        """The share of all weights, in elements, that these layers use; None for a model without weights."""
         used = frozenset[str]().union(*(self.of_layer[i] for i in layers))
         total = sum(self.sizes.values())
         return sum(self.sizes[name] for name in used) / total if total else None
 
 
 class _Origin(NamedTuple):
-    """What the arguments of a call that are not data were made of."""
+    """What the constant arguments of a call were computed from."""
 
     weights: frozenset[str] = frozenset()
-    lost: bool = False
-    """Whether a tensor among it was made by no call that was watched."""
+    unwatched: bool = False
+    """Whether one of these tensors comes from no call that was watched."""
 
 
 def coverage(
@@ -70,83 +70,96 @@ def coverage(
     names: Collection[str],
     rules: Rules,
 ) -> Coverage:
-    """Of the layers of a graph, given as their operations and their names."""
-    own = {name: weight for name, weight in model.named_parameters() if weight.dim() > 1}
-    weights = {id(weight): name for name, weight in own.items()}
+    """The coverage of a model.
+
+    Args:
+        graph: the operations of a forward pass.
+        layers: those of them that are layers.
+        names: the names of these layers.
+    """
+    all_weights = {name: weight for name, weight in model.named_parameters() if weight.dim() > 1}
+    weights = {id(weight): name for name, weight in all_weights.items()}
     origins = _origins(graph.trace, model, weights)
     of_layer = tuple(_used(graph, op, origins, weights) for op in layers)
     constants = _constants(graph.trace, Weights(graph.trace, model, modules), origins, names, rules)
-    known = frozenset[str]().union(*of_layer, *(origins[i].weights for i, _ in constants))
+    covered = frozenset[str]().union(*of_layer, *(origins[i].weights for i, _ in constants))
     reasons = _reasons(graph, origins, weights)
     for module in modules.elsewhere if modules is not None else ():
         for weight in module.parameters():
-            reasons.setdefault(weights.get(id(weight), ""), _ELSEWHERE)
+            reasons.setdefault(weights.get(id(weight), ""), _OTHER_THREAD)
     return Coverage(
-        {name: weight.numel() for name, weight in own.items()},
+        {name: weight.numel() for name, weight in all_weights.items()},
         of_layer,
         tuple(constant for _, constant in constants),
-        tuple(Uncovered(name, reasons.get(name, _NEVER)) for name in own if name not in known),
+        tuple(Uncovered(name, reasons.get(name, _UNUSED)) for name in all_weights if name not in covered),
     )
 
 
 def _origins(trace: Trace, model: nn.Module, weights: dict[int, str]) -> list[_Origin]:
-    """Of every call."""
-    made: dict[int, _Origin] = {id(one): _Origin() for one in (*model.parameters(), *model.buffers(), *trace.inputs)}
-    made |= {number: _Origin(frozenset((name,))) for number, name in weights.items()}
-    found = []
+    """The origin of the constant arguments of every call. ``weights``: id of each weight → its name."""
+    sources = (*model.parameters(), *model.buffers(), *trace.inputs)
+    origin_of: dict[int, _Origin] = {id(tensor): _Origin() for tensor in sources}
+    origin_of |= {number: _Origin(frozenset((name,))) for number, name in weights.items()}
+    origins = []
     for i, call in enumerate(trace.calls):
         data = {path for path, _ in trace.links.get(i, ())}
         parts = [
-            made.get(id(one), _Origin(lost=True))
-            for path, one in tensors(call.args, call.kwargs)
+            origin_of.get(id(tensor), _Origin(unwatched=True))
+            for path, tensor in tensors(call.args, call.kwargs)
             if path not in data and call.func not in NOT_DATA
         ]
-        origin = _Origin(frozenset[str]().union(*(one.weights for one in parts)), any(one.lost for one in parts))
-        found.append(origin)
-        made |= {id(one): _Origin() if data else origin for one in outputs(call)}
-    return found
+        origin = _Origin(
+            frozenset[str]().union(*(part.weights for part in parts)), any(part.unwatched for part in parts)
+        )
+        origins.append(origin)
+        origin_of |= {id(out): _Origin() if data else origin for out in outputs(call)}
+    return origins
 
 
 def _used(graph: Graph, op: Op, origins: Sequence[_Origin], weights: dict[int, str]) -> frozenset[str]:
-    """The weights that an operation uses beside the data."""
+    """The weights among the constant arguments of an operation."""
     if op.module is not None:
-        return frozenset(weights[id(one)] for one in op.module.parameters() if id(one) in weights)
-    calls = [i for one in op.members or (op,) for i in (one.ordinal, one.picked) if i is not None]
+        return frozenset(weights[id(weight)] for weight in op.module.parameters() if id(weight) in weights)
+    calls = [i for call in op.single_calls for i in (call.ordinal, call.lookup) if i is not None]
     return frozenset[str]().union(*(origins[graph.positions[i]].weights for i in calls))
 
 
 def _constants(
     trace: Trace, owners: Weights, origins: Sequence[_Origin], names: Collection[str], rules: Rules
 ) -> list[tuple[int, Constant]]:
-    """The calls of weighted operations that see no data, of modules that are no layer elsewhere."""
-    found = []
+    """The calls of weighted operations that use no data, each with its position, of modules that have no layer.
+
+    Args:
+        names: of the layers.
+    """
+    constants = []
     for i, call in enumerate(trace.calls):
         rule = find(call.func, rules)
         owner = owners.of_constant(i) if i not in trace.links and rule is not None and rule.role is Role.LAYER else None
         known = owner is not None and (owner.name in names or f"{owner.name}.{owner.attribute}".lstrip(".") in names)
         if rule is not None and owner is not None and not owner.derived and not known:
-            found.append((i, Constant(owner.name, rule.kind, _LOST if origins[i].lost else _NO_DATA)))
-    return found
+            constants.append((i, Constant(owner.name, rule.kind, _UNWATCHED if origins[i].unwatched else _NO_DATA)))
+    return constants
 
 
 def _reasons(graph: Graph, origins: Sequence[_Origin], weights: dict[int, str]) -> dict[str, str]:
-    """Why weights that are used belong to no layer: what meets data tells most."""
-    found: dict[str, str] = {}
+    """For each weight that some call uses, why it belongs to no layer; the calls on data say it first."""
+    reasons: dict[str, str] = {}
     for op in graph.ops:
         if op.role.weighted:
             continue
         for name in _used(graph, op, origins, weights):
-            found.setdefault(name, _reason(graph, op))
-    for lost, reason in ((True, _LOST), (False, _NO_DATA)):
+            reasons.setdefault(name, _reason(graph, op))
+    for unwatched, reason in ((True, _UNWATCHED), (False, _NO_DATA)):
         for i, origin in enumerate(origins):
-            if i not in graph.trace.links and origin.lost is lost:
+            if i not in graph.trace.links and origin.unwatched is unwatched:
                 for name in origin.weights:
-                    found.setdefault(name, reason)
-    return found
+                    reasons.setdefault(name, reason)
+    return reasons
 
 
 def _reason(graph: Graph, op: Op) -> str:
-    """Why a weight that an operation uses beside data makes no layer."""
+    """Why an operation that combines a weight with data is not a layer."""
     kind = op.kind if op.called is None else label(op.called)
     if op.role is Role.SOURCE:
         return f"the data picks parts of it ({kind}), which count as data"

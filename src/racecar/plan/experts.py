@@ -1,8 +1,9 @@
-"""Experts by index: weights that the data picks from a table of weights.
+"""Weights that the data selects by an index, as in a mixture of experts.
 
-A mixture of experts keeps the weights of all experts in one parameter (experts, out, in), and the router's choice picks
-from it: ``F.linear(tokens, weight[expert])``. What is picked from an embedding is data; what is picked as the weight of
-a product is a weight. Each such product is a layer on the tokens that came to the expert.
+The weights of all experts may be one parameter (experts, out, in), indexed by the router's choice:
+``F.linear(tokens, weight[expert])``. What an index selects from a parameter is data if it is used as data (as from an
+embedding), and a weight if it is used as the weight of a product. Each such product is a layer, whose samples are the
+tokens of that expert.
 """
 
 from __future__ import annotations
@@ -23,41 +24,46 @@ from racecar.watch.trace import Trace, keeps_grad
 _LOOKUPS = frozenset((Tensor.__getitem__, *forms("index_select")))
 _PRODUCTS = frozenset((F.linear, *forms("matmul", "mm", "__matmul__", "bmm")))
 _GROUPED = frozenset(forms("grouped_mm _grouped_mm"))
-"""Products of sorted tokens: where each expert's begin is data, but a whole number."""
+"""Products of tokens sorted by expert: the positions where experts begin are data, but integers."""
 
 Links = tuple[tuple[Path, int], ...]
+"""The data among a call's arguments: (place, number of the value)."""
 
 
 class Lookup(NamedTuple):
-    """Where the data picked a weight."""
+    """A call in which the data selected a weight from a parameter."""
 
     ordinal: int
+    """Of the call, among those that use data."""
     owner: Owner
 
 
 class Tables:
-    """Which values of a pass were picked from parameters, so that a product may use them as its weight."""
+    """The values of a pass that were selected from parameters: a product may use them as its weight."""
 
     def __init__(self) -> None:
-        self._picked: dict[int, Lookup] = {}
+        self._lookups: dict[int, Lookup] = {}
 
-    def see(self, op: Op, trace: Trace, call: int) -> None:
-        """Remember what a call picked from a table, or made of that by turning it."""
+    def remember(self, op: Op, trace: Trace, call: int) -> None:
+        """Remember an operation that selects a weight from a parameter, or rearranges a selected weight."""
         if op.role is Role.SOURCE and op.owner is not None and op.called in _LOOKUPS:
             if trace.tensor(op.outputs[0]).dim() > 1:
-                self._picked[op.outputs[0]] = Lookup(op.ordinal, op.owner)
-        elif op.role in (Role.SHAPE, Role.PASS) and op.source in self._picked:
-            lookup = self._picked[op.source]
+                self._lookups[op.outputs[0]] = Lookup(op.ordinal, op.owner)
+        elif op.role in (Role.SHAPE, Role.PASS) and op.source in self._lookups:
+            lookup = self._lookups[op.source]
             if not keeps_grad(trace.calls[call]):
                 lookup = lookup._replace(owner=replace(lookup.owner, cut_off="detached"))
-            self._picked[op.outputs[0]] = lookup
+            self._lookups[op.outputs[0]] = lookup
 
     def without_weights(self, func: Any, links: Links, trace: Trace) -> tuple[Links, Lookup | None]:
-        """The data of a product, and the lookup of its weight; all links and None of every other call."""
+        """The inputs of a product without a selected weight, and the lookup of that weight.
+
+        For every call without such a weight: all inputs and None.
+        """
         if func in _GROUPED:
-            return tuple(one for one in links if trace.tensor(one[1]).is_floating_point()), None
+            return tuple(link for link in links if trace.tensor(link[1]).is_floating_point()), None
         if func not in _PRODUCTS:
             return links, None
-        weights = [value for _, value in links if value in self._picked]
-        data = tuple(one for one in links if one[1] not in self._picked)
-        return (data, self._picked[weights[0]]) if len(weights) == 1 and len(data) == 1 else (links, None)
+        weights = [value for _, value in links if value in self._lookups]
+        data = tuple(link for link in links if link[1] not in self._lookups)
+        return (data, self._lookups[weights[0]]) if len(weights) == 1 and len(data) == 1 else (links, None)

@@ -1,4 +1,4 @@
-"""Plan a model by one forward pass that leaves no trace."""
+"""The layers of a model, found by one forward pass without side effects."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ from racecar.watch.trace import Trace
 def layer_graph_of(
     model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], rules: Rules, start: RngState | None = None
 ) -> LayerGraph:
-    """Plan a model by one forward pass that leaves no trace: no gradient, no buffer, no random number.
+    """The layers of a model, found by one forward pass that changes no gradient, buffer or random state.
 
-    The model itself runs with gradient, which nothing goes back through: what it runs under ``no_grad`` stands out.
+    The model runs with gradient enabled, so that layers it runs under ``no_grad`` are recognised; backward is not
+    called.
     """
-    trainable = not any(one.is_inference() for one in model.parameters())
+    trainable = not any(parameter.is_inference() for parameter in model.parameters())
     with torch.inference_mode(False), torch.no_grad(), untouched(model, start), uncompiled():
         args, kwargs = map_tensors(torch.clone, (tuple(args), dict(kwargs)))
         inputs = batch_tensors(args, kwargs)
         versions = [version(x) for x in inputs]
         with warnings.catch_warnings():
-            # Re-entrant checkpointing warns about the missing gradient before we can refuse it.
+            # Re-entrant checkpointing warns about missing gradients before racecar can raise an error.
             warnings.filterwarnings("ignore", message="None of the inputs have requires_grad=True")
             try:
                 with torch.set_grad_enabled(trainable), Watch() as watch, ModuleWatch(watch, model, rules) as modules:
@@ -59,7 +60,7 @@ def layer_graph_of(
 
 
 def warn_about(layer_graph: LayerGraph) -> None:
-    """Name what has no rule, and how to add one."""
+    """Warn of each operation without a rule that ends the reverse pass, and say how to add a rule."""
     for layer in layer_graph.layers:
         name = shown(layer.name)
         if layer.problem:
@@ -75,4 +76,5 @@ def warn_about(layer_graph: LayerGraph) -> None:
 
 
 def _without_rule(op: Op) -> bool:
+    """Whether an operation is unknown because it has no rule, not because its rule does not fit."""
     return op.role is Role.UNKNOWN and (op.rule is None or op.rule.role is Role.UNKNOWN)

@@ -1,7 +1,7 @@
-"""Frozen layers: those whose weight is not trained. Their terms are left out.
+"""Frozen layers, whose weight is not trained: their terms are left out of the loss.
 
-Either their weight has ``requires_grad`` False, or no gradient reaches it: they run in a ``no_grad`` of the model's
-own, as the teacher of a student does, or use the weight detached.
+A layer is frozen if its weight has ``requires_grad`` False, or if no gradient reaches the weight because the model runs
+the layer under ``no_grad``, like the teacher in a distillation, or detaches the weight.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from torch import nn
 from racecar.plan.layer import Layer
 from racecar.support.torch_private import own_parameters
 
-Behind = list[tuple[nn.Module, str]] | None
-"""The parameters that a layer's weight is made of, as far as the gradient reaches them: the module that holds each, and
-its name there. None: it reaches none."""
+WeightParameters = list[tuple[nn.Module, str]] | None
+"""The parameters that a layer's weight is computed from and that its gradient reaches, each as (module that holds it,
+name in that module); None: the gradient reaches none."""
 
 
-def behind(layer: Layer) -> Behind:
-    """What stands behind a layer's weight; a bias does not count."""
+def weight_parameters(layer: Layer) -> WeightParameters:
+    """The parameters that a layer's weight is computed from; its bias is not one of them."""
     owner = layer.op.owner
     if owner is None:
         return []
     if layer.cut_off:
         return None
-    if layer.op.module is not None:  # a rule for a whole module: all that it has
+    if layer.op.module is not None:  # a rule for a whole module: all its parameters
         return [(module, name) for module in layer.op.module.modules() for name in own_parameters(module)]
-    return [(one.holder, one.parameter) for one in (owner, *owner.also) if not one.cut_off]
+    return [(part.holder, part.parameter) for part in (owner, *owner.also) if not part.cut_off]
 
 
-def frozen(layers: Sequence[Behind], before: Sequence[bool]) -> tuple[bool, ...]:
-    """For each layer whether it is frozen now. Flags alone are read, so that it may be asked in every step.
+def frozen(layers: Sequence[WeightParameters], before: Sequence[bool]) -> tuple[bool, ...]:
+    """One flag per layer: whether the layer is frozen now. Only reads flags, so it can be called in every step.
 
     Args:
-        layers: what stands behind their weights.
-        before: what holds where plain tensors stand in for the parameters, as in torch.func.
+        layers: the parameters of each layer's weight.
+        before: the flags of an earlier call, which are used where plain tensors replace parameters, as in torch.func.
     """
-    found = []
+    flags = []
     for parameters, was in zip(layers, before, strict=True):
         flag = parameters is None or len(parameters) > 0
         for module, name in parameters or ():
@@ -46,5 +46,5 @@ def frozen(layers: Sequence[Behind], before: Sequence[bool]) -> tuple[bool, ...]
                 flag = flag and not weight.requires_grad
             elif weight is not None:
                 flag = flag and was
-        found.append(flag)
-    return tuple(found)
+        flags.append(flag)
+    return tuple(flags)

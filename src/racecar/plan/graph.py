@@ -1,4 +1,4 @@
-"""The operations on data of one forward pass, and who makes and uses each value."""
+"""The operations of one forward pass as a graph: which operation makes each value, and which ones use it."""
 
 from __future__ import annotations
 
@@ -21,89 +21,97 @@ from racecar.watch.trace import Trace
 
 @dataclass(eq=False)
 class Op:
-    """One operation on data, with the role of its rule, or one of those that no rule has."""
+    """One call of the forward pass that uses data; several calls, or a module, may be combined into one operation."""
 
     ordinal: int
-    """Its position among the calls that use data."""
+    """The position of the call among the calls that use data."""
     role: Role
+    """The role of the rule, or JOIN, SKIPPED or UNKNOWN."""
     kind: str
     rule: Rule | None
     func: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     inputs: tuple[tuple[Path, int], ...]
+    """The data among the arguments: (place, number of the value)."""
     outputs: tuple[int, ...]
     owner: Owner | None = None
     module: nn.Module | None = None
     inplace_at: int | None = None
     called: Any = None
-    """The function as the model called it, maybe in place."""
+    """The function that the model called; it may work in place, unlike ``func``."""
     members: tuple[Op, ...] = ()
-    """For several calls taken as one: they are made again one by one."""
-    picked: int | None = None
-    """The ordinal of the lookup in which the data picked its weight, such as an expert's, from a table of weights."""
+    """For several calls combined into one operation: the calls."""
+    lookup: int | None = None
+    """The ordinal of the call in which the data selected the weight from a parameter (an expert's weight)."""
     slot: int = 0
-    """Which of the function's results it gives, of one that makes several parts."""
+    """The index of the operation's output among the results of its function."""
     grad: bool = True
-    """Whether it ran with gradient, not in a ``no_grad`` of the model's own."""
+    """False if the model ran the call under ``no_grad``."""
     constants: WithConstants | None = field(init=False, repr=False)
-    """For a whole module that ran without gradient: its rule takes the weights out of the module itself."""
+    """For a module that ran under ``no_grad``: makes its weights constants while its rule, which reads them, runs."""
     held: tuple[Any] = field(init=False, repr=False)
-    """``func`` in a tuple: out of an attribute dynamo cannot call a method of Tensor, up to torch 2.11 at least."""
+    """``func`` in a tuple: dynamo (torch 2.11 and before) cannot call a method of Tensor that is an attribute."""
     at: tuple[Path, ...] = field(init=False, repr=False)
-    """The places of its inputs."""
-    first: bool = field(init=False, repr=False)
-    """Whether the data is its first argument and no other: nearly always."""
-    rest: tuple[nn.Module | None, bool, int | None] = field(init=False, repr=False)
-    """What an :class:`Operation` holds beside: the module that owns the weight, if there is one, ``inplace_at``."""
-    followed: tuple[tuple[Path, int], ...] = field(init=False, repr=False)
-    """The inputs that say what the positions of its output are: of an attention the queries, of a product of matrices
-    not what is added to it."""
+    """The places of the inputs among the arguments."""
+    only_first: bool = field(init=False, repr=False)
+    """Whether the first argument, and no other, is data."""
+    _rest: tuple[nn.Module | None, bool, int | None] = field(init=False, repr=False)
+    """The attributes ``module``, ``trainable`` and ``inplace_at`` of an :class:`Operation`."""
+    position_inputs: tuple[tuple[Path, int], ...] = field(init=False, repr=False)
+    """The inputs that determine the positions of the output: of an attention, only the queries."""
 
     def __post_init__(self) -> None:
         self.constants = None if self.module is None or self.grad else WithConstants(self.module)
         self.held = (self.func,)
         self.at = tuple(path for path, _ in self.inputs)
-        self.first = self.at == ((0,),)
+        self.only_first = self.at == ((0,),)
         module = self.module or (self.owner.module if self.owner else None)
-        self.rest = (module, self.owner is not None, self.inplace_at)
-        leads = None if self.rule is None else self.rule.positions_from
-        self.followed = self.inputs if leads is None else tuple(one for one in self.inputs if one[0] in leads)
+        self._rest = (module, self.owner is not None, self.inplace_at)
+        places = None if self.rule is None else self.rule.positions_from
+        self.position_inputs = self.inputs if places is None else tuple(x for x in self.inputs if x[0] in places)
 
     @property
     def source(self) -> int:
-        """The value that a unary operation works on."""
+        """The number of the first input's value."""
         return self.inputs[0][1]
 
     @property
+    def single_calls(self) -> tuple[Op, ...]:
+        """The calls that were combined into the operation; for a single call the operation itself."""
+        return self.members or (self,)
+
+    @property
     def by_vjp(self) -> bool:
+        """Whether the operation is undone by its vector-Jacobian product."""
         return self.rule is not None and self.rule.by_vjp
 
     @property
     def pointwise(self) -> bool:
+        """Whether the operation is an activation of each element separately."""
         return self.rule is not None and self.rule.pointwise
 
     def operation(self, calls: Sequence[Call | None], name: str = "") -> Operation:
-        """The operation with its real arguments; those seen while planning where a call is hidden."""
+        """The operation with the arguments of a pass; with those of the planned pass where ``calls`` has None."""
         if self.members:
             return _Replay(self, [member.operation(calls) for member in self.members], name or self.kind)
         return self.bind(None if self.module is not None else calls[self.ordinal], name)
 
     def bind(self, call: Call | None, name: str = "") -> Operation:
-        """The operation with the arguments of ``call``."""
+        """The operation with the arguments of ``call``; None: with those of the planned pass."""
         if call is None:
             args, kwargs = self.args, self.kwargs
-        elif self.first:  # less for torch.compile to trace
+        elif self.only_first:  # less for torch.compile to trace
             args, kwargs = (None, *call.args[1:]), call.kwargs
         else:
             args, kwargs = without_data(call, self.at)
         if not self.grad:
             args, kwargs = map_tensors(constant, (args, kwargs))
-        return Operation(self.held[0], args, kwargs, self.at, name or self.kind, *self.rest)
+        return Operation(self.held[0], args, kwargs, self.at, name or self.kind, *self._rest)
 
 
 class _Replay(Operation):
-    """Several calls that together are one function of one tensor."""
+    """An operation of several calls, a function of one tensor: calling it makes all its calls."""
 
     def __init__(self, op: Op, members: Sequence[Operation], name: str) -> None:
         super().__init__(None, (), {}, name=name)
@@ -113,52 +121,58 @@ class _Replay(Operation):
         return _Replay(self.op, members, self.name)
 
     def __call__(self, x: Tensor) -> Any:
-        made: dict[int, Any] = {self.op.source: x}
+        values: dict[int, Any] = {self.op.source: x}
         for op, member in zip(self.op.members, self.members, strict=True):
-            data = [made[value] for _, value in op.inputs]
-            if op.role is Role.PASS:  # a dropout draws no number in the reverse pass
+            data = [values[value] for _, value in op.inputs]
+            if op.role is Role.PASS:  # dropout is skipped: the reverse pass draws no random numbers
                 out = data[0]
             elif op.role.sets_range and op.rule is not None and op.rule.apply is not None:
                 out = op.rule.apply(member, data[0])
             else:
-                if op.role is Role.LAYER:  # casts are passed over, too
+                if op.role is Role.LAYER:  # casts are skipped, so the dtype may differ
                     data = [like(data[0], weight_of(member))]
                 out = member.run(data)
             outs = (out,) if isinstance(out, Tensor) else [one for one in out if isinstance(one, Tensor)]
-            made.update(zip(op.outputs, outs, strict=True))
-        return made[self.op.outputs[0]]
+            values.update(zip(op.outputs, outs, strict=True))
+        return values[self.op.outputs[0]]
 
 
 @dataclass(eq=False)
 class Graph:
-    """The operations on data of one forward pass."""
+    """The operations of one forward pass that use data, and which of them makes and uses each value."""
 
     trace: Trace
     ops: list[Op]
+    """In forward order."""
 
     def __post_init__(self) -> None:
         self.positions = list(self.trace.links)
+        """Ordinal → position among all calls of the pass."""
         self.index()
 
     def call(self, ordinal: int) -> Call:
-        """The call behind an operation."""
+        """The call of the planned pass with this ordinal."""
         return self.trace.calls[self.positions[ordinal]]
 
-    def leading(self, values: Iterable[int]) -> list[Op]:
-        """The operations by which values are made, in forward order; of several taken as one, each by itself."""
-        found, needed = list[Op](), set(values)
-        for op in reversed([one for whole in self.ops for one in (whole.members or (whole,))]):
+    def single_calls(self) -> list[Op]:
+        """All calls in forward order, also those that were combined into one operation."""
+        return [call for op in self.ops for call in op.single_calls]
+
+    def mask_operations(self, values: Iterable[int]) -> list[Op]:
+        """The single calls, in forward order, through which masks are followed to reach ``values``."""
+        needed, operations = set(values), list[Op]()
+        for op in reversed(self.single_calls()):
             if needed.intersection(op.outputs):
-                found.append(op)
-                needed |= {value for _, value in op.followed}
-        return found[::-1]
+                operations.append(op)
+                needed |= {value for _, value in op.position_inputs}
+        return operations[::-1]
 
     def forget(self) -> None:
-        """Drop the trace with its tensors: a plan outlives the pass that it was made from."""
+        """Delete the trace with its tensors, when all is found: a plan is kept longer than the planned pass."""
         del self.trace
 
     def index(self) -> None:
-        """Who made and who uses each value."""
+        """Set ``maker`` (value → operation that makes it) and ``users`` (value → its users) from ``ops``."""
         self.maker: dict[int, Op] = {}
         self.users: dict[int, list[Op]] = {}
         for op in self.ops:

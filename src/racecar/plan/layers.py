@@ -107,7 +107,7 @@ class LayerGraph:
         self.marked = tuple(dict.fromkeys([*made, *read]))
         """Values of which the reverse pass must know where they are padding: d_m, what layers read and what is made of
         that up to d_(m+1), what norms make, and what is summed."""
-        self.leading = self.graph.leading(self.marked)
+        self.leading = self.graph.mask_operations(self.marked)
         """The operations that these come from."""
         self.recurrent = any(op.called in RECURRENT for op in self.graph.ops)
         """Whether there are recurrent networks, which are taken apart."""

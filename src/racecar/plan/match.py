@@ -1,4 +1,7 @@
-"""Does a pass take the way of a plan? In eager mode by what uses what, under torch.compile call by call."""
+"""Recognition of forward passes that a plan is valid for: those that make the same calls with the same weights.
+
+In eager mode the links between calls are compared, under torch.compile the sequence of calls.
+"""
 
 from __future__ import annotations
 
@@ -18,29 +21,30 @@ from racecar.watch.relevant import leads_to_numbers, makes_number, may_use_data
 from racecar.watch.trace import Trace
 
 _SPELLINGS = ((F.rms_norm, torch.rms_norm),)
-"""Functions that torch.compile shows under another name."""
+"""Functions, each with the one that torch.compile replaces it by."""
 
 
-def same(planned: Any, shown: Any) -> bool:
-    """Whether two functions are one, also where torch.compile renames it."""
-    return planned is shown or any(planned is a and shown is b for a, b in _SPELLINGS)
+def same(planned: Any, compiled: Any) -> bool:
+    """Whether two functions are the same, or torch.compile replaces the first one by the second."""
+    return planned is compiled or any(planned is a and compiled is b for a, b in _SPELLINGS)
 
 
 def _reaches(trace: Trace, call: int, owner: Owner) -> bool:
-    """Whether the gradient of a call reaches those parameters of a computed weight that it reached while planning."""
-    parameters = [(own_parameters(one.holder).get(one.parameter), not one.cut_off) for one in (owner, *owner.also)]
-    known = {id(one) for one, _ in parameters}
-    reached = {id(one) for one in trace.roots(trace.beside_data(call), known, with_grad=True)}
-    return all((id(one) in reached) == before for one, before in parameters)
+    """Whether the gradient of a call with a computed weight reaches the same parameters as in the planned pass."""
+    owners = (owner, *owner.also)
+    parameters = [(own_parameters(one.holder).get(one.parameter), not one.cut_off) for one in owners]
+    ids = {id(parameter) for parameter, _ in parameters}
+    reached = {id(parameter) for parameter in trace.roots(trace.beside_data(call), ids, with_grad=True)}
+    return all((id(parameter) in reached) == before for parameter, before in parameters)
 
 
 class Matcher:
-    """Recognises passes through a model that take the way of one plan.
+    """Recognises forward passes of a model that one plan is valid for.
 
     Args:
         layers: of the plan.
-        ordinals: the positions of its calls that use data.
-        batch: where the samples run in its values.
+        ordinals: the positions, among all calls of the planned pass, of the calls that use data.
+        batch: where the samples run in the values of the planned pass.
         batch_size: of the planned pass.
         trace: of the planned pass.
     """
@@ -56,25 +60,25 @@ class Matcher:
         self.signature, self.batch_size = trace.signature, batch_size
         self._grads = trace.grads
         self._weighted = [op for layer in layers for op in layer.op.members or (layer.op,)]
-        owners = [(op.ordinal, op.owner) for op in self._weighted if op.owner is not None and op.picked is None]
+        owners = [(op.ordinal, op.owner) for op in self._weighted if op.owner is not None and op.lookup is None]
         self._direct = [(i, owner.holder, owner.parameter) for i, owner in owners if not owner.derived]
-        """Calls, by ordinal, that use a parameter itself."""
+        """The calls that use a parameter itself: (ordinal, module that holds the parameter, its name)."""
         self._fixed = any(place is not None and place.outer_of == FIXED for place in batch.values())
         self._features = [x.shape[1:] for x in trace.inputs]
         self._layouts = [x.layout for x in trace.inputs]
         self.functions = tuple({id(call.func): call.func for call in trace.calls}.values())
-        """All that the planned pass called."""
-        # What torch.compile shows is compared call by call: functions, their ordinals, a number for each function.
+        """All functions that the planned pass called."""
+        # For passes under torch.compile: the functions of the calls to compare, their ordinals, a number per function.
         self._length = len(ordinals)
         ordinal = {position: i for i, position in enumerate(ordinals)}
         alive = leads_to_numbers(trace.calls)
         dead = [call.func for call, flag in zip(trace.calls, alive, strict=True) if not flag]
         self._dead = tuple({id(func): func for func in dead}.values())
-        """Functions of calls that lead to no number, such as the count of a batch norm's batches."""
-        self._deaths = len(dead)
+        """Functions of calls that do not affect the output, such as counting the batches of a batch norm."""
+        self._dead_calls = len(dead)
         others = [call for call, flag in zip(trace.calls, alive, strict=True) if flag and among(call.func, self._dead)]
-        self._told = all(makes_number(call) for call in others)
-        """Whether the function of a call, and whether it makes a number, tell if it is one of these."""
+        self._dead_by_function = all(makes_number(call) for call in others)
+        """Whether a call is one of these if its function is in ``_dead`` and it makes no number."""
         rows = [i for i, flag in enumerate(may_use_data(trace.calls)) if flag and alive[i]]
         self._funcs = [trace.calls[i].func for i in rows]
         self._ordinal_at = [ordinal.get(i, -1) for i in rows]
@@ -82,7 +86,10 @@ class Matcher:
         self._number = [numbers.setdefault(func, len(numbers)) for func in self._funcs]
 
     def fits(self, trace: Trace, sliced: bool) -> bool:
-        """Whether a pass took this plan's way, with the same weights."""
+        """Whether a pass in eager mode made the calls of the planned pass with the same weights.
+
+        ``sliced``: whether the reverse pass sees a slice of the batch.
+        """
         if trace.signature != self.signature or (sliced and not self.can_slice(trace.inputs)):
             return False
         if [x.layout for x in trace.inputs] != self._layouts or (trace.grad and trace.grads != self._grads):
@@ -93,51 +100,54 @@ class Matcher:
             if owner is None or op.module is not None:
                 continue
             weight, call = own_parameters(owner.holder).get(owner.parameter), trace.calls[at]
-            if op.picked is not None:
-                used = any(True for _ in trace.roots(trace.beside_data(positions[op.picked]), {id(weight)}))
+            if op.lookup is not None:
+                used = any(True for _ in trace.roots(trace.beside_data(positions[op.lookup]), {id(weight)}))
             elif owner.derived:
                 used = any(True for _ in trace.roots(trace.beside_data(at), {id(weight)}))
             else:
-                used = any(one is weight for _, one in tensors(call.args, call.kwargs))
+                used = any(tensor is weight for _, tensor in tensors(call.args, call.kwargs))
             if not used or (owner.derived and trace.grad and op.grad and not _reaches(trace, at, owner)):
                 return False
         return True
 
     def can_slice(self, inputs: Sequence[Tensor]) -> bool:
-        """Whether what the plan knows of the batch holds for these inputs.
+        """Whether the plan knows where the samples of these inputs run.
 
-        A single sample shows nothing; and where a place depends on other sizes, nobody knows how, these must be equal.
+        It does not if it was made with a single sample. Where a place depends on sizes in an unknown way, the inputs
+        must have the sizes of the planned pass.
         """
         if self.batch_size == 1:
             return False
         return not self._fixed or [x.shape[1:] for x in inputs] == self._features
 
     def align(self, calls: Sequence[Call], grad: bool) -> list[Call | None] | None:
-        """Match the calls that torch.compile shows with the plan's; None if they are another way.
+        """The calls of a pass under torch.compile in the order of the planned pass; None if they do not match.
 
-        The compiler hides some functions, always the same ones: their calls stay None. ``grad``: whether the pass as a
-        whole runs with gradient.
+        The compiler hides all calls of some functions: None stands in their place. ``grad``: whether the pass runs with
+        gradient.
         """
-        found = self._align(calls)
-        if found is not None and grad:
-            for call, before in zip(found, self._grads, strict=True):
+        aligned = self._align(calls)
+        if aligned is not None and grad:
+            for call, before in zip(aligned, self._grads, strict=True):
                 if call is not None and call.grad is not before:
                     return None
-        return found
+        return aligned
 
     def _align(self, calls: Sequence[Call]) -> list[Call | None] | None:
+        """``align`` without the check of gradients: leaves out the calls that do not affect the output."""
         if not self._dead:
-            return self._follow(calls)
-        found = None
-        if self._told:  # the compiler need not trace its way through the arguments of all calls
-            some = [call for call in calls if not among(call.func, self._dead) or makes_number(call)]
-            found = self._follow(some) if len(calls) - len(some) == self._deaths else None
-        if found is None:
-            found = self._follow([call for call, leads in zip(calls, leads_to_numbers(calls), strict=True) if leads])
-        return found
+            return self._match(calls)
+        aligned = None
+        if self._dead_by_function:  # then the compiler need not trace through the arguments of all calls
+            alive = [call for call in calls if not among(call.func, self._dead) or makes_number(call)]
+            aligned = self._match(alive) if len(calls) - len(alive) == self._dead_calls else None
+        if aligned is None:
+            aligned = self._match([call for call, leads in zip(calls, leads_to_numbers(calls), strict=True) if leads])
+        return aligned
 
-    def _follow(self, calls: Sequence[Call]) -> list[Call | None] | None:
-        found: list[Call | None] = [None] * self._length
+    def _match(self, calls: Sequence[Call]) -> list[Call | None] | None:
+        """``align`` for calls that all affect the output."""
+        aligned: list[Call | None] = [None] * self._length
         funcs, ordinals = self._funcs, self._ordinal_at
         skipped: list[int] = []
         at, end = 0, len(funcs)
@@ -150,20 +160,20 @@ class Matcher:
             if at == end:
                 return None
             if ordinals[at] >= 0:
-                found[ordinals[at]] = call
+                aligned[ordinals[at]] = call
             at += 1
         skipped += range(at, end)
         hidden = {self._number[i] for i in skipped}
         if hidden and any(self._number[i] in hidden and i not in skipped for i in range(end)):
             return None
-        return found if self._same_weights(found) else None
+        return aligned if self._same_weights(aligned) else None
 
     def _same_weights(self, calls: Sequence[Call | None]) -> bool:
-        """Whether the calls use the weights that the plan names, as far as they are parameters themselves."""
+        """Whether the calls use the same parameters as in the planned pass; computed weights are not compared."""
         for ordinal, holder, name in self._direct:
             weight, call = own_parameters(holder).get(name), calls[ordinal]
             if call is None or (len(call.args) > 1 and call.args[1] is weight):
                 continue
-            if not any(one is weight for _, one in tensors(call.args, call.kwargs)):
+            if not any(tensor is weight for _, tensor in tensors(call.args, call.kwargs)):
                 return False
         return True

@@ -1,7 +1,7 @@
-"""Modules with a rule of their own: their calls are taken as one operation.
+"""Modules that have a rule: all calls of such a module become one operation.
 
-A rule undoes one output. Of a module with several, as an LSTM's output and states, that is the one which the model goes
-on with. If it goes on with several, the rule undoes the first of them, and the others are a fork.
+A rule undoes one output. Of a module with several outputs, such as an LSTM with its states, this is the output that the
+model uses; if the model uses several, it is the first, and the others are a fork.
 """
 
 from __future__ import annotations
@@ -18,26 +18,32 @@ from racecar.watch.owners import Owner
 
 
 def gather(graph: Graph, modules: ModuleWatch) -> None:
-    """Take the calls of every module whose class has a rule as one operation."""
-    found: dict[int, tuple[Op, ...]] = {}
+    """Replace the calls of every module whose class has a rule by one operation."""
+    replaced: dict[int, tuple[Op, ...]] = {}
     for span in modules.spans:  # inner spans come first, outer ones replace them
         rule = modules.ruled[span.module].of_module()
         inside = [op for op in graph.ops if span.start <= graph.positions[op.ordinal] < span.end]
         if inside:
             whole = _whole(graph, inside, span, rule, modules.model)
-            found.update({op.ordinal: whole for op in inside if whole})
-    if found:
-        graph.ops = list(dict.fromkeys(one for op in graph.ops for one in found.get(op.ordinal, (op,))))
+            replaced.update({op.ordinal: whole for op in inside if whole})
+    if replaced:
+        graph.ops = list(dict.fromkeys(one for op in graph.ops for one in replaced.get(op.ordinal, (op,))))
         graph.index()
 
 
 def _whole(graph: Graph, inside: Sequence[Op], span: Span, rule: Rule, model: nn.Module) -> tuple[Op, ...]:
-    """A module as one operation, with one more for the outputs that its rule does not undo; none if it made nothing."""
+    """A module as one operation, and a second one for the outputs that its rule does not undo; none without outputs.
+
+    Args:
+        inside: the operations of the module's calls.
+        span: one call of the module.
+        rule: of the module.
+    """
     tensor, ordinal = graph.trace.tensor, inside[-1].ordinal
-    made = {value for op in inside for value in op.outputs}
-    entering = tuple(dict.fromkeys(v for op in inside for _, v in op.inputs if v not in made))
-    places = [id(one) for one in span.outputs]
-    leaving = sorted((v for v in made if id(tensor(v)) in places), key=lambda v: (places.index(id(tensor(v))), -v))
+    inner = {value for op in inside for value in op.outputs}
+    entering = tuple(dict.fromkeys(v for op in inside for _, v in op.inputs if v not in inner))
+    places = [id(out) for out in span.outputs]
+    leaving = sorted((v for v in inner if id(tensor(v)) in places), key=lambda v: (places.index(id(tensor(v))), -v))
     if not leaving:
         return ()
     used = [v for v in leaving if any(op not in inside for op in graph.users.get(v, ()))]
@@ -58,10 +64,10 @@ def _whole(graph: Graph, inside: Sequence[Op], span: Span, rule: Rule, model: nn
 
 
 def _owner(module: nn.Module, model: nn.Module) -> Owner | None:
-    """Of the module's first parameter; None if it has none."""
+    """The owner of the module's first parameter; None for a module without parameters."""
     weight = next(module.named_parameters(), None)
     if weight is None:
         return None
     path, _, attribute = weight[0].rpartition(".")
-    name = next((name for name, one in model.named_modules() if one is module), "")
+    name = next((name for name, submodule in model.named_modules() if submodule is module), "")
     return Owner(name, module, "weight", module.get_submodule(path), attribute, derived=True)

@@ -1,9 +1,10 @@
-"""Parts of a tensor: a slice, a chunk and an index are one thing, however it is written.
+"""Selections: operations that take a part of a tensor, written as a slice, a chunk or an index.
 
-What leaves elements out is a selection. Straight before a layer the part is the layer's d: the layer is compared with
-what it sees, and the layer below starts again from its forward output. Where a norm or an activation comes first, and
-at the model's input, d is another tensor; there, and in modes "full" and "input", the reverse pass goes on through the
-selection, and zeros come back for what was left out. Several parts of one tensor are a fork.
+A selection directly before a layer gives the layer's d: the reconstruction is compared with what the layer sees, and
+the layer below starts again from its forward output. If a norm or an activation stands between the selection and the
+layer, or if the selection is from the model's input, d is another tensor. There, and in modes "full" and "input", the
+reverse pass goes through the selection, with zeros for the elements that were not selected. Several selections from one
+tensor are a fork.
 """
 
 from __future__ import annotations
@@ -16,40 +17,38 @@ from torch import Tensor
 from racecar.plan.graph import Op
 from racecar.rules.registry import Rule
 from racecar.rules.roles import Role
-from racecar.rules.shape import PARTS, is_crop
+from racecar.rules.shape import PARTS, index_parts, is_crop
 from racecar.watch.calls import Call
 
 
-def role(op: Op, call: Call, x: Tensor, made: Tensor) -> Role:
-    """SELECT where a call on ``x`` leaves elements out, SHAPE where it only rearranges them."""
+def role(op: Op, call: Call, x: Tensor, out: Tensor) -> Role:
+    """The role of a call on ``x``: SELECT if ``out`` lacks elements of ``x``, SHAPE if it only rearranges them."""
     if op.kind == "pad":
         sizes = op.bind(call).get(1, "pad")
         return Role.SELECT if max(sizes) <= 0 > min(sizes) else Role.SHAPE
     if call.func is Tensor.__getitem__ and not is_crop(call.args[1]):
         op.rule = Rule(Role.SELECT, op.kind)
-        if any(not isinstance(part, (int, slice, type(None), type(Ellipsis))) for part in _index(call)):
+        if any(not isinstance(part, (int, slice, type(None), type(Ellipsis))) for part in index_parts(call.args[1])):
             return Role.SELECT
-    return Role.SHAPE if call.func in PARTS and made.numel() == x.numel() else Role.SELECT
+    return Role.SHAPE if call.func in PARTS and out.numel() == x.numel() else Role.SELECT
 
 
-def _index(call: Call) -> tuple[object, ...]:
-    index = call.args[1]
-    return index if isinstance(index, tuple) else (index,)
+def split_parts(ops: Sequence[Op]) -> list[Op]:
+    """The operations, with one selection per used output in place of a call with several, such as ``chunk``.
 
-
-def apart(ops: Sequence[Op]) -> list[Op]:
-    """One operation for each part that is used of a call that makes several: so they fork, as several slices do."""
+    The parts of a chunk are then a fork, as several slices are.
+    """
     used = {value for op in ops for _, value in op.inputs}
-    found: list[Op] = []
+    split: list[Op] = []
     for op in ops:
         slots = [i for i, value in enumerate(op.outputs) if value in used]
         if op.role is Role.SELECT and slots:
-            found += [replace(op, outputs=(op.outputs[i],), slot=i) for i in slots]
+            split += [replace(op, outputs=(op.outputs[i],), slot=i) for i in slots]
         else:
-            found.append(op)
-    return found
+            split.append(op)
+    return split
 
 
 def passable(op: Op) -> bool:
-    """Whether a reverse pass can go on through a selection: not where the data itself chooses."""
+    """Whether ``op`` is a selection that the reverse pass can go through: not if the data chooses the elements."""
     return op.role is Role.SELECT and op.kind != "topk"

@@ -1,4 +1,4 @@
-"""A slice of the batch: the first samples of every tensor that the reverse pass needs."""
+"""Slices of the batch: the first samples of tensors, shapes and constants that the reverse pass needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from racecar.rules.operation import Operation
 
 
 def cut(tensor: Tensor, batch: BatchDim, size: int, samples: int) -> Tensor:
-    """The first ``samples`` of ``size`` samples."""
+    """The part of a tensor that belongs to the first ``samples`` of ``size`` samples; ``batch``: where they run."""
     dim, outer = batch.dim, batch.outer
     if outer == 1:
         return tensor.narrow(dim, 0, tensor.shape[dim] // size * samples)
@@ -23,7 +23,7 @@ def cut(tensor: Tensor, batch: BatchDim, size: int, samples: int) -> Tensor:
 
 
 def cut_shape(shape: Size, where: BatchDim | None, size: int, samples: int) -> Size:
-    """The shape of the first samples of a value."""
+    """The shape of ``cut`` of a tensor of this shape; ``where``: where the samples run, None if nowhere."""
     if where is None:
         return shape
     rows = shape[where.dim] // size * samples
@@ -31,37 +31,42 @@ def cut_shape(shape: Size, where: BatchDim | None, size: int, samples: int) -> S
 
 
 def cut_constants(operation: Operation, shape: Size, where: BatchDim, size: int, samples: int) -> None:
-    """Constants that hold a value per sample are cut as the data is."""
+    """Cut, in place, those constants of an operation that have one value per sample.
 
-    def fit(one: Any) -> Any:
-        if isinstance(one, Tensor):
-            dim = where.dim - len(shape) + one.dim()  # constants are aligned at their last dimension
-            if dim >= 0 and one.shape[dim] == shape[where.dim]:
-                return cut(one, where._replace(dim=dim), size, samples)
-        elif type(one) in (tuple, list):  # what is put together
-            return type(one)(fit(part) for part in one)
-        return one
+    Args:
+        shape: of the operation's output.
+        where: where the samples run in the output.
+    """
 
-    operation.args = tuple(fit(one) for one in operation.args)
-    operation.kwargs = {name: fit(one) for name, one in operation.kwargs.items()}
+    def cut_argument(arg: Any) -> Any:
+        if isinstance(arg, Tensor):
+            dim = where.dim - len(shape) + arg.dim()  # constants are broadcast, aligned at the last dimension
+            if dim >= 0 and arg.shape[dim] == shape[where.dim]:
+                return cut(arg, where._replace(dim=dim), size, samples)
+        elif type(arg) in (tuple, list):  # the tensors of a concatenation
+            return type(arg)(cut_argument(part) for part in arg)
+        return arg
+
+    operation.args = tuple(cut_argument(arg) for arg in operation.args)
+    operation.kwargs = {name: cut_argument(arg) for name, arg in operation.kwargs.items()}
 
 
 def per_sample(graph: Graph, batch: Mapping[int, BatchDim | None], size: int) -> frozenset[int]:
-    """Operations, by ordinal, whose constants have to be cut with the samples, where they hold a value for each.
+    """The ordinals of the operations whose constants may have one value per sample, and then must be cut.
 
-    Of those without a rule, only what does not work on one sample as it is: a weight may have as many rows as there are
-    samples by chance.
+    Of the operations undone by a vector-Jacobian product, these are only the ones that fail on a single sample with
+    their constants uncut: a weight can have as many rows as there are samples by chance.
     """
-    found = {op.ordinal for op in graph.ops if op.role.keeps_layout or op.kind == "cat"}
+    ordinals = {op.ordinal for op in graph.ops if op.role.keeps_layout or op.kind == "cat"}
     for op in graph.ops:
         before, after = (batch.get(op.source), batch.get(op.outputs[0])) if op.by_vjp else (None, None)
         if before is None or after is None:
             continue
-        one = cut(torch.zeros_like(graph.trace.tensor(op.source)), before, size, 1)
+        sample = cut(torch.zeros_like(graph.trace.tensor(op.source)), before, size, 1)
         try:
-            shape = op.bind(graph.call(op.ordinal))(one).shape
+            shape = op.bind(graph.call(op.ordinal))(sample).shape
         except (RuntimeError, ValueError, IndexError):
             shape = None
         if shape != cut_shape(graph.trace.tensor(op.outputs[0]).shape, after, size, 1):
-            found.add(op.ordinal)
-    return frozenset(found)
+            ordinals.add(op.ordinal)
+    return frozenset(ordinals)

@@ -1,4 +1,4 @@
-"""One step of the reverse pass: what is done with an operation, on real arguments."""
+"""The steps of the reverse pass, and how one step is taken on a tensor."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from racecar.rules.roles import Role
 
 
 class Action(Enum):
-    """What a step does with its operation, and whether that takes the operation's output back to its input."""
+    """What a step does with its operation; the flag ``undoes`` says whether it leads from its output to its input."""
 
     UNDO = "undo", True
+    """Undo the operation by its rule."""
     FOLD = "fold", True
-    """Undo a convolution's own padding."""
+    """Undo the padding of a convolution that is part of its linear map."""
     PART = "part", True
-    """Undo an operation that keeps a part and has no rule of its own."""
+    """Undo a selection that has no function: zeros for the elements that were not selected."""
     LIFT = "lift", False
-    """Bring dropped dimensions back with size 1."""
+    """Give dimensions that a reduction dropped back with size 1."""
     REDO = "redo", False
     """Apply a norm or activation again."""
     MOVE = "move", False
@@ -35,25 +36,31 @@ class Action(Enum):
 
 
 class Step(NamedTuple):
-    """One step of the reverse pass."""
+    """One step of the reverse pass: an action on an operation of the forward pass."""
 
     action: Action
     op: Op
 
 
 def undo(op: Op) -> Step:
-    """The step that takes an operation back."""
+    """The step that undoes an operation."""
     return Step(Action.PART if op.rule is None or op.rule.apply is None else Action.UNDO, op)
 
 
 def take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) -> Tensor:
-    """One step, on real arguments."""
+    """The result of a step on y.
+
+    Args:
+        operation: the step's operation, with the arguments of the forward pass.
+        shapes: of the values of the forward pass, cut to the slice of the batch.
+    """
     if step.op.constants is not None:
         return step.op.constants.call(_take, step, y, operation, shapes)
     return _take(step, y, operation, shapes)
 
 
 def _take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) -> Tensor:
+    """``take``, without regard to whether the model ran the operation under ``no_grad``."""
     action, op = step
     rule = op.rule
     if action is Action.PART:
@@ -76,21 +83,26 @@ def _take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) 
 
 
 def _in_double(y: Tensor, operation: Operation) -> Tensor:
-    """What a norm is given, as precise as its parameters where one of them is in float64: torch's norms take data in
-    half precision with parameters in float32, but no other mixture."""
-    for one in (*operation.args, *operation.kwargs.values()):
-        if isinstance(one, Tensor) and one.dtype != y.dtype and torch.float64 in (one.dtype, y.dtype):
-            return y.to(one.dtype)
+    """y in the dtype of a norm's parameters if one of the two dtypes is float64.
+
+    torch's norms accept half precision data with float32 parameters, but no other mixture.
+    """
+    for arg in (*operation.args, *operation.kwargs.values()):
+        if isinstance(arg, Tensor) and arg.dtype != y.dtype and torch.float64 in (arg.dtype, y.dtype):
+            return y.to(arg.dtype)
     return y
 
 
 def _part(operation: Operation, y: Tensor, shape: Size, slot: int) -> Tensor:
-    """What a selection left out comes back as zeros: its adjoint. (Of a vjp, a compiled slice keeps more.)"""
-    places = torch.arange(shape.numel(), device=y.device).view(shape)
-    kept = output(operation(places), slot).reshape(-1)
-    return y.new_zeros(shape.numel()).index_add(0, kept, y.reshape(-1)).view(shape)
+    """The adjoint of a selection: y at the places of the selected elements, zeros elsewhere.
+
+    Not a vector-Jacobian product, which would keep more in memory when a slice is compiled.
+    """
+    indices = torch.arange(shape.numel(), device=y.device).view(shape)
+    selected = output(operation(indices), slot).reshape(-1)
+    return y.new_zeros(shape.numel()).index_add(0, selected, y.reshape(-1)).view(shape)
 
 
 def output(out: Tensor | Sequence[Tensor], slot: int) -> Tensor:
-    """Output ``slot`` of an operation."""
-    return out if isinstance(out, Tensor) else [one for one in out if isinstance(one, Tensor)][slot]
+    """The tensor with index ``slot`` among the results of an operation."""
+    return out if isinstance(out, Tensor) else [part for part in out if isinstance(part, Tensor)][slot]

@@ -1,4 +1,4 @@
-"""The steps from a layer's operation back to d_m: what is undone, what is applied again, and in which order."""
+"""The order of the steps from a layer's operation back to d_m: what is undone, and what is applied again."""
 
 from __future__ import annotations
 
@@ -12,33 +12,45 @@ from racecar.rules.roles import Role
 
 
 def into_d(graph: Graph, op: Op, approach: Sequence[Op], redo: Sequence[Op], own_padding: Op | None) -> list[Step]:
-    """From a layer's operation to d_m.
+    """The steps from a layer's operation back to d_m.
 
-    Norms and activations are applied again before up-sampling, in the layout in which the forward pass applied them;
-    after it where they fit one size only (a layer norm over a whole map).
+    Norms and activations are applied again before up-sampling, in the layout of the forward pass. They are applied
+    after up-sampling if they work for one size only (a layer norm over a whole feature map).
+
+    Args:
+        op: the operation of the layer.
+        approach: the operations between d_m and ``op``, nearest to ``op`` first.
+        redo: the norms and activations to apply again, and the changes of layout between them, in forward order.
+        own_padding: the operation in ``approach`` that pads as part of a convolution.
     """
-    passed = [one for one in approach if one.role is not Role.PASS]
-    back = [Step(Action.FOLD, one) if one is own_padding else undo(one) for one in passed]
-    first = next((i for i, step in enumerate(back) if step.op.role is Role.RESAMPLE), len(back))
+    undone = [between for between in approach if between.role is not Role.PASS]
+    back = [Step(Action.FOLD, between) if between is own_padding else undo(between) for between in undone]
+    upsampling = next((i for i, step in enumerate(back) if step.op.role is Role.RESAMPLE), len(back))
     again = _again(redo, with_size=False)
-    if any(step.op.role is not Role.RESAMPLE and step.op.kind not in _KEEP_LAYOUT for step in back[first:]):
-        first = len(back)
+    if any(step.op.role is not Role.RESAMPLE and step.op.kind not in _KEEP_LAYOUT for step in back[upsampling:]):
+        upsampling = len(back)
     if any(step.action is Action.MOVE for step in again):
-        first = len(back)
-    early = [*back[:first], *([Step(Action.LIFT, back[first].op)] if first < len(back) and again else []), *again]
-    resized = first < len(back) or any(one.role is Role.RESAMPLE for one in redo)
-    if again and resized and not _fits(graph, again, back[first].op if first < len(back) else None, redo):
+        upsampling = len(back)
+    pooling = back[upsampling].op if upsampling < len(back) else None
+    lift = [Step(Action.LIFT, pooling)] if pooling is not None and again else []
+    resized = pooling is not None or any(between.role is Role.RESAMPLE for between in redo)
+    if again and resized and not _fits(graph, again, pooling, redo):
         return [Step(Action.UNDO, op), *back, *_again(redo, with_size=True)]
-    return [Step(Action.UNDO, op), *early, *back[first:]]
+    return [Step(Action.UNDO, op), *back[:upsampling], *lift, *again, *back[upsampling:]]
 
 
 _KEEP_LAYOUT = ("pad", "narrow", "flip", "roll")
 
 
 def _again(ops: Sequence[Op], with_size: bool) -> list[Step]:
-    """Apply norms and activations again, going back to their layout (and size) and forth where that matters."""
-    fussy = next((i for i, op in enumerate(ops) if _fussy(op)), len(ops))
-    later = [i for i, op in enumerate(ops) if i > fussy and op.role.moves]
+    """The steps that apply norms and activations again, and those that restore their layout before and undo it after.
+
+    Args:
+        ops: norms, activations and changes of layout or resolution, in forward order.
+        with_size: whether changes of resolution are restored, too.
+    """
+    dependent = next((i for i, op in enumerate(ops) if _depends_on_layout(op)), len(ops))
+    later = [i for i, op in enumerate(ops) if i > dependent and op.role.moves]
     shapes = [i for i in later if ops[i].role is not Role.RESAMPLE]
     # A change of resolution can be left out, unless the layout changed before it.
     moves = later if with_size else [i for i in later if shapes and i >= shapes[0]]
@@ -51,13 +63,18 @@ def _again(ops: Sequence[Op], with_size: bool) -> list[Step]:
     return steps
 
 
-def _fussy(op: Op) -> bool:
-    """Whether the layout matters: norms, activations along a dimension, constants of some shape."""
+def _depends_on_layout(op: Op) -> bool:
+    """Whether an operation depends on the layout: norms, activations along a dimension, constants with a shape."""
     return op.role in (Role.NORM, Role.AFFINE) or (op.role is Role.ACTIVATION and not op.pointwise)
 
 
 def _fits(graph: Graph, again: Sequence[Step], pooling: Op | None, redo: Sequence[Op]) -> bool:
-    """Try whether norms and activations work at the size that the reverse pass has before up-sampling."""
+    """Whether norms and activations can be applied at the size before up-sampling, found by applying them to zeros.
+
+    Args:
+        again: the steps that apply them.
+        pooling: the operation that up-sampling undoes; None if it is among ``redo``.
+    """
     trace = graph.trace
     calls = [trace.calls[i] for i in trace.links]
     operations = {step.op.ordinal: step.op.operation(calls) for step in again}

@@ -1,8 +1,8 @@
-"""Sums of linear maps of one tensor: one layer, whose weight is the sum.
+"""Sums of linear maps of one tensor, which become one layer with the sum as its weight.
 
-LoRA computes ``base(x) + s · B(A(x))``. Three layers, a fork and a join by their calls; but with no activation between,
-it is one weighted operation with the weight that acts, W + s·BA, and goes back as (W + s·BA)ᵀ(y − b). Dropout before A
-is passed over, as everywhere. Every branch must have a weight: ``x + f(x)`` stays a residual join.
+LoRA computes ``base(x) + s · B(A(x))``: by its calls three layers, a fork and a join. Without activations this is one
+linear map with the weight W + s·BA, undone as (W + s·BA)ᵀ(y − b). Dropout before A is skipped, as everywhere. Every
+branch must have a weight: ``x + f(x)`` stays a residual join.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from racecar.watch.calls import tensors
 
 
 def gather(graph: Graph) -> None:
-    """Replace every sum of linear maps of one tensor by one operation, outermost first."""
+    """Replace each sum of linear maps of one tensor by one operation, the outermost sums first."""
     swallowed: set[int] = set()
     sums: dict[int, Op] = {}
     for op in reversed(graph.ops):
         if op.ordinal not in swallowed and op.role is Role.JOIN and _is_linear(graph, op):
-            found = cone_of(graph, op, lambda one: _is_linear(graph, one))
-            if found is not None and _all_weighted(*found):
-                sums[op.ordinal] = _sum(graph, op, *found)
-                swallowed |= {member.ordinal for member in found[1]}
+            cone = cone_of(graph, op, lambda member: _is_linear(graph, member))
+            if cone is not None and _all_weighted(*cone):
+                sums[op.ordinal] = _sum(graph, op, *cone)
+                swallowed |= {member.ordinal for member in cone[1]}
     if sums:
         graph.ops = [sums.get(op.ordinal, op) for op in graph.ops if op.ordinal in sums or op.ordinal not in swallowed]
         graph.index()
 
 
 def _is_linear(graph: Graph, op: Op) -> bool:
-    """Whether an operation can be part of such a sum."""
+    """Whether an operation can be part of a sum of linear maps."""
     if op.role is Role.PASS:
         return True
     if op.rule is None or op.role not in (Role.LAYER, Role.AFFINE, Role.JOIN):
@@ -47,32 +47,32 @@ def _is_linear(graph: Graph, op: Op) -> bool:
     if op.role is Role.LAYER:
         return rule.linear is not None and rule.linear(operation) is not None
     linear = rule.factor is not None and all(rule.factor(operation, path) is not None for path in op.at)
-    return linear and _keeps_shape(graph, op) and _alike_for_all(graph, op)
+    return linear and _keeps_shape(graph, op) and _constants_per_feature(graph, op)
 
 
 def _keeps_shape(graph: Graph, op: Op) -> bool:
-    """Whether nothing is broadcast."""
+    """Whether an operation broadcasts none of its inputs."""
     tensor = graph.trace.tensor
     return all(tensor(value).shape == tensor(op.outputs[0]).shape for _, value in op.inputs)
 
 
-def _alike_for_all(graph: Graph, op: Op) -> bool:
-    """Whether its constants are the same for every sample."""
+def _constants_per_feature(graph: Graph, op: Op) -> bool:
+    """Whether the constants of an operation are the same for every sample."""
     call = graph.call(op.ordinal)
     return all(one.dim() < 2 for path, one in tensors(call.args, call.kwargs) if path not in op.at)
 
 
 def _all_weighted(source: int, members: tuple[Op, ...]) -> bool:
-    """Whether every way from the source to the end meets a weight."""
-    bare = {source}
+    """Whether every branch from the source to the end has a weight."""
+    unweighted = {source}
     for op in members:
-        if op.role is not Role.LAYER and any(value in bare for _, value in op.inputs):
-            bare.update(op.outputs)
-    return members[-1].outputs[0] not in bare
+        if op.role is not Role.LAYER and any(value in unweighted for _, value in op.inputs):
+            unweighted.update(op.outputs)
+    return members[-1].outputs[0] not in unweighted
 
 
 def _sum(graph: Graph, tip: Op, source: int, members: tuple[Op, ...]) -> Op:
-    """The sum as one layer, called as the owner of its largest weight."""
+    """The sum as one layer, with the module that owns the largest weight as its owner."""
     layers = [op for op in members if op.role is Role.LAYER and op.owner is not None]
     largest = max(layers, key=lambda op: weight_of(op.bind(graph.call(op.ordinal))).numel())
     owners = [op.owner for op in (largest, *layers) if op.owner is not None]
@@ -85,30 +85,30 @@ def _sum(graph: Graph, tip: Op, source: int, members: tuple[Op, ...]) -> Op:
 
 
 def undo_sum(op: Any, y: Tensor, shape: Size) -> Tensor:
-    """Mᵀ(y − b), where M is the sum of all branches and b what they give together on zeros."""
+    """Mᵀ(y − b), where M is the sum of all branches and b their output on zeros."""
     members: list[tuple[Op, Operation]] = list(zip(op.op.members, op.members, strict=True))
     source, end = op.op.source, op.op.outputs[0]
-    sample = shape if len(shape) < 2 else torch.Size((1, *shape[1:]))  # the others have the same b
-    made: dict[int, Tensor] = {source: y.new_zeros(sample)}
-    for one, call in members:
-        data = [made[value] for _, value in one.inputs]
-        if one.role is Role.LAYER:
+    sample = shape if len(shape) < 2 else torch.Size((1, *shape[1:]))  # b is the same for all samples
+    outputs: dict[int, Tensor] = {source: y.new_zeros(sample)}
+    for member, call in members:
+        data = [outputs[value] for _, value in member.inputs]
+        if member.role is Role.LAYER:
             data = [like(data[0], weight_of(call))]
-        made[one.outputs[0]] = data[0] if one.role is Role.PASS else call.run(data)
-    back: dict[int, Tensor] = {end: minus(y, made[end])}
-    for one, call in reversed(members):
-        g = back.pop(one.outputs[0])
-        for path, value in one.inputs:
-            part = _transposed(one, call, path, g, torch.Size((*shape[:1], *made[value].shape[1:])))
+        outputs[member.outputs[0]] = data[0] if member.role is Role.PASS else call.run(data)
+    back: dict[int, Tensor] = {end: minus(y, outputs[end])}
+    for member, call in reversed(members):
+        g = back.pop(member.outputs[0])
+        for path, value in member.inputs:
+            part = _transposed(member, call, path, g, torch.Size((*shape[:1], *outputs[value].shape[1:])))
             back[value] = back[value] + part if value in back else part
     return back[source]
 
 
-def _transposed(one: Op, call: Operation, path: Path, g: Tensor, shape: Size) -> Tensor:
-    """Back through one call of a sum, to the data at ``path``."""
-    if one.role is Role.PASS:
+def _transposed(member: Op, call: Operation, path: Path, g: Tensor, shape: Size) -> Tensor:
+    """The transpose of one call of a sum, applied to g: what goes back to the input at ``path``, of ``shape``."""
+    if member.role is Role.PASS:
         return g
-    rule = one.rule
+    rule = member.rule
     assert rule is not None
     if rule.factor is not None:
         factor = rule.factor(call, path)

@@ -35,7 +35,7 @@ def follow(ops: Sequence[Op], find: Finder, inputs: Sequence[Tensor | None]) -> 
         if at.call < 0:
             found[value] = inputs[at.slot]
     for op in ops:
-        known = [found.get(value) for _, value in op.followed]
+        known = [found.get(value) for _, value in op.position_inputs]
         if all(one is None for one in known):
             continue
         marks = _through(op, known, find, found)
@@ -65,7 +65,7 @@ class MaskedCall:
 
     @property
     def paths(self) -> Sequence[Path]:
-        return [path for path, _ in self._op.followed]
+        return [path for path, _ in self._op.position_inputs]
 
     @property
     def operation(self) -> Operation:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from racecar.errors import Unsupported
-from racecar.plan.frozen import behind, frozen
+from racecar.plan.frozen import frozen, weight_parameters
 from racecar.plan.layer import Layer
 from racecar.plan.layers import LayerGraph
 from racecar.plan.norms import Norm
@@ -69,7 +69,7 @@ class PreparedPlan:
         ]
         self.features = [weight if isinstance(weight, Tensor) else None for weight in self.weights]
         """Apart from the numbers, which a compiler would build into its graph."""
-        self._behind = [behind(layer) for layer in layer_graph.layers]
+        self._behind = [weight_parameters(layer) for layer in layer_graph.layers]
         self.frozen = frozen(self._behind, [False] * len(layer_graph.layers)) if flags is None else tuple(flags)
         """For each layer, whether it was frozen when this was worked out."""
         self.siblings = {self.frozen: self}
