@@ -12,7 +12,7 @@ from racecar.inspect import figures
 from racecar.inspect.singular_vectors import SingularVectors
 from tests.inspect.figure_cases import close, drawn, inverse, vectors
 
-pytestmark = pytest.mark.usefixtures("nothing_of_the_user_s")
+pytestmark = pytest.mark.usefixtures("nothing_of_the_user_s", "no_layout")
 
 
 def pixels(axis: Axes) -> np.ndarray:

@@ -8,7 +8,7 @@ from racecar.inspect import figures, style
 from racecar_lab.report.pictures import PAGE_COLOURS
 from tests.inspect.figure_cases import VARIANTS, inverse, leak, marked, plane, similar, variants
 
-pytestmark = pytest.mark.usefixtures("nothing_of_the_user_s")
+pytestmark = pytest.mark.usefixtures("nothing_of_the_user_s", "no_layout")
 
 
 def test_other_names_are_told_apart_too():
@@ -28,7 +28,6 @@ MANY = {
 
 
 @pytest.mark.parametrize("name", MANY)
-@pytest.mark.usefixtures("no_layout")
 def test_variants_have_their_colour_and_marker_in_every_panel(name: str):
     figure = MANY[name]()
     looks = [(style.look(one)["color"], style.look(one)["marker"]) for one in VARIANTS]

@@ -216,6 +216,7 @@ def test_a_pass_without_gradient_has_the_same_plan(outer):
     assert all(torch.equal(a, b) for a, b in zip(rr.reconstruct(X, grad=True), rebuilt, strict=True))
 
 
+@pytest.mark.soak
 def test_compiled():
     torch._dynamo.reset()
     rr, plain = (classic(probe(), X, mode="full") for _ in range(2))

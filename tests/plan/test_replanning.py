@@ -260,6 +260,7 @@ def test_compile_tells_of_a_way_without_plan():
         assert list(rr.terms) == names[other]
 
 
+@pytest.mark.soak
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not")  # dynamo's own, at a graph break
 def test_data_dependent_branches_without_fullgraph():
     torch._dynamo.reset()
@@ -271,7 +272,10 @@ def test_data_dependent_branches_without_fullgraph():
         torch.testing.assert_close(fast(data), rr(data))
 
 
-@pytest.mark.parametrize("name, width, fraction", [("scaled_dot_product", 8, 1.0), ("rows of steps", 5, 0.5)])
+@pytest.mark.parametrize(
+    "name, width, fraction",
+    [pytest.param("scaled_dot_product", 8, 1.0, marks=pytest.mark.soak), ("rows of steps", 5, 0.5)],
+)
 def test_sequence_of_another_length_under_compile(name, width, fraction):
     """And batches of other sizes."""
     torch._dynamo.reset()
