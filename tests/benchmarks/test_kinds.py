@@ -81,6 +81,7 @@ def test_both_srips_are_one():
     torch.testing.assert_close(published, ours)
 
 
+@pytest.mark.soak
 def test_every_kind_is_one_graph_and_none_recompiles_another():
     workload = mlp(half=True)
     with torch._dynamo.config.patch(error_on_recompile=True):

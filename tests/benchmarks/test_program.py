@@ -31,6 +31,7 @@ def test_growth(folder, monkeypatch, capsys):
     assert "| ms per layer |" in capsys.readouterr().out
 
 
+@pytest.mark.soak
 def test_processes_that_start_anew(folder):
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", "OMP_NUM_THREADS": "1"}
     given = (*FEW, "--models", "mlp", "--batch", "2", "--fractions", "1/2", "--no-srip", "--no-by-hand", "--jobs", "2")

@@ -37,6 +37,7 @@ def test_example(name, tmp_path, monkeypatch, capsys):
     assert not list(EXAMPLES.glob("out"))
 
 
+@pytest.mark.soak
 def test_a_net_that_keeps_learning_beside_one_that_does_not(monkeypatch, capsys):
     """Chance is 0.1. What is looked at says so, too."""
     monkeypatch.setattr(sys, "argv", ["keep_learning", "--tasks", "7"])

@@ -225,6 +225,7 @@ def test_batches_of_other_sizes():
         assert_same(step(rr, data, fast), step(rr, data), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.soak
 def test_other_fractions_through_the_same_function():
     """Torch makes an input of a number that it has seen to differ, unless it is hidden from it."""
     torch.manual_seed(0)

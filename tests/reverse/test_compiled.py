@@ -97,6 +97,7 @@ def count(nodes, operator):
     return sum(str(node.target).startswith(operator) for node in nodes)
 
 
+@pytest.mark.soak
 def test_nothing_is_added_by_index():
     """As the gradient of F.interpolate is, for a compiler, with atomic operations."""
     backward = graphs_of(True, fraction=1 / 8, scale="relative")["backward"]

@@ -1,9 +1,6 @@
-"""The streams through the command: killed and resumed, searched and judged, timed, and refused."""
+"""The streams through the command: cut and resumed, searched and judged, timed, and refused."""
 
 import json
-import signal
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -15,9 +12,9 @@ from racecar_lab.experiments.streams.searched import searched
 from racecar_lab.experiments.streams.transfer import Tried, tried_in
 from racecar_lab.running.engines import streams
 from racecar_lab.running.results import Store
-from tests.lab.processes import wait_for
+from racecar_lab.training import checkpoint
 
-LITTLE = ("--quick", "--set", "stream=permuted", "--set", "net=mlp2", "--set", "tasks=2", "--set", "passes=12")
+LITTLE = ("--quick", "--set", "stream=permuted", "--set", "net=mlp2", "--set", "tasks=2", "--set", "passes=3")
 
 
 @pytest.fixture(autouse=True)
@@ -26,21 +23,24 @@ def no_data(tmp_path, monkeypatch):
     monkeypatch.setenv("RACECAR_DATA", str(tmp_path / "nothing"))
 
 
-def test_killed_and_resumed(cli, tmp_path):
-    """Bit for bit as if it had not been killed; what is there is not done again."""
+def test_cut_and_resumed(cli, tmp_path, monkeypatch):
+    """Bit for bit as if it had not been interrupted at its first checkpoint; what is there is not done again."""
     arguments = ("run", "streams", *LITTLE, "--seeds", "2", "--variants", "Std")
     whole = cli(*arguments, "--out", "whole")
     assert whole.status == 0
     assert "a quick run: no evidence, and nothing of it is judged" in whole.out
     assert "forty digits" in whole.err
-    begun, command = tmp_path / "killed" / "checkpoints", [sys.executable, "-m", "racecar.cli", *arguments]
-    killed = subprocess.Popen([*command, "--out", "killed", "--checkpoint-every", "0"], stderr=subprocess.DEVNULL)
-    there = wait_for(lambda: list(begun.glob("*.pt")) or killed.poll() is not None, 120)
-    killed.kill()
-    assert killed.wait() == -signal.SIGKILL
-    assert there
+    begun, write = tmp_path / "killed" / "checkpoints", checkpoint.write
+
+    def interrupted(path, state):
+        write(path, state)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "write", interrupted)
+        assert cli(*arguments, "--out", "killed", "--checkpoint-every", "0").status == 130
     assert not (tmp_path / "killed" / "records").exists()
-    (path,) = begun.glob("*.pt")
+    assert len(list(begun.glob("*.pt"))) == 1
     said = cli(*arguments, "--out", "killed", "--resume")
     assert said.status == 0, said.err
     assert not list(begun.glob("*.pt"))

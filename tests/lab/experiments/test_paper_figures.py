@@ -35,14 +35,11 @@ def test_titles_are_unique(all_drawn):
 
 
 CASES = {
-    "one variant": lambda runs: [run for run in runs if run.variant == "RR"],
-    "one seed": lambda runs: [run for run in runs if run.seed == 1],
     "one run": lambda runs: [run for run in runs if run.stage == "A"][:1],
     "no order": lambda runs: runs[::-1],
     "other seeds for each variant": lambda runs: [run for run in runs if run.seed == (run.variant == "Std")],
     "one diverged": lambda runs: [diverged(run) if (run.variant, run.seed) == ("RR", 0) else run for run in runs],
     "a variant diverged": lambda runs: [diverged(run) if run.variant == "Std" else run for run in runs],
-    "a seed diverged": lambda runs: [diverged(run) if run.seed == 0 else run for run in runs],
     "stage A diverged": lambda runs: [diverged(r) if r.stage == "A" and r.variant == "RR" else r for r in runs],
     "some arrays are missing": lambda runs: [other(run, run.variant == "RR") for run in runs],
 }

@@ -73,6 +73,7 @@ def whole_page(records, tmp_path_factory):
         return page(records, tmp_path_factory.mktemp("page")), *drawn
 
 
+@pytest.mark.soak
 def test_the_page_of_a_whole_map(records, whole_page):
     assert len(records) == 54 + 39 * 7 * 9
     report, _ = whole_page
@@ -135,6 +136,7 @@ def test_rows(records):
     assert all(one.dead for one in lost)
 
 
+@pytest.mark.soak
 def test_the_figures(records, whole_page):
     _, figures = whole_page
     verdict = judge(rows_of(map(Run, records)).rows)

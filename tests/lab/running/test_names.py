@@ -123,7 +123,7 @@ def test_names_of_one_run_differ(name):
 
 def test_published_results_keep_their_names(monkeypatch):
     """Fields that a configuration gets later must not make records that are there unknown. Simulated smoke is not here:
-    its checksum is in the records, of one data set and one only."""
+    its checksum is in the records, of one data set and one only. Of the 18,000 nets of the safety map every tenth."""
     count, together, checksums = 0, defaultdict(list), set()
     for run in (run for folder in sorted(ROOT.glob("results/*")) for run in Store(folder).runs()):
         one = run.record
@@ -133,7 +133,9 @@ def test_published_results_keep_their_names(monkeypatch):
             checksums |= set(re.findall("sha256:[0-9a-f]{64}", run.tables.get("data", "")))
     (checksum,) = checksums
     monkeypatch.setattr(smoke, "checksum", lambda _: checksum)
-    for runs in together.values():
+    for number, runs in enumerate(together.values()):
+        if runs[0].record["experiment"] == "safety" and number % 10:
+            continue
         seeds = {run.seed for run in runs}
         ends = [run for run in runs if run.seed in (min(seeds), max(seeds))]
         one, variant, coefficient = experiment(runs[0].record["experiment"]), runs[0].variant, runs[0].coefficient

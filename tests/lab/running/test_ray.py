@@ -121,7 +121,7 @@ def terminate(folder, others):
     return steps, failures
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(550)
 @pytest.mark.filterwarnings("ignore")  # ray's own, and those of what it imports
 def test_ray(tmp_path):
