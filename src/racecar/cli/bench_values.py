@@ -17,7 +17,7 @@ MOST = 1_000_000
 def kinds_of(fractions: str, every: str, gradients: str, modes: str) -> list[Kind]:
     """The kinds of steps that the options ask for."""
     from racecar.bench.kinds import reverse_kinds
-    from racecar.plan.plan import MODES
+    from racecar.plan.routes import MODES
     from racecar.reverse.terms import GRADIENTS
 
     shares, everys = fractions_of(fractions), numbers_of(every, "--every")

@@ -32,15 +32,16 @@ def batch_dims(graph: Graph, size: int) -> dict[int, BatchDim | None]:
 def _output_places(graph: Graph, op: Op, places: Mapping[int, BatchDim | None], size: int) -> BatchDims:
     """Where the samples run in the outputs of an operation, given ``places``, where they run in its inputs."""
     tensor = graph.trace.tensor
-    value, batch = next(((v, place) for _, v in op.inputs if (place := places.get(v)) is not None), (-1, None))
+    followed = [value for _, value in op.inputs if places.get(value) is not None]
+    batch = places[followed[0]] if followed else None
     if batch is None or (op.func is None and len(op.inputs) == 1):  # data written into a part of a constant
         return [None] * len(op.outputs)
-    outputs = tuple((out, tensor(out)) for out in op.outputs)
+    outputs = tuple([(out, tensor(out)) for out in op.outputs])
     has_rule = op.rule is not None and op.module is None and op.role not in (Role.JOIN, Role.SKIPPED)
     batch_rule = op.rule.batch if op.rule is not None and has_rule else None
     # Writing into a part of a tensor has no rule, and no call of its own.
     call = None if batch_rule is None else graph.call(op.ordinal)
-    return (batch_rule or stays)(BatchedCall(op.bind(call), tensor(value), batch, outputs, size, op.slot))
+    return (batch_rule or stays)(BatchedCall(op.bind(call), tensor(followed[0]), batch, outputs, size, op.slot))
 
 
 def place_in(

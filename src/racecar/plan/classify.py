@@ -43,7 +43,7 @@ def _classify(trace: Trace, i: int, ordinal: int, weights: Weights, rules: Rules
     if call.func is Tensor.copy_:  # a.copy_(b): a is overwritten
         links = links[-1:]
     links, lookup = tables.without_weights(call.func, links, trace)
-    at = tuple(path for path, _ in links)
+    at = tuple([path for path, _ in links])
     args, kwargs = without_data(call, at)
     rule = find(call.func, rules)
     owner = weights.of_call(i) if lookup is None else lookup.owner

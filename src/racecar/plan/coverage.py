@@ -108,9 +108,8 @@ def _origins(trace: Trace, model: nn.Module, weights: dict[int, str]) -> list[_O
             for path, tensor in tensors(call.args, call.kwargs)
             if path not in data and call.func not in NOT_DATA
         ]
-        origin = _Origin(
-            frozenset[str]().union(*(part.weights for part in parts)), any(part.unwatched for part in parts)
-        )
+        names = frozenset[str]().union(*[part.weights for part in parts])
+        origin = _Origin(names, any(part.unwatched for part in parts))
         origins.append(origin)
         origin_of |= {id(out): _Origin() if data else origin for out in outputs(call)}
     return origins
@@ -120,7 +119,7 @@ def _used(graph: Graph, op: Op, origins: Sequence[_Origin], weights: dict[int, s
     """The weights among the constant arguments of an operation."""
     if op.module is not None:
         return frozenset(weights[id(weight)] for weight in op.module.parameters() if id(weight) in weights)
-    calls = [i for call in op.single_calls for i in (call.ordinal, call.lookup) if i is not None]
+    calls = [i for call in (op.members or (op,)) for i in (call.ordinal, call.lookup) if i is not None]
     return frozenset[str]().union(*(origins[graph.positions[i]].weights for i in calls))
 
 

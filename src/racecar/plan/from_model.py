@@ -11,7 +11,7 @@ from torch import nn
 
 from racecar.errors import NoRuleWarning, Unsupported
 from racecar.plan.graph import Op
-from racecar.plan.layers import LayerGraph
+from racecar.plan.layer_graph import LayerGraph
 from racecar.rules.registry import Rules
 from racecar.rules.roles import Role
 from racecar.support.compiling import uncompiled

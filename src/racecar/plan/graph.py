@@ -64,7 +64,7 @@ class Op:
     def __post_init__(self) -> None:
         self.constants = None if self.module is None or self.grad else WithConstants(self.module)
         self.held = (self.func,)
-        self.at = tuple(path for path, _ in self.inputs)
+        self.at = tuple([path for path, _ in self.inputs])
         self.only_first = self.at == ((0,),)
         module = self.module or (self.owner.module if self.owner else None)
         self._rest = (module, self.owner is not None, self.inplace_at)
@@ -156,7 +156,7 @@ class Graph:
 
     def single_calls(self) -> list[Op]:
         """All calls in forward order, also those that were combined into one operation."""
-        return [call for op in self.ops for call in op.single_calls]
+        return [call for op in self.ops for call in (op.members or (op,))]
 
     def mask_operations(self, values: Iterable[int]) -> list[Op]:
         """The single calls, in forward order, through which masks are followed to reach ``values``."""
@@ -166,6 +166,19 @@ class Graph:
                 operations.append(op)
                 needed |= {value for _, value in op.position_inputs}
         return operations[::-1]
+
+    def only_user(self, value: int) -> Op | None:
+        """The operation that uses a value, if there is exactly one."""
+        users = self.users.get(value, ())
+        return users[0] if len(users) == 1 else None
+
+    def chain(self, op: Op, value: int) -> list[Op]:
+        """The operations from ``value`` back to ``op``, without ``op``; each must have one input."""
+        chain: list[Op] = []
+        while value != op.outputs[0]:
+            chain.append(self.maker[value])
+            value = chain[-1].source
+        return chain
 
     def forget(self) -> None:
         """Delete the trace with its tensors, when all is found: a plan is kept longer than the planned pass."""

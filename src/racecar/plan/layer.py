@@ -1,4 +1,4 @@
-"""One layer: a weighted operation with d_m before it, what lies between them, and where its output goes."""
+"""A layer: a weighted operation, the d_m below it, the d_(m+1) above it, and what stands between."""
 
 from __future__ import annotations
 
@@ -8,101 +8,118 @@ import torch
 from torch import Tensor
 
 from racecar.plan.graph import Op
-from racecar.plan.step import Action, Step, undo
+from racecar.plan.step import Step, undo
+from racecar.rules.roles import Role
 from racecar.watch.names import HEAD, MODEL, shown
 
 
 @dataclass(eq=False)
 class Layer:
-    """One weighted operation of the model."""
+    """Layer m: one weighted operation of the model. Numbers of values, such as ``d``, are those of the graph."""
 
     name: str
+    """The qualified name of the module that owns the weight; suffixes tell several uses or several weights apart."""
     op: Op
-    index: int = 0
-    problem: str = ""
-    """Why the layer cannot be reversed; empty if it can."""
+    index: int
+    """m − 1: the position among the layers, in forward order."""
+
+    # Towards the input.
     d: int = -1
+    """d_m: the value after the last norm or activation before the operation, or else where the layer below ends."""
     approach: list[Op] = field(default_factory=list)
-    """Between d_m and the operation, nearest to the operation first."""
+    """The operations between d_m and the operation, nearest to the operation first."""
     redo: list[Op] = field(default_factory=list)
-    """Re-applied on the way into d_m, in forward order."""
-    end: int = -1
-    """The operation's output, with a bias that is added by a call of its own."""
-    cut: Op | None = None
-    """What cuts a causal convolution's output at the end."""
-    out: int = -1
-    onward: tuple[Op, ...] = ()
-    """From the operation to ``out``, in forward order."""
-    bottom: Op | None = None
-    """What made the value under d_m, if it is no layer; None is the model's input."""
+    """The norms and activations before d_m that the reverse pass applies again, and the changes of layout or resolution
+    between them, in forward order."""
+    own_padding: Op | None = None
+    """The reflect, replicate or circular padding of a convolution, which is part of its linear map."""
     below: Layer | None = None
+    """The layer from whose output d_m is computed, if only operations that can be reversed stand between."""
+    bottom: Op | None = None
+    """Without a layer below: the operation that the reverse pass cannot go through; None: the model's input."""
     beyond: Layer | None = None
-    """The layer below a selection of parts, which ends every way but the whole one."""
+    """Without a layer below: the next layer below a selection; only modes "full" and "input" go on to that layer."""
+    forked: Op | None = None
+    """Another operation that uses a value between the layer below and this one; None if there is none."""
     into_d: tuple[Step, ...] = ()
     """The steps from the operation back to d_m."""
-    forked: Op | None = None
-    """An operation that also uses a tensor on the way to the layer below."""
+
+    # Towards the output.
+    end: int = -1
+    """The operation's output, after a bias that a separate call adds and after a causal cut."""
+    cut: Op | None = None
+    """The slice that cuts the output of a causal convolution."""
     above: Layer | None = None
-    """The one layer that this one leads to, if the way is unique."""
-    own_padding: Op | None = None
-    """A convolution's own reflect, replicate or circular padding: part of the operation, so it goes back transposed."""
-    shape: tuple[int, ...] = ()
-    """Of d_m in the planned pass, without its batch dimension."""
-    h_shape: tuple[int, ...] = ()
-    """Of h in the planned pass, without its batch dimension."""
-    layout: torch.layout = torch.strided
-    """Of d_m in the planned pass."""
-    stays: bool = True
-    """Whether the model leaves the operation's output as it was made."""
-    head: bool = False
-    """Whether no other layer depends on what it gives: it is the last on the way to an output."""
+    """The layer whose ``below`` is this one, if the path between them has no fork."""
+    out: int = -1
+    """d_(m+1) of the forward pass, from which the reverse pass of this layer can start."""
+    onward: tuple[Op, ...] = ()
+    """The operations between the weighted operation and ``out``, in forward order."""
     stop: str = ""
-    """What ends the layer's output, if there is no layer above."""
+    """Without a layer above: the reason, in words."""
+    head: bool = False
+    """Whether no other layer depends on this one, as the last layer before an output."""
+
+    # Of the planned pass.
+    shape: tuple[int, ...] = ()
+    """The shape of d_m without its batch dimension."""
+    h_shape: tuple[int, ...] = ()
+    """The shape of h without its batch dimension."""
+    layout: torch.layout = torch.strided
+    """The layout of d_m."""
+    stays: bool = True
+    """Whether the model does not change the operation's output in place."""
 
     def __repr__(self) -> str:
         return f"Layer({shown(self.name)!r}, {self.kind})"
 
     @property
     def kind(self) -> str:
+        """The kind of the operation, as in plan tables."""
         return self.op.kind
 
     @property
+    def problem(self) -> str:
+        """Why the layer cannot be reversed; empty if it can."""
+        if self.op.role is not Role.SKIPPED:
+            return ""
+        return f"no rule for {self.kind}" + (" of several tensors" if len(self.op.inputs) > 1 else "")
+
+    @property
     def names(self) -> tuple[str, ...]:
-        """Its name, also without the suffixes for later uses and for one of several weights, and what stands for it."""
+        """All names that a pattern can match: with and without suffixes, and @model or @head where they apply."""
         owner = self.op.owner
         spellings = (self.name, self.name.partition("#")[0], owner.name if owner else self.name)
         return (*spellings, *(() if all(spellings) else (MODEL,)), *((HEAD,) if self.head else ()))
 
     @property
     def h(self) -> int:
-        """What the weighted operation itself reads, before its own padding: mode "linear" compares this."""
+        """The input of the weighted operation before its own padding: the value that mode "linear" compares."""
         return self.op.source if self.own_padding is None else self.own_padding.source
 
     @property
     def own(self) -> tuple[Op, ...]:
-        """The operation with what belongs to it, in forward order: its own padding, a causal cut."""
+        """The operations that are the layer's linear map, in forward order: padding, weighted operation, causal cut."""
         return tuple(op for op in (self.own_padding, self.op, self.cut) if op is not None)
 
     @property
     def into_h(self) -> tuple[Step, ...]:
-        """The steps from what these make back to h."""
-        after = () if self.cut is None else (undo(self.cut),)
-        before = () if self.own_padding is None else (Step(Action.FOLD, self.own_padding),)
-        return (*after, Step(Action.UNDO, self.op), *before)
+        """The steps that undo the operations in ``own``, back to h."""
+        return tuple(undo(op) for op in reversed(self.own))
 
     @property
     def cut_off(self) -> str:
-        """Why no gradient reaches its weight, frozen or not: "no_grad" or "detached"; empty if one does."""
+        """Why no gradient reaches the weight: "no_grad" or "detached"; empty if one does."""
         owner = self.op.owner
-        reasons = [] if owner is None else [one.cut_off for one in (owner, *owner.also)]
+        reasons = [] if owner is None else [part.cut_off for part in (owner, *owner.also)]
         return reasons[0] if all(reasons) and reasons else ""
 
     @property
     def parameter(self) -> Tensor | None:
-        """A parameter of its module, which says where it is and how precise."""
+        """A parameter of the layer's module, from which device and dtype are read."""
         return next(self.op.owner.module.parameters(), None) if self.op.owner else None
 
     @property
     def reads_input(self) -> bool:
-        """Whether d_m is an input of the model itself."""
+        """Whether d_m is an input of the model."""
         return self.below is None and self.bottom is None and not self.redo

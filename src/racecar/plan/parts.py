@@ -49,6 +49,6 @@ def split_parts(ops: Sequence[Op]) -> list[Op]:
     return split
 
 
-def passable(op: Op) -> bool:
+def reversible(op: Op) -> bool:
     """Whether ``op`` is a selection that the reverse pass can go through: not if the data chooses the elements."""
     return op.role is Role.SELECT and op.kind != "topk"

@@ -10,7 +10,6 @@ import torch
 from torch import Size, Tensor
 
 from racecar.plan.graph import Op
-from racecar.rules.conv import fold_padding
 from racecar.rules.operation import Operation
 from racecar.rules.roles import Role
 
@@ -20,8 +19,6 @@ class Action(Enum):
 
     UNDO = "undo", True
     """Undo the operation by its rule."""
-    FOLD = "fold", True
-    """Undo the padding of a convolution that is part of its linear map."""
     PART = "part", True
     """Undo a selection that has no function: zeros for the elements that were not selected."""
     LIFT = "lift", False
@@ -75,8 +72,6 @@ def _take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) 
         return apply(operation, _in_double(y, operation) if op.role is Role.NORM else y)
     if action is Action.LIFT:
         return y if rule.lift is None else rule.lift(operation, y, shapes[op.source])
-    if action is Action.FOLD:
-        return fold_padding(operation, y, shapes[op.source])
     if rule.reapply is not None:
         return rule.reapply(operation, y, shapes[op.outputs[0]])
     return output(operation(y), op.slot)

@@ -11,7 +11,18 @@ from racecar.plan.step import Action, Step, take, undo
 from racecar.rules.roles import Role
 
 
-def into_d(graph: Graph, op: Op, approach: Sequence[Op], redo: Sequence[Op], own_padding: Op | None) -> list[Step]:
+def out_of(graph: Graph, op: Op, value: int) -> list[Step]:
+    """The steps from ``value``, the d_(m+1) of a layer, back to the output of its operation ``op``.
+
+    Norms, activations and the affine operations after them are not undone: d'_(m+1) has their range already.
+    """
+    chain = graph.chain(op, value)
+    ranges = [i for i, between in enumerate(chain) if between.role.sets_range]
+    first = ranges[-1] if ranges else -1  # the first in forward order
+    return [undo(x) for i, x in enumerate(chain) if x.role.moves or (x.role is Role.AFFINE and i > first)]
+
+
+def into_d(graph: Graph, op: Op, approach: Sequence[Op], redo: Sequence[Op]) -> list[Step]:
     """The steps from a layer's operation back to d_m.
 
     Norms and activations are applied again before up-sampling, in the layout of the forward pass. They are applied
@@ -21,10 +32,8 @@ def into_d(graph: Graph, op: Op, approach: Sequence[Op], redo: Sequence[Op], own
         op: the operation of the layer.
         approach: the operations between d_m and ``op``, nearest to ``op`` first.
         redo: the norms and activations to apply again, and the changes of layout between them, in forward order.
-        own_padding: the operation in ``approach`` that pads as part of a convolution.
     """
-    undone = [between for between in approach if between.role is not Role.PASS]
-    back = [Step(Action.FOLD, between) if between is own_padding else undo(between) for between in undone]
+    back = [undo(between) for between in approach if between.role is not Role.PASS]
     upsampling = next((i for i, step in enumerate(back) if step.op.role is Role.RESAMPLE), len(back))
     again = _again(redo, with_size=False)
     if any(step.op.role is not Role.RESAMPLE and step.op.kind not in _KEEP_LAYOUT for step in back[upsampling:]):

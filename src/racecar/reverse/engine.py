@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from racecar.errors import NothingToReverse
 from racecar.plan.from_model import layer_graph_of, warn_about
-from racecar.plan.layers import LayerGraph
-from racecar.plan.plan import Plan, warn_beside
+from racecar.plan.layer_graph import LayerGraph
+from racecar.plan.plan import Plan
+from racecar.plan.routes import warn_bypassed
 from racecar.reverse import terms, weights
 from racecar.reverse.input_activation import check_on_inputs
 from racecar.reverse.mask_arguments import CallMask, MaskArguments
@@ -99,7 +100,7 @@ class Engine:
         """Remember a plan, and say what it has to leave out; the first one must have something to reverse."""
         prepared = self.work_out(layer_graph, self.settings)
         warn_about(layer_graph)
-        warn_beside(prepared.plan)
+        warn_bypassed(prepared.plan)
         if not self.plans:
             self._check(prepared)
         if len(self.plans) == MAX_PLANS and not self.forgets:
@@ -133,8 +134,8 @@ class Engine:
         self.settings, self.off, self.plans = settings, weights.all_zero(settings.weight), plans
         if before is not None:
             self.latest = next(prepared for prepared in plans if prepared.layer_graph is before.layer_graph)
-            if self.latest.plan.beside != before.plan.beside:
-                warn_beside(self.latest.plan)
+            if self.latest.plan.bypassed != before.plan.bypassed:
+                warn_bypassed(self.latest.plan)
 
     def schedule(self, times: int, on: bool) -> None:
         """In this step with so many times the weight, or not at all."""
@@ -236,10 +237,10 @@ class Engine:
         inputs = batch_tensors(args, kwargs)
         funcs: list[Any] = []
         for prepared in self.plans:
-            funcs += prepared.layer_graph.changing
+            funcs += prepared.layer_graph.in_place.functions
         kept = (
             [x.clone() for x in inputs]
-            if any(prepared.layer_graph.changes_input for prepared in self.plans)
+            if any(prepared.layer_graph.in_place.of_input for prepared in self.plans)
             else inputs
         )
         graphs = [prepared.layer_graph for prepared in self.plans]

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from racecar.plan.entry import Entry
 from racecar.plan.layer import Layer
-from racecar.plan.plan import Plan, make_plan
+from racecar.plan.plan import Plan
+from racecar.plan.routes import make_plan
 from racecar.reverse import linear_mode, reverse
 from racecar.reverse.engine import Engine
 from racecar.reverse.input_activation import Activation
@@ -53,10 +54,10 @@ class ForwardPass:
         engine.start(args, kwargs, train=False)
         layer_graph = engine.plans[0].layer_graph
         engine.keep |= frozenset(
-            layer_graph.positions[value] for value in layer_graph.changed
+            layer_graph.positions[value] for value in layer_graph.in_place.values
         )  # all that may be looked at
         with torch.no_grad(), untouched(model):
-            if layer_graph.changes_input:
+            if layer_graph.in_place.of_input:
                 args, kwargs = map_tensors(torch.clone, (tuple(args), dict(kwargs)))
             self.output, trace = watch_forward(model, args, kwargs, engine.keep)
             prepared, trace = engine.prepared_for(trace, args, kwargs, whole=True)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from racecar.plan.layers import LayerGraph
+from racecar.plan.layer_graph import LayerGraph
 from racecar.watch import nested
 from racecar.watch.dry_run import untouched
 

@@ -29,9 +29,9 @@ class Masks:
     """
 
     def __init__(self, find: Finder, given: CallMask, size: int, samples: int) -> None:
-        graph, self._refuse, self.inputs = find.layer_graph, given.report, given.inputs
-        marks = follow(graph.leading, find, given.inputs)
-        self._marks = {value: marks[value] for value in graph.marked if value in marks}
+        paths, self._refuse, self.inputs = find.layer_graph.masked, given.report, given.inputs
+        marks = follow(paths.operations, find, given.inputs)
+        self._marks = {value: marks[value] for value in paths.values if value in marks}
         if samples < size:
             for value, mark in self._marks.items():
                 where = find.batch(value)

@@ -13,9 +13,9 @@ from torch import Tensor
 from racecar.errors import Unsupported
 from racecar.plan.frozen import frozen, weight_parameters
 from racecar.plan.layer import Layer
-from racecar.plan.layers import LayerGraph
+from racecar.plan.layer_graph import LayerGraph
 from racecar.plan.norms import Norm
-from racecar.plan.plan import make_plan
+from racecar.plan.routes import make_plan
 from racecar.plan.slices import cut_shape
 from racecar.reverse import linear_mode, reverse, terms, weights
 from racecar.reverse.health import DeadFlags
@@ -97,7 +97,7 @@ class PreparedPlan:
         self.needs_all = Needs([entry for entry in self.plan if entry.passed])
         norm_inputs = [op.source for op in self.norms if op is not None]
         looked_at = (*self.needs.values, *self.needs.wholes, *self.needs_all.values, *norm_inputs)
-        self.copies = sorted(set(looked_at) & layer_graph.changed)
+        self.copies = sorted(set(looked_at) & layer_graph.in_place.values)
         """Values that the reverse pass needs and that the model changes in place later."""
         lost = [value for value in (*self.needs.values, *self.needs.shapes) if layer_graph.batch[value] is None]
         self.lost = layer_graph.around(lost[0]) if lost else ""

@@ -8,7 +8,7 @@ from numbers import Integral, Real
 
 from torch import Tensor
 
-from racecar.plan.plan import MODES
+from racecar.plan.routes import MODES
 from racecar.reverse.input_activation import Activation
 from racecar.reverse.terms import GRADIENTS, REDUCTIONS, SCALES
 from racecar.reverse.weights import Weight, check_weight

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from racecar.plan.batch import place_in
 from racecar.plan.graph import Op
-from racecar.plan.layers import LayerGraph
+from racecar.plan.layer_graph import LayerGraph
 from racecar.plan.slices import cut
 from racecar.reverse.needs import Needs
 from racecar.rules.batch_dim import BatchDim

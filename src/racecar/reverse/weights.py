@@ -9,7 +9,7 @@ from numbers import Real
 import torch
 from torch import Tensor, nn
 
-from racecar.plan.layers import LayerGraph
+from racecar.plan.layer_graph import LayerGraph
 from racecar.support.torch_private import own_parameters
 from racecar.watch.names import HEAD, matches, shown
 from racecar.watch.names import check_patterns as check_names

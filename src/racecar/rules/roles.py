@@ -38,6 +38,24 @@ class Role(StrEnum):
     UNKNOWN = "unknown"
     """Has neither a weight nor a rule."""
 
+    weighted: bool
+    """Whether an operation of this role is a layer, with or without a rule."""
+    sets_range: bool
+    """Whether an operation of this role determines the range of d_m: the reverse pass applies it again."""
+    keeps_layout: bool
+    """Whether an operation of this role leaves every element in its place."""
+    moves: bool
+    """Whether an operation of this role changes layout or resolution."""
+    passable: bool
+    """Whether the reverse pass can go through every operation of this role between two layers."""
+
+    def __init__(self, name: str) -> None:
+        self.weighted = name in ("layer", "skipped")
+        self.sets_range = name in ("norm", "activation")
+        self.keeps_layout = self.sets_range or name == "affine"
+        self.moves = name in ("shape", "select", "resample")
+        self.passable = self.keeps_layout or name in ("shape", "resample", "pass")
+
     @classmethod
     def of_rule(cls, name: str) -> Role:
         """The role called ``name``; a ValueError if no rule can have it."""
@@ -47,31 +65,6 @@ class Role(StrEnum):
         return cls(name)
 
     @property
-    def weighted(self) -> bool:
-        """Whether an operation of this role is a layer, with or without a rule."""
-        return self in (Role.LAYER, Role.SKIPPED)
-
-    @property
-    def sets_range(self) -> bool:
-        """Whether an operation of this role determines the range of d_m: the reverse pass applies it again."""
-        return self in (Role.NORM, Role.ACTIVATION)
-
-    @property
     def arguments(self) -> tuple[str, ...]:
         """The arguments of the function of a rule of this role."""
         return ("op", "x") if self.sets_range else ("op", "y", "shape")
-
-    @property
-    def keeps_layout(self) -> bool:
-        """Whether an operation of this role leaves every element in its place."""
-        return self.sets_range or self is Role.AFFINE
-
-    @property
-    def moves(self) -> bool:
-        """Whether an operation of this role changes layout or resolution."""
-        return self in (Role.SHAPE, Role.SELECT, Role.RESAMPLE)
-
-    @property
-    def passable(self) -> bool:
-        """Whether the reverse pass can go through every operation of this role between two layers."""
-        return self.keeps_layout or self in (Role.SHAPE, Role.RESAMPLE, Role.PASS)
