@@ -5,11 +5,11 @@ import ast
 import re
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "src"
+from tests.sources import SOURCE, trees
+
 FLOORS = (
     {"errors", "support"},
     {"rules"},
@@ -61,7 +61,7 @@ LABORATORY = MODULES.keys() - LIBRARY
 
 def imports(path):
     """(module, name) of every import of ours, wherever it is: also in functions, and for types alone."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(trees()[path]):
         if isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path} has a relative import, which is not followed here"
             found = [(node.module, one.name) for one in node.names]

@@ -123,6 +123,7 @@ def test_planned_under_autocast_and_used_without():
     torch.testing.assert_close(rr(x)[1], classic(model, x)(x)[1], rtol=0, atol=0)
 
 
+@pytest.mark.soak
 @pytest.mark.filterwarnings("ignore:Mismatch dtype between input and weight")
 def test_compiled_under_autocast():
     """A norm over the batch, one over the features, a gate and a join."""

@@ -146,9 +146,8 @@ def test_sums_go_along_memory(width):
     assert all(one.is_contiguous() for one in sums)
 
 
-@pytest.mark.parametrize(
-    "name, fraction", [("residual", 1 / 16), pytest.param("transformer", 1 / 8, marks=pytest.mark.soak)]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("name, fraction", [("residual", 1 / 16), ("transformer", 1 / 8)])
 def test_a_slice_keeps_little(name, fraction):
     """And no tensor beside another that it is a part of: torch's compiler would write over the one while it still needs
     the other, and gradients would be wrong."""

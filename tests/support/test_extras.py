@@ -14,9 +14,9 @@ import pytest
 import racecar
 from racecar import MissingExtra
 from racecar.support.extras import need
+from tests.sources import SOURCE, trees
 
 ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NAME = PROJECT["name"]
 
@@ -82,8 +82,8 @@ def brought(extra: str) -> set[str]:
 def needs() -> list[tuple[str, str, str]]:
     """(file, package, extra) of every `need(…)` in the source."""
     found = []
-    for path in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path, tree in trees().items():
+        for node in ast.walk(tree):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "need":
                 module, extra = (one.value for one in node.args if isinstance(one, ast.Constant))
                 found.append((str(path.relative_to(SOURCE)), module.partition(".")[0], extra))

@@ -11,8 +11,6 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from racecar.support.files import remove, write_atomically, write_json, write_text
 
@@ -222,21 +220,12 @@ def test_text_is_utf8_byte_for_byte(tmp_path: Path):
     assert (tmp_path / "a").read_bytes() == "λ · Σ\r\nd′\n".encode()
 
 
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=8,
-)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(content=VALUES)
-def test_json_comes_back_as_it_was(tmp_path: Path, content):
+def test_json_comes_back_as_it_was(tmp_path: Path):
+    content = {"λ": [None, True, 10**40, 0.1, -0.0, 5e-324, '\u2028"\\\n'], "z": {"": [], "a": {}}, "b": "\x00"}
     write_json(tmp_path / "a.json", content)
     raw = (tmp_path / "a.json").read_bytes()
     assert raw.endswith(b"\n")
     back = json.loads(raw.decode("utf-8"))
-    assert back == content
     assert repr(back) == repr(content), "also the kind of every number and the order of every key"
 
 

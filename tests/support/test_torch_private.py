@@ -9,6 +9,7 @@ from torch import nn
 
 import racecar
 from racecar.support import torch_private
+from tests.sources import trees
 
 LIBRARY = Path(racecar.__file__).parent
 FILE = Path(torch_private.__file__)
@@ -48,14 +49,14 @@ def defined(tree):
 
 
 def test_one_file_uses_private_names_of_torch():
-    trees = {path: ast.parse(path.read_text()) for path in LIBRARY.rglob("*.py")}
-    here = trees.pop(FILE)
+    library = {path: tree for path, tree in trees().items() if LIBRARY in path.parents}
+    here = library.pop(FILE)
     torchs = {name for name in taken(here) if is_private(name)} | quoted(here)
     assert {"_base", "_version", "_C", "_orig_mod", "_get_fsdp_state"} <= torchs
-    others = {name for tree in trees.values() for name in defined(tree)} - torchs | PYTHONS
+    others = {name for tree in library.values() for name in defined(tree)} - torchs | PYTHONS
     elsewhere = {
         (path.relative_to(LIBRARY).as_posix(), name)
-        for path, tree in trees.items()
+        for path, tree in library.items()
         for name in {one for one in taken(tree) if is_private(one)} - others | quoted(tree) & torchs
     }
     assert elsewhere == set()

@@ -4,6 +4,8 @@ one."""
 import json
 from dataclasses import replace
 
+import pytest
+
 from racecar_lab.running.results import Store
 from tests.lab.cli.commands import records, rows
 from tests.lab.experiments.texture_cases import TEXTURE, write
@@ -14,6 +16,7 @@ SMALL = (
 )  # fmt: skip
 
 
+@pytest.mark.soak
 def test_search_and_run(cli, tmp_path, monkeypatch):
     small = replace(TEXTURE.search, lrs={"adam": (1e-3, 1e-1)}, coefficients={"RR": (0.1,)}, seeds=1)
     monkeypatch.setattr(type(TEXTURE), "search", small)
