@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.by_hand import Net, batch_norm, close, lively, squares, undo_conv, undo_linear
+from tests.by_hand import Net, batch_norm, close, lively, undo_linear
 from tests.losses import classic
 from tests.networks import NETWORKS
 from tests.reverse.scale_cases import SCALES, chain, formula, pairs, rows
@@ -258,10 +258,3 @@ def test_it_draws_no_random_number_and_keeps_no_state(name: str, fraction: float
         losses.append(rr(x)[1])
         assert torch.equal(torch.random.get_rng_state(), expected)
     assert torch.equal(*losses)
-
-
-def test_conv_slice_by_hand():
-    torch.manual_seed(0)
-    net, x = nn.Conv2d(3, 5, 3, padding=1).double(), torch.rand(4, 3, 6, 6, dtype=torch.float64)
-    _, loss = classic(net, x, scale="sum", fraction=0.25)(x)
-    close(loss, 4 * squares(x[:1] - undo_conv(net, net(x[:1]))))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from racecar import NoRuleWarning, NothingToReverse, NotReversible
 from tests.by_hand import Net
 from tests.losses import classic
-from tests.reverse.mode_cases import FORWARD, linears, rows
+from tests.reverse.mode_cases import linears, rows
 
 
 class Distances(nn.Module):
@@ -23,20 +23,6 @@ class Distances(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cdist(x, self.weight)
-
-
-def test_no_rule_skips_the_layer_with_a_warning_that_names_it():
-    model = nn.Sequential(nn.Linear(4, 6).double(), nn.Tanh(), Distances(6, 5), nn.Tanh(), nn.Linear(5, 3).double())
-    with pytest.warns(NoRuleWarning, match=r"'2'.*register"):
-        rr = classic(model, rows())
-    entries = {entry.name: entry for entry in rr.plan}
-    assert [entry.constrained for entry in rr.plan] == [True, False, True]
-    assert "cdist" in entries["2"].reason
-    assert entries["0"].source == FORWARD  # nothing to start from above it
-    made = rr.reconstruct(rows())
-    assert [one is None for one in made] == [False, True, False]
-    rr(rows())
-    assert list(rr.terms) == ["0", "4"]
 
 
 OF_TWO_TENSORS = {

@@ -22,19 +22,6 @@ def test_formula_and_gradient(scale: str):
     close(torch.autograd.grad(loss, wanted), torch.autograd.grad(0.3 * sum(expected.values()), wanted))
 
 
-@pytest.mark.parametrize("scale", SCALES)
-def test_gradient_flows_through_d_alone(scale: str):
-    """Without a weight above, d' is constant, and d2 still feels the term."""
-    net, x = chain(), rows()
-    nn.init.zeros_(net[2].weight)
-    _, loss = classic(net, x, scale=scale, weight={"2": 1}, mode="layerwise")(x)
-    gradient = torch.autograd.grad(loss, net[0].weight)[0]
-    d2 = torch.tanh(net[0](x))
-    expected = torch.autograd.grad(formula(d2, torch.zeros_like(d2), scale), net[0].weight)[0]
-    close(gradient, expected)
-    assert gradient.abs().max() > 0
-
-
 def test_making_all_smaller_gains_nothing():
     """Without biases a reverse pass through one layer has d' = WᵀW d: d and d' shrink with the layer below. "ratio"
     does not see that; "relative" has a gradient towards 0."""

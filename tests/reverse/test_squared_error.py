@@ -4,7 +4,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.func import grad, vmap
 
 from racecar.reverse.terms import SquaredError, squared_error
 
@@ -47,12 +46,6 @@ def test_gradients_of_gradients():
     check = lambda d, reverse: SquaredError.apply(d, reverse, torch.float64)  # noqa: E731
     assert torch.autograd.gradcheck(check, (d, reverse))
     assert torch.autograd.gradgradcheck(check, (d, reverse))
-
-
-def test_functional_transforms():
-    d, reverse = (one.detach() for one in pair((3, 2, 4), torch.bfloat16))
-    found = vmap(grad(lambda d, reverse: squared_error(d, reverse, None)))(d, reverse)
-    torch.testing.assert_close(found, 2 * (d - reverse))
 
 
 def test_nothing_but_the_activations_is_kept():

@@ -10,6 +10,7 @@ from torch import nn
 
 from racecar import Racecar
 from racecar.rules import Rule, find, register, unregister
+from racecar.rules.roles import Role
 from tests.losses import classic
 from tests.test_bad_input import X, sentence
 
@@ -50,6 +51,8 @@ BAD_RULES = [
     ((3,), {}, TypeError, "3"),
     ((Twist,), {"role": "weight"}, ValueError, "'weight'"),
     ((Twist,), {"role": 3}, ValueError, "'3'"),
+    ((Twist,), {"role": Role.JOIN}, ValueError, "role must be one of layer.*'join'"),  # for a plan to say
+    (("Twist",), {}, TypeError, "not for 'Twist'"),
     ((Twist(4, 3),), {}, TypeError, "give Twist"),
 ]
 

@@ -29,19 +29,6 @@ def residual() -> Net:
     return Net(forward, **parts).double()
 
 
-def test_plan_prints_as_a_table():
-    rr = classic(residual(), rows(), weight={"*": 1, "b": 0})
-    lines = str(rr.plan).splitlines()
-    for entry in rr.plan:
-        (line,) = [line for line in lines if line.split()[:2] == [entry.name, entry.kind]]
-        assert entry.reason in line
-        assert entry.source in line
-    assert len(list(rr.plan)) == 4
-    assert max(map(len, lines)) < 160
-    starts = {line.index("linear") for line in lines if "linear" in line}
-    assert len(starts) == 1, "columns stand under each other"
-
-
 def normed() -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(
