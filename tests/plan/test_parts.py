@@ -157,6 +157,7 @@ def test_equal_activations_have_equal_losses(mode: str):
         close(one, terms["relu"])
 
 
+@pytest.mark.soak
 def test_a_slice_of_a_part_compiles():
     torch._dynamo.reset()
     parts, x = net()

@@ -114,7 +114,7 @@ def test_sum_and_relative(name, mode):
     close(actual, gradients(loss, start))
 
 
-@pytest.mark.parametrize("mode", ["full", "layerwise", "input"])
+@pytest.mark.parametrize("mode", ["full", "layerwise", pytest.param("input", marks=pytest.mark.soak)])
 def test_every_element(mode):
     """Not only along random directions: the whole Jacobian of a net with all that a chain can have."""
     torch.manual_seed(0)

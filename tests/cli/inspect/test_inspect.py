@@ -83,7 +83,7 @@ def test_pictures_with_classes(cli, pictures, undrawn):
 def test_the_reverse_pass_is_measured_on_the_samples(cli, tmp_path, undrawn):
     x = torch.rand(6, 3, 16, 16)
     np.save(tmp_path / "x.npy", x.numpy())
-    for statistics in ("batch", "running", "calibrated"):
+    for statistics in ("batch", "calibrated"):
         chosen = [] if statistics == "calibrated" else ["--statistics", statistics]
         arguments = ["--data", "x.npy", "--out", statistics, *chosen, "--k", 2]
         assert cli("inspect", "nets:wide", "--input", "1,3,16,16", *arguments).status == 0

@@ -56,8 +56,7 @@ def tries(purpose, noted):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("noted", [True, False], ids=["noted", "older"])
-@pytest.mark.parametrize("purposes", [("quick",), ("search",), ("quick", "search")], ids=" ".join)
+@pytest.mark.parametrize("purposes, noted", [(("quick",), False), (("quick", "search"), True)], ids=str)
 def test_the_rest_of_the_page_is_as_without_it(purposes, noted):
     real = peaks_records(3)
     alone = page_alone()

@@ -71,6 +71,7 @@ def kill_server():
     return wait_for(processes.fork_server_lost)
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(60)
 def test_a_fork_server_that_is_gone_is_reported(tmp_path, monkeypatch):
     """Before there is a worker, and while they work, who then end although nobody can wait for them any more."""
