@@ -8,7 +8,7 @@ from torch.nn import functional as F
 import racecar
 from racecar import NoRuleWarning
 from racecar.rules import Operation, find, unregister
-from racecar.rules.batch_dim import lost
+from racecar.rules.batch_dim import untracked
 from racecar.rules.mask_rules import unknown
 from tests.by_hand import Net
 from tests.losses import classic
@@ -205,7 +205,7 @@ def half_turn(x):
     return x.flip(1, 2)
 
 
-@pytest.mark.parametrize("known", [{}, {"mask": unknown}, {"batch": lost}])
+@pytest.mark.parametrize("known", [{}, {"mask": unknown}, {"batch": untracked}])
 def test_what_a_rule_says_of_the_batch_and_of_a_mask(rules, known):
     """By its role a mask is turned, too, and a slice is found; a rule may say that nobody knows."""
     rules(half_turn, role="shape", **known)(lambda op, y, shape: y.flip(1, 2))

@@ -12,24 +12,28 @@ from collections.abc import Callable
 from racecar.plan.graph import Graph, Op
 from racecar.rules.registry import Rule
 from racecar.rules.roles import Role
-from racecar.watch.calls import tensors
 
 
 def gather(graph: Graph) -> None:
-    """Replace each cone of a graph by one operation, the outermost cones first."""
-    swallowed: set[int] = set()
+    """Replace each cone without a weight by one operation."""
+    replace_cones(graph, _cone)
+
+
+def replace_cones(graph: Graph, combine: Callable[[Graph, Op], Op | None]) -> None:
+    """Replace cones of a graph by one operation each, the outermost cones first.
+
+    Args:
+        combine: gives the cone that ends in an operation as one operation; None if there is none.
+    """
+    inside: set[int] = set()
     cones: dict[int, Op] = {}
     for op in reversed(graph.ops):
-        if op.ordinal in swallowed or op.role not in (Role.JOIN, Role.AFFINE, Role.ACTIVATION):
-            continue
-        cone = _cone(graph, op)
+        cone = combine(graph, op) if op.ordinal not in inside and op.role is Role.JOIN else None
         if cone is not None:
             cones[op.ordinal] = cone
-            swallowed |= {member.ordinal for member in cone.members}
+            inside |= {member.ordinal for member in cone.members}
     if cones:
-        graph.ops = [
-            cones.get(op.ordinal, op) for op in graph.ops if op.ordinal in cones or op.ordinal not in swallowed
-        ]
+        graph.ops = [cones.get(op.ordinal, op) for op in graph.ops if op.ordinal in cones or op.ordinal not in inside]
         graph.index()
 
 
@@ -46,7 +50,7 @@ def _weightless(op: Op) -> bool:
 
 def _cone(graph: Graph, tip: Op) -> Op | None:
     """The cone that ends in ``tip`` as one operation, or None if there is none."""
-    if tip.role is not Role.JOIN or not _weightless(tip) or len(tip.outputs) != 1:
+    if not _weightless(tip) or len(tip.outputs) != 1:
         return None
     cone = cone_of(graph, tip, _weightless)
     if cone is None:
@@ -58,7 +62,8 @@ def _cone(graph: Graph, tip: Op) -> Op | None:
     norm = any(op.role is Role.NORM or (op.rule is not None and op.rule.reduction) for op in members)
     role = Role.NORM if norm else Role.ACTIVATION
     kind = "norm" if norm else "pointwise"
-    plain = not norm and not any(_constants(graph, op) for op in members)
+    # A constant tensor has a layout of its own.
+    plain = not norm and not any(graph.constants(op) for op in members)
     return Op(
         tip.ordinal, role, kind, Rule(role, kind, lambda op, x: op(x), pointwise=plain), None, (), {},
         (((0,), source),), tip.outputs, members=members,
@@ -91,9 +96,3 @@ def cone_of(graph: Graph, tip: Op, fits: Callable[[Op], bool]) -> tuple[int, tup
             if any(id(user) not in inside for user in graph.users.get(value, ())):
                 return None
     return source, tuple(sorted(members, key=lambda op: op.ordinal))
-
-
-def _constants(graph: Graph, op: Op) -> bool:
-    """Whether a tensor that is no data takes part, whose layout matters."""
-    call = graph.call(op.ordinal)
-    return sum(1 for _ in tensors(call.args, call.kwargs)) > len(op.inputs)

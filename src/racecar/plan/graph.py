@@ -139,7 +139,11 @@ class _Replay(Operation):
 
 @dataclass(eq=False)
 class Graph:
-    """The operations of one forward pass that use data, and which of them makes and uses each value."""
+    """The operations of one forward pass that use data, and which of them makes and uses each value.
+
+    A value is the number of a tensor that depends on the model's inputs. A tensor that is changed in place becomes a
+    new value (:mod:`racecar.watch.links`).
+    """
 
     trace: Trace
     ops: list[Op]
@@ -166,6 +170,10 @@ class Graph:
                 operations.append(op)
                 needed |= {value for _, value in op.position_inputs}
         return operations[::-1]
+
+    def constants(self, op: Op) -> list[Tensor]:
+        """The tensors among the arguments of an operation that are not data, in the planned pass."""
+        return self.trace.beside_data(self.positions[op.ordinal])
 
     def only_user(self, value: int) -> Op | None:
         """The operation that uses a value, if there is exactly one."""

@@ -8,6 +8,7 @@ from torch import nn
 
 from racecar.plan import classify, composites, module_rules, sums
 from racecar.plan.batch import batch_dims
+from racecar.plan.call_order import CallOrder
 from racecar.plan.coverage import coverage
 from racecar.plan.graph import Graph, Op
 from racecar.plan.layer import Layer
@@ -76,8 +77,11 @@ class LayerGraph:
         self.norms = batch_norms(graph, modules)
         """The batch norms, by ordinal."""
         self.masked = _mask_paths(graph, self.layers)
-        self.match = Matcher(self.layers, graph.positions, self.batch, size, trace)
+        weighted = [call for layer in self.layers for call in layer.op.single_calls]
+        self.match = Matcher(weighted, self.batch, size, trace)
         """Recognises other passes that the layers are valid for."""
+        self.call_order = CallOrder(trace, weighted)
+        """Recognises such passes under torch.compile."""
         self.recurrent = any(op.called in RECURRENT for op in graph.ops)
         """Whether there are recurrent networks, whose steps are watched as calls of their own."""
         self.lists = any(gives_list(call.args) for call in trace.calls)

@@ -36,7 +36,7 @@ def into_d(graph: Graph, op: Op, approach: Sequence[Op], redo: Sequence[Op]) -> 
     back = [undo(between) for between in approach if between.role is not Role.PASS]
     upsampling = next((i for i, step in enumerate(back) if step.op.role is Role.RESAMPLE), len(back))
     again = _again(redo, with_size=False)
-    if any(step.op.role is not Role.RESAMPLE and step.op.kind not in _KEEP_LAYOUT for step in back[upsampling:]):
+    if not all(_keeps_axes(step.op) for step in back[upsampling:]):
         upsampling = len(back)
     if any(step.action is Action.MOVE for step in again):
         upsampling = len(back)
@@ -46,9 +46,6 @@ def into_d(graph: Graph, op: Op, approach: Sequence[Op], redo: Sequence[Op]) -> 
     if again and resized and not _fits(graph, again, pooling, redo):
         return [Step(Action.UNDO, op), *back, *_again(redo, with_size=True)]
     return [Step(Action.UNDO, op), *back[:upsampling], *lift, *again, *back[upsampling:]]
-
-
-_KEEP_LAYOUT = ("pad", "narrow", "flip", "roll")
 
 
 def _again(ops: Sequence[Op], with_size: bool) -> list[Step]:
@@ -70,6 +67,11 @@ def _again(ops: Sequence[Op], with_size: bool) -> list[Step]:
         elif i in moves:
             steps.append(Step(Action.MOVE, op))
     return steps
+
+
+def _keeps_axes(op: Op) -> bool:
+    """Whether an operation keeps the number, order and meaning of the dimensions."""
+    return op.role is Role.RESAMPLE or (op.rule is not None and op.rule.keeps_axes)
 
 
 def _depends_on_layout(op: Op) -> bool:

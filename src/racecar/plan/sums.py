@@ -13,28 +13,17 @@ from typing import Any
 import torch
 from torch import Size, Tensor
 
-from racecar.plan.composites import cone_of
+from racecar.plan.composites import cone_of, replace_cones
 from racecar.plan.graph import Graph, Op
 from racecar.rules.linear import like, minus, weight_of
 from racecar.rules.operation import Operation, Path
 from racecar.rules.registry import Rule
 from racecar.rules.roles import Role
-from racecar.watch.calls import tensors
 
 
 def gather(graph: Graph) -> None:
-    """Replace each sum of linear maps of one tensor by one operation, the outermost sums first."""
-    swallowed: set[int] = set()
-    sums: dict[int, Op] = {}
-    for op in reversed(graph.ops):
-        if op.ordinal not in swallowed and op.role is Role.JOIN and _is_linear(graph, op):
-            cone = cone_of(graph, op, lambda member: _is_linear(graph, member))
-            if cone is not None and _all_weighted(*cone):
-                sums[op.ordinal] = _sum(graph, op, *cone)
-                swallowed |= {member.ordinal for member in cone[1]}
-    if sums:
-        graph.ops = [sums.get(op.ordinal, op) for op in graph.ops if op.ordinal in sums or op.ordinal not in swallowed]
-        graph.index()
+    """Replace each sum of linear maps of one tensor by one operation."""
+    replace_cones(graph, _sum)
 
 
 def _is_linear(graph: Graph, op: Op) -> bool:
@@ -47,19 +36,14 @@ def _is_linear(graph: Graph, op: Op) -> bool:
     if op.role is Role.LAYER:
         return rule.linear is not None and rule.linear(operation) is not None
     linear = rule.factor is not None and all(rule.factor(operation, path) is not None for path in op.at)
-    return linear and _keeps_shape(graph, op) and _constants_per_feature(graph, op)
+    same_for_all_samples = all(constant.dim() < 2 for constant in graph.constants(op))
+    return linear and same_for_all_samples and _keeps_shape(graph, op)
 
 
 def _keeps_shape(graph: Graph, op: Op) -> bool:
     """Whether an operation broadcasts none of its inputs."""
     tensor = graph.trace.tensor
     return all(tensor(value).shape == tensor(op.outputs[0]).shape for _, value in op.inputs)
-
-
-def _constants_per_feature(graph: Graph, op: Op) -> bool:
-    """Whether the constants of an operation are the same for every sample."""
-    call = graph.call(op.ordinal)
-    return all(one.dim() < 2 for path, one in tensors(call.args, call.kwargs) if path not in op.at)
 
 
 def _all_weighted(source: int, members: tuple[Op, ...]) -> bool:
@@ -71,8 +55,12 @@ def _all_weighted(source: int, members: tuple[Op, ...]) -> bool:
     return members[-1].outputs[0] not in unweighted
 
 
-def _sum(graph: Graph, tip: Op, source: int, members: tuple[Op, ...]) -> Op:
-    """The sum as one layer, with the module that owns the largest weight as its owner."""
+def _sum(graph: Graph, tip: Op) -> Op | None:
+    """The sum of linear maps that ends in ``tip`` as one layer, which the owner of its largest weight owns; or None."""
+    cone = cone_of(graph, tip, lambda member: _is_linear(graph, member)) if _is_linear(graph, tip) else None
+    if cone is None or not _all_weighted(*cone):
+        return None
+    source, members = cone
     layers = [op for op in members if op.role is Role.LAYER and op.owner is not None]
     largest = max(layers, key=lambda op: weight_of(op.bind(graph.call(op.ordinal))).numel())
     owners = [op.owner for op in (largest, *layers) if op.owner is not None]

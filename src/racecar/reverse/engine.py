@@ -253,7 +253,7 @@ class Engine:
             with watch:
                 output = self.model(*args, **kwargs)
         for prepared in self.plans:
-            calls = prepared.layer_graph.match.align(watch.calls, watch.grad)
+            calls = prepared.layer_graph.call_order.align(watch.calls, watch.grad)
             if calls is not None:
                 if prepared.frozen_now() != prepared.frozen:
                     raise RuntimeError(

@@ -76,7 +76,7 @@ def reduces(call: BatchedCall) -> BatchDims:
     return [batch] * len(call.outputs)
 
 
-def lost(call: BatchedCall) -> BatchDims:
+def untracked(call: BatchedCall) -> BatchDims:
     """Batch rule of operations after which the samples cannot be followed."""
     return [None] * len(call.outputs)
 
@@ -84,7 +84,7 @@ def lost(call: BatchedCall) -> BatchDims:
 def moves(call: BatchedCall, keeps_order: bool = False) -> BatchDims:
     """Batch rule of rearrangements and selections. ``keeps_order``: whether the order of the elements is kept."""
     if not call.x.is_floating_point():  # integers are only converted, or used as an index
-        return lost(call) if call.outputs[0][1].is_floating_point() else stays(call)
+        return untracked(call) if call.outputs[0][1].is_floating_point() else stays(call)
     places = _places_by_experiment(call)[call.slot :]
     return [
         None if place is None else place._replace(outer_of=_outer_of(call, value, out, place, keeps_order))

@@ -35,6 +35,8 @@ class Rule:
     """Whether an activation treats every element separately, so that it may be applied in any layout."""
     lift: UndoFunction | None = None
     """For a resampling that drops dimensions: gives them back with size 1, before norms are applied again."""
+    keeps_axes: bool = False
+    """Whether a shape or selection keeps the number, order and meaning of the dimensions, as padding and flips do."""
     by_vjp: bool = False
     """Whether the rule is the general one for affine operations, their vector-Jacobian product."""
     reapply: UndoFunction | None = None

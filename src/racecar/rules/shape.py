@@ -8,7 +8,7 @@ import torch
 from torch import Size, Tensor
 from torch.nn import functional as F
 
-from racecar.rules.batch_dim import BatchDims, BatchedCall, lost, moves, reshapes, stays
+from racecar.rules.batch_dim import BatchDims, BatchedCall, moves, reshapes, stays, untracked
 from racecar.rules.fallback import adjoint
 from racecar.rules.mask_rules import MaskedOperation, compact, intersection, moved_by, unknown
 from racecar.rules.operation import Operation
@@ -134,19 +134,19 @@ def _pad_mask(call: MaskedOperation) -> Tensor | None:
     return compact(operation(mask.expand(call.inputs[0].shape).float()) != 0)
 
 
-@register(*forms("pad"), role=Role.SHAPE, mask=_pad_mask)
+@register(*forms("pad"), role=Role.SHAPE, keeps_axes=True, mask=_pad_mask)
 def pad(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Padding of any mode is cropped; where ``pad`` cropped, zeros are filled in."""
     return F.pad(y, [-n for n in op.get(1, "pad")])
 
 
-@register(*forms("flip"), role=Role.SHAPE)
+@register(*forms("flip"), role=Role.SHAPE, keeps_axes=True)
 def flip(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Flipped again."""
     return y.flip(_ints(op, 1, "dims"))
 
 
-@register(*forms("roll"), role=Role.SHAPE)
+@register(*forms("roll"), role=Role.SHAPE, keeps_axes=True)
 def roll(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Rolled back."""
     shifts = op.get(1, "shifts")
@@ -155,7 +155,7 @@ def roll(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return y.roll(back, () if dims is None else dims)
 
 
-@register(*forms("narrow"), role=Role.SHAPE)
+@register(*forms("narrow"), role=Role.SHAPE, keeps_axes=True)
 def narrow(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Zeros for what was cut off."""
     dim = op.get(1, "dim") % len(shape)
@@ -236,12 +236,12 @@ def _index_batch(call: BatchedCall) -> BatchDims:
     if call.op.data_first:
         return moves(call)
     if call.x.dtype == torch.bool:
-        return lost(call)
+        return untracked(call)
     if len(path) == 1:
         return stays(call)
     at = int(path[1])
     others = [part for i, part in enumerate(call.op.args[1]) if i != at]
-    return stays(call, at) if all(part is None or isinstance(part, slice) for part in others) else lost(call)
+    return stays(call, at) if all(part is None or isinstance(part, slice) for part in others) else untracked(call)
 
 
 @register(Tensor.__getitem__, role=Role.SHAPE, kind="crop", batch=_index_batch)
