@@ -101,7 +101,7 @@ OURS = {
     "shared": shared_net,
 }
 THEIRS = ["text", "checkpointed"]  # scaled_dot_product: plan/test_replanning.py
-SOAK = ("written_out", "many_activations", "text", "checkpointed")
+SOAK = ("padded", "written_out", "many_activations", "text", "checkpointed")
 """For ``make soak``: their parts are compiled in other tests, too."""
 SLICED = ("residual", "text", "padded", "written_out")
 SEEN = ("written_out", "many_activations", "shared", "text")

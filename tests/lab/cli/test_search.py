@@ -153,7 +153,7 @@ def test_learning_rates_that_are_none(refused, rates):
     assert "--lr" in refused("search", *INFORMATION, "--lr", f"0.1,{rates}")
 
 
-@pytest.mark.parametrize("first", ["usual", "tuned"])
+@pytest.mark.parametrize("first", [pytest.param("usual", marks=pytest.mark.soak), "tuned"])
 def test_what_a_search_chose_may_be_what_is_usual(cli, tuned, first, tmp_path, undrawn):
     """Then nothing is trained twice, and the page shows the runs as both."""
     content = json.loads((tmp_path / "tuned.json").read_text())

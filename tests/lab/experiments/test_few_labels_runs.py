@@ -254,10 +254,9 @@ def test_augmented(task, flips, shift, pictures, tmp_path, monkeypatch):
         assert bool(torch.cat([moves[:, 0] for moves, _ in seen]).any()) is flips
 
 
-@pytest.mark.parametrize("valid", [0.0, 0.4])
-def test_measured_together(pictures, tmp_path, monkeypatch, valid):
+def test_measured_together(pictures, tmp_path, monkeypatch):
     """Each as it is alone, although all of them lend each other one model; the last ones are fewer."""
-    config = replace(TINY, epochs=1, norm="batch", valid=valid)
+    config = replace(TINY, epochs=1, norm="batch", valid=0.4)
     jobs = make_jobs(FEW, config, ["Std"], [0, 1, 2], pictures)
     monkeypatch.setattr(
         fine_tuning, "accuracy", lambda net, split: float(net(split.x).detach()[:, 0].mean())

@@ -199,10 +199,9 @@ def test_runs(task, cell, layers, variants, pictures, tmp_path):
         assert meanings(found).keys() == found.keys()
 
 
-@pytest.mark.parametrize("cell", ["gru", "rnn"])
-def test_many_nets_at_once(cell, tmp_path):
+def test_many_nets_at_once(tmp_path):
     """On a CPU, where torch.func can do what these cells are made of."""
-    jobs = make_jobs(SEQUENCES, replace(TINY, cell=cell), ("Ort", "RR"), [0, 1], None)
+    jobs = make_jobs(SEQUENCES, replace(TINY, cell="gru"), ("Ort", "RR"), [0, 1], None)
     for engine in ("here", "vmap"):
         assert run(jobs, tmp_path / engine, engine) == []
     assert_same(results(tmp_path / "vmap"), results(tmp_path / "here"))
