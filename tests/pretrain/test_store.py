@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from racecar.pretrain import greedy
 from racecar.pretrain.store import FORMAT
 from tests.other_process import started
-from tests.pretrain.common import Interrupted, State, Stop, deep, mlp, moved, rows, same, state
+from tests.pretrain.common import Interrupted, State, Stop, deep, mlp, rows, same, state
 
 # --- going on after a stop ----------------------------------------------------------------------------------------
 
@@ -46,7 +46,7 @@ def kill() -> None:
 SECOND_LAYER = 1 + 8 + 3
 
 
-@pytest.mark.parametrize("after", [1 + 2, 1 + 8, SECOND_LAYER, 1 + 16 + 5, 1 + 31])
+@pytest.mark.parametrize("after", [1 + 2, SECOND_LAYER, 1 + 31])
 def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, after: int):
     truth = trained(shuffled())
     path = tmp_path / "state"
@@ -114,12 +114,6 @@ def test_a_finished_run_is_not_run_again(tmp_path: Path):
     assert path.read_bytes() == content
 
 
-def test_the_checkpoint_changes_nothing(tmp_path: Path):
-    with_file, without = trained(shuffled(), tmp_path / "state"), trained(shuffled())
-    assert same(with_file[0], without[0])
-    assert with_file[1] == without[1]
-
-
 def test_a_stop_while_the_checkpoint_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     path, save, saves = tmp_path / "state", torch.save, []
 
@@ -150,21 +144,6 @@ def test_more_layers_later(tmp_path: Path):
     assert same(state(model), state(truth))
 
 
-def test_fewer_layers_later(tmp_path: Path):
-    """Layers that are not asked for are neither changed nor reported; or the file is refused."""
-    path = tmp_path / "state"
-    greedy(mlp(), rows(), checkpoint=path)
-    model = mlp()
-    before = state(model)
-    try:
-        done = greedy(model, rows(), layers="0", checkpoint=path)
-    except ValueError:
-        assert same(before, state(model))
-    else:
-        assert [one.layer for one in done] == ["0"]
-        assert moved(before, state(model)) == {"0.weight", "0.bias"}
-
-
 # --- files that are no checkpoint of this run ---------------------------------------------------------------------
 
 
@@ -193,20 +172,13 @@ FOREIGN: dict[str, Callable[[dict[str, Any]], bytes]] = {
     "text": lambda held: b"hello",
     "empty": lambda held: b"",
     "half": lambda held: saved(held)[: len(saved(held)) // 2],
-    "without its end": lambda held: saved(held)[:-50],
     "without a checksum": lambda held: saved(held)[:-32],
     "a bit has flipped": lambda held: flipped(saved(held)),
-    "weights alone": lambda held: saved(held["model"]),
-    "a tensor": lambda held: saved(torch.zeros(3)),
     "another format": lambda held: saved({**held, "format": 999}),
-    "no format": lambda held: saved(without(held, "format")),
-    "no settings": lambda held: saved(without(held, "settings")),
     "no model": lambda held: saved(without(held, "model")),
-    "no random state": lambda held: saved(without(held, "random")),
     "a wrong random state": lambda held: saved({**held, "random": torch.zeros(3)}),
     "other reports": lambda held: saved({**held, "done": [{"layer": "0"}]}),
     "another model": lambda held: saved({**held, "model": state(deep())}),
-    "a wider model": lambda held: saved({**held, "model": {**held["model"], "2.weight": torch.zeros(7, 8)}}),
     "a longer model": lambda held: saved({**held, "model": {**held["model"], "6.weight": torch.zeros(3, 3)}}),
     "a layer that is not there": lambda held: saved({**held, "done": [{**held["done"][0], "layer": "nowhere"}]}),
 }

@@ -15,7 +15,7 @@ from tests.by_hand import close
 from tests.hf_zoo import HF_MODELS
 from tests.losses import classic
 from tests.networks import NETWORKS, SOME
-from tests.pretrain.common import Interrupted, Once, Stop, Watching, deep, mlp, moved, rows, same, seeded, state
+from tests.pretrain.common import Interrupted, Stop, Watching, deep, mlp, moved, rows, same, seeded, state
 
 # --- one layer at a time, everything else as it was ---------------------------------------------------------------
 
@@ -240,14 +240,3 @@ def test_the_bar_counts_every_step(monkeypatch: pytest.MonkeyPatch, batches: int
         assert one.layer in title
         assert total == one.steps == 2 * batches
         assert sum(steps) == total, "the bar ends at 100 %"
-
-
-def test_the_bar_shows_if_asked(capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    greedy(mlp(), Once(rows(), 99), progress=True)  # its length is not known
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert all(f"pretraining {name} ({i} of 3)" in err for i, name in enumerate("024", 1))
-    greedy(mlp(), rows())
-    greedy(mlp(), rows(), progress=False)
-    assert capsys.readouterr() == ("", "")

@@ -113,16 +113,6 @@ def test_counts(capsys: pytest.CaptureFixture, total: int | None, steps: int, co
     assert count in capsys.readouterr().err
 
 
-def test_steps_may_come_in_bundles(capsys: pytest.CaptureFixture):
-    with bar("x", 50, True) as advance:
-        advance(1, "")
-        advance(20, "")
-        advance(0, "resting")
-    err = capsys.readouterr().err
-    assert "21/50" in err
-    assert "resting" in err
-
-
 @pytest.mark.parametrize("name", ["blocks[0].conv", "[bold]", "a[/b]", "[/]", "λ₁ → d′", ":smile:", "back\\slash"])
 def test_names_are_shown_as_they_are(capsys: pytest.CaptureFixture, name: str):
     """A layer's name may look like rich's markup."""
@@ -141,14 +131,6 @@ def test_an_error_passes_through_and_leaves_the_terminal_in_order(monkeypatch: p
         raise KeyError("mine")
     text = screen.getvalue()
     assert text.rfind("\x1b[?25h") > text.rfind("\x1b[?25l") >= 0, "the cursor shows again"
-
-
-def test_bars_follow_each_other(monkeypatch: pytest.MonkeyPatch):
-    screen = terminal(monkeypatch)
-    work(title="first")
-    work(title="second")
-    seen = plain(screen.getvalue())
-    assert 0 <= seen.find("first") < seen.find("second")
 
 
 # --- where there is no terminal -----------------------------------------------------------------------------------

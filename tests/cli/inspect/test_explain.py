@@ -8,7 +8,7 @@ import torch
 import typer
 from typer.main import get_command
 
-from racecar import Racecar, __version__
+from racecar import Racecar
 from racecar.cli.app import app
 from racecar.cli.inspect.explain import read_weight
 from tests.hf_zoo import HF_MODELS
@@ -53,10 +53,13 @@ def test_mode_and_lambda_reach_the_plan(cli):
         (["0.5"], {"*": 0.5}),
         (["*=1", "fc=0"], {"*": 1.0, "fc": 0.0}),
         (["a=b=2"], {"a=b": 2.0}),
+        (["a=1", "*=2", "a=3"], {"*": 2.0, "a": 3.0}),  # the last one wins
     ],
 )
 def test_lambda(texts, weight):
-    assert read_weight(texts, 7.0) == weight
+    found = read_weight(texts, 7.0)
+    assert found == weight
+    assert not isinstance(found, dict) or list(found) == list(weight)
 
 
 def test_several_inputs(cli):
@@ -64,10 +67,6 @@ def test_several_inputs(cli):
     by_name = cli("explain", "nets:Pair", "--input", "y=1,4;x=1,3").out
     assert by_position.splitlines()[1:] == by_name.splitlines()[1:]
     assert layers(by_name) == ["left", "right"]
-
-
-def test_the_last_lambda_wins():
-    assert list(read_weight(["a=1", "*=2", "a=3"], 7.0).items()) == [("*", 2.0), ("a", 3.0)]
 
 
 def test_lines_are_never_cut_or_wrapped_when_piped(cli, monkeypatch):
@@ -154,15 +153,6 @@ def test_an_interrupt_is_silent(cli, monkeypatch):
     monkeypatch.setattr("racecar.cli.target.target.check_model", stop)
     result = cli("explain", "nets:conv", "--input", "1,3,8,8")
     assert (result.status, result.out, result.err) == (130, "", "")
-
-
-def test_version_and_help(cli):
-    assert cli("--version").out == f"racecar {__version__}\n"
-    for arguments in ([], ["--help"]):
-        result = cli(*arguments)
-        assert result.status == 0
-        assert "explain" in result.out
-        assert "inspect" in result.out
 
 
 def test_a_group_of_commands_alone_shows_its_help(cli, monkeypatch):
