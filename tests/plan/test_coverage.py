@@ -82,12 +82,12 @@ CASES: dict[str, tuple[Callable[[Any, Tensor], Tensor], dict[str, Any], dict[str
     "rows by index": (
         lambda m, x: m.a(x) * m.w[row_of(x)],
         {"w": torch.randn(3, C)},
-        {"w": r"the data picks parts of it \(getitem\)"},
+        {"w": r"the data selects parts of it \(getitem\)"},
     ),
     "rows by index_select": (
         lambda m, x: m.a(x) * (2 * m.w).index_select(0, row_of(x)),
         {"w": torch.randn(3, C)},
-        {"w": r"the data picks parts of it \(index_select\)"},
+        {"w": r"the data selects parts of it \(index_select\)"},
     ),
     "bilinear of one tensor": (
         lambda m, x: (lambda h: F.bilinear(h, h, m.w))(m.a(x)),
@@ -167,7 +167,7 @@ def test_no_weight_vanishes(name: str):
 
 def test_a_model_with_nothing_else_says_why():
     model = Net(lambda m, x: x * m.w[row_of(x)], w=nn.Parameter(torch.randn(3, C)))
-    with pytest.raises(NothingToReverse, match=r"; w: the data picks parts of it \(getitem\)"):
+    with pytest.raises(NothingToReverse, match=r"; w: the data selects parts of it \(getitem\)"):
         classic(model, torch.randn(5, C))
 
 

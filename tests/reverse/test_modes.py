@@ -166,7 +166,7 @@ def test_another_head_than_the_last_is_named(mode: str, joined: bool):
     with pytest.warns(UserWarning, match=rf"mode '{mode}'.*'e'.*\('b', 'c'\)") as caught:
         rr = classic(model, x, mode=mode)
     assert len(caught) == 1
-    beside = {entry.name: entry.constrained for entry in rr.plan if "beside the way: it starts at e" in entry.reason}
+    beside = {entry.name: entry.constrained for entry in rr.plan if "not on the path: it starts at e" in entry.reason}
     assert beside == dict.fromkeys("bc", mode == "full")
     rr.weight = 2.0
     assert rr(x)[1] > 0

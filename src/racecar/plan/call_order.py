@@ -44,10 +44,10 @@ class CallOrder:
         self._funcs = [trace.calls[i].func for i in compared]
         """The functions of the calls that are compared."""
         self._ordinals = [ordinal.get(i, -1) for i in compared]
-        """The ordinals of these calls; −1: the call uses no data."""
+        """The ordinals of the compared calls; −1: the call uses no data."""
         numbers: dict[Any, int] = {}
         self._func_numbers = [numbers.setdefault(func, len(numbers)) for func in self._funcs]
-        """The functions of these calls as numbers, which are equal for equal functions."""
+        """The functions of the compared calls as numbers, equal for equal functions."""
 
     def align(self, calls: Sequence[Call], grad: bool) -> list[Call | None] | None:
         """The calls of a pass by their ordinal in the planned pass; None if it does not make the same calls.

@@ -18,7 +18,7 @@ from racecar.watch.trace import Trace
 
 _NO_DATA = "its input does not depend on the model's input"
 _UNWATCHED = "not seen: its input comes from outside the watched calls (such as a scripted function or another thread)"
-_UNUSED = "not seen: no watched call uses it (it is idle, or in a scripted function or another thread)"
+_UNUSED = "not seen: no watched call uses it (unused, or used in a scripted function or another thread)"
 _OTHER_THREAD = "not seen: its module runs in another thread"
 
 
@@ -161,7 +161,7 @@ def _reason(graph: Graph, op: Op) -> str:
     """Why an operation that combines a weight with data is not a layer."""
     kind = op.kind if op.called is None else label(op.called)
     if op.role is Role.SOURCE:
-        return f"the data picks parts of it ({kind}), which count as data"
+        return f"the data selects parts of it ({kind}), which count as data"
     if op.role is Role.JOIN:
         return f"no rule for {kind} of several tensors"
     if op.role is Role.AFFINE:

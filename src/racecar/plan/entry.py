@@ -13,7 +13,7 @@ class Entry:
     """A weighted operation of the model, and what the reverse pass does with it."""
 
     name: str
-    """Of the layer: the qualified name of the module that owns the weight."""
+    """The name of the layer: the qualified name of the module that owns the weight."""
     kind: str
     constrained: bool
     """Whether the layer's term is in the loss."""
@@ -23,11 +23,11 @@ class Entry:
     reason: str
     """Why the layer is left out, or why its source is "forward"."""
     layer: Layer | None = field(default=None, repr=False)
-    """None for a weighted operation that uses no data."""
+    """The layer; None for a weighted operation that uses no data."""
     upper: Layer | None = field(default=None, repr=False)
     """The layer above, if the source is "reverse"."""
     steps: tuple[Step, ...] = field(default=(), repr=False)
-    """From d(m+1) or d'(m+1) back to d'(m)."""
+    """The steps from d(m+1) or d'(m+1) back to d'(m)."""
     passed: bool = field(default=False, repr=False)
     """Whether the reverse pass goes through the layer."""
     needed: bool = field(default=False, repr=False)

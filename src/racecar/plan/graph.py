@@ -147,7 +147,7 @@ class Graph:
 
     trace: Trace
     ops: list[Op]
-    """In forward order."""
+    """The operations in forward order."""
 
     def __post_init__(self) -> None:
         self.positions = list(self.trace.links)

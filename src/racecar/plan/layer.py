@@ -56,7 +56,7 @@ class Layer:
     onward: tuple[Op, ...] = ()
     """The operations between the weighted operation and ``out``, in forward order."""
     stop: str = ""
-    """Without a layer above: the reason, in words."""
+    """Why there is no layer above, in words: a join, a fork, the end of the model."""
     head: bool = False
     """Whether no other layer depends on this one, as the last layer before an output."""
 

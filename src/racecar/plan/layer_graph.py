@@ -98,12 +98,12 @@ class LayerGraph:
         return (*shape[:dim], *shape[dim + 1 :])
 
     def place(self, op: Op) -> str:
-        """An operation and the layer before it, for messages."""
+        """An operation and the last layer before it, in words for messages: "'add' after layer 'conv1'"."""
         before = [layer.name for layer in self.layers if layer.op.ordinal < op.ordinal]
         return f"{op.kind!r}" + (f" after layer {before[-1]!r}" if before else "")
 
     def around(self, value: int) -> str:
-        """The operation that makes a value and the first one that uses it, for messages."""
+        """The operation that makes a value and the first one that uses it, in words for messages."""
         maker, users = self.graph.maker.get(value), self.graph.users.get(value, [])
         return " and ".join(self.place(op) for op in (*([maker] if maker else []), *users[:1]))
 

@@ -54,7 +54,7 @@ class Plan:
     layer_graph: LayerGraph
     mode: str
     entries: tuple[Entry, ...]
-    """In forward order, then weighted operations that use no data."""
+    """The layers in forward order, then weighted operations that use no data."""
     weights: tuple[float | Tensor, ...] = ()
     """λ of each layer as the user passed it; may be empty."""
     bypassed: tuple[Layer, ...] = ()

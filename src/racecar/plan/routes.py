@@ -63,7 +63,7 @@ def make_plan(
         entries.append(_entry(layer_graph.graph, mode, layer, route, layer.index in needed, left_out))
     if route.bypassed:
         start = next(layer for layer in reversed(layers) if layer.index in route.starts and layer not in route.bypassed)
-        note = f"beside the way: it starts at {shown(start.name)}"
+        note = f"not on the path: it starts at {shown(start.name)}"
         entries = [replace(entry, reason=note) if entry.layer in route.bypassed else entry for entry in entries]
     constants = layer_graph.coverage.constants
     entries += [Entry(op.name, op.kind, False, "forward", op.reason) for op in constants]
@@ -75,7 +75,7 @@ def warn_bypassed(plan: Plan) -> None:
     if plan.bypassed:
         start = next(entry for entry in reversed(plan.entries) if entry.passed and entry.layer not in plan.bypassed)
         others = ", ".join(repr(shown(layer.name)) for layer in plan.bypassed)
-        by_itself = "compared by themselves, and their way does not lead on to the layers below"
+        by_itself = "compared by themselves, and no reverse pass leads from them to the layers below"
         warnings.warn(
             f"mode {plan.mode!r} goes back from one head, {shown(start.name)!r}, which is called last; layers of other "
             f"heads ({others}) are {by_itself if plan.mode == 'full' else 'ignored'}; use mode='auto' or "

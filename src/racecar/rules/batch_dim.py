@@ -25,14 +25,14 @@ class BatchDim(NamedTuple):
 
     dim: int
     outer: int = 1
-    """As in the planned pass."""
+    """How often the sequence of all samples repeats along the dimension, in the planned pass."""
     outer_of: int | None = None
     """The number of a value, made by a reshape, from whose shape ``outer`` is computed in another pass; None: it is 1
     in every pass."""
 
 
 FIXED = -1
-"""As ``BatchDim.outer_of``: ``outer`` is known for the sizes of the planned pass alone."""
+"""The value of ``BatchDim.outer_of`` that says: ``outer`` is known for the sizes of the planned pass alone."""
 
 
 class BatchedCall(NamedTuple):
@@ -40,7 +40,7 @@ class BatchedCall(NamedTuple):
 
     op: Operation
     x: Tensor
-    """The input."""
+    """The input of the operation."""
     batch: BatchDim
     """Where the samples run in x."""
     outputs: tuple[tuple[int, Tensor], ...]

@@ -59,7 +59,7 @@ NO_CONTEXT = RuleContext()
 
 
 class StepMasks(NamedTuple):
-    """Access to the masks at the input and the output of one operation that the reverse pass takes back."""
+    """Access to the masks at the input and the output of an operation that the reverse pass undoes or repeats."""
 
     input: Callable[[], Tensor | None]
     """Finds the mask of the operation's input; None: everything counts. Raises an error if the mask is unknown."""

@@ -61,7 +61,7 @@ def _div_factor(op: Operation, path: Path) -> Any:
 
 @_affine(*forms("add __add__ __radd__ __iadd__"), kind="add", factor=_add_factor)
 def add(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """x + α c, or c + α x."""
+    """Subtracts the constant: undoes x + α c or c + α x."""
     first, other, alpha = _operands(op)
     x = y - (other if alpha == 1 else alpha * other) if first else _divide(y - other, alpha)
     return unbroadcast(x, shape)
@@ -69,7 +69,7 @@ def add(op: Operation, y: Tensor, shape: Size) -> Tensor:
 
 @_affine(*forms("sub subtract __sub__ __isub__"), kind="sub", factor=_sub_factor)
 def sub(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """x − α c, or c − α x."""
+    """Adds the constant: undoes x − α c or c − α x."""
     first, other, alpha = _operands(op)
     x = y + (other if alpha == 1 else alpha * other) if first else _divide(other - y, alpha)
     return unbroadcast(x, shape)
@@ -77,28 +77,28 @@ def sub(op: Operation, y: Tensor, shape: Size) -> Tensor:
 
 @_affine(*forms("rsub", "__rsub__"), kind="rsub")
 def rsub(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """c − α x, where x is the first argument."""
+    """Undoes c − α x, where x is the first argument."""
     _, other, alpha = _operands(op)
     return unbroadcast(_divide(other - y, alpha), shape)
 
 
 @_affine(*forms("mul multiply __mul__ __rmul__ __imul__"), kind="mul", factor=_mul_factor)
 def mul(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """x · c."""
+    """Divides by a constant, multiplies by a parameter: undoes x · c."""
     _, other, _ = _operands(op)
     return unbroadcast(y * other if op.trainable else _divide(y, other), shape)
 
 
 @_affine(*forms("div divide true_divide __truediv__ __itruediv__ __div__"), kind="div", factor=_div_factor)
 def div(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """x / c. (c / x is not affine; a plan treats it as an activation.)"""
+    """Multiplies by a constant, divides by a parameter: undoes x / c (c / x is treated as an activation)."""
     _, other, _ = _operands(op)
     return unbroadcast(_divide(y, other) if op.trainable else y * other, shape)
 
 
 @_affine(*forms("addcmul"), kind="addcmul")
 def addcmul(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """c + v·a·x."""
+    """Subtracts c, divides by a constant v·a, multiplies by a parameter: undoes c + v·a·x."""
     place = op.at[0][0]
     if place == 0:
         return adjoint(op, y, shape)
@@ -109,5 +109,5 @@ def addcmul(op: Operation, y: Tensor, shape: Size) -> Tensor:
 
 @register(*forms("neg", "negative", "__neg__"), role=Role.AFFINE, kind="neg", factor=lambda op, path: -1)
 def neg(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """−x."""
+    """The negative."""
     return -y

@@ -164,19 +164,19 @@ def _statistics(x: Tensor, eps: float, dims: list[int] | None = None) -> tuple[T
 
 
 class Moments(NamedTuple):
-    """What a norm takes out of its input, for each group of values that it norms together."""
+    """Mean and 1/σ by which a norm standardises its input, one of each per group of values normed together."""
 
     mean: Tensor
     inverse: Tensor
-    """1/σ, with eps added to σ²: what a compiled norm keeps anyway. A kernel that also wrote σ² down did not compile
-    (torch 2.11, Triton's pass TritonGPURemoveLayoutConversions)."""
+    """1/√(σ² + eps), which a compiled norm saves anyway. A kernel that also saved σ² did not compile (torch 2.11,
+    Triton's pass TritonGPURemoveLayoutConversions)."""
     eps: float
     dtype: torch.dtype
-    """Of the input."""
+    """The dtype of the input."""
 
 
 def moments(op: Operation, x: Tensor) -> Moments | None:
-    """Of a norm's input x, whole for a batch norm; None for a norm that subtracts no mean of its input."""
+    """The moments of a norm's input x (for a batch norm, of the whole batch); None if the norm subtracts no mean."""
     dims: list[int]
     if has_batch_statistics(op):
         dims, eps = _dims(x), op.get(7, "eps", 1e-5)

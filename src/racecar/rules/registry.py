@@ -18,7 +18,7 @@ from racecar.rules.operation import Operation, Path
 from racecar.rules.roles import Role
 
 UndoFunction = Callable[[Operation, Tensor, torch.Size], Tensor]
-"""A function ``(op, y, shape) -> x'``."""
+"""The function of a rule that undoes an operation: ``(op, y, shape) -> x'``."""
 
 
 @dataclass(frozen=True, eq=False)

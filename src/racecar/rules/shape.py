@@ -92,7 +92,7 @@ def transpose(op: Operation, y: Tensor, shape: Size) -> Tensor:
 
 @register(*forms("movedim", "moveaxis"), role=Role.SHAPE)
 def movedim(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """The dimensions moved back."""
+    """The dimensions moved back to their places."""
     return y.movedim(op.get(2, "destination"), op.get(1, "source"))
 
 
@@ -110,13 +110,13 @@ def reverse_dimensions(op: Operation, y: Tensor, shape: Size) -> Tensor:
 
 @register(*forms("pixel_shuffle"), role=Role.SHAPE)
 def pixel_shuffle(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """(N, C, H·r, W·r) → (N, C·r², H, W)."""
+    """Pixel unshuffle: (N, C, H·r, W·r) → (N, C·r², H, W)."""
     return F.pixel_unshuffle(y, op.get(1, "upscale_factor"))
 
 
 @register(*forms("pixel_unshuffle"), role=Role.SHAPE)
 def pixel_unshuffle(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """(N, C·r², H, W) → (N, C, H·r, W·r)."""
+    """Pixel shuffle: (N, C·r², H, W) → (N, C, H·r, W·r)."""
     return F.pixel_shuffle(y, op.get(1, "downscale_factor"))
 
 
@@ -142,13 +142,13 @@ def pad(op: Operation, y: Tensor, shape: Size) -> Tensor:
 
 @register(*forms("flip"), role=Role.SHAPE, keeps_axes=True)
 def flip(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """Flipped again."""
+    """Flipped along the same dimensions again."""
     return y.flip(_ints(op, 1, "dims"))
 
 
 @register(*forms("roll"), role=Role.SHAPE, keeps_axes=True)
 def roll(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """Rolled back."""
+    """Rolled by the same number of positions in the other direction."""
     shifts = op.get(1, "shifts")
     back = -shifts if isinstance(shifts, int) else tuple(-s for s in shifts)
     dims = op.get(2, "dims", ())
