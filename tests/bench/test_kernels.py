@@ -1,4 +1,4 @@
-"""Steps taken apart into kernels."""
+"""The kernels of a step, counted and grouped."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""What several tests of looking share: data, models that flatten pictures, and the words for what leaks."""
+"""Data, models and names that several tests of racecar.inspect share."""
 
 import math
 
@@ -27,7 +27,7 @@ def identity(n):
 
 
 def sklearn_bits(a, b):
-    """Mutual information by scikit-learn, which takes its time to import."""
+    """Mutual information in bits by scikit-learn; imported here, because that takes a second."""
     from sklearn.metrics import mutual_info_score
 
     return mutual_info_score(a, b) / math.log(2)

@@ -1,4 +1,4 @@
-"""What tests of figures ask for by name."""
+"""Fixtures of the tests of figures."""
 
 import sys
 from collections.abc import Iterator
@@ -19,5 +19,5 @@ def nothing_of_the_user_s(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def no_layout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For what is not laid out: that takes most of the time."""
+    """Skip the layout of figures, which takes most of the time."""
     monkeypatch.setattr("matplotlib.layout_engine.ConstrainedLayoutEngine.execute", lambda layout, figure: None)

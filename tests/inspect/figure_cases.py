@@ -1,4 +1,4 @@
-"""Results made by hand for the tests of figures, and what these look at."""
+"""Results written by hand for the tests of figures, and helpers that read a figure."""
 
 import math
 from collections.abc import Callable
@@ -22,7 +22,7 @@ VARIANTS = ("Std", "Ort", "Pre", "RR", "RR1", "lRR")
 
 
 def settings() -> dict[str, Any]:
-    """All of matplotlib's but the backend, which loads pyplot when it is looked at."""
+    """All settings of matplotlib but the backend, because reading that one loads pyplot."""
     return {key: matplotlib.rcParams[key] for key in matplotlib.rcParams if key != "backend"}
 
 
@@ -45,7 +45,7 @@ def similar(seed: int = 0, pictures: bool = True, lpips: bool = True) -> Similar
 
 
 def plane(seed: int = 0, h_x: float = 4.0, h_y: float = 1.0, layers: int = 4) -> InformationPlane:
-    """From the input, which is at the ceiling, up."""
+    """An information plane whose first row, the input, is at the ceiling."""
     share = [1.0, *drawn(layers - 1, seed=seed).sort(descending=True)[0].tolist()]
     rows = [
         PlaneRow(f"d{i + 1}", str(i), "tanh", h_x * s, h_y * s, 3, 30, "fixed", (-1.0, 1.0), s == 1, None)
@@ -60,7 +60,7 @@ def inverse(
     inputs: Tensor | None = None,
     depths: int | None = None,
 ) -> Invertibility:
-    """``depths``: from how many of them the input could be rebuilt."""
+    """An invertibility result; ``depths``: from how many depths the input could be rebuilt."""
     inputs = drawn(4, 3, 6, 6) if inputs is None else inputs
     rebuilt = {f"d{i + 2}": inputs * 0.9**i for i in range(len(way) if depths is None else depths)}
     rows = [
@@ -81,7 +81,7 @@ def leak(names: str = "d2 d3 d4", seed: int = 0, pictures: bool = True) -> Leaka
 
 
 def history(steps: int = 3, known: bool = True) -> list[tuple[int, Plasticity]]:
-    """Of two layers; ``known``: whether their linear maps are."""
+    """The plasticity of two layers over some steps; ``known``: whether their linear maps are known."""
 
     def layer(name: str, step: int) -> LayerPlasticity:
         dead, rank, *gains, error = drawn(6, seed=step).tolist()
@@ -99,7 +99,7 @@ DEPTHS = ["d1", "d2", "d3"]
 
 
 def marked(axis: Axes) -> list[Any]:
-    """The lines with a marker: data, not help lines."""
+    """The lines that show data: those with a marker."""
     return [line for line in axis.lines if line.get_marker() not in ("None", "", None)]
 
 

@@ -1,4 +1,4 @@
-"""Activations against forward hooks and the by-hand cases, and which ones are given."""
+"""Activations compared with forward hooks and with cases by hand, and the choice of layers."""
 
 import copy
 from collections import OrderedDict
@@ -57,7 +57,7 @@ IN_MODULES = [name for name in NETWORKS if name not in ("bare_weights", "tied_au
 
 @pytest.mark.parametrize("name", IN_MODULES)
 def test_what_hooks_see(name):
-    """What a layer's module is given is d_m, or d_m pooled, flattened or turned."""
+    """The input of a layer's module is d_m, or d_m pooled, flattened or transposed."""
     model, inputs = NETWORKS[name]()
     found = activations(model, inputs)[:-1]
     seen = {}
@@ -93,7 +93,8 @@ def test_what_hooks_see(name):
 
 
 def test_every_activation_of_a_net_in_evaluation():
-    """Batch norm by its running statistics and no dropout, though the model is in training; in-place relu undone."""
+    """Evaluation mode although the model is in training: running statistics, no dropout; d_m as it was before an in-
+    place relu."""
     torch.manual_seed(0)
     model = nn.Sequential(
         OrderedDict(
@@ -145,7 +146,7 @@ UNBOUNDED = {
 
 @pytest.mark.parametrize("name", [*BOUNDED, *UNBOUNDED])
 def test_ranges(name):
-    """Where a range is named, no value leaves it, however large the weights are."""
+    """No value is outside the range that an activation states, however large the weights are."""
     function, bounds = BOUNDED.get(name) or (UNBOUNDED[name], None)
     torch.manual_seed(0)
     model = Net(lambda m, x: m.b(function(m.a(x))), a=nn.Linear(6, 6), b=nn.Linear(6, 2))
@@ -181,7 +182,7 @@ def test_every_network(name):
 
 
 def test_the_end_changed_in_place():
-    """The last d is what the softmax gave, whatever is done to it later."""
+    """The last d is the output of the softmax, even if it is changed in place later."""
     model = Net(lambda m, x: m.a(x).softmax(1).mul_(0), a=nn.Linear(6, 3))
     last = activations(model, X)[-1]
     assert last.kind == "softmax"
@@ -216,7 +217,7 @@ def test_selection():
 
 
 def test_patterns_match_without_suffixes():
-    """As everywhere: a pattern matches a later use, and one of several weights, by the module's name too."""
+    """A module's name matches its later uses and each of its several weights."""
     model, x = NETWORKS["reused"]()
     assert [one.name for one in activations(model, x, "step")] == ["d2", "d3", "d4"]
     model, inputs = NETWORKS["cross_attention"]()

@@ -1,4 +1,4 @@
-"""Reverse statistics for a net that is deployed: kept in training, or calibrated for a model that never kept any."""
+"""Reverse statistics of a deployed net: kept in training, or calibrated afterwards."""
 
 import copy
 import pickle
@@ -48,7 +48,7 @@ def trained():
 
 
 def errors(rr, x):
-    """Of the input: by batch statistics of many, and in evaluation, one at a time."""
+    """The relative error of the rebuilt input: a batch by batch statistics, and single samples in evaluation mode."""
     with torch.no_grad():
         batch = relative(x, copy.deepcopy(rr).train().reconstruct(x)[0])
         single = [relative(one, rr.eval().reconstruct(one)[0]) for one in x[:32].split(1)]
@@ -66,7 +66,7 @@ def test_a_deployed_net_can_be_run_backwards(trained):
 
 
 def test_calibrated(trained):
-    """For a model that never kept any: of every reverse pass its own, in the model nothing."""
+    """A model without statistics gets some for every reverse pass, and is not changed itself."""
     rr, data, x = trained
     model = rr.model
     before = copy.deepcopy(model.state_dict())
@@ -85,7 +85,7 @@ def test_calibrated(trained):
 
 
 def test_calibration_by_hand():
-    """All batches count alike, and the forward pass has the model's own statistics."""
+    """Every batch has the same weight; the forward pass uses the model's running statistics."""
     model = net().eval()
     found = calibrate(model, batches()).export()
     with torch.no_grad():

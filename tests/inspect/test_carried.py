@@ -1,4 +1,4 @@
-"""What singular vectors carry of the data that a layer sees, however its weight is used."""
+"""The share of a layer's input energy that each singular vector carries, for every way to use a weight."""
 
 import numpy as np
 import pytest
@@ -76,7 +76,7 @@ def test_share_of_features_and_channels():
 
 
 def test_order_by_data():
-    """The data lie along the weakest vector."""
+    """Vectors are ordered by data: here all data lie along the vector with the smallest value."""
     layer = nn.Linear(4, 4, bias=False)
     layer.weight.data = torch.diag(torch.tensor([4.0, 3, 2, 1]))
     x = torch.tensor([[0.1, 0.2, 0.0, 2.0], [0.1, -0.2, 0.3, 3.0]])
@@ -132,7 +132,7 @@ def attended(m, x):
 
 @pytest.mark.parametrize("name", ["attention.in_proj_weight", "attention"])
 def test_attention_on_data(name):
-    """By its weight's name, and by the name that the plan and ``activations`` give the layer."""
+    """The layer is found by the name of its weight and by its name in the plan."""
     torch.manual_seed(0)
     model = Net(attended, attention=nn.MultiheadAttention(6, 2, batch_first=True))
     x = random(3, 5, 6)

@@ -1,4 +1,4 @@
-"""Figures as files: complete, the same every time, and whatever the user has set."""
+"""Figure files are complete, reproducible and independent of the user's matplotlib settings."""
 
 import math
 import xml.etree.ElementTree as ElementTree
@@ -100,7 +100,7 @@ CASES: dict[str, tuple[Callable[[], Figure], list[str]]] = {
 
 
 def perfect() -> Leakage:
-    """PSNR is infinite where everything comes back."""
+    """A leakage with infinite PSNR, as of an exact reverse pass."""
     return Leakage(tuple(Leak(f"d{i}", "", 1.0, 1.0, math.inf, 1.0, "") for i in (2, 3)), 10.0, 0.1, ())
 
 
@@ -120,7 +120,7 @@ FILES += ("leakage, no pictures",)
 
 
 def written(svg: bytes) -> list[str]:
-    """The texts in an SVG file, as texts."""
+    """The contents of all <text> elements of an SVG file."""
     return ["".join(node.itertext()) for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
 
 
@@ -130,7 +130,7 @@ def saved(figure: Figure, path: Path) -> list[bytes]:
 
 @pytest.mark.parametrize("case", FILES)
 def test_files(tmp_path: Path, case: str):
-    """Valid, complete, with letters that are letters."""
+    """Both files are valid and not blank, and text in the SVG is text."""
     draw, texts = CASES[case]
     figure = draw()
     assert type(figure) is Figure
@@ -149,7 +149,7 @@ def test_files(tmp_path: Path, case: str):
 
 @pytest.mark.parametrize("case", ["vectors, one", "spectrum, one", "rebuilt, one"])
 def test_the_same_figure_gives_the_same_files(tmp_path: Path, case: str):
-    """Drawn again, and saved again: saving must not move anything in the figure."""
+    """Neither drawing nor saving again changes a byte."""
     figure, again = (CASES[case][0]() for _ in range(2))
     first = saved(figure, tmp_path / "first")
     assert saved(again, tmp_path / "again") == first
@@ -161,7 +161,7 @@ CROWDED = ("vectors, many", "planes", "sweep", "invertibility, deep", "rebuilt, 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case not in FILES])
 def test_every_case_can_be_drawn(case: str, request: pytest.FixtureRequest):
-    """Without a warning, and with its names in it; those with the most in them are laid out, too."""
+    """No warning is raised and all names are shown; the most crowded figures are laid out, too."""
     if case not in CROWDED:
         request.getfixturevalue("no_layout")
     draw, texts = CASES[case]
@@ -235,7 +235,7 @@ SAVING = tuple(name for name in USER if name.startswith(("savefig.", "image.", "
 
 @pytest.mark.parametrize("names", [SAVING, tuple(name for name in USER if name not in SAVING)])
 def test_the_user_s_settings_have_no_influence(tmp_path: Path, ours: list[bytes], names: tuple[str, ...]):
-    """In two groups."""
+    """In two groups, so that no setting hides the effect of another."""
     with matplotlib.rc_context({name: USER[name] for name in names}):
         before = settings()
         assert saved(CASES["vectors, one"][0](), tmp_path / "theirs") == ours

@@ -1,4 +1,4 @@
-"""Pictures in figures: the shades are those of the vectors and inputs."""
+"""Pictures in figures have the grey values and colours of the vectors and inputs."""
 
 import math
 from dataclasses import replace
@@ -16,14 +16,14 @@ pytestmark = pytest.mark.usefixtures("nothing_of_the_user_s", "no_layout")
 
 
 def pixels(axis: Axes) -> np.ndarray:
-    """What a picture shows: (H, W) shades or (H, W, 3)."""
+    """The pixels of the one picture in an axis, (H, W) or (H, W, 3)."""
     (image,) = axis.images
     assert image.origin == "upper"
     return np.asarray(image.get_array())
 
 
 def test_grey_is_zero_in_vectors():
-    """White is the largest size in positive direction, black in negative; every picture by itself."""
+    """Zero is grey; white and black are plus and minus the largest absolute value of each picture."""
     rows = torch.tensor([[0.0, 1.0, -2.0, 0.5], [0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.0, 1.5]])
     found = SingularVectors("fc", torch.ones(3), rows, (1, 2, 2), None, False, "value")
     axes = figures.vectors_figure(found).axes
@@ -51,7 +51,7 @@ def test_vectors_of_colour_keep_their_colours():
 
 
 def test_rebuilt_inputs_share_the_inputs_shades():
-    """So that a rebuilt picture that is too dark looks too dark; what leaves the range is clipped."""
+    """A rebuilt picture that is too dark looks too dark; values outside the range of the inputs are clipped."""
     inputs = torch.tensor([[[[0.0, 10.0], [5.0, 2.5]]], [[[10.0, 10.0], [10.0, 10.0]]]])
     found = replace(inverse(inputs=inputs, depths=0), rebuilt={"d2": inputs / 2, "d3": inputs * 4 - 10})
     axes = np.reshape(figures.rebuilt_figure(found).axes, (3, 2))
@@ -75,7 +75,7 @@ def test_tensors_of_low_precision():
 
 
 def test_pictures_that_are_not_finite():
-    """Of a network that diverged: colour, too, whose shades cannot be masked."""
+    """Infinite and NaN pixels of a diverged network can be drawn, in colour, too."""
     inputs = drawn(2, 3, 4, 4)
     worse = inputs.clone()
     worse[0, 0, 0, 0], worse[0, 1, 1, 1], worse[1, 2, 2, 2] = math.nan, math.inf, -math.inf

@@ -1,4 +1,4 @@
-"""Figures: what they show is what was found."""
+"""Figures show the numbers of the results."""
 
 import math
 from collections.abc import Callable
@@ -74,7 +74,7 @@ def test_invertibility_shows_what_there_is():
 
 
 def inside(axis: Axes, line: Any) -> list[bool]:
-    """Which points of a line can be seen, by where they come to lie in the figure."""
+    """For each point of a line, whether it is inside the frame of the axis."""
     axis.figure.draw_without_rendering()
     places = line.get_transform().transform(np.column_stack(points(line)))
     frame = axis.get_window_extent()
@@ -82,7 +82,7 @@ def inside(axis: Axes, line: Any) -> list[bool]:
 
 
 def test_no_error_at_all_can_be_seen():
-    """0 has no place on a logarithmic axis, and is the best that there is: it must not be what is missing."""
+    """An error of 0, the best value, is visible although the axis is logarithmic."""
     figure = figures.invertibility_figure({"Std": inverse(), "RR": inverse((0.0, 0.1, 0.0), (0.0, 0.0, 0.0))})
     for axis in figure.axes:
         for line in marked(axis):
@@ -100,7 +100,7 @@ def test_leakage_shows_the_numbers_and_the_constant_image():
 
 @pytest.mark.parametrize("order", [("d2 d4", "d2 d3 d4"), ("", "d2 d3"), ("d10 d11", "d2 d9 d10"), ("d3", "d2")])
 def test_depths_stand_in_order(order: tuple[str, str]):
-    """Also where one variant lacks some that another has."""
+    """Depths are in order even if each variant has others."""
     figure = figures.leakage_figure({"Std": leak(order[0]), "RR": leak(order[1])})
     for axis in figure.axes:
         axis.figure.draw_without_rendering()
@@ -137,7 +137,7 @@ def test_what_cannot_be_drawn_is_refused_in_one_line(case: str):
 
 
 def test_inputs_that_ask_for_a_gradient():
-    """What was found keeps no graph alive, and warns of nothing when it is turned into numbers."""
+    """Results hold no autograd graph, and converting them to numbers raises no warning."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(144, 6), nn.Tanh(), nn.Linear(6, 3))
     found = invertibility(model, torch.rand(5, 1, 12, 12, requires_grad=True), range=1.0)
@@ -148,7 +148,7 @@ def test_inputs_that_ask_for_a_gradient():
 
 @pytest.mark.parametrize("side", [2, 8])
 def test_pictures_smaller_than_the_usual_window(side: int):
-    """Digits of 8 × 8 are pictures as well."""
+    """Pictures smaller than the window of SSIM can be drawn."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(side * side, 6), nn.Tanh(), nn.Linear(6, 3))
     found = invertibility(model, torch.rand(5, 1, side, side))

@@ -1,4 +1,4 @@
-"""What an information plane takes: inputs, bins, precisions and labels of any kind; and what it refuses."""
+"""Inputs, bins, precisions and labels that an information plane accepts, and those it refuses."""
 
 import math
 

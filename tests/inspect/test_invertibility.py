@@ -1,4 +1,4 @@
-"""Invertibility against the regulariser's own terms and against reverse passes written by hand."""
+"""Invertibility equals the regulariser's terms, and reverse passes written by hand."""
 
 import json
 import math
@@ -67,7 +67,7 @@ PLAIN = [name for name in CASES if not name.startswith("join")]
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_by_hand(name):
-    """The reverse pass from the output, the layers alone, and the input from every depth, as equations."""
+    """The full reverse pass, each layer alone, and the input from every depth, written as equations."""
     model, inputs, by_hand = CASES[name]()
     given = inputs.clone()
     torch.manual_seed(1)  # for a dropout that is always on
@@ -98,7 +98,7 @@ def test_by_hand(name):
 
 
 def test_the_papers_net_by_hand():
-    """conv, norm, activation and pooling three times: from each depth as the paper writes it."""
+    """Three blocks of conv, norm, activation and pooling, from each depth as in the paper."""
     model, x = double(*NETWORKS["paper_net"]())
     found = invertibility(model, x)
     m = statistics_of_the_batch(model)
@@ -190,7 +190,7 @@ def test_an_orthogonal_net_gives_everything_back():
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("statistics", ["batch", "running"])
 def test_statistics(training, statistics):
-    """The argument decides, not the mode that the model is in."""
+    """The argument chooses the statistics, not the training mode of the model."""
     torch.manual_seed(0)
     model = lively(nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Linear(5, 3)))
     x = torch.randn(8, 6, dtype=torch.float64)
@@ -206,7 +206,7 @@ def test_statistics(training, statistics):
 
 @pytest.mark.parametrize("training", [True, False])
 def test_statistics_across_processes(training):
-    """SyncBatchNorm is batch norm where there is one process."""
+    """In a single process SyncBatchNorm equals batch norm."""
     torch.manual_seed(0)
     plain = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Linear(5, 3))
     model = nn.SyncBatchNorm.convert_sync_batchnorm(plain).train(training)

@@ -1,4 +1,4 @@
-"""Invertibility where everything or nothing comes back, and of tokens and pictures of any size."""
+"""Invertibility in extreme cases: exact and diverged reverse passes, tokens, pictures of any size."""
 
 import json
 import math
@@ -23,7 +23,7 @@ def identity():
 
 
 def test_an_exact_reverse_pass():
-    """Nothing is lost, so PSNR has no finite value; the table and the record still stand."""
+    """PSNR is infinite; the table and the record can still be made."""
     found = invertibility(*identity())
     (depth,) = found
     assert (depth.way, depth.layerwise, depth.input) == (0, 0, 0)
@@ -38,7 +38,8 @@ def test_the_record_of_an_exact_reverse_pass_is_json():
 
 
 def test_one_exact_sample_among_others():
-    """A black picture comes back as it is: its PSNR is infinite, null in a record; the error is that of the others."""
+    """One black picture is rebuilt exactly: its PSNR is infinite, null in the record, and the error is that of the
+    others."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(144, 20, bias=False))
     x = torch.rand(3, 1, 12, 12)
@@ -76,7 +77,7 @@ def test_tokens():
 
 @pytest.mark.parametrize("channels, side", [(1, 2), (1, 8), (3, 10), (3, 11), (1, 28)])
 def test_pictures_of_any_size(channels, side):
-    """Also smaller ones than the usual window of SSIM, which is left out there, and the table says why."""
+    """SSIM is left out for pictures smaller than its window, and the table says why."""
     torch.manual_seed(0)
     model, x = nn.Conv2d(channels, 4, 3, padding=1), torch.rand(2, channels, side, side)
     found = invertibility(model, x)

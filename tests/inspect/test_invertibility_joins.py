@@ -61,7 +61,7 @@ def test_two_layers_that_read_the_input():
 
 
 def test_heads():
-    """A fork is no join: from both heads there is a way to the input."""
+    """A fork is no join: the input can be rebuilt from both heads."""
     torch.manual_seed(0)
     parts = {"a": nn.Linear(6, 5), "b": nn.Linear(5, 4), "c": nn.Linear(5, 3)}
     model, x = Net(lambda m, x: [m.b(h := torch.tanh(m.a(x))), m.c(h)], **parts), torch.randn(4, 6)
@@ -86,7 +86,7 @@ def skipping():
 
 
 def test_a_layer_without_a_rule_hides_the_input():
-    """Above it nothing can be rebuilt: the reverse pass from there does not exist, and must not start again below."""
+    """The input cannot be rebuilt from above that layer, and the reverse pass must not restart below it."""
     model, x = skipping()
     with pytest.warns(NoRuleWarning, match="cdist"):
         found = invertibility(model, x)

@@ -1,4 +1,4 @@
-"""The block Krylov search against numpy.linalg.svd of matrices whose singular values are chosen."""
+"""The block Krylov search compared with numpy.linalg.svd, for matrices with chosen singular values."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def search(matrix, k, spare=8, seed=5, **options):
 
 
 def check(matrix, k, tolerance=1e-7, **options):
-    """Values as NumPy has them; vectors orthonormal, and in the span of NumPy's where values are equal."""
+    """Assert NumPy's singular values, and orthonormal vectors in the span of NumPy's."""
     found, vectors = search(matrix, k, **options)
     _, truth, right = np.linalg.svd(matrix.numpy())
     truth = np.concatenate([truth, np.zeros(len(right) - len(truth))])
@@ -105,7 +105,7 @@ def test_an_invariant_block_needs_no_search():
 
 @pytest.mark.parametrize("top", [10, 1000])
 def test_small_values_beside_a_large_one(top):
-    """As of a kernel with a mean: one value far above all others, which are asked for too."""
+    """One value far above all others, as for a kernel whose entries have a mean; the small ones are found, too."""
     values = [float(top), *torch.linspace(1, 0.2, 150).tolist()]
     matrix = with_values(values, 200, 200)
     found, vectors = search(matrix, 5)

@@ -1,4 +1,4 @@
-"""Leakage against NumPy, on networks that give away everything or nothing, and where something is hidden."""
+"""Leakage compared with NumPy, for networks that reveal everything, nothing, or cannot be reversed in part."""
 
 import json
 
@@ -19,7 +19,7 @@ from tests.networks import NETWORKS
 
 
 def best_constant(x):
-    """Of every picture its mean colour; of anything else the mean of its features."""
+    """The best constant for each input: the mean colour of a picture, else the mean of its features."""
     x = x.detach().double().numpy()
     means = np.empty_like(x)
     for i, one in enumerate(x):
@@ -37,7 +37,7 @@ def explained(x, back):
 
 
 def adjusted(x, back):
-    """The squared correlation, of what is left when every picture's colour is taken off."""
+    """The squared correlation after each picture's mean colour is subtracted."""
     a = (x.double().numpy() - best_constant(x)).ravel()
     b = (back.double().numpy() - best_constant(back)).ravel()
     return np.corrcoef(a, b)[0, 1] ** 2
@@ -87,7 +87,7 @@ def test_an_identity_gives_away_everything():
 
 
 def test_a_projection_gives_away_its_part():
-    """Half the orthonormal directions of white noise: half of its energy."""
+    """A projection onto half of the directions reveals half of the energy of white noise."""
     model = flat_linear((400,), 200, bias=False)
     nn.init.orthogonal_(model[1].weight)
     x = torch.randn(50, 400, generator=torch.Generator().manual_seed(0))
@@ -110,7 +110,7 @@ def test_a_constant_net_gives_away_nothing(constant):
 
 @pytest.mark.parametrize("contrast, brightness", [(3, 0), (0.01, 0), (1, 5), (-2, 1), (1e-4, -7)])
 def test_brightness_and_contrast_are_set_right(contrast, brightness):
-    """Also where the picture comes back as a negative."""
+    """Also for a negative contrast, a rebuilt picture with black and white swapped."""
     model, x = NETWORKS["vgg"]()
     plain = leakage(model.double(), x.double())
     changed = leakage(model, x.double(), input_activation=lambda back: contrast * back + brightness)
@@ -152,7 +152,7 @@ def test_everything_behind_a_join():
 
 
 def test_a_layer_without_a_rule():
-    """Above it nothing comes back, so nothing may be said to leak from there."""
+    """Nothing can be rebuilt from above that layer, so no leakage is stated there."""
 
     def forward(m, x):
         return m.c(torch.tanh(torch.cdist(torch.tanh(m.a(x)), m.w)))

@@ -1,4 +1,4 @@
-"""Leakage in words and as a record, how it is called, and the extremes."""
+"""Leakage as sentences and as a record, its arguments, and extreme inputs."""
 
 import json
 import math
@@ -24,7 +24,7 @@ def test_from_an_invertibility():
 
 
 def test_options_of_a_look_that_was_taken_are_refused():
-    """They would change nothing."""
+    """Options of the reverse pass are refused when its result is given: they would change nothing."""
     model, x = NETWORKS["vgg"]()
     back = invertibility(model, x)
     with pytest.raises((TypeError, ValueError), match="statistics"):
@@ -82,7 +82,7 @@ SHARES = {0.9: NEARLY_ALL, 0.89: MUCH, 0.5: MUCH, 0.49: SOME, 0.1: SOME, 0.09: L
 
 @pytest.mark.parametrize("share", SHARES)
 def test_readings(share):
-    """A rebuilt picture with the wanted correlation: part picture, part noise at right angles to it."""
+    """The sentence for rebuilt pictures of a given correlation: a mix of the picture and noise orthogonal to it."""
     x = pictures(2, 1, 12, 12).double()
     model = flat_linear((144,), 5)
     centred = x - x.mean((2, 3), keepdim=True)

@@ -1,4 +1,4 @@
-"""Looking at a model, in every way, leaves no trace."""
+"""No function of racecar.inspect changes the model, its inputs or the random state."""
 
 import copy
 import random
@@ -92,7 +92,7 @@ def test_looking_leaves_no_trace(name, look):
 
 @pytest.mark.parametrize("look", [look for look in LOOKS if look != "operator"])
 def test_a_model_that_changes_its_input(look):
-    """The caller's data stay as they are, and a second look sees the same."""
+    """The caller's inputs are not changed, and a second call gives the same result."""
     torch.manual_seed(0)
     model, x = Net(lambda m, x: m.a(x.mul_(2)), a=nn.Linear(6, 3)), X.clone()
     LOOKS[look](model, x)
@@ -103,7 +103,7 @@ def test_a_model_that_changes_its_input(look):
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_a_model_that_raises_is_put_back(look):
-    """Training flags come back on the way out of an error, too."""
+    """Training modes are restored after an error."""
 
     def forward(m, x):
         x = m.drop(m.norm(m.conv(x)))

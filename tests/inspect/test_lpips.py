@@ -1,4 +1,4 @@
-"""LPIPS against a forward of its own in NumPy float64, with random weights in files of the published layout."""
+"""LPIPS compared with a forward pass written in NumPy float64, with random weights in the published file layout."""
 
 import re
 

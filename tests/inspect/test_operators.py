@@ -1,4 +1,4 @@
-"""Singular vectors of operators against numpy.linalg.svd of the same, written out column by column."""
+"""Singular vectors of whole operators, compared with numpy.linalg.svd of their dense matrices."""
 
 import copy
 import warnings
@@ -93,7 +93,7 @@ ORTHOGONAL = {
 
 @pytest.mark.parametrize("name", ORTHOGONAL)
 def test_an_orthogonal_operator(name):
-    """What racecar and orthogonality training lead to: all singular values alike."""
+    """All singular values are equal, as after training with racecar or an orthogonality regulariser."""
     torch.manual_seed(0)
     build, size = ORTHOGONAL[name]
     layer = build()
@@ -132,7 +132,7 @@ def test_the_operator_of_a_linear_layer():
 
 
 def test_a_conv_that_pads_by_itself():
-    """As for TensorFlow's "same": the operator is that of the module, on what the module takes."""
+    """A module that pads its input itself, as TensorFlow's "same": the operator includes the padding."""
 
     class Same(nn.Conv2d):
         def forward(self, x):

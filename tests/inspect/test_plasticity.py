@@ -1,4 +1,4 @@
-"""Whether a net can still learn: every number as numpy has it, from what hooks saw of the layers."""
+"""Every number of a plasticity report, computed again in NumPy from what forward hooks saw."""
 
 import copy
 
@@ -132,7 +132,7 @@ def test_an_isometry_and_a_dead_net():
 
 
 def test_a_training_that_loses_it_is_told_from_one_that_does_not():
-    """Beside the start: of a copy whose first layer dies, and of the net itself."""
+    """Compared with the start: a copy whose first layer dies, and the net itself."""
     make, x, _ = NETS["MLP"]
     model = make()
     log = PlasticityLog(model, x, every=2)

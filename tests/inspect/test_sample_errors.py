@@ -1,4 +1,4 @@
-"""The reverse error of single samples: as if each were alone."""
+"""The reverse error of each sample equals that of a batch with this sample alone."""
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ def alone(rr, x):
 @pytest.mark.parametrize("norm", ["none", "batch"])
 @pytest.mark.parametrize("mode", ["full", "layerwise"])
 def test_as_if_alone(norm, mode):
-    """Whatever else is in the batch, and however the samples are put into batches."""
+    """Independent of the other samples and of the batch size."""
     torch.manual_seed(0)
     model = small_net("digits", 3, norm, "he")
     if norm == "batch":

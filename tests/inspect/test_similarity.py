@@ -1,4 +1,4 @@
-"""Similarity of vectors and data: subspaces with known angles, and every measure once more pair by pair."""
+"""Similarity of vectors and data: subspaces with known angles, and every measure computed again pair by pair."""
 
 import json
 import math

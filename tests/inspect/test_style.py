@@ -1,4 +1,4 @@
-"""Colours and markers: those of the paper, and each variant its own in every panel."""
+"""Colours and markers: every variant has its own, the same in every panel."""
 
 import matplotlib
 import matplotlib.colors
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("nothing_of_the_user_s", "no_layout")
 
 
 def test_other_names_are_told_apart_too():
-    """Alone, and beside those of the paper."""
+    """Other names get colours and markers that none of the paper's variants has."""
     looks = [style.look(name, i) for i, name in enumerate((*VARIANTS, "RR, λ 0.1", "RR, λ 1", "RR, λ 10"))]
     pairs = {(look["color"], look["marker"]) for look in looks}
     assert len(pairs) == len(looks)

@@ -1,4 +1,4 @@
-"""What the tests of singular vectors compare with: NumPy and loops."""
+"""References for the tests of singular vectors, in NumPy and loops."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def agree(found, matrix, atol=1e-7):
 
 
 def shares(vectors, rows):
-    """What each vector carries of some rows, by loops."""
+    """The share of the energy of some rows that each vector carries, by loops."""
     vectors, rows = numpy(vectors), numpy(rows)
     energy = sum(float(row @ row) for row in rows)
     return [sum(float(row @ vector) ** 2 for row in rows) / energy for vector in vectors]

@@ -1,4 +1,4 @@
-"""The callback, in trainings by Lightning that are done again by hand."""
+"""Trainings by Lightning with the callback equal the same trainings by hand."""
 
 import copy
 import warnings
@@ -143,7 +143,7 @@ class Fails(pl.Callback):
     ],
 )
 def test_after_an_error_the_network_is_plain(tmp_path, data, monkeypatch, hook, error, before):
-    """A fit that fails, or is interrupted, wherever, leaves nothing behind: a plain training after it is plain."""
+    """After a fit that fails or is interrupted anywhere, the network has no racecar loss any more."""
     monkeypatch.setattr("signal.signal", lambda *_: None)  # Lightning leaves interrupts switched off before it exits
     module, callback, fails = Plain(), RacecarCallback(weight=0.5), Fails(hook, error)
     with pytest.raises(SystemExit if error is KeyboardInterrupt else error):

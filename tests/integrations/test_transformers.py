@@ -1,4 +1,4 @@
-"""The mixin for Hugging Face's Trainer, in trainings that are done again by hand."""
+"""Trainings by Hugging Face's Trainer with the mixin equal the same trainings by hand."""
 
 import copy
 import warnings
@@ -116,7 +116,7 @@ OWN = {"x": torch.rand(8, 6, generator=torch.Generator().manual_seed(0)), "label
 
 @pytest.mark.parametrize("build", [Own, gpt2])
 def test_accumulation(build, tmp_path):
-    """Two batches are one of twice the size: the loss does not grow with them, whoever divides by their number."""
+    """Two accumulated batches equal one of twice the size, whether the model or the trainer divides by their number."""
     torch.manual_seed(0)
     model = build()
     if build is Own:

@@ -49,7 +49,7 @@ def test_batches_of_any_size():
 
 
 def test_batches_that_take_other_ways_through_the_model():
-    """A layer that a batch does not pass learns nothing from it; all others learn."""
+    """A layer learns from those batches alone that pass through it."""
     model, x = NETWORKS["branching"]()
     before = state(model)
     left, right = x.abs(), -x.abs()

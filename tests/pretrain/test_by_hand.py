@@ -1,4 +1,4 @@
-"""Greedy layer-wise pretraining against the same thing written by hand."""
+"""Greedy layer-wise pretraining equals the same training written by hand."""
 
 import copy
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""A stopped pretraining goes on as if nothing had happened, and files that are no checkpoint of it are refused."""
+"""A stopped pretraining resumes bit for bit; files that are no checkpoint of it are refused."""
 
 import hashlib
 import io
@@ -135,7 +135,7 @@ def test_a_stop_while_the_checkpoint_is_written(tmp_path: Path, monkeypatch: pyt
 
 
 def test_more_layers_later(tmp_path: Path):
-    """What is in the file is kept, what is not is trained."""
+    """Layers in the checkpoint are kept, the others are trained."""
     model, truth, path = mlp(), mlp(), tmp_path / "state"
     greedy(model, rows(), layers="0", checkpoint=path)
     done = greedy(model, rows(), checkpoint=path)

@@ -55,7 +55,7 @@ def test_only_the_layer_at_work_changes(name: str):
 
 @pytest.mark.parametrize("name", ["mlp_norm", "resnet_pad", "weight_norm"])
 def test_gradient_is_asked_for_the_layer_alone(name: str):
-    """Frozen for autograd as well: what is not trained costs no gradient."""
+    """All other parameters are frozen meanwhile, so that they cost no gradient."""
     model, inputs = NETWORKS[name]()
     watching = Watching(model, [inputs])
     greedy(model, watching)
@@ -78,7 +78,7 @@ def test_parametrised_weights_learn(kind: str):
 
 @pytest.mark.parametrize("name", ["mlp", "vgg_plain", "resnet_pad", "encoder", "text"])
 def test_losses_go_down(name: str):
-    """As the reports say, and as the reverse loss of the whole model says."""
+    """By the reports, and by the reverse loss of the whole model."""
     model, inputs = NETWORKS[name]()
     args, kwargs = call_arguments(inputs)
     rr = classic(model, inputs, mode="layerwise")
@@ -124,7 +124,7 @@ def test_the_mode_of_every_module_comes_back():
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_flags_and_gradients_come_back(fails: bool):
-    """Also after an error; gradients that a user has gathered are not ours to drop."""
+    """Also after an error; gradients that the user has accumulated are kept."""
     model = mlp()
     model[2].weight.requires_grad_(False)
     model[0].weight.grad = torch.ones_like(model[0].weight)
@@ -159,7 +159,7 @@ def test_the_optimiser_is_the_user_s():
 
 
 def test_inside_no_grad():
-    """Training is what is asked for, wherever it is asked."""
+    """The layers are trained even if the caller is inside no_grad."""
     model, truth = mlp(), mlp()
     greedy(truth, rows())
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""One seam between eager and compiled code."""
+"""One module decides between eager and compiled code."""
 
 import ast
 
@@ -6,7 +6,7 @@ from tests.sources import SOURCE, trees
 
 
 def test_one_module_asks_whether_it_is_compiled():
-    """A new torch then touches one file."""
+    """So that a new version of torch changes one file only."""
     names = {"is_compiling", "is_dynamo_compiling", "is_current_stream_capturing"}
     asking = set()
     for path, tree in trees().items():

@@ -1,4 +1,4 @@
-"""Channels last: the same loss and gradients, and nothing on the way that lies otherwise in memory."""
+"""With channels last the loss and gradients are the same, and no tensor on the way has another memory format."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""A progress bar for people who watch a terminal; elsewhere a line now and then, of what takes long."""
+"""A progress bar on a terminal; elsewhere a line every few seconds for what takes long."""
 
 import importlib.util
 import io

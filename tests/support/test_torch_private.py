@@ -1,4 +1,4 @@
-"""What torch does not document is used in one file."""
+"""Private names of torch are used in one file only."""
 
 import ast
 import re
