@@ -103,7 +103,7 @@ def cli(capsys, monkeypatch, tmp_path) -> Callable[..., SimpleNamespace]:
 
 @pytest.fixture
 def undrawn(monkeypatch) -> None:
-    """Figures are made, and neither laid out nor drawn, which takes most of the time."""
+    """Figures are made, but neither laid out nor drawn, which takes most of the time."""
 
     def save(figure, path):
         assert figure.axes

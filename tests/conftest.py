@@ -9,7 +9,7 @@ from hypothesis import settings
 
 
 def pytest_configure(config):
-    """Where tests are run: not in the process that only hands them out to workers, which needs no torch."""
+    """Import what tests need, but not in the process that only distributes tests to workers."""
     if hasattr(config, "workerinput") or config.getoption("dist", "no") == "no":
         gc.disable()  # until all is imported and collected, which stays
         with warnings.catch_warnings():
@@ -32,8 +32,8 @@ def prepare():
 
 
 def pytest_collection_finish(session):
-    """What is imported and collected is not looked through for garbage again, and what comes later less often than
-    usual: that took a fourteenth of the time of all tests."""
+    """Exempt all that is imported and collected from garbage collection, and collect the rest less often: that took a
+    fourteenth of the time of all tests."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 50)

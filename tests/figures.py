@@ -1,4 +1,4 @@
-"""What every figure of a page must be."""
+"""Assertions on every figure of a page."""
 
 from matplotlib.figure import Figure
 from matplotlib.text import Text

@@ -1,4 +1,4 @@
-"""The loss that the formulas of these tests were derived for, whatever the defaults are: every choice by its name."""
+"""The loss that the formulas of these tests were derived for, with every setting by name, whatever the defaults are."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""Another process for a test."""
+"""Start another process in a test."""
 
 import warnings
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Fewer tests than a full product that still hold every pair of two values."""
+"""Combinations of three lists that contain every pair of values, fewer than the full product."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What cannot be meant in a call of something that stands already: one clear sentence, and nothing is changed."""
+"""Bad arguments of calls to existing objects: one clear sentence, and the object is not changed."""
 
 from collections.abc import Callable
 from typing import Any
@@ -123,7 +123,7 @@ def test_every_takes_a_compiled_racecar():
 
 
 def test_a_mask_of_0_and_1_under_vmap_and_compile():
-    """Its values are looked at where that costs nothing alone."""
+    """The values of a mask are checked only where that costs nothing."""
     expected = ON_TOKENS(TOKENS, mask=ONES)[1]
     torch._dynamo.reset()
     compiled = torch.compile(ON_TOKENS, backend="eager", fullgraph=True)

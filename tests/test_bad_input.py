@@ -1,4 +1,4 @@
-"""What cannot work is refused in one clear sentence with the right names in it."""
+"""Bad models, inputs and settings are refused in one clear sentence that names them."""
 
 import warnings
 from collections.abc import Callable
@@ -239,7 +239,7 @@ class Distances(nn.Linear):
 @pytest.mark.filterwarnings("ignore::racecar.NoRuleWarning")
 @pytest.mark.parametrize("weight", [{"1": 1}, {"*": 0, "1": 1}], ids=str)
 def test_a_weight_for_layers_without_a_rule_alone(weight: dict[str, float]):
-    """There is nothing to constrain, although a weight is not 0."""
+    """Nothing is left to constrain, although a weight is not 0."""
     with pytest.raises(NothingToReverse) as caught:
         classic(nn.Sequential(nn.Linear(4, 6), Distances(6, 3)), X, weight=weight)
     assert "'1'" in sentence(caught.value)
@@ -257,7 +257,7 @@ def test_no_layer_with_a_rule():
 @pytest.mark.parametrize("scale", ["relative", "mean", "sum"])
 @pytest.mark.parametrize("mode", ["auto", "layerwise"])
 def test_nan_activations_are_named_and_not_hidden(mode: str, scale: str):
-    """In the last layer's weight: its d' is NaN, and layer by layer no other."""
+    """A NaN in the last layer's weight makes its own term NaN; layer-wise no other term."""
     model = chain()
     model[2].weight.data[0, 0] = float("nan")
     rr = classic(model, X, mode=mode, scale=scale)

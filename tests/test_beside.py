@@ -1,4 +1,4 @@
-"""What people use beside a training loss: accumulation, GradScaler, EMA, and the trained model exported alone."""
+"""A Racecar beside gradient accumulation, GradScaler and EMA, and the export of the trained model."""
 
 import copy
 import warnings
@@ -31,7 +31,8 @@ def gradients(model):
 
 
 def test_accumulation(model, x):
-    """Micro-batches, each divided by their number, are the whole batch, where a term is a mean."""
+    """With scale "mean" the gradients of micro-batches, each divided by their number, add up to that of the whole
+    batch."""
     model[1] = nn.Identity()  # whose statistics are those of the batch
     rr = Racecar(model, x, scale="mean", weight=0.5)
     output, loss = rr(x)
@@ -86,7 +87,7 @@ def test_ema(model, x):
 
 
 def test_exported(model, x, tmp_path):
-    """Nothing of us is in it: the same parameters, operations and output as without."""
+    """The export has the same parameters, operations and output as without a Racecar."""
     plain = copy.deepcopy(model).eval()
     trained(model, x)
     plain.load_state_dict(model.state_dict())

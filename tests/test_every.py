@@ -47,7 +47,7 @@ def test_it_is_the_loop_that_one_would_write(name, k):
 
 
 def test_it_uses_public_means_alone():
-    """What it does, any schedule can do: by rr.schedule."""
+    """Every uses rr.schedule alone, as any other schedule can."""
     names = {node.attr for node in ast.walk(ast.parse(inspect.getsource(Every))) if isinstance(node, ast.Attribute)}
     assert not [name for name in names if name.startswith("_") and not name.endswith("__")]
     ours, x = small()
@@ -146,7 +146,7 @@ def small(weight=0.5, **settings):
 @pytest.mark.parametrize("place", ["rr", "every"])
 @pytest.mark.parametrize("begun", [0, 1, 2, 3])
 def test_lambda_can_be_set_in_any_step(place, begun):
-    """It is λ, at once and for all steps to come; the schedule multiplies it."""
+    """A new λ holds from the next step on; the schedule multiplies it."""
     rr, x = small()
     every = Every(rr, 3)
     for _ in range(begun):
@@ -241,7 +241,7 @@ def test_nothing_is_worked_out_twice_and_nothing_waits(name):
 
 
 def test_a_way_that_is_found_later():
-    """It is planned once, whichever step it is first seen in."""
+    """A new way through the model is planned once, in whichever step it first occurs."""
     model, x = NETWORKS["vgg"]()
     rr = classic(model, x)
     every = Every(rr, 2)

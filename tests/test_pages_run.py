@@ -1,4 +1,4 @@
-"""The code of pages runs as it stands, block after block, and prints what stands below it."""
+"""The code blocks of documentation pages run one after another and print what the page shows."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""What a clone brings: pages whose links and pictures are there, and few files beside the sources."""
+"""The files of a clone: links and pictures of pages exist, and results are few files."""
 
 import re
 from collections import Counter
@@ -39,7 +39,7 @@ def test_links_lead_somewhere(page):
 
 
 def test_every_picture_is_shown():
-    """What no page shows, a command makes again."""
+    """No picture is stored that no page shows."""
     shown = {file for page in PAGES for file, _ in links(page)}
     pictures = {path for kind in ("svg", "png", "gif") for path in ROOT.glob(f"**/*.{kind}")}
     kept = {path for path in pictures if path.relative_to(ROOT).parts[0] in ("docs", "results")}
@@ -54,7 +54,7 @@ FIGURES = [
 
 @pytest.mark.parametrize("path", FIGURES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_figures_are_legible_on_a_telephone(path):
-    """Their smallest letters, where a page is as wide as the telephone."""
+    """The smallest letters of each figure, at the width of a telephone."""
     text = path.read_text()
     width = float(re.search(r'<svg[^>]* width="([\d.]+)pt"', text)[1])
     letters = [float(size) for size in re.findall(r"font(?:-size)?:(?:bold )?([\d.]+)px", text)]
@@ -64,7 +64,7 @@ def test_figures_are_legible_on_a_telephone(path):
 
 @pytest.mark.parametrize("page", sorted(ROOT.glob("results/*/report.md")), ids=lambda page: page.parent.name)
 def test_words_instead_of_figures_have_numbers(page):
-    """What is seen in them, not what they are called."""
+    """The alternative texts of figures state numbers."""
     words = re.findall(r"^!\[(.*)\]\(figures/.*\)$", page.read_text(), re.MULTILINE)
     assert words
     assert all(len(re.findall(r"\d+\.\d", one)) >= 4 for one in words)

@@ -1,4 +1,4 @@
-"""The face of the engine: what may be set, replaced, compiled and copied, and what is said about the rest."""
+"""The class Racecar: what may be set, replaced, compiled and copied, and the messages about the rest."""
 
 import copy
 import itertools
@@ -52,7 +52,7 @@ def test_the_models_state_dict_and_a_racecars_are_loaded(build):
 
 @pytest.mark.parametrize("mode", ["layerwise", "full"])
 def test_a_model_that_is_replaced(mode: str):
-    """Its call is that of a Racecar made for it; the settings stay, the statistics of the other one are forgotten."""
+    """The next call equals that of a Racecar made for the new model: settings stay, statistics are reset."""
     rr = Racecar(chain(0), X, mode=mode, weight=0.3)
     rr(X)
     rr.model = chain(1, middle=7)
@@ -96,7 +96,7 @@ MASK = torch.tensor([1.0, 0, 2, 1])
 @pytest.mark.parametrize("weight", [0.3, {"*": 0.3, "0": MASK}], ids=["number", "tensor"])
 @pytest.mark.parametrize("scale", ["relative", "sum"])
 def test_made_in_inference_mode(scale: str, weight: object):
-    """It trains as one that was made outside."""
+    """It trains like a Racecar made outside of inference mode."""
     model = chain()
     with torch.inference_mode():
         inside = {**weight, "0": MASK.clone()} if isinstance(weight, dict) else weight
@@ -162,7 +162,7 @@ CHANGES = [(name, *two) for name, values in SETTINGS.items() for two in itertool
 
 @pytest.mark.parametrize("name, old, new", CHANGES)
 def test_a_setting_that_is_changed(name: str, old: object, new: object):
-    """The next step is that of a Racecar made so."""
+    """The next step equals that of a Racecar made with this setting."""
     model, x = NETWORKS["vgg"]()
     rr, other = Racecar(copy.deepcopy(model), x, **{name: old}), Racecar(model, x, **{name: new})
     setattr(rr, name, new)

@@ -1,5 +1,5 @@
-"""Who may import whom: the library never imports the laboratory, which takes public names of the library alone; within
-the library nothing imports upward; nowhere do imports go in a circle."""
+"""Which modules may import which: the library never imports the laboratory, the laboratory imports public names of the
+library only, no room imports upward, and there are no circles."""
 
 import ast
 import re

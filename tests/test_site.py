@@ -68,14 +68,14 @@ def test_addresses_to_follow_are_no_loads():
 
 
 def test_the_extra_is_pinned():
-    """What builds the site is the same tomorrow."""
+    """All packages that build the site have pinned versions."""
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["docs"]
     pinned = {line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines()}
     assert {re.match(r"[\w-]+", one)[0] for one in wanted} <= pinned
 
 
 def test_the_comparison_is_of_this_version():
-    """Else read the others again, and write the day."""
+    """If it fails, read the other projects again and update the page."""
     text = (ROOT / "docs" / "comparison.md").read_text()
     assert re.search(r"\| version read \| `([\d.]+)` \|", text)[1] == racecar.__version__
     rows = [line.count(" | ") for line in text.splitlines() if line.startswith("| ")]

@@ -52,7 +52,7 @@ def disarm(folder):
     "way, command", [("script", "a fork server"), pytest.param("-m", "a TARGET", marks=pytest.mark.soak)]
 )
 def test_nothing_there_is_run(way, command, hostile, tmp_path):
-    """However the command is started, and whatever it starts itself; and all of it works."""
+    """No file there is run, however the command is started and whatever processes it starts; and the command works."""
     start = [str(tmp_path / "racecar")] if way == "script" else ["-m", "racecar.cli"]
     (tmp_path / "racecar").write_text("from racecar.cli import main\nif __name__ == '__main__':\n    main()\n")
     if way == "-m":

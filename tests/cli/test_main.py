@@ -42,15 +42,14 @@ def test_without_the_laboratory_one_line_says_what_to_install(monkeypatch, capsy
 
 
 def test_the_laboratory_s_commands():
-    """Those that say what to install bear the names of those that are there."""
+    """The placeholders that say what to install have the names of the real commands."""
     app = typer.Typer()
     laboratory.add_to(app)
     assert set(get_command(app).commands) == set(laboratory.COMMANDS)
 
 
 def test_as_a_process():
-    """Version and help are quick: none of the large packages is loaded for them, and for the version no extra. And a
-    status reaches the shell."""
+    """--version and --help import no large package, --version not even typer; the exit status reaches the shell."""
     code = """if True:
         import sys
         from racecar.cli import main

@@ -1,5 +1,4 @@
-"""Outputs are checked before the work, by a real write; a disk that fills up later is named, and costs no more than it
-must."""
+"""Output paths are checked by a real write before the work; a disk that fills up later is reported with its path."""
 
 import errno
 import os
@@ -44,7 +43,7 @@ def full_for(name, monkeypatch):
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("why", ["no folder can be made", "full"])
 def test_before_the_work(case, why, refused, monkeypatch, tmp_path):
-    """A folder that would be writable by its permissions is no proof."""
+    """An output that cannot be written is refused before any work is done."""
     (given, work), worked = CASES[case], []
     monkeypatch.setattr(work, lambda *_, **__: worked.append(case))
     if why == "full":
@@ -82,7 +81,7 @@ def test_torch_does_not_hide_a_full_disk(tmp_path):
 
 @pytest.mark.parametrize("engine", ["here", "vmap"])
 def test_a_checkpoint_that_is_not_written(engine, tmp_path, monkeypatch):
-    """A warning; what comes out is the same."""
+    """It is a warning, and the results are the same."""
     jobs = make(["Pre"], [0, 1], finetune=0)
     assert run(jobs, tmp_path / "good", engine) == []
     full_for("checkpoints", monkeypatch)

@@ -1,4 +1,4 @@
-"""Every parameter of two or more dimensions is in the plan: in a layer, or by its name with the reason why in none."""
+"""Every parameter of two or more dimensions is in the plan: in a layer, or listed with the reason why not."""
 
 import re
 import threading

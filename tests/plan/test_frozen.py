@@ -1,4 +1,4 @@
-"""Layers that are not trained: left out, noticed in every call, and still there to look at."""
+"""Frozen layers have no term; freezing is noticed in every call; they are still rebuilt."""
 
 import copy
 from unittest.mock import patch
@@ -35,7 +35,7 @@ FROZEN, MODES = [(0,), (2,), (4,), (0, 2), (0, 4)], ["layerwise", "full", "auto"
 
 @pytest.mark.parametrize("frozen, mode, gradient", pairwise(FROZEN, MODES, ["reverse", "both", "weights"]))
 def test_a_frozen_layer_is_one_of_weight_0(frozen, mode, gradient):
-    """Its term is left out of the mean, and a reverse pass that needs it passes it."""
+    """A frozen layer is treated as one of weight 0: no term, but the reverse pass may go through it."""
     rr = Racecar(chain(*frozen), X, mode=mode, gradient=gradient)
     other = Racecar(chain(*frozen), X, mode=mode, gradient=gradient)
     for i in frozen:
@@ -88,7 +88,7 @@ def test_all_frozen():
 
 
 def test_all_frozen_later():
-    """As the discriminator is while the generator learns."""
+    """As a discriminator is while the generator is trained."""
     rr = Racecar(chain(), X)
     rr.model.requires_grad_(False)
     output, loss = rr(X)

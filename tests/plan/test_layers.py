@@ -1,4 +1,4 @@
-"""What d_m is, what is re-applied, what is undone and what a layer is called: `tests/cases` against the engine."""
+"""d_m, what is re-applied, what is undone and the name of each layer, for all nets of `tests/cases`."""
 
 import warnings
 from typing import Any

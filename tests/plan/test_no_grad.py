@@ -1,4 +1,4 @@
-"""Parts of a model that run under its own no_grad, and weights that are used detached: left out as if frozen."""
+"""Parts of a model that run under no_grad, and detached weights, are left out as if frozen."""
 
 import copy
 from contextlib import nullcontext
@@ -83,7 +83,7 @@ def _distil(m, x):
 
 
 def test_a_second_use_without_gradient():
-    """Of the same layers: each use counts by itself."""
+    """A second use of the same layers, without gradient, is left out; the first is not."""
     model = Net(_distil, student=nn.Linear(4, 4), head=nn.Linear(4, 4))
     model.teacher = model.student
     rr = Racecar(model, X)
@@ -150,7 +150,7 @@ def test_detached_weights(name, mode):
 
 @pytest.mark.parametrize("cut", [("base",), ("down", "up"), ("base", "down", "up")])
 def test_a_sum_is_left_out_if_all_of_it_is(cut):
-    """In part it is one layer, whose other weights are trained."""
+    """If only a part is cut off, the sum is one layer whose other weights are trained."""
 
     def forward(m, x):
         with torch.no_grad() if "base" in cut else nullcontext():

@@ -1,4 +1,4 @@
-"""A part of a tensor means one thing, however it is written: a slice, a chunk, an index."""
+"""Slices, chunks and indices that take the same part of a tensor have the same loss."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -126,7 +126,7 @@ def test_all_of_a_tensor_is_no_part(whole: Any):
 
 
 def test_a_plan_for_the_whole_is_none_for_a_part():
-    """The last step of a sequence of one step is all of it; of a longer one it is a part."""
+    """The last step of a sequence of length 1 is the whole tensor; of a longer one it is a part, planned anew."""
     torch.manual_seed(0)
     model = Net(lambda m, x: m.b(torch.tanh(m.a(x))[:, -1]), a=nn.Linear(4, 4), b=nn.Linear(4, 3)).double()
     x = torch.randn(3, 5, 4, dtype=torch.float64)

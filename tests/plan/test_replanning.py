@@ -1,4 +1,4 @@
-"""A model that takes another way than before is planned anew, once for every way."""
+"""A call that takes another way through the model is planned anew, once for every way."""
 
 import copy
 import random
@@ -99,7 +99,7 @@ def test_another_branch(name, fraction):
 
 @pytest.mark.parametrize("name", BRANCHES)
 def test_a_way_is_planned_once(name):
-    """As soon as both ways are known, a call runs the model once."""
+    """Once both ways are planned, a call runs the model a single time."""
     model, x = BRANCHES[name]()
     rr = classic(model, x)
     runs = []
@@ -166,7 +166,7 @@ def test_other_lengths(name, fraction, planned):
 
 
 def test_many_ways(monkeypatch):
-    """The oldest are forgotten, and one warning says what that costs."""
+    """The oldest plans are dropped, and one warning says what that costs."""
     monkeypatch.setattr("racecar.reverse.engine.MAX_PLANS", 2)
     model = Net(lambda m, x, times: [x := m.a(x) for _ in range(times)][-1], a=nn.Linear(6, 6))
     rr = classic(model, (rows(), 1))

@@ -1,4 +1,4 @@
-"""Whole architectures: every weighted layer is constrained or has a reason, and feels the loss."""
+"""Whole architectures: every weighted layer is constrained or has a reason, and gets a gradient."""
 
 import importlib
 from collections import Counter

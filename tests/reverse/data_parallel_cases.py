@@ -32,7 +32,7 @@ def made(x):
 
 
 def step(model, returned):
-    """A backward pass through what a call returned; the gradients, or what was refused."""
+    """The gradients of a backward pass through what a call returned, or the message of the error."""
     output, loss = returned
     model.zero_grad()
     try:
@@ -73,7 +73,7 @@ def part_of_what_is_wrapped(x):
 
 
 def switched_off(x):
-    """Without a reverse pass nothing is averaged, either."""
+    """A call past the wrapper is refused even without a reverse pass."""
     model, rr = made(x)
     rr.weight = 0
     ddp = DistributedDataParallel(model)  # noqa: F841
@@ -184,7 +184,7 @@ def of_another_model(x):
 
 
 def looked_at(x):
-    """Nothing that reaches no weight is refused: evaluation, a gradient of the input."""
+    """Calls whose gradient reaches no weight are allowed: evaluation, a gradient of the input."""
     model, rr = made(x)
     ddp = DistributedDataParallel(model)
     with torch.no_grad():

@@ -69,8 +69,8 @@ class Wide(TorchDispatchMode):
 
 @pytest.mark.parametrize("layer", ["linear", "conv"])
 def test_activations_stay_narrow(layer):
-    """A bias is in float32, but what it is taken from stays in bfloat16, forward and backward: else all that follows
-    reads and writes twice as much. The difference, too: what is wide is its sum."""
+    """No float32 tensor of the size of an activation is made, forward or backward, although biases are float32: only
+    sums are wide."""
     torch.manual_seed(0)
     made = {"linear": lambda: nn.Linear(8, 8), "conv": lambda: nn.Conv2d(8, 8, 3, padding=1)}[layer]
     x = torch.randn((512, 8) if layer == "linear" else (16, 8, 6, 6))

@@ -1,4 +1,4 @@
-"""Activation checkpointing: without re-entrance it changes nothing, with it it is refused."""
+"""Activation checkpointing: non-re-entrant it changes nothing, re-entrant it is refused."""
 
 import copy
 

@@ -125,13 +125,13 @@ def logged():
 
 @pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.soak] * (one in SOAK)) for one in CASES])
 def test_a_compiled_step_is_the_eager_step(name, logged):
-    """Without a word: torch would ask, in its log, not to change anything in place where things are made again."""
+    """And nothing is logged: torch would warn of in-place changes in recomputed parts."""
     check_two_steps(CASES[name], 0.5 if name in SLICED else 1.0, "eager" if name in SEEN else "aot_eager")
     assert not logged
 
 
 def check_two_steps(build, fraction, backend):
-    """Other data must go through the same graph, so that nothing of the first call may have been built into it."""
+    """A second batch must use the same graph, so that no value of the first batch is a constant in it."""
     model, inputs = build()
     eager, rr = (classic(one, inputs, fraction=fraction) for one in (copy.deepcopy(model), model))
     fast = compiled(rr, backend)
@@ -142,7 +142,7 @@ def check_two_steps(build, fraction, backend):
 
 
 def test_modes_and_scales():
-    """Of a copy, which an average of the weights (EMA) or a sweep makes: it follows its settings, and has terms."""
+    """A deep copy, as for EMA or a sweep, follows changed settings and has terms."""
     torch.manual_seed(0)
     model, x = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)), rows()
     rr = copy.deepcopy(classic(model, x, fraction=0.5, input_activation="tanh"))
@@ -165,7 +165,7 @@ SCHEDULES = {
 
 
 def test_a_schedule_of_the_weight():
-    """More values than dynamo's limit of compilations: a schedule may change the weight in every step, and its kind."""
+    """The weight may change in every step, more often than dynamo compiles anew, and so may its type."""
     torch.manual_seed(0)
     model, x = nn.Sequential(nn.Linear(6, 8), nn.Hardswish(), nn.Linear(8, 3)), rows()
     rr = classic(model, x)
@@ -193,7 +193,7 @@ def encoder_layer():
 
 @pytest.fixture
 def plain_kernels():
-    """Inductor's kernels neither vectorised nor optimised: what is compiled here is run four times."""
+    """Compile inductor's kernels without optimisation, because they run only four times."""
     fast = {"cpp.vec_isa_ok": False, "aot_inductor.debug_compile": True, "aot_inductor.debug_symbols": False}
     with torch._inductor.config.patch(fast):
         yield

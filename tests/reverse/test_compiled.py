@@ -1,4 +1,4 @@
-"""What a compiled step keeps until its backward pass: with a slice of the batch, little more than a plain step."""
+"""A compiled step with a slice of the batch keeps little more for the backward pass than a plain step."""
 
 import functools
 
@@ -38,7 +38,7 @@ NETS = {
 
 
 def compiled_as_by_inductor(loss, graphs):
-    """With its decompositions and its choice of what to keep. ``graphs`` gets those of the two passes."""
+    """Compile with inductor's decompositions and partitioner; ``graphs`` gets the graphs of both passes."""
 
     def keep(module, name):
         graphs[name] = list(module.graph.nodes)
@@ -76,7 +76,7 @@ def place(tensor):
 
 
 def memory(tensors):
-    """Bytes that are really held: a view holds all that it is a part of."""
+    """Bytes of the storages of some tensors, each storage once."""
     return sum({place(tensor): tensor.untyped_storage().nbytes() for tensor in tensors}.values())
 
 
@@ -149,8 +149,8 @@ def test_sums_go_along_memory(width):
 @pytest.mark.soak
 @pytest.mark.parametrize("name, fraction", [("residual", 1 / 16), ("transformer", 1 / 8)])
 def test_a_slice_keeps_little(name, fraction):
-    """And no tensor beside another that it is a part of: torch's compiler would write over the one while it still needs
-    the other, and gradients would be wrong."""
+    """And no two tensors share a storage: inductor would overwrite one while the other is still needed, and gradients
+    would be wrong."""
     torch.manual_seed(0)
     model, x, y = NETS[name](), torch.randn(BATCH, 3, 32, 32), torch.randint(10, (BATCH,))
     rr = classic(model, x, fraction=fraction)
@@ -174,7 +174,8 @@ def test_a_slice_keeps_little(name, fraction):
 
 @pytest.mark.soak
 def test_a_slice_with_a_vjp():
-    """Which is not recomputed: equal to the eager one, and again no tensor beside another that it is a part of."""
+    """A slice with a vjp, which is not recomputed: gradients equal the eager ones, and no two kept tensors share a
+    storage."""
     torch.manual_seed(0)
     parts = {name: nn.Linear(6, 6) for name in "abc"}
     model, x = Net(lambda m, x: m.c(torch.tanh(m.b(m.a(x).cumsum(1)))), **parts), torch.randn(BATCH, 6)

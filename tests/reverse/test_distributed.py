@@ -1,7 +1,5 @@
-"""Two processes on gloo: DDP and FSDP2 around a Racecar, against one process on the joined batch.
-
-The processes run all scenarios once; each test looks at the result of one.
-"""
+"""Two gloo processes with DDP and FSDP2 around a Racecar, compared with one process on the joined batch. The processes
+run all scenarios once; each test checks the result of one."""
 
 import gc
 import os
@@ -242,7 +240,7 @@ def test_the_ranks_together_are_one_process(results, key):
 
 
 def test_relative_is_not_the_joined_loss(results):
-    """The ranks' own denominators: what the tests above would not see if both were the same."""
+    """Each rank divides by its own Σd²; this checks that the tests above can see the difference."""
     with pytest.raises(AssertionError):
         check(results["ddp relative"], expect("vgg_plain", True))
 

@@ -177,7 +177,7 @@ def test_disjoint_slices_have_the_whole_batch_as_their_mean(name: str, mode: str
 
 
 def test_where_the_batch_is_lost_the_whole_batch_is_seen_and_a_warning_says_so():
-    """Samples that are mixed cannot be cut out again."""
+    """If the batch dimension is lost, the whole batch is used and a warning says so."""
     torch.manual_seed(0)
     net = Net(lambda m, x: m.b(torch.tanh(m.a(x)).reshape(-1)), a=nn.Linear(4, 6), b=nn.Linear(36, 5)).double()
     whole = classic(net, rows())

@@ -83,7 +83,7 @@ def test_grad_is_backward(name):
 
 
 def test_a_racecar_is_as_usable_as_before():
-    """Terms made inside a transform are no tensors outside of it: they must not stand in the way of a later copy."""
+    """Terms computed inside a transform must not prevent a later copy of the Racecar."""
     rrs, data = build("mlp")
     vmap(grad(loss_of(rrs[0])), (0, 0, None))(*stack_module_state(rrs), data[0])
     other = copy.deepcopy(rrs[0])

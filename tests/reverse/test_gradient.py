@@ -1,4 +1,4 @@
-"""What the gradient of a term reaches: d and d', d' alone, or the weights alone. Each beside a step written by hand."""
+"""The three settings of gradient (d and d', d' alone, the weights alone), compared with steps written by hand."""
 
 import copy
 import itertools

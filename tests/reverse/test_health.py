@@ -1,4 +1,4 @@
-"""A net that dies is noticed: one warning, with the layer, λ and what to try."""
+"""A dying net gives one warning with the layer, λ and what to try."""
 
 import copy
 import pickle
@@ -56,7 +56,8 @@ def test_a_term_that_is_not_finite(value: float):
 
 @pytest.mark.parametrize("scale", ["relative", "sum"])
 def test_no_false_alarm(scale: str):
-    """Nets that live, a few blank batches, evaluation, calls without gradient, and a death that has just begun."""
+    """No warning for healthy nets, a few blank batches, evaluation, calls without gradient, or a layer dead for few
+    steps."""
     rr = classic(net(dead=False), torch.randn(8, 4), scale=scale)
     blank = [x * (i % STEPS >= STEPS - CHECK_EVERY) for i, x in enumerate(batches())]
     assert not warnings_of(rr, batches() + blank)
@@ -79,7 +80,7 @@ def test_the_default_is_watched_too():
 
 @pytest.mark.parametrize("scale", ["relative", pytest.param("sum", marks=pytest.mark.soak)])
 def test_a_compiled_step_is_looked_at_between_the_epochs(scale: str):
-    """Python sees nothing of a compiled step; it looks where it comes by: train(), a new weight, Every."""
+    """A compiled step cannot warn itself; train(), a new weight and Every check it afterwards."""
     torch._dynamo.reset()
     rr = classic(net(dead=True), torch.randn(8, 4), scale=scale)
     fast, every = torch.compile(rr, backend="eager", fullgraph=True), Every(rr, 1)

@@ -1,4 +1,4 @@
-"""What ``input_activation`` may be: judged by trying it, once, when it is chosen."""
+"""Values of ``input_activation``: each is tried once when it is set."""
 
 from typing import Any
 

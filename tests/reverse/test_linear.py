@@ -1,4 +1,4 @@
-"""Mode "linear": ‖AᵀAh − h‖² of every weighted operation, beside a step worked out another way."""
+"""Mode "linear": ‖AᵀAh − h‖² of every weighted operation, compared with a step computed in another way."""
 
 from typing import Any
 

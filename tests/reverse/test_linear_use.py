@@ -1,4 +1,4 @@
-"""Mode "linear" as it is used: its settings, the pure function, schedules, what it refuses and what it warns of."""
+"""Mode "linear" in use: settings, the pure function, schedules, refusals and warnings."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Padding does not count: a masked batch has the loss of the batch that is cut to its real tokens."""
+"""A masked batch has the loss and gradients of the batch that is cut to its real tokens."""
 
 import copy
 from typing import Any

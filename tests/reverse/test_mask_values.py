@@ -1,5 +1,4 @@
-"""Whatever stands in padding, NaN too, the loss is that of the batch without it; so is the gradient, wherever that of
-a task's loss is."""
+"""The values in padding, even NaN, change neither the loss nor, where a task's gradient is finite, the gradient."""
 
 import math
 from typing import Any
@@ -102,7 +101,7 @@ def test_a_norm_without_eps():
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1e30])
 def test_in_single_precision(value: float):
-    """In which the square of 1e30 is no number."""
+    """The square of 1e30 overflows in float32."""
     padded, cut = filled(value, torch.float32)
     model = net(normed, cleaned=False).float()
     rr = Racecar(model, cut, weight=1.0)

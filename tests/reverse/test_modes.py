@@ -1,4 +1,4 @@
-"""Which reverse pass the modes take, where they refuse, and what weight 0 leaves out."""
+"""The reverse pass of each mode, where modes refuse a model, and the effect of weight 0."""
 
 from collections.abc import Callable
 

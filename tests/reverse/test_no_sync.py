@@ -41,7 +41,7 @@ def witness(run):
 
 
 def check(model, inputs, **settings):
-    """A step sees nothing that a step of the model alone does not see."""
+    """Assert that a step has no waiting or float64 operation that a step of the model alone does not have."""
     alone = witness(lambda: task(call(model, inputs)).backward())
     rr = classic(model, inputs, **settings)
 

@@ -1,4 +1,4 @@
-"""Layers that cannot be reversed: they are skipped, listed with a reason, or said to be in the way."""
+"""Layers that cannot be reversed are skipped, listed with a reason, or named in an error."""
 
 import warnings
 from collections.abc import Callable

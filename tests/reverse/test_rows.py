@@ -1,4 +1,5 @@
-"""Eager slices: gradients are padded when backward has come to their layer, and no whole tensor is kept for them."""
+"""Eager slices: gradients are padded to the whole batch only when backward reaches their layer, and no whole tensor is
+kept."""
 
 import pytest
 import torch

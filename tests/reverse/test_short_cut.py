@@ -76,7 +76,7 @@ def test_not_where_something_lies_between(name):
 
 
 def test_a_rule_of_ones_own_is_asked(monkeypatch):
-    """Not passed by."""
+    """The short cut is not taken past a user's own rule."""
     rr = classic(nn.Linear(4, WIDE), torch.randn(50, 4))
     (entry,) = rr.plan
     assert short_cut.applies(entry)

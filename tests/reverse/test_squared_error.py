@@ -32,7 +32,7 @@ def test_low_precision(shape, dtype):
 
 
 def test_strides_stay():
-    """Convolutions are slow where a gradient is laid out otherwise than its activation."""
+    """Gradients have the memory format of their activations; else convolutions are slow."""
     for dtype in (torch.float32, torch.bfloat16):
         d, reverse = pair((2, 4, 3, 5), dtype, torch.channels_last)
         squared_error(d, reverse, None).backward()

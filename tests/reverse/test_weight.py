@@ -1,4 +1,4 @@
-"""λ: numbers, patterns, schedules, and weights that cannot be meant."""
+"""λ as numbers and patterns, schedules, and refused values."""
 
 import re
 from collections import Counter
@@ -91,7 +91,7 @@ def test_a_sum_goes_by_one_name(weight: dict[str, float], names: list[str]):
 @pytest.mark.parametrize("pattern, part, layer", [("b", "b", "a"), ("b*", "b", "a"), ("last.*", "last.p", "last")])
 @pytest.mark.parametrize("late", [False, True])
 def test_a_pattern_that_matches_a_part_of_a_layer_alone(pattern: str, part: str, layer: str, late: bool):
-    """Be it set to 0, which would be ignored."""
+    """Such a pattern is refused, even with weight 0, which would be ignored."""
     rr = classic(sum_of_two(), torch.rand(6, 4))
     weight, message = (
         {"*": 1, pattern: 0},

@@ -1,4 +1,4 @@
-"""What errors are divided by: rounding noise counts as nothing, honest small values count; the mean over layers."""
+"""The denominators of terms: rounding noise counts as 0, true small values count; and the mean over layers."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""A batch norm that is watched: the same numbers, bit for bit, and the moments of its input."""
+"""A recorded batch norm gives the same numbers bit for bit, and the moments of its input."""
 
 import copy
 
@@ -144,7 +144,7 @@ INPUTS = {
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", INPUTS)
 def test_the_same_noise_floor(name: str, dtype: torch.dtype):
-    """As by moments that are found again; only what does not vary is below it."""
+    """The noise floor equals that from moments computed again; only constant channels are below it."""
     torch.manual_seed(0)
     norm, x = nn.BatchNorm2d(8).to(dtype), INPUTS[name](torch.randn(16, 8, 5, 5, dtype=dtype))
     again = moments(Operation(F.batch_norm, (None, None, None), {"training": True}), x)
@@ -160,7 +160,7 @@ def test_the_same_noise_floor(name: str, dtype: torch.dtype):
 
 
 def test_nothing_is_found_again(monkeypatch: pytest.MonkeyPatch):
-    """Loss and terms are those of moments that are found again, in a step."""
+    """No moments are computed twice in a step, and loss and terms are the same."""
     torch.manual_seed(0)
     parts = [nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU()]
     net, x = nn.Sequential(*parts, nn.Flatten(), nn.Linear(4 * 16, 3)), torch.randn(4, 3, 8, 8)

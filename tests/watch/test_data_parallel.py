@@ -14,7 +14,7 @@ from racecar import Racecar
 
 @pytest.fixture(autouse=True)
 def one_of_two():
-    """A process that takes itself for one of two."""
+    """Make this process believe that it is one of two."""
     torch._dynamo.reset()
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
     yield
@@ -23,7 +23,7 @@ def one_of_two():
 
 
 def test_a_compiled_call_past_the_wrapper_warns():
-    """Where nobody can look into the backward pass, and only there: one graph all the same."""
+    """A compiled call cannot check the backward pass, so it warns, an eager one not; there is still one graph."""
     model, x = nn.Linear(3, 2), torch.rand(4, 3)
     rr = Racecar(model, x)
     compiled = torch.compile(rr, backend="eager", fullgraph=True)

@@ -93,7 +93,7 @@ NETS = {
 @pytest.mark.parametrize("weight", [0, {"*": 0}, torch.zeros(())], ids=str)
 @pytest.mark.parametrize("name", NETS)
 def test_reconstruct_at_weight_0_is_that_of_any_other(name: str, weight: Any, training: bool):
-    """So a net that is trained plainly is shown by the same object; its plan says that nothing is compared."""
+    """At weight 0 reconstruct gives the same as with any other weight; the plan says that nothing is compared."""
     build, mode = NETS[name]
     model, x = build().train(training), rows(8)
     plain, late = Racecar(model, x, mode, weight=weight), Racecar(model, x, mode, weight=0.1)

@@ -1,4 +1,4 @@
-"""Operations that change a tensor in place: the twin that does not is the same model."""
+"""A model with in-place operations has the same loss as its twin without."""
 
 import warnings
 
@@ -126,7 +126,7 @@ def overwritten(h):
 
 @pytest.mark.parametrize("change", [emptied, overwritten])
 def test_where_the_way_back_ends(change):
-    """The layers on both sides are constrained as each would be alone."""
+    """The layers before and after it are constrained as if each were alone."""
     model = net(change)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoRuleWarning)

@@ -1,4 +1,4 @@
-"""What is held, and for how long: of a step nothing, without waiting for the garbage collector; of a model numbers."""
+"""Memory: a step keeps no tensor alive, even without the garbage collector, and a Racecar keeps only numbers."""
 
 import gc
 import weakref
@@ -48,7 +48,7 @@ SLICED = {"mode": "layerwise", "gradient": "weights", "fraction": 0.5}
 
 @pytest.mark.parametrize("name, settings", [(name, SLICED if name in SOME else {}) for name in NETS])
 def test_nothing_outlives_a_step(name, settings, no_collector):
-    """Planning, steps and reconstructions let go of every tensor at once: a cycle would hold all activations."""
+    """Planning, steps and reconstructions free every tensor at once; a reference cycle would hold all activations."""
     model, x = NETS[name]()
     call(model, x)  # torch imports some parts of itself at their first use, and keeps frames of it
     own = (list(model.parameters()), list(model.buffers()), x)

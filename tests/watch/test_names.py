@@ -1,4 +1,4 @@
-"""Layer-name patterns: wherever they are given, they match alike, and a misspelt one is told what it may mean."""
+"""Layer-name patterns match alike in every function, and a misspelt one is refused with a suggestion."""
 
 from fnmatch import fnmatchcase
 
@@ -61,7 +61,7 @@ def test_every_site(site):
 
 
 def test_choose():
-    """By any spelling of a layer, and in the order of the layers."""
+    """A layer is chosen by any of its names; the result is in the order of the layers."""
     layers = [("a.0", "a"), ("b#2", "b"), ("c",)]
     assert choose(["c", "a"], layers, "layers") == [0, 2]
     assert choose([], layers, "layers") == []

@@ -1,4 +1,4 @@
-"""Nested tensors: the model gets them as they are; the loss is that of every sample by itself, put together."""
+"""Nested tensors: the loss is put together from that of every sample alone."""
 
 from typing import Any
 
@@ -86,7 +86,7 @@ def alone(model: nn.Module, samples: list[Tensor], **settings: Any) -> tuple[Par
     [("perceptron", "layerwise", "weights"), ("perceptron", "auto", "reverse"), ("classifier", "layerwise", "both")],
 )
 def test_equal_to_every_sample_by_itself(name, mode, gradient):
-    """Sums add up, and so do their gradients; a relative term is the sum of the errors by the sum of Σ d²."""
+    """Terms of scale "sum" and gradients add up over samples; a relative term divides the sums of both."""
     function, data = MODELS[name]
     model, samples = net(function), data()
     way, x = {"mode": mode, "gradient": gradient, "reduction": "sum"}, jagged(samples)

@@ -1,4 +1,4 @@
-"""The model is as if we were not there: outputs, buffers, random numbers, hooks, gradients, copies."""
+"""A Racecar does not change the model: outputs, buffers, random numbers, hooks, gradients, copies."""
 
 import contextlib
 import copy
@@ -142,7 +142,7 @@ def test_construction_leaves_everything_as_it_was(name):
 
 @pytest.mark.parametrize("name", ["vgg", "resnet", "attention", "spectral_norm", "tied"])
 def test_gradients_of_what_is_not_constrained(name):
-    """Without a weight, and after it is taken back: bit for bit the plain step."""
+    """With weight 0 a step equals the plain step bit for bit."""
     model, x = NETWORKS[name]()
     other = torch.ones(3, requires_grad=True)
     results = []

@@ -1,4 +1,4 @@
-"""Recurrent networks: their projections are layers, as in a network that is written by hand."""
+"""Recurrent networks: each projection is a layer, as in a network written by hand."""
 
 import copy
 
@@ -173,7 +173,7 @@ def same_weights(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_cells(kind):
-    """Their terms, one for each step, are together those of the network with their weights."""
+    """The terms of a cell, one per time step, add up to those of the network with the same weights."""
     rnn, loop = same_weights(kind)
     x = torch.randn(N, T, C).double()
     whole = classic(rnn, x, mode="layerwise", scale="sum")

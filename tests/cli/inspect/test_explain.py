@@ -21,7 +21,7 @@ def layers(out: str) -> list[str]:
 
 @pytest.mark.parametrize("mode", [[], ["auto"]])
 def test_prints_the_plan_that_a_racecar_has(cli, mode):
-    """Without a mode both have the same."""
+    """Without --mode it is the default of Racecar."""
     result = cli("explain", "nets:conv", "--input", "2,3,8,8", *(f"--mode={one}" for one in mode))
     import nets
 

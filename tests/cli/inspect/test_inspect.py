@@ -1,4 +1,4 @@
-"""racecar inspect: every table and figure is there, is right, and appears whole or not at all."""
+"""racecar inspect: tables and figures are complete and right, and are written all or none."""
 
 import json
 import re
@@ -124,7 +124,7 @@ def test_noise_says_that_it_is_noise(cli, undrawn):
 
 
 def test_tokens_and_several_inputs(cli, request):
-    """And the figures of one are drawn."""
+    """The figures of the first are drawn, too."""
     assert cli("inspect", "nets:tokens", "--input", "1,6:10", "--out", "a", "--k", 2).status == 0
     request.getfixturevalue("undrawn")
     assert cli("inspect", "nets:Pair", "--input", "1,3;1,4", "--out", "b", "--k", 2).status == 0

@@ -1,4 +1,4 @@
-"""--data: pictures and arrays become samples of the model's shape, or one clear line."""
+"""--data: pictures and arrays become samples of the model's input shape, or are refused in one line."""
 
 import numpy as np
 import pytest
@@ -130,7 +130,7 @@ def test_only_the_arrays_that_are_needed_must_be_numbers(tmp_path):
 
 
 def test_what_a_sample_shows(tmp_path):
-    """Known for pictures, also flattened ones; a row of numbers is none."""
+    """The picture shape is known for pictures, also flattened ones, but not for rows of numbers."""
     paint(tmp_path / "folder" / "a.png")
     np.save(tmp_path / "gray.npy", np.zeros((2, 4, 4)))
     np.save(tmp_path / "rows.npy", np.zeros((2, 16)))

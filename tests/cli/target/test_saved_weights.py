@@ -75,7 +75,7 @@ def test_explain(cli, conv, tmp_path, name):
 
 
 def test_inspect(cli, conv, tmp_path, undrawn):
-    """What is looked at are the weights of the file."""
+    """The inspected weights are those of the file."""
     SAVED["w.pt"](conv, tmp_path / "w.pt")
     assert cli("inspect", *CONV, "--limit", "2", "--out", "look", "--weights", "w.pt").status == 0
     values = json.loads((tmp_path / "look" / "report.json").read_text())["singular_vectors_0"]["values"]
@@ -84,7 +84,7 @@ def test_inspect(cli, conv, tmp_path, undrawn):
 
 
 def test_a_target_that_is_a_racecar(cli, conv, tmp_path):
-    """Its model is what is explained; both files fit."""
+    """The model inside the Racecar is explained; weights of the model and of the Racecar both fit."""
     (tmp_path / "wrapped.py").write_text(
         "import nets, torch\nfrom racecar import Racecar\nrr = Racecar(nets.conv(), torch.rand(2, 3, 8, 8))\n"
     )

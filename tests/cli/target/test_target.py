@@ -167,7 +167,7 @@ def test_hugging_face_inputs_by_position_and_by_name(saved):
 
 @pytest.mark.parametrize("named", [None, ["pipeline"], ["NoSuchModel"]])
 def test_hugging_face_without_the_name_of_a_model(tmp_path, named):
-    """The bare model then, whatever else the name may stand for."""
+    """Without a known architecture the base model is built."""
     config = HF_MODELS["bert"]()[0].config
     config.architectures = named
     config.save_pretrained(tmp_path)
@@ -199,7 +199,7 @@ def test_hugging_face_without_transformers(saved, monkeypatch):
 
 
 def test_the_package_that_is_named_comes_from_the_current_folder(tmp_path, monkeypatch):
-    """Even if another one has its name; but what it imports comes from there last."""
+    """Even if another package has its name; its own imports look there last."""
     monkeypatch.delitem(sys.modules, "this", raising=False)
     (tmp_path / "this.py").write_text(
         "import antigravity_of_ours, colorsys\nfrom nets import flat\nhue = colorsys.hsv_to_rgb"

@@ -133,7 +133,7 @@ def test_names_are_texts(refused, tmp_path):
 
 
 def test_a_buffer_may_be_infinite(tmp_path):
-    """As masks of attention are; and counts of other types are taken."""
+    """An attention mask may hold −inf; integers of another type are converted."""
 
     def masked():
         model = net(1)
@@ -147,7 +147,7 @@ def test_a_buffer_may_be_infinite(tmp_path):
 
 
 def test_one_flipped_bit_is_noticed(cli, refused, tmp_path):
-    """By the checksums in a file of torch.save; one that was written without is read as before."""
+    """By the checksums in a file of torch.save; a file without checksums can still be read."""
     cli("explain", "nets:conv", "--input", "1,3,8,8")
     import nets
 
