@@ -12,7 +12,7 @@ from racecar.inspect.invertibility import measured_plans
 from racecar.inspect.unwrap import unwrapped
 from racecar.racecar import Racecar, call_arguments
 from racecar.reverse.forward_pass import ForwardPass
-from racecar.reverse.places import norms_at
+from racecar.reverse.norm_statistics import norms_at
 from racecar.reverse.reading import Reading
 from racecar.reverse.reverse_statistics import ReverseStatistics
 from racecar.support.eval_mode import eval_mode

@@ -16,7 +16,7 @@ from racecar.reverse import linear_mode, reverse
 from racecar.reverse.engine import Engine
 from racecar.reverse.input_activation import Activation
 from racecar.reverse.needs import Needs
-from racecar.reverse.places import norms_at
+from racecar.reverse.norm_statistics import norms_at
 from racecar.reverse.reading import Reading
 from racecar.reverse.reverse_statistics import ReverseStatistics
 from racecar.reverse.settings import Settings

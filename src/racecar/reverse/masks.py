@@ -9,8 +9,8 @@ from torch import Size, Tensor
 
 from racecar.plan.graph import Op
 from racecar.plan.slices import cut
+from racecar.reverse.follow_masks import Lost, follow
 from racecar.reverse.mask_arguments import CallMask
-from racecar.reverse.positions import Lost, follow
 from racecar.reverse.values import Finder
 from racecar.rules.context import StepMasks
 from racecar.rules.mask_rules import fit

@@ -9,7 +9,7 @@ from racecar.plan.graph import Op
 from racecar.plan.layer import Layer
 from racecar.plan.step import Action
 from racecar.reverse import short_cut
-from racecar.reverse.places import places
+from racecar.reverse.norm_statistics import places
 from racecar.rules.roles import Role
 
 _DROPOUTS = ("bernoulli_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "rrelu")

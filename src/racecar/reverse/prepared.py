@@ -22,7 +22,7 @@ from racecar.reverse.health import DeadFlags
 from racecar.reverse.mask_arguments import CallMask
 from racecar.reverse.masks import Masks
 from racecar.reverse.needs import Needs
-from racecar.reverse.places import norms_at
+from racecar.reverse.norm_statistics import norms_at
 from racecar.reverse.reading import Reading
 from racecar.reverse.reverse_statistics import ReverseStatistics
 from racecar.reverse.selective_checkpoint import selective_checkpoint

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from racecar.reverse.places import Spot
+from racecar.reverse.norm_statistics import Spot
 from racecar.reverse.reverse_statistics import ReverseStatistics
 from racecar.rules.context import BatchStatistics, NormStatistics, RunningStatistics
 from racecar.rules.operation import Operation

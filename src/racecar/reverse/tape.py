@@ -9,7 +9,7 @@ from torch import Size, Tensor
 from racecar.plan.slices import cut, cut_constants, cut_shape
 from racecar.reverse.masks import Masks
 from racecar.reverse.needs import Needs
-from racecar.reverse.rows import FirstRows, part_of
+from racecar.reverse.slicing import FirstRows, part_of
 from racecar.reverse.values import Finder, Rows
 from racecar.rules.batch_dim import BatchDim
 from racecar.rules.operation import Operation
