@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from racecar import Every
-from racecar.reverse import engine
+from racecar.reverse import eager_step, engine
 from tests.losses import classic
 from tests.networks import NETWORKS
 from tests.reverse.test_no_sync import witness
@@ -129,10 +129,10 @@ def test_accumulated_gradients(k, micro, before):
 def test_one_leaves_all_alone():
     model, x = NETWORKS["mlp"]()
     rr = classic(model, x, weight=0.3)
-    every, plans = Every(rr, 1), rr._engine.plans
+    every, plans = Every(rr, 1), rr._engine.cache.plans
     assert [every.step() for _ in range(3)] == [True] * 3
     assert rr.weight == 0.3
-    assert rr._engine.plans is plans
+    assert rr._engine.cache.plans is plans
     every.weight = 0.4
     every.step()
     assert rr.weight == every.weight == 0.4
@@ -235,7 +235,7 @@ def test_nothing_is_worked_out_twice_and_nothing_waits(name):
 
     with (
         patch.object(engine, "PreparedPlan", side_effect=AssertionError),
-        patch.object(engine, "LayerGraph", side_effect=AssertionError),
+        patch.object(eager_step, "layer_graph_of", side_effect=AssertionError),
     ):
         assert witness(steps) == {}
 

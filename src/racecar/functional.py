@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from racecar.reverse.engine import Engine
 from racecar.reverse.input_activation import Activation, activation
+from racecar.reverse.run_step import run_step
 from racecar.reverse.settings import Settings
 from racecar.reverse.weights import Weight
 from racecar.rules.registry import UserRules, checked_rules
@@ -57,7 +58,7 @@ def reverse_loss(
     settings = Settings(mode, weight, scale, fraction, input_function, gradient, reduction, checked_rules(rules))
     engine = Engine(model, settings)
     engine.start(args, kwargs)
-    output, outcome = engine.run(args, kwargs, mask=mask)
+    output, outcome = run_step(engine, args, kwargs, mask=mask)
     if outside_ddp():
         refuse_unaveraged(model, (output, outcome.loss))
     return output, outcome.loss

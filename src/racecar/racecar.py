@@ -11,11 +11,14 @@ from torch import Tensor, nn
 
 from racecar.plan.plan import Plan
 from racecar.presets import name_of
-from racecar.reverse.engine import Engine, no_loss
+from racecar.reverse.eager_step import rebuild, watch_all
+from racecar.reverse.engine import Engine
 from racecar.reverse.health import DeadFlags, Health, can_read_values
 from racecar.reverse.input_activation import Activation, activation
-from racecar.reverse.reading import Reading
+from racecar.reverse.loss import no_loss
+from racecar.reverse.norm_statistics import PassStatistics
 from racecar.reverse.reverse_statistics import ReverseStatistics
+from racecar.reverse.run_step import run_step
 from racecar.reverse.settings import Settings
 from racecar.reverse.weights import Weight
 from racecar.rules.registry import Rule, UserRules, checked_rules
@@ -23,7 +26,7 @@ from racecar.support.compiling import compiling
 from racecar.support.torch_private import in_transform
 from racecar.watch.batches import ExampleInputs, first_of
 from racecar.watch.data_parallel import outside_ddp, refuse_unaveraged, warn_compiled
-from racecar.watch.dry_run import untouched, watch_forward
+from racecar.watch.dry_run import untouched
 from racecar.watch.guards import check_model
 from racecar.watch.inputs import input_tensors
 
@@ -114,24 +117,24 @@ class Racecar(nn.Module):
         """
         engine = self._engine
         mask, kwargs = engine.masks.split_off(kwargs)
-        if engine.off or engine.resting:
-            if engine.off:
+        if engine.skips:
+            if engine.settings.off:
                 self.terms = {}
             output = self.model(*args, **kwargs)
             loss = no_loss(input_tensors(args, kwargs))
         elif compiling():
-            output, outcome = engine.run(args, kwargs, mask=mask)
-            self.terms, self._dead_flags = outcome.terms, outcome.signs if self.training else None
+            output, outcome = run_step(engine, args, kwargs, True, mask)
+            self.terms, self._dead_flags = outcome.terms, outcome.dead if self.training else None
             loss = outcome.loss
         else:
             check = self.training and torch.is_grad_enabled() and can_read_values() and self._health.due()
-            output, outcome = engine.run(args, kwargs, check, mask)
+            output, outcome = run_step(engine, args, kwargs, check, mask)
             loss = outcome.loss
             # Inside torch.func the terms are wrappers that die with the transform.
             transformed = in_transform(loss)
             self.terms = {} if transformed else outcome.terms
             if check and not transformed:
-                self._health.add(outcome.signs, engine.settings.weight)
+                self._health.add(outcome.dead, engine.settings.weight)
         if outside_ddp():
             if compiling():
                 warn_compiled(id(self.model))
@@ -150,7 +153,7 @@ class Racecar(nn.Module):
             self.terms, self.reverse_statistics = {}, ReverseStatistics()
             self._health, self._dead_flags = Health(), None
             self._last_engine = Engine(model, last.settings, self.reverse_statistics)
-            self._last_engine.resting = last.resting
+            self._last_engine.paused = last.paused
         return self._last_engine
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
@@ -175,11 +178,12 @@ class Racecar(nn.Module):
     @property
     def plan(self) -> Plan:
         """How every layer is reversed, for the branch that the model took in its last call; prints as a table."""
-        if self._engine.latest is None:
+        latest = self._engine.cache.latest
+        if latest is None:
             raise RuntimeError(
                 "a Racecar that was copied, or whose model was replaced, is planned in its next call: call it once"
             )
-        return replace(self._engine.latest.plan, preset=name_of(self._engine.settings))
+        return replace(latest.plan, preset=name_of(self._engine.settings))
 
     @property
     def mode(self) -> str:
@@ -267,13 +271,12 @@ class Racecar(nn.Module):
             One tensor (N, …) of d_m's shape per plan entry, None where the reverse pass does not reach it. No buffer of
             the model is changed.
         """
-        mask, kwargs = self._engine.masks.split_off(kwargs)
+        engine = self._engine
+        mask, kwargs = engine.masks.split_off(kwargs)
         with torch.set_grad_enabled(grad), untouched(self.model):
-            _, trace = watch_forward(self.model, args, kwargs, self._engine.keep)
-            prepared, trace = self._engine.prepared_for(trace, args, kwargs, whole=True)
-            reading = Reading(self.reverse_statistics)
-            given_mask = self._engine.masks.find(mask, args, kwargs)
-            rebuilt = prepared.rebuild([trace.calls[i] for i in trace.links], trace.kept_inputs, reading, given_mask)
+            _, prepared, values = watch_all(engine, args, kwargs)
+            statistics = PassStatistics(self.reverse_statistics)
+            rebuilt = rebuild(prepared, values, statistics, engine.masks.find(mask, args, kwargs))
         return [None if entry.layer is None else rebuilt.get(entry.layer.index) for entry in prepared.plan]
 
     def extra_repr(self) -> str:

@@ -130,7 +130,7 @@ def test_each_expert_is_compared_on_its_tokens(make, way, top):
         if make is Modules:
             for i, expected in errors.items():
                 torch.testing.assert_close((terms[f"expert.each.{i}.0"], terms[f"expert.each.{i}.2"]), expected)
-    assert len(rr._engine.plans) == len(ways)
+    assert len(rr._engine.cache.plans) == len(ways)
     rr.weight = {"expert*": 1}
     total = sum(sum(one) for one in errors.values())
     torch.testing.assert_close(gradients(rr(x)[1], model.expert), gradients(total, model.expert))
@@ -199,4 +199,4 @@ def test_mixtral(experts):
     assert [one.name for one in rr.plan.uncovered] == ["model.embed_tokens.weight"]
     for one in torch.randint(0, 40, (10, 2, 7)):
         rr(input_ids=one)
-    assert len(rr._engine.plans) <= (4 if experts == "eager" else 1)
+    assert len(rr._engine.cache.plans) <= (4 if experts == "eager" else 1)

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 from racecar import NothingToReverse, Racecar, functional, inspect
-from racecar.reverse import engine
+from racecar.reverse import eager_step, engine
 from tests.by_hand import Net
 from tests.losses import classic
 from tests.pairwise import pairwise
@@ -61,7 +61,8 @@ def test_later_calls_notice_and_nothing_is_worked_out_twice():
     for i, frozen in enumerate([(0, 2), (0,), (), (0, 2), (), (0,)]):
         for one in (0, 2, 4):
             rr.model[one].requires_grad_(one not in frozen)
-        broken = patch.object(engine, "PreparedPlan" if i > 2 else "LayerGraph", side_effect=AssertionError)
+        unused = (engine, "PreparedPlan") if i > 2 else (eager_step, "layer_graph_of")
+        broken = patch.object(*unused, side_effect=AssertionError)
         with broken:
             assert_same(step(rr, X), fresh[frozen])
         assert [name for name, (on, _) in notes(rr).items() if not on] == [str(one) for one in frozen]

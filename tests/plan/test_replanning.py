@@ -167,7 +167,7 @@ def test_other_lengths(name, fraction, planned):
 
 def test_many_ways(monkeypatch):
     """The oldest plans are dropped, and one warning says what that costs."""
-    monkeypatch.setattr("racecar.reverse.engine.MAX_PLANS", 2)
+    monkeypatch.setattr("racecar.reverse.plan_cache.MAX_PLANS", 2)
     model = Net(lambda m, x, times: [x := m.a(x) for _ in range(times)][-1], a=nn.Linear(6, 6))
     rr = classic(model, (rows(), 1))
     rr(rows(), 2)

@@ -169,7 +169,7 @@ def test_steps_compiled_sliced_and_frozen():
     for _ in range(2):
         assert_same(step(rr, x, fast), step(eager, x))
     torch._dynamo.reset()
-    assert len(eager._engine.plans) == 1
+    assert len(eager._engine.cache.plans) == 1
     whole = classic(model, x[:2])
     torch.testing.assert_close(eager(x)[1], whole(x[:2])[1])
     eager.model[0].requires_grad_(False)

@@ -123,7 +123,7 @@ def test_as_a_padded_batch_with_a_mask():
         same(step(rr, forgetful), expected)
         few = samples[1:]
         same(step(rr, jagged(few)), step(other, padded[1:], reverse_mask=mask[1:]))
-        assert len(rr._engine.plans) == 1
+        assert len(rr._engine.cache.plans) == 1
     close(functional.reverse_loss(model, x)[1], functional.reverse_loss(model, padded, mask=mask)[1])
     for ours, theirs in zip(rr.reconstruct(x), other.reconstruct(padded, reverse_mask=mask), strict=True):
         close(ours[mask], theirs[mask])

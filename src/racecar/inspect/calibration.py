@@ -11,13 +11,13 @@ from torch import nn
 from racecar.inspect.invertibility import measured_plans
 from racecar.inspect.unwrap import unwrapped
 from racecar.racecar import Racecar, call_arguments
+from racecar.reverse.eager_step import rebuild, watch_all
 from racecar.reverse.forward_pass import ForwardPass
-from racecar.reverse.norm_statistics import norms_at
-from racecar.reverse.reading import Reading
+from racecar.reverse.norm_statistics import PassStatistics, norms_by_key
 from racecar.reverse.reverse_statistics import ReverseStatistics
 from racecar.support.eval_mode import eval_mode
 from racecar.support.torch_private import map_tensors
-from racecar.watch.dry_run import untouched, watch_forward
+from racecar.watch.dry_run import untouched
 
 
 def calibrate(
@@ -54,7 +54,7 @@ def calibrate(
     if count == 0:
         raise ValueError("there are no batches to calibrate with")
     if isinstance(model, Racecar):
-        model.reverse_statistics.take(own_statistics)
+        model.reverse_statistics.replace(own_statistics)
     return statistics
 
 
@@ -67,12 +67,11 @@ def gather(rr: Racecar, args: tuple[Any, ...], kwargs: Mapping[str, Any], statis
         args, kwargs: the arguments of the model's call.
         statistics: what is updated.
     """
-    reading = Reading(statistics, gather=True)
+    of_pass = PassStatistics(statistics, in_evaluation=True)
     with untouched(rr.model):
-        _, trace = watch_forward(rr.model, args, kwargs, rr._engine.keep)
-        prepared, trace = rr._engine.prepared_for(trace, args, kwargs, whole=True)
-        norms = norms_at(prepared.needs_all.places, prepared.layer_graph.norms)
+        _, prepared, values = watch_all(rr._engine, args, kwargs)
+        norms = norms_by_key(prepared.needs_to_rebuild.norms, prepared.layer_graph.norms)
         rr.reverse_statistics.add(norms)
         statistics.add({key: norm._replace(momentum=0.0) for key, norm in norms.items()})
-        prepared.rebuild([trace.calls[i] for i in trace.links], trace.kept_inputs, reading)
-    statistics.update(reading.seen)
+        rebuild(prepared, values, of_pass)
+    statistics.update(of_pass.recorded)

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from racecar.racecar import Racecar
-from racecar.reverse.reading import Reading
-from racecar.reverse.values import Finder
+from racecar.reverse.eager_step import rebuild, watch_all
+from racecar.reverse.norm_statistics import PassStatistics
+from racecar.reverse.values import ForwardValues
 from racecar.support.eval_mode import eval_mode
-from racecar.watch.dry_run import untouched, watch_forward
+from racecar.watch.dry_run import untouched
 
 
 @torch.no_grad()
@@ -34,14 +35,12 @@ def sample_errors(rr: Racecar, x: Tensor, batch: int = 500) -> dict[str, Tensor]
     errors: dict[str, list[Tensor]] = {}
     with eval_mode(rr), untouched(rr.model):
         for part in x.split(batch):
-            _, trace = watch_forward(rr.model, (part,), {}, rr._engine.keep)
-            prepared, trace = rr._engine.prepared_for(trace, (part,), {}, whole=True)
-            calls = [trace.calls[i] for i in trace.links]
-            rebuilt = prepared.rebuild(calls, trace.kept_inputs, Reading(rr.reverse_statistics))
-            find = Finder(prepared.layer_graph, calls, trace.kept_inputs)
-            for layer in prepared.constrained:
-                d = _by_sample(find, layer.d, find.tensor(layer.d), len(part), layer.name)
-                reverse = _by_sample(find, layer.d, rebuilt[layer.index], len(part), layer.name)
+            _, prepared, values = watch_all(rr._engine, (part,), {})
+            rebuilt = rebuild(prepared, values, PassStatistics(rr.reverse_statistics))
+            for term in prepared.terms.values():
+                layer = term.layer
+                d = _by_sample(values, layer.d, values.tensor(layer.d), len(part), layer.name)
+                reverse = _by_sample(values, layer.d, rebuilt[layer.index], len(part), layer.name)
                 errors.setdefault(layer.name, []).append(_relative(d, reverse))
     return {name: torch.cat(parts) for name, parts in errors.items()}
 
@@ -53,9 +52,9 @@ def _relative(d: Tensor, reverse: Tensor) -> Tensor:
     return torch.where(size > 0, error / torch.where(size > 0, size, 1), 0)
 
 
-def _by_sample(find: Finder, value: int, tensor: Tensor, size: int, layer: str) -> Tensor:
+def _by_sample(values: ForwardValues, value: int, tensor: Tensor, size: int, layer: str) -> Tensor:
     """A value's tensor with its batch dimension, which may be merged with others, moved to the front: (N, …)."""
-    batch = find.batch(value)
+    batch = values.batch(value)
     if batch is None:
         raise ValueError(
             f"the samples cannot be told apart in the input of layer {layer!r}: its batch dimension is lost"

@@ -1,6 +1,6 @@
-"""Which positions of an activation count: a mask of the model's inputs, followed through the model.
+"""The mask of a model's inputs, followed through the operations of a forward pass.
 
-What each operation does to it is said by its rule; where nobody can know, the mask is lost, and that is said.
+The rule of an operation computes the mask of its output. Where no rule can, the mask is lost from there on.
 """
 
 from __future__ import annotations
@@ -12,56 +12,71 @@ from torch import Size, Tensor
 
 from racecar.plan.causal import causal_cut
 from racecar.plan.graph import Op
-from racecar.reverse.values import Finder
+from racecar.reverse.values import ForwardValues
 from racecar.rules.mask_rules import Masks, by_element
 from racecar.rules.operation import Operation, Path
 
 
-class Lost(NamedTuple):
-    """Positions that cannot be followed."""
+class LostMask(NamedTuple):
+    """Stands for a mask that cannot be determined."""
 
     place: str
-    """The operation, and where it stands."""
+    """The operation at which the mask was lost, in words."""
 
 
-Mark = Tensor | Lost | None
-"""None: all of a value counts."""
+Mask = Tensor | LostMask | None
+"""The mask of a value, True where it is data; None: all of the value is data."""
 
 
-def follow(ops: Sequence[Op], find: Finder, inputs: Sequence[Tensor | None]) -> dict[int, Mark]:
-    """The marks of all values that ``ops`` make of the model's inputs, which have marks of their own."""
-    found: dict[int, Mark] = {}
-    for value, at in enumerate(find.layer_graph.values):
+def follow(ops: Sequence[Op], values: ForwardValues, inputs: Sequence[Tensor | None]) -> dict[int, Mask]:
+    """Value → mask, for the model's inputs and all outputs of ``ops``; values that are missing are data throughout.
+
+    Args:
+        ops: operations in forward order.
+        values: the tensors of the pass.
+        inputs: the masks of the model's inputs.
+    """
+    masks: dict[int, Mask] = {}
+    for value, at in enumerate(values.layer_graph.values):
         if at.call < 0:
-            found[value] = inputs[at.slot]
+            masks[value] = inputs[at.slot]
     for op in ops:
-        known = [found.get(value) for _, value in op.position_inputs]
-        if all(one is None for one in known):
+        known = [masks.get(value) for _, value in op.position_inputs]
+        if all(mask is None for mask in known):
             continue
-        marks = _through(op, known, find, found)
+        result = _mask_of_output(op, known, values, masks)
         for i, value in enumerate(op.outputs):
-            mark = marks[op.slot + i] if isinstance(marks, list) else marks
-            found[value] = Lost(find.layer_graph.place(op)) if mark is None else mark
-    return found
+            mask = result[op.slot + i] if isinstance(result, list) else result
+            masks[value] = LostMask(values.layer_graph.place(op)) if mask is None else mask
+    return masks
 
 
-def _through(op: Op, known: Sequence[Mark], find: Finder, found: Mapping[int, Mark]) -> Mark | list[Tensor]:
-    """The mark of what an operation makes, or one for each part; None where it is lost. ``found``: those before it."""
-    if op.func is None:  # written into a part of the first
+def _mask_of_output(
+    op: Op, known: Sequence[Mask], values: ForwardValues, masks: Mapping[int, Mask]
+) -> Mask | list[Tensor]:
+    """The mask of an operation's output, or one for each output; None if the mask is lost here.
+
+    Args:
+        known: the masks of the inputs whose positions the output has.
+        masks: of all values so far.
+    """
+    if op.func is None:  # another tensor is written into a part of the first
         return known[0] if len(known) > 1 else None
-    lost = next((one for one in known if isinstance(one, Lost)), None)
-    way = None if op.rule is None else op.rule.mask
-    if way is None or (lost is not None and way is not by_element):
+    lost = next((mask for mask in known if isinstance(mask, LostMask)), None)
+    rule = None if op.rule is None else op.rule.mask
+    if rule is None or (lost is not None and rule is not by_element):
         return lost
-    made = way(MaskedCall(op, [None if isinstance(one, Lost) else one for one in known], find, found))
-    return lost if made is None else made
+    given = [None if isinstance(mask, LostMask) else mask for mask in known]
+    result = rule(PassedOperation(op, given, values, masks))
+    return lost if result is None else result
 
 
-class MaskedCall:
-    """One operation of a pass, of whose data some is padding: see :class:`racecar.rules.mask_rules.MaskedOperation`."""
+class PassedOperation:
+    """One operation of a forward pass with the masks of its inputs: see
+    :class:`racecar.rules.mask_rules.MaskedOperation`."""
 
-    def __init__(self, op: Op, marks: Masks, find: Finder, found: Mapping[int, Mark]) -> None:
-        self.masks, self._op, self._find, self._found = marks, op, find, found
+    def __init__(self, op: Op, masks: Masks, values: ForwardValues, known: Mapping[int, Mask]) -> None:
+        self.masks, self._op, self._values, self._known = masks, op, values, known
 
     @property
     def paths(self) -> Sequence[Path]:
@@ -69,25 +84,25 @@ class MaskedCall:
 
     @property
     def operation(self) -> Operation:
-        return self._op.operation(self._find.calls)
+        return self._op.operation(self._values.calls)
 
     @property
     def inputs(self) -> Sequence[Tensor]:
-        return [self._find.tensor(value) for _, value in self._op.inputs]
+        return [self._values.tensor(value) for _, value in self._op.inputs]
 
     @property
     def shape(self) -> Size:
-        return self._find.tensor(self._op.outputs[0]).shape
+        return self._values.tensor(self._op.outputs[0]).shape
 
     def unpadded(self, dims: int) -> Tensor | None:
-        maker = self._find.layer_graph.graph.maker.get(self._op.source)
+        maker = self._values.layer_graph.graph.maker.get(self._op.source)
         if maker is None or maker.kind != "pad":
             return None
-        mark = self._found.get(maker.source)
-        fits = self._find.tensor(maker.source).shape[-dims:] == self.shape[-dims:]
-        return mark if fits and isinstance(mark, Tensor) else None
+        mask = self._known.get(maker.source)
+        fits = self._values.tensor(maker.source).shape[-dims:] == self.shape[-dims:]
+        return mask if fits and isinstance(mask, Tensor) else None
 
     def is_cut(self) -> bool:
-        find = self._find
-        cut = causal_cut(find.layer_graph.graph, self._op, lambda one: one.operation(find.calls), find.tensor)
-        return cut is not None
+        values = self._values
+        graph = values.layer_graph.graph
+        return causal_cut(graph, self._op, lambda op: op.operation(values.calls), values.tensor) is not None

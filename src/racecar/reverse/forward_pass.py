@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,19 +13,20 @@ from racecar.plan.layer import Layer
 from racecar.plan.plan import Plan
 from racecar.plan.routes import make_plan
 from racecar.reverse import linear_mode, reverse
+from racecar.reverse.eager_step import watch_all
 from racecar.reverse.engine import Engine
 from racecar.reverse.input_activation import Activation
-from racecar.reverse.needs import Needs
-from racecar.reverse.norm_statistics import norms_at
-from racecar.reverse.reading import Reading
+from racecar.reverse.needs import Needs, needs_of
+from racecar.reverse.norm_statistics import PassStatistics, norms_by_key
 from racecar.reverse.reverse_statistics import ReverseStatistics
 from racecar.reverse.settings import Settings
-from racecar.reverse.tape import record
-from racecar.reverse.values import Finder
+from racecar.reverse.slicing import BatchSlice
+from racecar.reverse.tape import Tape, record
 from racecar.rules.context import BatchStatistics
 from racecar.rules.operation import Operation
 from racecar.support.torch_private import map_tensors
-from racecar.watch.dry_run import untouched, watch_forward
+from racecar.watch.calls import Call
+from racecar.watch.dry_run import untouched
 from racecar.watch.guards import check_model
 from racecar.watch.inputs import batch_size
 
@@ -52,19 +53,16 @@ class ForwardPass:
         kwargs = kwargs or {}
         engine = Engine(model, Settings(mode="layerwise"))
         engine.start(args, kwargs, train=False)
-        layer_graph = engine.plans[0].layer_graph
-        engine.keep |= frozenset(
-            layer_graph.positions[value] for value in layer_graph.in_place.values
-        )  # all that may be looked at
+        layer_graph = engine.cache.plans[0].layer_graph
+        # Any value may be asked for, so all that are changed in place later have to be cloned.
+        engine.cache.clone |= frozenset(layer_graph.positions[value] for value in layer_graph.in_place.values)
         with torch.no_grad(), untouched(model):
             if layer_graph.in_place.of_input:
                 args, kwargs = map_tensors(torch.clone, (tuple(args), dict(kwargs)))
-            self.output, trace = watch_forward(model, args, kwargs, engine.keep)
-            prepared, trace = engine.prepared_for(trace, args, kwargs, whole=True)
-        self.layer_graph = prepared.layer_graph
-        self.calls = [trace.calls[i] for i in trace.links]
-        self.inputs = trace.kept_inputs
-        self._finder = Finder(self.layer_graph, self.calls, self.inputs)
+            self.output, _, self._values = watch_all(engine, args, kwargs)
+        self.layer_graph = self._values.layer_graph
+        self.calls = cast(list[Call], self._values.calls)
+        """The calls of the pass, by the ordinal of their operation."""
 
     @property
     def layers(self) -> list[Layer]:
@@ -72,7 +70,7 @@ class ForwardPass:
 
     def value(self, value: int) -> Tensor:
         """The tensor of a value of the plan, such as ``layer.d`` or ``layer.out``."""
-        return self._finder.tensor(value).detach()
+        return self._values.tensor(value).detach()
 
     def operation(self, layer: Layer) -> Operation:
         """A layer's operation with the arguments of this pass."""
@@ -86,14 +84,14 @@ class ForwardPass:
     @torch.no_grad()
     def rebuild(self, plan: Plan, input_activation: Activation | None = None) -> dict[int, Tensor]:
         """Layer index → d'_m, for every layer that the reverse pass reaches."""
-        reading = None if self.statistics is None else Reading(self.statistics, prefix=title(plan))
-        return self._run(Needs(_passed(plan)), input_activation, reading)
+        statistics = None if self.statistics is None else PassStatistics(self.statistics, prefix=title(plan))
+        return self._run(needs_of(_passed(plan)), input_activation, statistics)
 
     @torch.no_grad()
     def by_itself(self) -> dict[int, tuple[Tensor, Tensor, Tensor]]:
         """Layer index → (h, Ah, AᵀAh), as in mode "linear": h is the input of the weighted operation A."""
-        needs, size = Needs(_passed(self.plan("linear"))), batch_size(self.inputs)
-        tape = record(needs, self._finder, size, size)
+        needs = needs_of(_passed(self.plan("linear")))
+        tape = self._tape(needs)
         by_layer = {}
         for entry in needs.entries:
             assert entry.layer is not None
@@ -104,19 +102,24 @@ class ForwardPass:
     def gather(self, plans: Sequence[Plan], statistics: ReverseStatistics) -> None:
         """Run some reverse passes whose batch norms use the statistics of their own data, and add these to
         ``statistics``. Each plan has entries of its own there, and all passes count the same."""
-        seen: dict[str, BatchStatistics] = {}
+        recorded: dict[str, BatchStatistics] = {}
         for plan in plans:
-            needs, reading = Needs(_passed(plan)), Reading(statistics, gather=True, prefix=title(plan))
-            norms = norms_at(needs.places, self.layer_graph.norms)
-            statistics.add({reading.prefix + key: norm._replace(momentum=0.0) for key, norm in norms.items()})
-            self._run(needs, None, reading)
-            seen |= reading.seen
-        statistics.update(seen)
+            needs = needs_of(_passed(plan))
+            of_pass = PassStatistics(statistics, in_evaluation=True, prefix=title(plan))
+            norms = norms_by_key(needs.norms, self.layer_graph.norms)
+            statistics.add({of_pass.prefix + key: norm._replace(momentum=0.0) for key, norm in norms.items()})
+            self._run(needs, None, of_pass)
+            recorded |= of_pass.recorded
+        statistics.update(recorded)
 
-    def _run(self, needs: Needs, input_activation: Activation | None, reading: Reading | None) -> dict[int, Tensor]:
-        size = batch_size(self.inputs)
-        tape = record(needs, self._finder, size, size)
-        return reverse.run(needs, tape, input_activation, reading)
+    def _run(
+        self, needs: Needs, input_activation: Activation | None, statistics: PassStatistics | None
+    ) -> dict[int, Tensor]:
+        return reverse.run(needs, self._tape(needs), input_activation, statistics)
+
+    def _tape(self, needs: Needs) -> Tape:
+        size = batch_size(self._values.inputs)
+        return record(needs, self._values, BatchSlice(size, size))
 
 
 def _passed(plan: Plan) -> list[Entry]:

@@ -3,84 +3,127 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from racecar.plan.entry import Entry
 from racecar.plan.graph import Op
 from racecar.plan.layer import Layer
 from racecar.plan.step import Action
 from racecar.reverse import short_cut
-from racecar.reverse.norm_statistics import places
+from racecar.reverse.norm_statistics import NormPlaces, norm_places
 from racecar.rules.roles import Role
 
 _DROPOUTS = ("bernoulli_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "rrelu")
 ALPHA_DROPOUTS = ("alpha_dropout", "feature_alpha_dropout")
 
 
+@dataclass(frozen=True, eq=False)
 class Needs:
-    """What the reverse pass through some entries needs of the forward pass.
+    """What the reverse pass through some entries of a plan needs of the forward pass. Values are named by number."""
 
-    Args:
-        entries: of a route.
-        gradient: what the gradient of a term reaches, as in :class:`racecar.Racecar`.
-    """
+    entries: tuple[Entry, ...]
+    """The entries, last layer first."""
+    gradient: str
+    """What the gradient of a term reaches, as in :class:`racecar.Racecar`."""
+    norms: NormPlaces
+    """Where batch norms are applied."""
+    ops: tuple[tuple[Op, str], ...]
+    """(operation, name of the entry) for every operation that is undone or applied again."""
+    values: tuple[int, ...]
+    """Values whose tensors are needed."""
+    shapes: tuple[int, ...]
+    """Values whose shapes are needed."""
+    whole: tuple[int, ...]
+    """Values that are needed of the whole batch: inputs of norms that are applied with their batch statistics."""
+    starts: frozenset[int]
+    """Values at which the reverse pass of an entry starts, with the tensor of the forward pass."""
+    recomputed: frozenset[int]
+    """Indices of layers whose output is computed again, because the reverse pass starts there."""
+    short: frozenset[int]
+    """Indices of layers for which :mod:`racecar.reverse.short_cut` may be used."""
+    filled: frozenset[int]
+    """Values that enter the reverse pass: padding in them is filled with 1, as some functions have no slope at 0."""
+    constant: frozenset[int]
+    """Values that are constants: no gradient flows through them."""
+    unkept: frozenset[int]
+    """The starts that are no d_m: their slices need memory of their own, as nothing keeps the whole tensor."""
+    by_vjp: bool
+    """Whether an operation is undone by a vector-Jacobian product."""
 
-    def __init__(self, entries: Sequence[Entry], gradient: str = "both") -> None:
-        self.gradient = gradient
-        ops: dict[int, tuple[Op, str]] = {}
-        values: dict[int, None] = {}
-        shapes: dict[int, None] = {}
-        starts, again, wholes = set[int](), set[int](), dict[int, None]()
-        for entry in entries:
-            layer = entry.layer
-            assert layer is not None
-            values[entry.d] = None
-            if entry.alone:
-                if layer.op.module is not None or (gradient == "weights" and layer.stays and layer.own == (layer.op,)):
-                    values[layer.op.outputs[0]] = None
-            elif entry.upper is None and gradient == "weights" and can_recompute(layer):
-                again.add(layer.index)
-                values[layer.op.source] = None
-                for op in (layer.op, *layer.onward):
-                    ops.setdefault(op.ordinal, (op, entry.name))
-                    shapes[op.outputs[0]] = None
-                    if op.role is Role.NORM:
-                        wholes[op.source] = None
-                    if is_random(op):
-                        values.update(dict.fromkeys((op.source, op.outputs[0])))
-            elif entry.upper is None:
-                values[layer.out] = None
-                starts.add(layer.out)
-            for action, op in entry.steps:
-                ops.setdefault(op.ordinal, (op, entry.name))
-                if action is not Action.REDO:
-                    shapes[op.source] = None
-                if action is Action.MOVE:
-                    shapes[op.outputs[0]] = None
-        self.entries = tuple(reversed(entries))
-        self.starts = frozenset(starts)
-        """Values from which a reverse pass starts as they are."""
-        self.own = self.starts - {entry.d for entry in entries}
-        """Those of which nobody keeps the whole: a slice of them has memory of its own."""
-        self.again = frozenset(again)
-        """Layers, by index, whose output is computed again, for a way that starts there."""
-        chosen = [entry for entry in entries if not entry.alone and short_cut.applies(entry)]
-        short = [entry.layer for entry in chosen if entry.layer is not None]
-        self.short = frozenset(layer.index for layer in short)
-        """Layers, by index, that a short cut may take back."""
-        self.live = self.starts | {layer.d for layer in short}
-        self.constant = frozenset(values) if gradient == "weights" else frozenset(values) - self.live
-        """Values through which no gradient flows, unless it flows through all."""
-        if gradient == "both":
-            self.constant = frozenset()
-        self.ops = tuple(ops.values())
-        self.by_vjp = any(one.by_vjp for op, _ in self.ops for one in (op, *op.members))
-        """Whether an operation goes back by a vector-Jacobian product."""
-        self.values = tuple(values)
-        self.wholes = tuple(wholes)
-        """Values that are needed of the whole batch: inputs of norms that are applied again as they were."""
-        self.shapes = tuple(dict.fromkeys((*shapes, *values)))
-        self.places = places(entries)
-        """Where batch norms are applied again."""
+
+class _Collector:
+    """Collects the needs of one entry after the other."""
+
+    def __init__(self) -> None:
+        self.ops: dict[int, tuple[Op, str]] = {}
+        self.values: dict[int, None] = {}
+        self.shapes: dict[int, None] = {}
+        self.whole: dict[int, None] = {}
+        self.starts: set[int] = set()
+        self.recomputed: set[int] = set()
+
+    def add_linear(self, layer: Layer, gradient: str) -> None:
+        """Mode "linear" starts at h, which is read already, and may use the operation's output."""
+        if layer.op.module is not None or (gradient == "weights" and layer.stays and layer.own == (layer.op,)):
+            self.values[layer.op.outputs[0]] = None
+
+    def add_start(self, layer: Layer, gradient: str) -> None:
+        """A reverse pass that starts at the layer's output, from the forward pass or computed again."""
+        if gradient != "weights" or not can_recompute(layer):
+            self.values[layer.out] = None
+            self.starts.add(layer.out)
+            return
+        self.recomputed.add(layer.index)
+        self.values[layer.op.source] = None
+        for op in (layer.op, *layer.onward):
+            self.ops.setdefault(op.ordinal, (op, layer.name))
+            self.shapes[op.outputs[0]] = None
+            if op.role is Role.NORM:
+                self.whole[op.source] = None
+            if is_random(op):
+                self.values.update(dict.fromkeys((op.source, op.outputs[0])))
+
+    def add_steps(self, entry: Entry) -> None:
+        """The steps of an entry, from where it starts to d_m."""
+        for action, op in entry.steps:
+            self.ops.setdefault(op.ordinal, (op, entry.name))
+            if action is not Action.REDO:
+                self.shapes[op.source] = None
+            if action is Action.MOVE:
+                self.shapes[op.outputs[0]] = None
+
+
+def needs_of(entries: Sequence[Entry], gradient: str = "both") -> Needs:
+    """The needs of a reverse pass through some entries of a plan, in forward order."""
+    collected = _Collector()
+    for entry in entries:
+        assert entry.layer is not None
+        collected.values[entry.d] = None
+        if entry.alone:
+            collected.add_linear(entry.layer, gradient)
+        elif entry.upper is None:
+            collected.add_start(entry.layer, gradient)
+        collected.add_steps(entry)
+    values, starts = tuple(collected.values), frozenset(collected.starts)
+    short = [entry.layer for entry in entries if not entry.alone and short_cut.applies(entry) and entry.layer]
+    filled = starts | {layer.d for layer in short}
+    constants = {"both": frozenset[int](), "reverse": frozenset(values) - filled, "weights": frozenset(values)}
+    return Needs(
+        entries=tuple(reversed(entries)),
+        gradient=gradient,
+        norms=norm_places(entries),
+        ops=tuple(collected.ops.values()),
+        values=values,
+        shapes=tuple(dict.fromkeys((*collected.shapes, *values))),
+        whole=tuple(collected.whole),
+        starts=starts,
+        recomputed=frozenset(collected.recomputed),
+        short=frozenset(layer.index for layer in short),
+        filled=filled,
+        constant=constants[gradient],
+        unkept=starts - {entry.d for entry in entries},
+        by_vjp=any(one.by_vjp for op, _ in collected.ops.values() for one in (op, *op.members)),
+    )
 
 
 def can_recompute(layer: Layer) -> bool:

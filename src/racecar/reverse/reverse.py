@@ -12,21 +12,27 @@ from racecar.plan.layer import Layer
 from racecar.plan.step import Action, Step, take
 from racecar.reverse import recompute, short_cut
 from racecar.reverse.needs import Needs
-from racecar.reverse.reading import Reading
+from racecar.reverse.norm_statistics import PassStatistics
 from racecar.reverse.tape import Tape
 from racecar.rules.operation import Operation
 from racecar.watch.names import shown
 
 
 def run(
-    needs: Needs, tape: Tape, input_activation: Callable[[Tensor], Tensor] | None, reading: Reading | None = None
+    needs: Needs,
+    tape: Tape,
+    input_activation: Callable[[Tensor], Tensor] | None,
+    statistics: PassStatistics | None = None,
 ) -> dict[int, Tensor]:
     """Layer index → d'_m, for every layer of the entries."""
-    return {layer.index: y for layer, y in steps(needs, tape, input_activation, reading)}
+    return {layer.index: y for layer, y in steps(needs, tape, input_activation, statistics)}
 
 
 def steps(
-    needs: Needs, tape: Tape, input_activation: Callable[[Tensor], Tensor] | None, reading: Reading | None = None
+    needs: Needs,
+    tape: Tape,
+    input_activation: Callable[[Tensor], Tensor] | None,
+    statistics: PassStatistics | None = None,
 ) -> Iterator[tuple[Layer, Tensor]]:
     """Every layer of the entries with its d'_m, last layer first.
 
@@ -34,7 +40,7 @@ def steps(
         needs: the entries, and what they need from the forward pass.
         tape: what they need, of one forward pass.
         input_activation: applied to the rebuilt input of the model.
-        reading: the statistics that batch norms use and leave; None: each norm uses its own alone.
+        statistics: what batch norms read and record; None: each norm uses its own statistics alone.
     """
     reverse: dict[int, Tensor] = {}
     for entry in needs.entries:
@@ -44,9 +50,9 @@ def steps(
         for step in remaining:
             action, op = step
             operation = tape.operations[op.ordinal]
-            norms = needs.places.get((layer.index, op.ordinal)) if action is Action.REDO else None
-            if reading is not None and norms is not None:
-                operation = reading.within(norms, operation)
+            norms = needs.norms.get((layer.index, op.ordinal)) if action is Action.REDO else None
+            if statistics is not None and norms is not None:
+                operation = statistics.attach(norms, operation)
             y = one_step(step, y, tape, entry, operation)
         if input_activation is not None and layer.reads_input:
             y = input_activation(y)
@@ -70,7 +76,7 @@ def _start(entry: Entry, needs: Needs, tape: Tape, reverse: Mapping[int, Tensor]
         y = short_cut.through_gram(tape.operations[first.op.ordinal], tape.tensors[entry.layer.d])
         if y is not None:
             return y, others
-    if entry.layer.index in needs.again:
+    if entry.layer.index in needs.recomputed:
         return recompute.recompute(entry.layer, tape), entry.steps
     return tape.tensors[entry.layer.out], entry.steps
 
@@ -79,7 +85,7 @@ def one_step(step: Step, y: Tensor, tape: Tape, entry: Entry, operation: Operati
     """The result of one step of an entry on y; raises a RuleError if a rule returns another shape than it must."""
     (action, op), masks = step, tape.masks
     if masks is not None and action in (Action.REDO, Action.UNDO):
-        operation = masks.within(op, operation, y, tape.shapes)
+        operation = masks.attach(op, operation, y, tape.shapes)
     x = take(step, y, operation, tape.shapes)
     if action.undoes:
         shape = tape.shapes[op.source]

@@ -11,7 +11,7 @@ from torch import Tensor
 from racecar.plan.routes import MODES
 from racecar.reverse.input_activation import Activation
 from racecar.reverse.terms import GRADIENTS, REDUCTIONS, SCALES
-from racecar.reverse.weights import Weight, check_weight
+from racecar.reverse.weights import Weight, all_zero, check_weight
 from racecar.rules.registry import Rules
 from racecar.watch.inputs import batch_size
 
@@ -36,6 +36,8 @@ class Settings:
     """Factor of the weight: k where a schedule runs the reverse pass in every k-th step."""
     reach: str = field(init=False)
     """What the gradient of a term reaches: ``gradient``, or the mode's default if that is None."""
+    off: bool = field(init=False)
+    """Whether λ is 0 for all layers."""
     share: str = field(init=False)
     """The fraction as text. Once torch.compile has seen two different numbers here, it makes the number an input of its
     graph, by which no slice can be cut; a text stays a constant."""
@@ -57,6 +59,7 @@ class Settings:
         check_weight(self.weight)
         if isinstance(self.weight, Mapping):  # a copy: changes of the user's dict would go unnoticed
             object.__setattr__(self, "weight", dict(self.weight))
+        object.__setattr__(self, "off", all_zero(self.weight))
 
     def _check_linear(self) -> None:
         """Raise if a setting has no meaning in mode "linear"."""

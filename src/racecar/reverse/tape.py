@@ -1,4 +1,4 @@
-"""What one forward pass leaves behind for the reverse pass: tensors, shapes and operations, cut to a slice."""
+"""The tape of one forward pass: the tensors, shapes and operations that the reverse pass needs, cut to a slice."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from torch import Size, Tensor
 
 from racecar.plan.slices import cut, cut_constants, cut_shape
-from racecar.reverse.masks import Masks
+from racecar.reverse.masks import PassMasks
 from racecar.reverse.needs import Needs
-from racecar.reverse.slicing import FirstRows, part_of
-from racecar.reverse.values import Finder, Rows
-from racecar.rules.batch_dim import BatchDim
+from racecar.reverse.slicing import BatchSlice, Slicer
+from racecar.reverse.values import ForwardValues
 from racecar.rules.operation import Operation
 from racecar.support.compiling import compiling
 from racecar.support.without_grad import constant
@@ -19,76 +18,66 @@ from racecar.support.without_grad import constant
 
 @dataclass
 class Tape:
-    """What one forward pass leaves behind for the reverse pass. Nothing else of it is held, so that the rest of its
-    activations can be freed."""
+    """The needs of a reverse pass, of one forward pass. It holds nothing else, so that other activations are freed."""
 
-    size: int
-    """Samples in the batch."""
-    samples: int
-    """Samples that the reverse pass sees, from the start of the batch."""
+    part: BatchSlice
+    """The slice of the batch that the reverse pass sees."""
     shapes: dict[int, Size]
+    """Value → shape in the slice."""
     tensors: dict[int, Tensor]
-    """Without what stands in padding."""
-    wholes: dict[int, Tensor]
-    """Of the whole batch, as constants."""
+    """Value → tensor of the slice, with padding filled."""
+    whole: dict[int, Tensor]
+    """Value → tensor of the whole batch, as a constant."""
     operations: dict[int, Operation]
-    """With real arguments."""
-    masks: Masks | None = None
-    """Where values count; None: everywhere."""
+    """Ordinal → operation with its real arguments."""
+    masks: PassMasks | None = None
+    """Where values are data; None: nowhere is padding."""
 
 
 def record(
-    needs: Needs, find: Finder, size: int, samples: int, rows: Rows | None = None, masks: Masks | None = None
+    needs: Needs,
+    values: ForwardValues,
+    part: BatchSlice,
+    slicer: Slicer | None = None,
+    masks: PassMasks | None = None,
 ) -> Tape:
     """The tape of one forward pass.
 
     Args:
-        needs: what the reverse pass asks for.
-        find: finds the tensors of the pass.
-        size, samples: as in a tape.
-        rows: those that were found before.
-        masks: as in a tape.
+        needs: what the reverse pass needs.
+        values: the tensors of the forward pass.
+        part: the slice of the batch.
+        slicer: cuts that slice; None if it is the whole batch.
+        masks: of the pass, cut to the slice.
     """
-    found = {value: find.tensor(value) for value in needs.shapes}
-    if not compiling():  # what the model makes in inference mode no gradient may use as it is
-        found.update({value: constant(one) for value, one in found.items() if one.is_inference()})
-    operations = {op.ordinal: op.operation(find.calls, name) for op, name in needs.ops}
-    wholes = {value: constant(find.tensor(value)) for value in needs.wholes}
-    if samples == size:
-        shapes = {value: tensor.shape for value, tensor in found.items()}
-        tensors = {value: found[value].detach() if value in needs.constant else found[value] for value in needs.values}
-        return Tape(size, samples, shapes, _cleaned(tensors, needs, masks), wholes, operations, masks)
-    rows = rows or {}
-    shapes = {value: cut_shape(tensor.shape, find.batch(value), size, samples) for value, tensor in found.items()}
-    tensors = {}
-    for value in needs.values:
-        tensor, where = found[value], find.batch(value)
-        if value in needs.constant:
-            tensor = tensor.detach()
-            tensor = tensor if where is None else cut(tensor, where, size, samples)
-        elif where is not None:
-            if compiling():
-                part = rows.get(value)
-                if part is None and where == BatchDim(0) and value in needs.starts:
-                    part = find.normed_rows(value, size, samples)
-                tensor = cut(tensor, where, size, samples) if part is None else FirstRows.apply(tensor, part)
-            else:
-                tensor = part_of(tensor, where, size, samples, own=value in needs.own)
-        tensors[value] = tensor
+    needed = {value: values.tensor(value) for value in needs.shapes}
+    if not compiling():  # no gradient may use tensors of inference mode as they are
+        needed.update({value: constant(tensor) for value, tensor in needed.items() if tensor.is_inference()})
+    operations = {op.ordinal: op.operation(values.calls, name) for op, name in needs.ops}
+    whole = {value: constant(values.tensor(value)) for value in needs.whole}
+    tensors = {value: needed[value].detach() if value in needs.constant else needed[value] for value in needs.values}
+    if slicer is None:
+        shapes = {value: tensor.shape for value, tensor in needed.items()}
+    else:
+        shapes = {value: cut_shape(tensor.shape, values.batch(value), *part) for value, tensor in needed.items()}
+        for value, tensor in tensors.items():
+            where = values.batch(value)
+            if where is not None:
+                is_constant = value in needs.constant
+                tensors[value] = cut(tensor, where, *part) if is_constant else slicer(value, tensor, where)
+        _cut_constants(needs, values, operations, part)
+    if masks is not None:
+        tensors = {value: masks.fill(value, tensor, int(value in needs.filled)) for value, tensor in tensors.items()}
+    return Tape(part, shapes, tensors, whole, operations, masks)
+
+
+def _cut_constants(needs: Needs, values: ForwardValues, operations: dict[int, Operation], part: BatchSlice) -> None:
+    """Cut constants among the arguments of operations that hold a number for each sample."""
     for op, _ in needs.ops:
-        if op.ordinal in find.layer_graph.per_sample:
+        if op.ordinal in values.layer_graph.per_sample:
             operation = operations[op.ordinal]
             pairs = zip(op.members, operation.members, strict=True) if op.members else ((op, operation),)
-            for one, its in pairs:
-                where = find.batch(one.outputs[0])
+            for member, its_operation in pairs:
+                where = values.batch(member.outputs[0])
                 if where is not None:
-                    cut_constants(its, find.tensor(one.outputs[0]).shape, where, size, samples)
-    return Tape(size, samples, shapes, _cleaned(tensors, needs, masks), wholes, operations, masks)
-
-
-def _cleaned(tensors: dict[int, Tensor], needs: Needs, masks: Masks | None) -> dict[int, Tensor]:
-    """Without what stands in padding. Where a way back starts, 1 does: some functions have no slope at 0. Elsewhere
-    0, as in what a convolution pads."""
-    if masks is None:
-        return tensors
-    return {value: masks.clean(value, tensor, int(value in needs.live)) for value, tensor in tensors.items()}
+                    cut_constants(its_operation, values.tensor(member.outputs[0]).shape, where, *part)
