@@ -13,7 +13,7 @@ from racecar.plan.experts import Tables
 from racecar.plan.graph import Graph, Op
 from racecar.rules import fallback, find
 from racecar.rules.operation import FIRST
-from racecar.rules.registry import Rule, Rules, label
+from racecar.rules.registry import Rules, label
 from racecar.rules.roles import Role
 from racecar.rules.shape import PARTS
 from racecar.rules.torch_functions import INPLACE_POSITION, OUT_OF_PLACE, SPELT_OUT, forms
@@ -78,6 +78,7 @@ def _without_tensors(value: Any) -> Any:
 
 
 _PLAIN = (int, float, str, type(None))
+"""Types of arguments that contain no tensor."""
 
 
 def _role(op: Op, trace: Trace, call: Call) -> Role:
@@ -111,24 +112,24 @@ def _role(op: Op, trace: Trace, call: Call) -> Role:
         return Role.UNKNOWN
     if role is Role.SELECT or call.func in PARTS or op.kind == "pad":
         return parts.role(op, call, trace.tensor(op.source), out)
-    if op.kind == "div" and path not in FIRST:  # c / x
-        op.rule = _POINTWISE
-        return Role.ACTIVATION
-    if role is Role.RESAMPLE and isinstance(op.bind(call).get(1, "other"), Tensor):  # torch.max(x, c)
-        op.rule = _POINTWISE
-        return Role.ACTIVATION
-    if role is Role.UNKNOWN:
-        x = trace.tensor(op.source)
-        if call.func in OUT_OF_PLACE or call.func is Tensor.__setitem__ or not x.is_floating_point():
-            return Role.UNKNOWN
-        if fallback.is_affine(op.bind(call), x):
-            op.rule = fallback.by_adjoint(Role.SHAPE if op.owner is None else Role.LAYER, rule)
-            return op.rule.role
-        return Role.SKIPPED if op.owner is not None else Role.UNKNOWN
-    return role
+    variant = rule.variant(op.bind(call)) if rule is not None and rule.variant is not None else None
+    if variant is not None:
+        op.rule = variant
+        return variant.role
+    return role if role is not Role.UNKNOWN else _role_without_rule(op, call, trace.tensor(op.source))
+
+
+def _role_without_rule(op: Op, call: Call, x: Tensor) -> Role:
+    """The role of an operation on x without a rule: if it is affine, that of the general rule, which it is given."""
+    if call.func in OUT_OF_PLACE or call.func is Tensor.__setitem__ or not x.is_floating_point():
+        return Role.UNKNOWN
+    if fallback.is_affine(op.bind(call), x):
+        op.rule = fallback.by_adjoint(Role.SHAPE if op.owner is None else Role.LAYER, op.rule)
+        return op.rule.role
+    return Role.SKIPPED if op.owner is not None else Role.UNKNOWN
 
 
 _INPUT_FIRST = frozenset((F.linear, *(getattr(F, f"conv{t}{d}d") for t in ("", "_transpose") for d in (1, 2, 3))))
+"""Functions whose rules are for data as the first argument."""
 _SEVERAL_TENSORS = frozenset(forms("bilinear baddbmm einsum grouped_mm _grouped_mm"))
 """Weighted operations on several tensors, which no rule can undo if more than one of them is data."""
-_POINTWISE = Rule(Role.ACTIVATION, "pointwise", lambda op, x: op(x))

@@ -22,7 +22,9 @@ from racecar.watch.owners import Owner
 from racecar.watch.trace import Trace, keeps_grad
 
 _LOOKUPS = frozenset((Tensor.__getitem__, *forms("index_select")))
+"""Functions that select from a parameter by an index."""
 _PRODUCTS = frozenset((F.linear, *forms("matmul", "mm", "__matmul__", "bmm")))
+"""Functions that may use what was selected as their weight."""
 _GROUPED = frozenset(forms("grouped_mm _grouped_mm"))
 """Products of tokens sorted by expert: the positions where experts begin are data, but integers."""
 

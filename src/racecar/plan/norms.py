@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from racecar.plan.graph import Graph, Op
-from racecar.rules.norm import BATCH_NORMS
 from racecar.rules.roles import Role
 from racecar.support.precision import wide
 from racecar.support.torch_private import AnyRunningNorm
@@ -27,7 +26,7 @@ class Norm(NamedTuple):
 
 def is_batch_norm(op: Op) -> bool:
     """Whether an operation is a single batch norm, not several calls."""
-    return op.role is Role.NORM and op.rule is not None and op.rule.apply in BATCH_NORMS
+    return op.role is Role.NORM and op.rule is not None and op.rule.keeps_statistics
 
 
 def batch_norms(graph: Graph, modules: ModuleWatch | None) -> dict[int, Norm]:

@@ -7,9 +7,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from racecar.rules.operation import Operation
-from racecar.rules.registry import register
+from racecar.rules.registry import Rule, register
 from racecar.rules.roles import Role
 from racecar.rules.torch_functions import forms
+
+FIXED_OPERAND = Rule(Role.ACTIVATION, "pointwise", lambda op, x: op(x))
+"""The rule of functions of the data and a constant tensor that are not affine, such as c / x: applied again."""
 
 SOFTMAX = ("softmax", "log_softmax", "softmin")
 

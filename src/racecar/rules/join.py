@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Size, Tensor
 
+from racecar.rules.activation import FIXED_OPERAND
 from racecar.rules.fallback import adjoint
 from racecar.rules.operation import FIRST, Operation, Path
 from racecar.rules.registry import register
@@ -89,9 +90,14 @@ def mul(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return unbroadcast(y * other if op.trainable else _divide(y, other), shape)
 
 
-@_affine(*forms("div divide true_divide __truediv__ __itruediv__ __div__"), kind="div", factor=_div_factor)
+@_affine(
+    *forms("div divide true_divide __truediv__ __itruediv__ __div__"),
+    kind="div",
+    factor=_div_factor,
+    variant=lambda op: None if op.data_first else FIXED_OPERAND,
+)
 def div(op: Operation, y: Tensor, shape: Size) -> Tensor:
-    """Multiplies by a constant, divides by a parameter: undoes x / c (c / x is treated as an activation)."""
+    """Multiplies by a constant, divides by a parameter: undoes x / c. (c / x is an activation.)"""
     _, other, _ = _operands(op)
     return unbroadcast(_divide(y, other) if op.trainable else y * other, shape)
 

@@ -208,7 +208,7 @@ def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x if x.dtype == dtype else x.to(dtype)
 
 
-@register(F.batch_norm, role=Role.NORM, takes_mask=of_output)
+@register(F.batch_norm, role=Role.NORM, keeps_statistics=True, takes_mask=of_output)
 def batch_norm(op: Operation, x: Tensor) -> Tensor:
     """x (N, C, …), applied again."""
     if len(op.args) == 8:  # as modules pass them: less for torch.compile to trace
@@ -220,21 +220,17 @@ def batch_norm(op: Operation, x: Tensor) -> Tensor:
     return normalise_batch(x, mean, var, weight, bias, training, eps, op.context)
 
 
-@register(torch.batch_norm, role=Role.NORM, takes_mask=of_output)
+@register(torch.batch_norm, role=Role.NORM, keeps_statistics=True, takes_mask=of_output)
 def torch_batch_norm(op: Operation, x: Tensor) -> Tensor:
     """``torch.batch_norm``, applied again: its weight and bias stand before the running statistics."""
     _, weight, bias, mean, var, training, _, eps = op.args[:8]
     return normalise_batch(x, mean, var, weight, bias, training, eps, op.context)
 
 
-@register(nn.SyncBatchNorm, role=Role.NORM, takes_mask=of_output)
+@register(nn.SyncBatchNorm, role=Role.NORM, keeps_statistics=True, takes_mask=of_output)
 def sync_batch_norm(op: Operation, x: Tensor) -> Tensor:
     """Applied again by each process to its reverse data alone, so that the reverse pass needs no communication."""
     m = op.module
     assert isinstance(m, nn.SyncBatchNorm)
     training = m.training or m.running_mean is None
     return normalise_batch(x, m.running_mean, m.running_var, m.weight, m.bias, training, m.eps, op.context)
-
-
-BATCH_NORMS = (batch_norm, torch_batch_norm, sync_batch_norm)
-"""The functions of all rules for batch norms."""

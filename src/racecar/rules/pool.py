@@ -9,9 +9,10 @@ from typing import Any
 from torch import Size, Tensor
 from torch.nn import functional as F
 
+from racecar.rules.activation import FIXED_OPERAND
 from racecar.rules.context import of_input
 from racecar.rules.operation import Operation, reduced_dims
-from racecar.rules.registry import register
+from racecar.rules.registry import Rule, register
 from racecar.rules.roles import Role
 from racecar.rules.torch_functions import forms
 from racecar.support.compiling import compiling
@@ -87,8 +88,13 @@ def _lift(op: Operation, y: Tensor, shape: Size) -> Tensor:
     return y.reshape([1 if d in dropped else next(sizes) for d in range(len(shape))])
 
 
+def _of_two_tensors(op: Operation) -> Rule | None:
+    """``Rule.variant`` of ``max`` and ``min``: with a second tensor they reduce nothing."""
+    return FIXED_OPERAND if isinstance(op.get(1, "other"), Tensor) else None
+
+
 @register(*forms("mean", "amax", "amin"), role=Role.RESAMPLE, lift=_lift, reduction=True)
-@register(*forms("max", "min", "median", "nanmean"), role=Role.RESAMPLE, lift=_lift)
+@register(*forms("max", "min", "median", "nanmean"), role=Role.RESAMPLE, lift=_lift, variant=_of_two_tensors)
 def reduce(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """A global mean or maximum is broadcast: y (N, C) → (N, C, H, W)."""
     return _lift(op, y, shape).expand(shape)

@@ -37,6 +37,8 @@ class Rule:
     """For a resampling that drops dimensions: gives them back with size 1, before norms are applied again."""
     keeps_axes: bool = False
     """Whether a shape or selection keeps the number, order and meaning of the dimensions, as padding and flips do."""
+    variant: Callable[[Operation], Rule | None] | None = None
+    """Gives the rule for calls of another form, such as c / x, which is not affine; None: this rule."""
     by_vjp: bool = False
     """Whether the rule is the general one for affine operations, their vector-Jacobian product."""
     reapply: UndoFunction | None = None
@@ -50,6 +52,11 @@ class Rule:
     """For an operation on several tensors: the arguments that determine the positions of its output; None: all."""
     takes_mask: Callable[[Operation, StepMasks], Tensor | None] | None = None
     """Chooses the mask that the rule's function finds in ``op.context``; None: it needs no mask."""
+    keeps_statistics: bool = False
+    """Whether a norm uses ``op.context.statistics``, as batch norms do."""
+    constants_per_sample: bool = False
+    """Whether the constants of a shape may have one value per sample, as those of norms, activations and affine
+    operations may."""
     elementwise: bool = False
     """Whether the operation works element by element, on one tensor or several: such operations are combined into
     activations and norms that a model spells out."""

@@ -274,7 +274,9 @@ def _cat_mask(call: MaskedOperation) -> Tensor | None:
     return torch.cat(expanded, dim)
 
 
-@register(torch.cat, torch.concat, torch.concatenate, role=Role.SHAPE, kind="cat", mask=_cat_mask)
+@register(
+    torch.cat, torch.concat, torch.concatenate, role=Role.SHAPE, kind="cat", constants_per_sample=True, mask=_cat_mask
+)
 def cat(op: Operation, y: Tensor, shape: Size) -> Tensor:
     """Concatenation with constants or parameters (a class token): the part of the data is cut out."""
     (_, place), dim = op.at[0], op.get(1, "dim", 0) % len(shape)
