@@ -261,7 +261,8 @@ def fresh():
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("name", ["number", "features"])  # a schedule of the others: run/test_compile.py
+# Schedules of other kinds of weights: reverse/test_compile.py
+@pytest.mark.parametrize("name", ["number", pytest.param("features", marks=pytest.mark.soak)])
 @pytest.mark.usefixtures("fresh")
 def test_two_graphs_and_no_third(name):
     model, x = NETWORKS["mlp"]()

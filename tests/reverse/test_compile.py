@@ -141,6 +141,7 @@ def check_two_steps(build, fraction, backend):
         assert_same(made, step(eager, data), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.soak
 def test_modes_and_scales():
     """A deep copy, as for EMA or a sweep, follows changed settings and has terms."""
     torch.manual_seed(0)

@@ -103,6 +103,7 @@ def test_everywhere_a_racecar_goes():
     assert torch.equal(rebuilt(rr), torch.ones(4, 4))
 
 
+@pytest.mark.soak
 def test_compiled():
     torch._dynamo.reset()
     torch.manual_seed(0)

@@ -180,7 +180,7 @@ def test_numbers_that_json_does_not_know(tmp_path):
     }
 
 
-def test_a_broken_end_leaves_nothing_behind(cli, monkeypatch, tmp_path):
+def test_a_broken_end_leaves_nothing_behind(cli, undrawn, monkeypatch, tmp_path):
     def full(figure, path):
         raise OSError("no space left")
 

@@ -88,9 +88,8 @@ def test_vmap_pretrains_once_for_all_learning_rates(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("recorded")
-@pytest.mark.parametrize("every", [1, 4])
-def test_vmap_with_other_settings(every, tmp_path):
-    other = {"optimiser": "sgd", "batch": 0, "epochs": 9, "fraction": 0.5, "every": every, "scales": ("sum",)}
+def test_vmap_with_other_settings(tmp_path):
+    other = {"optimiser": "sgd", "batch": 0, "epochs": 9, "fraction": 0.5, "every": 4, "scales": ("sum",)}
     some = make(["RR"], [0, 1], finetune=0, lr=1e-2, **other)
     for engine in ("here", "vmap"):
         assert run(some, tmp_path / engine, engine) == []

@@ -19,6 +19,7 @@ from racecar_lab.training.train import Trainer
 from racecar_lab.training.variants import variant
 from tests.lab import toy
 from tests.lab.tiny import Tiny, TinyConfig, make, results, run
+from tests.pairwise import pairwise
 
 SETTINGS = {
     "adam": {},
@@ -63,9 +64,7 @@ def trainer(name, config, fade=False, graphed=False):
     return Trainer(nets, options)
 
 
-@pytest.mark.parametrize("fade", [False, True])
-@pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("name", ["Std", "Ort", "RR"])
+@pytest.mark.parametrize("setting, name, fade", pairwise([*SETTINGS], ["Std", "Ort", "RR"], [False, True]))
 def test_the_same_training(name, setting, fade, replayed):
     config = TinyConfig(**{"epochs": 12, "batch": 20, **SETTINGS[setting]})
     plain, other = trainer(name, config, fade), trainer(name, config, fade, graphed=True)
