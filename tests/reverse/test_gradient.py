@@ -157,9 +157,7 @@ def joined():
     [
         pytest.param(seeded(joined), 0.5, "reverse", "aot_eager", marks=pytest.mark.soak, id="joined-reverse"),
         pytest.param(seeded(joined), 0.5, "weights", "eager", id="joined-weights"),
-        pytest.param(
-            NETWORKS["attention"], 1.0, "weights", "aot_eager", marks=pytest.mark.soak, id="attention-weights"
-        ),
+        pytest.param(NETWORKS["attention"], 1.0, "weights", "eager", marks=pytest.mark.soak, id="attention-weights"),
     ],
 )
 def test_compiled(build: Callable, fraction: float, gradient: str, backend: str):

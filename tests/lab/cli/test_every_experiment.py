@@ -37,7 +37,7 @@ def test_mnist_without_any_data(cli, refused, undrawn):
     assert "racecar data fetch mnist" in refused(*arguments, "--data", ".")  # a folder that is named must have them
 
 
-def test_peaks_and_its_page(cli):
+def test_peaks_and_its_page(cli, undrawn):
     result = cli(*PEAKS, "--set", "nets=two,norm", "--variants", "RR", "--seeds", "1")
     assert (result.status, result.err) == (0, "")
     assert len(records("out")) == 2
