@@ -21,10 +21,12 @@ PARTS = re.compile(r"(<!-- (judged|chosen) -->\n).*?(<!-- end -->)", re.DOTALL)
 NAMES = {
     "plain": "plain",
     "keep_learning": "**keep_learning**, as it comes",
+    "share": "keep_learning with `GradientShare`",
     "linear": 'mode "linear", head left out',
     "orthogonality": "soft orthogonality",
 }
-RIVALS = {"plain": "plain", "orthogonality": "soft orthogonality"}
+NEEDED = {"plain": "at least 15", "orthogonality": "not behind: above −2", "keep_learning": "at most 3 behind"}
+"""By the method that another one is compared with."""
 
 Records = Sequence[Mapping[str, Any]]
 
@@ -47,16 +49,16 @@ def judged(known: Records) -> str:
     ]
     for one in of(known, JUDGED):
         (runs,) = one["learned"]
-        strength = f"{one['strengths'][0]:g}" if one["method"] == "orthogonality" else ""
+        strength = f"{one['strengths'][0]:g}" if one["method"] in ("orthogonality", "share") else ""
         numbers = (mean(map(measured, runs)) for measured in (first, late, lambda run: 100 * run[-1]))
         cells = [one["net"], NAMES[one["method"]], strength, *(f"{number:.1f}" for number in numbers)]
         lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", "| net | keep_learning over | points, second half | interval | needed | the claim |"]
-    lines.append("|---|---|---:|---|---|---|")
-    needed = {"plain": "at least 15", "orthogonality": "not behind: above −2"}
+    lines += ["", "| net | method | over | points, second half | interval | needed | the claim |"]
+    lines.append("|---|---|---|---:|---|---|---|")
     for claim in judge(of(known, JUDGED)):
         interval = f"{signed(claim.interval[0])} to {signed(claim.interval[1])}"
-        cells = [claim.net, RIVALS[claim.rival], signed(claim.gain.mean), interval, needed[claim.rival], claim.verdict]
+        better, than = claim.comparison[:2]
+        cells = [claim.net, NAMES[better], NAMES[than], signed(claim.gain.mean), interval, NEEDED[than], claim.verdict]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

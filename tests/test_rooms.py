@@ -17,7 +17,7 @@ FLOORS = (
     {"plan"},
     {"reverse"},
     {"racecar", "functional", "presets", "orthogonality"},
-    {"every"},
+    {"every", "gradient_share"},
     {"inspect", "pretrain"},
     {"integrations"},
     {"bench"},

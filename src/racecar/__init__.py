@@ -26,12 +26,14 @@ from racecar.errors import (
 if TYPE_CHECKING:
     from racecar import functional, orthogonality, presets, rules
     from racecar.every import Every
+    from racecar.gradient_share import GradientShare
     from racecar.racecar import Racecar
 
 __version__ = "0.1.0"
 __all__ = [
     "DeadLayerWarning",
     "Every",
+    "GradientShare",
     "MissingExtra",
     "NoRuleWarning",
     "NotReversible",
@@ -45,7 +47,7 @@ __all__ = [
     "rules",
 ]
 
-_HOMES = {"Every": "every", "Racecar": "racecar"}
+_HOMES = {"Every": "every", "GradientShare": "gradient_share", "Racecar": "racecar"}
 
 
 def __getattr__(name: str) -> Any:
