@@ -28,7 +28,9 @@ SETTINGS = {
     "docs/how-it-works.md": [("0.5", "a weight")],
     "docs/inspect.md": [],
     "docs/integrations.md": [],
-    "docs/keep-learning.md": [("20 nets", "a design"), LEVEL, LEVEL],
+    "docs/keep-learning.md": [
+        ("0.03", "in code"), ("20 nets", "a design"), LEVEL, ("3 points", "a margin"), ("2 points", "a margin"), LEVEL,
+    ],
     "docs/laboratory.md": [
         ("60 seconds", "between checkpoints"), LEVEL, ("3 %", "a margin"), ("0.01", "a margin"), ("0.02", "a margin"),
         ("44.2 %", "the paper's"), ("47.0 %", "the paper's"), ("54.7 %", "the paper's"), ("68 %", "a setting"),
