@@ -29,7 +29,7 @@ SETTINGS = {
     "docs/inspect.md": [],
     "docs/integrations.md": [],
     "docs/keep-learning.md": [
-        ("0.03", "in code"), ("20 nets", "a design"), LEVEL, ("3 points", "a margin"), ("2 points", "a margin"), LEVEL,
+        ("0.03", "in code"), ("20 nets", "a design"), LEVEL, LEVEL, ("3 points", "a margin"), ("2 points", "a margin"),
     ],
     "docs/laboratory.md": [
         ("60 seconds", "between checkpoints"), LEVEL, ("3 %", "a margin"), ("0.01", "a margin"), ("0.02", "a margin"),
