@@ -153,8 +153,7 @@ class LayerInputs:
     def picture(self) -> tuple[int, ...] | None:
         """(C, H, W) if the layer's inputs are whole pictures, flattened or not; else None."""
         only_reshaped = all(
-            op.role in (Role.PASS, Role.AFFINE) or (op.rule is not None and op.rule.apply is reshape)
-            for op in self.layer.approach
+            op.role in (Role.PASS, Role.AFFINE) or op.rule.apply is reshape for op in self.layer.approach
         )
         shape = tuple(self.d.shape[1:])
         if not only_reshaped or self.d.shape[1:].numel() != self.x.shape[1:].numel() or len(shape) not in (2, 3):

@@ -13,6 +13,7 @@ import torch
 
 from racecar.plan.graph import Graph, Op
 from racecar.rules.batch_dim import FIXED, BatchDim, BatchDims, BatchedCall, stays
+from racecar.rules.registry import NO_RULE
 from racecar.rules.roles import Role
 
 
@@ -37,8 +38,8 @@ def _output_places(graph: Graph, op: Op, places: Mapping[int, BatchDim | None], 
     if batch is None or (op.func is None and len(op.inputs) == 1):  # data written into a part of a constant
         return [None] * len(op.outputs)
     outputs = tuple([(out, tensor(out)) for out in op.outputs])
-    has_rule = op.rule is not None and op.module is None and op.role not in (Role.JOIN, Role.SKIPPED)
-    batch_rule = op.rule.batch if op.rule is not None and has_rule else None
+    has_rule = op.rule is not NO_RULE and op.module is None and op.role not in (Role.JOIN, Role.SKIPPED)
+    batch_rule = op.rule.batch if has_rule else None
     # Writing into a part of a tensor has no rule, and no call of its own.
     call = None if batch_rule is None else graph.call(op.ordinal)
     return (batch_rule or stays)(BatchedCall(op.bind(call), tensor(followed[0]), batch, outputs, size, op.slot))

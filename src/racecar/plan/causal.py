@@ -23,7 +23,7 @@ def causal_cut(
         tensor: finds the tensor of a value in that pass.
     """
     users = graph.users.get(op.outputs[0], [])
-    if op.rule is None or op.rule.apply is not conv or len(users) != 1 or users[0].func is not Tensor.__getitem__:
+    if op.rule.apply is not conv or len(users) != 1 or users[0].func is not Tensor.__getitem__:
         return None
     (cut,) = users
     dims = len(added := whole_padding(operation(op)))

@@ -13,7 +13,7 @@ from racecar.plan.experts import Tables
 from racecar.plan.graph import Graph, Op
 from racecar.rules import fallback, find
 from racecar.rules.operation import FIRST
-from racecar.rules.registry import Rules, label
+from racecar.rules.registry import NO_RULE, Rules, label
 from racecar.rules.roles import Role
 from racecar.rules.shape import PARTS
 from racecar.rules.torch_functions import INPLACE_POSITION, OUT_OF_PLACE, SPELT_OUT, forms
@@ -33,7 +33,7 @@ def build(trace: Trace, model: nn.Module, modules: ModuleWatch | None, rules: Ru
         tables.remember(ops[-1], trace, i)
         for old, new in trace.spills.get(i, ()):
             inputs = (*([] if old is None else [((0,), old)]), ((1,), ops[-1].outputs[0]))
-            ops.append(Op(ordinal, Role.JOIN, f"{ops[-1].kind} of a part", None, None, (), {}, inputs, (new,)))
+            ops.append(Op(ordinal, Role.JOIN, f"{ops[-1].kind} of a part", NO_RULE, None, (), {}, inputs, (new,)))
     return Graph(trace, parts.split_parts(ops))
 
 
@@ -45,15 +45,15 @@ def _classify(trace: Trace, i: int, ordinal: int, weights: Weights, rules: Rules
     links, lookup = tables.without_weights(call.func, links, trace)
     at = tuple([path for path, _ in links])
     args, kwargs = without_data(call, at)
-    rule = find(call.func, rules)
+    rule = find(call.func, rules) or NO_RULE
     owner = weights.of_call(i) if lookup is None else lookup.owner
     if owner is not None and not call.grad:
         owner = replace(owner, cut_off="no_grad")
     func = OUT_OF_PLACE.get(call.func, call.func)
-    if rule is not None and rule.role in (Role.ACTIVATION, Role.AFFINE, Role.RESAMPLE):
+    if rule.role in (Role.ACTIVATION, Role.AFFINE, Role.RESAMPLE):
         func = SPELT_OUT.get(func, func)
     op = Op(
-        ordinal, Role.UNKNOWN, rule.kind if rule else label(call.func), rule, func,
+        ordinal, Role.UNKNOWN, rule.kind or label(call.func), rule, func,
         _without_tensors(args), _without_tensors(kwargs), links, trace.made[i], owner,
         inplace_at=INPLACE_POSITION.get(func), called=call.func,
         lookup=None if lookup is None else lookup.ordinal, grad=call.grad,
@@ -61,7 +61,7 @@ def _classify(trace: Trace, i: int, ordinal: int, weights: Weights, rules: Rules
     op.role = _role(op, trace, call)
     if op.role is Role.JOIN or (op.role is Role.SKIPPED and len(links) > 1):
         op.kind = label(call.func)
-    if op.by_vjp:
+    if op.rule.by_vjp:
         op.kind = f"{op.kind} (vjp)"
     return op
 
@@ -86,8 +86,7 @@ def _role(op: Op, trace: Trace, call: Call) -> Role:
 
     Where the role of the rule does not fit, ``op.rule`` is replaced.
     """
-    rule, values = op.rule, {v for _, v in op.inputs}
-    role = rule.role if rule else Role.UNKNOWN
+    role, values = op.rule.role, {v for _, v in op.inputs}
     if role is Role.JOIN:
         return role
     if len(op.inputs) > 1 and op.owner is not None and (role is Role.LAYER or call.func in _SEVERAL_TENSORS):
@@ -112,7 +111,7 @@ def _role(op: Op, trace: Trace, call: Call) -> Role:
         return Role.UNKNOWN
     if role is Role.SELECT or call.func in PARTS or op.kind == "pad":
         return parts.role(op, call, trace.tensor(op.source), out)
-    variant = rule.variant(op.bind(call)) if rule is not None and rule.variant is not None else None
+    variant = op.rule.variant(op.bind(call)) if op.rule.variant is not None else None
     if variant is not None:
         op.rule = variant
         return variant.role

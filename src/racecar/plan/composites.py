@@ -39,12 +39,12 @@ def replace_cones(graph: Graph, combine: Callable[[Graph, Op], Op | None]) -> No
 
 def _weightless(op: Op) -> bool:
     """Whether an operation can be in a cone: no weight, no change of layout or resolution, reductions with keepdim."""
-    if op.rule is not None and op.rule.reduction:
+    if op.rule.reduction:
         return bool(op.kwargs.get("keepdim")) or True in op.args[2:]
     if op.role in (Role.JOIN, Role.UNKNOWN):
-        return op.rule is not None and op.rule.elementwise
+        return op.rule.elementwise
     if op.role is Role.SOURCE:  # a conversion of a mask to float
-        return op.rule is not None and op.rule.role is Role.PASS
+        return op.rule.role is Role.PASS
     return op.role.keeps_layout or op.role is Role.PASS
 
 
@@ -59,7 +59,7 @@ def _cone(graph: Graph, tip: Op) -> Op | None:
     trace = graph.trace
     if trace.tensor(source).shape != trace.tensor(tip.outputs[0]).shape:
         return None
-    norm = any(op.role is Role.NORM or (op.rule is not None and op.rule.reduction) for op in members)
+    norm = any(op.role is Role.NORM or op.rule.reduction for op in members)
     role = Role.NORM if norm else Role.ACTIVATION
     kind = "norm" if norm else "pointwise"
     # A constant tensor has a layout of its own.

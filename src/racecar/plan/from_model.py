@@ -77,4 +77,4 @@ def warn_about(layer_graph: LayerGraph) -> None:
 
 def _without_rule(op: Op) -> bool:
     """Whether an operation is unknown because it has no rule, not because its rule does not fit."""
-    return op.role is Role.UNKNOWN and (op.rule is None or op.rule.role is Role.UNKNOWN)
+    return op.role is Role.UNKNOWN and op.rule.role is Role.UNKNOWN

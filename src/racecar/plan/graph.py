@@ -21,14 +21,18 @@ from racecar.watch.trace import Trace
 
 @dataclass(eq=False)
 class Op:
-    """One call of the forward pass that uses data; several calls, or a module, may be combined into one operation."""
+    """One call of the forward pass that uses data; several calls, or a module, may be combined into one operation.
+
+    ``func``, ``args``, ``kwargs``, ``module`` and ``inplace_at`` are those of an :class:`Operation`, without tensors;
+    ``owner`` is the module that owns the weight.
+    """
 
     ordinal: int
     """The position of the call among the calls that use data."""
     role: Role
     """The role of the rule, or JOIN, SKIPPED or UNKNOWN."""
     kind: str
-    rule: Rule | None
+    rule: Rule
     func: Any
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -68,7 +72,7 @@ class Op:
         self.only_first = self.at == ((0,),)
         module = self.module or (self.owner.module if self.owner else None)
         self._rest = (module, self.owner is not None, self.inplace_at)
-        places = None if self.rule is None else self.rule.positions_from
+        places = self.rule.positions_from
         self.position_inputs = self.inputs if places is None else tuple(x for x in self.inputs if x[0] in places)
 
     @property
@@ -80,16 +84,6 @@ class Op:
     def single_calls(self) -> tuple[Op, ...]:
         """The calls that were combined into the operation; for a single call the operation itself."""
         return self.members or (self,)
-
-    @property
-    def by_vjp(self) -> bool:
-        """Whether the operation is undone by its vector-Jacobian product."""
-        return self.rule is not None and self.rule.by_vjp
-
-    @property
-    def pointwise(self) -> bool:
-        """Whether the operation is an activation of each element separately."""
-        return self.rule is not None and self.rule.pointwise
 
     def operation(self, calls: Sequence[Call | None], name: str = "") -> Operation:
         """The operation with the arguments of a pass; with those of the planned pass where ``calls`` has None."""
@@ -126,7 +120,7 @@ class _Replay(Operation):
             data = [values[value] for _, value in op.inputs]
             if op.role is Role.PASS:  # dropout is skipped: the reverse pass draws no random numbers
                 out = data[0]
-            elif op.role.sets_range and op.rule is not None and op.rule.apply is not None:
+            elif op.role.sets_range and op.rule.apply is not None:
                 out = op.rule.apply(member, data[0])
             else:
                 if op.role is Role.LAYER:  # casts are skipped, so the dtype may differ

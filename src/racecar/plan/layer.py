@@ -98,14 +98,14 @@ class Layer:
         return self.op.source if self.own_padding is None else self.own_padding.source
 
     @property
-    def own(self) -> tuple[Op, ...]:
+    def linear_ops(self) -> tuple[Op, ...]:
         """The operations that are the layer's linear map, in forward order: padding, weighted operation, causal cut."""
         return tuple(op for op in (self.own_padding, self.op, self.cut) if op is not None)
 
     @property
     def into_h(self) -> tuple[Step, ...]:
-        """The steps that undo the operations in ``own``, back to h."""
-        return tuple(undo(op) for op in reversed(self.own))
+        """The steps that undo the operations in ``linear_ops``, back to h."""
+        return tuple(undo(op) for op in reversed(self.linear_ops))
 
     @property
     def cut_off(self) -> str:

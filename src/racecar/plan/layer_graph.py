@@ -131,6 +131,6 @@ def _mask_paths(graph: Graph, layers: list[Layer]) -> MaskPaths:
     outputs = [call for layer in layers for op in (*layer.redo, layer.op) for call in op.single_calls]
     outputs += [op for layer in layers for op in layer.onward]
     values = [op.outputs[0] for op in outputs]
-    values += [op.source for op in graph.ops if op.rule is not None and op.rule.takes_mask is of_input]
+    values += [op.source for op in graph.ops if op.rule.takes_mask is of_input]
     values += [value for layer in layers for value in (layer.d, layer.op.source, layer.h)]
     return MaskPaths(tuple(dict.fromkeys(values)), tuple(graph.mask_operations(values)))

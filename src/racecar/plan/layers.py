@@ -111,7 +111,6 @@ def _walk_down(graph: Graph, layer: Layer, layer_at: dict[int, Layer]) -> None:
     module = layer.op.owner.module if layer.op.owner else None
     if chain and chain[0].kind == "pad" and getattr(module, "padding_mode", "zeros") != "zeros":
         layer.own_padding = chain[0]
-        assert chain[0].rule is not None
         chain[0].rule = replace(chain[0].rule, apply=fold_padding)  # as part of a linear map it is transposed
     ranges = [i for i, op in enumerate(chain) if op.role.sets_range]
     if ranges:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from racecar.plan.graph import Graph, Op
-from racecar.rules.registry import Rule
+from racecar.rules.registry import NO_RULE, Rule
 from racecar.rules.roles import Role
 from racecar.watch.modules import ModuleWatch, Span
 from racecar.watch.owners import Owner
@@ -60,7 +60,7 @@ def _whole(graph: Graph, inside: Sequence[Op], span: Span, rule: Rule, model: nn
     if not others:
         return (whole,)
     kind = f"{rule.kind}, other outputs"
-    return whole, Op(ordinal, Role.JOIN, kind, None, None, (), {}, (((0,), first),), tuple(others))
+    return whole, Op(ordinal, Role.JOIN, kind, NO_RULE, None, (), {}, (((0,), first),), tuple(others))
 
 
 def _owner(module: nn.Module, model: nn.Module) -> Owner | None:

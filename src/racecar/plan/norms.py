@@ -26,7 +26,7 @@ class Norm(NamedTuple):
 
 def is_batch_norm(op: Op) -> bool:
     """Whether an operation is a single batch norm, not several calls."""
-    return op.role is Role.NORM and op.rule is not None and op.rule.keeps_statistics
+    return op.role is Role.NORM and op.rule.keeps_statistics
 
 
 def batch_norms(graph: Graph, modules: ModuleWatch | None) -> dict[int, Norm]:

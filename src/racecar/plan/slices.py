@@ -57,11 +57,9 @@ def per_sample(graph: Graph, batch: Mapping[int, BatchDim | None], size: int) ->
     Of the operations undone by a vector-Jacobian product, these are only the ones that fail on a single sample with
     their constants uncut: a weight can have as many rows as there are samples by chance.
     """
-    ordinals = {
-        op.ordinal for op in graph.ops if op.role.keeps_layout or (op.rule is not None and op.rule.constants_per_sample)
-    }
+    ordinals = {op.ordinal for op in graph.ops if op.role.keeps_layout or op.rule.constants_per_sample}
     for op in graph.ops:
-        before, after = (batch.get(op.source), batch.get(op.outputs[0])) if op.by_vjp else (None, None)
+        before, after = (batch.get(op.source), batch.get(op.outputs[0])) if op.rule.by_vjp else (None, None)
         if before is None or after is None:
             continue
         sample = cut(torch.zeros_like(graph.trace.tensor(op.source)), before, size, 1)

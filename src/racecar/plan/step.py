@@ -41,7 +41,7 @@ class Step(NamedTuple):
 
 def undo(op: Op) -> Step:
     """The step that undoes an operation."""
-    return Step(Action.PART if op.rule is None or op.rule.apply is None else Action.UNDO, op)
+    return Step(Action.PART if op.rule.apply is None else Action.UNDO, op)
 
 
 def take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) -> Tensor:
@@ -62,7 +62,6 @@ def _take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) 
     rule = op.rule
     if action is Action.PART:
         return _part(operation, y, shapes[op.source], op.slot)
-    assert rule is not None
     apply = rule.apply
     if action is Action.UNDO:
         assert apply is not None

@@ -71,12 +71,12 @@ def _again(ops: Sequence[Op], with_size: bool) -> list[Step]:
 
 def _keeps_axes(op: Op) -> bool:
     """Whether an operation keeps the number, order and meaning of the dimensions."""
-    return op.role is Role.RESAMPLE or (op.rule is not None and op.rule.keeps_axes)
+    return op.role is Role.RESAMPLE or op.rule.keeps_axes
 
 
 def _depends_on_layout(op: Op) -> bool:
     """Whether an operation depends on the layout: norms, activations along a dimension, constants with a shape."""
-    return op.role in (Role.NORM, Role.AFFINE) or (op.role is Role.ACTIVATION and not op.pointwise)
+    return op.role in (Role.NORM, Role.AFFINE) or (op.role is Role.ACTIVATION and not op.rule.pointwise)
 
 
 def _fits(graph: Graph, again: Sequence[Step], pooling: Op | None, redo: Sequence[Op]) -> bool:
@@ -91,7 +91,7 @@ def _fits(graph: Graph, again: Sequence[Step], pooling: Op | None, redo: Sequenc
     operations = {step.op.ordinal: step.op.operation(calls) for step in again}
     last = trace.tensor(pooling.source if pooling else redo[-1].outputs[0])
     y = torch.zeros_like(trace.tensor(pooling.outputs[0]) if pooling else last)
-    if pooling is not None and pooling.rule is not None and pooling.rule.lift is not None:
+    if pooling is not None and pooling.rule.lift is not None:
         y = pooling.rule.lift(pooling.operation(calls), y, last.shape)
     shapes = {v: trace.tensor(v).shape for step in again for v in (step.op.source, step.op.outputs[0])}
     expected = y.shape

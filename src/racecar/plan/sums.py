@@ -17,7 +17,7 @@ from racecar.plan.composites import cone_of, replace_cones
 from racecar.plan.graph import Graph, Op
 from racecar.rules.linear import like, minus, weight_of
 from racecar.rules.operation import Operation, Path
-from racecar.rules.registry import Rule
+from racecar.rules.registry import NO_RULE, Rule
 from racecar.rules.roles import Role
 
 
@@ -30,7 +30,7 @@ def _is_linear(graph: Graph, op: Op) -> bool:
     """Whether an operation can be part of a sum of linear maps."""
     if op.role is Role.PASS:
         return True
-    if op.rule is None or op.role not in (Role.LAYER, Role.AFFINE, Role.JOIN):
+    if op.rule is NO_RULE or op.role not in (Role.LAYER, Role.AFFINE, Role.JOIN):
         return False
     operation, rule = op.bind(graph.call(op.ordinal)), op.rule
     if op.role is Role.LAYER:
@@ -97,7 +97,6 @@ def _transposed(member: Op, call: Operation, path: Path, g: Tensor, shape: Size)
     if member.role is Role.PASS:
         return g
     rule = member.rule
-    assert rule is not None
     if rule.factor is not None:
         factor = rule.factor(call, path)
         return g if isinstance(factor, int) and factor == 1 else factor * g

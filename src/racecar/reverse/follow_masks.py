@@ -63,7 +63,7 @@ def _mask_of_output(
     if op.func is None:  # another tensor is written into a part of the first
         return known[0] if len(known) > 1 else None
     lost = next((mask for mask in known if isinstance(mask, LostMask)), None)
-    rule = None if op.rule is None else op.rule.mask
+    rule = op.rule.mask
     if rule is None or (lost is not None and rule is not by_element):
         return lost
     given = [None if isinstance(mask, LostMask) else mask for mask in known]

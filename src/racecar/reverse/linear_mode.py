@@ -71,14 +71,14 @@ def ah_and_rebuilt(entry: Entry, tape: Tape) -> tuple[Tensor, Tensor]:
     layer, operations = entry.layer, dict(tape.operations)
     assert layer is not None
     rule, operation = layer.op.rule, operations[layer.op.ordinal]
-    if rule is not None and rule.linear is not None:  # other rules leave the bias out by themselves
+    if rule.linear is not None:  # other rules leave the bias out by themselves
         operations[layer.op.ordinal] = operation = rule.linear(operation) or operation
     if layer.op.module is not None:  # a module taken as one operation is not called again: it may hold a state
         y = tape.tensors[layer.op.outputs[0]]
     else:
         y = tape.tensors[entry.d]
-        for op in layer.own:
-            if op is layer.op and rule is not None and rule.apply in (*_MATRICES, *_GRADIENTS):
+        for op in layer.linear_ops:
+            if op is layer.op and rule.apply in (*_MATRICES, *_GRADIENTS):
                 y = matrix.like(y, matrix.weight_of(operation))
             y = output(operations[op.ordinal](y), op.slot)
     ah = y
@@ -187,8 +187,13 @@ def _parts(step: LinearStep, h: Tensor) -> tuple[Tensor, Tensor | None, Operatio
     """The arguments ``weight``, ``bias``, ``product`` and ``transpose`` of :func:`_error_with_gradient`; None if there
     is no formula for the layer's gradient."""
     layer = step.entry.layer
-    transpose = None if layer is None or layer.op.rule is None else layer.op.rule.apply
-    if layer is None or transpose is None or transpose not in (*_MATRICES, *_GRADIENTS) or layer.own != (layer.op,):
+    transpose = None if layer is None else layer.op.rule.apply
+    if (
+        layer is None
+        or transpose is None
+        or transpose not in (*_MATRICES, *_GRADIENTS)
+        or layer.linear_ops != (layer.op,)
+    ):
         return None
     operation = step.tape.operations[layer.op.ordinal]
     weight = matrix.weight_of(operation)

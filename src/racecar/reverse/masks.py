@@ -95,7 +95,7 @@ class PassMasks:
         return operation.with_members(members)
 
     def _attach(self, op: Op, operation: Operation, shape: Size | None, shapes: Mapping[int, Size]) -> Operation:
-        takes_mask = None if op.rule is None else op.rule.takes_mask
+        takes_mask = op.rule.takes_mask
         if takes_mask is None:
             return operation
         name, output = f"{op.kind!r} in the reverse pass", op.outputs[0]

@@ -64,7 +64,7 @@ class _Collector:
 
     def add_linear(self, layer: Layer, gradient: str) -> None:
         """Mode "linear" starts at h, which is read already, and may use the operation's output."""
-        if layer.op.module is not None or (gradient == "weights" and layer.stays and layer.own == (layer.op,)):
+        if layer.op.module is not None or (gradient == "weights" and layer.stays and layer.linear_ops == (layer.op,)):
             self.values[layer.op.outputs[0]] = None
 
     def add_start(self, layer: Layer, gradient: str) -> None:
@@ -122,7 +122,7 @@ def needs_of(entries: Sequence[Entry], gradient: str = "both") -> Needs:
         filled=filled,
         constant=constants[gradient],
         unkept=starts - {entry.d for entry in entries},
-        by_vjp=any(one.by_vjp for op, _ in collected.ops.values() for one in (op, *op.members)),
+        by_vjp=any(one.rule.by_vjp for op, _ in collected.ops.values() for one in (op, *op.members)),
     )
 
 

@@ -38,7 +38,7 @@ def _apply_again(op: Op, y: Tensor, operation: Operation, tape: Tape) -> Tensor:
         return take(Step(Action.MOVE, op), y, operation, tape.shapes)
     if op.role is Role.NORM and not op.members and has_batch_statistics(operation):
         return first_rows(operation, tape.whole[op.source], y)
-    if op.role is Role.NORM and not op.members and op.rule is not None and op.rule.apply is not None:
+    if op.role is Role.NORM and not op.members and op.rule.apply is not None:
         return op.rule.apply(operation, y)  # changes no running statistic
     return output(operation(y), 0)
 

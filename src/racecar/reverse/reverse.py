@@ -90,7 +90,7 @@ def one_step(step: Step, y: Tensor, tape: Tape, entry: Entry, operation: Operati
     if action.undoes:
         shape = tape.shapes[op.source]
         if not isinstance(x, Tensor) or x.shape != shape:
-            rule = op.rule.apply if op.rule is not None else None
+            rule = op.rule.apply
             result = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
             raise RuleError(
                 f"rule {getattr(rule, '__name__', rule)!r} for {op.kind} in layer {shown(entry.name)!r} returned "

@@ -20,7 +20,7 @@ def applies(entry: Entry) -> bool:
     if layer is None or entry.upper is not None or layer.d != layer.op.source or layer.out != layer.op.outputs[0]:
         return False
     action, op = entry.steps[0]
-    return action is Action.UNDO and op is layer.op and op.rule is not None and op.rule.apply is linear.linear
+    return action is Action.UNDO and op is layer.op and op.rule.apply is linear.linear
 
 
 def through_gram(operation: Operation, x: Tensor) -> Tensor | None:

@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch import Size, Tensor
 
-from racecar.rules.batch_dim import stays
-from racecar.rules.mask_rules import unknown
 from racecar.rules.operation import Operation
 from racecar.rules.registry import Rule
 from racecar.rules.roles import Role
@@ -50,8 +48,6 @@ def is_affine(op: Operation, x: Tensor) -> bool:
     return bool(size > 0) and bool(gap <= 1e3 * torch.finfo(both.dtype).eps * size)
 
 
-def by_adjoint(role: Role, known: Rule | None) -> Rule:
+def by_adjoint(role: Role, known: Rule) -> Rule:
     """The general rule, for an operation of this role. ``known``: a rule with what else is known of the operation."""
-    if known is None:
-        return Rule(role, "affine (vjp)", adjoint, by_vjp=True, batch=stays, mask=unknown)
     return replace(known, role=role, kind="affine (vjp)", apply=adjoint, by_vjp=True)

@@ -82,9 +82,8 @@ class Rule:
             _check_function(self.lift, self.role.arguments, f"lift of {self.kind}")
 
     def of_module(self) -> Rule:
-        """The rule for a module treated as one operation, which cannot be called on sample numbers or a mask."""
-        batch = stays if self.batch is moves else self.batch
-        return replace(self, batch=batch, mask=in_place if self.mask in (moved, unknown) else self.mask)
+        """The rule for a module treated as one operation, which cannot be called on a mask."""
+        return replace(self, mask=in_place if self.mask in (moved, unknown) else self.mask)
 
 
 _BATCH_RULES = {Role.SHAPE: moves, Role.SELECT: moves}
@@ -93,6 +92,9 @@ _MASK_RULES: dict[Role, MaskRule] = {
     **dict.fromkeys((Role.LAYER, Role.RESAMPLE), in_place),
     **dict.fromkeys((Role.SHAPE, Role.SELECT), moved),
 }
+
+NO_RULE = Rule(Role.UNKNOWN, "")
+"""Stands for the rule of an operation that has none, such as writing into a part of a tensor."""
 
 Rules = Mapping[Hashable, Rule]
 """Module class or function → its rule."""
