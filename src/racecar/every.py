@@ -67,7 +67,7 @@ class Every:
         return {"steps": self.steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue the schedule of a training that was interrupted."""
+        """Take the number of steps from a checkpoint: the reverse pass runs in the same steps as without the break."""
         try:
             steps = index(state["steps"])
         except (KeyError, TypeError):

@@ -75,7 +75,7 @@ class GradientShare:
         return {"steps": self.steps, "factor": float(self.factor)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where a training was interrupted."""
+        """Take steps and factor from a checkpoint, so that training goes on as without the break."""
         try:
             steps, factor = index(state["steps"]), float(state["factor"])
         except (KeyError, TypeError, ValueError):

@@ -11,7 +11,8 @@ from racecar.bench.kinds import PLAIN, Loss, ReverseKind
 from racecar.bench.workload import Workload
 
 SAMPLES = 2
-"""A small batch is counted. The ratio depends on the batch in wide layers alone (`racecar.reverse.short_cut`)."""
+"""Batch size with which operations are counted: two, to be quick. Operations per sample are the same for every batch
+size, except in wide layers, where a small batch takes the shorter of two ways (`racecar.reverse.short_cut`)."""
 
 
 def flops(workload: Workload) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The training steps of one model: made, compiled, timed."""
+"""Makes, compiles and times the training steps of one model: the plain one and those with a regulariser."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from racecar.bench.workload import OpenModel, StepOptions, Workload
 Details = dict[str, Any]
 """Results of a kind of step other than its times: memory, seconds until the first step is done, kernels, an error."""
 Say = Callable[[int, str], None]
-"""Called with the units of work done since the last call, and what was done."""
+"""Progress report: called with the units of work done since the last call, and a line of text about them."""
 
 
 class Measurement:
-    """Some kinds of steps of one model: `prepare` makes them, `bursts` gives what times them. Both belong into
-    `timing.fast_device`."""
+    """Training steps of one model, one for each kind: `prepare` makes them, `bursts` returns functions that time them.
+    Call both inside `timing.fast_device`."""
 
     def __init__(self, name: str, open_model: OpenModel, options: StepOptions, kinds: Sequence[Kind]) -> None:
         self.options, self.kinds = options, kinds
@@ -65,7 +65,8 @@ class Measurement:
             torch.cuda.empty_cache()
 
     def make(self, kind: Kind) -> tuple[Step, Details]:
-        """A step that was run twice (something may still be compiled in the second run), and its details."""
+        """The training step of a kind, and its memory and time to the first result. The step was run twice, because
+        torch.compile may still compile in the second run."""
         workload, cuda = self.workload, self.options.cuda
         other_steps = memory.allocated() - self._allocated if cuda else 0
         began = time.perf_counter()
@@ -93,7 +94,10 @@ class Measurement:
         return torch.compile(loss, fullgraph=True, options=options)
 
     def bursts(self) -> dict[str, Burst]:
-        """Functions that time steps of a kind, by its label. Takes profiles and captures CUDA graphs first."""
+        """A function for each kind of step, under the label of the kind, that runs and times a number of such steps.
+
+        Before that, where the options ask for it, the steps are profiled and captured as CUDA graphs.
+        """
         cuda = self.options.cuda
         if self.options.profile:
             for kind, step in self.steps.items():

@@ -1,4 +1,4 @@
-"""A record as a table, for a terminal or as Markdown."""
+"""The timings that `racecar bench` wrote into a record, as a table for a terminal or in Markdown."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 from racecar.bench import kernels
 
 Cell = Callable[[Mapping[str, Any]], str]
-"""From a step of a record to a cell of the table."""
+"""Function from the results of one kind of step, a dict of the record, to the text of a table cell."""
 Column = tuple[str, Cell]
-"""A column's head and its cells."""
+"""Heading of a column, and the function that fills its cells."""
 
 
 def number(key: str, digits: int, unit: float = 1) -> Cell:
-    """Cells for the number under this key; a dash where the step has none."""
+    """Cell function that prints ``step[key] / unit`` with this many decimals; a dash where it is missing or None."""
     return lambda step: "–" if step.get(key) is None else f"{step[key] / unit:.{digits}f}"
 
 
 def span(key: str, digits: int) -> Cell:
-    """Cells for a pair of numbers."""
+    """Cell function that prints the numbers of ``step[key]`` with this many decimals, joined by dashes."""
     return lambda step: "–" if step.get(key) is None else "–".join(f"{value:.{digits}f}" for value in step[key])
 
 
@@ -61,7 +61,7 @@ def first_sentence(error: str) -> str:
 
 
 def foot(record: Mapping[str, Any]) -> str:
-    """What the numbers mean, and where they were made."""
+    """Line under the table: device, versions and settings of the measurement, and what each column means."""
     settings = record["settings"]
     kind = "compiled" if settings["compile"] else "eager"
     kind += " with short kernels combined" if settings.get("combine") else ""

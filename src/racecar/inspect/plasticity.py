@@ -56,11 +56,13 @@ class LayerPlasticity:
     """Effective rank of the units (Roy & Vetterli 2007): exp of the entropy of their singular values, from 1 to
     ``units``; 0 if all are 0."""
     low: float | None
-    """Low gain: a tenth of the inputs' energy lies along directions of this gain or less. None where A is not known."""
+    """Low gain: a tenth of the inputs' energy lies along directions of this gain or less. The gain of a direction is the
+    factor by which the layer's linear map A changes the length of inputs along it. None where A is not known."""
     middle: float | None
-    """Median gain: half of the inputs' energy lies along directions of this gain or less. None as for ``low``."""
+    """Median gain: half of the inputs' energy lies along directions of this gain or less. None where A is not known."""
     high: float | None
-    """High gain: nine tenths of the inputs' energy lie along directions of this gain or less. None as for ``low``."""
+    """High gain: nine tenths of the inputs' energy lie along directions of this gain or less. None where A is not
+    known."""
     error: float | None
     """Reverse error ‖AᵀAh − h‖² / ‖h‖², which mode "linear" makes small. None if the layer has no rule."""
 

@@ -17,7 +17,8 @@ CONTRASTS = ("minmax", "symmetric")
 
 
 class Vectors(Protocol):
-    """The part of ``SingularVectors`` that ``similarity`` needs."""
+    """Protocol for the first argument of ``similarity``: an object with these two attributes, such as
+    ``SingularVectors``."""
 
     @property
     def vectors(self) -> Tensor: ...  # (k, n)
@@ -84,8 +85,8 @@ class Similarity:
     ssim: Matches | None
     """SSIM between vectors and data as pictures; None if they are not pictures."""
     lpips: Matches | None
-    """LPIPS distance between vectors and data as pictures; None if no Lpips was given, or if they are not pictures with
-    one or three channels."""
+    """LPIPS distance between each singular vector and each input, both shown as pictures; None if no Lpips was given,
+    or if the inputs are not pictures with one or three channels."""
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers as a dict for JSON."""

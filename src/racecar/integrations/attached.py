@@ -18,7 +18,7 @@ from racecar.support.compiling import compiling
 from racecar.support.torch_private import HOOK_TABLES
 
 SEEN = 8
-"""Number of samples of the last batch that are kept, for pictures."""
+"""Number of samples of the last batch that are kept, so that a callback can draw what the reverse pass rebuilds."""
 PATIENCE = 100
 """Most losses that are collected before ``loss()`` must be called."""
 _known: WeakKeyDictionary[nn.Module, ReferenceType[Attached]] = WeakKeyDictionary()

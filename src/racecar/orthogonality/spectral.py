@@ -32,12 +32,14 @@ def srip(
     σ is estimated from below by power iteration: ``power`` products with WᵀW − I from a direction that every call draws
     at random. The gradient is that of the estimate, through all products.
 
-    The paper has σ and side "rows". Its published code for ResNet (Keras) has the same, that for Wide ResNet σ² and
-    "smaller", that for ImageNet and SVHN σ² and "columns"; all take two products. σ is at least 1 for a W with more
-    columns than rows and "columns", and for one with more rows and "rows".
+    The paper (Bansal et al. 2018) takes σ and side "rows", and so does its published code for ResNet (Keras). The code
+    for Wide ResNet takes σ² and "smaller", the code for ImageNet and SVHN σ² and "columns"; all take two products. σ is
+    at least 1 for a W with more columns than rows and "columns", and for one with more rows and "rows".
 
     Args:
-        model_or_weights, layers, side: as for `so`.
+        model_or_weights: a model, or its weights, as for `so`.
+        layers: name patterns of the layers; None: all.
+        side: which Gram matrix is compared with the identity: "columns" WᵀW, "rows" WWᵀ, "smaller" the smaller one.
         power: number of products; σ is the norm after the last one.
         squared: whether to sum σ² instead of σ.
         generator: random generator of the directions, on the device of the weights.

@@ -127,7 +127,15 @@ def _train(
     title: str,
     progress: bool | None,
 ) -> Pretrained:
-    """Train the one layer that ``rr`` constrains."""
+    """Train the one layer that ``rr`` constrains on its racecar loss alone, for this many epochs.
+
+    Args:
+        rr: a Racecar whose other layers are frozen and have weight 0.
+        name: of the layer.
+        prepare: function from a batch of the loader to the model's inputs.
+        title: of the progress bar.
+        progress: whether to show it; None: if the output is a terminal.
+    """
     began, steps, means, displayed = time.perf_counter(), 0, [], 0
     batches = len(loader) if isinstance(loader, Sized) else None
     with bar(title, None if batches is None else batches * epochs, progress) as advance:

@@ -23,12 +23,15 @@ _CHECKPOINT_OPTIONS = ("use_reentrant", "context_fn", "determinism_check", "debu
 
 
 class CompiledWatch(TorchFunctionMode):
-    """Records the calls that are traced while it is entered, and changes nothing about them.
+    """Context manager that records every torch function called inside it while torch.compile traces a forward pass.
+
+    The model computes the same as without it. Attention, checkpoints and recurrent networks are recorded as the calls
+    that they consist of.
 
     Args:
-        keep: the functions whose outputs are cloned, because one of them is changed in place later.
-        recurrent: whether there may be recurrent networks, which are taken apart.
-        lists: whether there may be calls that are given a list.
+        keep: functions whose recorded outputs are clones, because the model changes one of them in place later.
+        recurrent: whether the model may contain recurrent networks.
+        lists: whether a function may be called with a list, which is copied because the model may change it later.
     """
 
     def __init__(self, keep: tuple[Any, ...], recurrent: bool, lists: bool) -> None:
@@ -56,7 +59,7 @@ class CompiledWatch(TorchFunctionMode):
         return out
 
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        """Remember a call."""
+        """Append a call to ``calls``; its output is cloned if ``keep`` has the function."""
         kept = out
         if self.keep and among(func, self.keep):
             kept = out.clone() if isinstance(out, Tensor) else out

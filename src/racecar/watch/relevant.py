@@ -52,7 +52,7 @@ def leads_to_numbers(calls: Sequence[Call]) -> list[bool]:
 
 
 def makes_number(call: Call) -> bool:
-    """Whether an output of a call holds floating-point numbers."""
+    """Whether at least one output of a recorded call is a tensor of a floating-point dtype."""
     if isinstance(call.out, Tensor):
         return _is_number(call.out)
     return any(_is_number(out) for out in outputs(call))

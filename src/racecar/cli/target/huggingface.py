@@ -76,7 +76,16 @@ def _inputs(model: Any, given: Sequence[Input]) -> tuple[Input, ...]:
 
 
 def _default_inputs(config: Any, main: str, vocabulary: int) -> tuple[Input, ...]:
-    """One picture, or one row of tokens; () for other kinds of input."""
+    """Shapes of the example inputs when the user gives none: one picture, or one row of tokens.
+
+    Args:
+        config: of the Hugging Face model.
+        main: name of the model's main input, for example "input_ids".
+        vocabulary: number of tokens; 0 if the model has none.
+
+    Returns:
+        One ``Input``; () if the main input is neither pictures nor tokens.
+    """
     if main == "pixel_values":
         size = getattr(config, "image_size", 224)
         height, width = size if isinstance(size, (list, tuple)) else (size, size)
