@@ -56,8 +56,8 @@ class LayerPlasticity:
     """Effective rank of the units (Roy & Vetterli 2007): exp of the entropy of their singular values, from 1 to
     ``units``; 0 if all are 0."""
     low: float | None
-    """Low gain: a tenth of the inputs' energy lies along directions of this gain or less. The gain of a direction is the
-    factor by which the layer's linear map A changes the length of inputs along it. None where A is not known."""
+    """Low gain: a tenth of the inputs' energy lies along directions of this gain or less. The gain of a direction is
+    the factor by which the layer's linear map A changes the length of inputs along it. None where A is not known."""
     middle: float | None
     """Median gain: half of the inputs' energy lies along directions of this gain or less. None where A is not known."""
     high: float | None
