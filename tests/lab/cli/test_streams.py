@@ -8,6 +8,7 @@ import torch
 
 from racecar_lab.experiment import Measured
 from racecar_lab.experiments.streams.cells import by_cell
+from racecar_lab.experiments.streams.learning import Learning
 from racecar_lab.experiments.streams.searched import searched
 from racecar_lab.experiments.streams.transfer import Tried, tried_in
 from racecar_lab.running.engines import streams
@@ -25,11 +26,15 @@ def no_data(tmp_path, monkeypatch):
 
 def test_cut_and_resumed(cli, tmp_path, monkeypatch):
     """Bit for bit as if it had not been interrupted at its first checkpoint; what is there is not done again."""
+    advance, advanced = Learning.advance, []
+    monkeypatch.setattr(Learning, "advance", lambda self: advanced.append(self) or advance(self))
     arguments = ("run", "streams", *LITTLE, "--seeds", "2", "--variants", "Std")
     whole = cli(*arguments, "--out", "whole")
     assert whole.status == 0
     assert "a quick run: no evidence, and nothing of it is judged" in whole.out
     assert "forty digits" in whole.err
+    steps = len(advanced)
+    assert steps > 1
     begun, write = tmp_path / "killed" / "checkpoints", checkpoint.write
 
     def interrupted(path, state):
@@ -43,6 +48,7 @@ def test_cut_and_resumed(cli, tmp_path, monkeypatch):
     assert len(list(begun.glob("*.pt"))) == 1
     said = cli(*arguments, "--out", "killed", "--resume")
     assert said.status == 0, said.err
+    assert len(advanced) == 2 * steps
     assert not list(begun.glob("*.pt"))
     one, other = (Store(tmp_path / name).runs() for name in ("whole", "killed"))
     assert len(one) == 2
