@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from racecar.plan.graph import Op
-from racecar.plan.step import Step, undo
+from racecar.plan.step import Action, Step
 from racecar.rules.roles import Role
 from racecar.watch.names import HEAD, MODEL, shown
 
@@ -105,7 +105,7 @@ class Layer:
     @property
     def into_h(self) -> tuple[Step, ...]:
         """The steps that undo the operations in ``linear_ops``, back to h."""
-        return tuple(undo(op) for op in reversed(self.linear_ops))
+        return tuple(Step(Action.UNDO, op) for op in reversed(self.linear_ops))
 
     @property
     def cut_off(self) -> str:

@@ -18,9 +18,7 @@ class Action(Enum):
     """What a step does with its operation; the flag ``undoes`` says whether it leads from its output to its input."""
 
     UNDO = "undo", True
-    """Undo the operation by its rule."""
-    PART = "part", True
-    """Undo a selection that has no function: zeros for the elements that were not selected."""
+    """Undo the operation by its rule; a selection without a function by zeros for what was not selected."""
     LIFT = "lift", False
     """Give dimensions that a reduction dropped back with size 1."""
     REDO = "redo", False
@@ -39,11 +37,6 @@ class Step(NamedTuple):
     op: Op
 
 
-def undo(op: Op) -> Step:
-    """The step that undoes an operation."""
-    return Step(Action.PART if op.rule.apply is None else Action.UNDO, op)
-
-
 def take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) -> Tensor:
     """The result of a step on y.
 
@@ -60,15 +53,12 @@ def _take(step: Step, y: Tensor, operation: Operation, shapes: dict[int, Size]) 
     """``take``, without regard to whether the model ran the operation under ``no_grad``."""
     action, op = step
     rule = op.rule
-    if action is Action.PART:
-        return _part(operation, y, shapes[op.source], op.slot)
-    apply = rule.apply
     if action is Action.UNDO:
-        assert apply is not None
-        return apply(operation, y, shapes[op.source])
+        shape = shapes[op.source]
+        return _scatter(operation, y, shape, op.slot) if rule.apply is None else rule.apply(operation, y, shape)
     if action is Action.REDO and op.role is not Role.AFFINE:
-        assert apply is not None
-        return apply(operation, _in_double(y, operation) if op.role is Role.NORM else y)
+        assert rule.apply is not None
+        return rule.apply(operation, _in_double(y, operation) if op.role is Role.NORM else y)
     if action is Action.LIFT:
         return y if rule.lift is None else rule.lift(operation, y, shapes[op.source])
     if rule.reapply is not None:
@@ -87,7 +77,7 @@ def _in_double(y: Tensor, operation: Operation) -> Tensor:
     return y
 
 
-def _part(operation: Operation, y: Tensor, shape: Size, slot: int) -> Tensor:
+def _scatter(operation: Operation, y: Tensor, shape: Size, slot: int) -> Tensor:
     """The adjoint of a selection: y at the places of the selected elements, zeros elsewhere.
 
     Not a vector-Jacobian product, which would keep more in memory when a slice is compiled.

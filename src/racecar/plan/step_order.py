@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from racecar.plan.graph import Graph, Op
-from racecar.plan.step import Action, Step, take, undo
+from racecar.plan.step import Action, Step, take
 from racecar.rules.roles import Role
 
 
@@ -19,7 +19,7 @@ def out_of(graph: Graph, op: Op, value: int) -> list[Step]:
     chain = graph.chain(op, value)
     ranges = [i for i, between in enumerate(chain) if between.role.sets_range]
     first = ranges[-1] if ranges else -1  # the first in forward order
-    return [undo(x) for i, x in enumerate(chain) if x.role.moves or (x.role is Role.AFFINE and i > first)]
+    return [Step(Action.UNDO, x) for i, x in enumerate(chain) if x.role.moves or (x.role is Role.AFFINE and i > first)]
 
 
 def into_d(graph: Graph, op: Op, approach: Sequence[Op], redo: Sequence[Op]) -> list[Step]:
@@ -33,7 +33,7 @@ def into_d(graph: Graph, op: Op, approach: Sequence[Op], redo: Sequence[Op]) -> 
         approach: the operations between d_m and ``op``, nearest to ``op`` first.
         redo: the norms and activations to apply again, and the changes of layout between them, in forward order.
     """
-    back = [undo(between) for between in approach if between.role is not Role.PASS]
+    back = [Step(Action.UNDO, between) for between in approach if between.role is not Role.PASS]
     upsampling = next((i for i, step in enumerate(back) if step.op.role is Role.RESAMPLE), len(back))
     again = _again(redo, with_size=False)
     if not all(_keeps_axes(step.op) for step in back[upsampling:]):
@@ -60,7 +60,7 @@ def _again(ops: Sequence[Op], with_size: bool) -> list[Step]:
     shapes = [i for i in later if ops[i].role is not Role.RESAMPLE]
     # A change of resolution can be left out, unless the layout changed before it.
     moves = later if with_size else [i for i in later if shapes and i >= shapes[0]]
-    steps = [undo(ops[i]) for i in reversed(moves)]
+    steps = [Step(Action.UNDO, ops[i]) for i in reversed(moves)]
     for i, op in enumerate(ops):
         if op.role.keeps_layout:
             steps.append(Step(Action.REDO, op))
