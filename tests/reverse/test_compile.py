@@ -148,7 +148,7 @@ def test_modes_and_scales():
     model, x = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)), rows()
     rr = copy.deepcopy(classic(model, x, fraction=0.5, input_activation="tanh"))
     fast = compiled(rr)
-    for mode, scale in (("full", "mean"), ("input", "relative"), ("layerwise", "sum")):
+    for mode, scale in (("full", "anchored"), ("input", "relative"), ("layerwise", "sum")):
         rr.mode, rr.scale = mode, scale
         other = classic(model, x, mode=mode, scale=scale, fraction=0.5, input_activation="tanh")
         assert_same(step(rr, x, fast), step(other, x))

@@ -133,7 +133,7 @@ def input_energy(inputs: Sequence[Tensor], masks: Sequence[Tensor | None] | None
             "scale 'anchored' divides by the energy of the model's input, and this input holds no floating-point "
             "numbers; use scale='relative' or scale='mean'"
         )
-    dtype = max((wide(x) for x in numbers), key=lambda dtype: torch.finfo(dtype).bits)
+    dtype = torch.float64 if any(x.dtype == torch.float64 for x in numbers) else torch.float32
     squares = [torch.linalg.vector_norm(x, dtype=dtype).square() for x in numbers]
     return torch.stack(squares).sum() / _at_least_1(sum(counted(x, mask) for x, mask in pairs))
 
