@@ -13,7 +13,7 @@ from racecar.reverse.run_step import run_step
 from racecar.reverse.settings import Settings
 from racecar.reverse.weights import Weight
 from racecar.rules.registry import UserRules, checked_rules
-from racecar.watch.data_parallel import outside_ddp, refuse_unaveraged
+from racecar.watch.data_parallel import check_averaging
 from racecar.watch.guards import check_model
 
 
@@ -59,8 +59,7 @@ def reverse_loss(
     engine = Engine(model, settings)
     engine.start(args, kwargs)
     output, outcome = run_step(engine, args, kwargs, mask=mask)
-    if outside_ddp():
-        refuse_unaveraged(model, (output, outcome.loss))
+    check_averaging(model, (output, outcome.loss))
     return output, outcome.loss
 
 

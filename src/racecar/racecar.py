@@ -25,7 +25,7 @@ from racecar.rules.registry import Rule, UserRules, checked_rules
 from racecar.support.compiling import compiling
 from racecar.support.torch_private import in_transform
 from racecar.watch.batches import ExampleInputs, first_of
-from racecar.watch.data_parallel import outside_ddp, refuse_unaveraged, warn_compiled
+from racecar.watch.data_parallel import check_averaging
 from racecar.watch.dry_run import untouched
 from racecar.watch.guards import check_model
 from racecar.watch.inputs import input_tensors
@@ -135,11 +135,7 @@ class Racecar(nn.Module):
             self.terms = {} if transformed else outcome.terms
             if check and not transformed:
                 self._health.add(outcome.dead, engine.settings.weight)
-        if outside_ddp():
-            if compiling():
-                warn_compiled(id(self.model))
-            else:
-                refuse_unaveraged(self.model, (output, loss))
+        check_averaging(self.model, (output, loss))
         return output, loss
 
     @property

@@ -21,6 +21,7 @@ from torch.autograd.graph import register_multi_grad_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from racecar.errors import Unsupported
+from racecar.support.compiling import compiling
 from racecar.support.torch_private import (
     after_backward,
     at_trace_time,
@@ -42,8 +43,18 @@ _REMEDY = (
 )
 
 
+def check_averaging(model: nn.Module, returned: Any) -> None:
+    """Refuse gradients through ``returned``, what a call of the model gave, that a DDP will not average. A compiled
+    backward pass cannot be watched, so torch.compile only warns."""
+    if _outside_ddp():
+        if compiling():
+            _warn_compiled(id(model))
+        else:
+            _refuse_unaveraged(model, returned)
+
+
 @at_trace_time
-def outside_ddp() -> bool:
+def _outside_ddp() -> bool:
     """Whether this is a call with gradients, in one of several processes, that is not inside the forward of a DDP."""
     return (
         torch.is_grad_enabled()
@@ -55,7 +66,7 @@ def outside_ddp() -> bool:
 
 
 @at_trace_time
-def warn_compiled(model: int) -> bool:
+def _warn_compiled(model: int) -> bool:
     """Warn if a model that torch.compile traces is wrapped in a DDP: a compiled backward pass cannot be watched.
 
     Args:
@@ -68,7 +79,7 @@ def warn_compiled(model: int) -> bool:
     return True
 
 
-def refuse_unaveraged(model: nn.Module, returned: Any) -> None:
+def _refuse_unaveraged(model: nn.Module, returned: Any) -> None:
     """Raise ``Unsupported`` at the end of a backward pass through ``returned``, what a call of the model gave, if a
     wrapper of the model did not average its gradients."""
     tensors = [one for one in tensors_in(returned) if one.requires_grad and not in_transform(one)]
