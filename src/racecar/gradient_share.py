@@ -47,7 +47,7 @@ class GradientShare:
         self.steps = 0
         """Number of calls so far in which the loss had a gradient."""
         self.factor = torch.zeros(())
-        """By what the loss was multiplied in the last call: detached, shape ()."""
+        """Factor of the loss in the last call: detached, shape ()."""
 
     def __call__(self, task: Tensor, loss: Tensor) -> Tensor:
         """``task`` + factor · ``loss``, shape (); to be called in every training step, before ``backward``.

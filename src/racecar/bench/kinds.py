@@ -30,7 +30,7 @@ class Kind:
     every: int = 1
     """The regulariser is in every k-th step alone; the steps between are plain."""
     way: ClassVar[str] = "plain"
-    """Its name in a record."""
+    """Name of the regulariser in a record, for example "racecar"; "plain" for none."""
     capturable: ClassVar[bool] = True
     """Whether steps of this kind can be captured as a CUDA graph."""
 
@@ -45,7 +45,7 @@ class Kind:
         return []
 
     def once(self: K) -> K:
-        """The same step with the regulariser in every step: what is compiled and whose memory is measured."""
+        """This kind with ``every`` = 1, the step with the regulariser: it is compiled, and its memory is measured."""
         return replace(self, every=1)
 
     def settings(self) -> dict[str, Any]:

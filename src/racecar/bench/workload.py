@@ -22,7 +22,7 @@ OpenModel = Callable[[str], tuple[nn.Module, Example]]
 
 @dataclass(frozen=True)
 class StepOptions:
-    """How the training steps are executed, the same for all of them."""
+    """Options for running the training steps: device, precision, compiling. All kinds of steps share them."""
 
     device: str = "cpu"
     half: bool = False
@@ -43,7 +43,7 @@ class StepOptions:
 
 @dataclass(frozen=True)
 class Description:
-    """What a record says of a model."""
+    """Entry of a record that describes a model and its inputs."""
 
     name: str
     parameters: int
@@ -90,7 +90,7 @@ class Workload:
         return Description(self.name, count, shapes, self.batch)
 
     def first_samples(self, count: int) -> Workload:
-        """The same model with the first ``count`` samples alone."""
+        """A copy with the same model and the first ``count`` samples of its inputs."""
         few = copy(self)
         few.args, few.kwargs = map_tensors(lambda x: x[:count] if x.dim() else x, (self.args, self.kwargs))
         return few

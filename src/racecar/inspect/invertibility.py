@@ -243,7 +243,7 @@ def picture_scores(a: Tensor, b: Tensor, span: float) -> tuple[float, float | No
 
 
 def finite(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The same record with None in place of infinity and NaN, which JSON does not have."""
+    """``record`` as JSON can have it: None in place of infinity and NaN."""
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in record.items()
     }

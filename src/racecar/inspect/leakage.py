@@ -49,7 +49,7 @@ class Leak:
     ssim: float | None
     """SSIM of x', mean over the samples; None if they are not pictures, or too small ones."""
     reading: str
-    """What ``adjusted`` means, in words."""
+    """Sentence that says what ``adjusted`` means."""
 
 
 @dataclass(frozen=True, eq=False)

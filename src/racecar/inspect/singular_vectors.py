@@ -41,7 +41,7 @@ class SingularVectors:
     operator: bool
     """True: singular vectors of the whole convolution as an operator; False: of the weight as a matrix."""
     order: str
-    """What the vectors are sorted by, largest first: "value" (singular value) or "data" (``carried``)."""
+    """Quantity by which the vectors are sorted, largest first: "value" (singular value) or "data" (``carried``)."""
 
     @property
     def images(self) -> Tensor | None:
@@ -49,7 +49,7 @@ class SingularVectors:
         return self.vectors.reshape(-1, *self.shape) if len(self.shape) == 3 else None
 
     def ordered(self, order: str) -> SingularVectors:
-        """The same vectors sorted by "value" (singular value) or by "data" (``carried``), largest first."""
+        """A copy with the vectors sorted by "value" (singular value) or by "data" (``carried``), largest first."""
         indices = _ranks(self.values, self.carried, order)
         carried = None if self.carried is None else self.carried[indices]
         return replace(self, values=self.values[indices], vectors=self.vectors[indices], carried=carried, order=order)

@@ -31,7 +31,7 @@ _heard = 0
 _raised = False
 """Whether a KeyboardInterrupt was raised in the main thread and not lost."""
 _deferred = 0
-"""How many ``deferred`` and ``block_sigint`` are entered: no KeyboardInterrupt is raised until all are left."""
+"""Number of ``deferred`` and ``block_sigint`` blocks that are entered: KeyboardInterrupt waits until all are left."""
 _over = False
 """Whether the command is over, and Python shuts down."""
 

@@ -148,7 +148,8 @@ class Links:
             self.signature.append(("spill", old))
 
     def _details(self, call: Call, uses: tuple[tuple[Path, int], ...]) -> Iterator[Any]:
-        """What else tells two calls of one function apart: how much an index selects, where the batch goes."""
+        """Properties beside function and inputs by which two calls differ for the plan: whether an index selects all
+        elements, its kind, and the dimensions that are moved."""
         if call.func in PARTS and len(uses) == 1 and uses[0][0] == (0,):  # an index that is data always selects
             yield outputs(call)[0].numel() == self.tensors[uses[0][1]].numel()
         if call.func is Tensor.__getitem__:
@@ -162,6 +163,6 @@ def _layout(tensor: Tensor) -> tuple[Any, ...]:
 
 
 def _kind_of_index(index: Any) -> tuple[Any, ...]:
-    """What kind of index it is, which decides whether it crops or selects."""
+    """Type of each part of an index, and the steps of its slices: they decide whether it crops or selects."""
     parts = index if isinstance(index, tuple) else (index,)
     return tuple((type(part).__name__, part.step) if isinstance(part, slice) else type(part).__name__ for part in parts)

@@ -74,7 +74,7 @@ def _page(title: str, facts: Mapping[str, Any], sections: Sequence[Chapter]) -> 
 
 
 def _plain(content: Any) -> Any:
-    """The same content with infinity and NaN, which JSON does not have, as text."""
+    """``content`` as JSON can have it: infinity and NaN become text."""
     if isinstance(content, Mapping):
         return {key: _plain(value) for key, value in content.items()}
     if isinstance(content, (list, tuple)):

@@ -20,7 +20,7 @@ from racecar.reverse.reverse_statistics import ReverseStatistics
 from racecar.support.torch_private import AnyBatchNorm
 
 ALL = 512
-"""All singular vectors are computed for layers with at most this many, the first k for larger ones."""
+"""Number of singular vectors up to which all of a layer's are computed; of a larger layer the first k are."""
 OPERATOR = 3 * 64 * 64
 """Largest input size on which the singular vectors of a whole convolution are computed: seconds, not minutes."""
 SWEPT = 12
@@ -44,7 +44,7 @@ class Choices:
     k: int
     """Number of singular vectors to show."""
     statistics: str
-    """What batch norm uses, a key of ``STATISTICS``."""
+    """Statistics that batch norms use: a key of ``STATISTICS``."""
     input_activation: str | None
     """Function that is applied to the rebuilt input; None: none."""
     lpips: Lpips | None

@@ -29,7 +29,7 @@ class Samples:
     labels: Tensor | None
     """Class numbers, (n,); None if unknown."""
     source: str
-    """Where the samples come from, in words."""
+    """Origin of the samples, as a phrase for the report."""
     picture: tuple[int, int, int] | None = None
     """(channels, height, width) if the samples are pictures, flattened or not; else None."""
 

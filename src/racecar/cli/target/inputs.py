@@ -71,7 +71,7 @@ def like(example: Any) -> tuple[Input, ...]:
 
 
 def with_batch(inputs: Sequence[Input], batch: int) -> tuple[Input, ...]:
-    """The same inputs with another number of samples."""
+    """``inputs`` with the batch dimension, the first, set to ``batch``."""
     return tuple(replace(single, shape=(batch, *single.shape[1:])) for single in inputs)
 
 
