@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from racecar import NothingToReverse, NotReversible, functional
+from racecar import NothingToReverse, NotReversible
 from tests.by_hand import Net
 from tests.losses import classic
 
@@ -195,20 +195,6 @@ def test_refused_at_construction(name: str):
     message = sentence(caught.value)
     assert [word for word in words if word not in message] == []
     assert isinstance(caught.value, ValueError | TypeError)
-
-
-SAME = [name for name in CASES if not name.startswith(("example", "no module"))]
-
-
-@OLD
-@pytest.mark.parametrize("name", SAME)
-def test_the_functional_twin_refuses_the_same(name: str):
-    build, example, settings, kind, words = CASES[name]
-    model = build()
-    with pytest.raises(kind) as caught:
-        functional.reverse_loss(model, example, **settings)
-    message = sentence(caught.value)
-    assert [word for word in words if word not in message] == []
 
 
 def test_the_models_own_error_is_the_cause():
