@@ -82,14 +82,6 @@ def _distil(m, x):
     return F.mse_loss(guess, target)
 
 
-def test_a_second_use_without_gradient():
-    """A second use of the same layers, without gradient, is left out; the first is not."""
-    model = Net(_distil, student=nn.Linear(4, 4), head=nn.Linear(4, 4))
-    model.teacher = model.student
-    rr = Racecar(model, X)
-    assert notes(rr) == {"student#2": "no_grad", "head#2": "no_grad"}
-
-
 class Cut(nn.Module):
     def forward(self, weight):
         return weight.detach()

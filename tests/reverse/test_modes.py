@@ -172,16 +172,16 @@ def test_another_head_than_the_last_is_named(mode: str, joined: bool):
     assert rr(x)[1] > 0
     for weight in ({"*": 1, "[bc]": 0}, {"*": 1, "[de]": 0}):
         rr.weight = weight
-        assert "beside" not in str(rr.plan)
+        assert "not on the path" not in str(rr.plan)
     model.b.requires_grad_(False), model.c.requires_grad_(False)
-    assert "beside" not in str(classic(model, x, mode="full").plan)
+    assert "not on the path" not in str(classic(model, x, mode="full").plan)
 
 
 def test_towers_without_a_common_layer():
     """In mode full nothing is lost; mode input compares the input of one of them."""
     parts = linears(a=(4, 5), b=(5, 3), c=(4, 6), d=(6, 3))
     model = Net(lambda m, x, y: (m.b(torch.tanh(m.a(x))), m.d(torch.tanh(m.c(y)))), **parts)
-    assert "beside" not in str(classic(model, (rows(), rows()), mode="full").plan)
+    assert "not on the path" not in str(classic(model, (rows(), rows()), mode="full").plan)
     with pytest.warns(UserWarning, match=r"\('a', 'b'\) are ignored"):
         classic(model, (rows(), rows()), mode="input")
 
