@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from racecar import Racecar
-from racecar.reverse.terms import noise_floors
+from racecar.reverse.noise_floors import noise_floors
 from racecar.rules.norm import moments
 from racecar.rules.registry import Operation
 from racecar.watch.recorder import Watch

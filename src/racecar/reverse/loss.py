@@ -13,6 +13,7 @@ from racecar.plan.slices import cut_shape
 from racecar.reverse import linear_mode, reverse, terms, weights
 from racecar.reverse.health import DeadFlags
 from racecar.reverse.masks import PassMasks
+from racecar.reverse.noise_floors import noise_floors
 from racecar.reverse.norm_statistics import PassStatistics
 from racecar.reverse.prepared import PreparedPlan
 from racecar.reverse.slicing import BatchSlice
@@ -64,7 +65,7 @@ def denominators(
     if part.samples < part.size:
         places = [values.batch(term.layer.d) for term in prepared.terms.values()]
         shapes = [cut_shape(shape, where, *part) for shape, where in zip(shapes, places, strict=True)]
-    return Denominators(energy, terms.noise_floors(moments, [shape.numel() for shape in shapes]))
+    return Denominators(energy, noise_floors(moments, [shape.numel() for shape in shapes]))
 
 
 def layer_terms(

@@ -37,7 +37,7 @@ class Term(NamedTuple):
     weight: Tensor | None
     """λ if it is a tensor, which weighs the elements of d_m; None: λ is a number, which weighs the term."""
     norm: Op | None
-    """The last norm before d_m, if d_m may be its rounding noise alone (:func:`racecar.reverse.terms.noise_floors`)."""
+    """The last norm before d_m, if d_m may be its rounding noise alone (:mod:`racecar.reverse.noise_floors`)."""
 
 
 class PreparedPlan:

@@ -6,14 +6,13 @@ Under torch.compile a sum over an activation is not taken to a scalar at once: s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from racecar.rules.norm import Moments
 from racecar.support.compiling import compiling
 from racecar.support.memory_order import channels_last, memory_order
 from racecar.support.precision import wide
@@ -149,64 +148,6 @@ def counted(x: Tensor, mask: Tensor | None) -> int | Tensor:
     return x.numel() if mask is None else mask.sum() * (x.numel() // max(1, mask.numel()))
 
 
-def noise_floors(moments: Sequence[Moments | None], counts: Sequence[int]) -> Tensor | None:
-    """For each layer the largest Σ d² that is only rounding noise behind a norm; None if it is 0 for all layers.
-
-    A norm subtracts the mean of its input. If the input is constant but for rounding errors, as on a blank batch, the
-    norm leaves these errors, up to 1/√eps times as large. d then is noise, and the term says nothing.
-
-    Args:
-        moments: of the input of the norm whose output leads to each d_m; None: there is no such norm.
-        counts: number of elements of each d_m.
-
-    Returns:
-        A vector (layers,), 0 for layers without a norm or whose norm's input varies.
-    """
-    known = [one for one in moments if one is not None]
-    if not known:
-        return None
-    like = known[0].mean
-    # A blank batch is blank in all groups of the norm: a few of them suffice, and the compiler copies fewer numbers.
-    groups = max(1, min(16, *(one.mean.numel() // 2 for one in known)))
-    filled = [one or known[0] for one in moments]  # any moments serve for a layer without a norm: its floor is 0
-    mean, inverse = _stack([x.reshape(-1)[:groups] for one in filled for x in one[:2]]).unflatten(0, (-1, 2)).unbind(1)
-    accuracy = torch.finfo(like.dtype).eps
-    # Relative errors of the input itself, and of sums over it, which are larger.
-    errors = [torch.finfo(one.dtype).eps + 64 * accuracy for one in filled]
-    limits = [(16 * error) ** 2 / one.eps for error, one in zip(errors, filled, strict=True)]
-    energy = mean.square().mean(1)
-    noise = energy * _vector([error**2 for error in errors], like)
-    # σ² from 1/σ, which cannot tell a σ² far below eps.
-    blank = inverse.square().reciprocal().mean(1) <= noise + _vector(
-        [one.eps * (1 + 4 * accuracy) for one in filled], like
-    )
-    sizes = [0 if one is None else count for one, count in zip(moments, counts, strict=True)]
-    return torch.where(blank, energy * _vector(limits, like) * _vector(sizes, like), 0)
-
-
-def _vector(numbers: Sequence[float], like: Tensor) -> Tensor | float:
-    """Numbers that are the same in every step, as a tensor like another. It is cached, so that no step waits for its
-    transfer to the device; compiled, it is a single number if all are equal."""
-    if not compiling():
-        return _cached_tensor(tuple(numbers), like.dtype, like.device)
-    if all(number == numbers[0] for number in numbers):
-        return numbers[0]
-    return _stack([like.new_full((), number) for number in numbers])
-
-
-def _stack(tensors: Sequence[Tensor]) -> Tensor:
-    """torch.stack; compiled, in groups of 8: the compiler copies at most 8 tensors in one kernel, else one in each."""
-    if not compiling():
-        return torch.stack(list(tensors))
-    return torch.cat([torch.stack(list(tensors[i : i + 8])) for i in range(0, len(tensors), 8)])
-
-
-@lru_cache(maxsize=256)
-def _cached_tensor(numbers: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    with torch.inference_mode(False):  # so that training can use the tensor, too
-        return torch.tensor(numbers, dtype=dtype, pin_memory=device.type == "cuda").to(device, non_blocking=True)
-
-
 def terms(
     errors: Sequence[Tensor],
     counts: Sequence[int | Tensor],
@@ -223,7 +164,8 @@ def terms(
         errors: Σ w (d − d')² of each layer, from :func:`squared_error`.
         counts: number of elements of each d_m where its mask is True, for scales "mean" and "anchored".
         sizes: √Σ d² of each layer, (layers,), for scales "relative" and "ratio".
-        floors: from :func:`noise_floors`, for the same scales: up to this Σ d² a term is 0; None: 0 for all layers.
+        floors: from :func:`~racecar.reverse.noise_floors.noise_floors`, for the same scales: up to this Σ d² a term
+            is 0; None: 0 for all layers.
         share: N / n, the factor of a sum over n of N samples, for scale "sum".
         energy: from :func:`input_energy`, for scale "anchored".
     """
