@@ -7,8 +7,10 @@ import torch
 from torch.func import functional_call, grad, stack_module_state, vmap
 
 from racecar import NothingToReverse
+from racecar.reverse.terms import GRADIENTS
 from tests.losses import classic, classic_loss
 from tests.networks import NETWORKS
+from tests.pairwise import pairwise
 from tests.steps import assert_same, step
 
 EXACT = {"rtol": 1e-3, "atol": 1e-4}
@@ -27,10 +29,9 @@ def loss_of(rr):
     return lambda parameters, buffers, x: functional_call(rr, (parameters, buffers), (x,))[1]
 
 
-@pytest.mark.parametrize("name", STACKED.split())
-@pytest.mark.parametrize("fraction", [1.0, 0.5])
-def test_stacked_models_equal_the_loop(name, fraction):
-    rrs, data = build(name, fraction=fraction)
+@pytest.mark.parametrize("name, fraction, gradient", pairwise(STACKED.split(), [1.0, 0.5], GRADIENTS))
+def test_stacked_models_equal_the_loop(name, fraction, gradient):
+    rrs, data = build(name, fraction=fraction, gradient=gradient)
     stacked = stack_module_state(rrs)
     together = loss_of(rrs[0])
     losses = vmap(together, (0, 0, 0))(*stacked, torch.stack(data))

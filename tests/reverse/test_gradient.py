@@ -9,7 +9,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call, grad, stack_module_state, vmap
 
 from tests.by_hand import Net, batch_norm, close, lively, squares, undo_conv, undo_linear, up
 from tests.losses import classic
@@ -167,23 +166,6 @@ def test_compiled(build: Callable, fraction: float, gradient: str, backend: str)
     eager, rr = (classic(m, inputs, fraction=fraction, gradient=gradient) for m in (copy.deepcopy(model), model))
     fast = torch.compile(rr, backend=backend, fullgraph=True)
     assert_same(step(rr, inputs, fast), step(eager, inputs), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("gradient", ["reverse", "weights"])
-@pytest.mark.parametrize("name", ["vgg", "vgg_plain", "gated"])
-def test_stacked_models_equal_the_loop(name: str, gradient: str):
-    models, data = zip(*(NETWORKS[name](seed) for seed in range(3)), strict=True)
-    rrs = [classic(model, data[0], gradient=gradient, fraction=0.5) for model in models]
-
-    def loss_of(parameters, buffers, x):
-        return functional_call(rrs[0], (parameters, buffers), (x,))[1]
-
-    grads = vmap(grad(loss_of))(*stack_module_state(rrs), torch.stack(data))
-    for i, (rr, x) in enumerate(zip(rrs, data, strict=True)):
-        rr(x)[1].backward()
-        for key, parameter in rr.named_parameters():
-            expected = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            torch.testing.assert_close(grads[key][i], expected, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("scale", SCALES)

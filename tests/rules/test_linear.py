@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from tests.losses import classic
 from tests.rules.common import chain, check_layer, check_rule, close, random, rebuild, widely
 
 sizes = st.integers(1, 5)
@@ -88,16 +87,6 @@ SPELLINGS = {  # f(x, W), the shapes of W, x and the bias
 def test_spellings(f, weight, x, bias):
     torch.manual_seed(0)
     check_layer(Weight(f, *weight, bias=bias), random(*x))
-
-
-def test_loss_is_that_of_the_matrix():
-    """Scale "sum": ‖(MᵀM − I) D‖²."""
-    torch.manual_seed(0)
-    layer, x = nn.Linear(6, 4).double(), random(5, 6)
-    m = torch.autograd.functional.jacobian(layer, x[0])
-    output, loss = classic(layer, x, scale="sum")(x)
-    close(loss, ((m.T @ m - torch.eye(6)) @ x.T).square().sum())
-    close(rebuild(layer, x)[0], x @ m.T @ m)
 
 
 def test_bare_weights_in_a_chain():
