@@ -171,7 +171,7 @@ def test_many_ways(monkeypatch):
     model = Net(lambda m, x, times: [x := m.a(x) for _ in range(times)][-1], a=nn.Linear(6, 6))
     rr = classic(model, (rows(), 1))
     rr(rows(), 2)
-    with pytest.warns(UserWarning, match="2 ways through Net.*forgotten.*another forward pass"):
+    with pytest.warns(UserWarning, match="2 branches of Net.*dropped.*another forward pass"):
         rr(rows(), 3)
     for times in (1, 2, 3):
         rr(rows(), times)

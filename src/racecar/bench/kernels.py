@@ -54,7 +54,7 @@ def summary(kernels: Iterable[tuple[str, float]]) -> dict[str, Any]:
 
 
 def rows(record: Mapping[str, Any]) -> list[list[str]]:
-    """A row for each step that was profiled, with what it has more than the plain one."""
+    """A row for each profiled step, with its differences from the plain step."""
     table = []
     for model in record["models"]:
         steps = [step for step in model.get("steps", []) if step.get("kernels") and step["every"] == 1]
@@ -69,6 +69,6 @@ def rows(record: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _numbers(step: Mapping[str, Any]) -> tuple[int, float, float, float]:
-    """Kernels, and milliseconds of all, of products and of the others."""
+    """The number of kernels, and the milliseconds of all of them, of products and of the others."""
     whole, products = step["kernel_ms"], step["product_ms"]
     return step["kernels"], whole, products, whole - products

@@ -34,7 +34,7 @@ def burst_of(call: Step, steps: int, cuda: bool) -> Burst:
 
 
 def seconds_of(call: Step, times: int, cuda: bool) -> float:
-    """Seconds of so many calls, with one synchronisation at their end."""
+    """The seconds that ``times`` calls take, with one synchronisation at their end."""
     if not cuda:
         began = time.perf_counter()
         for _ in range(times):

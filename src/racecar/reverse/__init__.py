@@ -1,1 +1,1 @@
-"""Run a plan backwards, with the settings of a user worked in, and sum the terms of the loss."""
+"""The reverse pass of a plan with a user's settings, and the terms of the loss."""

@@ -106,6 +106,6 @@ def _find_plan(
             )
         return prepared, calls
     raise RuntimeError(
-        "torch.compile meets a way through the model that has no plan yet, which breaks the graph: call the "
+        "torch.compile meets a branch of the model that has no plan yet, which breaks the graph: call the "
         "uncompiled Racecar once with such inputs, so that it is planned, and then compile"
     )

@@ -115,7 +115,7 @@ def plan_and_values(
             _, trace = watch_forward(engine.model, args, kwargs, in_place)
         if not prepared.layer_graph.match.fits(trace, sliced):
             raise RuntimeError(
-                f"{type(engine.model).__name__} takes another way at random and changes activations in place, so "
+                f"{type(engine.model).__name__} takes another branch at random and changes activations in place, so "
                 "that they cannot be compared; use operations that are not in place"
             )
     cache.clone |= in_place

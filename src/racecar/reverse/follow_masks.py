@@ -62,13 +62,13 @@ def _mask_of_output(
     """
     if op.func is None:  # another tensor is written into a part of the first
         return known[0] if len(known) > 1 else None
-    lost = next((mask for mask in known if isinstance(mask, LostMask)), None)
+    lost_mask = next((mask for mask in known if isinstance(mask, LostMask)), None)
     rule = op.rule.mask
-    if rule is None or (lost is not None and rule is not by_element):
-        return lost
+    if rule is None or (lost_mask is not None and rule is not by_element):
+        return lost_mask
     given = [None if isinstance(mask, LostMask) else mask for mask in known]
     result = rule(PassedOperation(op, given, values, masks))
-    return lost if result is None else result
+    return lost_mask if result is None else result
 
 
 class PassedOperation:

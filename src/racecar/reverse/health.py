@@ -95,8 +95,8 @@ def can_read_values() -> bool:
 
 
 def _copy_to_host(dead: Tensor) -> tuple[Tensor, torch.cuda.Event | None]:
-    """A copy of a tensor that is on its way to the CPU, and the event that tells when it has arrived; for a tensor on
-    the CPU itself and None."""
+    """A copy of a tensor on the CPU, which may still be on its way, and the event that tells when it has arrived. A
+    tensor that is on the CPU is returned as it is, with None."""
     if not dead.is_cuda:
         return dead, None
     host = torch.empty(dead.shape, dtype=dead.dtype, pin_memory=True).copy_(dead, non_blocking=True)

@@ -80,8 +80,8 @@ def ah_and_rebuilt(entry: Entry, tape: Tape) -> tuple[Tensor, Tensor]:
 
 
 def _parts(step: LinearStep, h: Tensor) -> tuple[Tensor, Tensor | None, Operation, Transpose] | None:
-    """``weight``, ``bias``, ``product`` and ``transpose`` for :func:`error_with_gradient`; None if there is no formula
-    for the layer's gradient."""
+    """The arguments ``weight``, ``bias``, ``product`` and ``transpose`` of :func:`error_with_gradient`; None if the
+    layer's gradient has no formula."""
     layer = step.entry.layer
     transpose = None if layer is None else layer.op.rule.apply
     if layer is None or transpose is None or transpose not in WITH_FORMULA or layer.linear_ops != (layer.op,):

@@ -58,8 +58,8 @@ def denominators(
     moments = [None if norm is None else values.moments(norm, *part) for norm in norms]
     if masks is not None:
         pairs = zip(norms, moments, strict=True)
-        moments = [masks.without_padding(norm.outputs[0], one) if norm and one else None for norm, one in pairs]
-    if all(one is None for one in moments):
+        moments = [masks.without_padding(norm.outputs[0], m) if norm and m else None for norm, m in pairs]
+    if all(m is None for m in moments):
         return Denominators(energy, None)
     shapes = [values.tensor(term.layer.d).shape for term in prepared.terms.values()]
     if part.samples < part.size:

@@ -52,7 +52,7 @@ class Needs:
 
 
 class _Collector:
-    """Collects the needs of one entry after the other."""
+    """Collects what the entries of a plan need, one after the other."""
 
     def __init__(self) -> None:
         self.ops: dict[int, tuple[Op, str]] = {}
@@ -63,12 +63,12 @@ class _Collector:
         self.recomputed: set[int] = set()
 
     def add_linear(self, layer: Layer, gradient: str) -> None:
-        """Mode "linear" starts at h, which is read already, and may use the operation's output."""
+        """Add what mode "linear" needs beside the input h: the operation's output, if it can be used as it is."""
         if layer.op.module is not None or (gradient == "weights" and layer.stays and layer.linear_ops == (layer.op,)):
             self.values[layer.op.outputs[0]] = None
 
     def add_start(self, layer: Layer, gradient: str) -> None:
-        """A reverse pass that starts at the layer's output, from the forward pass or computed again."""
+        """Add what it needs to start at the layer's output, which is taken from the forward pass or computed again."""
         if gradient != "weights" or not can_recompute(layer):
             self.values[layer.out] = None
             self.starts.add(layer.out)
@@ -84,7 +84,7 @@ class _Collector:
                 self.values.update(dict.fromkeys((op.source, op.outputs[0])))
 
     def add_steps(self, entry: Entry) -> None:
-        """The steps of an entry, from where it starts to d_m."""
+        """Add what the steps of an entry need, from where it starts to d_m."""
         for action, op in entry.steps:
             self.ops.setdefault(op.ordinal, (op, entry.name))
             if action is not Action.REDO:
@@ -122,7 +122,7 @@ def needs_of(entries: Sequence[Entry], gradient: str = "both") -> Needs:
         filled=filled,
         constant=constants[gradient],
         unkept=starts - {entry.d for entry in entries},
-        by_vjp=any(one.rule.by_vjp for op, _ in collected.ops.values() for one in (op, *op.members)),
+        by_vjp=any(part.rule.by_vjp for op, _ in collected.ops.values() for part in (op, *op.members)),
     )
 
 

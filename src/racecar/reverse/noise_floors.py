@@ -25,25 +25,23 @@ def noise_floors(moments: Sequence[Moments | None], counts: Sequence[int]) -> Te
     Returns:
         A vector (layers,), 0 for layers without a norm or whose norm's input varies.
     """
-    known = [one for one in moments if one is not None]
+    known = [m for m in moments if m is not None]
     if not known:
         return None
     like = known[0].mean
     # A blank batch is blank in all groups of the norm: a few of them suffice, and the compiler copies fewer numbers.
-    groups = max(1, min(16, *(one.mean.numel() // 2 for one in known)))
-    filled = [one or known[0] for one in moments]  # any moments serve for a layer without a norm: its floor is 0
-    mean, inverse = _stack([x.reshape(-1)[:groups] for one in filled for x in one[:2]]).unflatten(0, (-1, 2)).unbind(1)
+    groups = max(1, min(16, *(m.mean.numel() // 2 for m in known)))
+    filled = [m or known[0] for m in moments]  # any moments serve for a layer without a norm: its floor is 0
+    mean, inverse = _stack([x.reshape(-1)[:groups] for m in filled for x in m[:2]]).unflatten(0, (-1, 2)).unbind(1)
     accuracy = torch.finfo(like.dtype).eps
     # Relative errors of the input itself, and of sums over it, which are larger.
-    errors = [torch.finfo(one.dtype).eps + 64 * accuracy for one in filled]
-    limits = [(16 * error) ** 2 / one.eps for error, one in zip(errors, filled, strict=True)]
+    errors = [torch.finfo(m.dtype).eps + 64 * accuracy for m in filled]
+    limits = [(16 * error) ** 2 / m.eps for error, m in zip(errors, filled, strict=True)]
     energy = mean.square().mean(1)
     noise = energy * _vector([error**2 for error in errors], like)
     # σ² from 1/σ, which cannot tell a σ² far below eps.
-    blank = inverse.square().reciprocal().mean(1) <= noise + _vector(
-        [one.eps * (1 + 4 * accuracy) for one in filled], like
-    )
-    sizes = [0 if one is None else count for one, count in zip(moments, counts, strict=True)]
+    blank = inverse.square().reciprocal().mean(1) <= noise + _vector([m.eps * (1 + 4 * accuracy) for m in filled], like)
+    sizes = [0 if m is None else count for m, count in zip(moments, counts, strict=True)]
     return torch.where(blank, energy * _vector(limits, like) * _vector(sizes, like), 0)
 
 

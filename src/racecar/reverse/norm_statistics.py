@@ -70,7 +70,7 @@ class PassStatistics:
         """Key → the statistics of the data that the norm there was applied to."""
 
     def attach(self, places: Sequence[NormPlace], operation: Operation) -> Operation:
-        """An operation whose batch norms read and record statistics here."""
+        """The operation, with batch norms that read and record these statistics."""
         members = list(operation.members)
         for place in places:
             statistics = NormStatistics(

@@ -49,8 +49,8 @@ class PlanCache:
             if not self._warned:
                 self._warned = True
                 message = (
-                    f"{MAX_PLANS} ways through {self._name} were planned, and there are more: the oldest are forgotten "
-                    "from now on, and a step that takes a new one costs another forward pass"
+                    f"{MAX_PLANS} branches of {self._name} were planned, and there are more: the oldest plans are "
+                    "dropped from now on, and a step that takes a new branch costs another forward pass"
                 )
                 warnings.warn(message, UserWarning, stacklevel=6)
         self.plans = [*self.plans[-MAX_PLANS + 1 :], prepared]

@@ -77,7 +77,7 @@ class PreparedPlan:
         self.in_place = sorted(set(needed) & layer_graph.in_place.values)
         """Values that are needed and that the model changes in place after they were computed."""
         unknown = [i for i in (*self.needs.values, *self.needs.shapes) if layer_graph.batch[i] is None]
-        self.batch_lost_at = layer_graph.around(unknown[0]) if unknown else ""
+        self.batch_unknown_at = layer_graph.around(unknown[0]) if unknown else ""
         """Where in the model the batch dimension cannot be followed, in words; "": nowhere."""
         share = len(constrained) if settings.reduction == "mean" else 1
         numbers = [placed[layer.index] for layer, _ in constrained]
@@ -127,13 +127,13 @@ class PreparedPlan:
     def slice_of(self, inputs: Sequence[Tensor]) -> BatchSlice:
         """The slice of the batch that the settings ask for; all of it, with a warning, if it cannot be cut off."""
         part = BatchSlice(*self.settings.slice_of(inputs))
-        lost = part.samples < part.size and bool(self.batch_lost_at)
+        cannot_slice = part.samples < part.size and bool(self.batch_unknown_at)
         if not compiling():
-            if lost:
-                _warn_ignored(f"the batch dimension cannot be followed through {self.batch_lost_at}")
+            if cannot_slice:
+                _warn_ignored(f"the batch dimension cannot be followed through {self.batch_unknown_at}")
             elif part.size == 1 and self.settings.fraction < 1 and any(x.shape[:1].numel() > 1 for x in inputs):
                 _warn_ignored("the model's first argument, of one sample, is taken for the batch: give the batch first")
-        return BatchSlice(part.size, part.size) if lost else part
+        return BatchSlice(part.size, part.size) if cannot_slice else part
 
 
 def _warn_ignored(reason: str) -> None:

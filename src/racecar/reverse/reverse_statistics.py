@@ -42,7 +42,8 @@ class ReverseStatistics(nn.Module):
 
     @property
     def keys(self) -> list[str]:
-        """ "layer:i" for operation i among those that the reverse pass applies again before the layer's input."""
+        """The names of all places: "layer:i" for operation i among those that the reverse pass applies again before the
+        layer's input."""
         return list(self._places)
 
     @property
@@ -168,5 +169,5 @@ def _refuse(names: set[str], problem: str) -> None:
         listed = ", ".join(map(repr, sorted(names)[:3])) + (", …" if len(names) > 3 else "")
         raise ValueError(
             f"these reverse statistics do not fit: {problem} {listed}; they are of another model, of other settings or "
-            "of a way through the model that was not planned yet"
+            "of a branch of the model that was not planned yet"
         )

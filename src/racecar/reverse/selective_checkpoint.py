@@ -48,7 +48,7 @@ def _is_relevant(record: logging.LogRecord) -> bool:
 
 @at_trace_time
 def _filter_log() -> bool:
-    """Keep that reminder out of torch's log. Called at trace time, because torch logs it at the end of a trace."""
+    """Keep torch's reminder about selective checkpoints out of its log, which it writes at the end of a trace."""
     logging.getLogger(CHECKPOINT_LOG).addFilter(_is_relevant)
     return True
 

@@ -18,7 +18,7 @@ from racecar.support.without_grad import constant
 
 @dataclass
 class Tape:
-    """The needs of a reverse pass, of one forward pass. It holds nothing else, so that other activations are freed."""
+    """What a reverse pass needs of one forward pass, and nothing else, so that other activations are freed."""
 
     part: BatchSlice
     """The slice of the batch that the reverse pass sees."""

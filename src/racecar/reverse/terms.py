@@ -181,7 +181,7 @@ def terms(
 
 
 def _at_least_1(count: int | Tensor) -> int | Tensor:
-    """A count that is divided by: 1 where a mask leaves nothing."""
+    """The count, but 1 instead of 0, so that it can be divided by: a mask may leave nothing."""
     return count.clamp(min=1) if isinstance(count, Tensor) else max(1, count)
 
 
