@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional as F
 
-from racecar.rules.torch_functions import INPLACE_POSITION, OUT_OF_PLACE, SPELT_OUT, forms
+from racecar.rules.torch_functions import INPLACE_POSITION, METHOD_AS_FUNCTION, OUT_OF_PLACE, forms
 
 
 def test_forms():
@@ -22,6 +22,6 @@ def test_every_twin_does_the_same():
         kept, expected = x.clone(), method(x.clone(), *args)
         assert torch.equal(OUT_OF_PLACE[method](kept, *args), expected), name
         assert torch.equal(kept, x), name
-    assert torch.equal(SPELT_OUT[torch.Tensor.exp](x), x.exp())
+    assert torch.equal(METHOD_AS_FUNCTION[torch.Tensor.exp](x), x.exp())
     for func in (F.relu, F.dropout, F.leaky_relu, F.threshold):
         assert list(func.__code__.co_varnames).index("inplace") == INPLACE_POSITION[func]

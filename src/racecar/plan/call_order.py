@@ -15,7 +15,7 @@ from racecar.watch.calls import Call, among, tensors
 from racecar.watch.relevant import leads_to_numbers, makes_number, may_use_data
 from racecar.watch.trace import Trace
 
-_SPELLINGS = ((F.rms_norm, torch.rms_norm),)
+_COMPILED_AS = ((F.rms_norm, torch.rms_norm),)
 """Functions, each with the one that torch.compile replaces it by."""
 
 
@@ -115,4 +115,4 @@ def has_argument(call: Call, weight: Tensor | None) -> bool:
 
 def same(planned: Any, compiled: Any) -> bool:
     """Whether two functions are the same, or torch.compile replaces the first one by the second."""
-    return planned is compiled or any(planned is a and compiled is b for a, b in _SPELLINGS)
+    return planned is compiled or any(planned is a and compiled is b for a, b in _COMPILED_AS)

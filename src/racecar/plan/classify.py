@@ -16,7 +16,7 @@ from racecar.rules.operation import FIRST
 from racecar.rules.registry import NO_RULE, Rules, label
 from racecar.rules.roles import Role
 from racecar.rules.shape import PARTS
-from racecar.rules.torch_functions import INPLACE_POSITION, OUT_OF_PLACE, SPELT_OUT, forms
+from racecar.rules.torch_functions import INPLACE_POSITION, METHOD_AS_FUNCTION, OUT_OF_PLACE, forms
 from racecar.watch.calls import Call, without_data
 from racecar.watch.modules import ModuleWatch
 from racecar.watch.owners import Weights
@@ -51,7 +51,7 @@ def _classify(trace: Trace, i: int, ordinal: int, weights: Weights, rules: Rules
         owner = replace(owner, cut_off="no_grad")
     func = OUT_OF_PLACE.get(call.func, call.func)
     if rule.role in (Role.ACTIVATION, Role.AFFINE, Role.RESAMPLE):
-        func = SPELT_OUT.get(func, func)
+        func = METHOD_AS_FUNCTION.get(func, func)
     op = Op(
         ordinal, Role.UNKNOWN, rule.kind or label(call.func), rule, func,
         _without_tensors(args), _without_tensors(kwargs), links, trace.made[i], owner,

@@ -15,12 +15,12 @@ from racecar.rules.roles import Role
 
 
 def gather(graph: Graph) -> None:
-    """Replace each cone without a weight by one operation."""
+    """Replace the calls of each activation or norm that the model spells out by one operation."""
     replace_cones(graph, _cone)
 
 
 def replace_cones(graph: Graph, combine: Callable[[Graph, Op], Op | None]) -> None:
-    """Replace cones of a graph by one operation each, the outermost cones first.
+    """Replace cones, each all calls between one tensor and another, by one operation per cone, the outermost first.
 
     Args:
         combine: gives the cone that ends in an operation as one operation; None if there is none.
@@ -71,7 +71,7 @@ def _cone(graph: Graph, tip: Op) -> Op | None:
 
 
 def cone_of(graph: Graph, tip: Op, fits: Callable[[Op], bool]) -> tuple[int, tuple[Op, ...]] | None:
-    """The cone of operations that ends in ``tip``: the one value that it starts from, and its operations in order.
+    """The cone that ends in ``tip``: the one value that all its operations start from, and these in forward order.
 
     None if there is no such value, or if an operation outside of the cone uses a value inside.
 

@@ -24,7 +24,7 @@ from racecar.watch.trace import Trace, keeps_grad
 _LOOKUPS = frozenset((Tensor.__getitem__, *forms("index_select")))
 """Functions that select from a parameter by an index."""
 _PRODUCTS = frozenset((F.linear, *forms("matmul", "mm", "__matmul__", "bmm")))
-"""Functions that may use what was selected as their weight."""
+"""Products, which may use a selected weight."""
 _GROUPED = frozenset(forms("grouped_mm _grouped_mm"))
 """Products of tokens sorted by expert: the positions where experts begin are data, but integers."""
 

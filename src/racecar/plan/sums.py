@@ -56,7 +56,7 @@ def _all_weighted(source: int, members: tuple[Op, ...]) -> bool:
 
 
 def _sum(graph: Graph, tip: Op) -> Op | None:
-    """The sum of linear maps that ends in ``tip`` as one layer, which the owner of its largest weight owns; or None."""
+    """The sum of linear maps that ends in ``tip`` as one layer, named after its largest weight, or None."""
     cone = cone_of(graph, tip, lambda member: _is_linear(graph, member)) if _is_linear(graph, tip) else None
     if cone is None or not _all_weighted(*cone):
         return None

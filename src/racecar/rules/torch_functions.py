@@ -76,7 +76,7 @@ OUT_OF_PLACE = _out_of_place()
 INPLACE_POSITION = _inplace_position()
 """Function of torch.nn.functional → the position of its argument ``inplace``."""
 
-SPELT_OUT = {
+METHOD_AS_FUNCTION = {
     getattr(Tensor, name): getattr(torch, name)
     for name in dir(Tensor)
     if not name.startswith("_") and callable(getattr(Tensor, name)) and callable(getattr(torch, name, None))
