@@ -14,9 +14,9 @@ from statistics import mean, stdev
 from benchmarks.pages import write_page
 from benchmarks.sentences import in_points
 from racecar_lab.experiments import experiment
-from racecar_lab.experiments.streams.cells import by_cell, by_method, judged_runs
+from racecar_lab.experiments.streams.conditions import by_conditions, by_method, judged_runs
 from racecar_lab.experiments.streams.figures import over_tasks, panels_of
-from racecar_lab.experiments.streams.searched import SEARCHES, searched
+from racecar_lab.experiments.streams.published_searches import SEARCHES, scores_of_search
 from racecar_lab.experiments.streams.transfer import transfer_table
 from racecar_lab.report import told
 from racecar_lab.report.pictures import save_light
@@ -35,7 +35,7 @@ def runs(results: Path) -> list[Run]:
 
 def claims(judged: Sequence[Run]) -> str:
     """What came of each claim, a row for its methods and a column for each stream: points and corrected intervals."""
-    cells = {str(where.cell): str(where.stream) for where in by_cell(judged)}
+    cells = {str(where.cell): str(where.stream) for where in by_conditions(judged)}
     rows: dict[str, dict[str, str]] = {}
     for one in told.judged(findings_of(experiment("streams"), judged)):
         cell, _, text = one.claim.text.partition(": ")
@@ -47,7 +47,7 @@ def claims(judged: Sequence[Run]) -> str:
 
 def one_lambda(folder: Path) -> str:
     """Whether one λ does for all streams, in each of its forms; from what the searches tried."""
-    shown = transfer_table(dict(map(searched, map(json.loads, (folder / SEARCHES).read_text().splitlines()))))
+    shown = transfer_table(dict(map(scores_of_search, map(json.loads, (folder / SEARCHES).read_text().splitlines()))))
     head = [column.title for column in shown.columns]
     rows = [[cell.text for cell in row] for row in shown.rows]
     return _markdown([head, ["---"] * len(head), *rows])
@@ -56,7 +56,7 @@ def one_lambda(folder: Path) -> str:
 def table(judged: Sequence[Run]) -> str:
     """A row for each method, the best first on the stream with most of them: means and standard deviations over seeds,
     in %."""
-    cells = {where: by_method(there) for where, there in by_cell(judged).items()}
+    cells = {where: by_method(there) for where, there in by_conditions(judged).items()}
     cells = dict(sorted(cells.items(), key=lambda one: -len(one[1])))
     head, rows = ["method"], {name: [name] for there in cells.values() for name in there}
     order: dict[str, float] = {}

@@ -1,22 +1,26 @@
-"""Methods that keep nets able to learn, for the experiment on streams of tasks: many nets of one method at once.
+"""Training methods that keep nets able to learn one task after another; many nets of one method train at once.
 
     from racecar_lab.streams import DESIGNS, METHODS, StreamStack
 
-    method = METHODS["linear"]                              # 28 of them
-    settings = method.settings("adam")                      # 20 (learning rate, strength, second number)
+    method = METHODS["linear"]                              # one of 28
+    settings = method.settings("adam")                      # 20 of (learning rate, strength, second number)
     nets = StreamStack(method, DESIGNS["mlp3"], (1, 28, 28), 10, seeds=[0] * 20, settings=settings, device="cuda")
     for x, y, test in stream:                               # x (batches, 20, N, 1, 28, 28), y (batches, 20, N)
         nets.new_task(zero_head=False)
-        learned = [nets.step(a, b) for a, b in zip(x, y)]   # each (20, 2): loss and accuracy before the step
+        history = [nets.step(a, b) for a, b in zip(x, y)]   # each (20, 2): loss and accuracy before the step
         accuracy = (nets.outputs(test.x).argmax(2) == test.y).float().mean(1)
-        shown = nets.metrics(test.x)                        # dead units, effective rank, weight norm, linear error
+        measures = nets.metrics(test.x)                     # dead units, effective rank, weight norm, linear error
 
-A net depends on its seed, its setting and its batches alone, not on the nets beside it. ``step`` does not wait for the
-device: results are tensors there. ``dataclasses.replace(method, norm="batch")`` is a method on a net with batch norm.
-``along="earlier"`` needs ``step(x, y, earlier)``, samples of an earlier task. ``state_dict`` is for checkpoints.
+The strength is the method's main number: the factor λ of a penalty, or, for a method without λ, what takes its place,
+such as ReDo's threshold or the replacement rate of continual backprop. Few methods have a second number.
 
-Nets are in ``nets``, penalties in ``penalties``, what changes parameters in ``updates``, ``resets`` and
-``continual_backprop``, the paper's own loss in ``reverse``, random numbers in ``draws``.
+A net depends on its seed, its setting and its batches alone, not on the other nets of the stack. ``step`` does not wait
+for the device: its results are tensors on that device. ``dataclasses.replace(method, norm="batch")`` is the same method
+on a net with batch norm. A method with ``h_from="earlier"`` needs ``step(x, y, earlier)`` with samples of an earlier
+task. ``state_dict`` is for checkpoints.
+
+The networks are in ``nets``, the penalties in ``penalties``, the optimisers and changes of parameters in ``updates``,
+``resets`` and ``continual_backprop``, the paper's reverse loss in ``reverse``, random numbers in ``draws``.
 """
 
 from racecar_lab.streams.method import Method, MethodSetting

@@ -10,54 +10,61 @@ from racecar_lab.streams.resets import activity, outgoing, renew
 from racecar_lab.streams.updates import Moments
 
 DECAY = 0.99
-"""η, of the running utility."""
+"""η, the decay rate of the running average of a unit's utility."""
 
 
-def begin(net: StreamNet, parameters: Tensors) -> Tensors:
-    """For every block the units' utility and age, (C,), and how many units are to be replaced, ()."""
-    kept: Tensors = {}
+def initial_state(net: StreamNet, parameters: Tensors) -> Tensors:
+    """The algorithm's state before the first step, all zeros: for every block the units' utility and age, each of shape
+    (C,), and the count of units that are due to be replaced, shape ()."""
+    state: Tensors = {}
     for block in range(len(net.blocks)):
         zeros = torch.zeros_like(parameters[f"{net.layers[block]}.bias"])
-        kept |= {f"{block}.utility": zeros, f"{block}.age": zeros.clone(), f"{block}.count": zeros.sum()}
-    return kept
+        state |= {f"{block}.utility": zeros, f"{block}.age": zeros.clone(), f"{block}.count": zeros.sum()}
+    return state
 
 
 def replace_units(
     net: StreamNet,
     parameters: Tensors,
     moments: Moments,
-    kept: Tensors,
+    state: Tensors,
     units: list[Tensor],
     key: Tensor,
     number: Tensor,
     rate: Tensor,
     maturity: Tensor,
 ) -> tuple[Tensors, Moments, Tensors]:
-    """After an optimiser's step: in each layer the mature unit of lowest utility starts anew, when it is time.
+    """Reinitialise, after an optimiser's step, the mature unit of lowest utility in each layer where a unit is due.
 
-    u ← η u + (1 − η) mean|h| Σ|w_out|, the weights being those after the step. A layer's count grows by ``rate`` times
-    its mature units; above 1 a unit is replaced, and the count falls by 1. Moments of replaced weights are cleared,
-    which the algorithm, written for SGD, leaves open.
+    Utilities are u ← η u + (1 − η) mean|h| Σ|w_out|, with the weights after the step. A layer's count grows by ``rate``
+    times the number of its mature units; above 1 a unit is replaced, and the count falls by 1. The optimiser's moments
+    of replaced weights are set to 0; the algorithm, written for SGD, does not say what to do with them.
 
     Args:
+        moments: the optimiser's moments.
+        state: utilities, ages and counts, from :func:`initial_state` or from the last step.
         units: every block's activations in this step's forward pass, (N, C, …).
-        rate: ρ, shape ().
-        maturity: the age that a unit has to exceed, in steps, shape ().
+        key, number: the net's random key, and the number of this step's first random draw.
+        rate: the replacement rate ρ, shape ().
+        maturity: the age in steps that a unit has to exceed, shape ().
+
+    Returns:
+        The parameters, the moments and the state after it.
     """
-    kept, slots = dict(kept), {name: i for i, name in enumerate(parameters)}
+    state, slots = dict(state), {name: i for i, name in enumerate(parameters)}
     for block, h in enumerate(units):
         width, name = h.shape[1], f"{net.layers[block]}.weight"
-        away = outgoing(net, block, parameters, width).abs().sum((0, 2))
-        utility = DECAY * kept[f"{block}.utility"] + (1 - DECAY) * activity(h) * away
-        age = kept[f"{block}.age"] + 1
+        outgoing_sum = outgoing(net, block, parameters, width).abs().sum((0, 2))
+        utility = DECAY * state[f"{block}.utility"] + (1 - DECAY) * activity(h) * outgoing_sum
+        age = state[f"{block}.age"] + 1
         mature = age > maturity
-        count = kept[f"{block}.count"] + rate * mature.sum()
-        now = (count > 1) & mature.any()
+        count = state[f"{block}.count"] + rate * mature.sum()
+        due = (count > 1) & mature.any()
         worst = utility.masked_fill(~mature, torch.inf).argmin()
-        which = now & (torch.arange(width, device=h.device) == worst)
+        replaced = due & (torch.arange(width, device=h.device) == worst)
         fresh = net.fresh(name, key, number + slots[name], (1, *parameters[name].shape[1:]))
-        parameters, moments = renew(net, block, which, fresh, parameters, moments)
-        kept[f"{block}.utility"] = utility.masked_fill(which, 0.0)
-        kept[f"{block}.age"] = age.masked_fill(which, 0.0)
-        kept[f"{block}.count"] = count - now.to(count.dtype)
-    return parameters, moments, kept
+        parameters, moments = renew(net, block, replaced, fresh, parameters, moments)
+        state[f"{block}.utility"] = utility.masked_fill(replaced, 0.0)
+        state[f"{block}.age"] = age.masked_fill(replaced, 0.0)
+        state[f"{block}.count"] = count - due.to(count.dtype)
+    return parameters, moments, state

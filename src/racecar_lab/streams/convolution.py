@@ -1,8 +1,8 @@
-"""Convolutions of one net of a stack; on a GPU as products of matrices.
+"""Convolutions for nets in a stack, computed as matrix products on a GPU.
 
-Of ``conv2d`` ``torch.func.vmap`` makes one grouped convolution for all nets. On an H200 that takes three times as long
-as products (sixty nets of Kumar et al., batches of 16, forward and backward pass: 5.7 ms against 1.7), on a CPU a
-third.
+``torch.func.vmap`` turns ``conv2d`` into one grouped convolution for all nets. On an H200 this takes three times as
+long as matrix products (sixty nets of Kumar et al., batches of 16, forward and backward pass: 5.7 ms against 1.7); on a
+CPU it takes a third of their time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def convolve_transposed(z: Tensor, weight: Tensor, padding: int) -> Tensor:
 
 
 class Products(torch.autograd.Function):
-    """``conv2d`` as one product for all places; so are both gradients."""
+    """``conv2d`` as one matrix product over all positions of the kernel; both gradients are computed likewise."""
 
     generate_vmap_rule = True
 
@@ -47,17 +47,17 @@ class Products(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, None]:
         x, weight = ctx.saved_tensors
         padding = weight.shape[-1] - 1 - ctx.padding
-        of_x = Products.apply(gradient, _adjoint(weight), padding) if ctx.needs_input_grad[0] else None
+        gradient_of_x = Products.apply(gradient, _adjoint(weight), padding) if ctx.needs_input_grad[0] else None
         columns = _columns(x, weight.shape[-1], ctx.padding)
-        return of_x, (gradient.transpose(0, 1).flatten(1) @ columns).view(weight.shape), None
+        return gradient_of_x, (gradient.transpose(0, 1).flatten(1) @ columns).view(weight.shape), None
 
 
 def _adjoint(weight: Tensor) -> Tensor:
-    """The kernel of the transposed convolution as one of a convolution."""
+    """The kernel with which a convolution computes the transposed convolution of ``weight``."""
     return weight.flip(2, 3).transpose(0, 1)
 
 
 def _columns(x: Tensor, kernel: int, padding: int) -> Tensor:
-    """What the kernel sees at each place, a row for each: (N · H' · W', C · k²)."""
+    """The input patch under the kernel at each position, one row for each (im2col): (N · H' · W', C · k²)."""
     windows = F.pad(x, (padding,) * 4).unfold(2, kernel, 1).unfold(3, kernel, 1)
     return windows.permute(0, 2, 3, 1, 4, 5).flatten(0, 2).flatten(1)

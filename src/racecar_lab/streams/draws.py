@@ -1,7 +1,7 @@
-"""Random numbers as a function of (key, number, position): SplitMix64 (Steele et al. 2014), used as a counter.
+"""Random numbers as a pure function of (key, number, position): SplitMix64 (Steele et al. 2014), used as a counter.
 
-No generator, so no state to keep: nets that are trained as one stack draw what each of them draws alone, on any device,
-and a step that draws never waits for it.
+There is no generator and so no state: a net gets the same numbers whether it is trained alone or in a stack, on any
+device, and a training step that draws numbers never waits for the device.
 """
 
 from __future__ import annotations
@@ -18,45 +18,46 @@ INVERSE = pow(GOLDEN, -1, 2**64) - 2**64
 an index of 32 bits."""
 FIRST, SECOND = 0xBF58476D1CE4E5B9 - 2**64, 0x94D049BB133111EB - 2**64
 FRACTION = 24
-"""Bits of a uniform number, so that float32 holds it exactly."""
+"""Number of bits in a uniform number, so that float32 holds it exactly."""
 
 
 def bits(key: Tensor, number: Tensor | int, count: int) -> Tensor:
-    """64 random bits each, as int64, shape (count,).
+    """``count`` random int64 numbers of 64 bits each, shape (count,).
 
     Args:
-        key: of the net, int64, shape ().
-        number: of the draw; another number gives other bits.
+        key: the net's random key, int64, shape ().
+        number: the number of the draw; every number gives different bits.
     """
     stream = _mixed(_mixed(key) + (torch.zeros_like(key) + number) * GOLDEN)
     return _mixed((stream * INVERSE + torch.arange(1, count + 1, device=key.device)) * GOLDEN)
 
 
 def uniform(key: Tensor, number: Tensor | int, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Uniform numbers in (−1, 1), of this shape."""
-    drawn = bits(key, number, math.prod(shape))
-    return (2 * _fraction(drawn, 64 - FRACTION) - 1).to(dtype).reshape(shape)
+    """Random numbers of the given shape, uniform in (−1, 1)."""
+    integers = bits(key, number, math.prod(shape))
+    return (2 * _fraction(integers, 64 - FRACTION) - 1).to(dtype).reshape(shape)
 
 
 def normal(key: Tensor, number: Tensor | int, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Normal numbers of this shape, by Box and Muller's formula."""
-    drawn = bits(key, number, math.prod(shape))
-    radius = (-2 * _fraction(drawn, 64 - FRACTION).log()).sqrt()
-    angle = 2 * math.pi * _fraction(drawn, 64 - 2 * FRACTION)
+    """Random numbers of the given shape from the standard normal distribution, by Box and Muller's formula."""
+    integers = bits(key, number, math.prod(shape))
+    radius = (-2 * _fraction(integers, 64 - FRACTION).log()).sqrt()
+    angle = 2 * math.pi * _fraction(integers, 64 - 2 * FRACTION)
     return (radius * angle.cos()).to(dtype).reshape(shape)
 
 
-def _fraction(drawn: Tensor, lowest: int) -> Tensor:
-    """The bits from this one on as a number between 0 and 1, neither of them."""
-    return ((drawn >> lowest) & (2**FRACTION - 1)).double().add(0.5) / 2**FRACTION
+def _fraction(integers: Tensor, lowest: int) -> Tensor:
+    """``FRACTION`` bits of each integer, from bit ``lowest`` on, as a number strictly between 0 and 1."""
+    return ((integers >> lowest) & (2**FRACTION - 1)).double().add(0.5) / 2**FRACTION
 
 
 def _mixed(z: Tensor) -> Tensor:
+    """SplitMix64's output function: every bit of the result depends on all bits of ``z``."""
     z = (z ^ _shifted(z, 30)) * FIRST
     z = (z ^ _shifted(z, 27)) * SECOND
     return z ^ _shifted(z, 31)
 
 
 def _shifted(z: Tensor, places: int) -> Tensor:
-    """To the right, zeros coming in: int64's own shift repeats the sign."""
+    """A right shift that fills in zeros, as for unsigned integers: int64's own shift repeats the sign bit."""
     return (z >> places) & (2 ** (64 - places) - 1)

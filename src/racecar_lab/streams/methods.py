@@ -1,4 +1,4 @@
-"""The table of methods: what is compared on the streams, and the strengths that are tried with each."""
+"""The methods that are compared on the streams, with the strengths that are tried with each."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from racecar_lab.streams.method import Method
 
 
 def half_decades(power: int, first: int = 1) -> tuple[tuple[float, float], ...]:
-    """Five strengths from ``first``, 1 or 3, times this power of ten on: 1, 3, 10, 30, 100 times it."""
+    """Five settings (strength, no second number): half decades upwards from ``first``, 1 or 3, times 10 to ``power``.
+    ``half_decades(-4)`` has the strengths 1e-4, 3e-4, 1e-3, 3e-3 and 1e-2."""
     steps = [float(f"{digit}e{power + i}") for i in range(4) for digit in (1, 3)]
-    return tuple((one, 0.0) for one in steps[first // 3 :][:5])
+    return tuple((strength, 0.0) for strength in steps[first // 3 :][:5])
 
 
 LINEAR = half_decades(-1)
+"""Settings of the methods with the penalty ``linear``, where no others are given."""
 MATURITY = 100.0
 """Steps after which continual backprop may replace a unit."""
 
@@ -26,7 +28,7 @@ METHODS = {
             "after every step (1 − p) θ + σ times a fresh start",
             change="shrink-and-perturb",
             strengths=((1e-4, 3e-3), (1e-4, 1e-2), (3e-4, 1e-2), (1e-3, 1e-2), (1e-3, 3e-2)),
-            second_is="σ",
+            second_meaning="σ",
         ),
         Method("Orthogonality", "λ Σ‖WᵀW − I‖²", penalty="orthogonality", strengths=half_decades(-4)),
         Method("Parseval", "λ Σ (64 / width)² ‖W Wᵀ − 2 I‖²", penalty="parseval", strengths=half_decades(-5)),
@@ -45,14 +47,14 @@ METHODS = {
             "dormant units start anew, Adam's moments are cleared",
             change="redo",
             strengths=((0.0, 1e3), (0.01, 1e3), (0.1, 1e3), (0.0, 1e4), (0.1, 1e4)),
-            second_is="steps between checks",
+            second_meaning="steps between checks",
         ),
         Method(
             "Continual backprop",
             "mature units of lowest utility start anew, Adam's moments are cleared",
             change="continual-backprop",
             strengths=tuple((rate, MATURITY) for rate, _ in half_decades(-5)),
-            second_is="maturity in steps",
+            second_meaning="maturity in steps",
         ),
         Method("Reset", "a new net for every task: the upper line", change="reset"),
         Method("RR", "the paper's loss, one way back", reverse="full", strengths=half_decades(-5)),
@@ -67,14 +69,14 @@ METHODS = {
             "linear by ratio",
             "λ from the share that its gradient's norm has of the task's",
             penalty="linear",
-            how="ratio",
+            coupling="ratio",
             strengths=half_decades(-3, 3),
         ),
         Method(
             "linear decoupled",
             "a step of its own after the optimiser's",
             penalty="linear",
-            how="decoupled",
+            coupling="decoupled",
             strengths=half_decades(0),
         ),
         Method("linear + LayerNorm", norm="layer", penalty="linear", strengths=LINEAR),
@@ -83,16 +85,16 @@ METHODS = {
             "linear on random h",
             "is it the data? h is normal random numbers",
             penalty="linear",
-            along="random",
+            h_from="random",
             strengths=half_decades(-2),
         ),
         Method(
             "linear on earlier h",
             "h from samples of an earlier task",
             penalty="linear",
-            along="earlier",
+            h_from="earlier",
             strengths=LINEAR,
         ),
     )
 }
-"""By name, in the order of tables."""
+"""All methods by name, in the order of tables."""

@@ -1,4 +1,4 @@
-"""The nets of the streams: fully connected or convolutional, with ReLU or CReLU, with or without a norm."""
+"""The networks that are trained on streams: fully connected or convolutional, with ReLU or CReLU, maybe with a norm."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from racecar_lab.streams.draws import uniform
 Activation = Literal["relu", "crelu"]
 Norm = Literal["none", "layer", "batch"]
 Tensors = dict[str, Tensor]
-"""By name: the parameters or buffers of one net, or of a stack with a first dimension for the nets."""
+"""Tensors by name: parameters or buffers of one net, or of a stack, whose first dimension is that of the nets."""
 
 
 @dataclass(frozen=True)
 class Design:
-    """What a net consists of, from its input on, before the head."""
+    """The layers of a net before its linear head, from the input on."""
 
     convolutions: tuple[tuple[int, int, int], ...] = ()
-    """Channels, kernel size and padding of each; after each, its activation and 2 × 2 max pooling."""
+    """Channels, kernel size and padding of each convolution; an activation and 2 × 2 max pooling follow each."""
     hidden: tuple[int, ...] = ()
-    """Widths of the fully connected layers after them."""
+    """Widths of the fully connected layers, which follow the convolutions."""
 
     def scaled(self, share: float) -> Design:
-        """All widths times this, rounded down."""
+        """The design with all widths multiplied by ``share`` and rounded down, but at least 1."""
         convolutions = tuple((max(1, int(share * c)), kernel, padding) for c, kernel, padding in self.convolutions)
         return Design(convolutions, tuple(max(1, int(share * width)) for width in self.hidden))
 
@@ -42,11 +42,11 @@ DESIGNS = {
     "kumar": Design(((16, 5, 0), (16, 5, 0)), (100, 100)),
     "conv3": Design(((32, 3, 1), (64, 3, 1), (128, 3, 1))),
 }
-"""By name; "kumar" is the convolutional net of Kumar et al. (2023)."""
+"""Designs by name; "kumar" is the convolutional net of Kumar et al. (2023)."""
 
 
 class CReLU(nn.Module):
-    """relu(z) and relu(−z) one after the other, (N, C, …) → (N, 2C, …) (Shang et al. 2016)."""
+    """Concatenated ReLU, [relu(z), relu(−z)]: (N, C, …) → (N, 2C, …) (Shang et al. 2016)."""
 
     def forward(self, z: Tensor) -> Tensor:
         return torch.cat([z, -z], 1).relu()
@@ -68,7 +68,7 @@ class StreamBlock(nn.Module):
         self.pool = nn.MaxPool2d(2) if convolution else nn.Identity()
 
     def weighted(self, x: Tensor) -> Tensor:
-        """What ``op`` does, quick in a stack."""
+        """The output of ``op`` for x, computed by :func:`convolve`, which is faster in a stack of nets."""
         if isinstance(self.op, nn.Linear):
             return self.op(x)
         assert self.op.bias is not None
@@ -76,24 +76,27 @@ class StreamBlock(nn.Module):
 
 
 def padding_of(op: nn.Conv2d) -> int:
-    """The same on all sides."""
+    """The padding of a convolution that has the same on all sides."""
     padding = op.padding[0]
     assert isinstance(padding, int)
     return padding
 
 
 class Watched(NamedTuple):
-    """What a forward pass shows: the input of every weighted operation, and every block's activations."""
+    """Tensors that were recorded in a forward pass."""
 
     inputs: list[Tensor]
-    """As the operation sees it, (N, …), one for each of ``StreamNet.layers``."""
+    """Input of every weighted operation, (N, …), one for each of ``StreamNet.layers``."""
     units: list[Tensor]
-    """After the activation and before pooling, (N, C, …), one for each block."""
+    """Activations of every block before pooling, (N, C, …)."""
 
 
 class StreamNet(nn.Module):
-    """Blocks and a linear head, (N, *shape) → (N, classes). It serves as a template: the values of its parameters come
-    from :meth:`fresh` and are passed to it by ``torch.func.functional_call``."""
+    """A net of blocks and a linear head, (N, *shape) → (N, classes).
+
+    It is a template for all nets of a stack: their parameters are drawn by :meth:`fresh` and passed to it by
+    ``torch.func.functional_call``.
+    """
 
     def __init__(
         self, design: Design, shape: Sequence[int], classes: int, activation: Activation = "relu", norm: Norm = "none"
@@ -112,7 +115,7 @@ class StreamNet(nn.Module):
         self.blocks = nn.ModuleList(StreamBlock(op, activation, norm) for op in ops)
         self.head = nn.Linear(features, classes)
         self.layers = (*(f"blocks.{i}.op" for i in range(len(ops))), "head")
-        """Names of the weighted operations, in order."""
+        """Names of the weighted operations, from input to output."""
 
     def forward(self, x: Tensor, watched: Watched | None = None) -> Tensor:
         for block in self.blocks:
@@ -131,10 +134,13 @@ class StreamNet(nn.Module):
         return self.head(x)
 
     def fresh(self, name: str, key: Tensor, number: Tensor | int, shape: Sequence[int] | None = None) -> Tensor:
-        """A parameter's start: PyTorch's own, uniform within ±1/√fan_in; 1 and 0 for the scale and shift of a norm.
+        """A random initial value for a parameter, as PyTorch initialises it: uniform within ±1/√fan_in; 1 and 0 for the
+        scale and shift of a norm.
 
         Args:
-            shape: another one, such as a single row.
+            name: the parameter's name.
+            key, number: the net's random key, and the number of the draw.
+            shape: the shape of the result, such as a single row of the weight; None: the parameter's shape.
         """
         parameter = self.get_parameter(name)
         shape = parameter.shape if shape is None else shape
@@ -152,8 +158,11 @@ class StreamNet(nn.Module):
 def stream_net(
     design: Design, shape: Sequence[int], classes: int, activation: Activation = "relu", norm: Norm = "none"
 ) -> StreamNet:
-    """A net of this design. With CReLU all its widths are cut by one share, so that it has as many parameters as with
-    ReLU, or a little less: as Kumar et al. compare them."""
+    """A net of the given design for samples of the given shape.
+
+    With CReLU all widths are reduced by the same factor, so that the net has at most as many parameters as with ReLU:
+    Kumar et al. compare them in this way.
+    """
     if activation == "relu":
         return StreamNet(design, shape, classes, activation, norm)
 
@@ -162,16 +171,15 @@ def stream_net(
 
     with torch.device("meta"):
         most = size(StreamNet(design, shape, classes, "relu", norm))
-        cut = (design.scaled(percent / 100) for percent in range(100, 0, -1))
-        design = next((one for one in cut if size(StreamNet(one, shape, classes, "crelu", norm)) <= most), design)
+        smaller = (design.scaled(percent / 100) for percent in range(100, 0, -1))
+        fitting = (narrow for narrow in smaller if size(StreamNet(narrow, shape, classes, "crelu", norm)) <= most)
+        design = next(fitting, design)
     return StreamNet(design, shape, classes, activation, norm)
 
 
 def run(net: StreamNet, parameters: Tensors, buffers: Tensors, x: Tensor) -> tuple[Tensor, Watched, Tensors]:
-    """One net's logits (N, classes), what its forward pass showed, and its buffers afterwards."""
-    watched, after = (
-        Watched([], []),
-        {name: one.clone() for name, one in buffers.items()},
-    )  # batch norm changes them in place
+    """One net's logits (N, classes), the tensors recorded in its forward pass, and its buffers after it."""
+    watched = Watched([], [])
+    after = {name: buffer.clone() for name, buffer in buffers.items()}  # batch norm changes them in place
     logits = functional_call(net, {**parameters, **after}, (x, watched))
     return logits, watched, after

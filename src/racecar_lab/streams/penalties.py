@@ -1,7 +1,8 @@
-"""Penalties on one net's parameters, each as its own paper has it, before it is multiplied by its strength.
+"""Penalties on the parameters of one net, each as in the paper that proposed it, before multiplication by the strength.
 
-A penalty may keep tensors from step to step (``kept``): ``begin`` makes them from the first parameters, ``advance``
-changes them before each value is taken. Activations come in as constants: no gradient flows through them.
+A penalty may have a state, tensors that it keeps from step to step: ``initial_state`` computes it from the initial
+parameters, ``advance`` updates it before each evaluation of the penalty. Activations are constants to a penalty: no
+gradient flows through them.
 """
 
 from __future__ import annotations
@@ -18,55 +19,60 @@ from racecar_lab.streams.draws import normal
 from racecar_lab.streams.nets import StreamNet, Tensors, padding_of
 
 K = 2
-"""The power in spectral regularisation."""
+"""The exponent k of spectral regularisation."""
 SCALE = 2.0
-"""Parseval's s: the square of the gain √2 that belongs to ReLU."""
+"""The factor s of Parseval regularisation: the square of the gain √2 of ReLU."""
 WIDTH = 64
-"""Of the nets that Parseval's strengths are meant for."""
+"""Width of the nets that the strengths of Parseval regularisation are meant for; other widths scale the penalty."""
 TINY = 1e-12
+"""Lower bound of denominators."""
 
 
-def nothing(net: StreamNet, parameters: Tensors, key: Tensor, number: Tensor) -> Tensors:
-    """Keeps nothing."""
+def no_state(net: StreamNet, parameters: Tensors, key: Tensor, number: Tensor) -> Tensors:
+    """The empty state of a penalty that keeps nothing from step to step."""
     return {}
 
 
-def unchanged(net: StreamNet, parameters: Tensors, kept: Tensors) -> Tensors:
-    return kept
+def same_state(net: StreamNet, parameters: Tensors, state: Tensors) -> Tensors:
+    """The state as it is, for penalties whose state never changes."""
+    return state
 
 
 @dataclass(frozen=True)
 class Penalty:
-    """What is minimised beside the task's loss; all functions are for one net."""
+    """A penalty that is minimised together with the task's loss, as functions of one net."""
 
     value: Callable[[StreamNet, Tensors, Tensors, Sequence[Tensor]], Tensor]
-    """Of the net, its parameters, what was kept and the layers' inputs; a scalar, shape ()."""
-    begin: Callable[[StreamNet, Tensors, Tensor, Tensor], Tensors] = nothing
-    """What is kept at first: of the net, its parameters, its key and the number of the first draw."""
-    advance: Callable[[StreamNet, Tensors, Tensors], Tensors] = unchanged
+    """``value(net, parameters, state, inputs)``: the penalty, shape (); ``inputs`` has every layer's input."""
+    initial_state: Callable[[StreamNet, Tensors, Tensor, Tensor], Tensors] = no_state
+    """``initial_state(net, parameters, key, number)``: the state before the first step; ``key`` is the net's random key
+    and ``number`` that of the first random draw."""
+    advance: Callable[[StreamNet, Tensors, Tensors], Tensors] = same_state
+    """``advance(net, parameters, state)``: the state with which the penalty is evaluated next."""
 
 
-def l2(net: StreamNet, parameters: Tensors, kept: Tensors, inputs: Sequence[Tensor]) -> Tensor:
+def l2(net: StreamNet, parameters: Tensors, state: Tensors, inputs: Sequence[Tensor]) -> Tensor:
     """Σ‖θ‖² over all parameters but those of norms."""
     return _total([p.square().sum() for name, p in parameters.items() if not net.is_norm(name)])
 
 
-def l2_init(net: StreamNet, parameters: Tensors, kept: Tensors, inputs: Sequence[Tensor]) -> Tensor:
-    """Σ‖θ − θ₀‖² over all parameters but those of norms (Kumar et al. 2023): biases and the head are among them."""
-    return _total([(parameters[name] - start).square().sum() for name, start in kept.items()])
+def l2_init(net: StreamNet, parameters: Tensors, state: Tensors, inputs: Sequence[Tensor]) -> Tensor:
+    """Σ‖θ − θ₀‖² over all parameters but those of norms, with biases and the head (Kumar et al. 2023)."""
+    return _total([(parameters[name] - start).square().sum() for name, start in state.items()])
 
 
-def _starts(net: StreamNet, parameters: Tensors, key: Tensor, number: Tensor) -> Tensors:
+def _initial_parameters(net: StreamNet, parameters: Tensors, key: Tensor, number: Tensor) -> Tensors:
+    """θ₀: copies of all parameters but those of norms."""
     return {name: p.clone() for name, p in parameters.items() if not net.is_norm(name)}
 
 
-def soft_orthogonality(net: StreamNet, parameters: Tensors, kept: Tensors, inputs: Sequence[Tensor]) -> Tensor:
-    """Σ‖WᵀW − I‖² with the smaller Gram matrix, the head left out as it is for ``linear``."""
+def soft_orthogonality(net: StreamNet, parameters: Tensors, state: Tensors, inputs: Sequence[Tensor]) -> Tensor:
+    """Σ‖WᵀW − I‖² over all layers but the head (as for ``linear``), of WᵀW and W Wᵀ the smaller matrix."""
     weights = [parameters[f"{name}.weight"].flatten(1) for name in net.layers[:-1]]
     return _total([_gram_error(w if w.shape[0] <= w.shape[1] else w.T, 1.0) for w in weights])
 
 
-def parseval(net: StreamNet, parameters: Tensors, kept: Tensors, inputs: Sequence[Tensor]) -> Tensor:
+def parseval(net: StreamNet, parameters: Tensors, state: Tensors, inputs: Sequence[Tensor]) -> Tensor:
     """Σ (64 / width)² ‖W Wᵀ − 2 I‖² over all layers but the head, biases left out (Chung et al. 2024)."""
     weights = [parameters[f"{name}.weight"].flatten(1) for name in net.layers[:-1]]
     return _total([(WIDTH / len(w)) ** 2 * _gram_error(w, SCALE) for w in weights])
@@ -77,46 +83,49 @@ def _gram_error(w: Tensor, scale: float) -> Tensor:
     return (w @ w.T - scale * torch.eye(len(w), dtype=w.dtype, device=w.device)).square().sum()
 
 
-def spectral(net: StreamNet, parameters: Tensors, kept: Tensors, inputs: Sequence[Tensor]) -> Tensor:
-    """Σ (σ(W)² − 1)² + ‖b‖⁴ over all layers, the head too (Lewandowski et al. 2025, k = 2). σ = uᵀW v with the kept u
-    and v, through which no gradient flows. A norm's scale is a diagonal matrix, so that its σ is the largest entry."""
+def spectral(net: StreamNet, parameters: Tensors, state: Tensors, inputs: Sequence[Tensor]) -> Tensor:
+    """Σ (σ(W)² − 1)² + ‖b‖⁴ over all layers and the head (Lewandowski et al. 2025, k = 2).
+
+    The largest singular value is σ = uᵀW v with u and v from the state, through which no gradient flows. A norm's scale
+    is a diagonal matrix, so that its σ is the largest absolute entry.
+    """
     terms = []
     for name, p in parameters.items():
         if name.endswith(".bias"):
             terms.append(p.square().sum() ** K)
         else:
             layer = name.removesuffix(".weight")
-            sigma = p.abs().amax() if net.is_norm(name) else kept[f"{layer}.u"] @ p.flatten(1) @ kept[f"{layer}.v"]
+            sigma = p.abs().amax() if net.is_norm(name) else state[f"{layer}.u"] @ p.flatten(1) @ state[f"{layer}.v"]
             terms.append((sigma**K - 1).square())
     return _total(terms)
 
 
-def spectral_without_head(net: StreamNet, parameters: Tensors, kept: Tensors, inputs: Sequence[Tensor]) -> Tensor:
-    """The same with the head left out, as it is for ``linear``: a head whose σ is 1 has small logits."""
-    return spectral(net, {name: p for name, p in parameters.items() if not name.startswith("head.")}, kept, inputs)
+def spectral_without_head(net: StreamNet, parameters: Tensors, state: Tensors, inputs: Sequence[Tensor]) -> Tensor:
+    """Spectral regularisation without the head (as for ``linear``): a head whose σ is 1 gives small logits."""
+    return spectral(net, {name: p for name, p in parameters.items() if not name.startswith("head.")}, state, inputs)
 
 
 def _directions(net: StreamNet, parameters: Tensors, key: Tensor, number: Tensor) -> Tensors:
-    """Random unit vectors u, and v from them."""
-    kept = {}
+    """For every layer a random unit vector u, and v = Wᵀu scaled to length 1."""
+    state = {}
     for i, name in enumerate(net.layers):
         w = parameters[f"{name}.weight"]
-        kept[f"{name}.u"] = F.normalize(normal(key, number + i, w.shape[:1], w.dtype), dim=0)
-        kept[f"{name}.v"] = F.normalize(w.flatten(1).T @ kept[f"{name}.u"], dim=0)
-    return kept
+        state[f"{name}.u"] = F.normalize(normal(key, number + i, w.shape[:1], w.dtype), dim=0)
+        state[f"{name}.v"] = F.normalize(w.flatten(1).T @ state[f"{name}.u"], dim=0)
+    return state
 
 
-def _power_step(net: StreamNet, parameters: Tensors, kept: Tensors) -> Tensors:
-    """One step of power iteration: v = Wᵀu, u = W v, both of length 1."""
+def _power_step(net: StreamNet, parameters: Tensors, state: Tensors) -> Tensors:
+    """The vectors u and v after one step of power iteration: v = Wᵀu and u = W v, both scaled to length 1."""
     after = {}
     for name in net.layers:
         w = parameters[f"{name}.weight"].flatten(1)
-        after[f"{name}.v"] = F.normalize(w.T @ kept[f"{name}.u"], dim=0)
+        after[f"{name}.v"] = F.normalize(w.T @ state[f"{name}.u"], dim=0)
         after[f"{name}.u"] = F.normalize(w @ after[f"{name}.v"], dim=0)
     return after
 
 
-def linear(net: StreamNet, parameters: Tensors, kept: Tensors, inputs: Sequence[Tensor]) -> Tensor:
+def linear(net: StreamNet, parameters: Tensors, state: Tensors, inputs: Sequence[Tensor]) -> Tensor:
     """Mean of ‖AᵀA h − h‖² / ‖h‖² over all layers but the head, h being the layer's input."""
     terms = linear_terms(net, parameters, inputs)
     return _total(terms) / len(terms)
@@ -141,11 +150,11 @@ def _total(terms: Sequence[Tensor]) -> Tensor:
 
 PENALTIES = {
     "l2": Penalty(l2),
-    "l2-init": Penalty(l2_init, begin=_starts),
+    "l2-init": Penalty(l2_init, initial_state=_initial_parameters),
     "orthogonality": Penalty(soft_orthogonality),
     "parseval": Penalty(parseval),
-    "spectral": Penalty(spectral, begin=_directions, advance=_power_step),
-    "spectral-without-head": Penalty(spectral_without_head, begin=_directions, advance=_power_step),
+    "spectral": Penalty(spectral, initial_state=_directions, advance=_power_step),
+    "spectral-without-head": Penalty(spectral_without_head, initial_state=_directions, advance=_power_step),
     "linear": Penalty(linear),
 }
-"""By the names that methods have for them."""
+"""Penalties by the names that are used in ``Method.penalty``."""

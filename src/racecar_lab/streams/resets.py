@@ -1,4 +1,4 @@
-"""Units that start anew: what ReDo and continual backprop share, and ReDo itself (Sokar et al. 2023)."""
+"""Reinitialising units: what ReDo and continual backprop have in common, and ReDo itself (Sokar et al. 2023)."""
 
 from __future__ import annotations
 
@@ -9,41 +9,47 @@ from racecar_lab.streams.nets import StreamNet, Tensors
 from racecar_lab.streams.updates import Moments
 
 WINDOW = 64
-"""Steps before a check over which ReDo takes its mean of |h|: a single small batch calls units dormant that are not."""
+"""Number of steps before a check over which ReDo averages |h|: by one small batch, too many units would be dormant."""
 
 
 def activity(units: Tensor) -> Tensor:
-    """Mean of |h| over the batch and all positions, (N, C, …) → (C,)."""
+    """Mean of |h| of every unit over the batch and all positions: (N, C, …) → (C,)."""
     return units.abs().transpose(0, 1).flatten(1).mean(1)
 
 
 def outgoing(net: StreamNet, block: int, parameters: Tensors, width: int) -> Tensor:
-    """The weights that lead away from a block's units, (out, C, positions): a convolution's kernel by its input
-    channels, a linear layer's columns by the channels that were flattened."""
+    """The next layer's weights on a block's units, (out, C, positions).
+
+    Of a convolution they are grouped by input channel, of a linear layer by the channel that its columns were before
+    flattening.
+
+    Args:
+        width: the number C of the block's units.
+    """
     weight = parameters[f"{net.layers[block + 1]}.weight"]
     return weight.reshape(len(weight), width, -1)
 
 
 def renew(
-    net: StreamNet, block: int, which: Tensor, fresh: Tensor, parameters: Tensors, moments: Moments
+    net: StreamNet, block: int, selected: Tensor, fresh: Tensor, parameters: Tensors, moments: Moments
 ) -> tuple[Tensors, Moments]:
-    """Units start anew: fresh weights in, bias 0, weights out 0, and all moments of these 0.
+    """Reinitialise units of a block: fresh incoming weights, bias 0, outgoing weights 0, the optimiser's moments 0.
 
     Args:
-        which: of the block's units, (C,), bool.
-        fresh: their weights in, (C, …) or (1, …).
+        selected: which of the block's units, (C,), bool.
+        fresh: the new incoming weights, (C, …) or (1, …).
     """
     op, after, norm = net.layers[block], net.layers[block + 1], f"blocks.{block}.norm"
     weight = parameters[f"{op}.weight"]
-    rows = which.reshape(-1, *(1,) * (weight.dim() - 1))
+    rows = selected.reshape(-1, *(1,) * (weight.dim() - 1))
     new: dict[str, tuple[Tensor, Tensor | float]] = {
         f"{op}.weight": (rows, fresh),
-        f"{op}.bias": (which, 0.0),
-        f"{norm}.weight": (which, 1.0),
-        f"{norm}.bias": (which, 0.0),
+        f"{op}.bias": (selected, 0.0),
+        f"{norm}.weight": (selected, 1.0),
+        f"{norm}.bias": (selected, 0.0),
     }
-    out = outgoing(net, block, parameters, len(which))
-    columns = which.reshape(1, -1, 1).expand(out.shape).reshape(parameters[f"{after}.weight"].shape)
+    grouped = outgoing(net, block, parameters, len(selected))
+    columns = selected.reshape(1, -1, 1).expand(grouped.shape).reshape(parameters[f"{after}.weight"].shape)
     new[f"{after}.weight"] = (columns, 0.0)
     parameters = dict(parameters)
     moments = {kind: dict(each) for kind, each in moments.items()}
@@ -58,34 +64,44 @@ def renew(
     return parameters, moments
 
 
-def count_activity(kept: Tensors, units: list[Tensor], step: Tensor, period: Tensor) -> Tensors:
-    """The sums of |h|, (C,) each, over the last steps before a check; 0 outside them."""
+def count_activity(sums: Tensors, units: list[Tensor], step: Tensor, period: Tensor) -> Tensors:
+    """ReDo's sums of each unit's mean |h| over the last ``WINDOW`` steps before a check, after another step.
+
+    Args:
+        sums: for every block the sum so far, (C,).
+        units: every block's activations in this step, (N, C, …).
+        step: the number of the step, from 1, shape ().
+        period: steps between two checks, shape ().
+
+    Returns:
+        The sums with this step, 0 as long as the window has not begun.
+    """
     since = torch.remainder(step - 1, period)
-    far, first = since < period - WINDOW, since == 0
-    sums = [kept[f"{i}"].masked_fill(first, 0.0) + activity(one) for i, one in enumerate(units)]
-    return {f"{i}": one.masked_fill(far, 0.0) for i, one in enumerate(sums)}
+    before_window, first = since < period - WINDOW, since == 0
+    updated = [sums[f"{i}"].masked_fill(first, 0.0) + activity(h) for i, h in enumerate(units)]
+    return {f"{i}": total.masked_fill(before_window, 0.0) for i, total in enumerate(updated)}
 
 
 def redo(
     net: StreamNet,
     parameters: Tensors,
     moments: Moments,
-    kept: Tensors,
+    sums: Tensors,
     key: Tensor,
     number: Tensor,
     step: Tensor,
     threshold: Tensor,
     period: Tensor,
 ) -> tuple[Tensors, Moments]:
-    """In every ``period``-th step units whose mean |h| is at most ``threshold`` times their layer's mean start anew.
+    """Reinitialise, in every ``period``-th step, units whose mean |h| is at most ``threshold`` times the layer's.
 
-    All scores are taken before the first unit is changed.
+    ``sums`` holds the activity of all blocks as measured before any unit is changed (:func:`count_activity`).
     """
     due = torch.remainder(step, period) == 0
     slots = {name: i for i, name in enumerate(parameters)}
     for block in range(len(net.blocks)):
-        total, name = kept[f"{block}"], f"{net.layers[block]}.weight"
-        which = due & (total <= threshold * total.mean())
+        total, name = sums[f"{block}"], f"{net.layers[block]}.weight"
+        dormant = due & (total <= threshold * total.mean())
         fresh = net.fresh(name, key, number + slots[name])
-        parameters, moments = renew(net, block, which, fresh, parameters, moments)
+        parameters, moments = renew(net, block, dormant, fresh, parameters, moments)
     return parameters, moments

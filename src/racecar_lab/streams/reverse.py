@@ -1,4 +1,4 @@
-"""The paper's own reverse loss for one net of a stack."""
+"""The paper's reverse loss for one net of a stack."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from racecar_lab.streams.nets import StreamNet, Tensors
 
 
 def planned(net: StreamNet, shape: Sequence[int], mode: str) -> Racecar:
-    """A Racecar with the paper's loss, Σ‖d − d'‖² over all layers but the head, gradients through d and d'.
+    """A ``Racecar`` of the net with the paper's loss: Σ‖d − d'‖² over all layers but the head, with gradients through d
+    and d'.
 
-    It is planned here, once: inside ``torch.func.vmap`` nothing can be planned.
+    Its plan is made here, before training, because no plan can be made inside ``torch.func.vmap``.
     """
     parameter = net.head.weight
     example = torch.zeros(2, *shape, dtype=parameter.dtype, device=parameter.device)
@@ -24,6 +25,6 @@ def planned(net: StreamNet, shape: Sequence[int], mode: str) -> Racecar:
 
 
 def output_and_loss(racecar: Racecar, parameters: Tensors, buffers: Tensors, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Logits (N, classes) and the loss, shape (), of one net."""
-    given = {f"model.{name}": value for name, value in {**parameters, **buffers}.items()}
-    return functional_call(racecar, given, (x,))
+    """Logits (N, classes) and reverse loss, shape (), of one net for samples x (N, *shape)."""
+    tensors = {f"model.{name}": value for name, value in {**parameters, **buffers}.items()}
+    return functional_call(racecar, tensors, (x,))

@@ -1,4 +1,4 @@
-"""Many nets trained at once: every step is written for one net, and done for all by ``torch.func.vmap``."""
+"""Training many nets at once: a step is written for one net and done for all of them by ``torch.func.vmap``."""
 
 from __future__ import annotations
 
@@ -25,26 +25,28 @@ from racecar_lab.training.steps.cuda_graph import Captured
 from racecar_lab.training.steps.recorded import record
 
 MEASURED = 100
-"""Steps for which the factor of "ratio" is held."""
+"""Number of steps between two measurements of the factor of coupling "ratio"."""
 SLOTS, DIRECTIONS, RANDOM = 256, 128, 192
-"""Numbers of draws in a step, of which the first are those of the parameters; where those of spectral regularisation's
-directions begin, and those of random h."""
+"""Random draws are numbered: each step has ``SLOTS`` numbers, the first ones for the parameters, those from
+``DIRECTIONS`` on for the vectors u of spectral regularisation, those from ``RANDOM`` on for random h."""
 State = dict[str, Any]
-"""Of one net, or of all with a first dimension for the nets: nested dicts of tensors."""
+"""All that training changes, of one net, or of a stack with a first dimension for the nets: nested dicts of tensors."""
 
 
 class StreamStack:
     """E nets of one method and one design, each with its own seed and setting.
 
     Args:
-        method, design: what is trained.
-        shape: of a sample, (C, H, W) or (D,).
-        classes: of all tasks; labels are 0 to ``classes`` − 1.
-        seeds: one for each net; a net does not depend on the others.
-        settings: likewise.
+        method: how the nets are trained.
+        design: their layers before the head.
+        shape: shape of a sample, (C, H, W) or (D,).
+        classes: number of classes in each task; labels are 0 to ``classes`` − 1.
+        seeds: a seed for each net; a net does not depend on the other nets.
+        settings: a setting for each net.
         optimiser: "adam" or "sgd".
-        quick: repeat recorded steps: compiled and as a CUDA graph, or on a CPU without Python per operation. Compiled,
-            sixty MLPs with plain training took 0.29 ms a step on an H200, of which each launch of a kernel is a part.
+        quick: record a step once and repeat the recording, which saves the time of Python and of launching kernels: on
+            a GPU compiled and as a CUDA graph (0.29 ms for a step of sixty plainly trained MLPs on an H200), on a CPU
+            as a list of operations.
     """
 
     def __init__(
@@ -67,14 +69,14 @@ class StreamStack:
         self.steps, self._due = 0, False
         self.device, self.quick = torch.device(device), quick
         self.net = stream_net(design, shape, classes, method.activation, method.norm).to(self.device, dtype)
-        self.still = stream_net(design, shape, classes, method.activation, method.norm).to(self.device, dtype).eval()
+        self.eval_net = stream_net(design, shape, classes, method.activation, method.norm).to(self.device, dtype).eval()
         self.racecar = planned(self.net, shape, method.reverse) if method.reverse else None
         self.penalty = PENALTIES[method.penalty] if method.penalty else None
         self.settings = torch.tensor(list(settings), dtype=dtype, device=self.device)
-        self._periods = {int(one.second) for one in settings} if method.change == "redo" else set()
-        begun = vmap(self._begin)(torch.tensor(list(seeds), device=self.device))
-        self.state: State = tree_map(partial(torch.clone, memory_format=torch.contiguous_format), begun)
-        self._captured = Captured(lambda *given: self._whole(self._due, *given))
+        self._periods = {int(setting.second) for setting in settings} if method.change == "redo" else set()
+        initial = vmap(self._initial_state)(torch.tensor(list(seeds), device=self.device))
+        self.state: State = tree_map(partial(torch.clone, memory_format=torch.contiguous_format), initial)
+        self._captured = Captured(lambda *batch: self._step_all(self._due, *batch))
         self._steps: dict[bool, Callable[..., Tensor]] = {}
         self._size: list[torch.Size] | None = None
 
@@ -82,78 +84,81 @@ class StreamStack:
         """Train every net on its batch, without waiting for the device.
 
         Args:
-            x, y: samples (E, N, *shape) and labels (E, N), of one size in all steps.
-            earlier: samples of an earlier task, for the method whose h comes from them; None: x.
+            x, y: samples (E, N, *shape) and labels (E, N), of the same shape in all steps.
+            earlier: samples of an earlier task, for a method with ``h_from="earlier"``; None: x.
 
         Returns:
-            The task's loss and the accuracy on the batch, as they were before the step, (E, 2).
+            The task's loss and the accuracy of every net on its batch before the step, (E, 2).
         """
         self.steps += 1
         self._due = any(self.steps % period == 0 for period in self._periods)
-        given = x, y, x if earlier is None else earlier
-        if self._size not in (None, sizes := [one.shape for one in given]):
+        batch = x, y, x if earlier is None else earlier
+        if self._size not in (None, sizes := [tensor.shape for tensor in batch]):
             raise ValueError(f"a batch of another size, {sizes}, after {self._size}: leave out the rest of an epoch")
         self._size = sizes
         if self.quick and self.device.type == "cuda":
-            return self._captured(self._due, *given)
-        return self._whole(self._due, *given)
+            return self._captured(self._due, *batch)
+        return self._step_all(self._due, *batch)
 
     @torch.no_grad()
     def new_task(self, zero_head: bool = False) -> None:
-        """To be called before every task: "reset" makes new nets.
+        """Prepare for a new task; to be called before each. The method "Reset" draws new nets here.
 
         Args:
-            zero_head: the head's parameters and their moments become 0.
+            zero_head: set the head's parameters and their moments to 0.
         """
         if self.method.change == "reset":
-            overwrite(self.state, vmap(self._begin)(self.state["key"], self.state["step"]))
+            overwrite(self.state, vmap(self._initial_state)(self.state["key"], self.state["step"]))
         if zero_head:
-            for each in (self.state["parameters"], *self.state["moments"].values()):
+            for tensors in (self.state["parameters"], *self.state["moments"].values()):
                 for name in ("head.weight", "head.bias"):
-                    each[name].zero_()
+                    tensors[name].zero_()
 
     @torch.no_grad()
     def outputs(self, x: Tensor) -> Tensor:
-        """Logits (E, N, classes) of samples (E, N, *shape), in evaluation mode."""
-        return vmap(lambda p, b, x: run(self.still, p, b, x)[0])(self.state["parameters"], self.state["buffers"], x)
+        """Logits (E, N, classes) of every net for its samples (E, N, *shape), in evaluation mode."""
+        return vmap(lambda p, b, x: run(self.eval_net, p, b, x)[0])(self.state["parameters"], self.state["buffers"], x)
 
     @torch.no_grad()
     def metrics(self, x: Tensor) -> Tensors:
-        """``metrics`` of every net, (E,) each, for samples (E, N, *shape), in evaluation mode."""
-        return vmap(partial(metrics, self.still))(self.state["parameters"], self.state["buffers"], x)
+        """Measures of every net by name (see ``metrics.metrics``), each (E,), for samples (E, N, *shape), in evaluation
+        mode."""
+        return vmap(partial(metrics, self.eval_net))(self.state["parameters"], self.state["buffers"], x)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that a checkpoint needs."""
+        """The state of all nets, for a checkpoint."""
         return {"state": self.state, "steps": self.steps}
 
-    def load_state_dict(self, kept: dict[str, Any]) -> None:
-        """Go on from there."""
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Continue from the state of a checkpoint."""
         with torch.no_grad():
-            overwrite(self.state, kept["state"])
-        self.steps = kept["steps"]
+            overwrite(self.state, saved["state"])
+        self.steps = saved["steps"]
 
     @torch.no_grad()
-    def _whole(self, due: bool, *given: Tensor) -> Tensor:
-        """A step of all nets."""
+    def _step_all(self, due: bool, *batch: Tensor) -> Tensor:
+        """One step of all nets on a batch (x, y, earlier); loss and accuracy before it, (E, 2)."""
         if due not in self._steps:
-            self._steps[due] = self._prepared(due, given)
-        return self._steps[due](self.state, self.settings, *given)
+            self._steps[due] = self._prepared(due, batch)
+        return self._steps[due](self.state, self.settings, *batch)
 
-    def _prepared(self, due: bool, given: Sequence[Tensor]) -> Callable[..., Tensor]:
-        """A step, of a state that it changes in place, settings and what else is given; recorded if ``quick``."""
+    def _prepared(self, due: bool, batch: Sequence[Tensor]) -> Callable[..., Tensor]:
+        """A function of state, settings and batch that does one step and changes the state in place; recorded if
+        ``quick``."""
 
-        def step(state: State, settings: Tensor, *given: Tensor) -> Tensor:
-            after, measured = vmap(partial(self._step, due))(state, settings, *given)
+        def step(state: State, settings: Tensor, *batch: Tensor) -> Tensor:
+            after, measured = vmap(partial(self._step, due))(state, settings, *batch)
             overwrite(state, after)
             return measured
 
         if not self.quick:
             return step
-        recorded = record(step, tree_map(torch.clone, self.state), self.settings, *given)
+        recorded = record(step, tree_map(torch.clone, self.state), self.settings, *batch)
         return torch.compile(recorded, dynamic=False, fullgraph=True) if self.device.type == "cuda" else recorded
 
-    def _begin(self, key: Tensor, step: Tensor | None = None) -> State:
-        """One net before its first step; after step number ``step`` a new one instead."""
+    def _initial_state(self, key: Tensor, step: Tensor | None = None) -> State:
+        """The state of a newly initialised net with this random key; ``step`` is the number of the steps that were done
+        before, so that a net that replaces another is drawn anew; None: 0."""
         step = torch.zeros_like(key) if step is None else step
         names = [name for name, _ in self.net.named_parameters()]
         number = step * SLOTS
@@ -162,48 +167,51 @@ class StreamStack:
             "key": key,
             "step": step,
             "parameters": parameters,
-            "buffers": {name: one.clone() for name, one in self.net.named_buffers()},
+            "buffers": {name: buffer.clone() for name, buffer in self.net.named_buffers()},
             "moments": no_moments(parameters, each=self.method.change == "continual-backprop"),
-            "penalty": self.penalty.begin(self.net, parameters, key, number + DIRECTIONS) if self.penalty else {},
+            "penalty": {},
             "change": {},
             "factor": key.new_zeros((), dtype=self.settings.dtype),
         }
+        if self.penalty:
+            state["penalty"] = self.penalty.initial_state(self.net, parameters, key, number + DIRECTIONS)
         if self.method.change == "redo":
             biases = [parameters[f"{name}.bias"] for name in self.net.layers[:-1]]
-            state["change"] = {f"{i}": torch.zeros_like(one) for i, one in enumerate(biases)}
+            state["change"] = {f"{i}": torch.zeros_like(bias) for i, bias in enumerate(biases)}
         elif self.method.change == "continual-backprop":
-            state["change"] = continual_backprop.begin(self.net, parameters)
+            state["change"] = continual_backprop.initial_state(self.net, parameters)
         return state
 
     def _step(
         self, due: bool, state: State, setting: Tensor, x: Tensor, y: Tensor, earlier: Tensor
     ) -> tuple[State, Tensor]:
-        """One net's step: its state afterwards, and loss and accuracy (2,).
+        """The step of one net: its state after the step, and loss and accuracy before it, (2,).
 
         Args:
-            due: whether ReDo may have to check.
+            due: whether this is a step in which ReDo checks at least one net of the stack.
             setting: learning rate, strength and second number, (3,).
+            x, y, earlier: samples (N, *shape), their labels (N,), and samples of an earlier task.
         """
         lr, strength, second = setting.unbind()
         key, parameters, step = state["key"], state["parameters"], state["step"] + 1
         number = step * SLOTS
         state = {**state, "step": step}
         (_, (logits, loss, watched, buffers)), gradients = self._task(parameters, state["buffers"], x, y, strength)
-        pull: Tensors = {}
+        penalty_gradients: Tensors = {}
         if (penalty := self.penalty) is not None:
             inputs = self._inputs(parameters, state["buffers"], watched, earlier, key, number)
-            kept = state["penalty"] = penalty.advance(self.net, parameters, state["penalty"])
-            pull = grad(lambda p: penalty.value(self.net, p, kept, inputs))(parameters)
-            if self.method.how == "ratio":
-                now = strength * self._ratio(gradients, pull)
-                state["factor"] = torch.where((step - 1) % MEASURED == 0, now, state["factor"])
-            if self.method.how != "decoupled":
-                factor = state["factor"] if self.method.how == "ratio" else strength
-                gradients = {name: g + factor * pull[name] for name, g in gradients.items()}
+            penalty_state = state["penalty"] = penalty.advance(self.net, parameters, state["penalty"])
+            penalty_gradients = grad(lambda p: penalty.value(self.net, p, penalty_state, inputs))(parameters)
+            if self.method.coupling == "ratio":
+                measured = strength * self._ratio(gradients, penalty_gradients)
+                state["factor"] = torch.where((step - 1) % MEASURED == 0, measured, state["factor"])
+            if self.method.coupling != "decoupled":
+                factor = state["factor"] if self.method.coupling == "ratio" else strength
+                gradients = {name: g + factor * penalty_gradients[name] for name, g in gradients.items()}
         moments: Moments
         parameters, moments = self.update(parameters, gradients, state["moments"], lr)
-        if self.method.how == "decoupled":
-            parameters = decoupled(parameters, pull, lr * strength)
+        if self.method.coupling == "decoupled":
+            parameters = decoupled(parameters, penalty_gradients, lr * strength)
         if self.method.change == "shrink-and-perturb":
             parameters = shrink_and_perturb(self.net, parameters, key, number, strength, second)
         elif self.method.change == "redo":
@@ -219,8 +227,8 @@ class StreamStack:
         return state, torch.stack((loss, accuracy))
 
     def _task(self, parameters: Tensors, buffers: Tensors, x: Tensor, y: Tensor, strength: Tensor) -> Any:
-        """What is minimised with (logits, the task's loss, what was watched, buffers afterwards), and its gradients.
-        With the paper's reverse loss that is a part of what is minimised."""
+        """The minimised loss with (logits, the task's loss, tensors of the forward pass, buffers after it), and its
+        gradients by parameter. The minimised loss is the task's, with the paper's reverse loss if the method has it."""
 
         def minimised(parameters: Tensors) -> tuple[Tensor, tuple[Tensor, Tensor, Watched, Tensors]]:
             if self.racecar is None:
@@ -237,28 +245,31 @@ class StreamStack:
     def _inputs(
         self, parameters: Tensors, buffers: Tensors, watched: Watched, earlier: Tensor, key: Tensor, number: Tensor
     ) -> list[Tensor]:
-        """h of every layer, as the method has it."""
+        """h of every layer for the penalty ``linear``, from the samples that the method takes it from."""
         count = max(1, round(self.method.fraction * len(watched.inputs[0])))
-        if self.method.along == "earlier":
+        if self.method.h_from == "earlier":
             watched = run(self.net, parameters, buffers, earlier[:count])[1]
         inputs = [h[:count].detach() for h in watched.inputs]
-        if self.method.along == "random":
+        if self.method.h_from == "random":
             return [normal(key, number + RANDOM + i, h.shape, h.dtype) for i, h in enumerate(inputs)]
         return inputs
 
-    def _ratio(self, gradients: Tensors, pull: Tensors) -> Tensor:
-        """Norm of the task's gradient over that of the penalty's, both for the weights of all layers but the head."""
+    def _ratio(self, gradients: Tensors, penalty_gradients: Tensors) -> Tensor:
+        """Norm of the task's gradient divided by that of the penalty's, shape (); each over the weights of all layers
+        but the head."""
         names = [f"{name}.weight" for name in self.net.layers[:-1]]
         task, penalty = (
-            torch.stack([each[name].square().sum() for name in names]).sum().sqrt() for each in (gradients, pull)
+            torch.stack([tensors[name].square().sum() for name in names]).sum().sqrt()
+            for tensors in (gradients, penalty_gradients)
         )
         return task / penalty.clamp_min(TINY)
 
 
 def overwrite(state: State, other: State) -> None:
-    """In place: recorded steps read and write these tensors."""
-    for name, one in state.items():
-        if isinstance(one, dict):
-            overwrite(one, other[name])
+    """Copy the values of ``other`` into the tensors of ``state``, in place, because recorded steps read and write these
+    tensors."""
+    for name, value in state.items():
+        if isinstance(value, dict):
+            overwrite(value, other[name])
         else:
-            one.copy_(other[name])
+            value.copy_(other[name])

@@ -11,23 +11,25 @@ from racecar_lab.streams.nets import StreamNet, Tensors
 
 BETAS, EPS = (0.9, 0.999), 1e-8
 Moments = dict[str, Tensors]
-"""Of Adam: "mean" and "square" of the gradient, and the "count" of steps, each by the parameter's name."""
+"""Adam's state: running averages "mean" of the gradient and "square" of its square, and the "count" of steps, each by
+parameter name."""
 
 
 def no_moments(parameters: Tensors, each: bool = False) -> Moments:
-    """As they are before the first step.
+    """Adam's moments before the first step: zeros.
 
     Args:
-        each: every single weight has its own count of steps, so that a weight that starts anew is corrected for bias as
-            one of a new net.
+        parameters: the net's parameters, for their names and shapes.
+        each: count the steps of every single weight instead of every parameter, so that a reinitialised weight gets
+            the bias correction of a new one.
     """
     zeros = {name: torch.zeros_like(p) for name, p in parameters.items()}
     counts = {name: torch.zeros_like(p if each else p.sum()) for name, p in parameters.items()}
-    return {"mean": zeros, "square": {name: one.clone() for name, one in zeros.items()}, "count": counts}
+    return {"mean": zeros, "square": {name: zero.clone() for name, zero in zeros.items()}, "count": counts}
 
 
 def adam(parameters: Tensors, gradients: Tensors, moments: Moments, lr: Tensor) -> tuple[Tensors, Moments]:
-    """A step as that of torch's Adam, and the moments after it."""
+    """Parameters and moments after a step of Adam, equal to that of ``torch.optim.Adam``."""
     first, second = BETAS
     after: Moments = {"mean": {}, "square": {}, "count": {}}
     stepped: Tensors = {}
@@ -41,7 +43,7 @@ def adam(parameters: Tensors, gradients: Tensors, moments: Moments, lr: Tensor) 
 
 
 def sgd(parameters: Tensors, gradients: Tensors, moments: Moments, lr: Tensor) -> tuple[Tensors, Moments]:
-    """A plain step, without momentum."""
+    """Parameters after a step of SGD without momentum, and the unused moments."""
     return {name: parameters[name] - lr * g for name, g in gradients.items()}, moments
 
 
@@ -49,26 +51,27 @@ OPTIMISERS: dict[str, Callable[[Tensors, Tensors, Moments, Tensor], tuple[Tensor
     "adam": adam,
     "sgd": sgd,
 }
+"""Optimisers by name: from parameters, gradients, moments and learning rate to the new parameters and moments."""
 
 
-def decoupled(parameters: Tensors, pull: Tensors, size: Tensor) -> Tensors:
-    """θ − size · pull, after the optimiser's step and past its moments, as AdamW does for weight decay.
+def decoupled(parameters: Tensors, gradients: Tensors, size: Tensor) -> Tensors:
+    """θ − size · gradients, a step that follows the optimiser's and skips its moments, as weight decay in AdamW does.
 
     Args:
-        pull: the penalty's gradient before the optimiser's step.
-        size: learning rate times strength.
+        gradients: the penalty's gradients before the optimiser's step.
+        size: learning rate times strength, shape ().
     """
-    return {name: p - size * pull[name] for name, p in parameters.items()}
+    return {name: p - size * gradients[name] for name, p in parameters.items()}
 
 
 def shrink_and_perturb(
     net: StreamNet, parameters: Tensors, key: Tensor, number: Tensor, shrink: Tensor, noise: Tensor
 ) -> Tensors:
-    """(1 − shrink) θ + noise · (a fresh start), after every step, the parameters of norms left out.
+    """(1 − shrink) θ + noise · θ_new, done after every step, with freshly initialised θ_new; parameters of norms stay.
 
-    Of the four forms that go by this name this is that of Kumar et al. (2023). The others: decay in the loss and normal
-    noise in every step (Dohare et al. 2024), once before each training (Ash & Adams 2020), and once for every chunk of
-    data.
+    Four methods have this name; this one is that of Kumar et al. (2023). The others add weight decay to the loss and
+    normal noise in every step (Dohare et al. 2024), or shrink and perturb once before each training (Ash & Adams 2020),
+    or once for every chunk of data.
     """
     return {
         name: p if net.is_norm(name) else (1 - shrink) * p + noise * net.fresh(name, key, number + i)

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from racecar_lab.experiment import Measured
-from racecar_lab.experiments.streams.cells import by_cell
+from racecar_lab.experiments.streams.conditions import by_conditions
 from racecar_lab.experiments.streams.learning import Learning
-from racecar_lab.experiments.streams.searched import searched
-from racecar_lab.experiments.streams.transfer import Tried, tried_in
+from racecar_lab.experiments.streams.published_searches import scores_of_search
+from racecar_lab.experiments.streams.transfer import SearchScores, scores_of_runs
 from racecar_lab.running.engines import streams
 from racecar_lab.running.results import Store
 from racecar_lab.training import checkpoint
@@ -107,10 +107,12 @@ def test_searched_beyond_the_edge_and_judged_on_other_seeds(cli, trained, tmp_pa
     assert {row["lr"] for row in found["tried"]} == {1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2}
     assert {run.seed for run in Store(tmp_path / "s").runs()} == {1000, 1001, 1002}
     records = Store(tmp_path / "s").runs()
-    where, methods = searched(tuned)  # the file says of all settings what the records say
-    assert methods == {name: Tried(*map(pytest.approx, one)) for name, one in tried_in(where, records).items()}
+    conditions, methods = scores_of_search(tuned)  # the file says of all settings what the records say
+    assert methods == {
+        name: SearchScores(*map(pytest.approx, scores)) for name, scores in scores_of_runs(conditions, records).items()
+    }
     assert len(methods["linear"].scores) == len(methods["linear"].first) > 20
-    assert by_cell(records).keys() == {where}
+    assert by_conditions(records).keys() == {conditions}
     run = ("run", "streams", "--quick", "--seeds", "4", "--variants", "linear,Std", "--out", "r")
     said = cli(*run, "--tuned", "s/tuned.json")
     assert said.status == 0, said.err

@@ -8,7 +8,7 @@ import torch
 from racecar_lab.datasets import Source
 from racecar_lab.experiment import Split, Task
 from racecar_lab.experiments.streams.config import PROTOCOLS, StreamsConfig
-from racecar_lab.experiments.streams.drawing import Stream, drawn, order
+from racecar_lab.experiments.streams.drawing import Stream, draw_task, order
 from racecar_lab.experiments.streams.learning import Learning
 from racecar_lab.experiments.streams.pool import pool_of
 from racecar_lab.streams import METHODS, StreamStack
@@ -36,16 +36,16 @@ def same(one, other):
 @pytest.mark.parametrize("config", [PERMUTED, LABELS, PAIRS], ids=lambda one: one.stream)
 def test_a_task_follows_from_seed_and_number(config):
     """And from nothing else; other seeds and numbers give others."""
-    first = drawn(config, POOL, 3, 1)
-    assert same(first, drawn(replace(config, lr=0.5, optimiser="sgd", net="mlp6"), POOL, 3, 1))
-    assert not same(first, drawn(config, POOL, 3, 2))
-    assert not same(first, drawn(config, POOL, 1003, 1))
+    first = draw_task(config, POOL, 3, 1)
+    assert same(first, draw_task(replace(config, lr=0.5, optimiser="sgd", net="mlp6"), POOL, 3, 1))
+    assert not same(first, draw_task(config, POOL, 3, 2))
+    assert not same(first, draw_task(config, POOL, 1003, 1))
     assert len(first.chosen.unique()) == len(first.chosen) == config.size
 
 
 def test_permuted_digits():
     """The same pictures with their own labels, and pixels in another order in every task."""
-    tasks = [drawn(PERMUTED, POOL, 0, number) for number in range(3)]
+    tasks = [draw_task(PERMUTED, POOL, 0, number) for number in range(3)]
     for one in tasks:
         assert one.pixels.sort().values.tolist() == list(range(20))
         assert torch.equal(one.chosen, tasks[0].chosen)
@@ -61,7 +61,7 @@ def test_permuted_digits():
 def test_random_labels():
     """The same pictures, labels that say nothing of them: all of the classes, as often as chance has it."""
     config = replace(LABELS, images=60)
-    tasks = [drawn(config, POOL, 0, number) for number in range(50)]
+    tasks = [draw_task(config, POOL, 0, number) for number in range(50)]
     labels = torch.stack([one.y for one in tasks])
     assert all(torch.equal(one.chosen, tasks[0].chosen) for one in tasks)
     assert (labels.flatten().bincount(minlength=10) - 300).abs().max() < 80  # of 3000; 5 standard deviations
@@ -71,7 +71,7 @@ def test_random_labels():
 
 def test_pairs_of_classes():
     """All classes once before one comes again; test pictures are those of the task's own classes."""
-    tasks = [drawn(PAIRS, POOL, 0, number) for number in range(10)]
+    tasks = [draw_task(PAIRS, POOL, 0, number) for number in range(10)]
     for turn in (tasks[:5], tasks[5:]):
         kinds = [POOL.train.y[one.chosen].unique().tolist() for one in turn]
         assert sorted(kind for pair in kinds for kind in pair) == list(range(10))
@@ -155,7 +155,7 @@ def test_earlier_samples_are_of_the_task_before(monkeypatch):
     _, batches = Spied(monkeypatch).of("linear on earlier h", [0])
     first, second = batches[:8], batches[8:16]
     assert all(earlier is None for *_, earlier in first)
-    pixels = drawn(PERMUTED, POOL, 0, 0).pixels
+    pixels = draw_task(PERMUTED, POOL, 0, 0).pixels
     pictures = {tuple(one.flatten()[pixels].tolist()) for one in POOL.train.x}
     assert {tuple(one.flatten().tolist()) for *_, earlier in second for one in earlier[0]} <= pictures
 
@@ -173,5 +173,5 @@ def test_what_is_measured(monkeypatch):
         assert one.arrays["dead_units"].shape == (4,)
     assert not any(one.arrays for one in learning.measured(arrays=False))
     learning._measure(3, learning.stream.task(3))
-    right = [float((drawn(PERMUTED, POOL, seed, 3).test_y == 1).float().mean()) for seed in (0, 1)]
-    assert learning.kept["test"][3].tolist() == pytest.approx(right)
+    right = [float((draw_task(PERMUTED, POOL, seed, 3).test_y == 1).float().mean()) for seed in (0, 1)]
+    assert learning.accuracies["test"][3].tolist() == pytest.approx(right)

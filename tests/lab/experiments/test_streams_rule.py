@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from racecar_lab.experiments import experiment
-from racecar_lab.experiments.streams.cells import by_cell
 from racecar_lab.experiments.streams.claims import CELLS, CLAIMS, QUESTIONS
+from racecar_lab.experiments.streams.conditions import by_conditions
 from racecar_lab.experiments.streams.config import CHOOSING, StreamsConfig
 from racecar_lab.experiments.streams.figures import DRAWN
-from racecar_lab.experiments.streams.rule import answers, whole
-from racecar_lab.experiments.streams.transfer import area, transfer, tried_in
+from racecar_lab.experiments.streams.rule import answers, overall_answer
+from racecar_lab.experiments.streams.transfer import area, scores_of_runs, transfer
 from racecar_lab.report.section import findings_of, section
 from racecar_lab.running.results import Store
 from racecar_lab.running.run import Run
@@ -46,8 +46,8 @@ QUESTION = {one.text: one for one in QUESTIONS}
 def answered(values, seeds=20, text="Is linear ahead of every regulariser?"):
     found = answers(findings_of(STREAMS, made_up({**USUAL, **values}, seeds)))
     assert all(one == "not run" for cell, one in found[QUESTION[text]].items() if cell != CELL)
-    assert whole(found[QUESTION[text]]) == found[QUESTION[text]].get(CELL)
-    return whole(found[QUESTION[text]])
+    assert overall_answer(found[QUESTION[text]]) == found[QUESTION[text]].get(CELL)
+    return overall_answer(found[QUESTION[text]])
 
 
 def test_a_claim_that_holds_one_that_does_not_and_a_tie():
@@ -67,8 +67,8 @@ def test_cells_with_other_methods():
     found = answers(findings_of(STREAMS, [*made_up({**USUAL, "linear": (0.6, 0.01)}), *more]))
     first, second = QUESTIONS[:2]
     pairs = CELLS[-1]
-    assert (found[first][CELL], found[first][pairs], whole(found[first])) == ("yes", "yes", "yes")
-    assert (found[second][CELL], found[second][pairs], whole(found[second])) == ("yes", "not run", "yes")
+    assert (found[first][CELL], found[first][pairs], overall_answer(found[first])) == ("yes", "yes", "yes")
+    assert (found[second][CELL], found[second][pairs], overall_answer(found[second])) == ("yes", "not run", "yes")
 
 
 def test_holm_over_all_claims():
@@ -159,7 +159,7 @@ def grid(best, cell, first=0.5):
 
 
 def tried(runs):
-    return {where: tried_in(where, some) for where, some in by_cell(runs).items()}
+    return {conditions: scores_of_runs(conditions, compared) for conditions, compared in by_conditions(runs).items()}
 
 
 DIGITS, LABELS = {}, {"stream": "labels"}

@@ -65,28 +65,28 @@ class PlainSteps:
         pull = [torch.zeros_like(p) for p in tensors]
         if method.penalty:
             take = max(1, round(method.fraction * len(x)))
-            if method.along == "earlier":
+            if method.h_from == "earlier":
                 inputs = by_hand.forward(parameters, earlier, method)[1]
             inputs = [h[:take] for h in inputs]
-            if method.along == "random":
+            if method.h_from == "random":
                 drawn = number * SLOTS + RANDOM
                 inputs = [draws.normal(self.key, drawn + i, h.shape, h.dtype) for i, h in enumerate(inputs)]
             value = by_hand.penalty(method, parameters, self.start, inputs, self.u)
             given = torch.autograd.grad(value, tensors, allow_unused=True)
             pull = [torch.zeros_like(p) if g is None else g for p, g in zip(tensors, given, strict=True)]
         factor = self.strength
-        if method.how == "ratio":
+        if method.coupling == "ratio":
             if number % 2 == 1:  # MEASURED is 2
                 hidden = [i for i, name in enumerate(names) if name.endswith("op.weight")]
                 lengths = [torch.cat([each[i].flatten() for i in hidden]).norm() for each in (gradients, pull)]
                 self.factor = self.strength * lengths[0] / lengths[1]
             factor = self.factor
         for p, g, extra in zip(tensors, gradients, pull, strict=True):
-            p.grad = g if method.how == "decoupled" else g + factor * extra
+            p.grad = g if method.coupling == "decoupled" else g + factor * extra
             p.requires_grad_(False)
         self._optimise()
         with torch.no_grad():
-            if method.how == "decoupled":
+            if method.coupling == "decoupled":
                 for p, extra in zip(tensors, pull, strict=True):
                     p -= self.lr * self.strength * extra
             self._change(number, units)
@@ -205,7 +205,7 @@ def test_spectral_regularisation_takes_norms_gains_along():
 @pytest.mark.parametrize("design", [DENSE, CONVOLUTIONAL])
 def test_linear_has_the_gradient_of_the_closed_form(design):
     """(2/‖h‖²)(A h eᵀ + A e hᵀ) with e = AᵀA h − h, divided by the number of layers, and 0 for all other parameters."""
-    stacked = nets(replace(METHODS["linear"], how="decoupled"), design, [MethodSetting(0.0, 1.0)] * 3)
+    stacked = nets(replace(METHODS["linear"], coupling="decoupled"), design, [MethodSetting(0.0, 1.0)] * 3)
     x, y, _ = next(batches(design))
     _, inputs, _ = by_hand.forward(net(stacked, 0), x[0], stacked.method)
     weights = [n for n in stacked.state["parameters"] if n.endswith("op.weight")]

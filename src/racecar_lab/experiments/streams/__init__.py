@@ -1,7 +1,8 @@
-"""Streams of tasks: which method keeps nets able to learn? (Ours.)
+"""The experiment on streams of tasks: which training method keeps nets able to learn? It is ours, not the paper's.
 
-Streams and their protocols are in ``config``, the tasks in ``drawing``, the training in ``learning``, what a search
-tries in ``searching``, what was claimed before the runs in ``claims``, and the rule for it in ``rule``.
+``config`` has the streams and their protocols, ``pool`` the pictures, ``drawing`` the tasks drawn from the pictures,
+``learning`` the training, ``searching`` the settings that a search tries, ``claims`` the claims, written before the
+runs, ``rule`` the rule that answers questions from them, and ``tables``, ``transfer`` and ``figures`` the report.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch import nn
 
 from racecar_lab.datasets import digits
 from racecar_lab.experiment import Experiment, Stage, Task
-from racecar_lab.experiments.streams.claims import SEEDS, claims
+from racecar_lab.experiments.streams.claims import SEEDS, all_claims
 from racecar_lab.experiments.streams.config import CHOOSING, StreamsConfig, method_of
 from racecar_lab.experiments.streams.pool import pool_of
 from racecar_lab.experiments.streams.searching import StreamSearch, usual
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 MEANINGS = {"shrink-and-perturb": "p", "redo": "τ", "continual-backprop": "ρ"}
-"""What the strength of a method that changes parameters is called; that of all others is λ."""
+"""Change of parameters → the symbol of its strength in the literature. The strength of all other methods is λ."""
 HELD = 1 / 6
-"""Of the training pictures, for the search of a stream whose tasks have test pictures."""
+"""Share of the training pictures that a search holds out, on streams whose tasks have test pictures."""
 
 
 class Streams(Experiment[StreamsConfig]):
@@ -53,15 +54,16 @@ class Streams(Experiment[StreamsConfig]):
     quick_seeds = 2
     variants = tuple(METHODS)
     seeds = SEEDS
-    claims = claims()
+    claims = all_claims()
     search = StreamSearch(lrs={}, coefficients={}, metric="online_accuracy", valid=0.0, first_seed=CHOOSING)
     light = True
     tells = True
 
     def variant(self, name: str) -> Variant:
-        """One of the methods."""
+        """The method of this name, as the variant that reports show."""
         method = method_of(name)
-        meaning = MEANINGS.get(method.change, "share" if method.how == "ratio" else "λ") if method.strengths else ""
+        symbol = MEANINGS.get(method.change, "share" if method.coupling == "ratio" else "λ")
+        meaning = symbol if method.strengths else ""
         return Variant(name, method.about, "plain" if name == "Std" else "method", meaning=meaning)
 
     def fingerprint(self, config: StreamsConfig, folder: Path | None) -> str:
@@ -74,7 +76,7 @@ class Streams(Experiment[StreamsConfig]):
         return digits.TOLD if config.shipped else ""
 
     def data(self, config: StreamsConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """The pictures that tasks are drawn from, the same for every seed."""
+        """Task "A" with the pictures from which all tasks of the stream are drawn, the same for every seed."""
         return {"A": pool_of(config, folder)}
 
     def network(self, config: StreamsConfig, dropout: float = 0.0) -> nn.Module:
@@ -92,19 +94,20 @@ class Streams(Experiment[StreamsConfig]):
         return usual(method_of(variant))[0]
 
     def reverse(self, config: StreamsConfig) -> dict[str, Any]:
-        """The paper's own loss, of RR and lRR."""
+        """Settings of the paper's reverse loss, for the methods RR and lRR."""
         return {"scale": "sum", "gradient": "both", "reduction": "sum", "weight": {"*": 1.0, "head": 0.0}}
 
     def search_for(self, config: StreamsConfig) -> Search | None:
-        """Where tasks have test pictures, pictures that are held out stand for them."""
+        """The search for this configuration. Where tasks have test pictures, it goes by held-out training pictures in
+        their place."""
         valid = HELD if config.protocol.tested else 0.0
         metric = replace(config, valid=config.valid or valid).judged_by
         return replace(self.search, valid=valid, metric=metric, beside=(f"first_{metric}",))
 
     def told(self, runs: Sequence[Run]) -> tuple[Sequence[str], Sequence[Table]]:
-        from racecar_lab.experiments.streams.told import told
+        from racecar_lab.experiments.streams.tables import notes_and_tables
 
-        return told(self, runs)
+        return notes_and_tables(self, runs)
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
         from racecar_lab.experiments.streams.figures import all_figures

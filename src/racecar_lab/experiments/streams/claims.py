@@ -1,13 +1,14 @@
-"""What is claimed of the streams, and the rule that draws the answers from it. Both were written before any run.
+"""The claims about the streams, and the rule that answers questions from them. Both were written before any run.
 
-A claim is one method against another on one stream and net: paired differences over at least 20 seeds on which nothing
-was chosen, each method with the setting that its own search chose, by the test accuracy of the second half of the tasks
-where tasks have test pictures and are judged by them (pairs), else by the accuracy while learning. Holm's correction is
-over all claims, those that were not run among them. Claims are of Adam; SGD's runs are shown and not claimed.
+A claim compares two methods on one stream and net by paired differences over at least 20 seeds on which nothing was
+chosen. Each method has the setting that a search chose for it. The metric is the mean over the second half of the
+tasks, of the test accuracy on the stream "pairs", of the accuracy while learning on all others. Holm's correction is
+over all claims, those that were not run among them. All claims are about training with Adam; runs with SGD are shown,
+but nothing is claimed about them.
 
-The rule: a question is answered "yes" on a stream and net if all of its claims there are supported, "no" if one is
-contradicted or, where it says that two are the same, their difference lies beyond the margin, and is open else. It is
-answered as a whole if it is the same wherever it was run.
+The rule: the answer to a question on a stream and net is "yes" if all of its claims are supported, "no" if a claim is
+contradicted (if it claims equality: if the difference lies beyond the margin), and "open" otherwise. The answer as a
+whole is that of the streams and nets on which it was run, if they agree.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from racecar_lab.claim import Claim
 from racecar_lab.experiments.streams.config import PROTOCOLS
 
 SEEDS = 20
+"""Smallest number of seeds by which a claim is judged."""
 MARGIN = 0.02
+"""Largest difference in accuracy between methods that are claimed to be the same."""
 
 
 class StreamCell(NamedTuple):
-    """A stream with a net."""
+    """A stream and a net, on which methods are compared."""
 
     stream: str
     net: str
@@ -35,8 +38,8 @@ class StreamCell(NamedTuple):
 
 
 CELLS = tuple(
-    StreamCell(*one)
-    for one in (
+    StreamCell(*names)
+    for names in (
         ("permuted", "mlp3", "none"),
         ("permuted", "mlp6", "none"),
         ("labels", "mlp3", "none"),
@@ -47,26 +50,32 @@ CELLS = tuple(
         ("pairs", "kumar", "batch"),
     )
 )
-"""On which claims are made; norms of MLPs are methods (LayerNorm, linear + LayerNorm)."""
+"""All streams and nets for which there are claims. MLPs have norm "none": on them a norm is a method (LayerNorm,
+linear + LayerNorm)."""
 REGULARISERS = ("L2", "L2 Init", "Shrink & Perturb", "Orthogonality", "Parseval", "Spectral", "Spectral without head")
+"""Methods with a penalty or Shrink & Perturb."""
 OTHERS = ("LayerNorm", "BatchNorm", "CReLU", "ReDo", "Continual backprop")
+"""Norms, CReLU, and methods that reinitialise units."""
 WITH_NORM = ("L2", "L2 Init", "Orthogonality", "Spectral", "Spectral without head")
-"""Rivals on nets that have batch norm anyway."""
+"""The regularisers that are compared on nets with batch norm."""
 
 
 @dataclass(frozen=True)
 class StreamQuestion:
-    """What is asked, and the pairs of methods whose claims answer it."""
+    """A question, and the methods that are compared to answer it."""
 
     text: str
     better: str
+    """The method that is claimed to be better."""
     than: tuple[str, ...]
+    """The methods that it is compared with, one claim for each, on nets without norm."""
     than_with_norm: tuple[str, ...] = ()
-    """On nets that have a norm anyway."""
+    """Likewise on nets with batch norm."""
     same: bool = False
-    """Whether both should be the same, within ``MARGIN``."""
+    """Whether the claim is that both methods are the same, within ``MARGIN``."""
 
     def rivals(self, cell: StreamCell) -> tuple[str, ...]:
+        """The methods that ``better`` is compared with on this stream and net."""
         return self.than if cell.norm == "none" else self.than_with_norm
 
 
@@ -86,7 +95,7 @@ QUESTIONS = (
 
 
 def claim(question: StreamQuestion, cell: StreamCell, than: str) -> Claim:
-    """One of a question's."""
+    """The claim of a question that compares ``question.better`` with the method ``than`` on a stream and net."""
     text = f"{question.better} within {100 * MARGIN:g} points of" if question.same else f"{question.better} beats"
     where = {**cell._asdict(), "optimiser": "adam"}
     margin = MARGIN if question.same else None
@@ -101,7 +110,9 @@ CLAIMS: dict[tuple[StreamQuestion, StreamCell], Sequence[Claim]] = {
     for cell in CELLS
     if question.rivals(cell)
 }
+"""All claims, by the question that they answer and the stream and net that they are about."""
 
 
-def claims() -> tuple[Claim, ...]:
-    return tuple(one for some in CLAIMS.values() for one in some)
+def all_claims() -> tuple[Claim, ...]:
+    """All claims in one tuple."""
+    return tuple(claim for claims in CLAIMS.values() for claim in claims)

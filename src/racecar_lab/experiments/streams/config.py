@@ -1,4 +1,4 @@
-"""Which streams there are, by which published protocol, and what of it is shortened."""
+"""The streams of tasks, their protocols and how these differ from published ones, and the configuration of a run."""
 
 from __future__ import annotations
 
@@ -11,83 +11,88 @@ from racecar_lab.streams import METHODS, Method
 from racecar_lab.streams.nets import Norm
 
 CHOOSING = 1000
-"""Seeds from here on make the streams on which settings are chosen; those below make the streams that are judged."""
+"""The first seed of a search: seeds from this one on make the streams on which settings are chosen, smaller seeds make
+the streams by which claims are judged."""
 USED = ("lr", "batch", "optimiser", "valid")
-"""What of the settings of all experiments these trainings have."""
+"""The fields of ``Config`` that streams use; the others have no meaning here."""
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """One stream of tasks."""
+    """How a stream of tasks is made and trained on."""
 
     title: str
     source: Source
+    """Data set of the pictures."""
     classes: int
-    """Outputs of the net."""
+    """Number of classes in each task, and of the net's outputs."""
     tasks: int
+    """Number of tasks."""
     passes: int
-    """Over the samples of each task."""
+    """Number of passes over the samples of each task."""
     images: int
-    """Of each task."""
+    """Number of training pictures of each task."""
     batch: int
-    shortened: str
-    """What the published protocol has instead; empty where there is no difference."""
+    """Batch size."""
+    difference: str
+    """Difference from the published protocol, in words; empty if there is none."""
     tested: bool = False
-    """Whether its tasks have test pictures."""
+    """Whether tasks have test pictures."""
     zero_head: bool = False
-    """Whether the head is 0 when a task begins."""
+    """Whether the head's parameters are set to 0 at the beginning of each task."""
     metric: str = "online_accuracy"
-    """What is judged."""
+    """Name of the metric by which claims are judged."""
 
 
 PROTOCOLS = {
     "permuted": Protocol(
         "digits with permuted pixels", MNIST, 10, tasks=200, passes=1, images=10_000, batch=16, tested=True,
-        shortened="Kumar et al. (2023) have 500 tasks, here 200",
+        difference="Kumar et al. (2023) have 500 tasks, here 200",
     ),
     "labels": Protocol(
         "random labels of digits", MNIST, 10, tasks=50, passes=80, images=1200, batch=16,
-        shortened="Kumar et al. (2023) pass 400 times over each of 50 tasks, here 80 times",
+        difference="Kumar et al. (2023) pass 400 times over each of 50 tasks, here 80 times",
     ),
     "cifar-labels": Protocol(
         "random labels of CIFAR-10's pictures", CIFAR10, 10, tasks=50, passes=80, images=1200, batch=16,
-        shortened="Kumar et al. (2023) pass 400 times over each of 50 tasks, here 80 times",
+        difference="Kumar et al. (2023) pass 400 times over each of 50 tasks, here 80 times",
     ),
     "pairs": Protocol(
         "pairs of CIFAR-100's classes", CIFAR100, 2, tasks=500, passes=10, images=1000, batch=100,
         tested=True, zero_head=True, metric="test_accuracy",
-        shortened="Dohare et al. (2024) have 5000 pairs of ImageNet's classes, 600 pictures each, and 250 passes, "
+        difference="Dohare et al. (2024) have 5000 pairs of ImageNet's classes, 600 pictures each, and 250 passes, "
         "Kumar et al. (2023) 500 pairs and 10 passes; here 500 pairs, 500 pictures each, and 10 passes, and as "
         "CIFAR-100 has 50 pairs at a time, classes are paired anew after every 50 tasks",
     ),
 }  # fmt: skip
-"""By name. Pictures are in [0, 1], first weights PyTorch's own."""
+"""The streams by name. Pictures are in [0, 1], and weights are initialised as PyTorch does."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamsConfig(Config):
-    """0 is what the stream's protocol has."""
+    """Configuration of a run. Where a field is 0, the number of the stream's protocol is used."""
 
     stream: Literal["permuted", "labels", "cifar-labels", "pairs"] = "permuted"
     net: Literal["mlp2", "mlp3", "mlp6", "kumar", "conv3"] = "mlp3"
-    """MLPs with 2, 3 or 6 times 100 units, the convolutional net of Kumar et al., or three convolutions."""
+    """An MLP with 2, 3 or 6 hidden layers of 100 units, the convolutional net of Kumar et al., or 3 convolutions."""
     norm: Norm = "none"
-    """Of every method's net; with "none" each has its own."""
+    """Norm of every method's net; with "none" a net has the norm of its method, if any."""
     tasks: int = 0
+    """Number of tasks."""
     passes: int = 0
-    """Over the samples of each task."""
+    """Number of passes over the samples of each task."""
     images: int = 0
-    """Of each task."""
+    """Number of training pictures of each task."""
     tests: int = 1000
-    """Test pictures of each task, at most."""
+    """Largest number of test pictures of each task."""
     second: float = 0.0
-    """A method's second number: σ of Shrink & Perturb, steps between ReDo's checks, maturity of continual backprop; 0:
-    the usual one."""
+    """The method's second number: σ of Shrink & Perturb, steps between ReDo's checks, maturity of continual backprop;
+    0: the usual one."""
     lr: float = 1e-3
     epochs: int = 1
-    """No other: ``passes`` says it."""
+    """Always 1: ``passes`` takes its place."""
     shipped: bool = False
-    """Take the forty digits that racecar brings along."""
+    """Use the forty digits that are part of racecar instead of the data set."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -104,35 +109,41 @@ class StreamsConfig(Config):
 
     @property
     def protocol(self) -> Protocol:
+        """The protocol of the stream."""
         return PROTOCOLS[self.stream]
 
     @property
     def length(self) -> int:
-        """Tasks."""
+        """Number of tasks."""
         return self.tasks or self.protocol.tasks
 
     @property
     def repeats(self) -> int:
-        """Passes over the samples of each task."""
+        """Number of passes over the samples of each task."""
         return self.passes or self.protocol.passes
 
     @property
     def size(self) -> int:
-        """Samples of each task."""
+        """Number of training pictures of each task."""
         return self.images or self.protocol.images
 
     @property
     def size_of_batch(self) -> int:
+        """Batch size."""
         return self.batch or self.protocol.batch
 
     @property
     def judged_by(self) -> str:
-        """The metric that claims are about, and in a search, which sees no test picture, the one that it goes by."""
+        """Name of the metric of claims, or, if pictures are held out for a search, of the metric on those."""
         return self.protocol.metric.replace("test", "valid") if self.valid else self.protocol.metric
 
 
 def method_of(name: str, norm: Norm = "none") -> Method:
-    """A method by its name, on a net with that norm."""
+    """The method of this name, on a net with the given norm.
+
+    Raises:
+        ValueError: there is no such method, or it does not work with the norm.
+    """
     from dataclasses import replace
     from difflib import get_close_matches
 

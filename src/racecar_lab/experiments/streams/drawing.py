@@ -1,4 +1,4 @@
-"""The tasks of a stream, drawn from its seed alone: every method sees the same ones, however many nets are stacked."""
+"""Drawing the tasks of a stream from the seed alone, so that all methods see the same tasks, in stacks of any size."""
 
 from __future__ import annotations
 
@@ -14,43 +14,44 @@ from racecar_lab.training import rng
 
 
 class DrawnTask(NamedTuple):
-    """One task of one seed."""
+    """One task of one seed, as indices into the pool of pictures."""
 
     chosen: Tensor
-    """Its samples, P of the pool."""
+    """Indices of its training pictures in the training pool, (P,)."""
     y: Tensor
-    """Their labels, (P,)."""
+    """Labels of the training pictures, (P,)."""
     tests: Tensor
-    """Its test pictures, T of the other pool; none where it has none."""
+    """Indices of its test pictures in the test pool, (T,); T is 0 for tasks without test pictures."""
     test_y: Tensor
+    """Labels of the test pictures, (T,)."""
     pixels: Tensor | None = None
-    """Where each pixel is taken from, (D,)."""
+    """Permutation of the pixels, (D,): for every pixel the one that it is taken from. None: no permutation."""
 
 
-def drawn(config: StreamsConfig, pool: Task, seed: int, number: int) -> DrawnTask:
-    """The ``number``-th task, counted from 0."""
-    task, none = _generator(config, seed, "task", number), torch.empty(0, dtype=torch.long)
+def draw_task(config: StreamsConfig, pool: Task, seed: int, number: int) -> DrawnTask:
+    """The task with this number, from 0, of the stream with this seed."""
+    of_task, empty = _generator(config, seed, "task", number), torch.empty(0, dtype=torch.long)
     if config.stream == "pairs":
         return _pair(config, pool, seed, number)
-    whole = _generator(config, seed, "images")
-    chosen = torch.randperm(len(pool.train), generator=whole)[: config.size]
+    of_stream = _generator(config, seed, "images")
+    chosen = torch.randperm(len(pool.train), generator=of_stream)[: config.size]
     if config.stream != "permuted":
-        labels = torch.randint(config.protocol.classes, (len(chosen),), generator=task)
-        return DrawnTask(chosen, labels, none, none)
-    tests = torch.randperm(len(pool.test), generator=whole)[: config.tests]
-    pixels = torch.randperm(pool.train.x[0].numel(), generator=task)
+        labels = torch.randint(config.protocol.classes, (len(chosen),), generator=of_task)
+        return DrawnTask(chosen, labels, empty, empty)
+    tests = torch.randperm(len(pool.test), generator=of_stream)[: config.tests]
+    pixels = torch.randperm(pool.train.x[0].numel(), generator=of_task)
     return DrawnTask(chosen, pool.train.y[chosen], tests, pool.test.y[tests], pixels)
 
 
 def order(config: StreamsConfig, samples: int, seed: int, number: int, repeat: int) -> Tensor:
-    """In which order a pass goes through a task's samples, (steps, batch); a rest that fills no batch is left out."""
+    """The batches of one pass over a task, as indices of samples, (steps, batch), without an incomplete last batch."""
     shuffled = torch.randperm(samples, generator=_generator(config, seed, "order", number, repeat))
     batch = config.size_of_batch
     return shuffled[: samples // batch * batch].view(-1, batch)
 
 
 def _pair(config: StreamsConfig, pool: Task, seed: int, number: int) -> DrawnTask:
-    """Two classes; after all classes were drawn they are paired anew."""
+    """A task of stream "pairs": two classes. After all classes were used, they are paired anew."""
     kinds = torch.arange(int(pool.train.y.max()) + 1)
     turn, place = divmod(number, len(kinds) // 2)
     pair = kinds[torch.randperm(len(kinds), generator=_generator(config, seed, "pairs", turn))][2 * place :][:2]
@@ -59,72 +60,75 @@ def _pair(config: StreamsConfig, pool: Task, seed: int, number: int) -> DrawnTas
         for y, most in ((pool.train.y, config.size), (pool.test.y, config.tests))
     ]
     (chosen, y), (tests, test_y) = (
-        (torch.cat(some), torch.arange(2).repeat_interleave(torch.tensor([len(one) for one in some]))) for some in parts
+        (torch.cat(indices), torch.arange(2).repeat_interleave(torch.tensor([len(part) for part in indices])))
+        for indices in parts
     )
     return DrawnTask(chosen, y, tests, test_y)
 
 
 def _generator(config: StreamsConfig, seed: int, *what: object) -> torch.Generator:
+    """The random generator for the purpose ``what`` in the stream with this seed."""
     return rng.generator("streams", config.stream, seed, *what)
 
 
 class Stream:
-    """The tasks of many nets, on their device; those of one seed have the same ones.
+    """The tasks of E nets, on their device; nets with the same seed have the same tasks.
 
     Args:
         pool: the pictures from which tasks are drawn, on the CPU.
-        seeds: one for each net.
+        seeds: a seed for each net.
     """
 
     def __init__(self, config: StreamsConfig, pool: Task, seeds: Sequence[int], device: torch.device | str) -> None:
         self.config, self.pool, self.device = config, pool, torch.device(device)
         self.seeds = sorted(set(seeds))
-        self.which = torch.tensor([self.seeds.index(seed) for seed in seeds], device=self.device)
+        self.seed_of_net = torch.tensor([self.seeds.index(seed) for seed in seeds], device=self.device)
         self.x, self.test_x = pool.train.x.to(self.device), pool.test.x.to(self.device)
-        self.samples = len(drawn(config, pool, self.seeds[0], 0).chosen)
-        """Of each task."""
+        self.samples = len(draw_task(config, pool, self.seeds[0], 0).chosen)
+        """Number of training pictures of each task."""
 
     def task(self, number: int) -> StreamTask:
-        """The ``number``-th task of every seed."""
-        tasks = [drawn(self.config, self.pool, seed, number) for seed in self.seeds]
-        chosen, y, tests, test_y = (self._moved(torch.stack([one[i] for one in tasks])) for i in range(4))  # type: ignore[misc]
-        pixels = [one.pixels for one in tasks if one.pixels is not None]
+        """The task with this number, from 0, of every seed."""
+        tasks = [draw_task(self.config, self.pool, seed, number) for seed in self.seeds]
+        chosen, y, tests, test_y = (self._moved(torch.stack([task[i] for task in tasks])) for i in range(4))  # type: ignore[misc]
+        pixels = [task.pixels for task in tasks if task.pixels is not None]
         return StreamTask(
             self, DrawnTask(chosen, y, tests, test_y, self._moved(torch.stack(pixels)) if pixels else None)
         )
 
     def order(self, number: int, repeat: int) -> Tensor:
-        """(steps, seeds, batch) on the device."""
+        """The batches of one pass over a task, (steps, seeds, batch), on the device; see the function ``order``."""
         return self._moved(
             torch.stack([order(self.config, self.samples, seed, number, repeat) for seed in self.seeds], 1)
         )
 
-    def _moved(self, one: Tensor) -> Tensor:
-        return one.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else one
+    def _moved(self, x: Tensor) -> Tensor:
+        """A tensor of the CPU on the stream's device, copied without waiting."""
+        return x.pin_memory().to(self.device, non_blocking=True) if self.device.type == "cuda" else x
 
 
 class StreamTask:
-    """A task of all seeds S; what it gives is for the E nets.
+    """The same task of all S seeds of a stream; its methods return samples for all E nets.
 
     Args:
-        drawn: of all seeds, each field (S, …).
+        drawn: the tasks of all seeds, each field (S, …).
     """
 
     def __init__(self, stream: Stream, drawn: DrawnTask) -> None:
         self.stream, self.drawn = stream, drawn
 
     def batch(self, at: Tensor) -> tuple[Tensor, Tensor]:
-        """Samples (E, N, *shape) and labels (E, N) at places (S, N) of the task."""
-        x = self._seen(self.stream.x[self.drawn.chosen.gather(1, at)])
-        return x[self.stream.which], self.drawn.y.gather(1, at)[self.stream.which]
+        """Training samples (E, N, *shape) and labels (E, N) at indices (S, N) of the task."""
+        x = self._permuted(self.stream.x[self.drawn.chosen.gather(1, at)])
+        return x[self.stream.seed_of_net], self.drawn.y.gather(1, at)[self.stream.seed_of_net]
 
     def test(self, at: slice) -> tuple[Tensor, Tensor]:
-        """The same of its test pictures."""
-        x = self._seen(self.stream.test_x[self.drawn.tests[:, at]])
-        return x[self.stream.which], self.drawn.test_y[:, at][self.stream.which]
+        """Test samples (E, N, *shape) and labels (E, N) of a slice of the task's test pictures."""
+        x = self._permuted(self.stream.test_x[self.drawn.tests[:, at]])
+        return x[self.stream.seed_of_net], self.drawn.test_y[:, at][self.stream.seed_of_net]
 
-    def _seen(self, x: Tensor) -> Tensor:
-        """Samples (S, N, *shape) as the task shows them."""
+    def _permuted(self, x: Tensor) -> Tensor:
+        """Samples (S, N, *shape) with their pixels permuted, if the task permutes pixels."""
         if self.drawn.pixels is None:
             return x
         return x.flatten(2).gather(2, self.drawn.pixels[:, None].expand(-1, x.shape[1], -1)).view(x.shape)

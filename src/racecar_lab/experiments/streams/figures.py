@@ -1,4 +1,4 @@
-"""Figures of the streams: accuracy over the tasks, and the claims of each stream and net."""
+"""Figures of the streams: accuracy over the tasks, and the intervals of the claims on each stream and net."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from racecar.inspect.style import SMALL, WIDTH, new_figure, styled
 from racecar_lab.experiment import Experiment
-from racecar_lab.experiments.streams.cells import Where, by_cell, by_method, judged_runs
 from racecar_lab.experiments.streams.claims import CELLS
+from racecar_lab.experiments.streams.conditions import Conditions, by_conditions, by_method, judged_runs
 from racecar_lab.report.findings import Finding
 from racecar_lab.report.forest import forest
 from racecar_lab.report.groups import collect
@@ -28,73 +28,87 @@ DRAWN = {
     "Spectral": ("#8C510A", "v"), "LayerNorm": ("#56B4E9", "D"), "CReLU": ("#009E73", "P"), "linear": ("#D55E00", "X"),
     "linear + CReLU": ("#CC79A7", "*"), "Reset": ("#0072B2", "h"),
 }  # fmt: skip
-"""Methods that are drawn over the tasks, with colour and marker: more lines cannot be told apart. All are in the
-tables."""
+"""The methods in the figure of accuracy over the tasks, with colour and marker. The tables have all methods, but more
+lines could not be told apart."""
 POINTS = 25
-"""On a line, at most: each the mean over as many tasks."""
+"""Largest number of points on a line; each is the mean over equally many tasks."""
 HEIGHT = 3.2
-"""Inches of a panel."""
+"""Height of a panel in inches."""
 
 
 def all_figures(experiment: Experiment[Any], runs: Sequence[Run]) -> dict[str, Figure]:
-    """By title: accuracy over the tasks, then the claims on each stream and net."""
+    """The figures by title: accuracy over the tasks, then the claims on each stream and net."""
     chosen = judged_runs(runs)
     runs = chosen or [run for run in runs if run.finished and run.purpose != "search"]
     claimed = judged(findings_of(experiment, chosen)) if chosen else []
-    cells = collect((str(cell), one) for one in claimed for cell in CELLS if one.claim.text.startswith(f"{cell}: "))
+    findings_by_cell = collect(
+        (str(cell), finding) for finding in claimed for cell in CELLS if finding.claim.text.startswith(f"{cell}: ")
+    )
     figures: dict[str, Figure] = {}
     if panels := panels_of(runs):
         figures["Accuracy over the tasks: means over the nets and their 95 % intervals"] = over_tasks(panels)
     return figures | {
-        f"The claims on {cell}": forest([_anywhere(one, cell) for one in findings]) for cell, findings in cells.items()
+        f"The claims on {cell}": forest([_without_cell(finding, cell) for finding in findings])
+        for cell, findings in findings_by_cell.items()
     }
 
 
-def _anywhere(finding: Finding, cell: str) -> Finding:
-    """Without the stream and net in its words."""
+def _without_cell(finding: Finding, cell: str) -> Finding:
+    """The finding with a claim that does not begin with the stream and net, which the figure's title has."""
     return replace(finding, claim=replace(finding.claim, text=finding.claim.text.removeprefix(f"{cell}: ")))
 
 
-def panels_of(runs: Sequence[Run]) -> dict[Where, dict[str, list[Tensor]]]:
-    """Stream and net → method → accuracies by task of each net; nothing where the runs have none."""
-    return {where: lines for where, there in by_cell(runs).items() if (lines := _lines(where, there))}
+def panels_of(runs: Sequence[Run]) -> dict[Conditions, dict[str, list[Tensor]]]:
+    """The data of the figure of accuracy over the tasks: conditions → method → the accuracy of each net on every task,
+    (tasks,). Conditions under which no run kept its accuracies are left out."""
+    groups = by_conditions(runs).items()
+    return {conditions: lines for conditions, compared in groups if (lines := _lines(conditions, compared))}
 
 
-def _lines(where: Where, runs: Sequence[Run]) -> dict[str, list[Tensor]]:
-    """Method → accuracies by task of each net."""
-    name = where.judged_by.removesuffix("_accuracy")
-    nets = {method: [run.arrays[name] for run in its if name in run.arrays] for method, its in by_method(runs).items()}
+def _lines(conditions: Conditions, runs: Sequence[Run]) -> dict[str, list[Tensor]]:
+    """Method → the accuracy of each net on every task, for the methods that are drawn."""
+    name = conditions.judged_by.removesuffix("_accuracy")
+    nets = {
+        method: [run.arrays[name] for run in runs_of_method if name in run.arrays]
+        for method, runs_of_method in by_method(runs).items()
+    }
     return {method: nets[method] for method in DRAWN if nets.get(method)}
 
 
 @styled
-def over_tasks(panels: Mapping[Where, Mapping[str, Sequence[Tensor]]]) -> Figure:
-    """A panel for each stream and net, a line for each method."""
+def over_tasks(panels: Mapping[Conditions, Mapping[str, Sequence[Tensor]]]) -> Figure:
+    """The figure of accuracy over the tasks: a panel for each of the conditions, with a line for each method, the mean
+    over its nets, and a band of its 95 % interval."""
     figure, axes = new_figure(len(panels), 1, (WIDTH, HEIGHT * len(panels)))
     labels = []
-    for (axis,), (where, lines) in zip(axes, panels.items(), strict=True):
+    for (axis,), (conditions, lines) in zip(axes, panels.items(), strict=True):
         summary = []
         for method, nets in lines.items():
-            points = [binned(one) for one in nets]
-            estimates = [estimate([100 * one[i][1] for one in points]) for i in range(len(points[0]))]
-            means = [one.mean for one in estimates if one is not None]
-            ends = [one.interval() or (one.mean, one.mean) for one in estimates if one is not None]
-            at, (colour, marker) = [x for x, _ in points[0]], DRAWN[method]
-            axis.plot(at, means, label=method, markersize=3.5, color=colour, marker=marker, linewidth=1)
-            axis.fill_between(at, [low for low, _ in ends], [high for _, high in ends], color=colour, alpha=0.2)
+            points = [binned(accuracies) for accuracies in nets]
+            at_points = (estimate([100 * line[i][1] for line in points]) for i in range(len(points[0])))
+            estimates = [at_point for at_point in at_points if at_point is not None]
+            means = [at_point.mean for at_point in estimates]
+            ends = [at_point.interval() or (at_point.mean, at_point.mean) for at_point in estimates]
+            tasks, (colour, marker) = [task for task, _ in points[0]], DRAWN[method]
+            axis.plot(tasks, means, label=method, markersize=3.5, color=colour, marker=marker, linewidth=1)
+            axis.fill_between(tasks, [low for low, _ in ends], [high for _, high in ends], color=colour, alpha=0.2)
             summary.append(f"{method} {means[0]:.1f} to {means[-1]:.1f}")
         axis.locator_params(axis="x", integer=True)
-        what = "test accuracy, %" if where.judged_by == "test_accuracy" else "accuracy while learning, %"
-        axis.set(xlabel="task", ylabel=what, title=str(where))
-        labels.append(f"{where}, {what}, from the first tasks to the last: {', '.join(summary)}")
-    drawn = {line.get_label(): line for (axis,) in axes for line in axis.get_lines()}
-    figure.legend(list(drawn.values()), list(map(str, drawn)), loc="outside upper center", ncols=2, fontsize=SMALL)
+        ylabel = "test accuracy, %" if conditions.judged_by == "test_accuracy" else "accuracy while learning, %"
+        axis.set(xlabel="task", ylabel=ylabel, title=str(conditions))
+        labels.append(f"{conditions}, {ylabel}, from the first tasks to the last: {', '.join(summary)}")
+    handles = {line.get_label(): line for (axis,) in axes for line in axis.get_lines()}
+    figure.legend(list(handles.values()), list(map(str, handles)), loc="outside upper center", ncols=2, fontsize=SMALL)
     figure.set_label("; ".join(labels))
     return figure
 
 
 def binned(values: Tensor) -> list[tuple[float, float]]:
-    """The last task of each of at most ``POINTS`` parts, and the part's mean."""
+    """The points (task, mean) of a line from the values of all tasks, (tasks,).
+
+    The tasks are split into at most ``POINTS`` parts; a point has the number of a part's last task, from 1, and the
+    part's mean.
+    """
     parts = values.double().tensor_split(min(POINTS, len(values)))
-    ends = [sum(len(one) for one in parts[: i + 1]) for i in range(len(parts))]
+    ends = [sum(map(len, parts[: i + 1])) for i in range(len(parts))]
     return [(float(end), float(part.mean())) for end, part in zip(ends, parts, strict=True)]

@@ -1,4 +1,4 @@
-"""Nets of one method on their streams: one task after another, measured on the way, to be interrupted at any pass."""
+"""Training and measuring the nets of one method on their streams; it can be interrupted after any pass."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ from racecar_lab.streams import DESIGNS, Method, MethodSetting, StreamStack
 from racecar_lab.training.curves import short
 
 LOOKS = 10
-"""Tasks after which is looked at the nets' units and weights, the last one among them."""
+"""Number of tasks after which units and weights are measured; they are evenly spaced and end with the last task."""
 LOOKED_AT = 256
-"""Samples for that, at most."""
+"""Largest number of samples with which units are measured."""
 AT_ONCE = 250
-"""Test pictures of each net."""
+"""Number of test pictures of each net that are classified at once."""
 
 
 class Learning:
-    """E nets of one method.
+    """The training of E nets by one method, each on the stream of its seed, and what was measured so far.
 
     Args:
-        config: the same for all nets, but for learning rate and second number.
+        config: the configuration of all nets; learning rate and second number are taken from ``settings`` instead.
+        method: how the nets are trained.
         pool: the pictures from which tasks are drawn.
-        seeds, settings: one for each net.
+        seeds: a seed for each net.
+        settings: a setting for each net.
+        device: where the nets are trained.
     """
 
     def __init__(
@@ -52,18 +55,23 @@ class Learning:
         self.looks = sorted({round((i + 1) * config.length / LOOKS) - 1 for i in range(LOOKS)} - {-1})
         count = len(seeds)
         self.right = torch.zeros(count, device=device)
-        self.kept = {name: torch.zeros(config.length, count, device=device) for name in ("online", "test")}
-        self.seen: dict[str, list[Tensor]] = {}
+        """Sum over the steps of the present task of each net's accuracy on the batch, (E,)."""
+        self.accuracies = {name: torch.zeros(config.length, count, device=device) for name in ("online", "test")}
+        """Accuracy on every task, (tasks, E): while learning it, and on its test pictures."""
+        self.measures: dict[str, list[Tensor]] = {}
+        """Measures of units and weights by name, (E,) after each of the tasks ``looks``."""
         self.seconds, self.timed = 0.0, 0
+        """Seconds that were spent on timed steps, and the number of these."""
         self._task: tuple[int, StreamTask, StreamTask | None] | None = None
         self._warm = False
 
     @property
     def over(self) -> bool:
+        """Whether all steps are done."""
         return self.done >= self.total
 
     def advance(self) -> None:
-        """One pass over the samples of a task; after the last one it is measured."""
+        """Train on one pass over the samples of a task; after the task's last pass, measure the nets."""
         number, repeat = divmod(self.done // self.per_pass, self.config.repeats)
         if repeat == 0:
             self.nets.new_task(self.config.protocol.zero_head)
@@ -74,7 +82,7 @@ class Learning:
             self.right += self.nets.step(*task.batch(at), None if before is None else before.batch(at)[0])[:, 1]
         if self.right.is_cuda:
             torch.cuda.synchronize(self.right.device)
-        if self._warm:  # the first pass of a process has what is done once
+        if self._warm:  # the first pass of a process also compiles and records, and is not timed
             self.seconds, self.timed = self.seconds + time.perf_counter() - began, self.timed + self.per_pass
         self._warm = True
         self.done += self.per_pass
@@ -82,67 +90,81 @@ class Learning:
             self._measure(number, task)
 
     def _tasks(self, number: int) -> tuple[StreamTask, StreamTask | None]:
-        """A task, and for methods that look at an earlier one that."""
+        """The task with this number, and, for a method that takes h from an earlier task, the one before; else None."""
         if self._task is None or self._task[0] != number:
-            needed = self.method.along == "earlier" and number > 0
+            needed = self.method.h_from == "earlier" and number > 0
             self._task = number, self.stream.task(number), self.stream.task(number - 1) if needed else None
         return self._task[1:]
 
     def _measure(self, number: int, task: StreamTask) -> None:
-        self.kept["online"][number] = self.right / (self.per_pass * self.config.repeats)
+        """Measure the nets after a task: accuracies, and for the tasks ``looks`` units and weights."""
+        self.accuracies["online"][number] = self.right / (self.per_pass * self.config.repeats)
         if count := task.drawn.tests.shape[1]:
             parts = [task.test(slice(i, i + AT_ONCE)) for i in range(0, count, AT_ONCE)]
             right = sum((self.nets.outputs(x).argmax(2) == y).sum(1) for x, y in parts)
-            self.kept["test"][number] = right / count
+            self.accuracies["test"][number] = right / count
         if number in self.looks:
-            some = torch.arange(min(LOOKED_AT, self.stream.samples), device=self.stream.device)
-            x, _ = task.batch(some.expand(len(self.stream.seeds), -1))
+            first = torch.arange(min(LOOKED_AT, self.stream.samples), device=self.stream.device)
+            x, _ = task.batch(first.expand(len(self.stream.seeds), -1))
             for name, values in self.nets.metrics(x).items():
-                self.seen.setdefault(name, []).append(values)
+                self.measures.setdefault(name, []).append(values)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that a checkpoint needs."""
-        names = ("done", "right", "kept", "seen", "seconds", "timed")
-        return {"nets": self.nets.state_dict(), **{name: getattr(self, name) for name in names}}
+        """The nets, and what was measured so far, for a checkpoint."""
+        return {
+            "nets": self.nets.state_dict(),
+            "done": self.done,
+            "right": self.right,
+            "kept": self.accuracies,
+            "seen": self.measures,
+            "seconds": self.seconds,
+            "timed": self.timed,
+        }
 
-    def load_state_dict(self, kept: dict[str, Any]) -> None:
-        """Go on from there."""
-        self.nets.load_state_dict(kept["nets"])
-        self.right.copy_(kept["right"])
-        for name, values in self.kept.items():
-            values.copy_(kept["kept"][name])
-        self.seen = {name: [one.to(self.right.device) for one in some] for name, some in kept["seen"].items()}
-        self.done, self.seconds, self.timed = kept["done"], kept["seconds"], kept["timed"]
+    def load_state_dict(self, saved: dict[str, Any]) -> None:
+        """Continue from a checkpoint."""
+        self.nets.load_state_dict(saved["nets"])
+        self.right.copy_(saved["right"])
+        for name, values in self.accuracies.items():
+            values.copy_(saved["kept"][name])
+        device = self.right.device
+        self.measures = {name: [values.to(device) for values in looks] for name, looks in saved["seen"].items()}
+        self.done, self.seconds, self.timed = saved["done"], saved["seconds"], saved["timed"]
 
     @property
     def step_s(self) -> float:
-        """Seconds for a step of all nets; 0 where there was no second pass to time."""
+        """Seconds for a step of all nets; 0 if there was only one pass, as the first one is not timed."""
         return self.seconds / self.timed if self.timed else 0.0
 
     def finite(self) -> list[bool]:
         """Whether the weights of each net are finite at the end."""
-        each = [one.flatten(1).isfinite().all(1) for one in self.nets.state["parameters"].values()]
-        return torch.stack(each).all(0).tolist()
+        finite = [values.flatten(1).isfinite().all(1) for values in self.nets.state["parameters"].values()]
+        return torch.stack(finite).all(0).tolist()
 
     def measured(self, arrays: bool) -> list[Measured]:
-        """What is kept of each net.
+        """The metrics and arrays of each net for its record, after the training.
+
+        Metrics are accuracies over the second half of the tasks ("online_accuracy", …) and on the first task
+        ("first_online_accuracy", …), and the last measures of units and weights.
 
         Args:
-            arrays: keep what figures show, too: accuracies by task.
+            arrays: add the arrays that figures show: accuracies by task, and all measures of units and weights.
         """
         half, name = self.config.length // 2, "valid" if self.config.valid else "test"
-        kept = {"online": self.kept["online"].cpu()}
+        accuracies = {"online": self.accuracies["online"].cpu()}
         if self.config.protocol.tested:
-            kept[name] = self.kept["test"].cpu()
+            accuracies[name] = self.accuracies["test"].cpu()
         metrics: dict[str, Tensor] = {}
-        for what, values in kept.items():
+        for what, values in accuracies.items():
             metrics |= {f"{what}_accuracy": values[half:].mean(0), f"first_{what}_accuracy": values[0]}
-        metrics |= {what: some[-1].cpu() for what, some in self.seen.items()}
-        seen = {what: torch.stack(some).cpu() for what, some in self.seen.items()}
+        measures = {what: torch.stack(looks).cpu() for what, looks in self.measures.items()}
+        metrics |= {what: looks[-1] for what, looks in measures.items()}
         return [
             Measured(
                 {what: short(float(values[i])) for what, values in metrics.items()},
-                arrays={what: values[:, i].clone() for what, values in {**kept, **seen}.items()} if arrays else {},
+                arrays={what: values[:, i].clone() for what, values in {**accuracies, **measures}.items()}
+                if arrays
+                else {},
             )
             for i in range(len(self.right))
         ]

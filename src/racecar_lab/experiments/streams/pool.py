@@ -13,12 +13,18 @@ from racecar_lab.experiments.streams.config import StreamsConfig
 from racecar_lab.training import rng
 
 SHIPPED = 3
-"""Of the four shipped digits of each class, to train on."""
+"""Number of training pictures among the four shipped digits of each class; the fourth is a test picture."""
 
 
 def pool_of(config: StreamsConfig, folder: Path | None) -> Task:
-    """All that tasks are drawn from, in [0, 1]. A share ``valid`` of each class of the training files stands for the
-    test files, which are not opened then."""
+    """The training and test pictures from which tasks are drawn, in [0, 1].
+
+    With ``config.valid`` > 0 this share of each class of the training files takes the place of the test files, which
+    are not opened.
+
+    Raises:
+        ValueError: there are too few pictures for a task or a batch.
+    """
     tested = config.protocol.tested
     if config.shipped:
         x, y = digits.load()
@@ -40,7 +46,8 @@ def pool_of(config: StreamsConfig, folder: Path | None) -> Task:
 
 
 def _held_out(y: Tensor, share: float) -> Tensor:
-    """A share of each class; the same for all seeds, so that no stream trains on what another one is judged by."""
+    """A mask of held-out pictures, (N,): a share of each class. It is the same for all seeds, so that no stream trains
+    on pictures by which another stream is judged."""
     held = torch.zeros(len(y), dtype=torch.bool)
     for kind in y.unique() if share else ():
         places = (y == kind).nonzero().squeeze(1)
@@ -50,4 +57,5 @@ def _held_out(y: Tensor, share: float) -> Tensor:
 
 
 def _split(x: Tensor, y: Tensor) -> Split:
+    """Pictures of 0 to 255, scaled to [0, 1], with their labels."""
     return Split(x.float() / 255, y)

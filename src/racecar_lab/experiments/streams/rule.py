@@ -1,4 +1,4 @@
-"""The rule of ``claims``: what becomes of each question, from the verdicts of its claims."""
+"""The rule that answers each question from the verdicts of its claims; ``claims`` has it in words."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ Answers = Mapping[StreamQuestion, Mapping[StreamCell, Answer]]
 
 
 def answers(findings: Sequence[Finding]) -> Answers:
-    """Question → stream and net → answer."""
+    """The answer to every question on every stream and net with claims: question → stream and net → answer."""
     verdicts: dict[str, list[str]] = {}
-    for one in findings:
-        verdicts.setdefault(one.claim.text, []).append(one.verdict)
-    found: dict[StreamQuestion, dict[StreamCell, Answer]] = {question: {} for question in QUESTIONS}
-    for (question, cell), some in CLAIMS.items():
-        found[question][cell] = _answer([verdict for one in some for verdict in verdicts.get(one.text, [NOT_RUN])])
-    return found
+    for finding in findings:
+        verdicts.setdefault(finding.claim.text, []).append(finding.verdict)
+    by_question: dict[StreamQuestion, dict[StreamCell, Answer]] = {question: {} for question in QUESTIONS}
+    for (question, cell), claims in CLAIMS.items():
+        verdicts_of_cell = [verdict for claim in claims for verdict in verdicts.get(claim.text, [NOT_RUN])]
+        by_question[question][cell] = _answer(verdicts_of_cell)
+    return by_question
 
 
 def _answer(verdicts: Sequence[str]) -> Answer:
-    if all(one == SUPPORTED for one in verdicts):
+    """The answer to a question on one stream and net, from the verdicts of its claims there."""
+    if all(verdict == SUPPORTED for verdict in verdicts):
         return "yes"
     if CONTRADICTED in verdicts:
         return "no"
-    return "not run" if all(one in (NOT_RUN, TOO_FEW) for one in verdicts) else "open"
+    return "not run" if all(verdict in (NOT_RUN, TOO_FEW) for verdict in verdicts) else "open"
 
 
-def whole(found: Mapping[StreamCell, Answer]) -> Answer:
-    """Of a question: what it is wherever it was run; open where that differs."""
-    run = {one for one in found.values() if one != "not run"}
-    return "not run" if not run else run.pop() if len(run) == 1 else "open"
+def overall_answer(answer_by_cell: Mapping[StreamCell, Answer]) -> Answer:
+    """The answer to a question as a whole: that of all streams and nets on which it was run, "open" if these differ."""
+    different = {answer for answer in answer_by_cell.values() if answer != "not run"}
+    return "not run" if not different else different.pop() if len(different) == 1 else "open"

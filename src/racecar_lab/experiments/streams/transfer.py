@@ -1,7 +1,7 @@
-"""What a search of streams tells besides its choice: how much the learning rate matters, and which λ does for all.
+"""Evaluation of a search on streams: how sensitive methods are to the learning rate, and whether one λ suits all.
 
-A λ transfers if one setting for all streams and nets loses at most ``LOSS`` to each one's own best, and its first task
-at most ``FIRST`` to plain training with the same learning rate.
+A λ transfers if one setting for all streams and nets loses at most ``LOSS`` to the best setting of each of them, and on
+the first task at most ``FIRST`` to plain training with the same learning rate.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import pairwise
 from statistics import mean
 from typing import TYPE_CHECKING, NamedTuple
 
-from racecar_lab.experiments.streams.cells import Where, by_method
+from racecar_lab.experiments.streams.conditions import Conditions, by_method
 from racecar_lab.report.groups import collect
 from racecar_lab.report.page_table import Cell, Column, Table, number_cell, word_cell
 from racecar_lab.streams.method import LEARNING_RATES
@@ -21,45 +21,59 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 LOSS, FIRST = 0.03, 0.02
+"""Accuracy that a λ that transfers may lose: over the second half of the tasks, and on the first task."""
 FORMS = {"linear": "λ as it is", "linear by ratio": "by the ratio of gradient norms", "linear decoupled": "decoupled"}
+"""Methods that differ in how λ is applied, with the words for it."""
 
 SettingKey = tuple[float, float, float]
-"""Learning rate, strength, second number."""
+"""Learning rate, strength and second number, 0 where a method has none."""
 
 
-class Tried(NamedTuple):
-    """What a search tried of a method: means over its seeds by setting."""
+class SearchScores(NamedTuple):
+    """The accuracies of all settings of a method that a search tried: setting → mean over the seeds of the search."""
 
     scores: Mapping[SettingKey, float]
+    """Accuracy over the second half of the tasks, by which the search chooses."""
     first: Mapping[SettingKey, float]
-    """Of the first task."""
+    """Accuracy on the first task."""
 
 
-Cells = Mapping[Where, Mapping[str, Tried]]
-"""Stream and net → method → what was tried."""
+ScoresByConditions = Mapping[Conditions, Mapping[str, SearchScores]]
+"""Conditions → method → the scores of its settings."""
 
 
 def setting_key(run: Run) -> SettingKey:
+    """The setting with which a run was trained."""
     config = {**run.config, **(run.record.get("tuned") or {})}
     return float(config["lr"]), float(run.coefficient or 0.0), float(config["second"])
 
 
-def tried_in(where: Where, runs: Sequence[Run]) -> dict[str, Tried]:
-    """Method → what was tried, from the runs of a search."""
-    metrics = where.judged_by, f"first_{where.judged_by}"
-    return {name: Tried(*(_means(some, metric) for metric in metrics)) for name, some in by_method(runs).items()}
+def scores_of_runs(conditions: Conditions, runs: Sequence[Run]) -> dict[str, SearchScores]:
+    """Method → the scores of its settings, from the runs of a search under these conditions."""
+    metrics = conditions.judged_by, f"first_{conditions.judged_by}"
+    return {
+        method: SearchScores(*(_means(runs_of_method, metric) for metric in metrics))
+        for method, runs_of_method in by_method(runs).items()
+    }
 
 
 def _means(runs: Sequence[Run], metric: str) -> dict[SettingKey, float]:
-    """Of each setting; one without a number in a seed is left out."""
+    """Setting → mean of a metric over its runs; a setting with a run that has no value is left out."""
     values = collect((setting_key(run), run.metrics.get(metric)) for run in runs)
-    return {key: mean(v for v in some if v is not None) for key, some in values.items() if None not in some}
+    return {
+        setting: mean(value for value in values_of_setting if value is not None)
+        for setting, values_of_setting in values.items()
+        if None not in values_of_setting
+    }
 
 
-def area(found: Mapping[SettingKey, float], optimiser: str) -> float | None:
-    """Mean height of the curve of the best score at each learning rate, its logarithm going over the range that all
-    methods have; between two rates that were tried it is a straight line. None where the range was not tried."""
-    best = {lr: max(v for (other, *_), v in found.items() if other == lr) for lr, *_ in found}
+def area(scores: Mapping[SettingKey, float], optimiser: str) -> float | None:
+    """The best score at each learning rate, averaged over learning rates: the area under the curve of the best score
+    over log lr, divided by the length of the range of ``LEARNING_RATES``, which all methods have.
+
+    Between tried learning rates the curve is a straight line. None if they do not cover the range.
+    """
+    best = {lr: max(score for (other, *_), score in scores.items() if other == lr) for lr, *_ in scores}
     points = sorted((math.log10(lr), value) for lr, value in best.items())
     low, high = (math.log10(end(LEARNING_RATES[optimiser])) for end in (min, max))
     at = [low, *(x for x, _ in points if low + 1e-9 < x < high - 1e-9), high]
@@ -70,7 +84,7 @@ def area(found: Mapping[SettingKey, float], optimiser: str) -> float | None:
 
 
 def _line(points: Sequence[tuple[float, float]], x: float) -> float | None:
-    """The height at x of the line through sorted points; None outside of them."""
+    """The value at x of the piecewise linear curve through points sorted by x; None outside their range."""
     if not points or not points[0][0] - 1e-9 <= x <= points[-1][0] + 1e-9:
         return None
     for (a, y), (b, z) in pairwise(points):
@@ -79,42 +93,45 @@ def _line(points: Sequence[tuple[float, float]], x: float) -> float | None:
     return points[-1][1]
 
 
-def search_tables(cells: Cells) -> list[Table]:
-    """All that a search tells; nothing of no search."""
-    return [*(area_table(where, some) for where, some in cells.items()), *([transfer_table(cells)] if cells else [])]
+def search_tables(searches: ScoresByConditions) -> list[Table]:
+    """The tables of searches: one of the chosen settings for each of the conditions, then the one of :func:`transfer`.
+    No tables without searches."""
+    tables = [area_table(conditions, scores) for conditions, scores in searches.items()]
+    return [*tables, transfer_table(searches)] if searches else []
 
 
-def area_table(where: Where, methods: Mapping[str, Tried]) -> Table:
-    """What was chosen for each method, and how much of it is left where the learning rate is another."""
+def area_table(conditions: Conditions, methods: Mapping[str, SearchScores]) -> Table:
+    """A table of every method under the same conditions: the chosen setting, its score, and the score averaged over
+    learning rates, which shows how much the choice of the learning rate matters."""
     columns = [
         Column("method"), Column("settings", "number"), Column("chosen"), Column("best, %", "number"),
         Column("over learning rates, %", "number"), Column("first task of the chosen, %", "number"),
     ]  # fmt: skip
     rows = []
-    for name, (found, firsts) in methods.items():
-        if not found:
+    for name, (scores, first_scores) in methods.items():
+        if not scores:
             continue
-        best = max(found, key=lambda one: found[one])
-        first = firsts.get(best)
+        best = max(scores, key=scores.__getitem__)
+        first = first_scores.get(best)
         rows.append([
-            word_cell(name), number_cell(len(found), str), word_cell(told_setting(best)),
-            _percent(found[best]), _percent(area(found, where.optimiser)), _percent(first),
+            word_cell(name), number_cell(len(scores), str), word_cell(format_setting(best)),
+            _percent(scores[best]), _percent(area(scores, conditions.optimiser)), _percent(first),
         ])  # fmt: skip
-    return Table.of(f"{where}: what the search found, mean over its seeds", columns, rows)
+    return Table.of(f"{conditions}: what the search found, mean over its seeds", columns, rows)
 
 
 class Transfer(NamedTuple):
-    """The one setting of a form of λ that is best for all cells."""
+    """The best single setting of a method for all conditions, and what it costs."""
 
     setting: SettingKey
-    losses: Mapping[Where, float]
-    """Points that it loses to each cell's best setting of that form."""
-    first: Mapping[Where, float]
-    """Points that its first task loses to plain training with the same learning rate, where that is known."""
+    losses: Mapping[Conditions, float]
+    """Accuracy that it loses to the method's best setting under each of the conditions."""
+    first: Mapping[Conditions, float]
+    """Accuracy that it loses on the first task to plain training with the same learning rate, where this is known."""
 
     @property
     def holds(self) -> bool:
-        """Whether λ transfers over the cells that were run, of which it takes two."""
+        """Whether λ transfers, by the definition of this module; it takes runs under at least two conditions."""
         return (
             len(self.losses) > 1
             and max(self.losses.values()) <= LOSS
@@ -122,60 +139,69 @@ class Transfer(NamedTuple):
         )
 
 
-def transfer(cells: Cells, name: str) -> Transfer | None:
-    """Of all settings that were tried in every cell: of those whose first tasks lose no more than ``FIRST``, or of all
-    if there is none, the one with the smallest largest loss. None where no setting was tried in all."""
-    cells = {where: methods for where, methods in cells.items() if name in methods}
-    scores = {where: methods[name].scores for where, methods in cells.items()}
-    first = {where: methods[name].first for where, methods in cells.items()}
-    plain = {where: methods["Std"].first if "Std" in methods else {} for where, methods in cells.items()}
-    common = set.intersection(*(set(one) for one in scores.values())) if scores else set()
+def transfer(searches: ScoresByConditions, method: str) -> Transfer | None:
+    """The best single setting of a method for all conditions: of the settings that were tried under all of them, the
+    one whose largest loss is smallest.
+
+    Settings that lose more than ``FIRST`` on a first task are chosen only if there are no others. None if no setting
+    was tried under all conditions.
+    """
+    searches = {conditions: methods for conditions, methods in searches.items() if method in methods}
+    scores = {conditions: methods[method].scores for conditions, methods in searches.items()}
+    first = {conditions: methods[method].first for conditions, methods in searches.items()}
+    plain = {conditions: methods["Std"].first if "Std" in methods else {} for conditions, methods in searches.items()}
+    common = set.intersection(*map(set, scores.values())) if scores else set()
     if not common:
         return None
-    every = []
+    candidates = []
     for setting in sorted(common):
-        losses = {where: max(some.values()) - some[setting] for where, some in scores.items()}
-        behind = {}
-        for where, some in plain.items():
-            points = sorted((math.log10(lr), value) for (lr, *_), value in some.items())
-            height = _line(points, math.log10(setting[0]))
-            if height is not None and setting in first[where]:
-                behind[where] = height - first[where][setting]
-        every.append(Transfer(setting, losses, behind))
-    harmless = [one for one in every if max(one.first.values(), default=math.inf) <= FIRST]
-    return min(harmless or every, key=lambda one: max(one.losses.values()))
+        losses = {conditions: max(tried.values()) - tried[setting] for conditions, tried in scores.items()}
+        first_losses = {}
+        for conditions, by_setting in plain.items():
+            points = sorted((math.log10(lr), accuracy) for (lr, *_), accuracy in by_setting.items())
+            accuracy_of_plain = _line(points, math.log10(setting[0]))
+            if accuracy_of_plain is not None and setting in first[conditions]:
+                first_losses[conditions] = accuracy_of_plain - first[conditions][setting]
+        candidates.append(Transfer(setting, losses, first_losses))
+    harmless = [candidate for candidate in candidates if max(candidate.first.values(), default=math.inf) <= FIRST]
+    return min(harmless or candidates, key=lambda candidate: max(candidate.losses.values()))
 
 
-def transfer_table(cells: Cells) -> Table:
-    """Whether one λ does for all streams and nets, in each of the forms that it may have; cells of one optimiser."""
+def transfer_table(searches: ScoresByConditions) -> Table:
+    """A table of whether one λ suits all streams and nets: a row for each optimiser and each way of applying λ."""
     columns = [
         Column("λ"), Column("optimiser"), Column("cells", "number"), Column("one setting for all"),
         Column("largest loss, points", "number"), Column("there"), Column("largest loss of the first task", "number"),
         Column("at first there"), Column("transfers"),
     ]  # fmt: skip
     rows = []
-    for optimiser in dict.fromkeys(where.optimiser for where in cells):
-        alike = {where: methods for where, methods in cells.items() if where.optimiser == optimiser}
-        for name, form in FORMS.items():
-            if (one := transfer(alike, name)) is None:
+    for optimiser in dict.fromkeys(conditions.optimiser for conditions in searches):
+        same_optimiser = {
+            conditions: methods for conditions, methods in searches.items() if conditions.optimiser == optimiser
+        }
+        for method, form in FORMS.items():
+            if (best := transfer(same_optimiser, method)) is None:
                 continue
-            there, first = (max(some, key=lambda cell: some[cell], default=None) for some in (one.losses, one.first))
-            assert there is not None
+            worst = max(best.losses, key=best.losses.__getitem__)
+            worst_first = max(best.first, key=best.first.__getitem__, default=None)
             rows.append([
-                Cell(form), word_cell(optimiser), number_cell(len(one.losses), str),
-                word_cell(told_setting(one.setting)), number_cell(100 * one.losses[there], lambda v: f"{v:.1f}"),
-                word_cell(str(there)),
-                number_cell(None if first is None else 100 * one.first[first], lambda v: f"{v:.1f}"),
-                word_cell("" if first is None else str(first)), word_cell("yes" if one.holds else "no"),
+                Cell(form), word_cell(optimiser), number_cell(len(best.losses), str),
+                word_cell(format_setting(best.setting)), _percent(best.losses[worst]), word_cell(str(worst)),
+                _percent(None if worst_first is None else best.first[worst_first]),
+                word_cell("" if worst_first is None else str(worst_first)), word_cell("yes" if best.holds else "no"),
             ])  # fmt: skip
     return Table("Does one λ do for all streams and nets?", columns, rows)
 
 
-def told_setting(setting: SettingKey) -> str:
+def format_setting(setting: SettingKey) -> str:
+    """A setting in words, such as "lr 0.001, strength 3"; numbers that are 0 are left out."""
     lr, strength, second = setting
-    more = [f"strength {strength:.3g}"] if strength else []
-    return ", ".join([f"lr {lr:.3g}", *more, *([f"and {second:.3g}"] if second else [])])
+    parts = [f"lr {lr:.3g}"]
+    parts += [f"strength {strength:.3g}"] if strength else []
+    parts += [f"and {second:.3g}"] if second else []
+    return ", ".join(parts)
 
 
 def _percent(value: float | None) -> Cell:
+    """A cell with a number between 0 and 1 in per cent; empty if there is none."""
     return number_cell(None if value is None else 100 * value, lambda v: f"{v:.1f}")
