@@ -1,26 +1,26 @@
-"""A stream that nobody tuned on: do small nets keep learning with ``presets.keep_learning`` as it comes?
+"""Do small nets keep learning with ``presets.keep_learning`` as it comes, on a stream on which nothing was tuned?
 
-    python -m benchmarks.keep_learning_digits [--out results/keep-learning-digits]     # skips what is there
+    python -m benchmarks.keep_learning_digits [--out results/keep-learning-digits]     # skips finished trainings
 
-scikit-learn's digits, 320 pictures, new random labels every 30 epochs, 16 tasks, batches of 16, Adam with learning rate
-1e-3, He's first weights; an MLP of three hidden layers and three convolutions. What counts is the accuracy while
-learning: on every batch before the step on it. It is reported for the first task, and as "late" over the second half of
-the tasks. A seed has its own pictures, labels, order and first weights, the same for all methods, so that differences
-are paired.
+The stream is made of 320 of scikit-learn's digits, which get new random labels every 30 epochs: 16 tasks. Two nets, an
+MLP with three hidden layers and a net of three convolutions, are trained in batches of 16 by Adam with learning rate
+1e-3 from He's initialisation. The metric is the accuracy while learning: that on every batch before the step on it. It
+is reported for the first task and, as "late" accuracy, for the second half of the tasks. Pictures, labels, order and
+initial weights depend on the seed alone, not on the method, so that differences between methods are paired.
 
-Written before the runs. On seeds 100 to 102:
-- λ of mode "linear" is chosen on the MLP, and is the preset's: of those that lose at most 2 points to plain training on
-  the first task the best one (late). On the convolutions nothing of it was tried before they were judged.
-- soft orthogonality's strength is chosen, for each net its best of five (late).
+The following was written before the runs. Settings are chosen on seeds 100 to 102:
+- λ of mode "linear" is chosen on the MLP: the λ with the best late accuracy among those that lose at most 2 points to
+  plain training on the first task. The preset has this λ. None was tried on the convolutions before they were judged.
+- The strength of soft orthogonality is chosen for each net: of five the one with the best late accuracy.
 On seeds 0 to 4 four claims are judged, two for each net, by Student's intervals of level 1 − 0.05/4 of the paired
-differences (late):
-- keep_learning is at least 15 points over plain training: it holds if the interval lies above 15.
-- keep_learning is not behind soft orthogonality: it holds if the interval lies above −2 points.
-A claim is refuted if the interval lies below that bound, and undecided else.
+differences of late accuracies:
+- keep_learning is at least 15 points ahead of plain training: the claim holds if the interval lies above 15.
+- keep_learning is not behind soft orthogonality: the claim holds if the interval lies above −2 points.
+A claim is refuted if the interval lies below that bound, and undecided otherwise.
 
-Written later, before the runs of it: GradientShare takes the place of the preset's λ, with the share 0.03, which was
-chosen on the large streams of ``racecar run streams``. On seeds 0 to 4 it is claimed for each net that it loses at most
-3 points to the preset (late), by intervals of level 1 − 0.05/2.
+The following was written later, before its runs: GradientShare takes the place of the preset's λ, with the share 0.03,
+which was chosen on the large streams of ``racecar run streams``. On seeds 0 to 4 the claim is, for each net, that this
+loses at most 3 points to the preset in late accuracy, by intervals of level 1 − 0.05/2.
 """
 
 from __future__ import annotations
@@ -46,19 +46,23 @@ from racecar_lab.report.statistics import ALPHA, Estimate, estimate
 
 PICTURES, EPOCHS, TASKS, BATCH, LR = 320, 30, 16, 16, 1e-3
 CHOOSING, JUDGED = (100, 101, 102), (0, 1, 2, 3, 4)
+"""Seeds on which settings are chosen, and those on which claims are judged."""
 LAMBDAS = (0.03, 0.1, 0.3, 1.0)
 STRENGTHS = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+"""Strengths that are tried with soft orthogonality."""
 SHARE = 0.03
 FIRST_TASK = 2.0
-"""Points that λ may cost there."""
+"""Points of accuracy that λ may cost on the first task."""
 
 
 def dense() -> nn.Module:
+    """An MLP with three hidden layers of 100 units."""
     hidden = [part for a, b in pairwise((64, 100, 100, 100)) for part in (nn.Linear(a, b), nn.ReLU())]
     return nn.Sequential(nn.Flatten(), *hidden, nn.Linear(100, 10))
 
 
 def convolutions() -> nn.Module:
+    """A net of three convolutions with stride 2 and a linear head."""
     pairs = pairwise((1, 16, 32, 64))
     parts = [part for a, b in pairs for part in (nn.Conv2d(a, b, 3, stride=2, padding=1), nn.ReLU())]
     return nn.Sequential(*parts, nn.Flatten(), nn.Linear(64, 10))
@@ -69,18 +73,18 @@ SETTINGS: dict[str, Mapping[str, Any]] = {
     "linear": {"mode": "linear", "weight": {"*": 1.0, "@head": 0.0}},
     "keep_learning": presets.keep_learning,
 }
-"""Of ``Racecar``, by method."""
+"""Method → its settings of ``Racecar``."""
 
 
 class Comparison(NamedTuple):
-    """A claim that is made for every net."""
+    """A claim about two methods, made for every net."""
 
     better: str
     than: str
     bound: float
-    """Points by which the first has to be ahead."""
+    """Points of accuracy by which ``better`` has to be ahead of ``than``."""
     claims: int
-    """For how many claims its interval is corrected."""
+    """Number of claims that are judged together, for which the interval is corrected."""
 
 
 COMPARISONS = (
@@ -89,31 +93,32 @@ COMPARISONS = (
     Comparison("share", "keep_learning", -3.0, len(NETS)),
 )
 Parameters = dict[str, Tensor]
-"""By name, of E nets: (E, …)."""
+"""Parameters by name, of one net, or of E nets with a first dimension for the nets."""
 
 
-class Data(NamedTuple):
-    """Of one seed."""
+class Stream(NamedTuple):
+    """The stream of tasks of one seed."""
 
     x: Tensor
-    """(320, 1, 8, 8)"""
+    """Pictures, the same in all tasks, (320, 1, 8, 8)."""
     y: Tensor
-    """Labels of every task, (tasks, 320)."""
+    """Labels in every task, (tasks, 320)."""
     order: Tensor
-    """Of the pictures in every epoch, (tasks, epochs, 320)."""
+    """Order of the pictures in every epoch, (tasks, epochs, 320)."""
 
 
-def data(seed: int, tasks: int = TASKS, epochs: int = EPOCHS) -> Data:
-    """The stream of one seed."""
+def make_stream(seed: int, tasks: int = TASKS, epochs: int = EPOCHS) -> Stream:
+    """The stream of tasks of one seed."""
     generator = torch.Generator().manual_seed(seed)
     pictures = torch.tensor(load_digits().images).float().unsqueeze(1) / 16
     x = pictures[torch.randperm(len(pictures), generator=generator)[:PICTURES]]
     y = torch.randint(10, (tasks, PICTURES), generator=generator)
     orders = [torch.randperm(PICTURES, generator=generator) for _ in range(tasks * epochs)]
-    return Data(x, y, torch.stack(orders).reshape(tasks, epochs, PICTURES))
+    return Stream(x, y, torch.stack(orders).reshape(tasks, epochs, PICTURES))
 
 
-def first_weights(net: str, seed: int) -> nn.Module:
+def new_net(net: str, seed: int) -> nn.Module:
+    """A net with He's initial weights and biases of 0."""
     torch.manual_seed(seed)
     model = NETS[net]()
     for module in model.modules():
@@ -123,185 +128,193 @@ def first_weights(net: str, seed: int) -> nn.Module:
     return model
 
 
-def method(name: str, model: nn.Module, x: Tensor) -> Callable[[Parameters, Tensor], tuple[Tensor, Tensor]]:
-    """From one net's parameters and a batch to its logits and what is added to the loss, times the strength.
+def forward_of(method: str, model: nn.Module, x: Tensor) -> Callable[[Parameters, Tensor], tuple[Tensor, Tensor]]:
+    """A function from one net's parameters and a batch to its logits and the method's penalty, shape (), which is added
+    to the loss times the strength.
 
     Args:
-        name: "plain", "orthogonality" (Σ‖WᵀW − I‖² over all layers but the head), "linear" (mode "linear" with λ = 1,
-            the head left out) or "keep_learning" (the preset as it comes).
+        method: "plain" (penalty 0), "orthogonality" (Σ‖WᵀW − I‖² over all layers but the head), "linear" (mode "linear"
+            with λ = 1, without the head) or "keep_learning" (the preset as it comes).
+        model: the net.
+        x: pictures, as examples of inputs.
     """
-    if name in SETTINGS:
-        rr = Racecar(model, x[:8], **SETTINGS[name])
-        return lambda p, x: functional_call(rr, {f"model.{key}": one for key, one in p.items()}, (x,))
-    weights = [key for key, one in model.named_parameters() if one.dim() > 1][:-1]
+    if method in SETTINGS:
+        rr = Racecar(model, x[:8], **SETTINGS[method])
+        return lambda p, x: functional_call(rr, {f"model.{key}": value for key, value in p.items()}, (x,))
+    weights = [key for key, value in model.named_parameters() if value.dim() > 1][:-1]
 
     def run(p: Parameters, x: Tensor) -> tuple[Tensor, Tensor]:
         output = functional_call(model, p, (x,))
-        return output, orthogonality.so([p[key] for key in weights]) if name == "orthogonality" else output.new_zeros(
-            ()
-        )
+        if method == "orthogonality":
+            return output, orthogonality.so([p[key] for key in weights])
+        return output, output.new_zeros(())
 
     return run
 
 
-def train(name: str, net: str, seeds: Sequence[int], strengths: Sequence[float], streams: Sequence[Data]) -> Tensor:
-    """Accuracy while learning of every task, (strengths, seeds, tasks): all nets at once, each as if it were alone.
+def train(method: str, net: str, seeds: Sequence[int], strengths: Sequence[float], streams: Sequence[Stream]) -> Tensor:
+    """Train a net for every strength and seed; their accuracies while learning on each task, (strengths, seeds, tasks).
 
-    A loss is added up over the nets, and Adam treats every weight by itself, so that no net knows of another.
+    All nets are trained at once. They do not influence each other: the loss is the sum of the nets' losses, and Adam
+    treats every weight by itself. For method "share", whose nets are trained one by one, the strengths are shares.
     """
-    if name == "share":
-        alone = [[train_by_share(net, *one, share) for one in zip(seeds, streams, strict=True)] for share in strengths]
-        return torch.tensor(alone)
-    models = [first_weights(net, seed) for _ in strengths for seed in seeds]
+    if method == "share":
+        pairs = list(zip(seeds, streams, strict=True))
+        return torch.tensor([[train_by_share(net, *pair, share) for pair in pairs] for share in strengths])
+    models = [new_net(net, seed) for _ in strengths for seed in seeds]
     streams = [*streams] * len(strengths)
-    step = vmap(method(name, models[0], streams[0].x))
-    named = [dict(model.named_parameters()) for model in models]
-    p: Parameters = {key: torch.stack([one[key].detach() for one in named]).requires_grad_() for key in named[0]}
+    forward = vmap(forward_of(method, models[0], streams[0].x))
+    each = [dict(model.named_parameters()) for model in models]
+    p: Parameters = {key: torch.stack([named[key].detach() for named in each]).requires_grad_() for key in each[0]}
     times = torch.tensor([strength for strength in strengths for _ in seeds])
     optimiser = torch.optim.Adam(list(p.values()), LR, fused=True)
-    found = []
+    accuracies = []
     for x, y, last in _batches(streams):
-        output, extra = step(p, x)
+        output, penalty = forward(p, x)
         task = F.cross_entropy(output.flatten(0, 1), y.flatten(), reduction="sum") / y.shape[1]
         optimiser.zero_grad()
-        (task + (times * extra).sum()).backward()
+        (task + (times * penalty).sum()).backward()
         optimiser.step()
-        found.append((output.detach().argmax(2) == y).float().mean(1))
+        accuracies.append((output.detach().argmax(2) == y).float().mean(1))
         if last:
-            print(f"{net}, {name}: task of {100 * mean(found[-1].tolist()):.0f} % at its end", flush=True)
-    per_task = torch.stack(found).reshape(len(streams[0].y), -1, len(models)).mean(1)
+            print(f"{net}, {method}: {100 * mean(accuracies[-1].tolist()):.0f} % at the end of a task", flush=True)
+    per_task = torch.stack(accuracies).reshape(len(streams[0].y), -1, len(models)).mean(1)
     return per_task.T.reshape(len(strengths), len(seeds), -1)
 
 
-def train_by_share(net: str, seed: int, stream: Data, share: float) -> list[float]:
-    """The same of one net whose preset has the factor of ``GradientShare``."""
-    model = first_weights(net, seed)
+def train_by_share(net: str, seed: int, stream: Stream, share: float) -> list[float]:
+    """Train one net by the preset with ``GradientShare`` instead of λ; its accuracy while learning on each task."""
+    model = new_net(net, seed)
     rr = Racecar(model, stream.x[:8], **presets.keep_learning)
     total = GradientShare(model.parameters(), share)
     optimiser = torch.optim.Adam(model.parameters(), LR, fused=True)
-    right, tasks = [], []
+    accuracies, by_task = [], []
     for x, y, last in _batches([stream]):
         output, loss = rr(x[0])
         optimiser.zero_grad()
         total(F.cross_entropy(output, y[0]), loss).backward()
         optimiser.step()
-        right.append(float((output.detach().argmax(1) == y[0]).float().mean()))
+        accuracies.append(float((output.detach().argmax(1) == y[0]).float().mean()))
         if last:
-            tasks.append(mean(right))
-            right = []
-    print(f"{net}, share, seed {seed}: {100 * tasks[-1]:.0f} % in the last task", flush=True)
-    return tasks
+            by_task.append(mean(accuracies))
+            accuracies = []
+    print(f"{net}, share, seed {seed}: {100 * by_task[-1]:.0f} % in the last task", flush=True)
+    return by_task
 
 
-def _batches(streams: Sequence[Data]) -> Iterator[tuple[Tensor, Tensor, bool]]:
-    """x (E, 16, 1, 8, 8) and y (E, 16) of all nets, and whether a task ends."""
+def _batches(streams: Sequence[Stream]) -> Iterator[tuple[Tensor, Tensor, bool]]:
+    """The batches of E streams: pictures (E, 16, 1, 8, 8), labels (E, 16), and whether it is the last of a task."""
     tasks, epochs, _ = streams[0].order.shape
     for task in range(tasks):
         for epoch in range(epochs):
-            orders = torch.stack([one.order[task, epoch] for one in streams]).split(BATCH, 1)
+            orders = torch.stack([stream.order[task, epoch] for stream in streams]).split(BATCH, 1)
             for i, chosen in enumerate(orders, 1):
                 pairs = list(zip(streams, chosen, strict=True))
-                x, y = torch.stack([one.x[c] for one, c in pairs]), torch.stack([one.y[task, c] for one, c in pairs])
+                x = torch.stack([stream.x[pictures] for stream, pictures in pairs])
+                y = torch.stack([stream.y[task, pictures] for stream, pictures in pairs])
                 yield x, y, epoch == epochs - 1 and i == len(orders)
 
 
-def record(name: str, net: str, seeds: Sequence[int], strengths: Sequence[float], out: Path) -> dict[str, Any]:
-    """What was trained, from its record if there is one."""
-    title = f"{net}-{name}-{seeds[0]}"
-    asked: dict[str, Any] = {"net": net, "method": name, "seeds": [*seeds], "strengths": [*strengths]}
-    if name in SETTINGS:
-        settings = SETTINGS[name]
-        asked["settings"] = {**settings, "weight": dict(settings["weight"])}
-    known = records.read(out, title).get(title, {})
-    if known.items() >= asked.items():
-        return known
+def load_or_train(method: str, net: str, seeds: Sequence[int], strengths: Sequence[float], out: Path) -> dict[str, Any]:
+    """The record of a method's trainings from the folder ``out``; if it is not there, train and write it."""
+    title = f"{net}-{method}-{seeds[0]}"
+    settings: dict[str, Any] = {"net": net, "method": method, "seeds": [*seeds], "strengths": [*strengths]}
+    if method in SETTINGS:
+        settings["settings"] = {**SETTINGS[method], "weight": dict(SETTINGS[method]["weight"])}
+    existing = records.read(out, title).get(title, {})
+    if existing.items() >= settings.items():
+        return existing
     began = time.perf_counter()
-    found = train(name, net, seeds, strengths, [data(seed) for seed in seeds])
-    one = {**asked, "learned": [[[round(value, 5) for value in a] for a in b] for b in found.tolist()]}
-    made = circumstances(records.as_module("benchmarks.keep_learning_digits"), "cpu")
-    del made["seed"]  # there are several
-    one |= {**made, "seconds": round(time.perf_counter() - began, 1)}
-    write_json(out / f"{title}.json", one)
-    return one
+    accuracies = train(method, net, seeds, strengths, [make_stream(seed) for seed in seeds]).tolist()
+    rounded = [[[round(value, 5) for value in by_task] for by_task in by_seed] for by_seed in accuracies]
+    program = circumstances(records.as_module("benchmarks.keep_learning_digits"), "cpu")
+    del program["seed"]  # a record has several
+    record = {**settings, "learned": rounded, **program, "seconds": round(time.perf_counter() - began, 1)}
+    write_json(out / f"{title}.json", record)
+    return record
 
 
-def late(learned: Sequence[float]) -> float:
-    """In points, over the second half of the tasks."""
-    return 100 * mean(learned[len(learned) // 2 :])
+def late_accuracy(by_task: Sequence[float]) -> float:
+    """Mean accuracy over the second half of the tasks in per cent, from the accuracies of all tasks."""
+    return 100 * mean(by_task[len(by_task) // 2 :])
 
 
-def first(learned: Sequence[float]) -> float:
-    return 100 * learned[0]
+def first_accuracy(by_task: Sequence[float]) -> float:
+    """Accuracy on the first task in per cent, from the accuracies of all tasks."""
+    return 100 * by_task[0]
 
 
-def by_strength(one: Mapping[str, Any], measured: Callable[[Sequence[float]], float]) -> dict[float, float]:
-    """Mean over the seeds."""
-    pairs = zip(one["strengths"], one["learned"], strict=True)
-    return {strength: mean(map(measured, seeds)) for strength, seeds in pairs}
+def by_strength(record: Mapping[str, Any], metric: Callable[[Sequence[float]], float]) -> dict[float, float]:
+    """Strength → mean over the seeds of a metric, computed from the accuracies of all tasks."""
+    pairs = zip(record["strengths"], record["learned"], strict=True)
+    return {strength: mean(map(metric, by_seed)) for strength, by_seed in pairs}
 
 
 def best_lambda(plain: Mapping[str, Any], linear: Mapping[str, Any]) -> float:
-    """By the rule that was written before; of the MLP's records."""
-    least = by_strength(plain, first)[1.0] - FIRST_TASK
-    allowed = [strength for strength, value in by_strength(linear, first).items() if value >= least]
+    """The λ of mode "linear" that the rule of this module chooses, from the MLP's records of both methods."""
+    least = by_strength(plain, first_accuracy)[1.0] - FIRST_TASK
+    allowed = [strength for strength, value in by_strength(linear, first_accuracy).items() if value >= least]
     if not allowed:
         raise ValueError("every λ costs more than two points of the first task")
-    return max(allowed, key=by_strength(linear, late).__getitem__)
+    return max(allowed, key=by_strength(linear, late_accuracy).__getitem__)
 
 
-def best(one: Mapping[str, Any]) -> float:
+def best_strength(record: Mapping[str, Any]) -> float:
     """The strength with the best late accuracy."""
-    values = by_strength(one, late)
+    values = by_strength(record, late_accuracy)
     return max(values, key=values.__getitem__)
 
 
-class Judged(NamedTuple):
-    """One claim of one net."""
+class JudgedClaim(NamedTuple):
+    """The result of a claim for one net."""
 
     net: str
     comparison: Comparison
     gain: Estimate
-    """Points by which the first method is ahead, paired."""
+    """Points of late accuracy by which the method ``better`` is ahead: paired differences over the seeds."""
     interval: tuple[float, float]
+    """Corrected confidence interval of the gain."""
     verdict: str
+    """One of "holds", "refuted" and "undecided"."""
 
 
-def judge(trained: Sequence[Mapping[str, Any]]) -> list[Judged]:
-    """The claims, of the records of the judged seeds, as far as there are some."""
+def judge(trained: Sequence[Mapping[str, Any]]) -> list[JudgedClaim]:
+    """The results of all claims for which the records of the judged seeds contain both methods."""
     known = {(record["net"], record["method"]): record for record in trained}
-    verdicts = []
+    claims_of_nets = []
     for net in dict.fromkeys(record["net"] for record in trained):
         for comparison in COMPARISONS:
-            better, than, bound, claims = comparison
+            better, than, bound, count = comparison
             if not {(net, better), (net, than)} <= known.keys():
                 continue
-            ours, theirs = known[net, better], known[net, than]
-            if ours["seeds"] != theirs["seeds"]:
+            of_better, of_than = known[net, better], known[net, than]
+            if of_better["seeds"] != of_than["seeds"]:
                 raise ValueError(f"{net}: the seeds of {better} and {than} differ")
-            pairs = zip(ours["learned"][0], theirs["learned"][0], strict=True)
-            gain = estimate([late(a) - late(b) for a, b in pairs])
+            pairs = zip(of_better["learned"][0], of_than["learned"][0], strict=True)
+            gain = estimate([late_accuracy(a) - late_accuracy(b) for a, b in pairs])
             assert gain is not None
-            low, high = gain.interval(1 - ALPHA / claims) or (gain.mean, gain.mean)
+            low, high = gain.interval(1 - ALPHA / count) or (gain.mean, gain.mean)
             verdict = "holds" if low > bound else "refuted" if high < bound else "undecided"
-            verdicts.append(Judged(net, comparison, gain, (low, high), verdict))
-    return verdicts
+            claims_of_nets.append(JudgedClaim(net, comparison, gain, (low, high), verdict))
+    return claims_of_nets
 
 
 def main() -> None:
+    """Train what has no record yet, and print the results of the claims."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/keep-learning-digits"))
     out = parser.parse_args().out
     torch.set_num_threads(1)
     grids = {"plain": (1.0,), "linear": LAMBDAS}
-    plain, linear = (record(name, "MLP", CHOOSING, grid, out) for name, grid in grids.items())
+    plain, linear = (load_or_train(name, "MLP", CHOOSING, grid, out) for name, grid in grids.items())
     if (chosen := best_lambda(plain, linear)) != presets.keep_learning["weight"]["*"]:
         raise ValueError(f"the preset must have λ = {chosen:g}")
     for net in NETS:
-        found = [record(name, net, JUDGED, [1.0], out) for name in ("plain", "keep_learning")]
-        strength = best(record("orthogonality", net, CHOOSING, STRENGTHS, out))
-        found += [record("orthogonality", net, JUDGED, [strength], out), record("share", net, JUDGED, [SHARE], out)]
-        for one in judge(found):
-            print(one.net, *one.comparison[:2], f"{one.gain.mean:.1f}", one.interval, one.verdict)
+        strength = best_strength(load_or_train("orthogonality", net, CHOOSING, STRENGTHS, out))
+        strengths = {"plain": 1.0, "keep_learning": 1.0, "orthogonality": strength, "share": SHARE}
+        trained = [load_or_train(method, net, JUDGED, [value], out) for method, value in strengths.items()]
+        for claim in judge(trained):
+            print(claim.net, *claim.comparison[:2], f"{claim.gain.mean:.1f}", claim.interval, claim.verdict)
     records.pack(out, shown=False)
 
 

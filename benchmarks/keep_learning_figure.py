@@ -1,4 +1,4 @@
-"""Draw the figure of docs/keep-learning.md: accuracy while learning over the tasks of the digits' stream.
+"""The figure of docs/keep-learning.md: accuracy while learning over the tasks of ``benchmarks.keep_learning_digits``.
 
 python -m benchmarks.keep_learning_figure [--results results] [--figure docs/images/keep-learning.svg]
 """
@@ -11,7 +11,7 @@ from statistics import mean
 from matplotlib.figure import Figure
 
 from benchmarks.keep_learning_digits import JUDGED, NETS
-from benchmarks.keep_learning_page import of, read
+from benchmarks.keep_learning_page import read, with_seeds
 from benchmarks.pages import write_figure
 from racecar.inspect.style import WIDTH, look, new_figure, styled
 
@@ -20,23 +20,23 @@ SERIES = {
     "orthogonality": ("soft orthogonality", "Ort"),
     "plain": ("plain", "Std"),
 }
-"""Method → its name in the legend, and whose colour it has."""
+"""Method → its name in the legend, and the variant of the paper's experiments whose colour and marker it has."""
 
 
 @styled
 def figure(results: Path) -> Figure:
-    """A panel for each net, a line for each method with which it was trained: the mean of the judged seeds, and a band
+    """The figure: a panel for each net with a line for each method, the mean accuracy over the judged seeds, and a band
     from the lowest to the highest of them."""
-    records = {(one["net"], one["method"]): one for one in of(read(results), JUDGED)}
+    records = {(record["net"], record["method"]): record for record in with_seeds(read(results), JUDGED)}
     nets = [net for net in NETS if {(net, "plain"), (net, "keep_learning")} <= records.keys()]
-    drawn, axes = new_figure(len(nets), 1, (WIDTH, 2.2 * len(nets) + 0.6))
+    panels, axes = new_figure(len(nets), 1, (WIDTH, 2.2 * len(nets) + 0.6))
     for (axis,), net in zip(axes, nets, strict=True):
-        for method, (name, like) in SERIES.items():
+        for method, (name, variant) in SERIES.items():
             if (net, method) not in records:
                 continue
-            (runs,) = records[net, method]["learned"]
-            by_task = [[100 * one for one in task] for task in zip(*runs, strict=True)]
-            tasks, style = range(1, len(by_task) + 1), look(like)
+            (by_seed,) = records[net, method]["learned"]
+            by_task = [[100 * accuracy for accuracy in task] for task in zip(*by_seed, strict=True)]
+            tasks, style = range(1, len(by_task) + 1), look(variant)
             axis.plot(tasks, list(map(mean, by_task)), markersize=4, linewidth=1, label=name, **style)
             low, high = (list(map(end, by_task)) for end in (min, max))
             axis.fill_between(tasks, low, high, color=style["color"], alpha=0.15, linewidth=0)
@@ -44,8 +44,8 @@ def figure(results: Path) -> Figure:
         axis.set(title=net, ylabel="accuracy while learning, %", ylim=(0, 100))
         axis.locator_params(axis="x", integer=True)
     axes[-1][0].set_xlabel("task")
-    drawn.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=1, fontsize=8)
-    return drawn
+    panels.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=1, fontsize=8)
+    return panels
 
 
 if __name__ == "__main__":

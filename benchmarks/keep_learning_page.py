@@ -1,4 +1,4 @@
-"""What docs/keep-learning.md says of the records of ``benchmarks.keep_learning_digits``.
+"""The tables of docs/keep-learning.md that show the records of ``benchmarks.keep_learning_digits``.
 
 python -m benchmarks.keep_learning_page
 """
@@ -12,12 +12,13 @@ from statistics import mean
 from typing import Any
 
 from benchmarks import records
-from benchmarks.keep_learning_digits import CHOOSING, JUDGED, NETS, by_strength, first, judge, late
+from benchmarks.keep_learning_digits import CHOOSING, JUDGED, NETS, by_strength, first_accuracy, judge, late_accuracy
 from benchmarks.sentences import signed
 from racecar.support.files import write_text
 
 FOLDER, PAGE = "keep-learning-digits", Path("docs/keep-learning.md")
 PARTS = re.compile(r"(<!-- (judged|chosen) -->\n).*?(<!-- end -->)", re.DOTALL)
+"""The parts of the page between two marks, of which the first names the part."""
 NAMES = {
     "plain": "plain",
     "keep_learning": "**keep_learning**, as it comes",
@@ -25,37 +26,43 @@ NAMES = {
     "linear": 'mode "linear", head left out',
     "orthogonality": "soft orthogonality",
 }
+"""Method → its name in the tables."""
 NEEDED = {"plain": "at least 15", "orthogonality": "not behind: above −2", "keep_learning": "at most 3 behind"}
-"""By the method that another one is compared with."""
+"""Method with which another one is compared → the points that are needed for the claim to hold."""
 
 Records = Sequence[Mapping[str, Any]]
 
 
 def read(results: Path) -> list[dict[str, Any]]:
-    """In the order of nets and methods."""
-    found = records.read(results / FOLDER).values()
-    return sorted(found, key=lambda one: (list(NETS).index(one["net"]), list(NAMES).index(one["method"])))
+    """All records, sorted by net and method."""
+    nets, methods = list(NETS), list(NAMES)
+    return sorted(
+        records.read(results / FOLDER).values(),
+        key=lambda record: (nets.index(record["net"]), methods.index(record["method"])),
+    )
 
 
-def of(known: Records, seeds: Sequence[int]) -> list[Mapping[str, Any]]:
-    return [one for one in known if one["seeds"] == list(seeds)]
+def with_seeds(known: Records, seeds: Sequence[int]) -> list[Mapping[str, Any]]:
+    """The records of trainings with these seeds."""
+    return [record for record in known if record["seeds"] == list(seeds)]
 
 
-def judged(known: Records) -> str:
-    """Accuracies on the judged seeds, and what came of the claims."""
+def judged_tables(known: Records) -> str:
+    """Two tables in Markdown: accuracies on the judged seeds, and the results of the claims."""
     lines = [
         "| net | method | strength | first task, % | second half, % | last task, % |",
         "|---|---|---:|---:|---:|---:|",
     ]
-    for one in of(known, JUDGED):
-        (runs,) = one["learned"]
-        strength = f"{one['strengths'][0]:g}" if one["method"] in ("orthogonality", "share") else ""
-        numbers = (mean(map(measured, runs)) for measured in (first, late, lambda run: 100 * run[-1]))
-        cells = [one["net"], NAMES[one["method"]], strength, *(f"{number:.1f}" for number in numbers)]
+    metrics = (first_accuracy, late_accuracy, lambda by_task: 100 * by_task[-1])
+    for record in with_seeds(known, JUDGED):
+        (by_seed,) = record["learned"]
+        strength = f"{record['strengths'][0]:g}" if record["method"] in ("orthogonality", "share") else ""
+        numbers = (mean(map(metric, by_seed)) for metric in metrics)
+        cells = [record["net"], NAMES[record["method"]], strength, *(f"{number:.1f}" for number in numbers)]
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", "| net | method | over | points, second half | interval | needed | the claim |"]
     lines.append("|---|---|---|---:|---|---|---|")
-    for claim in judge(of(known, JUDGED)):
+    for claim in judge(with_seeds(known, JUDGED)):
         interval = f"{signed(claim.interval[0])} to {signed(claim.interval[1])}"
         better, than = claim.comparison[:2]
         cells = [claim.net, NAMES[better], NAMES[than], signed(claim.gain.mean), interval, NEEDED[than], claim.verdict]
@@ -63,24 +70,24 @@ def judged(known: Records) -> str:
     return "\n".join(lines)
 
 
-def chosen(known: Records) -> str:
-    """All that was tried on the seeds for choosing."""
+def chosen_table(known: Records) -> str:
+    """A table in Markdown: accuracies of all settings that were tried on the seeds for choosing."""
     lines = ["| net | method | strength | first task, % | second half, % |", "|---|---|---:|---:|---:|"]
-    for one in of(known, CHOOSING):
-        starts, ends = by_strength(one, first), by_strength(one, late)
-        for value in one["strengths"]:
-            strength = "" if one["method"] == "plain" else f"{value:g}"
-            cells = [one["net"], NAMES[one["method"]], strength, f"{starts[value]:.1f}", f"{ends[value]:.1f}"]
+    for record in with_seeds(known, CHOOSING):
+        starts, ends = by_strength(record, first_accuracy), by_strength(record, late_accuracy)
+        for value in record["strengths"]:
+            strength = "" if record["method"] == "plain" else f"{value:g}"
+            cells = [record["net"], NAMES[record["method"]], strength, f"{starts[value]:.1f}", f"{ends[value]:.1f}"]
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def made(text: str, results: Path) -> str:
-    """A page with its parts written again."""
+def page(text: str, results: Path) -> str:
+    """The text of the page with its tables made anew from the records."""
     known = read(results)
-    parts = {"judged": judged, "chosen": chosen}
-    return PARTS.sub(lambda mark: f"{mark[1]}\n{parts[mark[2]](known)}\n\n{mark[3]}", text)
+    tables = {"judged": judged_tables, "chosen": chosen_table}
+    return PARTS.sub(lambda mark: f"{mark[1]}\n{tables[mark[2]](known)}\n\n{mark[3]}", text)
 
 
 if __name__ == "__main__":
-    write_text(PAGE, made(PAGE.read_text(), Path("results")))
+    write_text(PAGE, page(PAGE.read_text(), Path("results")))

@@ -1,4 +1,4 @@
-"""The stream of scikit-learn's digits: nets at once are nets alone; claims on made-up records; the page."""
+"""The stream of scikit-learn's digits: nets that are trained at once, claims on made-up records, tables and figure."""
 
 from pathlib import Path
 
@@ -17,14 +17,14 @@ ROOT = Path(__file__).parents[2]
 SEEDS = (3, 4)
 
 
-def alone(net, name, seed, strength, data):
-    """Accuracies by an ordinary loop."""
-    model = stream.first_weights(net, seed)
+def train_alone(net, name, seed, strength, data):
+    """The accuracy while learning of one net on every task, by an ordinary training loop."""
+    model = stream.new_net(net, seed)
     layers = [layer for layer, module in model.named_modules() if hasattr(module, "weight")]
     rr = Racecar(model, data.x[:8], **presets.keep_learning)
     if name == "linear":
         rr.weight = {"*": strength, "@head": 0}
-    optimiser, found, factor = torch.optim.Adam(model.parameters(), 1e-3), [], 0.0
+    optimiser, accuracies, factor = torch.optim.Adam(model.parameters(), 1e-3), [], 0.0
     for y, epochs in zip(data.y, data.order, strict=True):
         for chosen in epochs.flatten().split(16):
             output, loss = (model(data.x[chosen]), 0) if name in ("plain", "orthogonality") else rr(data.x[chosen])
@@ -34,17 +34,18 @@ def alone(net, name, seed, strength, data):
             if name == "share":
                 factor = factor or strength * norm(model, task) / norm(model, loss)  # of the first step
                 loss = factor * loss
-            found.append((output.argmax(1) == y[chosen]).float().mean())
+            accuracies.append((output.argmax(1) == y[chosen]).float().mean())
             optimiser.zero_grad()
             (task + loss).backward()
             optimiser.step()
-    return torch.stack(found).reshape(len(data.y), -1).mean(1)
+    return torch.stack(accuracies).reshape(len(data.y), -1).mean(1)
 
 
 def norm(model, scalar):
-    """Of the gradient of all weights but the head's."""
-    weights = [one for one in model.parameters() if one.dim() > 1][:-1]
-    return torch.cat([one.flatten() for one in torch.autograd.grad(scalar, weights, retain_graph=True)]).norm()
+    """The norm of the gradient of a scalar for all weights but the head's."""
+    weights = [parameter for parameter in model.parameters() if parameter.dim() > 1][:-1]
+    gradients = torch.autograd.grad(scalar, weights, retain_graph=True)
+    return torch.cat([gradient.flatten() for gradient in gradients]).norm()
 
 
 @pytest.mark.parametrize(
@@ -57,27 +58,28 @@ def norm(model, scalar):
         ("convolutions", "share", [0.3, 0.03]),
     ],
 )
-def test_nets_at_once_are_nets_alone(net, name, strengths):
-    whole = [stream.data(seed, 2, 1) for seed in SEEDS]
-    streams = [one._replace(order=one.order[:, :, :96]) for one in whole]
-    found = stream.train(name, net, SEEDS, strengths, streams)
-    assert found.shape == (len(strengths), 2, 2)
+def test_nets_trained_at_once_are_as_nets_trained_alone(net, name, strengths):
+    full = [stream.make_stream(seed, 2, 1) for seed in SEEDS]
+    streams = [tasks._replace(order=tasks.order[:, :, :96]) for tasks in full]
+    accuracies = stream.train(name, net, SEEDS, strengths, streams)
+    assert accuracies.shape == (len(strengths), 2, 2)
     for i, strength in enumerate(strengths):
-        expected = alone(net, name, SEEDS[1], strength, streams[1])
-        torch.testing.assert_close(found[i, 1], expected, atol=0.011, rtol=0)  # one of 96 may round otherwise
+        expected = train_alone(net, name, SEEDS[1], strength, streams[1])
+        torch.testing.assert_close(accuracies[i, 1], expected, atol=0.011, rtol=0)  # one of 96 may round otherwise
 
 
-def test_the_data():
-    one, again, other = stream.data(5), stream.data(5), stream.data(6)
-    assert (one.x.shape, one.y.shape, one.order.shape) == ((320, 1, 8, 8), (16, 320), (16, 30, 320))
-    assert all(torch.equal(a, b) for a, b in zip(one, again, strict=True))
-    assert not torch.equal(one.y, other.y)
-    assert torch.equal(one.order[7, 3].sort()[0], torch.arange(320))
-    assert len(one.x.flatten(1).unique(dim=0)) == 320
+def test_a_stream_follows_from_its_seed():
+    tasks, again, other = (stream.make_stream(seed) for seed in (5, 5, 6))
+    assert (tasks.x.shape, tasks.y.shape, tasks.order.shape) == ((320, 1, 8, 8), (16, 320), (16, 30, 320))
+    assert all(torch.equal(a, b) for a, b in zip(tasks, again, strict=True))
+    assert not torch.equal(tasks.y, other.y)
+    assert torch.equal(tasks.order[7, 3].sort()[0], torch.arange(320))
+    assert len(tasks.x.flatten(1).unique(dim=0)) == 320
 
 
-def made(net, method, second_half, first_task=0.5, strengths=(1.0,), seeds=stream.JUDGED):
-    """A record in which the second half of the tasks goes up by a hundredth from seed to seed."""
+def made_up_record(net, method, second_half, first_task=0.5, strengths=(1.0,), seeds=stream.JUDGED):
+    """A record for every strength: accuracy on the first task, and over the second half of the tasks, where it rises by
+    0.01 from seed to seed."""
     learned = [
         [[start, *[0.0] * 7, *[late + i / 100] * 8] for i in range(len(seeds))]
         for start, late in zip(first_task if isinstance(first_task, list) else [first_task], second_half, strict=True)
@@ -90,33 +92,31 @@ def made(net, method, second_half, first_task=0.5, strengths=(1.0,), seeds=strea
     [(0.3, 0.5, 0.72, "holds"), (0.6, 0.85, 0.6, "refuted"), (0.55, 0.715, 0.67, "undecided")],
 )
 def test_claims_on_made_up_records(plain, rival, share, verdict):
-    """Ours has 70, plus or minus two points from seed to seed."""
-    ours = made("MLP", "keep_learning", [0.7])
-    for i, one in enumerate(ours["learned"][0]):
-        one[8:] = [value + 0.02 * (-1) ** i for value in one[8:]]
-    records = [
-        ours,
-        *(made("MLP", *one) for one in (("plain", [plain]), ("orthogonality", [rival]), ("share", [share]))),
-    ]
-    found = stream.judge(records)
-    assert [one.verdict for one in found] == [verdict] * 3
+    """keep_learning has an accuracy of 0.7, plus or minus 0.02 from seed to seed."""
+    keep_learning = made_up_record("MLP", "keep_learning", [0.7])
+    for i, by_task in enumerate(keep_learning["learned"][0]):
+        by_task[8:] = [value + 0.02 * (-1) ** i for value in by_task[8:]]
+    others = {"plain": plain, "orthogonality": rival, "share": share}
+    records = [keep_learning, *(made_up_record("MLP", method, [value]) for method, value in others.items())]
+    claims = stream.judge(records)
+    assert [claim.verdict for claim in claims] == [verdict] * 3
     gains = [*(100 * (0.7 - value) + 0.4 for value in (plain, rival)), 100 * (share - 0.7) - 0.4]
-    assert [one.gain.mean for one in found] == pytest.approx(gains)
+    assert [claim.gain.mean for claim in claims] == pytest.approx(gains)
     with pytest.raises(ValueError, match="seeds"):
-        stream.judge([*records[:2], made("MLP", "orthogonality", [0.5], seeds=(0, 1))])
+        stream.judge([*records[:2], made_up_record("MLP", "orthogonality", [0.5], seeds=(0, 1))])
 
 
 def test_choosing_on_made_up_records():
-    """The best λ of those that leave the first task alone, and a rival's best whatever it costs there."""
-    plain = made("MLP", "plain", [0.2])
-    linear = made("MLP", "linear", [0.5, 0.7, 0.9], [0.6, 0.485, 0.47], (0.01, 0.1, 1.0))
+    """λ is the best of those that cost little on the first task; a rival's strength is simply the best one."""
+    plain = made_up_record("MLP", "plain", [0.2])
+    linear = made_up_record("MLP", "linear", [0.5, 0.7, 0.9], [0.6, 0.485, 0.47], (0.01, 0.1, 1.0))
     assert stream.best_lambda(plain, linear) == 0.1
-    assert stream.best(linear) == 1.0
+    assert stream.best_strength(linear) == 1.0
     with pytest.raises(ValueError, match="two points"):
-        stream.best_lambda(plain, made("MLP", "linear", [0.9], [0.4]))
+        stream.best_lambda(plain, made_up_record("MLP", "linear", [0.9], [0.4]))
 
 
-def test_a_record_is_made_once(tmp_path, monkeypatch):
+def test_finished_trainings_are_not_repeated(tmp_path, monkeypatch):
     trained = []
 
     def train(name, net, seeds, strengths, streams):
@@ -124,34 +124,34 @@ def test_a_record_is_made_once(tmp_path, monkeypatch):
         return torch.full((len(strengths), len(seeds), 16), 0.25)
 
     monkeypatch.setattr(stream, "train", train)
-    first = stream.record("linear", "MLP", SEEDS, [1.0], tmp_path)
-    assert stream.record("linear", "MLP", SEEDS, [1.0], tmp_path) == first
+    first = stream.load_or_train("linear", "MLP", SEEDS, [1.0], tmp_path)
+    assert stream.load_or_train("linear", "MLP", SEEDS, [1.0], tmp_path) == first
     assert trained == ["linear"]
     assert first["settings"] == {"mode": "linear", "weight": {"*": 1.0, "@head": 0.0}}
-    stream.record("linear", "MLP", SEEDS, [1.0, 2.0], tmp_path)
-    assert len(trained) == 2, "others were asked for"
+    stream.load_or_train("linear", "MLP", SEEDS, [1.0, 2.0], tmp_path)
+    assert len(trained) == 2, "strengths differ from those of the record"
 
 
 def test_the_page_is_that_of_the_records():
-    """Else: python -m benchmarks.keep_learning_page, and benchmarks.streams_page"""
+    """If this fails: python -m benchmarks.keep_learning_page, and python -m benchmarks.streams_page."""
     text = (ROOT / "docs/keep-learning.md").read_text()
-    assert page.made(streams_page.page(emptied(text), ROOT / "results"), ROOT / "results") == text
-    records = {(one["net"], one["method"], one["seeds"][0]): one for one in page.read(ROOT / "results")}
+    assert page.page(streams_page.page(emptied(text), ROOT / "results"), ROOT / "results") == text
+    records = {(record["net"], record["method"], record["seeds"][0]): record for record in page.read(ROOT / "results")}
     plain, linear = (records["MLP", name, stream.CHOOSING[0]] for name in ("plain", "linear"))
     assert stream.best_lambda(plain, linear) == presets.keep_learning["weight"]["*"]
     for net in stream.NETS:
         settings = records[net, "keep_learning", 0]["settings"]
         assert settings == {**presets.keep_learning, "weight": dict(presets.keep_learning["weight"])}
-        strength = stream.best(records[net, "orthogonality", stream.CHOOSING[0]])
+        strength = stream.best_strength(records[net, "orthogonality", stream.CHOOSING[0]])
         assert records[net, "orthogonality", 0]["strengths"] == [strength]
 
 
 def test_the_figure_has_every_task_of_every_method():
-    known = {(one["net"], one["method"]): one for one in page.of(page.read(ROOT / "results"), stream.JUDGED)}
-    drawn = figure(ROOT / "results")
-    for axis in drawn.axes:
+    judged = page.with_seeds(page.read(ROOT / "results"), stream.JUDGED)
+    known = {(record["net"], record["method"]): record for record in judged}
+    for axis in figure(ROOT / "results").axes:
         methods = [method for method in SERIES if (axis.get_title(), method) in known]
         for line, method in zip(axis.lines, methods, strict=False):  # the last line is chance
-            (runs,) = known[axis.get_title(), method]["learned"]
-            expected = [100 * sum(task) / len(task) for task in zip(*runs, strict=True)]
+            (by_seed,) = known[axis.get_title(), method]["learned"]
+            expected = [100 * sum(task) / len(task) for task in zip(*by_seed, strict=True)]
             assert list(line.get_ydata()) == pytest.approx(expected)

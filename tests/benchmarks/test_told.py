@@ -65,7 +65,7 @@ def test_the_pages_are_up_to_date(lines, name):
     text = (ROOT / name).read_text()
     assert "<!-- told -->" in text
     filled = told.page(emptied(text), lines, *told.PAGES[name])
-    assert (when.page if name.name == "when.md" else keep_learning_page.made)(filled, RESULTS) == text
+    assert (when.page if name.name == "when.md" else keep_learning_page.page)(filled, RESULTS) == text
 
 
 def prose(text):

@@ -12,7 +12,7 @@ from racecar import Racecar
 from racecar_lab.streams.nets import StreamNet, Tensors
 
 
-def planned(net: StreamNet, shape: Sequence[int], mode: str) -> Racecar:
+def make_racecar(net: StreamNet, shape: Sequence[int], mode: str) -> Racecar:
     """A ``Racecar`` of the net with the paper's loss: Σ‖d − d'‖² over all layers but the head, with gradients through d
     and d'.
 

@@ -19,7 +19,7 @@ from racecar_lab.streams.metrics import metrics
 from racecar_lab.streams.nets import Design, Tensors, Watched, run, stream_net
 from racecar_lab.streams.penalties import PENALTIES, TINY
 from racecar_lab.streams.resets import count_activity, redo
-from racecar_lab.streams.reverse import output_and_loss, planned
+from racecar_lab.streams.reverse import make_racecar, output_and_loss
 from racecar_lab.streams.updates import OPTIMISERS, Moments, decoupled, no_moments, shrink_and_perturb
 from racecar_lab.training.steps.cuda_graph import Captured
 from racecar_lab.training.steps.recorded import record
@@ -70,7 +70,7 @@ class StreamStack:
         self.device, self.quick = torch.device(device), quick
         self.net = stream_net(design, shape, classes, method.activation, method.norm).to(self.device, dtype)
         self.eval_net = stream_net(design, shape, classes, method.activation, method.norm).to(self.device, dtype).eval()
-        self.racecar = planned(self.net, shape, method.reverse) if method.reverse else None
+        self.racecar = make_racecar(self.net, shape, method.reverse) if method.reverse else None
         self.penalty = PENALTIES[method.penalty] if method.penalty else None
         self.settings = torch.tensor(list(settings), dtype=dtype, device=self.device)
         self._periods = {int(setting.second) for setting in settings} if method.change == "redo" else set()

@@ -1,4 +1,4 @@
-"""What a search of the streams tries, and where it goes on beyond the edge; whose seeds are whose."""
+"""The settings that a search of the streams tries, also beyond the edge, and the seeds of search and judgement."""
 
 import math
 from dataclasses import replace
@@ -21,19 +21,19 @@ def test_every_method_has_as_many_settings():
         assert {len(STREAMS.search.candidates(name, optimiser)) for name in METHODS} == {20}
 
 
-def searched(name, score):
-    """What is tried until the search goes no further, and the best of it."""
+def run_search(name, score):
+    """All settings that a search tries until it adds no more, and the best of them."""
     rows, new = [], STREAMS.search.candidates(name, "adam")
     while new:
-        rows += [{"coefficient": None, **one, "score": score(one)} for one in new]
+        rows += [{"coefficient": None, **setting, "score": score(setting)} for setting in new]
         best = max(rows, key=lambda row: row["score"])
         new = STREAMS.search.beyond(name, {**{k: v for k, v in best.items() if v is not None}, "tried": rows})
     return rows, best
 
 
 def peak(**at):
-    """Largest at one setting, smaller by every decade away from it."""
-    return lambda one: -sum(abs(math.log10((one[name] or 1e-9) / value)) for name, value in at.items())
+    """A score that is largest at one setting and falls with the distance from it in decades."""
+    return lambda setting: -sum(abs(math.log10((setting[name] or 1e-9) / value)) for name, value in at.items())
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def peak(**at):
     ],
 )
 def test_the_search_goes_on_beyond_the_edge(name, at):
-    """Until the best lies inside, or at an end of its own; no setting twice, each a step from one that was tried."""
-    rows, best = searched(name, peak(**at))
+    """The search ends with the best setting inside the tried ones, and tries no setting twice."""
+    rows, best = run_search(name, peak(**at))
     points = [(row["lr"], row["coefficient"], row["second"]) for row in rows]
     assert len(set(points)) == len(points) <= MOST
     for axis, value in at.items():
@@ -61,7 +61,10 @@ def test_the_search_goes_on_beyond_the_edge(name, at):
 
 
 def test_zero_is_an_end():
-    rows, best = searched("ReDo", lambda one: -one["coefficient"] - abs(one["lr"] - 1e-3) - abs(one["second"] - 2e3))
+    def score(setting):
+        return -setting["coefficient"] - abs(setting["lr"] - 1e-3) - abs(setting["second"] - 2e3)
+
+    rows, best = run_search("ReDo", score)
     assert best["coefficient"] == 0
     assert len(rows) == 20 + 4  # a shorter period, of which 1000 was the shortest, for four rates
 
@@ -71,7 +74,7 @@ def test_half_decades():
     while up[-1] < 50:
         up.append(half_decade(up[-1], up=True))
     assert up == [1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10, 30, 100]
-    assert [half_decade(one, up=False) for one in up[1:]] == up[:-1]
+    assert [half_decade(value, up=False) for value in up[1:]] == up[:-1]
 
 
 OTHER = {"stream": "labels", "net": "mlp6", "norm": "layer", "tasks": 3, "passes": 2, "images": 100, "tests": 10,
@@ -79,16 +82,18 @@ OTHER = {"stream": "labels", "net": "mlp6", "norm": "layer", "tasks": 3, "passes
 
 
 def test_every_setting_counts():
-    """Another one is another result, and so are another method, strength and seed."""
+    """Runs that differ in any setting, the method, the strength or the seed have different ids."""
     config = StreamsConfig()
-    jobs = [make_jobs(STREAMS, replace(config, **{name: one}), ["linear"], [0], None) for name, one in OTHER.items()]
+    jobs = [
+        make_jobs(STREAMS, replace(config, **{name: value}), ["linear"], [0], None) for name, value in OTHER.items()
+    ]
     jobs += [make_jobs(STREAMS, config, list(METHODS), range(2), None, {"linear": [1.0, 2.0]})]
-    ids = [job.ids["A"] for some in jobs for job in some]
+    ids = [job.ids["A"] for group in jobs for job in group]
     assert len(set(ids)) == len(ids) == len(OTHER) + 2 * (len(METHODS) + 1)
     assert make_jobs(STREAMS, config, ["linear"], [0], None)[0].ids["A"] in ids
 
 
-def test_seeds_of_the_search_are_its_own():
+def test_the_search_uses_other_seeds_than_judged_runs():
     config = StreamsConfig(stream="labels")
     chosen = trials(STREAMS, STREAMS.search_for(config), config, ["Std", "linear"], None)
     judged = make_jobs(STREAMS, config, ["Std", "linear"], range(STREAMS.seeds), None)

@@ -1,4 +1,4 @@
-"""Training one net by plain torch, slower and less clever: what a stack of nets must come to."""
+"""A slow and simple implementation, in plain torch for one net, of what ``StreamStack`` does for many."""
 
 import torch
 from torch.nn import functional as F
@@ -11,7 +11,7 @@ CLASSES, BATCH = 3, 4
 
 
 def forward(parameters, x, method):
-    """Logits, the input of each weighted operation and each block's activations."""
+    """Logits, the inputs of all weighted operations, and the activations of all blocks."""
     blocks = sum(name.endswith("op.weight") for name in parameters)
     inputs, units = [], []
     for i in range(blocks):
@@ -34,7 +34,7 @@ def forward(parameters, x, method):
 
 
 def matrix(weight, shape):
-    """A layer's linear map as a matrix, (inputs, outputs): what it makes of every unit vector."""
+    """A layer's linear map as a matrix, (inputs, outputs): the layer's output for every unit vector."""
     basis = torch.eye(torch.Size(shape).numel(), dtype=weight.dtype)
     if weight.dim() == 2:
         return basis @ weight.T
@@ -42,6 +42,7 @@ def matrix(weight, shape):
 
 
 def linear(parameters, inputs):
+    """The penalty ``linear`` from each layer's matrix A: mean of ‖AᵀA h − h‖² / ‖h‖²."""
     terms = []
     for i, h in enumerate(inputs[:-1]):
         a = matrix(parameters[f"blocks.{i}.op.weight"], h.shape[1:])
@@ -50,8 +51,8 @@ def linear(parameters, inputs):
     return sum(terms) / len(terms)
 
 
-def penalty(method, parameters, start, inputs, kept):
-    """The penalty's value; ``kept`` has spectral regularisation's u by layer, and is changed."""
+def penalty(method, parameters, start, inputs, vectors):
+    """The method's penalty. ``vectors`` has the vector u of spectral regularisation by layer; it is updated."""
     op = {name: p for name, p in parameters.items() if ".norm." not in name}
     hidden = [p.flatten(1) for name, p in parameters.items() if name.endswith("op.weight")]
     match method.penalty:
@@ -75,10 +76,10 @@ def penalty(method, parameters, start, inputs, kept):
                     value = value + (p.abs().max() ** 2 - 1) ** 2
                 else:
                     w, layer = p.flatten(1), name.removesuffix(".weight")
-                    v = w.detach().T @ kept[layer]
+                    v = w.detach().T @ vectors[layer]
                     v = v / v.norm()
                     u = w.detach() @ v
-                    kept[layer] = u = u / u.norm()
+                    vectors[layer] = u = u / u.norm()
                     value = value + ((u @ w @ v) ** 2 - 1) ** 2
             return value
         case "linear":
@@ -86,7 +87,7 @@ def penalty(method, parameters, start, inputs, kept):
 
 
 def reverse_loss(method, parameters, x):
-    """The paper's loss for two fully connected layers and a head that is left out."""
+    """The paper's reverse loss of a net with two fully connected layers; the head has no term."""
     w1, b1, w2, b2 = (parameters[f"blocks.{i}.op.{kind}"] for i in (0, 1) for kind in ("weight", "bias"))
     d2 = (x @ w1.T + b1).clamp(min=0)
     d3 = (d2 @ w2.T + b2).clamp(min=0)
@@ -96,23 +97,24 @@ def reverse_loss(method, parameters, x):
 
 
 def renew(parameters, optimiser, block, unit, row):
-    """One unit starts anew."""
+    """Reinitialise a unit: its incoming weights become ``row``, its outgoing weights, bias and moments 0."""
     names = [*(name for name in parameters if name.endswith("op.weight")), "head.weight"]
-    into, away = names[block], names[block + 1]
-    positions = parameters[away].shape[1] // len(parameters[into])
-    columns = slice(unit * positions, (unit + 1) * positions) if parameters[away].dim() == 2 else unit
+    incoming, outgoing = names[block], names[block + 1]
+    positions = parameters[outgoing].shape[1] // len(parameters[incoming])
+    columns = slice(unit * positions, (unit + 1) * positions) if parameters[outgoing].dim() == 2 else unit
     with torch.no_grad():
-        parameters[into][unit] = row
-        parameters[away][:, columns] = 0
+        parameters[incoming][unit] = row
+        parameters[outgoing][:, columns] = 0
         for kind, value in (("op.bias", 0), ("norm.weight", 1), ("norm.bias", 0)):
             if (name := f"blocks.{block}.{kind}") in parameters:
                 parameters[name][unit] = value
-    for name, at in ((into, unit), (f"blocks.{block}.op.bias", unit), (away, (slice(None), columns))):
+    for name, at in ((incoming, unit), (f"blocks.{block}.op.bias", unit), (outgoing, (slice(None), columns))):
         state = optimiser.state.get(parameters[name], {})
-        for kind in ("exp_avg", "exp_avg_sq", "own_steps"):
+        for kind in ("exp_avg", "exp_avg_sq", "weight_steps"):
             if kind in state:
                 state[kind][at] = 0
 
 
 def mean_activity(units):
+    """Mean of |h| of every unit over the batch and all positions."""
     return units.detach().abs().mean([i for i in range(units.dim()) if i != 1])

@@ -1,4 +1,4 @@
-"""Every method's steps for a stack of three nets against plain torch, one net after the other, in float64."""
+"""The steps of every method in a stack of three nets, compared with plain torch for one net at a time, in float64."""
 
 from dataclasses import replace
 
@@ -13,10 +13,11 @@ from tests.lab.streams.by_hand import BATCH, CLASSES, CONVOLUTIONAL, DENSE, SHAP
 
 SEEDS = (5, 6, 7)
 STEPS = 4
-"""With Adam's moments, held factors and ages in all but the first."""
+"""Steps that are compared: from the second on there are moments of Adam, held factors and ages."""
 
 
 def nets(method, design, settings, seeds=SEEDS, optimiser="adam", **more):
+    """A stack of small nets in float64."""
     shape = SHAPES[design]
     return StreamStack(
         method, design, shape, CLASSES, seeds, settings, optimiser=optimiser, dtype=torch.float64, quick=False, **more
@@ -24,18 +25,27 @@ def nets(method, design, settings, seeds=SEEDS, optimiser="adam", **more):
 
 
 def batches(design, steps=STEPS, seeds=SEEDS):
-    """x, y and samples of an earlier task for every step; each net has its own."""
+    """Samples, labels and samples of an earlier task for every step, different for every net."""
     for step in range(steps):
-        each = [torch.Generator().manual_seed(100 * seed + step) for seed in seeds]
+        generators = [torch.Generator().manual_seed(100 * seed + step) for seed in seeds]
         x, earlier = (
-            torch.stack([torch.randn(BATCH, *SHAPES[design], generator=one, dtype=torch.float64) for one in each])
+            torch.stack(
+                [
+                    torch.randn(BATCH, *SHAPES[design], generator=generator, dtype=torch.float64)
+                    for generator in generators
+                ]
+            )
             for _ in range(2)
         )
-        yield x, torch.stack([torch.randint(CLASSES, (BATCH,), generator=one) for one in each]), earlier
+        yield (
+            x,
+            torch.stack([torch.randint(CLASSES, (BATCH,), generator=generator) for generator in generators]),
+            earlier,
+        )
 
 
 def net(stacked, i):
-    """Parameters of net i."""
+    """The parameters of net i of a stack."""
     return {name: p[i].clone() for name, p in stacked.state["parameters"].items()}
 
 
@@ -62,32 +72,36 @@ class PlainSteps:
         if method.reverse:
             loss = loss + self.strength * by_hand.reverse_loss(method, parameters, x)
         gradients = torch.autograd.grad(loss, tensors, retain_graph=True)
-        pull = [torch.zeros_like(p) for p in tensors]
+        penalty_gradients = [torch.zeros_like(p) for p in tensors]
         if method.penalty:
             take = max(1, round(method.fraction * len(x)))
             if method.h_from == "earlier":
                 inputs = by_hand.forward(parameters, earlier, method)[1]
             inputs = [h[:take] for h in inputs]
             if method.h_from == "random":
-                drawn = number * SLOTS + RANDOM
-                inputs = [draws.normal(self.key, drawn + i, h.shape, h.dtype) for i, h in enumerate(inputs)]
+                first = number * SLOTS + RANDOM
+                inputs = [draws.normal(self.key, first + i, h.shape, h.dtype) for i, h in enumerate(inputs)]
             value = by_hand.penalty(method, parameters, self.start, inputs, self.u)
-            given = torch.autograd.grad(value, tensors, allow_unused=True)
-            pull = [torch.zeros_like(p) if g is None else g for p, g in zip(tensors, given, strict=True)]
+            computed = torch.autograd.grad(value, tensors, allow_unused=True)
+            penalty_gradients = [
+                torch.zeros_like(p) if g is None else g for p, g in zip(tensors, computed, strict=True)
+            ]
         factor = self.strength
         if method.coupling == "ratio":
             if number % 2 == 1:  # MEASURED is 2
                 hidden = [i for i, name in enumerate(names) if name.endswith("op.weight")]
-                lengths = [torch.cat([each[i].flatten() for i in hidden]).norm() for each in (gradients, pull)]
-                self.factor = self.strength * lengths[0] / lengths[1]
+                of_task, of_penalty = (
+                    torch.cat([each[i].flatten() for i in hidden]).norm() for each in (gradients, penalty_gradients)
+                )
+                self.factor = self.strength * of_task / of_penalty
             factor = self.factor
-        for p, g, extra in zip(tensors, gradients, pull, strict=True):
+        for p, g, extra in zip(tensors, gradients, penalty_gradients, strict=True):
             p.grad = g if method.coupling == "decoupled" else g + factor * extra
             p.requires_grad_(False)
         self._optimise()
         with torch.no_grad():
             if method.coupling == "decoupled":
-                for p, extra in zip(tensors, pull, strict=True):
+                for p, extra in zip(tensors, penalty_gradients, strict=True):
                     p -= self.lr * self.strength * extra
             self._change(number, units)
         return loss.item()
@@ -97,14 +111,14 @@ class PlainSteps:
             self.optimiser.step()
             return
         for p in self.parameters.values():  # Adam with a count of steps for every weight
-            own = self.optimiser.state[p]
-            for kind in ("exp_avg", "exp_avg_sq", "own_steps"):
-                own.setdefault(kind, torch.zeros_like(p))
-            own["own_steps"] += 1
-            own["exp_avg"].mul_(0.9).add_(0.1 * p.grad)
-            own["exp_avg_sq"].mul_(0.999).add_(0.001 * p.grad**2)
-            mean = own["exp_avg"] / (1 - 0.9 ** own["own_steps"])
-            square = own["exp_avg_sq"] / (1 - 0.999 ** own["own_steps"])
+            state = self.optimiser.state[p]
+            for kind in ("exp_avg", "exp_avg_sq", "weight_steps"):
+                state.setdefault(kind, torch.zeros_like(p))
+            state["weight_steps"] += 1
+            state["exp_avg"].mul_(0.9).add_(0.1 * p.grad)
+            state["exp_avg_sq"].mul_(0.999).add_(0.001 * p.grad**2)
+            mean = state["exp_avg"] / (1 - 0.9 ** state["weight_steps"])
+            square = state["exp_avg_sq"] / (1 - 0.999 ** state["weight_steps"])
             p -= self.lr * mean / (square.sqrt() + 1e-8)
 
     def _fresh(self, number, name, shape=None):
@@ -116,8 +130,8 @@ class PlainSteps:
                 for name, p in self.parameters.items():
                     p.copy_(p - self.strength * p + self.second * self._fresh(number, name))
             case "redo":
-                for i, one in enumerate(units):  # all of these steps lie in the window
-                    self.sums[i] = self.sums.get(i, 0) + by_hand.mean_activity(one)
+                for i, h in enumerate(units):  # all of these steps lie in the window
+                    self.sums[i] = self.sums.get(i, 0) + by_hand.mean_activity(h)
                 if number % self.second == 0:
                     for i, total in self.sums.items():
                         fresh = self._fresh(number, f"blocks.{i}.op.weight")
@@ -126,22 +140,24 @@ class PlainSteps:
                                 by_hand.renew(self.parameters, self.optimiser, i, unit, fresh[unit])
                     self.sums = {}
             case "continual-backprop":
-                for i, one in enumerate(units):
-                    self._replace(number, i, by_hand.mean_activity(one))
+                for i, h in enumerate(units):
+                    self._replace(number, i, by_hand.mean_activity(h))
 
     def _replace(self, number, i, active):
         width, weights = len(active), [n for n in self.parameters if n.endswith("op.weight")] + ["head.weight"]
-        away = self.parameters[weights[i + 1]]
+        outgoing = self.parameters[weights[i + 1]]
         ages, utilities = self.ages.setdefault(i, [0] * width), self.utilities.setdefault(i, [0.0] * width)
-        positions = away.shape[1] // width
+        positions = outgoing.shape[1] // width
         for unit in range(width):
             ages[unit] += 1
-            out = away[:, unit * positions : (unit + 1) * positions] if away.dim() == 2 else away[:, unit]
-            utilities[unit] = 0.99 * utilities[unit] + 0.01 * active[unit].item() * out.abs().sum().item()
+            columns = slice(unit * positions, (unit + 1) * positions) if outgoing.dim() == 2 else unit
+            utilities[unit] = (
+                0.99 * utilities[unit] + 0.01 * active[unit].item() * outgoing[:, columns].abs().sum().item()
+            )
         mature = [unit for unit in range(width) if ages[unit] > self.second]
         self.count[i] = self.count.get(i, 0.0) + self.strength * len(mature)
         if self.count[i] > 1 and mature:
-            unit = min(mature, key=lambda one: utilities[one])
+            unit = min(mature, key=lambda candidate: utilities[candidate])
             shape = (1, *self.parameters[weights[i]].shape[1:])
             by_hand.renew(self.parameters, self.optimiser, i, unit, self._fresh(number, weights[i], shape)[0])
             ages[unit], utilities[unit] = 0, 0.0
@@ -149,20 +165,20 @@ class PlainSteps:
 
 
 def check(method, design, settings, optimiser="adam", steps=STEPS):
-    """The stack after some steps, compared with each of its nets trained by itself."""
+    """Train a stack, and each of its nets alone by plain torch, and compare all parameters."""
     stacked = nets(method, design, settings, optimiser=optimiser)
     alone = [PlainSteps(stacked, i, optimiser) for i in range(len(SEEDS))]
     for number, (x, y, earlier) in enumerate(batches(design, steps), 1):
         stacked.step(x, y, earlier)
-        for i, one in enumerate(alone):
-            one.step(number, x[i], y[i], earlier[i])
-    for i, one in enumerate(alone):
-        assert any(not torch.equal(one.start[name], p) for name, p in one.parameters.items())
-        torch.testing.assert_close(net(stacked, i), one.parameters, rtol=1e-8, atol=1e-9)
+        for i, plain in enumerate(alone):
+            plain.step(number, x[i], y[i], earlier[i])
+    for i, plain in enumerate(alone):
+        assert any(not torch.equal(plain.start[name], p) for name, p in plain.parameters.items())
+        torch.testing.assert_close(net(stacked, i), plain.parameters, rtol=1e-8, atol=1e-9)
 
 
 def settings_of(method):
-    """Three different ones, strong enough to be seen in a few steps."""
+    """Three different settings of a method, strong enough to change parameters in a few steps."""
     return {
         "shrink-and-perturb": [MethodSetting(1e-2, 0.1, 0.2), MethodSetting(1e-3, 0.3, 0.1), MethodSetting(1e-2, 0, 0)],
         "redo": [MethodSetting(1e-2, 0.5, 2), MethodSetting(1e-3, 0.9, 3), MethodSetting(1e-2, 0.0, 2)],
@@ -185,10 +201,10 @@ def test_sgd_steps_as_by_hand(name):
 
 @pytest.mark.parametrize("change, norm", [("redo", "layer"), ("continual-backprop", "batch")])
 def test_units_start_anew_in_nets_with_norms_and_between_dense_layers(change, norm):
-    """The norm's moments aside, which a plain optimiser keeps by another name."""
+    """A reinitialised unit's scale in the norm becomes 1, its bias and the moments of its scale 0."""
     for design in (DENSE, CONVOLUTIONAL):
-        check(Method("one", change=change), design, settings_of(Method("one", change=change)), steps=6)
-    stacked = nets(Method("one", norm=norm, change=change), DENSE, settings_of(Method("one", change=change)))
+        check(Method("m", change=change), design, settings_of(Method("m", change=change)), steps=6)
+    stacked = nets(Method("m", norm=norm, change=change), DENSE, settings_of(Method("m", change=change)))
     for x, y, _ in batches(DENSE, 6):
         stacked.step(x, y)
     gain, bias = (stacked.state["parameters"][f"blocks.0.{kind}"] for kind in ("norm.weight", "op.bias"))
@@ -199,7 +215,7 @@ def test_units_start_anew_in_nets_with_norms_and_between_dense_layers(change, no
 
 
 def test_spectral_regularisation_takes_norms_gains_along():
-    check(Method("one", norm="layer", penalty="spectral"), DENSE, settings_of(METHODS["Std"]))
+    check(Method("m", norm="layer", penalty="spectral"), DENSE, settings_of(METHODS["Std"]))
 
 
 @pytest.mark.parametrize("design", [DENSE, CONVOLUTIONAL])
@@ -209,12 +225,12 @@ def test_linear_has_the_gradient_of_the_closed_form(design):
     x, y, _ = next(batches(design))
     _, inputs, _ = by_hand.forward(net(stacked, 0), x[0], stacked.method)
     weights = [n for n in stacked.state["parameters"] if n.endswith("op.weight")]
-    given = torch.func.grad(lambda p: stacked.penalty.value(stacked.net, p, {}, inputs))(net(stacked, 0))
+    gradients = torch.func.grad(lambda p: stacked.penalty.value(stacked.net, p, {}, inputs))(net(stacked, 0))
     w, h = net(stacked, 0)[weights[-1]], inputs[-2].flatten(1).T
     e = w.T @ w @ h - h
     expected = 2 / (h**2).sum() * (w @ h @ e.T + w @ e @ h.T) / len(weights)
-    torch.testing.assert_close(given[weights[-1]], expected, rtol=1e-12, atol=1e-12)
-    assert not any(g.any() for name, g in given.items() if name not in weights)
+    torch.testing.assert_close(gradients[weights[-1]], expected, rtol=1e-12, atol=1e-12)
+    assert not any(g.any() for name, g in gradients.items() if name not in weights)
 
 
 @pytest.mark.parametrize(
@@ -237,5 +253,5 @@ def test_directions_of_spectral_regularisation_have_length_1_and_are_drawn():
     for i, layer in enumerate(stacked.net.layers):
         u = stacked.state["penalty"][f"{layer}.u"]
         torch.testing.assert_close(u.norm(dim=1), torch.ones(3, dtype=u.dtype))
-        drawn = [draws.normal(key, DIRECTIONS + i, u.shape[1:], u.dtype) for key in stacked.state["key"]]
-        torch.testing.assert_close(u, F.normalize(torch.stack(drawn), dim=1))
+        expected = [draws.normal(key, DIRECTIONS + i, u.shape[1:], u.dtype) for key in stacked.state["key"]]
+        torch.testing.assert_close(u, F.normalize(torch.stack(expected), dim=1))

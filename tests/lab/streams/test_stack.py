@@ -1,4 +1,4 @@
-"""What a stack of nets does beside its steps: starts, tasks, checkpoints, metrics, and never waiting for the device."""
+"""Stacks of nets: random numbers, initialisation, new tasks, checkpoints, metrics, and steps that never wait."""
 
 from functools import partial
 from itertools import pairwise
@@ -31,15 +31,15 @@ def batch(seed=0):
 def test_random_bits_are_those_of_splitmix64():
     """Its published first numbers from seed 0, which is the stream of key 0 and number 0."""
     expected = (0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F)
-    assert [one % 2**64 for one in draws.bits(torch.tensor(0), 0, 3).tolist()] == list(expected)
+    assert [number % 2**64 for number in draws.bits(torch.tensor(0), 0, 3).tolist()] == list(expected)
 
 
 def test_random_numbers_are_uniform_and_normal_and_differ_by_key_and_number():
     key, shape = torch.tensor(3), (100, 200)
     flat, round_ = (draw(key, 1, shape, torch.float64) for draw in (draws.uniform, draws.normal))
-    for drawn, moments in ((flat, (0, 1 / 3, 0, 1 / 5)), (round_, (0, 1, 0, 3))):
-        seen = [drawn.pow(power).mean().item() for power in (1, 2, 3, 4)]
-        assert seen == pytest.approx(moments, abs=0.15 if moments[3] == 3 else 0.02)
+    for numbers, moments in ((flat, (0, 1 / 3, 0, 1 / 5)), (round_, (0, 1, 0, 3))):
+        computed = [numbers.pow(power).mean().item() for power in (1, 2, 3, 4)]
+        assert computed == pytest.approx(moments, abs=0.15 if moments[3] == 3 else 0.02)
     assert flat.abs().max() < 1
     others = [draws.uniform(torch.tensor(k), n, shape, torch.float64) for k, n in ((3, 2), (4, 1), (4, 2))]
     for other in others:
@@ -80,22 +80,22 @@ def test_a_step_never_waits_for_the_device(name):
     """On tensors without values: to read one is an error there, and so is a tensor on another device."""
     method, (x, y) = METHODS[name], batch()
     nets = small(method)
-    state, settings, x, y = tree_map(lambda one: one.to("meta"), (nets.state, nets.settings, x, y))
-    after, measured = vmap(lambda *given: nets._step(True, *given))(state, settings, x, y, x)
+    state, settings, x, y = tree_map(lambda tensor: tensor.to("meta"), (nets.state, nets.settings, x, y))
+    after, measured = vmap(lambda *arguments: nets._step(True, *arguments))(state, settings, x, y, x)
     assert measured.shape == (2, 2)
-    assert {name: one.shape for name, one in after["parameters"].items()} == {
-        name: one.shape for name, one in nets.state["parameters"].items()
+    assert {name: p.shape for name, p in after["parameters"].items()} == {
+        name: p.shape for name, p in nets.state["parameters"].items()
     }
 
 
 @pytest.mark.parametrize("name", ["Shrink & Perturb", "ReDo", "linear + CReLU"])
 def test_recorded_steps_are_the_same_and_go_on_from_a_checkpoint(name):
-    quick, plain = (small(METHODS[name], Design(hidden=(4,)), quick=one) for one in (True, False))
+    quick, plain = (small(METHODS[name], Design(hidden=(4,)), quick=quick) for quick in (True, False))
     for seed in range(4):
         assert torch.equal(quick.step(*batch(seed)), plain.step(*batch(seed)))
-    kept = tree_map(lambda one: one.clone() if isinstance(one, torch.Tensor) else one, plain.state_dict())
+    saved = tree_map(lambda value: value.clone() if isinstance(value, torch.Tensor) else value, plain.state_dict())
     again = small(METHODS[name], Design(hidden=(4,)))
-    again.load_state_dict(kept)
+    again.load_state_dict(saved)
     for seed in (4, 5):
         measured = [nets.step(*batch(seed)) for nets in (plain, quick, again)]
         assert torch.equal(measured[0], measured[1])
@@ -139,12 +139,12 @@ def test_a_head_of_zeros_has_no_moments_and_the_rest_stays():
 
 
 def test_redo_counts_only_the_last_steps_before_a_check():
-    kept, period = {"0": torch.zeros(2)}, torch.tensor(100.0)
+    sums, period = {"0": torch.zeros(2)}, torch.tensor(100.0)
     units = [torch.tensor([[1.0, 0.0], [-3.0, 4.0]])]
     for step in range(1, 101):
-        kept = count_activity(kept, units, torch.tensor(step), period)
-        assert kept["0"].tolist() == [2.0 * max(0, step - 100 + WINDOW)] * 2
-    assert not count_activity(kept, units, torch.tensor(101), period)["0"].any()
+        sums = count_activity(sums, units, torch.tensor(step), period)
+        assert sums["0"].tolist() == [2.0 * max(0, step - 100 + WINDOW)] * 2
+    assert not count_activity(sums, units, torch.tensor(101), period)["0"].any()
 
 
 def test_metrics():
@@ -152,13 +152,13 @@ def test_metrics():
     x, _ = batch()
     with torch.no_grad():
         nets.state["parameters"]["blocks.1.op.bias"][0, :3] = -100.0
-    shown = nets.metrics(x)
+    measures = nets.metrics(x)
     parameters = nets.state["parameters"]
     squares = sum(parameters[f"{name}.weight"].square().flatten(1).sum(1) for name in nets.net.layers)
-    torch.testing.assert_close(shown["weight_norm"], squares.sqrt())
-    assert shown["dead_units"][0].item() >= 3 / 7
-    assert shown["effective_rank"][0] <= 1.0001
-    assert {one.shape for one in shown.values()} == {(2,)}
+    torch.testing.assert_close(measures["weight_norm"], squares.sqrt())
+    assert measures["dead_units"][0].item() >= 3 / 7
+    assert measures["effective_rank"][0] <= 1.0001
+    assert {values.shape for values in measures.values()} == {(2,)}
 
 
 def test_dead_units_and_effective_rank_by_hand():
@@ -179,17 +179,17 @@ def test_every_method_has_as_many_settings_and_half_decades(optimiser):
     for method in METHODS.values():
         settings = method.settings(optimiser)
         assert len(set(settings)) == 20
-        assert all(one.lr > 0 for one in settings)
-        strengths = sorted({one.strength for one in settings} - {0.0})
+        assert all(setting.lr > 0 for setting in settings)
+        strengths = sorted({setting.strength for setting in settings} - {0.0})
         for low, high in pairwise(strengths):
             assert 2.9 < high / low < 10.1
 
 
 def test_methods_that_cannot_work_are_refused():
     with pytest.raises(ValueError, match="relu"):
-        Method("one", activation="crelu", change="redo")
+        Method("m", activation="crelu", change="redo")
     with pytest.raises(ValueError, match="without penalty"):
-        Method("one", reverse="full", penalty="l2")
+        Method("m", reverse="full", penalty="l2")
     with pytest.raises(ValueError, match="2 settings"):
         StreamStack(METHODS["Std"], SMALL, (1, 4, 4), 3, (1,), SETTINGS)
     nets, (x, y) = small(METHODS["Std"]), batch()
@@ -209,7 +209,7 @@ def test_products_are_the_convolution_of_every_net(kernel, padding):
     def conv2d(x, w, padding):
         return F.conv2d(x, w, padding=padding)
 
-    ours, torchs = (
-        vmap(partial(grad(value, argnums=(0, 1), has_aux=True), convolve=one))(w, x) for one in (Products.apply, conv2d)
+    products, convolutions = (
+        vmap(partial(grad(value, argnums=(0, 1), has_aux=True), convolve=f))(w, x) for f in (Products.apply, conv2d)
     )
-    torch.testing.assert_close(ours, torchs)
+    torch.testing.assert_close(products, convolutions)

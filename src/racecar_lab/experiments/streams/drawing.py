@@ -111,24 +111,24 @@ class StreamTask:
     """The same task of all S seeds of a stream; its methods return samples for all E nets.
 
     Args:
-        drawn: the tasks of all seeds, each field (S, …).
+        indices: the drawn tasks of all seeds, each field (S, …).
     """
 
-    def __init__(self, stream: Stream, drawn: DrawnTask) -> None:
-        self.stream, self.drawn = stream, drawn
+    def __init__(self, stream: Stream, indices: DrawnTask) -> None:
+        self.stream, self.indices = stream, indices
 
     def batch(self, at: Tensor) -> tuple[Tensor, Tensor]:
         """Training samples (E, N, *shape) and labels (E, N) at indices (S, N) of the task."""
-        x = self._permuted(self.stream.x[self.drawn.chosen.gather(1, at)])
-        return x[self.stream.seed_of_net], self.drawn.y.gather(1, at)[self.stream.seed_of_net]
+        x = self._permuted(self.stream.x[self.indices.chosen.gather(1, at)])
+        return x[self.stream.seed_of_net], self.indices.y.gather(1, at)[self.stream.seed_of_net]
 
     def test(self, at: slice) -> tuple[Tensor, Tensor]:
         """Test samples (E, N, *shape) and labels (E, N) of a slice of the task's test pictures."""
-        x = self._permuted(self.stream.test_x[self.drawn.tests[:, at]])
-        return x[self.stream.seed_of_net], self.drawn.test_y[:, at][self.stream.seed_of_net]
+        x = self._permuted(self.stream.test_x[self.indices.tests[:, at]])
+        return x[self.stream.seed_of_net], self.indices.test_y[:, at][self.stream.seed_of_net]
 
     def _permuted(self, x: Tensor) -> Tensor:
         """Samples (S, N, *shape) with their pixels permuted, if the task permutes pixels."""
-        if self.drawn.pixels is None:
+        if self.indices.pixels is None:
             return x
-        return x.flatten(2).gather(2, self.drawn.pixels[:, None].expand(-1, x.shape[1], -1)).view(x.shape)
+        return x.flatten(2).gather(2, self.indices.pixels[:, None].expand(-1, x.shape[1], -1)).view(x.shape)

@@ -53,6 +53,7 @@ class Learning:
         self.per_pass = self.stream.samples // config.size_of_batch
         self.total, self.done = self.per_pass * config.repeats * config.length, 0
         self.looks = sorted({round((i + 1) * config.length / LOOKS) - 1 for i in range(LOOKS)} - {-1})
+        """Numbers of the tasks after which units and weights are measured."""
         count = len(seeds)
         self.right = torch.zeros(count, device=device)
         """Sum over the steps of the present task of each net's accuracy on the batch, (E,)."""
@@ -99,7 +100,7 @@ class Learning:
     def _measure(self, number: int, task: StreamTask) -> None:
         """Measure the nets after a task: accuracies, and for the tasks ``looks`` units and weights."""
         self.accuracies["online"][number] = self.right / (self.per_pass * self.config.repeats)
-        if count := task.drawn.tests.shape[1]:
+        if count := task.indices.tests.shape[1]:
             parts = [task.test(slice(i, i + AT_ONCE)) for i in range(0, count, AT_ONCE)]
             right = sum((self.nets.outputs(x).argmax(2) == y).sum(1) for x, y in parts)
             self.accuracies["test"][number] = right / count

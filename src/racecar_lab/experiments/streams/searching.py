@@ -45,8 +45,8 @@ class StreamSearch(Search):
 
         For each number of the best setting that is the smallest or largest of those tried with the same other numbers,
         the next half decade beyond is added: a learning rate with all pairs of strength and second number, a strength
-        or second number with all learning rates. Nothing is added beyond 0, or if there were more than ``MOST``
-        settings.
+        (or second number) with all learning rates and the best second number (or strength). Nothing is added beyond 0,
+        or if it made more than ``MOST`` settings.
         """
         tried, method = chosen["tried"], method_of(name)
         points = [tuple(float(row[axis] or 0) for axis in AXES) for row in tried]
@@ -87,8 +87,8 @@ def _same_other(point: Point, best: Point, i: int) -> bool:
 
 
 def _further(values: Sequence[float], up: bool) -> list[float]:
-    """The values that continue a row of values beyond its first one, up to half a decade further, in steps as large as
-    that between the first two."""
+    """The values that continue a series beyond its first value, for half a decade, in steps as large as that between
+    its first two values."""
     step = math.log10(values[0] / values[1]) if len(values) > 1 and values[1] else 0.5
     if (count := round(0.5 / abs(step))) > 1:
         return [values[0] * 10 ** (step * (i + 1)) for i in range(count)]
@@ -96,7 +96,7 @@ def _further(values: Sequence[float], up: bool) -> list[float]:
 
 
 def half_decade(value: float, up: bool) -> float:
-    """The next value of the row …, 0.1, 0.3, 1, 3, 10, … above or below ``value``."""
+    """The next value of the series …, 0.1, 0.3, 1, 3, 10, … above or below ``value``."""
     power = math.floor(math.log10(value) + 1e-9)
     first = value / 10**power < 2
     if up:
