@@ -54,8 +54,8 @@ class PreparedPlan:
     ) -> None:
         self.layer_graph, self.settings = layer_graph, settings
         layers = layer_graph.layers
-        self._parameters = [weight_parameters(layer) for layer in layers]
-        self.frozen = frozen(self._parameters, [False] * len(layers)) if frozen_layers is None else tuple(frozen_layers)
+        self._layer_parameters = [weight_parameters(layer) for layer in layers]
+        self.frozen = frozen(self._layer_parameters, [False] * len(layers)) if frozen_layers is None else tuple(frozen_layers)
         """For each layer whether it was frozen when this was prepared."""
         lambdas = weights.layer_weights(settings.weight, [layer.names for layer in layers])
         self.plan = self._make_plan(lambdas)
@@ -122,7 +122,7 @@ class PreparedPlan:
 
     def frozen_now(self) -> tuple[bool, ...]:
         """For each layer whether it is frozen now."""
-        return frozen(self._parameters, self.frozen)
+        return frozen(self._layer_parameters, self.frozen)
 
     def slice_of(self, inputs: Sequence[Tensor]) -> BatchSlice:
         """The slice of the batch that the settings ask for; all of it, with a warning, if it cannot be cut off."""
