@@ -55,7 +55,9 @@ class PreparedPlan:
         self.layer_graph, self.settings = layer_graph, settings
         layers = layer_graph.layers
         self._layer_parameters = [weight_parameters(layer) for layer in layers]
-        self.frozen = frozen(self._layer_parameters, [False] * len(layers)) if frozen_layers is None else tuple(frozen_layers)
+        self.frozen = (
+            frozen(self._layer_parameters, [False] * len(layers)) if frozen_layers is None else tuple(frozen_layers)
+        )
         """For each layer whether it was frozen when this was prepared."""
         lambdas = weights.layer_weights(settings.weight, [layer.names for layer in layers])
         self.plan = self._make_plan(lambdas)
