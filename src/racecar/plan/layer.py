@@ -36,13 +36,14 @@ class Layer:
     below: Layer | None = None
     """The layer from whose output d_m is computed, if only operations that can be reversed stand between."""
     bottom: Op | None = None
-    """Without a layer below: the operation that the reverse pass cannot go through; None: the model's input."""
+    """The operation that the reverse pass cannot go through, if that is why there is no layer below; else None."""
     beyond: Layer | None = None
     """Without a layer below: the next layer below a selection; only modes "full" and "input" go on to that layer."""
     forked: Op | None = None
     """Another operation that uses a value between the layer below and this one; None if there is none."""
     into_d: tuple[Step, ...] = ()
-    """The steps from the operation back to d_m."""
+    """The steps that the reverse pass takes after the weighted operation was undone, to arrive at d'_m: each undoes or
+    applies again one operation between d_m and the weighted operation."""
 
     # Towards the output.
     end: int = -1

@@ -52,10 +52,11 @@ def cut_constants(operation: Operation, shape: Size, where: BatchDim, size: int,
 
 
 def per_sample(graph: Graph, batch: Mapping[int, BatchDim | None], size: int) -> frozenset[int]:
-    """The ordinals of the operations whose constants may have one value per sample, and then must be cut.
+    """The ordinals of the operations whose constant arguments may have one value per sample. If the reverse pass sees a
+    slice of the batch, such constants are sliced, too.
 
-    Of the operations undone by a vector-Jacobian product, these are only the ones that fail on a single sample with
-    their constants uncut: a weight can have as many rows as there are samples by chance.
+    An operation that is undone by a vector-Jacobian product is tried on a single sample with its constants as they are:
+    it is among these only if that fails, because a weight can have as many rows as there are samples by chance.
     """
     ordinals = {op.ordinal for op in graph.ops if op.role.keeps_layout or op.rule.constants_per_sample}
     for op in graph.ops:

@@ -90,8 +90,14 @@ def along_memory(d: Tensor, *others: Tensor | None) -> tuple[Any, ...]:
 
 
 def size(d: Tensor, weight: Tensor | None, scale: str = "relative", mask: Tensor | None = None) -> Tensor:
-    """√Σ d² over the features with w ≠ 0, where the mask is True; compiled, its :func:`partial_sums`. A gradient flows
-    through it for scale "ratio" alone."""
+    """√Σ d², a scalar; while torch.compile traces, a vector instead that :func:`totals` reduces to it.
+
+    Args:
+        d: d_m, (N, …).
+        weight: λ if it is a tensor: elements where it is 0 do not count; None: all count.
+        scale: of the loss. With "ratio" a gradient flows through the result, otherwise none does.
+        mask: True where d is data, False where it is padding, which does not count; None: all is data.
+    """
     d, weight = along_memory(masked(d if scale == "ratio" else d.detach(), mask), weight)
     if weight is not None:
         d = d * (weight != 0)

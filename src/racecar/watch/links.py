@@ -65,7 +65,7 @@ class Links:
         self.signature: list[Any] = []
         """Equal for two passes that took the same way through the model."""
         self._value_of: dict[int, int] = {}
-        """id of a tensor → its latest value."""
+        """id of a tensor → the number of its latest value; a tensor gets a new number when it is changed in place."""
         self._views: dict[int, list[int]] = {}
         """id of a tensor → the values that are views of it."""
         for slot, tensor in enumerate(inputs):
