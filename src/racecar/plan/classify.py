@@ -54,7 +54,7 @@ def _classify(trace: Trace, i: int, ordinal: int, weights: Weights, rules: Rules
         func = METHOD_AS_FUNCTION.get(func, func)
     op = Op(
         ordinal, Role.UNKNOWN, rule.kind or label(call.func), rule, func,
-        _without_tensors(args), _without_tensors(kwargs), links, trace.made[i], owner,
+        _without_tensors(args), _without_tensors(kwargs), links, trace.outputs_of[i], owner,
         inplace_at=INPLACE_POSITION.get(func), called=call.func,
         lookup=None if lookup is None else lookup.ordinal, grad=call.grad,
     )  # fmt: skip

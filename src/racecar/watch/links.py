@@ -58,7 +58,7 @@ class Links:
         """The tensor of each value, as it is at the end of the pass."""
         self.uses: dict[int, tuple[tuple[Path, int], ...]] = {}
         """call → (place among its arguments, value); calls that use no data are not in it."""
-        self.made: dict[int, tuple[int, ...]] = {}
+        self.outputs_of: dict[int, tuple[int, ...]] = {}
         """call → values of its outputs."""
         self.spills: dict[int, list[tuple[int | None, int]]] = {}
         """call → (old, new) values of other tensors whose memory it changed; old is None for a constant."""
@@ -115,7 +115,7 @@ class Links:
             out for out in new_views if any(out is tensor for _, tensor in tensors(call.args, call.kwargs))
         ]
         self.uses[i] = uses
-        self.made[i] = tuple([self._add(out, Value(i, slot)) for slot, out in enumerate(outs)])
+        self.outputs_of[i] = tuple([self._add(out, Value(i, slot)) for slot, out in enumerate(outs)])
         self.signature.append((call.func, *uses))
         for out in changed_data:
             if self._has_relatives(out):

@@ -26,15 +26,15 @@ _PADS = (torch.nested.to_padded_tensor, Tensor.to_padded_tensor)
 
 def among(inputs: Iterable[Tensor]) -> bool:
     """Whether an input is a nested tensor; refuses those that cannot be padded."""
-    found = [x for x in inputs if x.is_nested]
-    for x in found:
+    nested = [x for x in inputs if x.is_nested]
+    for x in nested:
         if compiling():
             raise Unsupported(f"nested tensors cannot be followed by torch.compile: use it uncompiled, {_INSTEAD}")
         if x.layout is not torch.jagged:
             raise Unsupported(f"a nested tensor must have layout=torch.jagged, not {x.layout}: make it so, {_INSTEAD}")
         if cast(Any, x).lengths() is not None:
             raise Unsupported("a nested tensor with holes between its samples cannot be padded: give x.contiguous()")
-    return len(found) > 0
+    return len(nested) > 0
 
 
 def padded(x: Any, length: int | None = None) -> Tensor:

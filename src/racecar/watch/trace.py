@@ -53,7 +53,7 @@ class Trace:
     values: list[Value] = field(init=False)
     links: dict[int, tuple[tuple[Path, int], ...]] = field(init=False)
     """call → (place among its arguments, value); calls that use no data are not in it."""
-    made: dict[int, tuple[int, ...]] = field(init=False)
+    outputs_of: dict[int, tuple[int, ...]] = field(init=False)
     """call → values of its outputs."""
     spills: dict[int, list[tuple[int | None, int]]] = field(init=False)
     """call → (old, new) values of other tensors whose memory it changed; old is None for a constant."""
@@ -62,7 +62,12 @@ class Trace:
 
     def __post_init__(self) -> None:
         linked = Links(self.calls, self.inputs)
-        self.values, self.links, self.made, self.spills = linked.values, linked.uses, linked.made, linked.spills
+        self.values, self.links, self.outputs_of, self.spills = (
+            linked.values,
+            linked.uses,
+            linked.outputs_of,
+            linked.spills,
+        )
         self.signature = tuple(linked.signature)
         self._tensors = linked.tensors
         self._makers: dict[int, int] | None = None
