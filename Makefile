@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test soak lint package docs bench clean
+.PHONY: help demo test long soak lint package docs bench clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
@@ -18,6 +18,9 @@ demo: $(VENV)/.installed-lab ## the peak experiment, quick (no evidence): what S
 # Without files of bytecode each worker would take seven seconds more to compile all tests again.
 test: $(VENV)/.installed-test ## run the tests on two workers (ARGS="-k name" narrows them)
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --timeout 600 -m 'not soak' $(ARGS)
+
+long: $(VENV)/.installed-test ## run the tests that make test leaves out because each takes many seconds
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --timeout 600 -m soak $(ARGS)
 
 soak: $(VENV)/.installed-test ## run the tests that draw examples at random, with many more and other examples, and the longest
 	HYPOTHESIS_PROFILE=soak OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m 'hypothesis or soak' $(ARGS)
