@@ -20,6 +20,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.soak
 def test_growth(folder, monkeypatch, capsys):
     monkeypatch.setattr(growth, "FAMILIES", dict.fromkeys(growth.FAMILIES, (16, 4)))
     given = (*FEW, "--fractions", "1", "--depth", "2,4", "--figure", "growth", "--out", "growth.json")

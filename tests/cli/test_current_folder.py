@@ -48,9 +48,8 @@ def disarm(folder):
         run.unlink()
 
 
-@pytest.mark.parametrize(
-    "way, command", [("script", "a fork server"), pytest.param("-m", "a TARGET", marks=pytest.mark.soak)]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("way, command", [("script", "a fork server"), ("-m", "a TARGET")])
 def test_nothing_there_is_run(way, command, hostile, tmp_path):
     """No file there is run, however the command is started and whatever processes it starts; and the command works."""
     start = [str(tmp_path / "racecar")] if way == "script" else ["-m", "racecar.cli"]

@@ -241,6 +241,7 @@ def switched(m, x, other=False):
     return m.last(torch.relu((m.right if other else m.left)(x)))
 
 
+@pytest.mark.soak
 def test_compile_tells_of_a_way_without_plan():
     """The same functions with another weight are another way: it has another name and another λ."""
     torch._dynamo.reset()
@@ -272,10 +273,8 @@ def test_data_dependent_branches_without_fullgraph():
         torch.testing.assert_close(fast(data), rr(data))
 
 
-@pytest.mark.parametrize(
-    "name, width, fraction",
-    [pytest.param("scaled_dot_product", 8, 1.0, marks=pytest.mark.soak), ("rows of steps", 5, 0.5)],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("name, width, fraction", [("scaled_dot_product", 8, 1.0), ("rows of steps", 5, 0.5)])
 def test_sequence_of_another_length_under_compile(name, width, fraction):
     """And batches of other sizes."""
     torch._dynamo.reset()

@@ -160,6 +160,7 @@ def test_small_layers_in_another_precision(gradient):
     assert lora.lora_A["default"].weight.grad.abs().sum() > 0
 
 
+@pytest.mark.soak
 def test_steps_compiled_sliced_and_frozen():
     torch._dynamo.reset()
     model = nn.Sequential(Lora(nn.Linear(6, 8)), nn.ReLU(), Lora(nn.Linear(8, 7))).double()

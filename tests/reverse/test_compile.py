@@ -165,6 +165,7 @@ SCHEDULES = {
 }
 
 
+@pytest.mark.soak
 def test_a_schedule_of_the_weight():
     """The weight may change in every step, more often than dynamo compiles anew, and so may its type."""
     torch.manual_seed(0)

@@ -80,6 +80,7 @@ def test_search_of_more_fields(cli, refused, search, monkeypatch):
     assert "the search chooses it" in refused("search", *INFORMATION, *own)
 
 
+@pytest.mark.soak
 def test_a_search_after_another(cli, refused, search, tuned, monkeypatch, tmp_path):
     """It tries its own fields alone, with what the first one chose, and says all of it. Learning rates and coefficients
     are given to the first one."""

@@ -178,6 +178,7 @@ def drawn():
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.soak
 def test_nobody_works_on_when_the_command_is_gone(processes, tmp_path):
     """At any moment: it ends soon, in one line, with the status that shells know, and nobody works on. What is left is
     done in the end, and is what it would have been."""

@@ -31,6 +31,7 @@ def launch(folder, out, err):
 @pytest.mark.slow
 @pytest.mark.forks
 @pytest.mark.timeout(180)
+@pytest.mark.soak
 def test_two_processes(tmp_path):
     """In one test, because processes take their time to start: all that tests.lab.pair does."""
     for name in ("first", "second"):

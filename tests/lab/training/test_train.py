@@ -208,7 +208,8 @@ def test_half_precision_on_the_cpu(name, precision, tmp_path):
         assert half["curves"][key] == pytest.approx(single["curves"][key], rel=0.05)
 
 
-@pytest.mark.parametrize("name", [pytest.param("Std", marks=pytest.mark.soak), "RR"])
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ["Std", "RR"])
 def test_compiled(name, tmp_path, monkeypatch):
     """The whole way through the compiler but its last part, which writes C++ and takes ten seconds for it."""
     called, real = [], torch.compile

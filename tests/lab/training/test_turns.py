@@ -204,6 +204,7 @@ def test_resumed_bit_for_bit(variant, losses, whole, tmp_path):
 
 
 @pytest.mark.timeout(90)
+@pytest.mark.soak
 def test_workers_go_on(whole, tmp_path, monkeypatch):
     """With two jobs that were cut between two turns, in a process that starts anew: one, because it takes its time."""
     monkeypatch.setattr(processes, "_warm", False)
