@@ -53,7 +53,7 @@ class Kind:
         return {}
 
     def has_floor(self) -> bool:
-        """Whether the step has a floor: a ratio to the plain step that its matrix products alone would give."""
+        """Whether this kind has a floor: its time over the plain step's if matrix products alone took time."""
         return True
 
     def applies_to(self, workload: Workload) -> bool:

@@ -114,7 +114,7 @@ class RacecarCallback(pl.Callback):  # type: ignore[name-defined]
         return loss
 
     def _added(self, pl_module: Any, result: Any) -> Any:
-        """What ``training_step`` returned, with the racecar loss added."""
+        """``result``, the return value of ``training_step``, with the racecar loss added to its loss."""
         loss = self._loss(pl_module)
         if result is None:  # the step is skipped
             return None

@@ -93,7 +93,8 @@ class RacecarMixin:
         return self.attached
 
     def _scaled(self, items: Any) -> bool:
-        """Whether the trainer does not divide losses by the number of accumulated batches; as in its training_step."""
+        """Whether the loss is divided by the number of accumulated batches already, so that the trainer does not do it
+        again: the rule of its own ``training_step``."""
         is_scaled = getattr(self, "loss_is_scaled_for_ga", None)
         if is_scaled is not None:
             return bool(is_scaled)

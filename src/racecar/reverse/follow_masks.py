@@ -66,8 +66,8 @@ def _mask_of_output(
     rule = op.rule.mask
     if rule is None or (lost_mask is not None and rule is not by_element):
         return lost_mask
-    given = [None if isinstance(mask, LostMask) else mask for mask in known]
-    result = rule(PassedOperation(op, given, values, masks))
+    input_masks = [None if isinstance(mask, LostMask) else mask for mask in known]
+    result = rule(PassedOperation(op, input_masks, values, masks))
     return lost_mask if result is None else result
 
 

@@ -102,8 +102,10 @@ def _special(weight: Tensor) -> str:
 
 
 def _unusable(weight: Tensor, dtype: torch.dtype, parameter: bool) -> str:
-    """What is wrong with a weight's values for a model whose weight has this dtype; "" if nothing. Only parameters are
-    refused for inf: buffers may hold it, as attention masks do."""
+    """The reason why a weight of the file cannot be loaded into a model whose weight has this dtype; "" if it can.
+
+    NaN is refused everywhere, inf in parameters alone: buffers may hold it, as attention masks do.
+    """
     if weight.is_complex() > dtype.is_complex or (dtype.is_floating_point and not weight.is_floating_point()):
         return f"holds {_dtype(weight.dtype)}, and the model has {_dtype(dtype)} there"
     numbers = weight.to(dtype)

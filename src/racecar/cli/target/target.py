@@ -159,7 +159,7 @@ def _imported(module: str, missing: str) -> ModuleType:
 
 
 def _built(target: str, seed: int, build: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What ``build`` returns, called with the seed set; raises ValueError if it fails."""
+    """The model of a target: the result of ``build`` with torch's seed set; raises ValueError if that fails."""
     torch.manual_seed(seed)  # again: an import may have drawn numbers
     try:
         return build(*args, **kwargs)
