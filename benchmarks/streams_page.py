@@ -5,7 +5,6 @@ python -m benchmarks.streams_page [--results results] [--page docs/keep-learning
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from benchmarks.sentences import in_points
 from racecar_lab.experiments import experiment
 from racecar_lab.experiments.streams.conditions import by_conditions, by_method, judged_runs
 from racecar_lab.experiments.streams.figures import over_tasks, panels_of
-from racecar_lab.experiments.streams.published_searches import SEARCHES, scores_of_search
+from racecar_lab.experiments.streams.published_searches import SEARCHES, read_scores
 from racecar_lab.experiments.streams.transfer import transfer_table
 from racecar_lab.report import told
 from racecar_lab.report.pictures import save_light
@@ -49,8 +48,7 @@ def claims_table(judged: Sequence[Run]) -> str:
 
 def lambda_table(folder: Path) -> str:
     """A table in Markdown of whether one λ suits all streams, from the published scores of the searches."""
-    searches = map(json.loads, (folder / SEARCHES).read_text().splitlines())
-    table = transfer_table(dict(map(scores_of_search, searches)))
+    table = transfer_table(read_scores(folder / SEARCHES))
     head = [column.title for column in table.columns]
     rows = [[cell.text for cell in row] for row in table.rows]
     return _markdown([head, ["---"] * len(head), *rows])

@@ -193,21 +193,26 @@ def test_one_setting_for_all():
 
 
 def test_published_searches_lie_beside_the_records(tmp_path):
-    """The report of published runs has the tables of the search."""
+    """The report of published runs has the tables of the searches; two for the same stream and net are one table."""
     config = {**StreamsConfig(valid=0.0).to_dict(), **CELL._asdict()}
     rows = [
         {"lr": 1e-3, "coefficient": strength, "second": 0.0, "score": strength / 10, "first_online_accuracy": 0.5}
         for strength in (1, 3)
     ]
-    line = {"name": "one", "experiment": "streams", "config": config, "variants": {"linear": {"tried": rows}}}
-    (tmp_path / "tuned.jsonl").write_text(json.dumps(line) + "\n")
+    plain = {"lr": 1e-3, "coefficient": None, "second": 0.0, "score": 0.2, "first_online_accuracy": 0.5}
+    lines = [
+        {"name": name, "experiment": "streams", "config": config, "variants": {name: {"tried": tried}}}
+        for name, tried in (("linear", rows), ("Std", [plain]))
+    ]
+    (tmp_path / "tuned.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     runs = [Run(run.record, Store(tmp_path)) for run in made_up({"linear": (0.6, 0.01), "Std": (0.5, 0.01)})]
     _, tables = STREAMS.told(runs)
     assert [table.caption for table in tables[-2:]] == [
         f"{CELL}: what the search found, mean over its seeds", "Does one λ do for all streams and nets?"
     ]  # fmt: skip
-    (row,) = tables[-2].rows
-    assert [cell.text for cell in row[:4]] == ["linear", "2", "lr 0.001, strength 3", "30.0"]
+    assert [[cell.text for cell in row[:4]] for row in tables[-2].rows] == [
+        ["linear", "2", "lr 0.001, strength 3", "30.0"], ["Std", "1", "lr 0.001", "20.0"]
+    ]  # fmt: skip
     assert len(STREAMS.told(made_up({"linear": (0.6, 0.01)}))[1]) == len(tables) - 2
 
 

@@ -28,8 +28,19 @@ def published_scores(runs: Sequence[Run]) -> dict[Conditions, dict[str, SearchSc
     folder = next((Path(folder) for folder in folders if folder is not None), None)
     if folder is None or not (folder / SEARCHES).is_file():
         return {}
-    lines = [json.loads(line) for line in (folder / SEARCHES).read_text(encoding="utf-8").splitlines()]
-    return sort_conditions(dict(map(scores_of_search, (line for line in lines if line["experiment"] == "streams"))))
+    return read_scores(folder / SEARCHES)
+
+
+def read_scores(path: Path) -> dict[Conditions, dict[str, SearchScores]]:
+    """The scores in a file of searches: conditions → method → scores. The methods of one stream and net may have been
+    searched by several commands, each of which is a line."""
+    scores: dict[Conditions, dict[str, SearchScores]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        search = json.loads(line)
+        if search["experiment"] == "streams":
+            conditions, scores_by_method = scores_of_search(search)
+            scores.setdefault(conditions, {}).update(scores_by_method)
+    return sort_conditions(scores)
 
 
 def scores_of_search(search: Mapping[str, Any]) -> tuple[Conditions, dict[str, SearchScores]]:
