@@ -1,41 +1,47 @@
-"""Means with their doubt, paired differences and shares, Holm's correction, and what so many runs could have shown."""
+"""Means with their doubt, paired differences and shares, Holm's correction, and the effects that runs could show.
+
+The distributions are scipy's. Ours are the t-test that allows for folds with shared training data, and Holm's method,
+which scipy does not have.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import stdev
 from typing import Any
 
 from racecar.support.extras import need
 
 ALPHA = 0.05
-"""What an experiment may err at in all its claims together."""
+"""Largest chance of an error in all claims of an experiment together."""
 POWER = 0.8
 """Chance with which an effect is seen that could have been shown."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean and what it rests on."""
+    """A mean, and the number and spread of the values behind it."""
 
     n: int
     mean: float
     sd: float | None
     """Standard deviation with n − 1; None for a single value."""
     overlap: float = 0.0
-    """What the values share: the variance of their mean is (1/n + overlap) times theirs; see ``Clusters``."""
+    """Share of data that the values have in common: the variance of their mean is (1/n + overlap) times theirs. See
+    ``Clusters``."""
 
     @property
-    def _of_mean(self) -> float:
-        """Standard deviation of the mean, in units of ``sd``."""
-        return math.sqrt(1 / self.n + self.overlap)
+    def error(self) -> float | None:
+        """Standard error of the mean; None for a single value."""
+        return None if self.sd is None else self.sd * math.sqrt(1 / self.n + self.overlap)
 
     def interval(self, level: float = 1 - ALPHA) -> tuple[float, float] | None:
         """Student's interval of the mean; None for a single value."""
-        if self.sd is None:
+        if self.error is None:
             return None
-        half = _t_quantile((1 - level) / 2, self.n - 1) * self.sd * self._of_mean
+        half = self._quantile(level) * self.error
         return self.mean - half, self.mean + half
 
     def times(self, factor: float) -> Estimate:
@@ -44,44 +50,42 @@ class Estimate:
 
     @property
     def p(self) -> float | None:
-        """Of the two-sided t-test against 0. Values without any spread leave no doubt: then 0, or 1 if all are 0."""
-        if self.sd is None:
-            return None
-        if self.sd == 0:
-            return 1.0 if self.mean == 0 else 0.0
-        return _t_test(self.mean / self.sd / self._of_mean, self.n - 1)
+        """p-value of the two-sided t-test against 0."""
+        return self._p_value(self.mean)
+
+    def p_within(self, margin: float) -> float | None:
+        """p-value of the two one-sided t-tests that the mean lies within ±margin (Schuirmann 1987), doubled: below α
+        exactly if Student's two-sided interval of level 1 − α lies inside."""
+        return self._p_value(max(0.0, margin - abs(self.mean)))
 
     def smallest(self, level: float = 1 - ALPHA) -> float | None:
         """The smallest mean that as many values with this spread show in four of five cases: Student's interval of that
         level then excludes 0."""
-        if self.sd is None:
+        if self.error is None:
             return None
-        least = float(
-            need("scipy.special", "lab").nctdtrinc(self.n - 1, 1 - POWER, _t_quantile((1 - level) / 2, self.n - 1))
-        )
-        return least * self.sd * self._of_mean
+        inverse = need("scipy.special", "lab").nctdtrinc
+        return float(inverse(self.n - 1, 1 - POWER, self._quantile(level))) * self.error
 
     def power(self, mean: float, level: float = 1 - ALPHA) -> float | None:
         """How often as many values with this spread show such a mean: Student's interval of that level lies on its side
         of 0."""
-        if self.sd is None:
+        if self.error is None:
             return None
-        if self.sd == 0:
+        if self.error == 0:
             return float(mean != 0)
-        away = abs(mean) / self.sd / self._of_mean
-        return 1 - float(
-            need("scipy.special", "lab").nctdtr(self.n - 1, away, _t_quantile((1 - level) / 2, self.n - 1))
-        )
+        return float(_stats().nct.sf(self._quantile(level), self.n - 1, abs(mean) / self.error))
 
-    def p_within(self, margin: float) -> float | None:
-        """Of the two one-sided t-tests that the mean lies within ±margin (Schuirmann 1987), doubled: below α exactly
-        if Student's two-sided interval of level 1 − α lies inside."""
-        if self.sd is None:
+    def _p_value(self, distance: float) -> float | None:
+        """Two-sided p-value of a mean so far from the hypothesis. Values without any spread leave no doubt."""
+        if self.error is None:
             return None
-        room = margin - abs(self.mean)
-        if self.sd == 0 or room <= 0:
-            return 0.0 if room > 0 else 1.0
-        return _t_test(room / self.sd / self._of_mean, self.n - 1)
+        if self.error == 0:
+            return float(distance == 0)
+        return 2 * float(_stats().t.sf(abs(distance) / self.error, self.n - 1))
+
+    def _quantile(self, level: float) -> float:
+        """Half the width of Student's interval in standard errors."""
+        return float(_stats().t.isf((1 - level) / 2, self.n - 1))
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,7 @@ class PairedShares:
 
     @property
     def p(self) -> float:
+        """p-value of McNemar's exact test."""
         return exact_pairs(self.worse, self.better)
 
     def interval(self, level: float = 1 - ALPHA) -> tuple[float, float]:
@@ -124,16 +129,16 @@ class PairedShares:
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
-    """Mean and standard deviation; None if there are no values."""
-    n = len(values)
-    if n == 0:
+    """Mean and standard deviation; None if there are no values.
+
+    The mean is summed in units of the largest value, as that of the published tables was: ``statistics.mean`` rounds
+    four of their means, which lie between two numbers of so many digits, to the other one.
+    """
+    if not values:
         return None
-    unit = max(map(abs, values)) or 1.0  # squares of losses near divergence would not fit into a float
-    small = [value / unit for value in values]
-    mean = math.fsum(small) / n
-    if min(small) == max(small):
-        return Estimate(n, values[0], 0.0 if n > 1 else None)
-    return Estimate(n, mean * unit, math.sqrt(math.fsum((one - mean) ** 2 for one in small) / (n - 1)) * unit)
+    n, unit = len(values), max(map(abs, values)) or 1.0
+    mean = values[0] if min(values) == max(values) else math.fsum(value / unit for value in values) / n * unit
+    return Estimate(n, mean, float(stdev(values)) if n > 1 else None)
 
 
 def gains(better: Mapping[Any, float], than: Mapping[Any, float], higher: bool) -> list[float]:
@@ -150,7 +155,7 @@ def shares(better: Mapping[Any, float], than: Mapping[Any, float], higher: bool 
 
 @dataclass(frozen=True)
 class Corrected:
-    """What Holm's method makes of one test among several."""
+    """A test after Holm's correction."""
 
     p: float | None
     level: float
@@ -166,30 +171,28 @@ def holm(p_values: Sequence[float | None], alpha: float = ALPHA) -> list[Correct
     """
     m = len(p_values)
     filled = [1.0 if p is None else p for p in p_values]
-    found: dict[int, Corrected] = {}
+    corrected: dict[int, Corrected] = {}
     largest, share, rejecting = 0.0, alpha, True
     for rank, i in enumerate(sorted(range(m), key=filled.__getitem__)):
         if rejecting:
             share = alpha / (m - rank)
             rejecting = filled[i] < share
         largest = max(largest, min(1.0, (m - rank) * filled[i]))
-        found[i] = Corrected(None if p_values[i] is None else largest, 1 - share)
-    return [found[i] for i in range(m)]
+        corrected[i] = Corrected(None if p_values[i] is None else largest, 1 - share)
+    return [corrected[i] for i in range(m)]
 
 
 def exact_share(count: int, total: int, level: float = 1 - ALPHA) -> tuple[float, float]:
     """Clopper and Pearson's exact interval of a share, of ``count`` among ``total``."""
-    special, tail = need("scipy.special", "lab"), (1 - level) / 2
-    low = float(special.betaincinv(count, total - count + 1, tail)) if count else 0.0
-    high = float(special.betaincinv(count + 1, total - count, 1 - tail)) if count < total else 1.0
-    return low, high
+    low, high = _stats().binomtest(count, total).proportion_ci(level)
+    return float(low), float(high)
 
 
-def exact_pairs(one: int, other: int) -> float:
-    """p-value of McNemar's exact test: of pairs in which only one side has an outcome, ``one`` and ``other`` of them,
-    each side is as likely. Two-sided; 1 if there are none."""
-    n = one + other
-    return min(1.0, 2 * float(need("scipy.special", "lab").bdtr(min(one, other), n, 0.5))) if n else 1.0
+def exact_pairs(only_first: int, only_second: int) -> float:
+    """p-value of McNemar's exact test, two-sided, by how many pairs have an outcome on the first side only and on the
+    second side only; 1 if there are none."""
+    n = only_first + only_second
+    return float(_stats().binomtest(only_first, n).pvalue) if n else 1.0
 
 
 def same_spread(a: Mapping[Any, float], b: Mapping[Any, float]) -> float | None:
@@ -199,21 +202,11 @@ def same_spread(a: Mapping[Any, float], b: Mapping[Any, float]) -> float | None:
     """
     seeds = sorted(a.keys() & b.keys())
     sums, differences = ([a[seed] + sign * b[seed] for seed in seeds] for sign in (1, -1))
-    s, d = estimate(sums), estimate(differences)
-    if len(seeds) < 3 or s is None or d is None or not s.sd or not d.sd:
+    if len(seeds) < 3 or any(math.isclose(min(x), max(x), rel_tol=1e-12) for x in (sums, differences)):
         return None
-    products = ((x - s.mean) / s.sd * ((y - d.mean) / d.sd) for x, y in zip(sums, differences, strict=True))
-    r = math.fsum(products) / (len(seeds) - 1)
-    if abs(r) >= 1 - 1e-12:
-        return 0.0
-    return _t_test(r * math.sqrt((len(seeds) - 2) / (1 - r * r)), len(seeds) - 2)
+    return float(_stats().pearsonr(sums, differences).pvalue)
 
 
-def _t_test(t: float, freedom: int) -> float:
-    """Two-sided p-value of Student's t. (scipy.special has all that it takes, and is there much sooner than stats.)"""
-    return 2 * float(need("scipy.special", "lab").stdtr(freedom, -abs(t)))
-
-
-def _t_quantile(tail: float, freedom: int) -> float:
-    """The t beyond which an upper tail has this share."""
-    return -float(need("scipy.special", "lab").stdtrit(freedom, tail))
+def _stats() -> Any:
+    """scipy.stats, imported where it is first needed."""
+    return need("scipy.stats", "lab")

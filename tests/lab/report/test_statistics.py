@@ -1,12 +1,13 @@
-"""Statistics against scipy, against examples worked by hand, and against what they promise in the long run."""
+"""Statistics against definitions, against examples worked by hand, and against what they promise in the long run."""
 
 import math
 import random
+from statistics import correlation, variance
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import integrate, stats
 
 from racecar_lab.report.statistics import (
     Estimate,
@@ -116,13 +117,24 @@ def test_false_verdicts_are_rare():
     assert 0.01 < wrong / times < 0.04
 
 
+def chance_of_an_interval_above_0(n: int, effect: float, edge: float) -> float:
+    """Of Student's interval of ``edge`` standard errors, for a true mean of so many standard deviations: over the
+    variance that a sample may have, which is a chi-square, by the normal distribution of its mean."""
+
+    def at(ratio: float) -> float:
+        return stats.norm.sf(edge * ratio**0.5 - effect * n**0.5) * stats.chi2.pdf(ratio * (n - 1), n - 1) * (n - 1)
+
+    return integrate.quad(at, 0, 40, limit=500, points=[0.01, 0.1, 0.5, 1, 2, 5])[0]
+
+
 @pytest.mark.parametrize("n, level", [(3, 0.95), (5, 0.95), (10, 0.995), (40, 0.99)])
 def test_power(n, level):
-    """By the noncentral t of scipy's statistics, and in made-up experiments."""
+    """By integration over the spread that a sample may have."""
     found = Estimate(n, 0.0, 2.0)
     edge = stats.t.ppf((1 + level) / 2, n - 1)
     for mean in (0.3, 1.5, -4.0):
-        assert found.power(mean, level) == pytest.approx(stats.nct.sf(edge, n - 1, abs(mean) / 2 * n**0.5), abs=1e-7)
+        truth = chance_of_an_interval_above_0(n, abs(mean) / 2, edge)
+        assert found.power(mean, level) == pytest.approx(truth, abs=1e-6)
     assert found.power(found.smallest(level), level) == pytest.approx(0.8, abs=1e-6)
     assert found.power(0.0) == pytest.approx(0.025)
 
@@ -144,28 +156,40 @@ def test_nothing_to_doubt():
     assert Estimate(4, 0.5, 0.1).times(-100) == Estimate(4, -50.0, 10.0)
 
 
+def tail(count: int, total: int, share: float) -> float:
+    """Chance of at least ``count`` among ``total``, each with a chance of ``share``."""
+    return sum(math.comb(total, k) * share**k * (1 - share) ** (total - k) for k in range(count, total + 1))
+
+
 @pytest.mark.parametrize("count, total", [(0, 5), (1, 5), (5, 5), (3, 100), (50, 100)])
-def test_shares_by_scipy(count, total):
-    for level in (0.95, 0.99):
-        truth = stats.binomtest(count, total).proportion_ci(level, "exact")
-        assert exact_share(count, total, level) == pytest.approx((truth.low, truth.high), abs=1e-9)
+@pytest.mark.parametrize("level", [0.95, 0.99])
+def test_an_interval_of_a_share_leaves_half_of_the_rest_on_each_side(count, total, level):
+    """At its lower end so many or more are as rare as (1 − level)/2, at its upper end so many or fewer."""
+    low, high = exact_share(count, total, level)
+    assert tail(count, total, low) == pytest.approx((1 - level) / 2) if count else low == 0
+    assert tail(count + 1, total, high) == pytest.approx((1 + level) / 2) if count < total else high == 1
 
 
-@pytest.mark.parametrize("one, other", [(0, 0), (1, 0), (0, 5), (3, 3), (2, 9), (10, 0)])
-def test_pairs_by_scipy(one, other):
-    truth = stats.binomtest(one, one + other).pvalue if one + other else 1.0
-    assert exact_pairs(one, other) == pytest.approx(truth)
+@pytest.mark.parametrize("first, second", [(0, 0), (1, 0), (0, 5), (3, 3), (2, 9), (10, 0)])
+def test_pairs_by_tosses_of_a_coin(first, second):
+    assert exact_pairs(first, second) == pytest.approx(min(1, 2 * tail(max(first, second), first + second, 0.5)))
 
 
 def test_spreads_are_compared_as_pitman_and_morgan_do():
+    """By Morgan's formula, which has the ratio of the variances and the correlation of the samples."""
     a, b = sample(1, 10, sd=1.0), sample(2, 10, sd=3.0)
-    sums, apart = ([x + sign * y for x, y in zip(a, b, strict=True)] for sign in (1, -1))
+    ratio, r = variance(a) / variance(b), correlation(a, b)
+    t = (ratio - 1) * math.sqrt(8 / (4 * ratio * (1 - r**2)))
     found = same_spread(dict(enumerate(a)), dict(enumerate(b)))
-    assert found == pytest.approx(stats.pearsonr(sums, apart).pvalue, rel=1e-9)
+    assert found == pytest.approx(2 * stats.t.sf(abs(t), 8), rel=1e-9)
     assert found < 0.05
+
+
+def test_spreads_that_cannot_be_compared():
     assert same_spread({0: 1.0, 1: 2.0}, {0: 1.0, 1: 3.0}) is None
     assert same_spread({0: 1.0, 1: 2.0, 2: 3.0}, {0: 1.0, 1: 2.0, 2: 3.0}) is None
-    assert same_spread({0: 1.0, 1: 2.0, 2: 3.0}, {0: 5.0, 1: 5.0, 2: 5.0}) == 0.0
+    assert same_spread({0: 0.1, 1: 0.2, 2: 0.3}, {0: 0.2, 1: 0.3, 2: 0.4}) is None, "the difference is always 0.1"
+    assert same_spread({0: 1.0, 1: 2.0, 2: 3.0}, {0: 5.0, 1: 5.0, 2: 5.0}) == pytest.approx(0, abs=1e-7)
 
 
 @pytest.mark.parametrize("worse, better", [(0, 0), (0, 6), (1, 9), (5, 5), (12, 3)])
