@@ -36,7 +36,7 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None, tuned: Tu
     from racecar.support.files import check_folder, write_json
     from racecar_lab.experiments import experiment
     from racecar_lab.running.results import Store
-    from racecar_lab.running.search import best, further, trained, trials
+    from racecar_lab.running.search import best, jobs_of, trained, trials
 
     one = experiment(name)
     if one.search is None:
@@ -70,7 +70,7 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None, tuned: Tu
         if not is_rank_zero() or options.budget:
             return
         chosen = best(jobs, Store(folder), what)
-        new = further(one, what, config, chosen, options.data)
+        new = jobs_of(one, what, config, {which: what.beyond(found) for which, found in chosen.items()}, options.data)
         jobs = [*jobs, *new]
     write_json(
         folder / "tuned.json",

@@ -7,7 +7,6 @@ import pytest
 
 from racecar_lab.experiments import experiment
 from racecar_lab.experiments.streams.config import CHOOSING, StreamsConfig
-from racecar_lab.experiments.streams.searching import MOST, half_decade
 from racecar_lab.running.engines.streams import check
 from racecar_lab.running.jobs import make_jobs
 from racecar_lab.running.search import trials
@@ -27,7 +26,7 @@ def run_search(name, score):
     while new:
         rows += [{"coefficient": None, **setting, "score": score(setting)} for setting in new]
         best = max(rows, key=lambda row: row["score"])
-        new = STREAMS.search.beyond(name, {**{k: v for k, v in best.items() if v is not None}, "tried": rows})
+        new = STREAMS.search.beyond({**{k: v for k, v in best.items() if v is not None}, "tried": rows})
     return rows, best
 
 
@@ -51,7 +50,7 @@ def test_the_search_goes_on_beyond_the_edge(name, at):
     """The search ends with the best setting inside the tried ones, and tries no setting twice."""
     rows, best = run_search(name, peak(**at))
     points = [(row["lr"], row["coefficient"], row["second"]) for row in rows]
-    assert len(set(points)) == len(points) <= MOST
+    assert len(set(points)) == len(points) <= STREAMS.search.most
     for axis, value in at.items():
         assert best[axis] == pytest.approx(value, rel=0.2 if name == "Std" else 1e-6)
         values = {row[axis] for row in rows}
@@ -67,14 +66,6 @@ def test_zero_is_an_end():
     rows, best = run_search("ReDo", score)
     assert best["coefficient"] == 0
     assert len(rows) == 20 + 4  # a shorter period, of which 1000 was the shortest, for four rates
-
-
-def test_half_decades():
-    up = [1e-3]
-    while up[-1] < 50:
-        up.append(half_decade(up[-1], up=True))
-    assert up == [1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10, 30, 100]
-    assert [half_decade(value, up=False) for value in up[1:]] == up[:-1]
 
 
 OTHER = {"stream": "labels", "net": "mlp6", "norm": "layer", "tasks": 3, "passes": 2, "images": 100, "tests": 10,

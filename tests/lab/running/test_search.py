@@ -12,7 +12,7 @@ from racecar_lab.running import search
 from racecar_lab.running.jobs import make_jobs
 from racecar_lab.running.results import Store
 from racecar_lab.running.search import best, trained, trials
-from racecar_lab.search_space import Search
+from racecar_lab.search_space import Search, half_decade
 from racecar_lab.training.variants import VARIANTS
 from tests.lab.report.records import record
 from tests.lab.tiny import make, run
@@ -130,6 +130,57 @@ def test_what_it_cannot_search(name, optimiser, words):
 def test_budgets_that_differ_are_refused():
     with pytest.raises(ValueError, match="Ort 1 coefficients and others 3"):
         replace(SMALL, coefficients={"RR": (1.0, 2.0, 3.0), "Ort": (1.0,)}).candidates("Ort", "adam")
+
+
+# Beyond the edge
+
+
+def tried(settings, score):
+    """A choice among settings, as ``best`` makes it."""
+    rows = [{"coefficient": None, **setting, "score": score(setting)} for setting in settings]
+    first = max(rows, key=lambda row: row["score"])
+    return {**{name: value for name, value in first.items() if value is not None}, "tried": rows}
+
+
+WIDE = replace(SMALL, fields={"weight_decay": (0.0, 0.1)}, most=40)
+
+
+def test_a_search_goes_on_where_the_best_lies_at_an_edge():
+    """By hand: the largest rate, with all else that was tried; the largest decay, with both rates and the best
+    coefficient; nothing of the coefficient 0.1, the smallest, as the best one is not."""
+    chosen = tried(WIDE.candidates("RR", "adam"), lambda one: one["lr"] + one["coefficient"] + one["weight_decay"])
+    new = {(one["lr"], one["coefficient"], one["weight_decay"]) for one in WIDE.beyond(chosen)}
+    rates = {(3e-2, c, decay) for c in (0.1, 1.0) for decay in (0.0, 0.1)}
+    coefficients = {(lr, 3.0, 0.1) for lr in (1e-3, 1e-2)}
+    decays = {(lr, 1.0, 0.3) for lr in (1e-3, 1e-2)}
+    assert new == rates | coefficients | decays
+
+
+def test_where_it_does_not_go_on():
+    """Below 0, inside, above the limit of settings, and by itself."""
+    settings = replace(WIDE, coefficients={"RR": (0.0, 1.0)}).candidates("RR", "adam")
+    lowest = tried(settings, lambda one: -abs(one["lr"] - 1e-3) - one["coefficient"] - one["weight_decay"])
+    assert {one["lr"] for one in WIDE.beyond(lowest)} == {3e-4}
+    assert WIDE.beyond({**lowest, "lr": 2e-3, "tried": [*lowest["tried"], {**lowest["tried"][0], "lr": 2e-3}]}) == []
+    assert replace(WIDE, most=11).beyond(lowest) == replace(WIDE, most=0).beyond(lowest) == []
+    assert len(replace(WIDE, most=12).beyond(lowest)) == 4
+
+
+def test_plain_training_goes_on_in_its_own_steps():
+    """Ten rates in two decades: the next two fill half a decade. Of one rate nothing is known."""
+    search = Search(lrs={"adam": (1e-3, 1e-1)}, coefficients={"RR": (1.0, 2.0, 3.0, 4.0, 5.0)}, most=12)
+    chosen = tried(search.candidates("Std", "adam"), lambda one: one["lr"])
+    assert len(chosen["tried"]) == 10
+    assert [one["lr"] for one in search.beyond(chosen)] == pytest.approx([10 ** (-1 + i / 4.5) for i in (1, 2)])
+    assert search.beyond({**chosen, "tried": chosen["tried"][-1:]}) == []
+
+
+def test_half_decades():
+    up = [1e-3]
+    while up[-1] < 50:
+        up.append(half_decade(up[-1], 1))
+    assert up == [1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1, 3, 10, 30, 100]
+    assert [half_decade(value, -1) for value in up[1:]] == up[:-1]
 
 
 # What is trained once for several variants
