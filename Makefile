@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test long soak lint package docs bench clean
+.PHONY: help demo test long soak lint package docs tables bench clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ package: $(VENV)/.installed-dev ## build wheel and sdist (dist/), and try both i
 
 docs: $(VENV)/docs/.installed ## build the documentation as a site (build/site/index.html), without the network
 	NO_MKDOCS_2_WARNING=1 $(VENV)/docs/bin/mkdocs build --strict --quiet
+
+tables: $(VENV)/.installed-test ## make the tables of README.md and docs/ again, from records and code (make test sees that they are)
+	$(BIN)/python -m benchmarks.tables
 
 bench: $(VENV)/.installed-lab ## time the reverse pass on this machine's CPU, beside one written by hand
 	$(BIN)/python -m benchmarks.bench --device cpu $(ARGS)

@@ -1,4 +1,4 @@
-"""The stream of scikit-learn's digits: nets that are trained at once, claims on made-up records, tables and figure."""
+"""The stream of scikit-learn's digits: nets that are trained at once, claims on made-up records."""
 
 from pathlib import Path
 
@@ -7,13 +7,10 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks import keep_learning_digits as stream
-from benchmarks import keep_learning_page as page
-from benchmarks import streams_page
-from benchmarks.keep_learning_figure import SERIES, figure
+from benchmarks import records
 from racecar import Racecar, orthogonality, presets
-from tests.pages import emptied
 
-ROOT = Path(__file__).parents[2]
+RESULTS = Path(__file__).parents[2] / "results"
 SEEDS = (3, 4)
 
 
@@ -132,26 +129,13 @@ def test_finished_trainings_are_not_repeated(tmp_path, monkeypatch):
     assert len(trained) == 2, "strengths differ from those of the record"
 
 
-def test_the_page_is_that_of_the_records():
-    """If this fails: python -m benchmarks.keep_learning_page, and python -m benchmarks.streams_page."""
-    text = (ROOT / "docs/keep-learning.md").read_text()
-    assert page.page(streams_page.page(emptied(text), ROOT / "results"), ROOT / "results") == text
-    records = {(record["net"], record["method"], record["seeds"][0]): record for record in page.read(ROOT / "results")}
-    plain, linear = (records["MLP", name, stream.CHOOSING[0]] for name in ("plain", "linear"))
+def test_the_published_settings_were_chosen_by_the_rule():
+    published = records.read(RESULTS / "keep-learning-digits").values()
+    found = {(record["net"], record["method"], record["seeds"][0]): record for record in published}
+    plain, linear = (found["MLP", name, stream.CHOOSING[0]] for name in ("plain", "linear"))
     assert stream.best_lambda(plain, linear) == presets.keep_learning["weight"]["*"]
     for net in stream.NETS:
-        settings = records[net, "keep_learning", 0]["settings"]
+        settings = found[net, "keep_learning", 0]["settings"]
         assert settings == {**presets.keep_learning, "weight": dict(presets.keep_learning["weight"])}
-        strength = stream.best_strength(records[net, "orthogonality", stream.CHOOSING[0]])
-        assert records[net, "orthogonality", 0]["strengths"] == [strength]
-
-
-def test_the_figure_has_every_task_of_every_method():
-    judged = page.with_seeds(page.read(ROOT / "results"), stream.JUDGED)
-    known = {(record["net"], record["method"]): record for record in judged}
-    for axis in figure(ROOT / "results").axes:
-        methods = [method for method in SERIES if (axis.get_title(), method) in known]
-        for line, method in zip(axis.lines, methods, strict=False):  # the last line is chance
-            (by_seed,) = known[axis.get_title(), method]["learned"]
-            expected = [100 * sum(task) / len(task) for task in zip(*by_seed, strict=True)]
-            assert list(line.get_ydata()) == pytest.approx(expected)
+        strength = stream.best_strength(found[net, "orthogonality", stream.CHOOSING[0]])
+        assert found[net, "orthogonality", 0]["strengths"] == [strength]

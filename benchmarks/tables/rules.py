@@ -1,9 +1,4 @@
-"""The table of docs/rules.md: every rule, from the registry.
-
-    python -m benchmarks.rules [--page docs/rules.md]
-
-Between its marks the page holds what this finds: nothing there is typed.
-"""
+"""The table of docs/rules.md: every rule of the registry."""
 
 from __future__ import annotations
 
@@ -17,11 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.pages import write_page
+from benchmarks.tables.common import markdown
 from racecar.rules import Rule, find
 from racecar_lab.report.groups import collect
 
-MARK = re.compile(r"(<!-- rules -->\n).*?(<!-- end -->)", re.DOTALL)
 HEAD = ("operations", "role", "what comes back", "bias", "norm, activation", "size")
 ROLES = {
     "layer": ("subtracted", "those before it are applied again", "of its input, exactly"),
@@ -54,33 +48,19 @@ def rules() -> Iterator[Rule]:
                 yield rule
 
 
-def table() -> str:
+def table(_: Path) -> str:
     """A row for each function that rules have, or for each role that needs none."""
-    rows = collect(((str(rule.role), rule.apply), rule.kind) for rule in rules())
-    lines = [HEAD, ("---",) * len(HEAD)]
+    kinds_of = collect(((str(rule.role), rule.apply), rule.kind) for rule in rules())
+    rows = []
     for role in ROLES:
-        some = [(apply, kinds) for (one, apply), kinds in rows.items() if one == role]
-        for apply, kinds in sorted(some, key=lambda one: min(one[1])):
-            said = WORDS.get(role, "") if apply is None else _sentence(apply)
-            names = ", ".join(f"`{name}`" for name in sorted(set(kinds)))
-            lines.append((names, role, said, *ROLES[role]))
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        functions = [(apply, sorted(set(kinds))) for (one, apply), kinds in kinds_of.items() if one == role]
+        for apply, kinds in sorted(functions, key=lambda one: one[1]):
+            comes_back = WORDS.get(role, "") if apply is None else _sentence(apply)
+            rows.append([", ".join(f"`{kind}`" for kind in kinds), role, comes_back, *ROLES[role]])
+    return markdown(HEAD, rows)
 
 
 def _sentence(apply: Any) -> str:
     """The first sentence of a rule's docstring."""
     text = " ".join((apply.__doc__ or "").split())
     return re.split(r"(?<=\w)\. ", text)[0].rstrip(".").replace("|", "\\|")
-
-
-def page(text: str) -> str:
-    """The page with its table filled in."""
-    return MARK.sub(lambda mark: f"{mark[1]}\n{table()}\n\n{mark[2]}", text)
-
-
-def main() -> None:
-    write_page(__doc__, Path("docs/rules.md"), lambda text, _: page(text))
-
-
-if __name__ == "__main__":
-    main()

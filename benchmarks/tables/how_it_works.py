@@ -1,14 +1,9 @@
-"""The blocks of docs/how-it-works.md: one small net, followed through the pipeline, with its real values.
-
-    python -m benchmarks.how_it_works [--page docs/how-it-works.md]
-
-Between its marks the page holds what this prints: nothing there is typed.
-"""
+"""The blocks of docs/how-it-works.md: one small net, followed through the pipeline, with its real values."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from benchmarks.pages import write_page
 from racecar import Racecar
 
-MARK = re.compile(r"(<!-- (net|watch|plan|run|terms) -->\n).*?(<!-- end -->)", re.DOTALL)
 NET = """\
 net = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 2))
 with torch.no_grad():
@@ -46,6 +39,7 @@ class Watching(TorchFunctionMode):
         return made
 
 
+@cache
 def net() -> dict[str, Any]:
     """What the page's first block makes, by name."""
     made: dict[str, Any] = {"torch": torch, "nn": nn, "Racecar": Racecar}
@@ -96,20 +90,7 @@ BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
 }
 
 
-def page(text: str) -> str:
-    """The page with its blocks filled in."""
-    made = net()
-
-    def fill(mark: re.Match[str]) -> str:
-        kind, block = BLOCKS[mark[2]]
-        return f"{mark[1]}\n```{kind}\n{block(made)}\n```\n\n{mark[3]}"
-
-    return MARK.sub(fill, text)
-
-
-def main() -> None:
-    write_page(__doc__, Path("docs/how-it-works.md"), lambda text, _: page(text))
-
-
-if __name__ == "__main__":
-    main()
+def block(_: Path, name: str) -> str:
+    """One of the page's blocks of code."""
+    kind, text = BLOCKS[name]
+    return f"```{kind}\n{text(net())}\n```"

@@ -1,0 +1,108 @@
+"""Tables of the pages of mnist and information, and what a step of small nets costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+from benchmarks.tables.common import finished_runs, markdown, mean_and_sd
+from benchmarks.tables.few_labels import CHANCE, ROWS, by_seed
+from racecar_lab.experiments.information import FAILED
+from racecar_lab.report import words
+from racecar_lab.report.groups import has
+from racecar_lab.report.statistics import exact_share
+from racecar_lab.running.run import Run
+from racecar_lab.training.loss_config import DEFAULT, PAPER
+from racecar_lab.training.variants import VARIANTS
+
+ALL_ROWS = ROWS | {name: (name, {"fraction": 0.125, "longer": False}) for name in ("lRR", "RR1", "WD")}
+STAGES = {"A": "with regulariser", "AA": "MNIST, without", "AB": "blurred MNIST, without"}
+LIKENESS = {
+    ("A", "ssim"): "SSIM of d1'",
+    ("A", "ssim_scaled"): "brightness apart",
+    ("AA", "ssim_scaled"): "the same, fine-tuned on MNIST",
+}
+"""Stage and metric of what the reverse pass makes of the picture → heading."""
+NORMS = {False: "without norm", "none": "without norm", True: "batch norm", "batch": "batch norm"}
+LOSSES = {"our default": DEFAULT, "the paper's": PAPER}
+
+
+def mnist(results: Path, folder: str, norm: str) -> str:
+    """Test accuracy of every stage in percent, the likeness of d1', and how many nets died."""
+    runs = [run for run in finished_runs(results / folder) if run.config["norm"] == (norm == "batch")]
+    rows = []
+    for row, (variant, where) in ALL_ROWS.items():
+        own = [run for run in runs if run.variant == variant and has(run.config, where)]
+        by_stage = {stage: [run.metrics for run in own if run.stage == stage] for stage in (*STAGES, "B")}
+        accuracies = {stage: [100 * one["test_accuracy"] for one in some] for stage, some in by_stage.items()}
+        likeness = [[one[metric] for one in by_stage[stage] if metric in one] for stage, metric in LIKENESS]
+        if count := len(by_stage["A"]):
+            dead = sum(one["test_accuracy"] < CHANCE for one in by_stage["A"])
+            cells = [mean_and_sd(some, 2) for some in (*(accuracies[stage] for stage in STAGES), *likeness)]
+            rows.append([row, *cells, str(count), f"{dead} of {count}" if dead else ""])
+        if scratch := accuracies["B"]:
+            cells = ["–", "–", mean_and_sd(scratch, 2), "–", "–", "–", str(len(scratch)), ""]
+            rows.append([f"{row}, blurred MNIST from scratch", *cells])
+    return markdown(["", *STAGES.values(), *LIKENESS.values(), "seeds", "collapsed"], rows)
+
+
+def costs(results: Path, folder: str) -> str:
+    """What the first stage of each variant took, alone on its device: milliseconds of a step and most memory, each also
+    as a multiple of Std's with the same seed (medians)."""
+    runs = [run for run in finished_runs(results / folder) if run.stage == "A"]
+    norms = [norm for norm in NORMS if any(run.config["norm"] == norm for run in runs)]
+    rows = []
+    for row in ALL_ROWS:
+        cells = []
+        for norm in norms:
+            own, std = (_costs(runs, one, norm) for one in (row, "Std"))
+            for field, unit, digits in (("step_s", 1e-3, 2), ("peak_memory", 2**20, 0)):
+                known = {seed: one[field] for seed, one in own.items() if one[field] is not None}
+                ratios = [value / std[seed][field] for seed, value in known.items() if seed in std]
+                cells.append(f"{median(known.values()) / unit:.{digits}f}" if known else "–")
+                cells.append(f"{median(ratios):.2f}" if ratios else "–")
+        if any(cell != "–" for cell in cells):
+            rows.append([row, *cells])
+    return markdown(["", *(cell for norm in norms for cell in (f"{NORMS[norm]}: ms", "× Std", "MiB", "× Std"))], rows)
+
+
+def _costs(runs: list[Run], row: str, norm: bool | str) -> dict[int, dict[str, Any]]:
+    """What was measured of a row, by seed."""
+    variant, where = ALL_ROWS[row]
+    return {seed: run.record["cost"] for seed, run in by_seed(runs, variant, {"norm": norm, **where}).items()}
+
+
+def swapped(results: Path) -> str:
+    """For every loss and variant: the settings that a search chose, accuracy after each stage in percent, and the share
+    of nets that do not learn the swapped labels, with its exact interval."""
+    runs, rows = finished_runs(results / "information-100"), []
+    for loss, fields in LOSSES.items():
+        some = [run for run in runs if has(run.config, fields)]
+        for name, variant in VARIANTS.items():
+            own = [run for run in some if run.variant == name and run.stage != "B"]
+            reverse = variant.kind == "reverse"
+            if own and (reverse or loss == "our default"):  # the others do not know the loss
+                rows.append([loss if reverse else "", name, *_cells(own)])
+        if loss == "our default" and (scratch := [run for run in some if run.stage == "B"]):
+            rows.append(["", "Std from scratch", *_cells(scratch)])
+    head = ["loss", "", "λ or β", "learning rate", "first task", "fine-tuned on it", "swapped", "nets that fail"]
+    return markdown(head, rows)
+
+
+def _cells(runs: list[Run]) -> list[str]:
+    first = runs[0]
+    accuracies = {
+        stage: [run.metrics["test_accuracy"] for run in runs if run.stage in (stage, "B" if stage == "AB" else "")]
+        for stage in ("A", "AA", "AB")
+    }
+    means = [f"{100 * mean(some):.1f}" if some else "–" for some in accuracies.values()]
+    swapped = accuracies["AB"]
+    count = sum(one < FAILED for one in swapped)
+    low, high = (round(100 * end) for end in exact_share(count, len(swapped)))
+    return [
+        "–" if first.coefficient is None else f"{first.coefficient:g}",
+        f"{first.record['tuned'].get('lr', first.config['lr']):.2g}",
+        *means,
+        f"{count} of {words.count(len(swapped), 'net')} ({low} to {high} %)",
+    ]
