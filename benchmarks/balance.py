@@ -83,8 +83,8 @@ def gradient_ratio(rr: Racecar, x: Tensor, y: Tensor) -> float:
     weights = [module.weight for module in rr.model.modules() if isinstance(module, nn.Conv2d)]
     output, loss = rr(x)
     reverse, task = (
-        math.sqrt(sum(float(part.square().sum()) for part in torch.autograd.grad(one, weights, retain_graph=True)))
-        for one in (loss, F.cross_entropy(output, y))
+        math.sqrt(sum(float(part.square().sum()) for part in torch.autograd.grad(scalar, weights, retain_graph=True)))
+        for scalar in (loss, F.cross_entropy(output, y))
     )
     for name, buffer in rr.model.named_buffers():
         buffer.copy_(buffers[name])
@@ -100,7 +100,7 @@ def main() -> None:
     torch.set_num_threads(1)
     wanted = {"mode": "layerwise", "scale": "relative", "gradient": "reverse", "layers": "body"}
     designed = SAFETY.configs(SAFETY.Config(), args.data)
-    usual = next(one for one in designed if all(getattr(one, name) == value for name, value in wanted.items()))
+    usual = next(config for config in designed if all(getattr(config, name) == value for name, value in wanted.items()))
     kinds = [*((lam, None) for lam in LAMS), *((None, target) for target in TARGETS)]
     jobs, nets = list(itertools.product(CONTEXTS, range(args.seeds), kinds)), []
     with bar("training", len(jobs)) as advance:

@@ -47,16 +47,18 @@ def typeset(text: str) -> str:
 
 def mean_and_sd(values: Sequence[float], digits: int, sign: str = "") -> str:
     """As "76.2 ± 3.7", or "+3.4 ± 0.9" with ``sign`` "+"; a dash if there are no values."""
-    found = estimate(values)
-    return "–" if found is None else typeset(f"{found.mean:{sign}.{digits}f} ± {found.sd or 0:.{digits}f}")
+    estimated = estimate(values)
+    if estimated is None:
+        return "–"
+    return typeset(f"{estimated.mean:{sign}.{digits}f} ± {estimated.sd or 0:.{digits}f}")
 
 
-def with_interval(found: Estimate | None) -> str:
+def with_interval(gain: Estimate | None) -> str:
     """A difference as "+3.4 (+1.8 to +5.1), p 0.0011", with its 95 % interval."""
-    if found is None or (ends := found.interval()) is None:
+    if gain is None or (ends := gain.interval()) is None:
         return "–"
     low, high = ends
-    return typeset(f"{found.mean:+.1f} ({low:+.1f} to {high:+.1f})") + f", p {words.p_value(found.p)}"
+    return typeset(f"{gain.mean:+.1f} ({low:+.1f} to {high:+.1f})") + f", p {words.p_value(gain.p)}"
 
 
 def gain(finding: Finding) -> str:

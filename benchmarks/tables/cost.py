@@ -14,7 +14,7 @@ from racecar.reverse.terms import GRADIENTS
 NETS = {"vgg19": "VGG19-BN", "resnet50": "ResNet50", "vit": "ViT-B/16", "resnet110": "ResNet110"}
 CPU_NETS = {"vgg7-narrow": "narrow VGG", "mlp": "MLP, 6 × 1024"}
 SLICES = {"exact": "1", "1/8": "1/8", "1/16": "1/16"}
-EVERY_4TH = {f"{one}, every 4th": f"{one} every 4" for one in ("1/8", "1/16")}
+EVERY_4TH = {f"{slice_}, every 4th": f"{slice_} every 4" for slice_ in ("1/8", "1/16")}
 """Heading → the end of a step's name in the records."""
 
 Steps = Mapping[str, Mapping[str, Any]]
@@ -23,15 +23,15 @@ Steps = Mapping[str, Mapping[str, Any]]
 
 def read(results: Path, pattern: str) -> dict[str, Steps]:
     """Net → its compiled steps, of all records with such a name; what several have is taken from the last one."""
-    found: dict[str, dict[str, Any]] = {name: {} for name in NETS}
+    nets: dict[str, dict[str, Any]] = {name: {} for name in NETS}
     for record in records.read(results / "bench", pattern).values():
         if record["settings"]["compile"] and not record["settings"].get("combine"):
             for model in record["models"]:
                 for step in model.get("steps", []):
                     if step.get("ratio") is not None:
-                        known = found[model["model"]].setdefault(step["step"], {})
+                        known = nets[model["model"]].setdefault(step["step"], {})
                         known |= {name: value for name, value in step.items() if value is not None}
-    return {name: steps for name, steps in found.items() if steps}
+    return {name: steps for name, steps in nets.items() if steps}
 
 
 def of(steps: Steps, step: str, what: str = "ratio") -> str:
@@ -43,14 +43,14 @@ def of(steps: Steps, step: str, what: str = "ratio") -> str:
 def cost(results: Path, pattern: str) -> str:
     """Ratios to the plain step, of memory too; and ours over the step by hand, the worst of exact, 1/8 and 1/16.
     Columns without a number are left out."""
-    columns = {heading: f"racecar {one}" for heading, one in {**SLICES, **EVERY_4TH}.items()}
+    columns = {heading: f"racecar {slice_}" for heading, slice_ in {**SLICES, **EVERY_4TH}.items()}
     columns |= {"SRIP": "srip", "SRIP as published": "srip as published"}
     rows = []
     for name, steps in read(results, pattern).items():
-        memory = ", ".join(of(steps, columns[one], "memory_ratio") for one in ("1/8", "1/16"))
-        by_hand = [one["over_by_hand"] for one in steps.values() if one.get("over_by_hand") is not None]
+        memory = ", ".join(of(steps, columns[slice_], "memory_ratio") for slice_ in ("1/8", "1/16"))
+        by_hand = [step["over_by_hand"] for step in steps.values() if step.get("over_by_hand") is not None]
         worst = f"{max(by_hand):.2f} of {len(by_hand)}" if by_hand else "–"
-        rows.append([NETS[name], _plain(steps), *(of(steps, one) for one in columns.values()), memory, worst])
+        rows.append([NETS[name], _plain(steps), *(of(steps, step) for step in columns.values()), memory, worst])
     head = ["", "plain, ms", *columns, "memory at 1/8, 1/16", "÷ by hand, at most"]
     kept = [i for i, column in enumerate(zip(*rows, strict=True)) if set(column) != {"–"}]
     return markdown([head[i] for i in kept], [[row[i] for i in kept] for row in rows])
@@ -62,9 +62,11 @@ def gradients(results: Path) -> str:
     for name, steps in read(results, "gradients-h200-*").items():
         for gradient in GRADIENTS:
             way = "racecar" if gradient == "reverse" else f"racecar {gradient}"
-            cells = [of(steps, f"{way} {one}", what) for what in ("ratio", "memory_ratio") for one in SLICES.values()]
+            cells = [
+                of(steps, f"{way} {slice_}", what) for what in ("ratio", "memory_ratio") for slice_ in SLICES.values()
+            ]
             rows.append([NETS[name], gradient, *cells])
-    return markdown(["", "gradient", *SLICES, *(f"memory, {one}" for one in SLICES)], rows)
+    return markdown(["", "gradient", *SLICES, *(f"memory, {slice_}" for slice_ in SLICES)], rows)
 
 
 def linear(results: Path) -> str:
@@ -75,7 +77,7 @@ def linear(results: Path) -> str:
         for model in record["models"]:
             steps = {step["step"]: step for step in model["steps"]}
             for mode, way in {"layerwise": "racecar", "linear": "racecar linear"}.items():
-                ratios = [of(steps, f"{way} {one}") for one in columns.values()]
+                ratios = [of(steps, f"{way} {slice_}") for slice_ in columns.values()]
                 rows.append([CPU_NETS[model["model"]], mode, _plain(steps), *ratios])
     return markdown(["", "mode", "plain, ms", *columns], rows)
 
@@ -84,8 +86,8 @@ def linear_gpu(results: Path) -> str:
     """Time and memory of a step with mode "linear" over the plain one's, on the H200."""
     columns, rows = {**SLICES, **EVERY_4TH}, []
     for name, steps in read(results, "linear-h200-*").items():
-        ratios = [of(steps, f"racecar linear {one}") for one in columns.values()]
-        memory = [of(steps, f"racecar linear {one}", "memory_ratio") for one in ("1", "1/8")]
+        ratios = [of(steps, f"racecar linear {slice_}") for slice_ in columns.values()]
+        memory = [of(steps, f"racecar linear {slice_}", "memory_ratio") for slice_ in ("1", "1/8")]
         rows.append([NETS[name], _plain(steps), *ratios, *memory])
     return markdown(["", "plain, ms", *columns, "memory, exact", "memory, 1/8"], rows)
 
@@ -97,13 +99,13 @@ def parts(results: Path) -> str:
     for name, steps in read(results, "h200-*").items():
         plain = steps["plain"]
         for slice_ in ("1/8", "1/16"):
-            one = steps.get(f"racecar {slice_}", {})
-            if "kernels" in plain and "kernels" in one:
-                products = one["product_ms"] - plain["product_ms"]
-                others = one["kernel_ms"] - plain["kernel_ms"] - products
+            step = steps.get(f"racecar {slice_}", {})
+            if "kernels" in plain and "kernels" in step:
+                products = step["product_ms"] - plain["product_ms"]
+                others = step["kernel_ms"] - plain["kernel_ms"] - products
                 timed = f"{1 + products / plain['median_ms']:.2f}"
                 ratio, floor = (of(steps, f"racecar {slice_}", what) for what in ("ratio", "floor"))
-                kernels = str(one["kernels"] - plain["kernels"])
+                kernels = str(step["kernels"] - plain["kernels"])
                 rows.append([NETS[name], slice_, ratio, floor, timed, kernels, f"{others:.1f}"])
     head = ["", "slice", "ratio", "floor", "its products as timed", "kernels more", "not products, ms more"]
     return markdown(head, rows)
@@ -112,9 +114,9 @@ def parts(results: Path) -> str:
 def laboratory(results: Path) -> str:
     """The laboratory beside plain trainings, seconds and ratios, by machine."""
     rows = []
-    found = list(records.read(results / "bench", "first-two-*").values())
-    ways = list(found[0]["ratio"])
-    for record in found:
+    measured = list(records.read(results / "bench", "first-two-*").values())
+    ways = list(measured[0]["ratio"])
+    for record in measured:
         seconds = [f"{median(record['seconds'][way]):.0f}" for way in (*ways, "ours")]
         ratios = [f"{record['ratio'][way]:.2f}" for way in ways]
         machine = f"{record['cores']} cores, {record['device'].removeprefix('CPU ')}, torch {record['torch']}"

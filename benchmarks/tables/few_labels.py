@@ -103,13 +103,13 @@ def first_search(results: Path, way: str, norm: str, task: str) -> str:
     usual = {name: value for name, value in FIRST_DESIGN.items() if name not in ("fraction", "longer")}
     usual |= {"norm": norm, "task": task}
     runs = [run for run in finished_runs(results / "few-labels") if run.record["tuned"] and has(run.config, usual)]
-    found = {row: by_seed(runs, variant, where) for row, (variant, where) in ROWS.items()}
-    rows = []
-    for row, own in found.items():
-        if own:
-            means = [mean_and_sd([100 * run.metrics[f"{way}_{n}"] for run in own.values()], 1) for n in LABELS]
-            last = "–" if row == OURS else with_interval(estimate(points(found[OURS], own, f"{way}_2")))
-            rows.append([row, *means, str(len(own)), last])
+    runs_of_row = {row: by_seed(runs, variant, where) for row, (variant, where) in ROWS.items()}
+    ours, rows = runs_of_row[OURS], []
+    for row, seeds in runs_of_row.items():
+        if seeds:
+            means = [mean_and_sd([100 * run.metrics[f"{way}_{n}"] for run in seeds.values()], 1) for n in LABELS]
+            last = "–" if row == OURS else with_interval(estimate(points(ours, seeds, f"{way}_2")))
+            rows.append([row, *means, str(len(seeds)), last])
     return markdown(["", *(f"{n} labels" for n in LABELS), "seeds", "RR minus it, at 2 labels"], rows)
 
 
@@ -132,7 +132,7 @@ def fresh(results: Path) -> str:
     runs, rows = finished_runs(results / "few-labels-fresh"), []
     for images in sorted({run.config["images"] for run in runs}, reverse=True):
         std, ours = (by_seed(runs, name, {"images": images}) for name in ("Std", "RR"))
-        means = [mean_and_sd([100 * run.metrics["probe_2"] for run in some.values()], 1) for some in (std, ours)]
+        means = [mean_and_sd([100 * run.metrics["probe_2"] for run in side.values()], 1) for side in (std, ours)]
         apart = [with_interval(estimate(points(ours, std, f"probe_{n}"))) for n in (2, 250)]
         untrained = mean_and_sd([100 * run.metrics["untrained_2"] for run in std.values()], 1)
         rows.append([str(images), *means, *apart, untrained, str(len(ours))])
@@ -147,5 +147,5 @@ def by_seed(runs: Sequence[Run], variant: str, where: Mapping[str, Any]) -> dict
 
 def points(ours: Mapping[int, Run], other: Mapping[int, Run], metric: str) -> list[float]:
     """Differences of a metric in points, for the seeds that both have."""
-    values = ({seed: 100 * run.metrics[metric] for seed, run in some.items()} for some in (ours, other))
+    values = ({seed: 100 * run.metrics[metric] for seed, run in side.items()} for side in (ours, other))
     return gains(*values, higher=True)

@@ -33,30 +33,30 @@ class Watching(TorchFunctionMode):
         self.calls: list[tuple[str, Tensor, Tensor]] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        if isinstance(made, Tensor):
-            self.calls.append((func.__name__, args[0], made))
-        return made
+        output = func(*args, **(kwargs or {}))
+        if isinstance(output, Tensor):
+            self.calls.append((func.__name__, args[0], output))
+        return output
 
 
 @cache
 def net() -> dict[str, Any]:
     """What the page's first block makes, by name."""
-    made: dict[str, Any] = {"torch": torch, "nn": nn, "Racecar": Racecar}
-    exec(NET, made)  # the page shows the very lines that are run
-    return made
+    names: dict[str, Any] = {"torch": torch, "nn": nn, "Racecar": Racecar}
+    exec(NET, names)  # the page shows the very lines that are run
+    return names
 
 
-def watch(made: dict[str, Any]) -> str:
+def watch(names: dict[str, Any]) -> str:
     with Watching() as seen, torch.no_grad():
-        made["net"](made["x"])
+        names["net"](names["x"])
     lines = ["call     from                          to"]
     return "\n".join([*lines, *(f"{name:7}  {_row(x):28}  {_row(y)}" for name, x, y in seen.calls)])
 
 
-def run(made: dict[str, Any]) -> str:
+def run(names: dict[str, Any]) -> str:
     """d_m and d'_m of every layer, from the last to the first."""
-    model, x, rr = made["net"], made["x"], made["rr"]
+    model, x, rr = names["net"], names["x"], names["rr"]
     with torch.no_grad():
         d = [x, model[:2](x), model(x)]
     rebuilt = rr.reconstruct(x)
@@ -67,10 +67,10 @@ def run(made: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def terms(made: dict[str, Any]) -> str:
-    found = enumerate(made["rr"].terms.items(), 1)
-    lines = [f"layer {name!r}: Σ(d{m} − d{m}')² / Σd{m}² = {term:.4f}" for m, (name, term) in found]
-    return "\n".join([*lines, f"loss: λ · their mean = {made['loss']:.4f}"])
+def terms(names: dict[str, Any]) -> str:
+    numbered = enumerate(names["rr"].terms.items(), 1)
+    lines = [f"layer {name!r}: Σ(d{m} − d{m}')² / Σd{m}² = {term:.4f}" for m, (name, term) in numbered]
+    return "\n".join([*lines, f"loss: λ · their mean = {names['loss']:.4f}"])
 
 
 def _row(values: Tensor) -> str:
@@ -82,9 +82,9 @@ def _short(line: Tensor) -> list[float]:
 
 
 BLOCKS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
-    "net": ("python", lambda made: NET),
+    "net": ("python", lambda names: NET),
     "watch": ("", watch),
-    "plan": ("", lambda made: str(made["rr"].plan)),
+    "plan": ("", lambda names: str(names["rr"].plan)),
     "run": ("", run),
     "terms": ("", terms),
 }

@@ -34,10 +34,10 @@ NEEDED = {"plain": "at least 15", "orthogonality": "not behind: above −2", "ke
 
 def digits_records(results: Path, seeds: Sequence[int]) -> list[Mapping[str, Any]]:
     """The records of trainings with these seeds, sorted by net and method."""
-    found = records.read(results / "keep-learning-digits").values()
+    published = records.read(results / "keep-learning-digits").values()
     order = {place: i for i, place in enumerate((net, method) for net in NETS for method in NAMES)}
-    some = (record for record in found if record["seeds"] == list(seeds))
-    return sorted(some, key=lambda record: order[record["net"], record["method"]])
+    with_seeds = (record for record in published if record["seeds"] == list(seeds))
+    return sorted(with_seeds, key=lambda record: order[record["net"], record["method"]])
 
 
 def accuracies(results: Path) -> str:
@@ -56,7 +56,7 @@ def digits_claims(results: Path) -> str:
     rows = []
     for claim in judge(digits_records(results, JUDGED)):
         better, than = claim.comparison[:2]
-        points, low, high = (typeset(f"{one:z.1f}") for one in (claim.gain.mean, *claim.interval))
+        points, low, high = (typeset(f"{value:z.1f}") for value in (claim.gain.mean, *claim.interval))
         rows.append([claim.net, NAMES[better], NAMES[than], points, f"{low} to {high}", NEEDED[than], claim.verdict])
     return markdown(["net", "method", "over", "points, second half", "interval", "needed", "the claim"], rows)
 

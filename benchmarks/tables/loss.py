@@ -33,11 +33,11 @@ def fresh_settings(results: Path) -> str:
 def small_nets(results: Path) -> str:
     """A user's nets with ``Racecar(model, x)`` as it comes, beside plain training; each from its record of most
     seeds."""
-    found: dict[tuple[str, float], dict[str, Any]] = {}
+    nets: dict[tuple[str, float], dict[str, Any]] = {}
     for record in sorted(records.read(results / "bench", "small-nets*").values(), key=lambda record: record["seeds"]):
-        found |= {(net["net"], net["lr"]): net for net in record["nets"]}
+        nets |= {(net["net"], net["lr"]): net for net in record["nets"]}
     rows = []
-    for (name, lr), net in found.items():
+    for (name, lr), net in nets.items():
         plain, ours = net["plain"], net["racecar"]
         gains = [100 * (b - a) for a, b in zip(plain, ours, strict=True)]
         means = [f"{100 * mean(values):.1f}" for values in (plain, ours)]
@@ -53,16 +53,16 @@ def balance(results: Path) -> str:
     seed, and λ and the ratio in the second half of the training."""
     nets = records.read(results / "bench", "balance")["balance"]["nets"]
     rows = []
-    for (depth, norm, start), own in collect(((n["depth"], n["norm"], n["start"]), n) for n in nets).items():
-        plain = {net["seed"]: net["probe"] for net in own if net["lam"] == 0}
-        for (lam, target), some in collect(((n["lam"], n["target"]), n) for n in own if n["lam"] != 0).items():
-            gain = mean(100 * (net["probe"] - plain[net["seed"]]) for net in some)
-            dead = sum(net["dead"] for net in some)
+    for (depth, norm, start), context in collect(((n["depth"], n["norm"], n["start"]), n) for n in nets).items():
+        plain = {net["seed"]: net["probe"] for net in context if net["lam"] == 0}
+        for (lam, target), same in collect(((n["lam"], n["target"]), n) for n in context if n["lam"] != 0).items():
+            gain = mean(100 * (net["probe"] - plain[net["seed"]]) for net in same)
+            dead = sum(net["dead"] for net in same)
             rows.append([
                 f"{depth} convolutions, norm {norm}, start {start}",
                 f"{lam:g}" if target is None else f"automatic, ratio {target:g}",
-                typeset(f"{gain:+.1f}") + (f" ({dead} of {len(some)} dead)" if dead else ""),
-                *(f"{median(_late(net[name]) for net in some):.2g}" for name in ("lams", "ratios")),
+                typeset(f"{gain:+.1f}") + (f" ({dead} of {len(same)} dead)" if dead else ""),
+                *(f"{median(_late(net[name]) for net in same):.2g}" for name in ("lams", "ratios")),
             ])  # fmt: skip
     return markdown(["net", "λ", "gain of the probe", "λ in the second half", "ratio in the second half"], rows)
 

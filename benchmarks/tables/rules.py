@@ -43,8 +43,8 @@ def rules() -> Iterator[Rule]:
         warnings.simplefilter("ignore")  # some names of torch are old
         kinds = [getattr(space, name, None) for space in (torch, F, Tensor, torch.special, nn) for name in dir(space)]
     for kind in kinds:
-        for one in (kind, getattr(kind, "__get__", None)):  # a property, such as x.T, is called as its getter
-            if callable(one) and (rule := find(one)) is not None:
+        for function in (kind, getattr(kind, "__get__", None)):  # a property, such as x.T, is called as its getter
+            if callable(function) and (rule := find(function)) is not None:
                 yield rule
 
 
@@ -53,8 +53,8 @@ def table(_: Path) -> str:
     kinds_of = collect(((str(rule.role), rule.apply), rule.kind) for rule in rules())
     rows = []
     for role in ROLES:
-        functions = [(apply, sorted(set(kinds))) for (one, apply), kinds in kinds_of.items() if one == role]
-        for apply, kinds in sorted(functions, key=lambda one: one[1]):
+        functions = [(apply, sorted(set(kinds))) for (of_role, apply), kinds in kinds_of.items() if of_role == role]
+        for apply, kinds in sorted(functions, key=lambda pair: pair[1]):
             comes_back = WORDS.get(role, "") if apply is None else _sentence(apply)
             rows.append([", ".join(f"`{kind}`" for kind in kinds), role, comes_back, *ROLES[role]])
     return markdown(HEAD, rows)

@@ -25,15 +25,15 @@ def slices(results: Path) -> str:
     """Each slice minus the exact reverse pass, and whether it lies within the margin."""
     rows = []
     for folder, net in TRAINED.items():
-        found = {
+        by_slice = {
             (finding.claim.metric, *(finding.claim.where[name] for name in ("optimiser", "fraction", "every"))): finding
             for finding in claims(results / folder)
         }
-        seeds = max(finding.pairs for finding in found.values())
+        seeds = max(finding.pairs for finding in by_slice.values())
         label = f"[{net}](../results/{folder}/report.md), {seeds} seeds"
         for optimiser in OPTIMISERS:
             for metric, title in METRICS.items():
-                cells = [_cell(found[metric, optimiser, *one]) for one in SLICES[1:]]
+                cells = [_cell(by_slice[metric, optimiser, *slice_]) for slice_ in SLICES[1:]]
                 rows.append([label, NAMES[optimiser], title, *cells])
                 label = ""
     return markdown(["net", "", "", *(f"1/{round(1 / share)}{EVERY[every]}" for share, every in SLICES[1:])], rows)

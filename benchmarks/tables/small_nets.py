@@ -33,13 +33,13 @@ def mnist(results: Path, folder: str, norm: str) -> str:
     runs = [run for run in finished_runs(results / folder) if run.config["norm"] == (norm == "batch")]
     rows = []
     for row, (variant, where) in ALL_ROWS.items():
-        own = [run for run in runs if run.variant == variant and has(run.config, where)]
-        by_stage = {stage: [run.metrics for run in own if run.stage == stage] for stage in (*STAGES, "B")}
-        accuracies = {stage: [100 * one["test_accuracy"] for one in some] for stage, some in by_stage.items()}
-        likeness = [[one[metric] for one in by_stage[stage] if metric in one] for stage, metric in LIKENESS]
+        same = [run for run in runs if run.variant == variant and has(run.config, where)]
+        by_stage = {stage: [run.metrics for run in same if run.stage == stage] for stage in (*STAGES, "B")}
+        accuracies = {stage: [100 * metrics["test_accuracy"] for metrics in nets] for stage, nets in by_stage.items()}
+        likeness = [[net[metric] for net in by_stage[stage] if metric in net] for stage, metric in LIKENESS]
         if count := len(by_stage["A"]):
-            dead = sum(one["test_accuracy"] < CHANCE for one in by_stage["A"])
-            cells = [mean_and_sd(some, 2) for some in (*(accuracies[stage] for stage in STAGES), *likeness)]
+            dead = sum(metrics["test_accuracy"] < CHANCE for metrics in by_stage["A"])
+            cells = [mean_and_sd(values, 2) for values in (*(accuracies[stage] for stage in STAGES), *likeness)]
             rows.append([row, *cells, str(count), f"{dead} of {count}" if dead else ""])
         if scratch := accuracies["B"]:
             cells = ["–", "–", mean_and_sd(scratch, 2), "–", "–", "–", str(len(scratch)), ""]
@@ -56,9 +56,9 @@ def costs(results: Path, folder: str) -> str:
     for row in ALL_ROWS:
         cells = []
         for norm in norms:
-            own, std = (_costs(runs, one, norm) for one in (row, "Std"))
+            ours, std = (_costs(runs, name, norm) for name in (row, "Std"))
             for field, unit, digits in (("step_s", 1e-3, 2), ("peak_memory", 2**20, 0)):
-                known = {seed: one[field] for seed, one in own.items() if one[field] is not None}
+                known = {seed: cost[field] for seed, cost in ours.items() if cost[field] is not None}
                 ratios = [value / std[seed][field] for seed, value in known.items() if seed in std]
                 cells.append(f"{median(known.values()) / unit:.{digits}f}" if known else "–")
                 cells.append(f"{median(ratios):.2f}" if ratios else "–")
@@ -78,13 +78,13 @@ def swapped(results: Path) -> str:
     of nets that do not learn the swapped labels, with its exact interval."""
     runs, rows = finished_runs(results / "information-100"), []
     for loss, fields in LOSSES.items():
-        some = [run for run in runs if has(run.config, fields)]
+        with_loss = [run for run in runs if has(run.config, fields)]
         for name, variant in VARIANTS.items():
-            own = [run for run in some if run.variant == name and run.stage != "B"]
+            same = [run for run in with_loss if run.variant == name and run.stage != "B"]
             reverse = variant.kind == "reverse"
-            if own and (reverse or loss == "our default"):  # the others do not know the loss
-                rows.append([loss if reverse else "", name, *_cells(own)])
-        if loss == "our default" and (scratch := [run for run in some if run.stage == "B"]):
+            if same and (reverse or loss == "our default"):  # the others do not know the loss
+                rows.append([loss if reverse else "", name, *_cells(same)])
+        if loss == "our default" and (scratch := [run for run in with_loss if run.stage == "B"]):
             rows.append(["", "Std from scratch", *_cells(scratch)])
     head = ["loss", "", "λ or β", "learning rate", "first task", "fine-tuned on it", "swapped", "nets that fail"]
     return markdown(head, rows)
@@ -96,9 +96,9 @@ def _cells(runs: list[Run]) -> list[str]:
         stage: [run.metrics["test_accuracy"] for run in runs if run.stage in (stage, "B" if stage == "AB" else "")]
         for stage in ("A", "AA", "AB")
     }
-    means = [f"{100 * mean(some):.1f}" if some else "–" for some in accuracies.values()]
+    means = [f"{100 * mean(values):.1f}" if values else "–" for values in accuracies.values()]
     swapped = accuracies["AB"]
-    count = sum(one < FAILED for one in swapped)
+    count = sum(accuracy < FAILED for accuracy in swapped)
     low, high = (round(100 * end) for end in exact_share(count, len(swapped)))
     return [
         "–" if first.coefficient is None else f"{first.coefficient:g}",

@@ -114,24 +114,24 @@ SUMMARY: dict[str, tuple[str, ...]] = {
 
 def opening_sentences(results: Path) -> dict[str, list[tuple[str, str]]]:
     """Experiment → its folders of results, each with the sentence that its page opens with."""
-    found = defaultdict(list)
+    sentences = defaultdict(list)
     for page in sorted(results.glob("*/report.md")):
         text = page.read_text()
         (name,) = set(re.findall(r'<a id="in-([\w-]+)">', text)) & set(EXPERIMENTS)
         sentence = re.search(r"^\*\*(.+)\*\*$", text, re.MULTILINE)
         assert sentence is not None, f"{page} opens with no sentence"
-        found[name].append((page.parent.name, sentence[1]))
-    return found
+        sentences[name].append((page.parent.name, sentence[1]))
+    return sentences
 
 
 def experiments(results: Path) -> str:
     """A heading for each experiment, and below it a line for each of its folders of results."""
-    found, parts = opening_sentences(results), []
-    for name, one in EXPERIMENTS.items():
-        parts += [f"### {one.title}", f"`racecar run {name}`, {one.section or 'ours'}."]
+    sentences, parts = opening_sentences(results), []
+    for name, experiment in EXPERIMENTS.items():
+        parts += [f"### {experiment.title}", f"`racecar run {name}`, {experiment.section or 'ours'}."]
         lines = []
-        for folder, sentence in found[name]:
-            what = f", {RECORDS[folder]}" if len(found[name]) > 1 else ""
+        for folder, sentence in sentences[name]:
+            what = f", {RECORDS[folder]}" if len(sentences[name]) > 1 else ""
             line = f"- [{folder}](../results/{folder}/report.md){what}. {sentence}"
             lines.append(fill(line, 125, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))
         parts.append("\n".join(lines) or "No published record yet.")
@@ -140,14 +140,14 @@ def experiments(results: Path) -> str:
 
 def paper(results: Path) -> str:
     """The paper's experiments, each with the first claim of our record."""
-    sentences = {folder: sentence for some in opening_sentences(results).values() for folder, sentence in some}
+    sentences = {folder: sentence for pairs in opening_sentences(results).values() for folder, sentence in pairs}
     rows = []
     for folder, question, theirs in PAPER:
         cells = ["–", "not run yet"]
         if folder:
-            told = SENTENCE.fullmatch(sentences[folder])
-            assert told is not None, f"the opening sentence of {folder} names no verdict and gain"
-            cells = [told["gain"].replace("cosine_", "cosine "), f"[{told['verdict']}](results/{folder}/report.md)"]
+            match = SENTENCE.fullmatch(sentences[folder])
+            assert match is not None, f"the opening sentence of {folder} names no verdict and gain"
+            cells = [match["gain"].replace("cosine_", "cosine "), f"[{match['verdict']}](results/{folder}/report.md)"]
         rows.append([question, theirs, *cells])
     return markdown(["question", "the paper", "ours, RR against plain", "verdict"], rows)
 
@@ -157,12 +157,14 @@ def outcomes(results: Path, folder: str) -> str:
     lowest and highest mean gain; of a claim with one setting its gain and corrected interval."""
     rows = []
     for text in SUMMARY[folder]:
-        some = [finding for finding in judged(claims(results / folder)) if finding.claim.text == text]
-        counts = [sum(one.verdict == verdict for one in some) for verdict in (SUPPORTED, UNDECIDED, CONTRADICTED)]
-        low, high = (gain_told(one(some, key=mean_of)).partition(", ")[0] for one in (min, max))
+        settings = [finding for finding in judged(claims(results / folder)) if finding.claim.text == text]
+        counts = [
+            sum(finding.verdict == verdict for finding in settings) for verdict in (SUPPORTED, UNDECIDED, CONTRADICTED)
+        ]
+        low, high = (gain_told(end(settings, key=mean_of)).partition(", ")[0] for end in (min, max))
         number, _, unit = low.partition(" ")
-        told = f"{gain(some[0])} {unit}" if len(some) == 1 else f"{number} to {high}"
-        rows.append([text, *(str(count) if count else "" for count in counts), told.replace("test_nll", "nats")])
+        shown = f"{gain(settings[0])} {unit}" if len(settings) == 1 else f"{number} to {high}"
+        rows.append([text, *(str(count) if count else "" for count in counts), shown.replace("test_nll", "nats")])
     return markdown(["claim", "✓", "○", "✗", "gain"], rows)
 
 
@@ -174,7 +176,7 @@ def thirteen_convolutions(results: Path) -> str:
         where = {"fraction": 1.0, "every": 1, "optimiser": optimiser}
         runs = finished_runs(results / "slices-cifar")
         ours, std = (by_seed(runs, variant, where) for variant in ("RR", "Std"))
-        means = [mean_and_sd([100 * run.metrics["test_accuracy"] for run in some.values()], 1) for some in (std, ours)]
+        means = [mean_and_sd([100 * run.metrics["test_accuracy"] for run in side.values()], 1) for side in (std, ours)]
         apart = with_interval(estimate(points(ours, std, "test_accuracy")))
         rows.append([optimiser, *means, apart, str(len(ours))])
     return markdown(["optimiser", "Std, %", "RR, %", "RR − Std, points", "seeds"], rows)
