@@ -42,8 +42,8 @@ def jobs() -> list[Job]:
     """Of both experiments with their own settings, one seed; the digits are those that racecar brings along."""
     both = []
     for name, settings in (("digits", {"shipped": True}), ("peaks", {})):
-        one = experiment(name)
-        both += make_jobs(one, one.Config(**settings), VARIANTS, [plainly.SEED], None)
+        experiment_ = experiment(name)
+        both += make_jobs(experiment_, experiment_.Config(**settings), VARIANTS, [plainly.SEED], None)
     return both
 
 
@@ -79,9 +79,9 @@ def _python(*arguments: str, threads: int = 1) -> str:
     ).stdout.decode()
 
 
-def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two trainings came to the same losses."""
-    return all(math.isclose(one[key], other[key], rel_tol=CLOSE, abs_tol=1e-4) for key in ("train_loss", "regulariser"))
+def same(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    """True if two trainings came to the same losses."""
+    return all(math.isclose(a[key], b[key], rel_tol=CLOSE, abs_tol=1e-4) for key in ("train_loss", "regulariser"))
 
 
 def main() -> None:
@@ -96,34 +96,34 @@ def main() -> None:
     }
     seconds: dict[str, list[float]] = {way: [] for way in ways}
     loads = []  # of the machine, before each: who else was there
-    found: dict[str, list[dict[str, Any]]] = {}
+    trainings: dict[str, list[dict[str, Any]]] = {}
     for _ in range(options.rounds):
         for way, train in ways.items():
             loads.append(os.getloadavg()[0])
             began = time.perf_counter()
-            found[way] = train()
+            trainings[way] = train()
             seconds[way].append(time.perf_counter() - began)
             print(f"{way}: {seconds[way][-1]:.1f} s", flush=True)
-        for name, *losses in zip(map(name_of, jobs()), *found.values(), strict=True):
-            if not all(same(one, losses[-1]) for one in losses):
+        for name, *losses in zip(map(name_of, jobs()), *trainings.values(), strict=True):
+            if not all(same(training, losses[-1]) for training in losses):
                 raise RuntimeError(f"{name} came to other losses: {losses}")
     ratios = {way: [a / b for a, b in zip(seconds[way], seconds["ours"], strict=True)] for way in ways if way != "ours"}
-    for way, some in ratios.items():
-        print(f"{median(some):.2f} times as fast as {way} ({min(some):.2f} to {max(some):.2f})")
+    for way, of_rounds in ratios.items():
+        print(f"{median(of_rounds):.2f} times as fast as {way} ({min(of_rounds):.2f} to {max(of_rounds):.2f})")
     rows = [
-        {"net": name, "variant": variant, "epochs": epochs, **dict(zip(found, losses, strict=True))}
-        for (name, variant, epochs), *losses in zip(map(name_of, jobs()), *found.values(), strict=True)
+        {"net": name, "variant": variant, "epochs": epochs, **dict(zip(trainings, losses, strict=True))}
+        for (name, variant, epochs), *losses in zip(map(name_of, jobs()), *trainings.values(), strict=True)
     ]
     record = {
         "cores": CORES,
         "rounds": options.rounds,
-        "ratio": {way: median(some) for way, some in ratios.items()},
+        "ratio": {way: median(of_rounds) for way, of_rounds in ratios.items()},
         "ratios": ratios,
         "seconds": seconds,
         "loads": loads,
     }
-    made = circumstances(as_module("benchmarks.first_two"), "cpu")
-    write_json(options.out / f"first-two-{platform.machine()}.json", {**made, **record, "trainings": rows})
+    record = {**circumstances(as_module("benchmarks.first_two"), "cpu"), **record, "trainings": rows}
+    write_json(options.out / f"first-two-{platform.machine()}.json", record)
 
 
 if __name__ == "__main__":

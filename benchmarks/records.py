@@ -35,10 +35,10 @@ def read(folder: Path, pattern: str = "*") -> dict[str, dict[str, Any]]:
     one of the pack."""
     pack = folder / PACK
     lines = pack.read_text(encoding="utf-8").splitlines() if pack.exists() else []
-    found = {record.pop("name"): record for record in map(json.loads, lines)}
-    found |= {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")}
-    names = sorted(found, key=lambda name: f"{name}.")  # "-" comes before "."
-    return {name: found[name] for name in names if fnmatchcase(name, pattern)}
+    by_name = {record.pop("name"): record for record in map(json.loads, lines)}
+    by_name |= {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")}
+    names = sorted(by_name, key=lambda name: f"{name}.")  # "-" comes before "."
+    return {name: by_name[name] for name in names if fnmatchcase(name, pattern)}
 
 
 def page(records: Records) -> str:
@@ -51,7 +51,7 @@ def page(records: Records) -> str:
 def pack(folder: Path, shown: bool = True) -> None:
     """Write the two files, or without ``shown`` the first alone, then remove the others."""
     records = read(folder)
-    write_text(folder / PACK, "".join(json.dumps({"name": name, **one}) + "\n" for name, one in records.items()))
+    write_text(folder / PACK, "".join(json.dumps({"name": name, **record}) + "\n" for name, record in records.items()))
     if shown:
         write_text(folder / PAGE, page(records))
     for path in folder.glob("*.json"):

@@ -50,7 +50,7 @@ def reverse(name: str, device: str) -> dict[str, Any]:
             "finite": bool(torch.isfinite(loss)),
             "without_gradient": without,
             "plan_s": seconds,
-            "warnings": sorted({str(one.message) for one in caught}),
+            "warnings": sorted({str(warning.message) for warning in caught}),
         }
     return row
 
@@ -66,11 +66,11 @@ def table(rows: list[dict[str, Any]]) -> str:
             lines.append(f"| {row['model']} | | | | | | | {row['error']} |")
             continue
         auto, layerwise = row["auto"], row["layerwise"]
-        left = "; ".join(f"{name}: {reason}" for name, reason in auto["left_out"].items()) or "-"
+        left_out = "; ".join(f"{name}: {reason}" for name, reason in auto["left_out"].items()) or "-"
         lines.append(
             f"| {row['model']} | {row['parameters'] / 1e6:.1f} M | {auto['layers']} | {auto['constrained']} | "
             f"{auto['from_reverse']} | {auto['loss'] / max(1, auto['constrained']):.3g} | "
-            f"{layerwise['loss'] / max(1, layerwise['constrained']):.3g} | {left} |"
+            f"{layerwise['loss'] / max(1, layerwise['constrained']):.3g} | {left_out} |"
         )
     return "\n".join(lines) + "\n"
 

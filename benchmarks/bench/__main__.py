@@ -95,25 +95,25 @@ def bench(
     at_once = jobs or (max(1, (os.cpu_count() or 1) * 3 // 4) if how.cuda and how.compile else 1)
     measured = run_side_by_side(names, open_model, how, kinds, rounds, at_once)
     line = as_module("benchmarks.bench")
-    made = recorded(map(compare_with_hand, measured), line, how, rounds, out, grow=grow)
+    results = recorded(map(compare_with_hand, measured), line, how, rounds, out, grow=grow)
     columns = BY_HAND_COLUMNS
-    command.show_table(record_table.head(columns), record_table.rows(made, columns), record_table.foot(made))
+    command.show_table(record_table.head(columns), record_table.rows(results, columns), record_table.foot(results))
     if profile:
-        command.show_table(kernels.HEAD, kernels.rows(made), kernels.FOOT)
+        command.show_table(kernels.HEAD, kernels.rows(results), kernels.FOOT)
     if grow:
-        rows = growth.rows(made["models"], grow)
+        rows = growth.rows(results["models"], grow)
         command.show_table(growth.head(grow), rows, "slope ratio: to the plain step of the same nets.")
     if figure is not None:
         from racecar.inspect.style import save
 
-        save(growth.figure([model for model in made["models"] if not model.get("error")], grow), figure)
-    command.finish(made, out)
+        save(growth.figure([model for model in results["models"] if not model.get("error")], grow), figure)
+    command.finish(results, out)
 
 
 def growing(depth: str, width: str, batches: str) -> tuple[str, list[int]]:
     """What grows and its values; ("", []): nothing does."""
-    given = {"depth": depth, "width": width, "batch": batches}
-    asked = [(grow, text) for grow, text in given.items() if text]
+    options = {"depth": depth, "width": width, "batch": batches}
+    asked = [(grow, text) for grow, text in options.items() if text]
     if len(asked) > 1:
         raise ValueError("give one of --depth, --width and --batches: one thing grows at a time")
     return (asked[0][0], numbers_of(asked[0][1], f"--{asked[0][0]}")) if asked else ("", [])

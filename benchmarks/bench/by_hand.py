@@ -127,11 +127,11 @@ def vgg(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
     ds.append(h[:n])
     back, terms = h[:n], []
     for linear in reversed(linears[1:]):
-        own = ds.pop()
-        back = F.relu(linear_back(linear, own if LAYERWISE else back))
+        output = ds.pop()
+        back = F.relu(linear_back(linear, output if LAYERWISE else back))
         terms.append(relative(ds[-1], back))
-    own = ds.pop()
-    back = linear_back(linears[0], own if LAYERWISE else back).view(n, *pooled.shape[1:])
+    output = ds.pop()
+    back = linear_back(linears[0], output if LAYERWISE else back).view(n, *pooled.shape[1:])
     for conv, norm in zip(reversed(convs), reversed(norms), strict=True):
         d = ds.pop()
         back = enlarge(F.relu(back if norm is None else norm_again(norm, back)), d)
@@ -151,8 +151,8 @@ def resnet(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor
     if model.maxpool is not None:
         h = model.maxpool(h)
     for block in model.blocks():
-        h, found = residual(block, h, d, first)
-        terms += found
+        h, block_terms = residual(block, h, d, first)
+        terms += block_terms
         d, first = h[:n], None
     output = model.fc(model.avgpool(h).flatten(1))
     back = F.relu(linear_back(model.fc, output[:n]))[:, :, None, None].expand_as(d)
@@ -212,8 +212,8 @@ def vit(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
     terms = [relative(x[:n], conv_back(patch, tokens, x.shape[2]))]
     for block in model.blocks:
         assert isinstance(block, EncoderBlock)
-        h, found = transformer(block, h, n)
-        terms += found
+        h, block_terms = transformer(block, h, n)
+        terms += block_terms
     d = model.norm(h[:, 0])
     output = model.head(d)
     return output, weighed([*terms, relative(d[:n], model.norm(linear_back(model.head, output[:n])))])

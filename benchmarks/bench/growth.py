@@ -37,7 +37,7 @@ class Size:
 
 def read_size(name: str) -> Size:
     family, *settings = name.split()
-    return Size(family, **{key: int(value) for key, value in (one.split("=") for one in settings)})
+    return Size(family, **{key: int(value) for key, value in (setting.split("=") for setting in settings)})
 
 
 def names(grow: str, values: Iterable[int]) -> list[str]:
@@ -72,7 +72,7 @@ class Line:
     @property
     def fit(self) -> tuple[float, float]:
         """(start, slope), by least squares of the relative errors, so that small nets count as much as large ones."""
-        x, y = (torch.tensor(one, dtype=torch.float64) for one in (self.values, self.ms))
+        x, y = (torch.tensor(numbers, dtype=torch.float64) for numbers in (self.values, self.ms))
         x = x**self.power
         design = torch.stack([torch.ones_like(x), x], 1) / y[:, None]
         start, slope = torch.linalg.lstsq(design, torch.ones(len(y), 1, dtype=torch.float64)).solution[:, 0].tolist()
@@ -91,24 +91,24 @@ class Line:
 
 def lines(models: Sequence[Mapping[str, Any]], grow: str) -> list[Line]:
     """The lines in a record's models."""
-    found: dict[tuple[str, str], Line] = {}
+    by_step: dict[tuple[str, str], Line] = {}
     power = 2 if grow == "width" else 1  # a layer of w channels has w² weights
     for model in models:
         size = read_size(model["model"])
         for step in model.get("steps", ()):
             if "median_ms" in step:
-                line = found.setdefault((size.family, step["step"]), Line(size.family, step["step"], power, [], []))
+                line = by_step.setdefault((size.family, step["step"]), Line(size.family, step["step"], power, [], []))
                 line.values.append(getattr(size, grow))
                 line.ms.append(step["median_ms"])
-    return list(found.values())
+    return list(by_step.values())
 
 
 def rows(models: Sequence[Mapping[str, Any]], grow: str) -> list[list[str]]:
     """For each line its slope, that slope over the plain one, and how straight it is."""
-    found = lines(models, grow)
-    plain = {line.family: line.fit[1] for line in found if line.step == "plain" and len(line.values) > 1}
+    all_lines = lines(models, grow)
+    plain = {line.family: line.fit[1] for line in all_lines if line.step == "plain" and len(line.values) > 1}
     table = []
-    for line in found:
+    for line in all_lines:
         if len(line.values) > 1:
             slope = line.fit[1]
             ratio = slope / plain[line.family] if line.family in plain else float("nan")
@@ -124,12 +124,12 @@ def head(grow: str) -> list[str]:
 @styled
 def figure(models: Sequence[Mapping[str, Any]], grow: str) -> Figure:
     """Step times over depth, width or batch, a panel for each family, with the fitted lines."""
-    found = lines(models, grow)
-    families = list(dict.fromkeys(line.family for line in found))
+    all_lines = lines(models, grow)
+    families = list(dict.fromkeys(line.family for line in all_lines))
     drawn, axes = new_figure(1, len(families), (3.4 * len(families), 2.8))
     variants = {"plain": "Std", "racecar 1": "RR"}
     for axis, family in zip(axes[0], families, strict=True):
-        for i, line in enumerate(one for one in found if one.family == family):
+        for i, line in enumerate(line for line in all_lines if line.family == family):
             style = look(variants.get(line.step, line.step), i)
             axis.plot(line.values, line.ms, linestyle="none", label=line.step, **style)
             if len(line.values) > 1:

@@ -17,18 +17,18 @@ def test_few_labels():
     """One point by hand, without nets that died: lRR of the paper's loss, six convolutions on blurred digits."""
     runs = [run for run in Store(RESULTS / "few-labels-losses").runs() if not run.config["longer"]]
     place = {"task": "blur", "depth": 6, "start": "torch", "norm": "none"}
-    some = [run for run in runs if all(run.config[name] == value for name, value in place.items())]
-    ours = {run.seed: run for run in some if (run.variant, run.config["scale"]) == ("lRR", "sum")}
-    std = {run.seed: run for run in some if run.variant == "Std"}
+    at_place = [run for run in runs if all(run.config[name] == value for name, value in place.items())]
+    ours = {run.seed: run for run in at_place if (run.variant, run.config["scale"]) == ("lRR", "sum")}
+    std = {run.seed: run for run in at_place if run.variant == "Std"}
     pairs = [(ours[seed], std[seed]) for seed in range(10) if not ours[seed].dead and not std[seed].dead]
     assert len(pairs) == 9
-    by_hand = 100 * sum(one.metrics["probe_2"] - other.metrics["probe_2"] for one, other in pairs) / 9
+    by_hand = 100 * sum(a.metrics["probe_2"] - b.metrics["probe_2"] for a, b in pairs) / 9
 
     figure = few_labels(RESULTS)
     legible(figure)
     axis = figure.axes[0]
     digits, blurred = axis.containers[:3], axis.containers[3:6]
-    assert [one.get_label() for one in digits] == list(SERIES)
+    assert [line.get_label() for line in digits] == list(SERIES)
     assert abs(blurred[1].lines[0].get_xdata()[2] - by_hand) < 1e-9
 
 

@@ -59,9 +59,9 @@ def test_numbers_in_sentences_stand_in_a_table(page):
     text = page.read_text()
     numbers = {number for mark in MARK.finditer(text) for number in re.findall(r"\d+(?:\.\d+)?", mark[0])}
     allowed = ALLOWED.get(page.relative_to(ROOT).as_posix(), {})
-    found = [" ".join(one.split()) for one in MEASURED.findall(prose(text))]
-    bare = {one: re.findall(r"\d+(?:\.\d+)?", one.replace(",", ""))[0] for one in found}
-    assert [one for one in found if bare[one] not in numbers and one not in allowed] == []
+    measured = [" ".join(number.split()) for number in MEASURED.findall(prose(text))]
+    bare = {number: re.findall(r"\d+(?:\.\d+)?", number.replace(",", ""))[0] for number in measured}
+    assert [number for number in measured if bare[number] not in numbers and number not in allowed] == []
 
 
 def prose(text):
@@ -77,7 +77,7 @@ def test_every_experiment_and_every_record_is_listed():
     assert re.findall(r"(?m)^`racecar run ([\w-]+)`, ", page) == list(EXPERIMENTS)
     plain = " ".join(page.split())
     reports = sorted(ROOT.glob("results/*/report.md"))
-    assert sorted(re.findall(r"\.\./results/([\w-]+)/report\.md", page)) == [one.parent.name for one in reports]
+    assert sorted(re.findall(r"\.\./results/([\w-]+)/report\.md", page)) == [report.parent.name for report in reports]
     for report in reports:
         assert report.read_text().split("\n\n")[1].strip("*") in plain
 

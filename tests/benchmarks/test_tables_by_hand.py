@@ -37,11 +37,13 @@ def number(text):
 def test_few_labels_by_loss():
     """Mean gains at two labels over Std, and over Std with batch norm, of nets that live."""
     values = defaultdict(dict)
-    for one in records("few-labels-losses"):
-        config = one["config"]
-        if one["variant"] in ("Std", "lRR") and not config["longer"] and not one["note"]:
-            which = one["variant"], "" if one["variant"] == "Std" else config["scale"], config["norm"]
-            values[*which, config["task"], config["depth"], config["start"]][one["seed"]] = one["metrics"]["probe_2"]
+    for record_ in records("few-labels-losses"):
+        config = record_["config"]
+        if record_["variant"] in ("Std", "lRR") and not config["longer"] and not record_["note"]:
+            which = record_["variant"], "" if record_["variant"] == "Std" else config["scale"], config["norm"]
+            values[*which, config["task"], config["depth"], config["start"]][record_["seed"]] = record_["metrics"][
+                "probe_2"
+            ]
     tables = few_labels.by_loss(RESULTS, "std"), few_labels.by_loss(RESULTS, "batch")
     for task, name in few_labels.TASKS.items():
         for depth in (3, 6):
@@ -60,11 +62,11 @@ def test_few_labels_by_loss():
 def test_the_best_settings_on_fresh_seeds(tmp_path):
     """Two pairs by hand; the difference is of the pairs."""
 
-    def one(variant, seed, few, most):
+    def run(variant, seed, few, most):
         metrics = {"probe_2": few, "probe_250": most, "untrained_2": 0.5}
         return record(variant, seed, metrics, config={"images": 1000})
 
-    pairs = [one("Std", 0, 0.5, 0.9), one("Std", 1, 0.7, 0.9), one("RR", 0, 0.6, 0.9), one("RR", 1, 0.9, 0.9)]
+    pairs = [run("Std", 0, 0.5, 0.9), run("Std", 1, 0.7, 0.9), run("RR", 0, 0.6, 0.9), run("RR", 1, 0.9, 0.9)]
     write(tmp_path / "few-labels-fresh", pairs)
     (line,) = few_labels.fresh(tmp_path).splitlines()[2:]
     assert line.startswith("| 1000 | 60.0 ± 14.1 | 75.0 ± 21.2 | +15.0 (")
@@ -89,14 +91,14 @@ def test_mnist():
 def test_what_it_costs(tmp_path):
     """Medians over seeds; ratios are those of one seed, of its Std; what was not measured is a dash."""
 
-    def one(variant, seed, ms, mib, fraction=0.125, norm=False):
+    def run(variant, seed, ms, mib, fraction=0.125, norm=False):
         config = {"norm": norm, "fraction": fraction, "longer": False}
         spent = {"wall_s": 1.0, "step_s": ms / 1000, "steps": 10, "peak_memory": mib and mib * 2**20}
         return record(variant, seed, {}, config=config, cost=spent)
 
-    some = [one("Std", 0, 1.0, 10), one("Std", 1, 2.0, 10), one("Std", 0, 3.0, None, norm=True)]
-    some += [one("RR", 0, 1.2, 12), one("RR", 1, 2.6, 11), one("RR", 0, 2.5, 20, fraction=1.0)]
-    write(tmp_path / "cost", some)
+    runs = [run("Std", 0, 1.0, 10), run("Std", 1, 2.0, 10), run("Std", 0, 3.0, None, norm=True)]
+    runs += [run("RR", 0, 1.2, 12), run("RR", 1, 2.6, 11), run("RR", 0, 2.5, 20, fraction=1.0)]
+    write(tmp_path / "cost", runs)
     lines = small_nets.costs(tmp_path, "cost").splitlines()
     assert lines[0].startswith("|  | without norm: ms | × Std | MiB | × Std | batch norm: ms |")
     assert lines[2:] == [
@@ -108,17 +110,17 @@ def test_what_it_costs(tmp_path):
 
 def test_nets_that_fail(tmp_path):
     """Two of three of Std's below 0.75; with the paper's loss RR alone is shown again, with the λ and rate it had."""
-    made = []
+    runs = []
     for chosen_loss in small_nets.LOSSES.values():
         for name, weight, values in (("Std", None, (0.5, 0.5, 1.0)), ("RR", 0.25, (1.0, 1.0, 0.9))):
             for seed, value in enumerate(values):
                 for stage, accuracy in (("A", 1.0), ("AA", 0.9), ("AB", value)):
-                    config, id = {"lr": 1.0, **chosen_loss}, f"{len(made):016}"
+                    config, id = {"lr": 1.0, **chosen_loss}, f"{len(runs):016}"
                     metrics, tuned = {"test_accuracy": accuracy}, {"lr": 0.125}
-                    made.append(
+                    runs.append(
                         record(name, seed, metrics, stage=stage, coefficient=weight, config=config, tuned=tuned, id=id)
                     )
-    write(tmp_path / "information-100", made)
+    write(tmp_path / "information-100", runs)
     assert small_nets.swapped(tmp_path).splitlines()[2:] == [
         "|  | Std | – | 0.12 | 100.0 | 90.0 | 66.7 | 2 of 3 nets (9 to 99 %) |",
         "| our default | RR | 0.25 | 0.12 | 100.0 | 90.0 | 96.7 | 0 of 3 nets (0 to 71 %) |",
@@ -131,20 +133,20 @@ def test_nets_that_fail(tmp_path):
 
 def test_texture_against_shape():
     """Folds are the mean over their seeds; a seed of which either net is dead is in no difference."""
-    found = {}
-    for one in records("texture-shape"):
-        config = one["config"]
-        if not config["longer"] and not config["reduced"] and one["stage"] == "AA":
-            variant_loss = config["scale"] if "RR" in one["variant"] else ""
+    accuracies = {}
+    for record_ in records("texture-shape"):
+        config = record_["config"]
+        if not config["longer"] and not config["reduced"] and record_["stage"] == "AA":
+            variant_loss = config["scale"] if "RR" in record_["variant"] else ""
             setting = config["split"], config["norm"], config["start"]
-            accuracy = one["metrics"]["test_accuracy"]
-            found[setting, one["variant"], variant_loss, config["fold"], one["seed"]] = accuracy
+            accuracy = record_["metrics"]["test_accuracy"]
+            accuracies[setting, record_["variant"], variant_loss, config["fold"], record_["seed"]] = accuracy
 
     settings = [("shape", "none", "torch"), ("shape", "none", "he"), ("shape", "batch", "he")]
     folds = []
     for fold in range(5):
         pairs = [
-            (found[setting, "RR", scale, fold, seed], found[setting, "Std", "", fold, seed])
+            (accuracies[setting, "RR", scale, fold, seed], accuracies[setting, "Std", "", fold, seed])
             for setting in settings
             for scale in ("relative", "sum")
             for seed in (10, 11, 12)
@@ -159,9 +161,9 @@ def test_texture_against_shape():
 def test_smoke():
     """Means over the seeds, of both losses, over Std and Ort."""
     psnr = defaultdict(dict)
-    for one in records("smoke"):
-        name = one["variant"] if one["variant"] != "RR" else f"RR {one['config']['scale']}"
-        psnr[name][one["seed"]] = one["metrics"]["psnr"]
+    for record_ in records("smoke"):
+        name = record_["variant"] if record_["variant"] != "RR" else f"RR {record_['config']['scale']}"
+        psnr[name][record_["seed"]] = record_["metrics"]["psnr"]
     table = verdicts.outcomes(RESULTS, "smoke")
     for than in ("Std", "Ort"):
         gains = [
@@ -174,9 +176,10 @@ def test_smoke():
 def test_thirteen_convolutions():
     for optimiser in ("adam", "sgd"):
         accuracy = {
-            (one["variant"], one["seed"]): 100 * one["metrics"]["test_accuracy"]
-            for one in records("slices-cifar")
-            if (one["config"]["optimiser"], one["config"]["fraction"], one["config"]["every"]) == (optimiser, 1, 1)
+            (record_["variant"], record_["seed"]): 100 * record_["metrics"]["test_accuracy"]
+            for record_ in records("slices-cifar")
+            if (record_["config"]["optimiser"], record_["config"]["fraction"], record_["config"]["every"])
+            == (optimiser, 1, 1)
         }
         gains = [accuracy["RR", seed] - accuracy["Std", seed] for seed in range(5)]
         half = T4 * stdev(gains) / 5**0.5
@@ -192,30 +195,30 @@ def test_thirteen_convolutions():
 def test_slices(net, row):
     """Reverse losses over the exact one's of the same seed, and how many nets were lost."""
     lines = [line.split(" | ") for line in slices.slices(RESULTS).splitlines()]
-    found = {}
-    for one in records(net):
-        config = one["config"]
-        if one["variant"] == "RR":
+    reverse_losses = {}
+    for record_ in records(net):
+        config = record_["config"]
+        if record_["variant"] == "RR":
             key = config["optimiser"], config["fraction"], config["every"]
-            found.setdefault(key, {})[one["seed"]] = one["metrics"].get("reverse_loss")
+            reverse_losses.setdefault(key, {})[record_["seed"]] = record_["metrics"].get("reverse_loss")
     for i, optimiser in enumerate(("adam", "sgd")):
-        exact = found[optimiser, 1, 1]
+        exact = reverse_losses[optimiser, 1, 1]
         for cell, part in zip(lines[row + 2 * i][3:], slices.SLICES[1:], strict=True):
-            here = {seed: one for seed, one in found[optimiser, *part].items() if one is not None}
-            lost = len(exact) - len(here)
-            assert (f"**{lost} of {len(exact)} lost**" in cell) == (lost > 0)
+            here = {seed: loss for seed, loss in reverse_losses[optimiser, *part].items() if loss is not None}
+            missing = len(exact) - len(here)
+            assert (f"**{missing} of {len(exact)} lost**" in cell) == (missing > 0)
             if len(here) > 2:
                 shown, digits = re.match(r"([+−]?\d+(?:\.(\d+))?) [✓○✗]", cell).groups()
-                apart = mean(one / exact[seed] - 1 for seed, one in here.items())
+                apart = mean(loss / exact[seed] - 1 for seed, loss in here.items())
                 assert float(shown.replace("−", "-")) == pytest.approx(100 * apart, abs=0.51 * 10 ** -len(digits or ""))
 
 
 def bench(folder, name, steps, **settings):
     """Write a record of `racecar bench` of one net, with the steps of a ViT."""
-    made = {"settings": {"compile": True, **settings}}
-    made["models"] = [{"model": "vit", "steps": steps}, {"model": "resnet50", "error": "x"}]
+    content = {"settings": {"compile": True, **settings}}
+    content["models"] = [{"model": "vit", "steps": steps}, {"model": "resnet50", "error": "x"}]
     (folder / "bench").mkdir(exist_ok=True)
-    (folder / "bench" / f"{name}.json").write_text(json.dumps(made))
+    (folder / "bench" / f"{name}.json").write_text(json.dumps(content))
 
 
 def test_a_row_from_several_records(tmp_path):
@@ -263,10 +266,10 @@ def test_parts_of_a_cost(tmp_path):
 
 def test_the_laboratory_beside_plain_trainings(tmp_path):
     """Medians of the seconds, and the record's own ratios."""
-    made = {"cores": 2, "device": "CPU x86_64", "torch": "2.13.0", "ratio": {"plain": 4.5, "plain, 2 at once": 2.25}}
-    made["seconds"] = {"plain": [91.0, 89.0, 80.0], "plain, 2 at once": [45.0], "ours": [20.0]}
+    content = {"cores": 2, "device": "CPU x86_64", "torch": "2.13.0", "ratio": {"plain": 4.5, "plain, 2 at once": 2.25}}
+    content["seconds"] = {"plain": [91.0, 89.0, 80.0], "plain, 2 at once": [45.0], "ours": [20.0]}
     (tmp_path / "bench").mkdir()
-    (tmp_path / "bench" / "first-two-a.json").write_text(json.dumps(made))
+    (tmp_path / "bench" / "first-two-a.json").write_text(json.dumps(content))
     assert cost.laboratory(tmp_path).splitlines()[2:] == [
         "| 2 cores, x86_64, torch 2.13.0 | 89 | 45 | 20 | 4.50 | 2.25 |"
     ]
@@ -299,7 +302,7 @@ def test_small_nets(tmp_path):
     few, more = ([0.9, 0.1], [0.9, 0.9]), ([0.8, 0.9, 1.0], [0.9, 0.9, 0.9])
     (tmp_path / "bench").mkdir()
     for name, (plain, ours) in {"small-nets": more, "small-nets-before": few}.items():
-        made = {"seeds": len(plain), "nets": [{"net": "mlp", "lr": 0.1, "plain": plain, "racecar": ours}]}
-        (tmp_path / "bench" / f"{name}.json").write_text(json.dumps(made))
+        content = {"seeds": len(plain), "nets": [{"net": "mlp", "lr": 0.1, "plain": plain, "racecar": ours}]}
+        (tmp_path / "bench" / f"{name}.json").write_text(json.dumps(content))
     (line,) = loss.small_nets(tmp_path).splitlines()[2:]
     assert line == "| mlp | 0.1 | 3 | 90.0 | 90.0 | +0.0 ± 10.0 | 0 | 0 |"
