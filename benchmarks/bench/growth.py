@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -72,11 +73,9 @@ class Line:
     @property
     def fit(self) -> tuple[float, float]:
         """(start, slope), by least squares of the relative errors, so that small nets count as much as large ones."""
-        x, y = (torch.tensor(numbers, dtype=torch.float64) for numbers in (self.values, self.ms))
-        x = x**self.power
-        design = torch.stack([torch.ones_like(x), x], 1) / y[:, None]
-        start, slope = torch.linalg.lstsq(design, torch.ones(len(y), 1, dtype=torch.float64)).solution[:, 0].tolist()
-        return start, slope
+        x, y = np.array(self.values, dtype=float) ** self.power, np.array(self.ms)
+        slope, start = np.polyfit(x, y, 1, w=1 / y)
+        return float(start), float(slope)
 
     def at(self, value: float) -> float:
         """Milliseconds on the line."""
