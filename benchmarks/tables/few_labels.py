@@ -147,5 +147,5 @@ def by_seed(runs: Sequence[Run], variant: str, where: Mapping[str, Any]) -> dict
 
 def points(ours: Mapping[int, Run], other: Mapping[int, Run], metric: str) -> list[float]:
     """Differences of a metric in points, for the seeds that both have."""
-    values = ({seed: 100 * run.metrics[metric] for seed, run in side.items()} for side in (ours, other))
-    return gains(*values, higher=True)
+    a, b = ({seed: 100 * run.metrics[metric] for seed, run in side.items()} for side in (ours, other))
+    return gains(a, b, higher=True)

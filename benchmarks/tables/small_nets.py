@@ -24,7 +24,10 @@ LIKENESS = {
     ("AA", "ssim_scaled"): "the same, fine-tuned on MNIST",
 }
 """Stage and metric of what the reverse pass makes of the picture → heading."""
-NORMS = {False: "without norm", "none": "without norm", True: "batch norm", "batch": "batch norm"}
+NORMS: dict[bool | str, str] = {
+    False: "without norm", "none": "without norm", True: "batch norm", "batch": "batch norm",
+}  # fmt: skip
+"""Field of the configuration, of mnist and of few-labels → heading."""
 LOSSES = {"our default": DEFAULT, "the paper's": PAPER}
 
 

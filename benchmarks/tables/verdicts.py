@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from pathlib import Path
 from textwrap import fill
+from typing import Any
 
 from benchmarks.tables.common import claims, finished_runs, gain, markdown, mean_and_sd, with_interval
 from benchmarks.tables.few_labels import by_seed, points
@@ -185,7 +186,7 @@ def thirteen_convolutions(results: Path) -> str:
 def texture_together(results: Path) -> str:
     """RR − Std on stylised pictures of new shapes over all settings and both losses of texture-shape, which nobody
     claimed before: a fold is the mean of all that it has."""
-    gains = {}
+    gains: dict[Any, float] = {}
     for setting, runs in texture.settings(list(Store(results / "texture-shape").runs())).items():
         rows = texture.rows(runs, STAGE)
         std = texture.values(rows["Std"], "test_accuracy")
