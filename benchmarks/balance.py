@@ -41,7 +41,7 @@ EVERY, SLICE = 16, 16
 KEPT = 0.7
 """Share of the logarithm of an automatic λ that stays at each measurement."""
 BOUNDS = (1e-5, 10.0)
-"""Of an automatic λ."""
+"""Least and largest automatic λ."""
 SAFETY = experiment("safety")
 
 

@@ -35,11 +35,11 @@ from racecar_lab.running.results import Store
 VARIANTS = ("Std", "Ort", "RR")
 CORES = len(os.sched_getaffinity(0))
 CLOSE = 0.01
-"""How far apart two losses may be, relatively; cross-entropies below it are all nothing."""
+"""Largest relative difference of two losses that count as the same."""
 
 
 def jobs() -> list[Job]:
-    """Of both experiments with their own settings, one seed; the digits are those that racecar brings along."""
+    """The trainings of both experiments with their own settings, one seed; the digits come with racecar."""
     both = []
     for name, settings in (("digits", {"shipped": True}), ("peaks", {})):
         experiment_ = experiment(name)
@@ -48,7 +48,7 @@ def jobs() -> list[Job]:
 
 
 def name_of(job: Job) -> tuple[str, str, int]:
-    """What the plain program calls a job."""
+    """The arguments of the plain program for the same training as a job."""
     config: Any = job.config
     return config.nets[0] if job.experiment.name == "peaks" else "digits", job.variant, config.epochs
 

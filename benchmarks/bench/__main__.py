@@ -111,7 +111,7 @@ def bench(
 
 
 def growing(depth: str, width: str, batches: str) -> tuple[str, list[int]]:
-    """What grows and its values; ("", []): nothing does."""
+    """The option that grows and its values; ("", []) if none does."""
     options = {"depth": depth, "width": width, "batch": batches}
     asked = [(grow, text) for grow, text in options.items() if text]
     if len(asked) > 1:

@@ -33,7 +33,7 @@ def find(model: nn.Module) -> LossFunction | None:
 
 
 def samples(x: Tensor, fraction: float) -> int:
-    """How many samples the reverse pass sees, from the start of the batch."""
+    """The number of samples that the reverse pass sees, from the start of the batch."""
     return max(1, round(fraction * len(x)))
 
 

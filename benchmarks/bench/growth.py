@@ -1,4 +1,4 @@
-"""How the cost grows with depth, width and batch: nets of one kind, and a line through their step times."""
+"""Growth of the cost with depth, width and batch: nets of one kind, and a line through their step times."""
 
 from __future__ import annotations
 

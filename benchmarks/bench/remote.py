@@ -111,7 +111,7 @@ class PatientMeasurement(Measurement):
         return patiently(lambda: super(PatientMeasurement, self).make(kind), self.workload.clear_gradients)
 
     def own_details(self) -> dict[Kind, Details]:
-        """Those of the kinds that were asked for."""
+        """The details of the kinds that were asked for."""
         asked = {kind.once() for kind in self.kinds}
         return {kind: details for kind, details in self.details.items() if kind in asked}
 
@@ -131,7 +131,7 @@ def patiently(work: Callable[[], T], clear: Step = lambda: None, patience: float
 
 
 def serve(parent: Connection, threads: int, compile_threads: int, *task: Any) -> None:
-    """What the process does. ``task``: what a `Measurement` is made of."""
+    """Run the process: compile, then answer the parent. ``task`` are the arguments of a `Measurement`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     end_with_parent()
     torch.set_num_threads(threads)

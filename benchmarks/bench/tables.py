@@ -1,4 +1,4 @@
-"""What a record of these comparisons has beside that of `racecar bench`: the ratio to the step by hand, and growth."""
+"""Tables of a record of these comparisons: as of `racecar bench`, with the ratio to the step by hand, and growth."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from racecar.bench.kinds import DEFAULT
 from racecar.bench.record_table import COLUMNS, markdown_table, number
 
 BY_HAND_COLUMNS = (*COLUMNS[:6], ("÷ by hand", number("over_by_hand", 3)), *COLUMNS[6:])
-"""Those of `racecar bench`, and how our step compares with the one by hand."""
+"""The columns of `racecar bench`, and the ratio of our step to the one by hand."""
 
 
 def compare_with_hand(model: dict[str, Any]) -> dict[str, Any]:

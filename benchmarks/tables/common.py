@@ -1,4 +1,4 @@
-"""What all tables are made with: the records, numbers as text, and Markdown."""
+"""Functions that all tables need: records and claims, numbers as text, and Markdown."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Watching(TorchFunctionMode):
 
 @cache
 def net() -> dict[str, Any]:
-    """What the page's first block makes, by name."""
+    """The variables of the page's first block, by name."""
     names: dict[str, Any] = {"torch": torch, "nn": nn, "Racecar": Racecar}
     exec(NET, names)  # the page shows the very lines that are run
     return names

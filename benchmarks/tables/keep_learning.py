@@ -91,7 +91,8 @@ def streams_claims(results: Path) -> str:
 
 
 def one_lambda(results: Path) -> str:
-    """Whether one λ suits all streams, from the published scores of the searches."""
+    """For each way of using λ the one setting that loses least on all streams, and whether it transfers; from the
+    published scores of the searches."""
     table = transfer_table(read_scores(results / "streams" / SEARCHES))
     return markdown([column.title for column in table.columns], [[cell.text for cell in row] for row in table.rows])
 

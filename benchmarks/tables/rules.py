@@ -34,7 +34,7 @@ WORDS = {
     "source": "nothing: the reverse pass ends here",
     "select": "the part",
 }
-"""Of roles that need no function."""
+"""Role that needs no function → what comes back."""
 
 
 def rules() -> Iterator[Rule]:

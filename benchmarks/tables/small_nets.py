@@ -51,7 +51,7 @@ def mnist(results: Path, folder: str, norm: str) -> str:
 
 
 def costs(results: Path, folder: str) -> str:
-    """What the first stage of each variant took, alone on its device: milliseconds of a step and most memory, each also
+    """Cost of the first stage of each variant, alone on its device: milliseconds of a step and most memory, each also
     as a multiple of Std's with the same seed (medians)."""
     runs = [run for run in finished_runs(results / folder) if run.stage == "A"]
     norms = [norm for norm in NORMS if any(run.config["norm"] == norm for run in runs)]
@@ -71,7 +71,7 @@ def costs(results: Path, folder: str) -> str:
 
 
 def _costs(runs: list[Run], row: str, norm: bool | str) -> dict[int, dict[str, Any]]:
-    """What was measured of a row, by seed."""
+    """Seed → the cost that is in the record, for the runs of a row."""
     variant, where = ALL_ROWS[row]
     return {seed: run.record["cost"] for seed, run in by_seed(runs, variant, {"norm": norm, **where}).items()}
 
