@@ -13,7 +13,7 @@ from tests.by_hand import Net, close
 from tests.cases import CASES
 from tests.inspect.common import X
 from tests.losses import classic
-from tests.networks import NETWORKS, call
+from tests.networks import NETWORKS, call, soak_others
 
 
 def names(found):
@@ -55,7 +55,7 @@ SEEN_AS = {
 IN_MODULES = [name for name in NETWORKS if name not in ("bare_weights", "tied_autoencoder")]
 
 
-@pytest.mark.parametrize("name", IN_MODULES)
+@pytest.mark.parametrize("name", soak_others(IN_MODULES))
 def test_what_hooks_see(name):
     """The input of a layer's module is d_m, or d_m pooled, flattened or transposed."""
     model, inputs = NETWORKS[name]()
@@ -164,7 +164,7 @@ def test_ranges(name):
         torch.testing.assert_close(output.tensor, model(X).detach())
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", soak_others())
 def test_every_network(name):
     model, inputs = NETWORKS[name]()
     found = activations(model, inputs)

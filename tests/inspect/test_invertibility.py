@@ -14,7 +14,7 @@ from racecar.inspect.ssim import ssim
 from tests.by_hand import batch_norm, close, lively, rebuild, undo_conv, undo_linear, up
 from tests.cases import CASES
 from tests.losses import classic
-from tests.networks import NETWORKS, SOME, call
+from tests.networks import NETWORKS, call, soak_others
 
 
 def statistics_of_the_batch(model):
@@ -44,8 +44,17 @@ def double(model, inputs):
 # --- the numbers
 
 
-@pytest.mark.parametrize("name, statistics", [(n, "batch") for n in NETWORKS] + [(n, "running") for n in SOME])
-def test_equals_the_terms_of_the_regulariser(name, statistics):
+@pytest.mark.parametrize("name", soak_others())
+def test_equals_the_terms_of_the_regulariser(name):
+    check_terms(name, "batch")
+
+
+@pytest.mark.parametrize("name", ["vgg", "resnet_pad", "unet_bilinear", "mlp_norm"])
+def test_equals_the_terms_with_running_statistics(name):
+    check_terms(name, "running")
+
+
+def check_terms(name, statistics):
     """Σ(d − d')² / Σd² is Racecar's term with scale "relative", in the mode that the reverse pass takes."""
     model, inputs = double(*NETWORKS[name]())
     found = invertibility(model, inputs, statistics=statistics)
@@ -238,20 +247,14 @@ def test_a_batch_of_one():
 # --- how it is shown
 
 
-def test_table_and_record():
+def test_record():
     model, x = NETWORKS["paper_net"]()
     found = invertibility(model, x)
-    head, line, *rows = str(found).splitlines()
-    for word in ("layer", "kind", "full", "layer-wise", "input from here", "PSNR", "SSIM", "note"):
-        assert word in head
-    assert len(rows) == len(found) == 3
-    for row, d in zip(rows, found, strict=True):
-        numbers = (d.way, d.layerwise, d.input, d.psnr, d.ssim)
-        assert row.split() == [d.name, d.layer, d.kind, *(f"{one:.3g}" for one in numbers)]
     record = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert (record["mode"], record["range"], len(record["layers"])) == ("full", found.range, 3)
     for got, depth in zip(record["layers"], found, strict=True):
         assert got == vars(depth)
+        assert depth.layer in str(found)
 
 
 def test_nothing_needs_a_gradient():

@@ -6,9 +6,10 @@ stays as it is.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -72,8 +73,7 @@ _BUILDERS: dict[str, Callable[[], tuple[nn.Module, Inputs]]] = {
     # families
     "vgg": lambda: (vgg(4, width=4, size=16), images()),
     "vgg_plain": lambda: (vgg(3, width=4, norm=False, size=16), images()),
-    "vgg13": lambda: (vgg(13, width=4), images(size=32)),
-    "resnet": lambda: (ResNet(14, width=4, shortcut="conv"), images()),
+    "resnet": lambda: (ResNet(8, width=4, shortcut="conv"), images()),
     "resnet_pad": lambda: (ResNet(8, width=4, shortcut="pad"), images()),
     "preact_resnet": lambda: (PreactResNet(8, width=4), images()),
     "densenet": lambda: (DenseNet(), images()),
@@ -83,7 +83,7 @@ _BUILDERS: dict[str, Callable[[], tuple[nn.Module, Inputs]]] = {
     "mlp_mixer": lambda: (MlpMixer(), images()),
     "mlp": lambda: (mlp([6, 8, 8, 3]), rows()),
     "mlp_norm": lambda: (mlp([6, 8, 8, 3], nn.Tanh, norm=True), rows()),
-    "paper_net": lambda: (paper_net(), images(1, 32)),
+    "paper_net": lambda: (paper_net(), images(1)),
     # how the operations are written
     "functional": lambda: (Functional(), images(size=8)),
     "bare_weights": lambda: (BareWeights(), images(1, 8)),
@@ -125,3 +125,8 @@ SOME = (
     "tied_autoencoder", "spectral_norm", "text", "gated_fused", "encoder", "attention",
 )  # fmt: skip
 """A dozen of every kind, for what is checked in several ways: one way for all networks, the others for these."""
+
+
+def soak_others(names: Iterable[str] = NETWORKS) -> list[Any]:
+    """The names as parameters of a test, of which `make test` runs those in SOME, and `make long` the others."""
+    return [name if name in SOME else pytest.param(name, marks=pytest.mark.soak) for name in names]

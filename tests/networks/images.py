@@ -39,7 +39,7 @@ def vgg(convs: int = 13, width: int = 64, norm: bool = True, size: int = 32, cla
 
 
 def paper_net() -> nn.Sequential:
-    """The paper's example on 1×32×32: C(5,20)+BN+relu → MP → C(4,40)+BN+tanh → MP → C(3,60)+BN+sigmoid."""
+    """The paper's example: C(5,20)+BN+relu → MP → C(4,40)+BN+tanh → MP → C(3,60)+BN+sigmoid."""
     return nn.Sequential(
         OrderedDict(
             conv1=nn.Conv2d(1, 20, 5, padding="same"),

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from racecar import NoRuleWarning, NothingToReverse
 from tests.by_hand import Net
 from tests.losses import classic
-from tests.networks import NETWORKS, SOME, call
+from tests.networks import NETWORKS, call, soak_others
 from tests.steps import task
 
 C = 4
@@ -31,7 +31,8 @@ def gradients(loss: Tensor, model: nn.Module) -> set[str]:
     return {name for name, one in zip(names, found, strict=True) if one is not None}
 
 
-@pytest.mark.parametrize("name, mode", [(name, "auto") for name in NETWORKS] + [(name, "layerwise") for name in SOME])
+@pytest.mark.parametrize("mode", ["auto", "layerwise"])
+@pytest.mark.parametrize("name", soak_others())
 def test_what_is_covered_has_a_gradient_and_the_rest_a_reason(name: str, mode: str):
     """With every activation of the forward pass a constant, the loss can reach a weight in the reverse pass alone."""
     model, inputs = NETWORKS[name]()

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tests.by_hand import Net, batch_norm, close, lively, squares, undo_conv, undo_linear, up
 from tests.losses import classic
-from tests.networks import NETWORKS, SOME, call, seeded
+from tests.networks import NETWORKS, SOME, call, seeded, soak_others
 from tests.steps import assert_same, step
 
 GRADIENTS = ["both", "reverse", "weights"]
@@ -121,7 +121,7 @@ def test_a_step_by_hand(name: str, gradient: str, mode: str):
             close(zeros if mine is None else mine, zeros if one is None else one)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", soak_others())
 def test_values_are_the_same_and_nothing_below_is_reached(name: str):
     """Of all our nets, sliced, some also whole. For "weights" no gradient goes through an activation to the input."""
     model, inputs = NETWORKS[name]()

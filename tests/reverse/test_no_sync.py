@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.by_hand import Net
 from tests.losses import classic
-from tests.networks import NETWORKS, call
+from tests.networks import NETWORKS, call, soak_others
 from tests.steps import task
 
 WAITING = ("_local_scalar_dense", "item", "is_nonzero", "equal", "nonzero", "masked_select", "_unique2")
@@ -58,7 +58,7 @@ def check(model, inputs, **settings):
             assert witness(lambda: call(rr, inputs)) == witness(lambda: call(model, inputs))
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", soak_others())
 def test_every_network(name):
     check(*NETWORKS[name]())
 
