@@ -1,6 +1,8 @@
 """Trainings by Lightning with the callback equal the same trainings by hand."""
 
 import copy
+import functools
+import importlib
 import warnings
 
 import pytest
@@ -10,44 +12,15 @@ from torch import nn
 from racecar import Racecar
 from racecar.inspect import plasticity
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    import lightning.pytorch as pl
-
-    from racecar.integrations.lightning import PlasticityCallback, RacecarCallback
-
 STEPS, EPOCHS = 4, 3
 
 
-class Plain(pl.LightningModule):
-    """A usual one: a network and a loss. ``calls`` says what training_step calls."""
-
-    def __init__(self, calls="model", manual=False, result="tensor"):
-        super().__init__()
-        torch.manual_seed(0)
-        self.model = nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 2))
-        self.calls, self.result, self.automatic_optimization = calls, result, not manual
-        self.outputs = []
-
-    def forward(self, x):
-        return self.model(x)
-
-    def training_step(self, batch, batch_idx):
-        x, y = batch
-        output = self(x) if self.calls == "self" else self.model(x)
-        loss = nn.functional.cross_entropy(output, y)
-        if not self.automatic_optimization:
-            optimiser = self.optimizers()
-            optimiser.zero_grad()
-            self.manual_backward(loss)
-            optimiser.step()
-        return {"loss": loss, "x": x} if self.result == "dict" else loss
-
-    def validation_step(self, batch, batch_idx):
-        self.outputs.append(self.model(batch[0]))
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), 0.1)
+@functools.cache
+def lightning():
+    """The file beside this one, and with it Lightning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module("tests.integrations.lightning_cases")
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +31,7 @@ def data():
 
 
 def trainer(folder, callback, epochs=EPOCHS, logger=False, **more):
-    return pl.Trainer(
+    return lightning().pl.Trainer(
         max_epochs=epochs, accelerator="cpu", devices=1, callbacks=callback, default_root_dir=folder, logger=logger,
         enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False, **more,
     )  # fmt: skip
@@ -74,7 +47,7 @@ def fit(folder, module, data, callback, epochs=EPOCHS, **more):
 
 
 def by_hand(data, weight, until=None, accumulate=1, amp=False):
-    module = Plain()
+    module = lightning().Plain()
     net = module.model
     rr, optimiser = Racecar(net, data.tensors[0][:8]), torch.optim.SGD(net.parameters(), 0.1)
     for epoch in range(EPOCHS):
@@ -103,14 +76,14 @@ def by_hand(data, weight, until=None, accumulate=1, amp=False):
     ],
 )
 def test_as_by_hand(tmp_path, data, made, how, more):
-    module, callback = Plain(**made), RacecarCallback(weight=0.5, **how)
+    module, callback = lightning().Plain(**made), lightning().RacecarCallback(weight=0.5, **how)
     names = list(module.state_dict())
     fitted = fit(tmp_path, module, data, callback, **more)
     amp = "precision" in more
     expected = by_hand(data, 0.5, **how, accumulate=more.get("accumulate_grad_batches", 1), amp=amp)
     for mine, other in zip(module.model.state_dict().values(), expected.state_dict().values(), strict=True):
         torch.testing.assert_close(mine, other)
-    plain = Plain()
+    plain = lightning().Plain()
     assert list(module.state_dict()) == names
     assert (type(module.model), "training_step" in vars(module)) == (nn.Sequential, False)
     assert not any(torch.equal(a, b) for a, b in zip(module.parameters(), plain.parameters(), strict=True))
@@ -120,37 +93,31 @@ def test_as_by_hand(tmp_path, data, made, how, more):
         assert {"racecar/loss", *terms} <= set(fitted.callback_metrics)
 
 
-class Fails(pl.Callback):
-    """Raises in one of its hooks."""
-
-    def __init__(self, hook, error):
-        def fail(*args, **kwargs):
-            raise error("on purpose")
-
-        setattr(self, hook, fail)
-
-
-@pytest.mark.parametrize("before", [False, True])
 @pytest.mark.parametrize(
-    "hook, error",
+    "hook, error, before",
     [
-        ("setup", RuntimeError),
-        ("on_fit_start", RuntimeError),
-        ("on_train_batch_end", RuntimeError),
-        ("on_train_batch_end", KeyboardInterrupt),
-        ("on_fit_end", RuntimeError),
-        ("teardown", RuntimeError),
+        ("setup", RuntimeError, True),
+        ("setup", RuntimeError, False),
+        ("on_fit_start", RuntimeError, False),
+        ("on_train_batch_end", RuntimeError, True),
+        ("on_train_batch_end", KeyboardInterrupt, False),
+        ("on_fit_end", RuntimeError, True),
+        ("teardown", RuntimeError, False),
     ],
 )
 def test_after_an_error_the_network_is_plain(tmp_path, data, monkeypatch, hook, error, before):
     """After a fit that fails or is interrupted anywhere, the network has no racecar loss any more."""
     monkeypatch.setattr("signal.signal", lambda *_: None)  # Lightning leaves interrupts switched off before it exits
-    module, callback, fails = Plain(), RacecarCallback(weight=0.5), Fails(hook, error)
+    module, callback, fails = (
+        lightning().Plain(),
+        lightning().RacecarCallback(weight=0.5),
+        lightning().Fails(hook, error),
+    )
     with pytest.raises(SystemExit if error is KeyboardInterrupt else error):
         fit(tmp_path, module, data, [fails, callback] if before else [callback, fails], epochs=1)
     assert (type(module.model), "training_step" in vars(module)) == (nn.Sequential, False)
-    module.load_state_dict(Plain().state_dict())
-    other = Plain()
+    module.load_state_dict(lightning().Plain().state_dict())
+    other = lightning().Plain()
     for one in (module, other):
         fit(tmp_path, one, data, [], epochs=1)
     for mine, expected in zip(module.parameters(), other.parameters(), strict=True):
@@ -161,7 +128,7 @@ def test_after_an_error_the_network_is_plain(tmp_path, data, monkeypatch, hook, 
 
 def test_an_error_before_the_fit_is_the_one_that_is_seen(tmp_path, data, monkeypatch):
     """Lightning calls ``on_exception`` without a module, too."""
-    module, callback = Plain(), RacecarCallback()
+    module, callback = lightning().Plain(), lightning().RacecarCallback()
     fit(tmp_path, module, data, callback, epochs=1)
     one = trainer(tmp_path, callback)
 
@@ -175,39 +142,30 @@ def test_an_error_before_the_fit_is_the_one_that_is_seen(tmp_path, data, monkeyp
 
 def test_which_network(tmp_path, data):
     """The one part that has weights; where there are several, the module itself, unless it is not what is called."""
-    two = Plain()
+    two = lightning().Plain()
     two.head = nn.Linear(2, 2)
     with pytest.raises(ValueError, match="training_step did not call Plain.* name the network .*'model', 'head'"):
-        fit(tmp_path, copy.deepcopy(two), data, RacecarCallback(), epochs=1)
-    callback = RacecarCallback("model", weight=0.5)
+        fit(tmp_path, copy.deepcopy(two), data, lightning().RacecarCallback(), epochs=1)
+    callback = lightning().RacecarCallback("model", weight=0.5)
     fit(tmp_path, copy.deepcopy(two), data, callback, epochs=1)
     assert list(callback.rr.terms) == ["1", "4"]
     with pytest.raises(ValueError, match="Plain has no part 'net', but 'model', 'head'"):
-        fit(tmp_path, two, data, RacecarCallback("net"), epochs=1)
+        fit(tmp_path, two, data, lightning().RacecarCallback("net"), epochs=1)
 
 
 def test_checkpoints(tmp_path, data):
     """Every weight once; a training that goes on is in step with the schedule."""
-    module, callback = Plain(), RacecarCallback(every=3)
+    module, callback = lightning().Plain(), lightning().RacecarCallback(every=3)
     fitted = fit(tmp_path, module, data, callback, epochs=1)
     fitted.save_checkpoint(tmp_path / "one.ckpt")
     kept = torch.load(tmp_path / "one.ckpt", weights_only=True)
-    assert list(kept["state_dict"]) == list(Plain().state_dict())
-    other = RacecarCallback(every=3)
+    assert list(kept["state_dict"]) == list(lightning().Plain().state_dict())
+    other = lightning().RacecarCallback(every=3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         loader = torch.utils.data.DataLoader(data, 8)
-        trainer(tmp_path, other, 2).fit(Plain(), loader, ckpt_path=tmp_path / "one.ckpt")
+        trainer(tmp_path, other, 2).fit(lightning().Plain(), loader, ckpt_path=tmp_path / "one.ckpt")
     assert other.attached.calls == 2 * STEPS
-
-
-class Pictures(pl.loggers.logger.DummyLogger):
-    def __init__(self):
-        super().__init__()
-        self.kept = []
-
-    def log_image(self, key, images, step):
-        self.kept.append((key, step, images))
 
 
 def test_pictures(tmp_path):
@@ -215,10 +173,10 @@ def test_pictures(tmp_path):
     torch.manual_seed(0)
     x = torch.rand(16, 1, 8, 8)
     data = torch.utils.data.TensorDataset(x, torch.arange(16) % 2)
-    module = Plain()
+    module = lightning().Plain()
     module.model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Conv2d(3, 2, 3), nn.Flatten(), nn.Linear(32, 2))
-    mine, board = Pictures(), pl.loggers.TensorBoardLogger(tmp_path)
-    callback = RacecarCallback(pictures=2)
+    mine, board = lightning().Pictures(), lightning().pl.loggers.TensorBoardLogger(tmp_path)
+    callback = lightning().RacecarCallback(pictures=2)
     fit(tmp_path, module, data, callback, epochs=2, logger=[mine, board], log_every_n_steps=1)
     assert [(key, step) for key, step, _ in mine.kept] == [("racecar/rebuilt", 2), ("racecar/rebuilt", 4)]
     ((picture,),) = [images for _, step, images in mine.kept if step == 4]
@@ -230,22 +188,13 @@ def test_pictures(tmp_path):
     assert b"racecar/rebuilt" in events.read_bytes()
 
 
-class Scalars(pl.loggers.logger.DummyLogger):
-    def __init__(self):
-        super().__init__()
-        self.kept = []
-
-    def log_metrics(self, metrics, step):
-        self.kept.append((step, {name for name in metrics if name.startswith("plasticity/")}))
-
-
 def test_plasticity_is_watched_and_the_training_stays_what_it_was(tmp_path, data):
     """Over two fits, beside the racecar loss: the start, then every three steps."""
-    watch, logger = PlasticityCallback(data.tensors[0], every=3), Scalars()
-    watched, alone = Plain(), Plain()
+    watch, logger = lightning().PlasticityCallback(data.tensors[0], every=3), lightning().Scalars()
+    watched, alone = lightning().Plain(), lightning().Plain()
     for _ in range(2):
-        fit(tmp_path, watched, data, [RacecarCallback(weight=0.5), watch], epochs=1, logger=logger)
-        fit(tmp_path, alone, data, RacecarCallback(weight=0.5), epochs=1)
+        fit(tmp_path, watched, data, [lightning().RacecarCallback(weight=0.5), watch], epochs=1, logger=logger)
+        fit(tmp_path, alone, data, lightning().RacecarCallback(weight=0.5), epochs=1)
     torch.testing.assert_close(watched.state_dict(), alone.state_dict(), rtol=0, atol=0)
     assert [step for step, _ in watch.plasticity.history] == [0, 3, 6]
     names = {

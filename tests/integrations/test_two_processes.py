@@ -1,5 +1,6 @@
 """Two processes on gloo, trained together by Lightning and by Hugging Face's Trainer, against one process by hand."""
 
+import importlib
 import os
 import traceback
 import warnings
@@ -13,14 +14,6 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 from racecar import Racecar
 from tests.other_process import started
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    import lightning.pytorch as pl
-    from transformers import TrainingArguments
-
-    from racecar.integrations.lightning import RacecarCallback
-    from racecar.integrations.transformers import RacecarTrainer
 
 RANKS, BATCH, STEPS, WEIGHT, LR = 2, 4, 3, 0.5, 0.1
 X = torch.rand(RANKS * BATCH * STEPS, 6, generator=torch.Generator().manual_seed(1))
@@ -38,26 +31,29 @@ class Net(nn.Module):
         return {"loss": nn.functional.cross_entropy(output, labels), "logits": output}
 
 
-class Module(pl.LightningModule):
-    def __init__(self, manual):
-        super().__init__()
-        self.model, self.automatic_optimization = Net(), not manual
-
-    def training_step(self, batch, batch_idx):
-        loss = self.model(*batch)["loss"]
-        if not self.automatic_optimization:
-            optimiser = self.optimizers()
-            optimiser.zero_grad()
-            self.manual_backward(loss)
-            optimiser.step()
-        return loss
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), LR)
-
-
 def lightning(folder, manual=False):
     """Every process has its share of the batch, in turns."""
+    import lightning.pytorch as pl
+
+    from racecar.integrations.lightning import RacecarCallback
+
+    class Module(pl.LightningModule):
+        def __init__(self, manual):
+            super().__init__()
+            self.model, self.automatic_optimization = Net(), not manual
+
+        def training_step(self, batch, batch_idx):
+            loss = self.model(*batch)["loss"]
+            if not self.automatic_optimization:
+                optimiser = self.optimizers()
+                optimiser.zero_grad()
+                self.manual_backward(loss)
+                optimiser.step()
+            return loss
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), LR)
+
     data = TensorDataset(X, Y)
     loader = DataLoader(data, BATCH, sampler=DistributedSampler(data, shuffle=False))
     module = Module(manual)
@@ -70,6 +66,10 @@ def lightning(folder, manual=False):
 
 
 def transformers(folder):
+    from transformers import TrainingArguments
+
+    from racecar.integrations.transformers import RacecarTrainer
+
     rows = [{"x": x, "labels": y} for x, y in zip(X, Y, strict=True)]
     args = TrainingArguments(
         folder, optim="sgd", learning_rate=LR, lr_scheduler_type="constant", max_grad_norm=0.0, report_to=[],
@@ -109,6 +109,10 @@ def work(rank, folder):
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in ("lightning", "transformers"):  # once for both processes, which are forked
+            importlib.import_module(f"racecar.integrations.{name}")
     processes = [started(work, rank, str(folder)) for rank in range(RANKS)]
     for process in processes:
         process.join()

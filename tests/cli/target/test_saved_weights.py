@@ -5,46 +5,44 @@ import warnings
 
 import pytest
 import torch
-from accelerate import Accelerator
 from safetensors.torch import save_file
 from torch.utils.data import DataLoader, TensorDataset
 
 from racecar import Racecar
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    import lightning.pytorch as pl
-
-    from racecar.integrations.lightning import RacecarCallback
-
 X = torch.rand(2, 3, 8, 8)
 CONV = ["nets:conv", "--input", "1,3,8,8"]
-
-
-class Module(pl.LightningModule):
-    def __init__(self, model):
-        super().__init__()
-        self.model = model
-
-    def training_step(self, batch, _):
-        return self.model(batch[0]).square().mean()
-
-    def configure_optimizers(self):
-        return torch.optim.SGD(self.parameters(), 0.0)
 
 
 def by_lightning(model, file):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        import lightning.pytorch as pl
+
+        from racecar.integrations.lightning import RacecarCallback
+
+        class Module(pl.LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.model = model
+
+            def training_step(self, batch, _):
+                return self.model(batch[0]).square().mean()
+
+            def configure_optimizers(self):
+                return torch.optim.SGD(self.parameters(), 0.0)
+
         trainer = pl.Trainer(
             max_steps=1, accelerator="cpu", devices=1, callbacks=[RacecarCallback()], logger=False,
             default_root_dir=file.parent, enable_progress_bar=False, enable_model_summary=False,
         )  # fmt: skip
-        trainer.fit(Module(model), DataLoader(TensorDataset(X), 2))
+        trainer.fit(Module(), DataLoader(TensorDataset(X), 2))
         trainer.save_checkpoint(file)
 
 
 def by_accelerate(model, file):
+    from accelerate import Accelerator
+
     Accelerator(cpu=True).save_model(Racecar(model, X), file.parent)
     (file.parent / "model.safetensors").rename(file)
 
@@ -67,8 +65,9 @@ def conv(cli):
 
 
 @pytest.mark.parametrize("name", SAVED)
-def test_explain(cli, conv, tmp_path, name):
+def test_explain(cli, conv, tmp_path, capsys, name):
     SAVED[name](conv, tmp_path / name)
+    capsys.readouterr()  # what Lightning says
     result = cli("explain", *CONV, "--weights", name)
     assert (result.status, result.out) == (0, cli("explain", *CONV).out)
     assert result.err == f"note: names in {name} begin with 'model.', which was left out\n"
