@@ -86,6 +86,7 @@ def test_ema(model, x):
         torch.testing.assert_close(mine.detach(), first / 4 + second / 4 + third / 2)
 
 
+@pytest.mark.soak
 def test_exported(model, x, tmp_path):
     """The export has the same parameters, operations and output as without a Racecar."""
     plain = copy.deepcopy(model).eval()

@@ -49,7 +49,7 @@ def by_hand(rr, x, y, factor=None):
     return {name: task[name] + factor * pull[name] for name in task}, factor
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.soak)])
 def test_the_gradient_has_its_share(compiled):
     model, (x, y) = net(), batch()
     rr = Racecar(model, x, **presets.keep_learning)

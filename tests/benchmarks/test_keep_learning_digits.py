@@ -50,8 +50,8 @@ def norm(model, scalar):
     [
         ("MLP", "plain", [1.0]),
         ("MLP", "linear", [3.0, 0.1]),
-        ("convolutions", "keep_learning", [1.0]),
-        ("convolutions", "orthogonality", [0.3, 0.01]),
+        pytest.param("convolutions", "keep_learning", [1.0], marks=pytest.mark.soak),
+        pytest.param("convolutions", "orthogonality", [0.3, 0.01], marks=pytest.mark.soak),
         ("convolutions", "share", [0.3, 0.03]),
     ],
 )

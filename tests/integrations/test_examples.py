@@ -20,7 +20,8 @@ def timm_works() -> bool:
     return True
 
 
-NAMES = ["plain_loop", "lightning_callback", "fabric_loop", "accelerate_loop", "transformers_trainer"]
+NAMES = ["plain_loop", "lightning_callback", "fabric_loop", "accelerate_loop"]
+NAMES += [pytest.param("transformers_trainer", marks=pytest.mark.soak)]
 TIMM = pytest.param("timm_loop", marks=pytest.mark.skipif(not timm_works(), reason="needs timm and torchvision"))
 
 

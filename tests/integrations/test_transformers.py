@@ -72,8 +72,7 @@ def fit(folder, model, data, racecar, **more):
     return trainer
 
 
-@pytest.mark.parametrize("bf16", [False, True])
-@pytest.mark.parametrize("build", CASES)
+@pytest.mark.parametrize("build, bf16", [(bert, False), (vit, False), (gpt2, False), (bert, True)])
 def test_as_by_hand(build, bf16, tmp_path):
     torch.manual_seed(0)
     model = build()
@@ -155,7 +154,7 @@ class Fails(TrainerCallback):
         raise self.error("on purpose")
 
 
-@pytest.mark.parametrize("error", [None, RuntimeError, KeyboardInterrupt])
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt])
 def test_the_model_is_plain_before_and_after_training(tmp_path, error):
     """A plain loop is a plain one, the trainer still evaluates, and the cell of a notebook can be run again."""
     torch.manual_seed(0)
@@ -174,25 +173,26 @@ def test_the_model_is_plain_before_and_after_training(tmp_path, error):
     fit(tmp_path, model, OWN, {"weight": 0.5})  # while the first trainer is still there
 
 
-@pytest.mark.parametrize("more", [{}, {"bf16": True}])  # Accelerate puts a forward with autocast over the model's
-def test_training_goes_on(tmp_path, more):
-    """By the same trainer again, as two trainers would; and from a checkpoint, as if nothing had happened."""
+def test_training_goes_on(tmp_path):
+    """By the same trainer again, as two trainers would; and from a checkpoint, as if nothing had happened. With bf16,
+    where Accelerate puts a forward with autocast over the model's."""
     torch.manual_seed(0)
     model, how = Own(), {"weight": 0.5, "every": 3}
     copies = [copy.deepcopy(model) for _ in range(3)]
-    trainer = fit(tmp_path / "a", copies[0], OWN, how, **more)
+    trainer = fit(tmp_path / "a", copies[0], OWN, how, bf16=True)
     trainer.train()
     for _ in range(2):
-        fit(tmp_path / "b", copies[1], OWN, how, **more)
+        fit(tmp_path / "b", copies[1], OWN, how, bf16=True)
     torch.testing.assert_close(copies[0].state_dict(), copies[1].state_dict(), rtol=0, atol=0)
 
-    fit(tmp_path / "c", model, OWN, how, num_train_epochs=2, **more, save_strategy="epoch")
-    resumed = trainer_of(tmp_path / "c", copies[2], OWN, how, num_train_epochs=2, **more)
+    fit(tmp_path / "c", model, OWN, how, num_train_epochs=2, bf16=True, save_strategy="epoch")
+    resumed = trainer_of(tmp_path / "c", copies[2], OWN, how, num_train_epochs=2, bf16=True)
     resumed.train(resume_from_checkpoint=str(tmp_path / "c" / "checkpoint-2"))
     assert resumed.attached.calls == 4
     torch.testing.assert_close(copies[2].state_dict(), model.state_dict(), rtol=0, atol=0)
 
 
+@pytest.mark.soak
 def test_plasticity_is_watched_and_the_training_stays_what_it_was(tmp_path):
     """Over two trainings: the start, then every third of four steps."""
     models, watch = [], PlasticityCallback({"input_ids": TOKENS, "attention_mask": MASK}, every=3)

@@ -101,7 +101,7 @@ OURS = {
     "shared": shared_net,
 }
 THEIRS = ["text", "checkpointed"]  # scaled_dot_product: plan/test_replanning.py
-SOAK = ("padded", "written_out", "many_activations", "text", "checkpointed")
+SOAK = ("padded", "written_out", "many_activations", "shared", "text", "checkpointed")
 """For ``make soak``: their parts are compiled in other tests, too."""
 SLICED = ("residual", "text", "padded", "written_out")
 SEEN = ("written_out", "many_activations", "shared", "text")
@@ -217,6 +217,7 @@ def test_training_and_evaluation_take_turns(build, fraction, backend, plain_kern
                 torch.testing.assert_close(fast(x), eager(x), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.soak
 def test_batches_of_other_sizes():
     """The last batch of an epoch is smaller; dynamo then makes the size a symbol. (The whole batch: with lengths.)"""
     model, x = NETWORKS["bare_weights"]()

@@ -139,12 +139,13 @@ class Normed(nn.Module):
         return self.e(torch.tanh(self.b(y).unflatten(0, x.shape[:2])).transpose(1, 2))
 
 
-def test_compiled_as_eager_and_once():
+@pytest.mark.parametrize("dtype", [torch.long, pytest.param(torch.bool, marks=pytest.mark.soak)])
+def test_compiled_as_eager_and_once(dtype):
     """Values, gradients and reverse statistics; other numbers in the mask need no other graph."""
     torch._dynamo.reset()
     eager, rr = (classic(Normed(), X, fraction=0.5, scale="mean") for _ in range(2))
     run = torch.compile(rr, backend="aot_eager", fullgraph=True)
-    for mask in (real(), UNEQUAL):
+    for mask in (real().to(dtype), UNEQUAL.to(dtype)):
         rr.zero_grad()
         _, loss = run(X, mask=mask)
         loss.backward()
@@ -164,6 +165,7 @@ def asking(m: Any, x: Tensor, attention_mask: Tensor) -> Tensor:
     return m.b(torch.tanh(m.a(x)) * real[..., None])
 
 
+@pytest.mark.soak
 def test_compiled_where_the_model_asks_its_mask_only_uncompiled():
     torch._dynamo.reset()
     torch.manual_seed(0)

@@ -53,6 +53,7 @@ def test_by_hand(kind, mode, fraction):
         check(rr, kept, 4)
 
 
+@pytest.mark.soak
 @torch.no_grad()
 def test_compiled():
     """Evaluation uses them, and leaves them as they are. (With gradients, on a slice and by inductor: test_compile.py;

@@ -255,6 +255,7 @@ def test_the_layer_below_starts_from_what_the_input_projection_rebuilds():
         classic(model, x, mode="full")
 
 
+@pytest.mark.soak
 def test_cells_compiled():
     torch._dynamo.reset()
     model = Net(lambda m, x, h: m.rnn(m.lstm(x)[0], h), lstm=nn.LSTMCell(C, H), rnn=nn.RNNCell(H, H)).double()

@@ -220,6 +220,7 @@ def test_what_cannot_be_looked_at_is_left_out_and_said(cli, monkeypatch, undrawn
     assert "## Plan" in page
 
 
+@pytest.mark.soak
 def test_fifty_layers_take_seconds(cli, undrawn):
     start = time.process_time()
     assert cli("inspect", "nets:deep", "--input", "1,3,16,16", "--out", "out", "--k", 4).status == 0
