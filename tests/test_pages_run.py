@@ -65,11 +65,3 @@ def test_the_table_of_choosing_has_every_setting_with_its_default():
     for name, default in found.items():
         assert repr(wanted[name].default).replace("'", '"') == default
     assert set(found) == set(wanted) - {"model", "example_inputs"}
-
-
-def test_the_notes_that_plan_md_explains_are_those_of_plans():
-    text = (DOCS / "plan.md").read_text().partition("## The notes")[2].partition("## ")[0]
-    source = "".join(path.read_text() for path in (DOCS.parent / "src/racecar/plan").glob("*.py"))
-    notes = re.findall(r"^\| `([^`:]+)", text, re.MULTILINE)
-    assert len(notes) == 14
-    assert [one for one in notes if one not in source] == []

@@ -1,6 +1,5 @@
 """Settings by name."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -51,12 +50,3 @@ def test_the_default_is_no_preset():
     assert rr.plan.preset == "", "later patterns win: here all layers have λ"
     rr.weight = {"*": 0.1, "@head": 0.0}
     assert rr.plan.preset == "keep_learning"
-
-
-@pytest.mark.parametrize("preset", presets.PRESETS, ids=lambda preset: preset.name)
-def test_its_evidence_is_there(preset):
-    page, _, anchor = preset.page.partition("#")
-    headings = re.findall(r"^#+ (.+)$", (ROOT / page).read_text(), re.MULTILINE)
-    slugs = {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
-    assert not anchor or anchor in slugs
-    assert preset.page in repr(preset)

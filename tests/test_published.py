@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.figures import LEAST, PHONE
-
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("results/**/*.md")])
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -44,30 +42,6 @@ def test_every_picture_is_shown():
     pictures = {path for kind in ("svg", "png", "gif") for path in ROOT.glob(f"**/*.{kind}")}
     kept = {path for path in pictures if path.relative_to(ROOT).parts[0] in ("docs", "results")}
     assert kept - {ROOT / "docs/images/depth.png"} - shown == set()
-
-
-FIGURES = [
-    *ROOT.glob("results/*/figures/*.svg"),
-    *(ROOT / "docs" / "images" / f"{one}.svg" for one in ("when", "peaks", "keep-learning")),
-]
-
-
-@pytest.mark.parametrize("path", FIGURES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_figures_are_legible_on_a_telephone(path):
-    """The smallest letters of each figure, at the width of a telephone."""
-    text = path.read_text()
-    width = float(re.search(r'<svg[^>]* width="([\d.]+)pt"', text)[1])
-    letters = [float(size) for size in re.findall(r"font(?:-size)?:(?:bold )?([\d.]+)px", text)]
-    assert letters
-    assert min(letters) * 96 / 72 * min(1, PHONE / (width * 96 / 72)) >= LEAST
-
-
-@pytest.mark.parametrize("page", sorted(ROOT.glob("results/*/report.md")), ids=lambda page: page.parent.name)
-def test_words_instead_of_figures_have_numbers(page):
-    """The alternative texts of figures state numbers."""
-    words = re.findall(r"^!\[(.*)\]\(figures/.*\)$", page.read_text(), re.MULTILINE)
-    assert words
-    assert all(len(re.findall(r"\d+\.\d", one)) >= 4 for one in words)
 
 
 def test_results_are_few_files():

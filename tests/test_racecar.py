@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from racecar import NothingToReverse, NotReversible, Racecar, functional
 from tests.by_hand import Net
-from tests.losses import classic
 from tests.networks import NETWORKS
 from tests.steps import assert_same, step
 
@@ -163,7 +162,7 @@ CHANGES = [(name, *two) for name, values in SETTINGS.items() for two in itertool
 @pytest.mark.parametrize("name, old, new", CHANGES)
 def test_a_setting_that_is_changed(name: str, old: object, new: object):
     """The next step equals that of a Racecar made with this setting."""
-    model, x = NETWORKS["vgg"]()
+    model, x = NETWORKS["mlp_norm"]()
     rr, other = Racecar(copy.deepcopy(model), x, **{name: old}), Racecar(model, x, **{name: new})
     setattr(rr, name, new)
     assert getattr(rr, name) == new
@@ -193,8 +192,7 @@ def test_a_setting_that_cannot_be_is_refused_and_changes_nothing():
 EMPTY = "the inputs hold no samples"
 
 
-@pytest.mark.parametrize("fraction", [1.0, 0.5])
-@pytest.mark.parametrize("scale", SETTINGS["scale"])
+@pytest.mark.parametrize("scale, fraction", [("relative", 1.0), ("anchored", 0.5), ("mean", 0.5), ("sum", 1.0)])
 def test_an_empty_batch(scale: str, fraction: float):
     model = chain().eval()
     rr = Racecar(model, X, scale=scale, fraction=fraction)
@@ -244,28 +242,3 @@ def test_the_model_itself_has_one_name(build, weight):
     """What tables and messages call it is what a weight may call it."""
     model = build()
     torch.testing.assert_close(Racecar(model, X, weight=weight)(X)[1], Racecar(model, X, weight=0.3)(X)[1])
-
-
-def test_messages_name_the_model_itself_as_tables_do():
-    model = nn.Linear(4, 3)
-    rr = Racecar(model, X)
-    assert str(rr.plan).splitlines()[2].startswith("(model)  linear")
-    with pytest.raises(ValueError, match=r"the layers are: '\(model\)'"):
-        rr.weight = {"conv": 1.0}
-    rr.weight = {"*": torch.ones(7)}
-    with pytest.raises(ValueError, match=r"layer '\(model\)' has shape \(7,\)"):
-        rr(X)
-
-
-@pytest.mark.parametrize("name", ["vgg", "resnet", "densenet", "encoder", "gated"])
-def test_entries_fit_a_line(name: str):
-    model, x = NETWORKS[name]()
-    rr = classic(model, x)
-    for entry in rr.plan:
-        line = repr(entry)
-        assert len(line) < 160
-        assert "\n" not in line
-        assert [f"{one}={getattr(entry, one)!r}" in line for one in ("name", "kind", "constrained", "source")] == [
-            True
-        ] * 4
-    assert repr(rr.plan) == str(rr.plan)

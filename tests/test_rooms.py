@@ -139,6 +139,18 @@ def test_no_name_stands_twice():
     """No two classes have one name, and in the core and the bench no two modules: a reader could confuse them."""
     rooms = tuple(f"racecar.{room}." for room in ("support", "rules", "watch", "plan", "reverse", "bench"))
     modules = [name.rpartition(".")[2] for name in MODULES if name.startswith(rooms)]
-    nodes = (node for path in MODULES.values() for node in ast.parse(path.read_text()).body)
+    nodes = (node for path in MODULES.values() for node in trees()[path].body)
     classes = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
     assert [name for name in {*modules, *classes} if modules.count(name) > 1 or classes.count(name) > 1] == []
+
+
+def test_one_module_opens_connections():
+    """As docs/privacy.md says: that of `racecar data fetch`, which nothing else calls."""
+    network = re.compile(r"(?m)^\s*(?:from|import) (?:urllib\.request|http\.client|socket|requests|aiohttp|ftplib)\b")
+    sources = {path: path.read_text() for path in SOURCE.rglob("*.py")}
+    opened = [path.name for path, text in sources.items() if network.search(text)]
+    assert opened == ["download.py"]
+    users = {path.name for path, text in sources.items() if re.search(r"import.*\bdownload\b|datasets\.download", text)}
+    assert users == {"fetching.py"}
+    callers = [path.name for path, text in sources.items() if re.search(r"import .*\bfetch\b", text)]
+    assert sorted(callers) == ["__init__.py", "data.py"]  # racecar_lab.datasets hands it on to the command

@@ -74,14 +74,6 @@ def test_the_extra_is_pinned():
     assert {re.match(r"[\w-]+", one)[0] for one in wanted} <= pinned
 
 
-def test_the_comparison_is_of_this_version():
-    """If it fails, read the other projects again and update the page."""
-    text = (ROOT / "docs" / "comparison.md").read_text()
-    assert re.search(r"\| version read \| `([\d.]+)` \|", text)[1] == racecar.__version__
-    rows = [line.count(" | ") for line in text.splitlines() if line.startswith("| ")]
-    assert set(rows) == {7}, "a cell for each"
-
-
 def test_the_reference_has_every_public_name():
     """Those of errors are shown as one module."""
     named = set(re.findall(r"\w+", (ROOT / "docs" / "api.md").read_text())) | vars(errors).keys()

@@ -10,6 +10,7 @@ from racecar_lab.networks.dense import dense
 from racecar_lab.networks.resnet import Bottleneck, ResNet, cifar_resnet
 from racecar_lab.networks.vgg import vgg
 from racecar_lab.networks.vit import ViT
+from tests.pairwise import pairwise
 
 NETS = {
     "mlp": lambda: (dense([12, 9, 7, 5], nn.ReLU), (8, 3, 4)),
@@ -37,9 +38,7 @@ def evaluate(model: nn.Module, step):
     return output.detach(), loss.detach(), gradients, after
 
 
-@pytest.mark.parametrize("fraction", [1.0, 0.25, 0.125])
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("name, training, fraction", pairwise([*NETS], [True, False], [1.0, 0.25, 0.125]))
 def test_same_loss_and_gradients(name, training, fraction):
     torch.manual_seed(0)
     model, shape = NETS[name]()

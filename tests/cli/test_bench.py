@@ -1,7 +1,6 @@
 """racecar bench: the table, the record, and what is refused."""
 
 import json
-import sys
 
 import pytest
 
@@ -57,14 +56,6 @@ def test_what_fails_is_told_and_the_rest_is_kept(cli, tmp_path):
     assert "nets:conv, 4×3×8×8" in result.out
     assert result.err.splitlines()[-1].startswith("racecar: failed: nets:none: ValueError: unknown target 'nets:none'")
     assert len(json.loads((tmp_path / "bench.json").read_text())["models"]) == 2
-
-
-def test_a_terminal_gets_a_drawn_table(cli, monkeypatch):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.setenv("COLUMNS", "160")
-    result = cli("bench", *QUICK, "--models", "nets:flat", "--input", "4,64")
-    assert "━" in result.out
-    assert "racecar 1/2" in result.out
 
 
 def test_the_batch_of_a_target(cli):

@@ -1,6 +1,5 @@
 """The command itself: what it needs, and what it loads to start."""
 
-import re
 import subprocess
 import sys
 
@@ -74,23 +73,3 @@ def test_as_a_process():
     assert done.stdout.splitlines()[-1] == "[]"
     assert done.returncode == 2
     assert done.stderr == "racecar: No such command 'nowhere'.\n"
-
-
-def test_the_shell_completes_commands_and_options(monkeypatch, capsys):
-    """`racecar --show-completion` prints what a shell reads, which asks the command itself, by its environment."""
-    monkeypatch.setattr("shellingham.detect_shell", lambda: ("bash", "/bin/bash"))
-
-    def said(*arguments):
-        with pytest.raises(SystemExit) as left:
-            run(arguments)
-        assert left.value.code == 0
-        return capsys.readouterr().out
-
-    script = said("--show-completion")
-    (asked,) = re.findall(r"(_RACECAR_COMPLETE)=(complete_bash)", script)
-    assert "complete -o default -F _racecar_completion racecar" in script
-    monkeypatch.setenv(*asked)
-    for words, expected in (("racecar ex", ["explain"]), ("racecar run --qu", ["--quick"])):
-        monkeypatch.setenv("COMP_WORDS", words)
-        monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
-        assert said().split() == expected

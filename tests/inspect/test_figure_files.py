@@ -107,16 +107,7 @@ def perfect() -> Leakage:
 # --- files --------------------------------------------------------------------------------------------------------
 
 
-FILES = (
-    "vectors, colour",
-    "spectrum",
-    "similarity, no pictures",
-    "plane",
-    "sweep, one",
-    "invertibility",
-    "rebuilt, grey",
-)
-FILES += ("leakage, no pictures",)
+FILES = ("vectors, colour", "similarity, no pictures", "plane")
 
 
 def written(svg: bytes) -> list[str]:
@@ -147,16 +138,15 @@ def test_files(tmp_path: Path, case: str):
     assert sorted(tmp_path.iterdir()) == [png, svg]
 
 
-@pytest.mark.parametrize("case", ["vectors, one", "spectrum, one", "rebuilt, one"])
-def test_the_same_figure_gives_the_same_files(tmp_path: Path, case: str):
+def test_the_same_figure_gives_the_same_files(tmp_path: Path):
     """Neither drawing nor saving again changes a byte."""
-    figure, again = (CASES[case][0]() for _ in range(2))
+    figure, again = (CASES["rebuilt, one"][0]() for _ in range(2))
     first = saved(figure, tmp_path / "first")
     assert saved(again, tmp_path / "again") == first
     assert saved(figure, tmp_path / "twice") == first
 
 
-CROWDED = ("vectors, many", "planes", "sweep", "invertibility, deep", "rebuilt, deep", "leakages", "similarities")
+CROWDED = ("planes", "rebuilt, deep", "leakages")
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case not in FILES])

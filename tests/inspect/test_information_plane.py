@@ -148,18 +148,12 @@ def test_bounds_are_the_second_opinion():
 
 
 @pytest.mark.parametrize("bounds", [False, True])
-def test_prints_as_a_table_and_goes_to_json(bounds):
+def test_goes_to_json(bounds):
     model, x = tanh_net(4, 3, 2), bits(4)
     found = plane(activations(model, x), x[:, 0], x, bounds=bounds)
     assert isinstance(found, InformationPlane)
     assert len(found) == 3
-    lines = str(found).splitlines()
-    assert lines[0].split()[:3] == ["d", "layer", "made"]
-    assert ("KDE" in lines[0]) == bounds
-    assert [line.split()[0] for line in lines[2:5]] == ["d1", "d2", "d3"]
-    assert "30 fixed [-1, 1]" in lines[3]
-    assert f"{found[1].i_xd:.3f}" in lines[3]
-    assert lines[5] == "16 samples, 16 distinct inputs; bits; ceilings H(X) = 4.000, H(Y) = 1.000"
+    assert ("KDE" in str(found)) == bounds
     read = json.loads(json.dumps(found.to_dict()))
     assert read["rows"][1]["i_xd"] == found[1].i_xd
     assert read["rows"][1]["range"] == [-1, 1]

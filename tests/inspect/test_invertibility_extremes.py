@@ -30,10 +30,7 @@ def test_an_exact_reverse_pass():
     assert depth.psnr is None or depth.psnr > 100
     assert depth.ssim == pytest.approx(1)
     assert str(found)
-
-
-def test_the_record_of_an_exact_reverse_pass_is_json():
-    record = json.loads(json.dumps(invertibility(*identity()).to_dict(), allow_nan=False))
+    record = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert record["layers"][0]["input"] == 0
 
 

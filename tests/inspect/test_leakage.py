@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from racecar import NoRuleWarning
 from racecar.inspect.invertibility import invertibility
 from racecar.inspect.leakage import READINGS, leakage
 from racecar.inspect.ssim import ssim
@@ -149,17 +148,3 @@ def test_everything_behind_a_join():
     assert found.reading.startswith("From no depth is the reverse pass to the input unique")
     assert str(found).endswith(found.reading)
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["depths"] == []
-
-
-def test_a_layer_without_a_rule():
-    """Nothing can be rebuilt from above that layer, so no leakage is stated there."""
-
-    def forward(m, x):
-        return m.c(torch.tanh(torch.cdist(torch.tanh(m.a(x)), m.w)))
-
-    torch.manual_seed(0)
-    model = Net(forward, a=nn.Linear(4, 6), w=nn.Parameter(torch.randn(5, 6)), c=nn.Linear(5, 3))
-    with pytest.warns(NoRuleWarning, match="cdist"):
-        found = leakage(model, torch.randn(7, 4))
-    assert [leak.name for leak in found] == ["d2"]
-    assert found.hidden == ("", "c")

@@ -59,13 +59,6 @@ def test_the_record_is_json(model, x):
     json.dumps(leakage(model, x).to_dict(), allow_nan=False)
 
 
-@pytest.mark.parametrize("side", [4, 8])
-def test_small_pictures(side):
-    found = leakage(flat_linear((1, side, side), 5), pictures(3, 1, side, side))
-    assert len(found) == 1
-    assert found.constant_psnr > 0
-
-
 def test_a_net_that_diverged_is_not_called_safe():
     model = flat_linear((6,), 5)
     model[1].weight.data[0, 0] = math.nan
@@ -99,20 +92,13 @@ def test_readings(share):
     assert ("can be recognised" in found.reading) == (share >= 0.5)
 
 
-def test_table_and_record():
+def test_record():
     model, x = NETWORKS["vgg"]()
     found = leakage(model, x)
-    head, line, *rows, baseline, reading = str(found).splitlines()
-    assert head.split() == ["from", "made", "by", "explained", "adjusted", "PSNR", "SSIM", "reading"]
-    assert reading == found.reading
-    assert len(rows) == len(found) == 5
-    for row, leak in zip(rows, found, strict=True):
-        assert row.split()[:4] == [leak.name, leak.layer, f"{leak.explained:.1%}", f"{leak.adjusted:.1%}"]
-        assert row.endswith(leak.reading)
-    assert "best constant image" in baseline
-    assert f"{found.constant_psnr:.3g}" in baseline
+    assert len(found) == 5
     record = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert record["reading"] == reading
+    assert record["reading"] == found.reading
+    assert str(found).endswith(found.reading)
     assert record["constant"] == {"psnr": found.constant_psnr, "ssim": found.constant_ssim}
     assert record["depths"] == [vars(leak) for leak in found]
     assert record["hidden"] == []

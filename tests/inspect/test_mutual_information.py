@@ -135,15 +135,6 @@ def test_codes_are_the_distinct_rows_of_bins(n, features, bins, seed):
     assert len({*zip(found.tolist(), truth.tolist(), strict=True)}) == truth.max() + 1  # the same but for their names
 
 
-def test_finer_bins_that_nest_tell_no_less():
-    torch.manual_seed(0)
-    d, y = torch.randn(500, 3), torch.randint(0, 4, (500,))
-    bits = [mutual_information(bin_codes(d, bin_edges(d, 2**k, "range")), y) for k in range(8)]
-    assert bits == sorted(bits)
-    assert bits[0] == 0
-    assert bits[-1] == pytest.approx(entropy(y), abs=0.01)
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.int64])
 @pytest.mark.parametrize("binning", ["range", "mass"])
 def test_any_dtype_is_binned_like_its_float64(dtype, binning):

@@ -228,18 +228,6 @@ def test_to_dict_is_json():
     ]
 
 
-def test_the_table():
-    v, d = torch.eye(3)[:2], torch.tensor([[1.0, 0, 0], [1, 0, 1]])
-    assert str(similarity(v, d)).splitlines() == [
-        "similarity of 2 vectors and 2 data",
-        "2 principal angles: 0.00° to 90.00°, mean 45.00°",
-        "             all pairs   best/vector    best/datum",
-        "|cosine| ↑       0.427         0.500         0.854",
-        "SSIM ↑               –             –             –",
-        "LPIPS ↓              –             –             –",
-    ]
-
-
 @pytest.mark.parametrize(
     "vectors, data, message",
     [

@@ -70,7 +70,7 @@ def test_the_gradient_is_zero_at_zero(f):
 
 
 @pytest.mark.parametrize("f, side", [(f, side) for f in (so, mc, srip, ocnn) for side in SIDES] + [(dso, None)])
-@pytest.mark.parametrize("shape", [(3, 4), (5, 2), (2, 2, 3), (5, 2, 2, 3)])
+@pytest.mark.parametrize("shape", [(5, 2), (2, 2, 3)])
 def test_gradients(f, side, shape):
     def value(*w):
         how = {"side": side} if side else {}

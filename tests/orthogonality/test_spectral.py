@@ -18,7 +18,7 @@ def test_srip_becomes_the_largest_singular_value(monkeypatch, side, squared, for
     tall = [w.flatten(1) if side == "rows" or (side == "smaller" and len(w) < 6) else w.flatten(1).mT for w in drawn]
     sigmas = [torch.linalg.svdvals(w @ w.mT - torch.eye(len(w)))[0] for w in tall]
     truth = sum(sigma**2 if squared else sigma for sigma in sigmas)
-    value = srip(drawn, power=1000, squared=squared, side=side)
+    value = srip(drawn, power=300, squared=squared, side=side)
     close(value, truth.detach(), 1e-8)
     for ours, theirs in zip(torch.autograd.grad(value, drawn), torch.autograd.grad(truth, drawn), strict=True):
         close(ours, theirs, 1e-6)

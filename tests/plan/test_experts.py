@@ -118,7 +118,7 @@ def test_each_expert_is_compared_on_its_tokens(make, way, top):
     model = Mixture(way, make(), top).double()
     rr = classic(model, torch.randn(N, C).double(), mode="layerwise", scale="sum")
     ways = set()
-    for size in (N, N, 5, N, 1, 2, N, 3, N, N):
+    for size in (N, 5, N, 1, N, 3, N):
         x = torch.randn(size, C).double()
         _, loss = rr(x)
         errors = model.errors(x)

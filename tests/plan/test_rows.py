@@ -1,40 +1,9 @@
-"""The lines of a plan as records: what the table, ``racecar explain`` and users read."""
+"""The lines of a plan as records, from which its table is made."""
 
-import pytest
 import torch
 from torch import nn
 
 from racecar import Racecar
-from racecar.cli.inspect.explain import show
-from tests.networks import NETWORKS
-
-
-def table(rows):
-    """Rows as a person would write them, told apart by two spaces."""
-    return [
-        [row.name or "(model)", row.kind, ["no", "yes"][row.constrained], row.source or "-", row.note] for row in rows
-    ]
-
-
-@pytest.mark.parametrize("name", ["mlp", "vgg", "reused", "cross_attention", "text"])
-@pytest.mark.parametrize("mode", ["auto", "layerwise"])
-def test_the_table_shows_them(name, mode, monkeypatch):
-    """All of them and nothing else, in the terminal too; and they say what the entries say."""
-    model, x = NETWORKS[name]()
-    rr = Racecar(model, x, mode)
-    rows = rr.plan.rows()
-    head, line, *body, _ = str(rr.plan).splitlines()
-    ends = [len(part) for part in line.split("  ")]
-    starts = [sum(ends[:i]) + 2 * i for i in range(len(ends))]
-    cut = [[text[a : a + n].strip() for a, n in zip(starts, ends, strict=True)] for text in body]
-    assert cut == table(rows)
-    shown = []
-    monkeypatch.setattr("racecar.support.console.print_table", lambda *given: shown.append(given))
-    show(rr.plan)
-    assert [list(row) for row in shown[0][1]] == table(rows)
-    assert tuple(shown[0][0]) == tuple(head.split())
-    assert [row[:3] for row in rows[: len(rr.plan)]] == [(e.name, e.kind, e.constrained) for e in rr.plan]
-    assert [row.name for row in rows[len(rr.plan) :]] == [one.name for one in rr.plan.uncovered]
 
 
 def test_what_they_say():

@@ -1,5 +1,6 @@
 """A stopped pretraining resumes bit for bit; files that are no checkpoint of it are refused."""
 
+import functools
 import hashlib
 import io
 import os
@@ -30,6 +31,12 @@ def shuffled(**options: Any) -> DataLoader:
 SETTINGS = {"epochs": 2, "lr": 1e-2}
 
 
+@functools.cache
+def undisturbed() -> tuple[State, list[tuple[Any, ...]], Tensor]:
+    """A run that nothing stops."""
+    return trained(shuffled())
+
+
 def trained(loader: Iterable[Any], path: Path | None = None) -> tuple[State, list[tuple[Any, ...]], Tensor]:
     """Weights, report and the next random number of a run from the usual start."""
     model = deep()
@@ -48,7 +55,7 @@ SECOND_LAYER = 1 + 8 + 3
 
 @pytest.mark.parametrize("after", [1 + 2, SECOND_LAYER, 1 + 31])
 def test_a_stopped_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, after: int):
-    truth = trained(shuffled())
+    truth = undisturbed()
     path = tmp_path / "state"
     with pytest.raises(Stop):
         trained(Interrupted(shuffled(), after), path)
@@ -72,7 +79,7 @@ def test_a_killed_process_goes_on_as_if_nothing_had_happened(tmp_path: Path):
     process.join(120)
     assert process.exitcode == -signal.SIGKILL
     assert [one["layer"] for one in torch.load(path, weights_only=True)["done"]] == ["0"]
-    assert same(trained(shuffled(), path)[0], trained(shuffled())[0])
+    assert same(trained(shuffled(), path)[0], undisturbed()[0])
 
 
 def test_a_loader_with_random_numbers_of_its_own(tmp_path: Path):
@@ -131,7 +138,7 @@ def test_a_stop_while_the_checkpoint_is_written(tmp_path: Path, monkeypatch: pyt
     monkeypatch.undo()
     assert [one.name for one in tmp_path.iterdir()] == ["state"]
     assert [one["layer"] for one in torch.load(path, weights_only=True)["done"]] == ["0"]
-    assert same(trained(shuffled(), path)[0], trained(shuffled())[0])
+    assert same(trained(shuffled(), path)[0], undisturbed()[0])
 
 
 def test_more_layers_later(tmp_path: Path):

@@ -10,21 +10,20 @@ import torch
 from torch import nn
 
 from racecar.pretrain import greedy, training
-from racecar.racecar import call_arguments
 from tests.by_hand import close
 from tests.hf_zoo import HF_MODELS
 from tests.losses import classic
-from tests.networks import NETWORKS, SOME
+from tests.networks import NETWORKS
 from tests.pretrain.common import Interrupted, Stop, Watching, deep, mlp, moved, rows, same, seeded, state
 
 # --- one layer at a time, everything else as it was ---------------------------------------------------------------
 
 
-APART = [name for name in SOME if name not in ("unet_bilinear", "tied_autoencoder")]
-"""All parameters have one use, and none takes long."""
+APART = ["vgg", "mlp_norm", "functional", "bare_weights", "attention", "text", "weight_norm", "keyword_inputs"]
+"""All parameters have one use."""
 
 
-@pytest.mark.parametrize("name", [*APART, "weight_norm", "densenet", "keyword_inputs"])
+@pytest.mark.parametrize("name", APART)
 def test_only_the_layer_at_work_changes(name: str):
     model, inputs = NETWORKS[name]()
     flags = {key: one.requires_grad for key, one in model.named_parameters()}
@@ -68,24 +67,12 @@ def test_gradient_is_asked_for_the_layer_alone(name: str):
 def test_parametrised_weights_learn(kind: str):
     model, inputs = NETWORKS[kind]()
     before = state(model)
-    done = greedy(model, [inputs] * 3, epochs=10, lr=1e-2)
+    done = greedy(model, [inputs] * 3, epochs=4, lr=1e-2)
     assert all(one.last < one.first for one in done)
     assert {name for name in before if "original" in name} <= moved(before, state(model))
     if kind == "orthogonal":
         weight = model[4].weight
         close(weight @ weight.T, torch.eye(len(weight)), 1e-5)
-
-
-@pytest.mark.parametrize("name", ["mlp", "vgg_plain", "resnet_pad", "encoder", "text"])
-def test_losses_go_down(name: str):
-    """By the reports, and by the reverse loss of the whole model."""
-    model, inputs = NETWORKS[name]()
-    args, kwargs = call_arguments(inputs)
-    rr = classic(model, inputs, mode="layerwise")
-    before = rr(*args, **kwargs)[1].item()
-    done = greedy(model, [inputs], epochs=8, lr=3e-3)
-    assert all(one.last < one.first for one in done), done
-    assert rr(*args, **kwargs)[1].item() < before
 
 
 @pytest.mark.zoo
@@ -214,7 +201,7 @@ def test_divergence_is_an_error(tmp_path: Path, optimiser: str):
 
 def test_a_loss_that_is_not_finite_is_found_wherever_it_comes():
     """The loss is looked at now and then; no step is left out in the end."""
-    for bad in (0, 1, 19, 20, 21, 43, 44):
+    for bad in (0, 20, 44):
         batches = rows(45)
         batches[bad] = batches[bad] * float("nan")
         with pytest.raises(FloatingPointError, match="'0'"):
@@ -224,7 +211,7 @@ def test_a_loss_that_is_not_finite_is_found_wherever_it_comes():
 # --- progress -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("batches", [1, 19, 20, 21, 47])
+@pytest.mark.parametrize("batches", [1, 20, 21])
 def test_the_bar_counts_every_step(monkeypatch: pytest.MonkeyPatch, batches: int):
     bars: list[tuple[str, int | None, list[int]]] = []
 

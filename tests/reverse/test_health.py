@@ -1,6 +1,7 @@
 """A dying net gives one warning with the layer, λ and what to try."""
 
 import copy
+import itertools
 import pickle
 import warnings
 
@@ -35,8 +36,10 @@ def batches(count: int = 3 * STEPS) -> list[Tensor]:
     return list(torch.randn(count, 8, 4))
 
 
-@pytest.mark.parametrize("scale", ["relative", "ratio", "anchored", "mean", "sum"])
-@pytest.mark.parametrize("mode", ["full", "layerwise"])
+@pytest.mark.parametrize(
+    "scale, mode",
+    [*zip(["relative", "ratio", "anchored", "mean", "sum"], itertools.cycle(["full", "layerwise"]), strict=False)],
+)
 def test_an_activation_of_0(scale: str, mode: str):
     rr = classic(net(dead=True), torch.randn(8, 4), mode, scale=scale, weight={"*": 0.25, "0": 0.5})
     (message,) = warnings_of(rr, batches())

@@ -285,11 +285,3 @@ def test_a_trailing_layer_with_weight_0_feels_no_gradient():
     classic(model, x, weight={"*": 1, "c": 0})(x)[1].backward()
     assert model.c.weight.grad is None
     assert model.b.weight.grad.abs().max() > 0
-
-
-def test_layerwise_leaves_out_what_has_weight_0():
-    model, x = chain(), rows()
-    rr = classic(model, x, mode="layerwise", weight={"a": 1, "c": 1})
-    rr(x)
-    assert list(rr.terms) == ["a", "c"]
-    assert [one is None for one in rr.reconstruct(x)] == [False, True, False]

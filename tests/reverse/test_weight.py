@@ -113,13 +113,6 @@ def test_a_part_that_is_a_layer_elsewhere():
     assert list(rr.terms) == ["a", "last"]
 
 
-@pytest.mark.parametrize("pattern", ["", "*"])
-def test_a_model_that_is_one_layer(pattern: str):
-    x = torch.randn(3, 4)
-    _, loss = classic(nn.Linear(4, 3), x, weight={pattern: 1})(x)
-    assert loss > 0
-
-
 def test_a_pattern_may_name_a_layer_of_another_branch():
     """The layer exists, even if this call does not use it."""
     model, x = NETWORKS["branching"]()

