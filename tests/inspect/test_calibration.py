@@ -55,6 +55,7 @@ def errors(rr, x):
     return batch, sum(single) / len(single)
 
 
+@pytest.mark.soak
 def test_a_deployed_net_can_be_run_backwards(trained):
     rr, _, x = trained
     batch, single = errors(rr, x)
@@ -65,6 +66,7 @@ def test_a_deployed_net_can_be_run_backwards(trained):
     assert before > 3 * single
 
 
+@pytest.mark.soak
 def test_calibrated(trained):
     """A model without statistics gets some for every reverse pass, and is not changed itself."""
     rr, data, x = trained
