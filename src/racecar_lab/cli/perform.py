@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,18 +31,9 @@ def run_options(options: CommandOptions, folder: Path) -> RunOptions:
     from racecar_lab.training import distributed
 
     _check_device(options.device, options.engine)
-    made = RunOptions(
-        folder=folder,
-        maker=Maker(command(), options.engine, commit()),
-        device=options.device,
-        compile=options.compile,
-        interval=options.every,
-        resume=options.resume,
-        workers=options.workers,
-        address=options.address,
-        tensorboard=options.tensorboard,
-        graphs=options.graphs,
-    )
+    values = vars(options)
+    same = {field.name: values[field.name] for field in fields(RunOptions) if field.name in values}
+    made = RunOptions(folder=folder, maker=Maker(command(), options.engine, commit()), **same)
     try:
         runner.check(made, options.engine)
     except ValueError:
