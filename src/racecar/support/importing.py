@@ -11,6 +11,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+added: set[str] = set()
+"""Folders that ``look_up`` has put at the end of ``sys.path``."""
+
 
 def look_up(name: str, folder: Path, what: str) -> Any:
     """The object that ``name``, package.module:attribute, stands for.
@@ -60,6 +63,7 @@ def _folder_first(package: str, folder: Path) -> Iterator[None]:
     """A context in which ``package`` is imported from the folder first, and all other packages from there last."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
+        added.add(str(folder))
     finder = _FolderFinder(package, str(folder))
     sys.meta_path.insert(0, finder)
     try:

@@ -14,7 +14,20 @@ import typer
 
 from racecar_lab.running.engines.processes import warm_up
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Experiment, as `racecar list` names it.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="Experiment, as `racecar list` names it, or one of your own as package.module:CLASS."
+    ),
+]
+Own = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--experiment",
+        metavar="MODULE:CLASS",
+        help="An experiment of your own, package.module:CLASS, of which there are records; repeatable.",
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(

@@ -47,6 +47,7 @@ def run_options(options: CommandOptions, folder: Path) -> RunOptions:
 
 def do(jobs: Sequence[Job], folder: Path, options: CommandOptions, quiet: bool = False) -> None:
     """Do the jobs, and say what came of them."""
+    from racecar_lab.own import NAMES
     from racecar_lab.running import runner
     from racecar_lab.running.jobs import with_earlier
     from racecar_lab.running.record import OTHER_DATA
@@ -79,7 +80,9 @@ def do(jobs: Sequence[Job], folder: Path, options: CommandOptions, quiet: bool =
                 kind = "run on other data" if jobs[0].purpose == OTHER_DATA else f"{jobs[0].purpose} run"
                 print(f"a {kind}: no evidence, and nothing of it is judged")
             print(summary(jobs, store))
-            print(f"results: {folder}   page: {shlex.join(['racecar', 'report', str(folder)])}")
+            own = dict.fromkeys(NAMES[job.experiment.name] for job in every if job.experiment.name in NAMES)
+            page = ["racecar", "report", str(folder), *(f"--experiment={name}" for name in own)]
+            print(f"results: {folder}   page: {shlex.join(page)}")
         for failure in failures:
             print(f"racecar: {failure.job} failed: {failure.message}", file=sys.stderr)
     distributed.stop()
