@@ -127,15 +127,9 @@ def _check_device(device: str, engine: str) -> None:
         chosen = torch.device(device)
     except RuntimeError:
         raise ValueError(f"--device {device!r} is none: use cpu, cuda, cuda:1, …") from None
-    if chosen.type == "cuda":
-        if engine == "ray":  # a cluster may have some
-            return
-        if not torch.cuda.is_available():
-            raise ValueError("--device cuda: this torch sees no CUDA device; use --device cpu")
-        count = torch.cuda.device_count()
-        if (chosen.index or 0) >= count:
-            raise ValueError(f"--device {device}: this torch sees no more than {count} CUDA devices, from cuda:0 on")
+    if chosen.type == "cpu" or (chosen.type == "cuda" and engine == "ray"):  # a cluster may have some
         return
-    accelerator = torch.accelerator.current_accelerator()
-    if chosen.type not in ("cpu", accelerator and accelerator.type):
-        raise ValueError(f"--device {device}: this torch cannot train there; use cpu, cuda, cuda:1, …")
+    accelerator, count = torch.accelerator.current_accelerator(), torch.accelerator.device_count()
+    devices = [f"{accelerator.type}:{i}" for i in range(count)] if accelerator else []
+    if f"{chosen.type}:{chosen.index or 0}" not in devices:
+        raise ValueError(f"--device {device}: this torch cannot train there; use {', '.join(['cpu', *devices])}")
