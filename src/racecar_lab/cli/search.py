@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,8 @@ from racecar_lab.cli.tuned import is_set, read_tuned
 
 if TYPE_CHECKING:
     from racecar_lab.cli.request import Request
+    from racecar_lab.running.jobs import Job
+    from racecar_lab.running.results import Store
 
 
 @with_options
@@ -56,6 +58,7 @@ def search(name: Name, options: CommandOptions, out: Out = None, tuned: Tuned = 
         do(list(dict.fromkeys(trained(new).values())), folder, replace(options, resume=True), quiet=True)
         if not is_rank_zero() or options.budget:
             return
+        _refuse_unmeasured(jobs, Store(folder), what.metric)
         chosen = best(jobs, Store(folder), what)
         new = jobs_of(one, what, config, {which: what.beyond(found) for which, found in chosen.items()}, options.data)
         jobs = [*jobs, *new]
@@ -83,6 +86,16 @@ def search(name: Name, options: CommandOptions, out: Out = None, tuned: Tuned = 
                 if found["edge"]:
                     print(f"  {' and '.join(found['edge'])}: a better one may lie beyond")
     print(folder / "tuned.json")
+
+
+def _refuse_unmeasured(jobs: Sequence[Job], store: Store, metric: str) -> None:
+    """Raise if no finished run has the metric that the search chooses by, as where an experiment always measures on its
+    test set."""
+    runs = [store.get(id) for job in jobs for id in job.ids.values() if store.has(id)]
+    measured = [run.record["metrics"] for run in runs if run.finished]
+    if measured and not any(metric in metrics for metrics in measured):
+        kind = type(jobs[0].experiment).__name__
+        raise ValueError(f"{kind}.measure gave no {metric}, by which its search chooses: measure it on task.valid")
 
 
 def _rates(text: str) -> tuple[float, ...]:

@@ -220,6 +220,18 @@ def test_what_cannot_be(write, refused, tmp_path, more, words):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_search_without_its_metric(write, refused):
+    """Which is not called diverged."""
+    write("""
+from racecar_lab.experiment import Measured
+from racecar_lab.search_space import Search
+Mine.search = Search(lrs={"adam": (1e-3,)}, coefficients={"RR": (0.1,)}, seeds=1)
+Mine.measure = lambda *_: Measured({"size": 1.0})
+""")
+    line = refused("search", "mine:Mine", "--set", "epochs=1", "--workers", "1")
+    assert "Mine.measure gave no valid_accuracy, by which its search chooses: measure it on task.valid" in line
+
+
 @pytest.mark.parametrize("engine", ["here", "vmap"])
 def test_a_task_that_is_missing(write, cli, engine):
     write("Mine.stages = lambda *_: (Stage('A'), Stage('B', task='B'))")
