@@ -249,7 +249,10 @@ class Experiment(Generic[C]):
         return Recipe()
 
     def measure(self, config: C, trained: Trained) -> Measured:
-        """Metrics of a finished stage, the model in evaluation mode."""
+        """Metrics of a finished stage, the model in evaluation mode. In a search, which holds samples out as
+        ``task.valid``, they are measured on these, and nothing is on the test set."""
+        if trained.task.valid is not None:
+            return Measured({"valid_accuracy": accuracy(trained.model, trained.task.valid)})
         return Measured({"test_accuracy": accuracy(trained.model, trained.task.test)})
 
     def probed(self, config: C, trained: Trained) -> tuple[nn.Module, Tensor] | None:

@@ -6,11 +6,11 @@ import typer
 
 from racecar_lab.cli.data import data
 from racecar_lab.cli.film import film
+from racecar_lab.cli.listing import list_experiments
 from racecar_lab.cli.pack import pack
 from racecar_lab.cli.report import report
-from racecar_lab.cli.run import list_experiments, run_experiment
+from racecar_lab.cli.run import run_experiment, sweep
 from racecar_lab.cli.search import search
-from racecar_lab.cli.sweep import sweep
 
 
 def add_to(app: typer.Typer) -> None:

@@ -12,23 +12,29 @@ from typing import Annotated, Any
 
 import typer
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Experiment, as `racecar list` names it.")]
+from racecar_lab.running.engines.processes import warm_up
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="Experiment, as `racecar list` names it, or one of your own as package.module:CLASS."
+    ),
+]
+Own = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--experiment",
+        metavar="MODULE:CLASS",
+        help="An experiment of your own, package.module:CLASS, of which there are records; repeatable.",
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(
         "--out",
         metavar="DIR",
         file_okay=False,
-        help="Results folder; out/NAME without it, out/NAME-quick for a quick run, out/NAME-other-data for other data.",
-    ),
-]
-SearchOut = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        metavar="DIR",
-        file_okay=False,
-        help="Results folder; out/NAME-search without it, and out/NAME-search-quick for a quick one.",
+        help="Results folder. Without it out/NAME; of a search out/NAME-search; with -quick or -other-data behind it.",
     ),
 ]
 Tuned = Annotated[
@@ -43,7 +49,8 @@ Over = Annotated[str, typer.Option("--over", metavar="FIELD=a,b,c", help="A sett
 
 @dataclass(frozen=True, kw_only=True)
 class CommandOptions:
-    """What is trained, and how; every field is an option of each command."""
+    """What is trained, and how; every field is an option of each command. Those that have the name of a field of
+    ``RunOptions`` are handed on as they are."""
 
     variants: Annotated[
         str,
@@ -90,7 +97,7 @@ class CommandOptions:
         int, typer.Option("--workers", metavar="N", min=0, help="Processes at once; 0: as many as fit.")
     ] = 0
     compile: Annotated[bool, typer.Option("--compile", help="torch.compile the training step.")] = False
-    every: Annotated[
+    interval: Annotated[
         float, typer.Option("--checkpoint-every", metavar="SECONDS", min=0, help="Between checkpoints.")
     ] = 60.0
     address: Annotated[
@@ -110,17 +117,18 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """A command as typer sees it: its own parameters, then the fields of ``CommandOptions``. It is called with
     ``options=CommandOptions(…)`` in their place."""
     hints = typing.get_type_hints(CommandOptions, include_extras=True)
-    own = [one for one in inspect.signature(command, eval_str=True).parameters.values() if one.name != "options"]
     kind = inspect.Parameter.KEYWORD_ONLY
     shared = [
         inspect.Parameter(f.name, kind, default=f.default, annotation=hints[f.name]) for f in fields(CommandOptions)
     ]
-    parameters = [*(one.replace(kind=kind) for one in own), *shared]
+    signature = inspect.signature(command, eval_str=True).parameters
+    parameters = [*(signature[name].replace(kind=kind) for name in signature if name != "options"), *shared]
 
     @wraps(command)
-    def call(**given: Any) -> None:
-        options = CommandOptions(**{f.name: given.pop(f.name) for f in fields(CommandOptions)})
-        command(**given, options=options)
+    def call(**arguments: Any) -> None:
+        options = CommandOptions(**{f.name: arguments.pop(f.name) for f in fields(CommandOptions)})
+        warm_up(options.engine, options.device, options.workers)  # before the command imports torch
+        command(**arguments, options=options)
 
     call.__dict__["__signature__"] = inspect.Signature(parameters)  # which is what typer reads
     return call

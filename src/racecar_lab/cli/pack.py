@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from racecar_lab.cli.options import Own
+
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder that racecar run wrote into, by --out.")]
 
 
@@ -24,7 +26,7 @@ Without = Annotated[
 ]
 
 
-def pack(folder: Folder, figures: Figures = False, without: Without = None) -> None:
+def pack(folder: Folder, figures: Figures = False, without: Without = None, own: Own = None) -> None:
     """Put the records of a folder into one file, DIR/records.jsonl, a line for each, instead of a file for each; with
     --figures also the arrays that the page needs, into DIR/arrays.safetensors. Everything that reads the one form reads
     the other, too. Not while a run writes into the folder.
@@ -43,8 +45,8 @@ def pack(folder: Folder, figures: Figures = False, without: Without = None) -> N
         check_folder(folder, "the folder")
     print(f"{packed.pack(folder, without or ())} records packed into {folder / packed.NAME}")
     if figures:
-        from racecar_lab.experiments import EXPERIMENTS
+        from racecar_lab.experiments import experiments
         from racecar_lab.report.shown import shown_arrays
 
-        count = packed_arrays.pack_arrays(folder, shown_arrays(folder, EXPERIMENTS))
+        count = packed_arrays.pack_arrays(folder, shown_arrays(folder, experiments(own or ())))
         print(f"{count} arrays packed into {folder / packed_arrays.NAME}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,18 +31,9 @@ def run_options(options: CommandOptions, folder: Path) -> RunOptions:
     from racecar_lab.training import distributed
 
     _check_device(options.device, options.engine)
-    made = RunOptions(
-        folder=folder,
-        maker=Maker(command(), options.engine, commit()),
-        device=options.device,
-        compile=options.compile,
-        interval=options.every,
-        resume=options.resume,
-        workers=options.workers,
-        address=options.address,
-        tensorboard=options.tensorboard,
-        graphs=options.graphs,
-    )
+    values = vars(options)
+    same = {field.name: values[field.name] for field in fields(RunOptions) if field.name in values}
+    made = RunOptions(folder=folder, maker=Maker(command(), options.engine, commit()), **same)
     try:
         runner.check(made, options.engine)
     except ValueError:
@@ -56,6 +47,7 @@ def run_options(options: CommandOptions, folder: Path) -> RunOptions:
 
 def do(jobs: Sequence[Job], folder: Path, options: CommandOptions, quiet: bool = False) -> None:
     """Do the jobs, and say what came of them."""
+    from racecar_lab.own import NAMES
     from racecar_lab.running import runner
     from racecar_lab.running.jobs import with_earlier
     from racecar_lab.running.record import OTHER_DATA
@@ -88,7 +80,9 @@ def do(jobs: Sequence[Job], folder: Path, options: CommandOptions, quiet: bool =
                 kind = "run on other data" if jobs[0].purpose == OTHER_DATA else f"{jobs[0].purpose} run"
                 print(f"a {kind}: no evidence, and nothing of it is judged")
             print(summary(jobs, store))
-            print(f"results: {folder}   page: {shlex.join(['racecar', 'report', str(folder)])}")
+            own = dict.fromkeys(NAMES[job.experiment.name] for job in every if job.experiment.name in NAMES)
+            page = ["racecar", "report", str(folder), *(f"--experiment={name}" for name in own)]
+            print(f"results: {folder}   page: {shlex.join(page)}")
         for failure in failures:
             print(f"racecar: {failure.job} failed: {failure.message}", file=sys.stderr)
     distributed.stop()
@@ -133,15 +127,9 @@ def _check_device(device: str, engine: str) -> None:
         chosen = torch.device(device)
     except RuntimeError:
         raise ValueError(f"--device {device!r} is none: use cpu, cuda, cuda:1, …") from None
-    if chosen.type == "cuda":
-        if engine == "ray":  # a cluster may have some
-            return
-        if not torch.cuda.is_available():
-            raise ValueError("--device cuda: this torch sees no CUDA device; use --device cpu")
-        count = torch.cuda.device_count()
-        if (chosen.index or 0) >= count:
-            raise ValueError(f"--device {device}: this torch sees no more than {count} CUDA devices, from cuda:0 on")
+    if chosen.type == "cpu" or (chosen.type == "cuda" and engine == "ray"):  # a cluster may have some
         return
-    accelerator = torch.accelerator.current_accelerator()
-    if chosen.type not in ("cpu", accelerator and accelerator.type):
-        raise ValueError(f"--device {device}: this torch cannot train there; use cpu, cuda, cuda:1, …")
+    accelerator, count = torch.accelerator.current_accelerator(), torch.accelerator.device_count()
+    devices = [f"{accelerator.type}:{i}" for i in range(count)] if accelerator else []
+    if f"{chosen.type}:{chosen.index or 0}" not in devices:
+        raise ValueError(f"--device {device}: this torch cannot train there; use {', '.join(['cpu', *devices])}")

@@ -7,13 +7,15 @@ from typing import Annotated
 
 import typer
 
+from racecar_lab.cli.options import Own
+
 Folder = Annotated[
     Path, typer.Argument(metavar="DIR", help="Folder that racecar run wrote into, or one of such folders.")
 ]
 Open = Annotated[bool, typer.Option("--open", help="Show the page in a browser.")]
 
 
-def report(folder: Folder, open_page: Open = False) -> None:
+def report(folder: Folder, open_page: Open = False, own: Own = None) -> None:
     """Make a page of what was run: claims and verdicts, tables, figures. It is written as DIR/report.html, which needs
     nothing else, and as DIR/report.md.
 
@@ -22,12 +24,13 @@ def report(folder: Folder, open_page: Open = False) -> None:
     import webbrowser
 
     from racecar.support.files import check_folder
-    from racecar_lab.experiments import EXPERIMENTS
+    from racecar_lab.experiments import experiments
     from racecar_lab.report import write_report
 
+    known = experiments(own or ())
     if folder.exists():
         check_folder(folder, "the folder")
-    written = write_report(folder, EXPERIMENTS)
+    written = write_report(folder, known)
     print(written.html)
     print(written.markdown)
     if open_page:

@@ -1,49 +1,69 @@
-"""``racecar list`` and ``racecar run``."""
+"""``racecar run`` and ``racecar sweep``: an experiment once, or once for each value of a setting."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from racecar.support.console import show
-from racecar_lab.cli.options import CommandOptions, Name, Out, Tuned, with_options
+from racecar_lab.cli.options import CommandOptions, Name, Out, Over, Tuned, with_options
 from racecar_lab.cli.perform import do
-from racecar_lab.cli.settings import coefficients_of, config_of, folder_of, seeds_of, tuned_of, variants_of
-from racecar_lab.running.engines.processes import warm_up
+from racecar_lab.cli.request import Request, folder_of, read, split
 
 if TYPE_CHECKING:
-    from racecar_lab.experiment import Experiment
-
-
-def list_experiments() -> None:
-    """List the experiments, and the data that each one needs."""
-    from racecar_lab.experiments import EXPERIMENTS
-
-    rows = [
-        (one.name, one.title, one.section, _needs(one), ",".join(one.variants), str(one.seeds))
-        for one in EXPERIMENTS.values()
-    ]
-    last = "Data sets: `racecar data list` says whether they are here, `racecar data fetch NAME` gets one."
-    show(("name", "what", "paper", "data", "variants", "seeds"), rows, last)
-
-
-def _needs(one: Experiment) -> str:
-    """Data sets, and those that the short form cannot do without where they are others."""
-    short = {**one.quick, **one.quick_shipped}
-    usual, quick = (", ".join(one.needs(one.Config(**how))) or "none" for how in ({}, short))
-    return usual if usual == quick else f"{usual} (quick: {quick})"
+    from racecar_lab.config import Config
 
 
 @with_options
 def run_experiment(name: Name, options: CommandOptions, out: Out = None, tuned: Tuned = None) -> None:
     """Run an experiment: every variant, every seed, every stage. What is there already is skipped."""
-    warm_up(options.engine, options.device, options.workers)
-    from racecar_lab.experiments import experiment
-    from racecar_lab.running.jobs import make_jobs
+    asked = read(name, options)
+    _run(asked, [asked.config], options, out, tuned)
 
-    one = experiment(name)
-    config, chosen = config_of(one, options), variants_of(one, options)
-    given = coefficients_of(one, options, chosen)
-    found = tuned_of(tuned, one, config, chosen, options.settings or [])
-    purpose = "quick" if options.quick else ""
-    jobs = make_jobs(one, config, chosen, seeds_of(one, options), options.data, given, found, purpose)
-    do(jobs, folder_of(out, name, jobs[0].purpose if jobs else purpose), options)
+
+@with_options
+def sweep(name: Name, over: Over, options: CommandOptions, out: Out = None, tuned: Tuned = None) -> None:
+    """Run an experiment once for each value of a setting; "weight" is the coefficient of every regulariser."""
+    from racecar_lab.config import override, parse
+
+    asked = read(name, options)
+    field, _, text = over.partition("=")
+    values = split(text)
+    if not values:
+        raise ValueError(f"--over {over!r}: write FIELD=a,b,c, for example weight=1e-3,1e-2,1e-1")
+    if field not in ("weight", "coefficient"):
+        configs = [override(asked.config, [f"{field}={value}"]) for value in values]
+        _run(asked, configs, options, out, tuned, over)
+        return
+    kinds = {name: asked.experiment.variant(name).kind for name in asked.variants}
+    swept = [name for name, kind in kinds.items() if kind in ("reverse", "orthogonality", "decay")]
+    if not swept:
+        raise ValueError(f"--over {over!r}: none of {', '.join(asked.variants)} has a weight")
+    if twice := [name for name in swept if name in asked.coefficients]:
+        raise ValueError(f"--over {over!r} and --coefficient both say that of {twice[0]}: leave one of them out")
+    weights = dict.fromkeys(swept, tuple(parse(value, float, field) for value in values))
+    asked = replace(asked, coefficients={**asked.coefficients, **weights})
+    _run(asked, [asked.config], options, out, tuned, over)
+
+
+def _run(
+    asked: Request,
+    configs: Sequence[Config],
+    options: CommandOptions,
+    out: Path | None,
+    tuned: Path | None,
+    over: str = "",
+) -> None:
+    """Do the jobs of all configurations, of which ``over`` is the setting that is swept."""
+    from racecar_lab.running.jobs import make_jobs, refuse_too_many
+
+    settings = [*(options.settings or []), over]
+    chosen = asked.tuned(tuned, settings)
+    purpose, jobs = "quick" if options.quick else "", []
+    for config in configs:
+        jobs += make_jobs(
+            asked.experiment, config, asked.variants, asked.seeds, options.data, asked.coefficients, chosen, purpose
+        )
+        refuse_too_many(jobs)
+    do(jobs, folder_of(out, asked.experiment.name, jobs[0].purpose if jobs else purpose), options)

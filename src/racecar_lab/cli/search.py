@@ -8,60 +8,49 @@ from typing import TYPE_CHECKING, Any
 
 from racecar.support.console import command
 from racecar.support.processes import is_rank_zero
-from racecar_lab.cli.options import CommandOptions, Name, Rates, SearchOut, Tuned, with_options
+from racecar_lab.cli.options import CommandOptions, Name, Out, Rates, Tuned, with_options
 from racecar_lab.cli.perform import do
-from racecar_lab.cli.settings import (
-    coefficients_of,
-    config_of,
-    count_of,
-    folder_of,
-    numbers_of,
-    sets,
-    tuned_of,
-    variants_of,
-)
-from racecar_lab.running.engines.processes import warm_up
+from racecar_lab.cli.request import folder_of, numbers, read
+from racecar_lab.cli.tuned import is_set, read_tuned
 
 if TYPE_CHECKING:
-    from racecar_lab.config import Config
-    from racecar_lab.experiment import Experiment
+    from racecar_lab.cli.request import Request
+    from racecar_lab.running.jobs import Job
+    from racecar_lab.running.results import Store
 
 
 @with_options
-def search(name: Name, options: CommandOptions, out: SearchOut = None, tuned: Tuned = None, lr: Rates = "") -> None:
+def search(name: Name, options: CommandOptions, out: Out = None, tuned: Tuned = None, lr: Rates = "") -> None:
     """Choose learning rate and coefficient of every variant on held-out training data, with one budget for all."""
-    warm_up(options.engine, options.device, options.workers)
     from dataclasses import replace
 
     from racecar.support.files import check_folder, write_json
-    from racecar_lab.experiments import experiment
     from racecar_lab.running.results import Store
     from racecar_lab.running.search import best, jobs_of, trained, trials
 
-    one = experiment(name)
+    asked = read(name, options)
+    one, config, variants = asked.experiment, asked.config, asked.variants
     if one.search is None:
-        raise ValueError(f"experiment {name!r} has no search")
+        raise ValueError(f"experiment {one.name!r} has no search")
     for field in one.search.chosen:
-        if sets(options.settings, field):
+        if is_set(options.settings, field):
             raise ValueError(f"--set {field}: the search chooses it")
-    config, variants = config_of(one, options), variants_of(one, options)
-    given = _given(one, tuned, lr, options, config, variants)
-    if sets(options.settings, "valid") and not config.valid:
+    given = _given(asked, tuned, lr, options)
+    if is_set(options.settings, "valid") and not config.valid:
         raise ValueError("--set valid=0: the search needs training data that it holds out")
     space = one.search_for(config) or one.search
     config = replace(config, valid=config.valid or space.valid)
-    asked = coefficients_of(one, options, variants)
     # those of variants that are not run say how many settings each has, unless the user says it
-    others = {name: some for name, some in space.coefficients.items() if not asked or name in variants}
+    others = {name: some for name, some in space.coefficients.items() if not asked.coefficients or name in variants}
     what = replace(
         space,
-        seeds=count_of(options) or space.seeds,
+        seeds=options.seeds or space.seeds,
         first_seed=space.first_seed if options.first is None else options.first,
         lrs={**space.lrs, **({config.optimiser: _rates(lr)} if lr else {})},
-        coefficients={**others, **asked},
+        coefficients={**others, **asked.coefficients},
     )
     jobs = trials(one, what, config, variants, options.data, given)
-    folder = folder_of(out, name, "search", "quick" if options.quick else "")
+    folder = folder_of(out, one.name, "search", "quick" if options.quick else "")
     if is_rank_zero():
         check_folder(folder, "--out")
     new, chosen = jobs, dict[str, dict[str, Any]]()
@@ -69,6 +58,7 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None, tuned: Tu
         do(list(dict.fromkeys(trained(new).values())), folder, replace(options, resume=True), quiet=True)
         if not is_rank_zero() or options.budget:
             return
+        _refuse_unmeasured(jobs, Store(folder), what.metric)
         chosen = best(jobs, Store(folder), what)
         new = jobs_of(one, what, config, {which: what.beyond(found) for which, found in chosen.items()}, options.data)
         jobs = [*jobs, *new]
@@ -76,7 +66,7 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None, tuned: Tu
         folder / "tuned.json",
         {
             "command": command(),
-            "experiment": name,
+            "experiment": one.name,
             "config": jobs[0].base.to_dict(),
             "metric": what.judged_by,
             "stages": list(dict.fromkeys(stage.name for job in jobs for stage in job.stages))
@@ -98,21 +88,31 @@ def search(name: Name, options: CommandOptions, out: SearchOut = None, tuned: Tu
     print(folder / "tuned.json")
 
 
+def _refuse_unmeasured(jobs: Sequence[Job], store: Store, metric: str) -> None:
+    """Raise if no finished run has the metric that the search chooses by, as where an experiment always measures on its
+    test set."""
+    runs = [store.get(id) for job in jobs for id in job.ids.values() if store.has(id)]
+    measured = [run.record["metrics"] for run in runs if run.finished]
+    if measured and not any(metric in metrics for metrics in measured):
+        kind = type(jobs[0].experiment).__name__
+        raise ValueError(f"{kind}.measure gave no {metric}, by which its search chooses: measure it on task.valid")
+
+
 def _rates(text: str) -> tuple[float, ...]:
     """Learning rates to try."""
-    found = numbers_of(text, "--lr")
-    if not all(0 < one < float("inf") for one in found):
+    rates = numbers(text, "--lr")
+    if not all(0 < rate < float("inf") for rate in rates):
         raise ValueError(f"--lr {text}: learning rates must be greater than 0")
-    return found
+    return rates
 
 
 def _given(
-    one: Experiment[Any], tuned: Path | None, lr: str, options: CommandOptions, config: Config, variants: Sequence[str]
+    asked: Request, tuned: Path | None, lr: str, options: CommandOptions
 ) -> Mapping[str, Mapping[str, Any]] | None:
     """What another search chose that comes before this one; None, if there is none."""
     from racecar_lab.experiments import experiment
 
-    first = one.builds_on
+    first = asked.experiment.builds_on
     if not first:
         if tuned is not None:
             raise ValueError("--tuned: this search chooses all by itself; it is `racecar run` that takes the file")
@@ -125,4 +125,4 @@ def _given(
     for option, text in (("--coefficient", options.coefficient), ("--lr", lr)):
         if text:
             raise ValueError(f"{option}: the search of {first} chose them")
-    return tuned_of(tuned, experiment(first), config, variants, options.settings or [])
+    return read_tuned(tuned, experiment(first), asked.config, asked.variants, options.settings or [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
@@ -20,6 +21,7 @@ from racecar_lab.experiments.smoke import Smoke
 from racecar_lab.experiments.smoke_autoencoder import SmokeAutoencoder
 from racecar_lab.experiments.streams import Streams
 from racecar_lab.experiments.texture_shape import TextureShape
+from racecar_lab.own import own_experiment
 
 PAPER: tuple[Experiment[Any], ...] = (
     Digits(),
@@ -39,12 +41,16 @@ EXPERIMENTS: dict[str, Experiment[Any]] = {one.name: one for one in (*PAPER, *OU
 
 
 def experiment(name: str) -> Experiment[Any]:
-    """The experiment of that name."""
+    """The experiment of that name, or one of a user's own, package.module:CLASS."""
+    if ":" in name:
+        return own_experiment(name, reserved=EXPERIMENTS)
     if name not in EXPERIMENTS:
         close = get_close_matches(name, EXPERIMENTS, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"the experiments are: {', '.join(EXPERIMENTS)}"
-        raise ValueError(
-            f"no experiment {name!r}; {hint}; one of your own is run from Python: "
-            "racecar_lab.running.runner.run(make_jobs(…), RunOptions(…)), see docs/laboratory.md"
-        )
+        raise ValueError(f"no experiment {name!r}; {hint}; one of your own is package.module:CLASS")
     return EXPERIMENTS[name]
+
+
+def experiments(own: Iterable[str] = ()) -> dict[str, Experiment[Any]]:
+    """All experiments by name, with those of a user's own, each given as package.module:CLASS."""
+    return EXPERIMENTS | {each.name: each for each in map(experiment, own)}

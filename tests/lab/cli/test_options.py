@@ -34,18 +34,6 @@ def test_commands_share_their_options(cli):
     assert {"--coefficient", "--tensorboard", "--cuda-graphs", "--compile", "--checkpoint-every", "--resume"} <= shared
 
 
-def test_sweep_with_coefficients(cli):
-    """Each value of the setting with each coefficient; a sweep over the weight leaves those of other variants alone."""
-    one = ("--variants", "Std,RR", "--seeds", "1")
-    assert cli("sweep", *PEAKS, *one, "--over", "lr=1e-4,1e-3", "--coefficient", "RR=1e-7,1e-6").status == 0
-    found = {(r["variant"], r["config"]["lr"], r["coefficient"]) for r in records()}
-    rr = {("RR", lr, c) for lr in (1e-4, 1e-3) for c in (1e-7, 1e-6)}
-    assert found == {("Std", 1e-4, None), ("Std", 1e-3, None)} | rr
-    given = ("--variants", "RR,Pre", "--seeds", "1", "--coefficient", "Pre=1")
-    assert cli("sweep", *PEAKS[:-1], "weights", *given, "--over", "weight=1e-7,1e-6").status == 0
-    assert {(r["variant"], r["coefficient"]) for r in records("weights")} == {("RR", 1e-7), ("RR", 1e-6), ("Pre", 1)}
-
-
 def test_sweep_writes_tensorboard(cli, tmp_path):
     pytest.importorskip("tensorboard")
     assert cli("sweep", *PEAKS, "--variants", "Std", "--seeds", "1", "--over", "lr=1e-4", "--tensorboard").status == 0

@@ -8,7 +8,7 @@ from statistics import mean
 
 import pytest
 
-from racecar_lab.cli.settings import tuned_of
+from racecar_lab.cli.tuned import read_tuned
 from racecar_lab.experiments import experiment
 from racecar_lab.running.results import Store
 from tests.lab.cli.commands import INFORMATION, PEAKS, records, rows, write_task
@@ -186,7 +186,7 @@ def test_what_a_search_chose_may_be_what_is_usual(cli, tuned, first, tmp_path, u
 
 def test_search_help_names_its_folder(cli, search):
     """The one that it writes to."""
-    said = re.search(r"(out/\S+) without it", " ".join(cli("search", "--help").out.split()))[1]
+    said = re.search(r"of a search (out/NAME[\w-]+)", " ".join(cli("search", "--help").out.split()))[1]
     arguments = [one for one in INFORMATION if one not in ("--out", "out")]
     assert cli("search", *arguments, "--variants", "RR").status == 0
     assert Path(said.replace("NAME", "information"), "tuned.json").exists()
@@ -252,7 +252,7 @@ def test_one_search_of_several_in_a_file(name):
     (line,) = [one for one in map(json.loads, file.read_text().splitlines()) if one["name"] == which]
     one, variants = experiment(line["experiment"]), list(line["variants"])
     config = replace(one.Config(), optimiser=line["config"]["optimiser"])
-    found = tuned_of(Path(f"{file}#{which}"), one, config, variants, [])
+    found = read_tuned(Path(f"{file}#{which}"), one, config, variants, [])
     assert {name: own["lr"] for name, own in found.items()} == {name: line["variants"][name]["lr"] for name in variants}
     with pytest.raises(ValueError, match=f"no search 'other', but .*{which}"):
-        tuned_of(Path(f"{file}#other"), one, config, variants, [])
+        read_tuned(Path(f"{file}#other"), one, config, variants, [])

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib.machinery import ModuleSpec, PathFinder
 from inspect import signature
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -22,6 +16,7 @@ from racecar.cli.target.huggingface import open_huggingface
 from racecar.cli.target.inputs import Example, Input, arguments, draw, like, parse
 from racecar.cli.target.state_files import load_weights
 from racecar.inspect.unwrap import unwrapped
+from racecar.support.importing import imported, look_up
 from racecar.watch.guards import check_model
 
 FORMS = "package.module:callable, timm:NAME, torchvision:NAME or hf:CONFIG.json"
@@ -91,12 +86,7 @@ def open_target(name: str, shape: str = "", weights: Path | None = None, seed: i
 def _python(module_name: str, attribute: str, seed: int) -> Opened:
     """Open ``package.module:callable``: the model that the callable returns, or the one of that name."""
     target = f"{module_name}:{attribute}"
-    with _current_folder_first(module_name.partition(".")[0]):
-        model: Any = _imported(module_name, f"unknown target {target!r}: there is no module {module_name!r}")
-    for part in attribute.split("."):
-        if not hasattr(model, part):
-            raise ValueError(f"unknown target {target!r}: {module_name} has no {attribute!r}")
-        model = getattr(model, part)
+    model: Any = look_up(target, Path.cwd(), "target")
     if not isinstance(model, nn.Module):
         if not callable(model):
             raise TypeError(f"{target} is neither callable nor a module, but {type(model).__name__}")
@@ -106,32 +96,8 @@ def _python(module_name: str, attribute: str, seed: int) -> Opened:
     return model, like(getattr(model, "example_input_array", None))
 
 
-class _FolderFinder:
-    """An import finder (for ``sys.meta_path``) for one package or module in one folder."""
-
-    def __init__(self, package: str, folder: str) -> None:
-        self.package, self.folder = package, folder
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        return PathFinder.find_spec(name, [self.folder]) if name == self.package else None
-
-
-@contextmanager
-def _current_folder_first(package: str) -> Iterator[None]:
-    """A context in which ``package`` is imported from the current folder first. All other packages are looked for there
-    last, so that a file in it cannot replace an installed one."""
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())
-    finder = _FolderFinder(package, os.getcwd())
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)
-
-
 def _timm(name: str, seed: int) -> Opened:
-    timm = _imported("timm", "timm:NAME needs timm: pip install timm")
+    timm = imported("timm", "timm:NAME needs timm: pip install timm")
     _check_name("timm", name, timm.list_models())
     model = _built(f"timm:{name}", seed, timm.create_model, name, pretrained=False)
     settings = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None) or {}
@@ -140,22 +106,12 @@ def _timm(name: str, seed: int) -> Opened:
 
 
 def _torchvision(name: str, seed: int) -> Opened:
-    models = _imported("torchvision.models", "torchvision:NAME needs torchvision: pip install torchvision")
+    models = imported("torchvision.models", "torchvision:NAME needs torchvision: pip install torchvision")
     _check_name("torchvision", name, models.list_models())
     # Detectors and segmenters would fetch the weights of their backbone from the network.
     options = signature(models.get_model_builder(name)).parameters
     settings = {option: None for option in ("weights", "weights_backbone") if option in options}
     return _built(f"torchvision:{name}", seed, models.get_model, name, **settings), (Input((1, 3, 224, 224)),)
-
-
-def _imported(module: str, missing: str) -> ModuleType:
-    """Import a module; ``missing`` is the error if it is not there, as opposed to broken."""
-    try:
-        return importlib.import_module(module)
-    except Exception as error:
-        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
-            raise ImportError(missing) from error
-        raise ImportError(f"importing {module} failed: {type(error).__name__}: {error}") from error
 
 
 def _built(target: str, seed: int, build: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

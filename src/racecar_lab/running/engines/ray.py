@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from racecar.support.extras import need
+from racecar.support.importing import added
 from racecar.support.interrupts import block_sigint
 from racecar_lab.running.engines.base import Failure, Progress, RunOptions, do_job, failure
 from racecar_lab.running.engines.mirror import Changes, Mirror
@@ -40,7 +41,8 @@ def run(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Fa
         address = options.address or os.environ.get("RAY_ADDRESS") or "local"
         cores = {"num_cpus": options.workers} if options.workers and address == "local" else {}
         job = ray.job_config.JobConfig()
-        job._client_job = os.getcwd() not in sys.path  # or workers would look for modules in the current folder first
+        # or workers would look for modules in the current folder first, also where this process looks there last
+        job._client_job = os.getcwd() not in {*sys.path} - added
         quiet = {"log_to_driver": False, "include_dashboard": False, "configure_logging": False}
         with block_sigint():  # it takes SIGTERM for itself, and half a cluster is hard to end
             ray.init(address=address, job_config=job, **quiet, **cores)

@@ -1,0 +1,111 @@
+"""From the texts of options to an experiment, its settings and its seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from racecar.support.console import note
+from racecar.support.processes import is_rank_zero
+from racecar_lab.cli.options import CommandOptions
+from racecar_lab.cli.tuned import read_tuned
+
+if TYPE_CHECKING:
+    from racecar_lab.config import Config
+    from racecar_lab.experiment import Experiment
+
+
+@dataclass(frozen=True)
+class Request:
+    """An experiment, and what a user asks of it by the options that ``run``, ``sweep`` and ``search`` share."""
+
+    experiment: Experiment
+    config: Config
+    """The experiment's own, or its short form, with what ``--set`` changes."""
+    variants: list[str]
+    coefficients: dict[str, tuple[float, ...]]
+    """Variant → what ``--coefficient`` gives it."""
+    seeds: range
+
+    def tuned(self, file: Path | None, settings: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+        """Variant → what a search chose for it, as it stands in the file of ``--tuned``."""
+        return {} if file is None else read_tuned(file, self.experiment, self.config, self.variants, settings)
+
+
+def read(name: str, options: CommandOptions) -> Request:
+    """What the options ask of an experiment; raises ValueError where they make no sense."""
+    from racecar_lab.config import override
+    from racecar_lab.experiments import experiment as named
+
+    experiment = named(name)
+    short = _quick(experiment, options) if options.quick else {}
+    config = override(experiment.Config(**short), options.settings or [])
+    variants = [experiment.variant(name).name for name in split(options.variants) or experiment.variants]
+    coefficients = _coefficients(experiment, options, variants)
+    return Request(experiment, config, variants, coefficients, _seeds(experiment, options))
+
+
+def split(text: str) -> list[str]:
+    """The values in a text such as "a, b,c"."""
+    return [value.strip() for value in text.split(",") if value.strip()]
+
+
+def numbers(text: str, option: str) -> tuple[float, ...]:
+    """From "0.01,0.1"; each of them once."""
+    from racecar_lab.config import parse
+
+    return tuple(dict.fromkeys(parse(value.strip(), float, option) for value in text.split(",")))
+
+
+def folder_of(out: Path | None, name: str, *marks: str) -> Path:
+    """Where results go: what is no evidence goes elsewhere than what is, unless the user says where."""
+    return out or Path("out") / "-".join(filter(None, (name, *marks)))
+
+
+def _quick(experiment: Experiment, options: CommandOptions) -> dict[str, Any]:
+    """The short form; with data that come with racecar where it needs others, the user names no folder of data, and
+    they are not in the usual one."""
+    from racecar_lab.datasets import data_folder, source
+
+    where = data_folder(None)
+    missing = [
+        name for name in experiment.needs(experiment.Config(**experiment.quick)) if source(name).here(where) == "no"
+    ]
+    if not (missing and experiment.quick_shipped and options.data is None):
+        return experiment.quick
+    quick = {**experiment.quick, **experiment.quick_shipped}
+    if is_rank_zero():
+        data, remedy = experiment.told_data(experiment.Config(**quick)), source(missing[0]).remedy(where)
+        note(f"{missing[0]} is not in {where} ({remedy}), so this run takes {data}")
+    return quick
+
+
+def _seeds(experiment: Experiment, options: CommandOptions) -> range:
+    """Those that the user asks for, or as many as the experiment says."""
+    from racecar_lab.running.jobs import MOST
+
+    if options.seeds > MOST:
+        raise ValueError(
+            f"--seeds {options.seeds}: at most {MOST:,} at once; more of them by --first-seed, in another run"
+        )
+    first, usual = options.first or 0, experiment.quick_seeds if options.quick else experiment.seeds
+    return range(first, first + (options.seeds or usual))
+
+
+def _coefficients(
+    experiment: Experiment, options: CommandOptions, variants: Sequence[str]
+) -> dict[str, tuple[float, ...]]:
+    """Variant → coefficients, from texts such as "RR=0.01,0.1"."""
+    coefficients: dict[str, tuple[float, ...]] = {}
+    for text in options.coefficient or []:
+        name, equals, values = text.partition("=")
+        if not equals:
+            raise ValueError(f"--coefficient {text!r}: write VARIANT=a,b,c, for example RR=0.01,0.1")
+        if not experiment.variant(name).meaning:
+            raise ValueError(f"--coefficient {text!r}: {name} has no coefficient")
+        if name not in variants:
+            raise ValueError(f"--coefficient {text!r}: {name} is not run, but {', '.join(variants)}")
+        coefficients[name] = numbers(values, f"--coefficient {name}")
+    return coefficients
