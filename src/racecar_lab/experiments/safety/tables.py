@@ -75,7 +75,7 @@ def _deaths(verdict: Verdict, setting: Setting, fresh: bool) -> str:
 
 
 def _number(value: float, write: Any = "{:g}".format) -> Cell:
-    return number_cell(None if value != value else float(value), write)
+    return number_cell(None if value != value else value, write)
 
 
 def _with_error(value: float, error: float) -> Cell:
