@@ -26,7 +26,7 @@ from racecar.bench.record import circumstances, write_json
 from racecar.support.progress import bar
 from racecar_lab.experiment import Stage, Trained
 from racecar_lab.experiments import experiment
-from racecar_lab.experiments.safety.config import SafetyConfig
+from racecar_lab.experiments.safety.design import SafetyConfig
 from racecar_lab.training import rng
 
 LAMS = (0.0, 0.001, 0.01, 0.1, 0.3, 1.0)

@@ -9,8 +9,8 @@ from typing import Any
 
 from benchmarks import records
 from benchmarks.tables.common import markdown, typeset
-from racecar_lab.experiments.safety.rule import Verdict, judge
-from racecar_lab.experiments.safety.told import fresh_table, rows_of
+from racecar_lab.experiments.safety.rule import Verdict, judge, nets_of
+from racecar_lab.experiments.safety.tables import fresh_table
 from racecar_lab.report.groups import collect
 from racecar_lab.running.results import Store
 
@@ -21,7 +21,7 @@ DEAD = 0.2
 @cache
 def safety_verdict(results: Path) -> Verdict:
     """The verdict of the rule on the published map of safe settings."""
-    return judge(rows_of(Store(results / "safety").runs()).rows)
+    return judge(nets_of(Store(results / "safety").runs())[0])
 
 
 def fresh_settings(results: Path) -> str:

@@ -60,14 +60,14 @@ class Search:
         """The fields of the configuration that it chooses."""
         return "lr", *self.fields, *dict.fromkeys(field for fields in self.own.values() for field in fields)
 
-    def candidates(self, name: str, optimiser: str, given: Mapping[str, float] | None = None) -> list[Setting]:
+    def candidates(self, name: str, optimiser: str, base: Mapping[str, float] | None = None) -> list[Setting]:
         """The settings of a variant that are tried first, as many for every variant.
 
         Args:
-            given: the setting of the variant that another search chose, which this one adds ``fields`` to.
+            base: the setting of the variant that another search chose, which this one adds ``fields`` to.
         """
-        if given is not None:
-            return _grid({**{axis: (value,) for axis, value in given.items()}, **self.fields})
+        if base is not None:
+            return _grid({**{axis: (value,) for axis, value in base.items()}, **self.fields})
         if optimiser not in self.lrs:
             raise ValueError(f"the search knows no learning rates for {optimiser}, but for {', '.join(self.lrs)}")
         lrs = self.lrs[optimiser]

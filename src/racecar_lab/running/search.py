@@ -23,11 +23,15 @@ def trials(
     config: Config,
     variants: Sequence[str],
     folder: Any,
-    given: Mapping[str, Mapping[str, Any]] | None = None,
+    bases: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[Job]:
-    """All jobs of a search: the stages that it judges, and those that these start from. ``config`` must hold data out
-    for validation. What the search before it chose for every variant is ``given``."""
-    candidates = {name: search.candidates(name, config.optimiser, given[name] if given else None) for name in variants}
+    """All jobs of a search: the stages that it judges, and those that these start from.
+
+    Args:
+        config: it must hold data out for validation.
+        bases: the settings that the search before it chose, by variant.
+    """
+    candidates = {name: search.candidates(name, config.optimiser, bases[name] if bases else None) for name in variants}
     return jobs_of(experiment, search, config, candidates, folder)
 
 

@@ -1,10 +1,11 @@
-"""The safety map's design covers what it says, and the spelling of its settings."""
+"""The safety map's design covers what it says; its jobs, and designs that cannot be."""
 
 from collections import Counter
 from itertools import combinations, pairwise, product
 
 import pytest
 
+from racecar_lab.experiments import experiment
 from racecar_lab.experiments.safety.design import (
     CONTEXTS,
     DEPTHS,
@@ -13,43 +14,34 @@ from racecar_lab.experiments.safety.design import (
     LRS,
     NORMS,
     STARTS,
-    Loss,
-    Setting,
+    Context,
     covering,
-    parse_setting,
-    place_of,
+    designed,
+    fields_of,
+    settings_of,
+    true_lambda,
 )
+from racecar_lab.running.engines import vmap
+from racecar_lab.running.jobs import make_jobs
 
+SAFETY = experiment("safety")
 LEVELS = (DEPTHS, STARTS, NORMS, LRS)
-CELLS = [Setting(loss, place) for loss in LOSSES for place in LAMBDAS]
-COVER = {cell: list(covering(cell)) for cell in CELLS}
-BODY = [one for one in LOSSES if one.layers == "body"]
+COVER = {(loss, place): covering((loss, place)) for loss in LOSSES for place in LAMBDAS}
+BODY = [loss for loss in LOSSES if loss.endswith(":body")]
 
 
 def test_the_losses():
     assert len(LOSSES) == len(set(LOSSES)) == 39
-    every, body = LOSSES[:29], LOSSES[29:]  # new ones stand last: a loss keeps its contexts
-    assert {one.layers for one in every} == {"all"}
-    assert list(body) == BODY
-    assert Counter(one.gradient for one in every) == {"both": 11, "reverse": 9, "weights": 9}
-    assert {one.gradient for one in LOSSES if one.scale == "ratio"} == {"both"}
-    assert {one.scale for one in LOSSES if one.mode == "input"} == {"relative"}
+    assert list(LOSSES[29:]) == BODY  # new ones stand last: a loss keeps its contexts
+    assert Counter(loss.split(":")[0] for loss in LOSSES[:29]) == {"both": 11, "reverse": 9, "weights": 9}
+    assert {loss.split(":")[0] for loss in LOSSES if ":ratio:" in loss} == {"both"}
+    assert [loss for loss in LOSSES if ":input" in loss] == [
+        f"{gradient}:relative:input" for gradient in ("both", "reverse", "weights")
+    ]
+    assert Counter(loss.split(":")[2] for loss in BODY) == {"full": 5, "layerwise": 5}
+    assert {loss.removesuffix(":body") for loss in BODY} <= set(LOSSES)  # each stands beside the same with it
     assert len(CONTEXTS) == 54
-
-
-def test_the_losses_without_classifier():
-    assert Counter((one.gradient, one.scale) for one in BODY) == {
-        ("both", "relative"): 2, ("reverse", "relative"): 2, ("reverse", "anchored"): 2, ("weights", "relative"): 2,
-        ("weights", "anchored"): 2,
-    }  # fmt: skip
-    assert Counter(one.mode for one in BODY) == {"full": 5, "layerwise": 5}
-    assert {one._replace(layers="all") for one in BODY} <= set(LOSSES)  # each stands beside the same with it
-    assert Loss("both", "mean", "full") == Loss("both", "mean", "full", "all")
-
-
-def test_the_grid():
     assert LAMBDAS == (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-    assert len(COVER) == 39 * 7
 
 
 @pytest.mark.parametrize("first, second", list(combinations(range(3), 2)))
@@ -67,10 +59,10 @@ def test_every_cell_has_both_step_sizes_with_every_level(factor):
             assert sorted(Counter(one.lr for one in some if one[factor] == level).values()) == [1, 2]
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@pytest.mark.parametrize("loss", LOSSES)
 def test_every_loss_meets_every_context(loss):
     """So it meets every pair and triple of levels, too; neighbours on the grid have no triple in common."""
-    rows = [COVER[Setting(loss, place)] for place in LAMBDAS]
+    rows = [COVER[loss, place] for place in LAMBDAS]
     assert {one for row in rows for one in row} == set(CONTEXTS)
     for one, other in pairwise(rows):
         assert not {c[:3] for c in one} & {c[:3] for c in other}
@@ -79,43 +71,23 @@ def test_every_loss_meets_every_context(loss):
 
 
 def test_step_sizes_are_even_over_all():
-    sizes = Counter((loss.scale, one.lr) for (loss, _), row in COVER.items() for one in row)
+    sizes = Counter((loss.split(":")[1], one.lr) for (loss, _), row in COVER.items() for one in row)
     assert abs(sizes["mean", LRS[0]] - sizes["mean", LRS[1]]) < 0.1 * sizes["mean", LRS[0]]
-    sizes = Counter(one.lr for loss in BODY for place in LAMBDAS for one in COVER[Setting(loss, place)])
+    sizes = Counter(one.lr for loss in BODY for place in LAMBDAS for one in COVER[loss, place])
     assert abs(sizes[LRS[0]] - sizes[LRS[1]]) < 0.1 * sizes[LRS[0]]
 
 
-def test_spelling():
-    for cell in CELLS:
-        assert parse_setting(cell.spelling) == [cell]
-        assert place_of(cell.loss.scale, cell.lam) == cell.place
-        assert cell.lam == pytest.approx(cell.place / (1e4 if cell.loss.scale == "sum" else 1), rel=1e-12)
-
-
-def test_spelling_of_a_loss():
-    found = parse_setting("reverse:mean:full", (0.1, 1.0))
-    assert found == [Setting(Loss("reverse", "mean", "full"), place) for place in (0.1, 1.0)]
-    assert parse_setting("reverse:mean:full:all", (0.1, 1.0)) == found
-
-
-@pytest.mark.parametrize("loss", BODY, ids=str)
-def test_spelling_without_classifier(loss):
-    text = f"{loss.gradient}:{loss.scale}:{loss.mode}:body"
-    assert parse_setting(text) == [Setting(loss, place) for place in LAMBDAS]
-    assert parse_setting(text, (0.1, 1.0)) == [Setting(loss, 0.1), Setting(loss, 1.0)]
-    for place in LAMBDAS:
-        one = Setting(loss, place)
-        assert one.spelling == f"{text}:{place:g}"
-        assert parse_setting(one.spelling, (0.1, 1.0)) == [one]  # its own λ, whatever the others
-        assert parse_setting(one.spelling.replace(":body", "")) == [Setting(loss._replace(layers="all"), place)]
-    assert str(loss) == f"{loss.gradient} · {loss.scale} · {loss.mode} · body"
-    assert str(Setting(loss, 0.03)) == f"{loss}, λ = 0.03"
-
-
-def test_other_losses_are_spelt_without_layers():
-    for loss in LOSSES[:29]:
-        assert "body" not in f"{loss} {Setting(loss, 0.1).spelling}"
-        assert "all" not in f"{loss} {Setting(loss, 0.1).spelling}"
+def test_settings():
+    assert settings_of("reverse:mean:full", (0.1, 1.0)) == [("reverse:mean:full", 0.1), ("reverse:mean:full", 1.0)]
+    for loss, place in COVER:
+        assert settings_of(f"{loss}:{place:g}", (0.1, 1.0)) == [(loss, place)]  # its own λ, whatever the others
+        assert true_lambda((loss, place)) == pytest.approx(place / (1e4 if ":sum:" in loss else 1), rel=1e-12)
+    assert fields_of(("both:relative:full:body", 0.1)) == {
+        "gradient": "both", "scale": "relative", "mode": "full", "layers": "body", "lam": 0.1,
+    }  # fmt: skip
+    assert fields_of(("weights:sum:full", 0.3)) == {
+        "gradient": "weights", "scale": "sum", "mode": "full", "layers": "all", "lam": pytest.approx(3e-5),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -129,11 +101,112 @@ def test_other_losses_are_spelt_without_layers():
 )  # fmt: skip
 def test_no_such_loss(text):
     with pytest.raises(ValueError, match=r"is none of the map's.*both:relative:full"):
-        parse_setting(text)
+        settings_of(text)
 
 
 @pytest.mark.parametrize("loss", ["both:mean:full", "both:relative:full:body"])
 @pytest.mark.parametrize("lam", ["0.2", "3", "10", "0.10", "0.0001"])
 def test_no_such_lambda(loss, lam):
     with pytest.raises(ValueError, match=r"must be one of 0\.001, 0\.003, 0\.01, 0\.03, 0\.1, 0\.3, 1 \("):
-        parse_setting(f"{loss}:{lam}")
+        settings_of(f"{loss}:{lam}")
+
+
+# Jobs
+
+
+@pytest.fixture(scope="module")
+def whole():
+    """The jobs of the map, for one seed."""
+    return make_jobs(SAFETY, SAFETY.Config(), SAFETY.variants, [100], None)
+
+
+def test_the_whole_map(whole):
+    assert SAFETY.seeds == 5
+    assert len(whole) == 54 + 39 * 7 * 9
+    assert len({id for job in whole for id in job.ids.values()}) == len(whole)
+    assert Counter(job.variant for job in whole) == {"Std": 54, "RR": 1134, "lRR": 1134, "RR1": 189}
+    plain = [job.config for job in whole if job.variant == "Std"]
+    assert [context_of(c) for c in plain] == list(CONTEXTS)
+    assert {(c.gradient, c.scale, c.mode, c.layers, c.lam) for c in plain} == {("none", "none", "none", "all", 0.0)}
+    parts = Counter(len(part) for part in vmap._parts(whole))
+    assert parts == {7: 39 * 9, 6: 9}  # seven λ, or six starts and step sizes
+
+
+def test_the_nets_of_every_setting(whole):
+    nets = {}
+    for job in whole:
+        if job.variant != "Std":
+            c = job.config
+            assert job.coefficient == c.lam
+            nets.setdefault((c.gradient, c.scale, c.mode, c.layers, c.lam), []).append(context_of(c))
+    names = ("gradient", "scale", "mode", "layers", "lam")
+    assert nets == {tuple(fields_of(one)[name] for name in names): contexts for one, contexts in COVER.items()}
+
+
+def context_of(config):
+    return Context(config.depth, config.start, config.norm, config.lr)
+
+
+def test_a_confirmation(whole):
+    losses = ("reverse:relative:layerwise:0.1", "both:sum:full:1", "weights:anchored:full:body:0.03")
+    config = SAFETY.Config(design="confirm", losses=losses)
+    jobs = make_jobs(SAFETY, config, SAFETY.variants, range(100, 102), None)
+    assert len({job.ids["A"] for job in jobs}) == len(jobs)
+    assert {len(part) for part in vmap._parts(jobs)} == {12}  # two seeds of six starts and step sizes
+    assert Counter(job.variant for job in jobs) == {"Std": 108, "lRR": 108, "RR": 216}
+    assert {job.coefficient for job in jobs} == {None, 0.1, 1e-4, 0.03}
+    assert {(job.coefficient, job.config.layers) for job in jobs} == {
+        (None, "all"), (0.1, "all"), (1e-4, "all"), (0.03, "body"),
+    }  # fmt: skip
+    ids = {job.ids["A"] for job in whole}
+    shared = [job.seed for job in jobs if job.ids["A"] in ids]
+    assert shared == [100] * (54 + 3 * 9)  # a net has the same name in either design
+
+
+def test_some_of_it():
+    config = SAFETY.Config(losses=("both:mean:full",), lams=(0.1, 1.0), depths=(3,), norms=("none", "batch"))
+    jobs = make_jobs(SAFETY, config, SAFETY.variants, [0], None)
+    assert Counter(job.variant for job in jobs)["RR"] == 2 * 2  # a start for each norm
+    assert {(job.config.depth, job.config.norm) for job in jobs} == {(3, "none"), (3, "batch")}
+
+
+@pytest.mark.parametrize("text, places", [("reverse:relative:layerwise:body", LAMBDAS),
+                                          ("reverse:relative:layerwise:body:0.03", (0.03,))])  # fmt: skip
+def test_some_of_it_without_classifier(text, places):
+    found = designed(SAFETY.Config(losses=(text,)))
+    mine = [one for one in found if one.mode != "none"]
+    assert {(one.gradient, one.scale, one.mode, one.layers) for one in mine} == {tuple(text.split(":")[:4])}
+    assert [one.lam for one in mine] == [place for place in places for _ in range(9)]
+    assert {context_of(one) for one in found if one.mode == "none"} == {context_of(one) for one in mine}
+
+
+@pytest.mark.parametrize(
+    "config, message",
+    [
+        ({"depth": 6}, "depth with design=cover: the design gives each net its own; add design=one"),
+        ({"design": "one", "lams": (0.1,)}, "lams with design=one: that is for a design"),
+        ({"design": "confirm"}, "design=confirm needs losses with their λ"),
+        ({"design": "confirm", "losses": ("both:mean:full",)}, "design=confirm needs losses with their λ"),
+        ({"design": "confirm", "losses": ("both:relative:full:body",)}, "design=confirm needs losses with their λ"),
+        ({"losses": ("both:mean",)}, "is none of the map's"),
+        ({"losses": ("both:anchored:full:body",)}, "is none of the map's"),
+        ({"losses": ("both:relative:full:body:3",)}, "must be one of 0.001, 0.003"),
+        ({"layers": "body"}, "layers with design=cover: the design gives each net its own; add design=one"),
+    ],
+)
+def test_designs_that_cannot_be(config, message):
+    with pytest.raises(ValueError, match=message):
+        designed(SAFETY.Config(**config))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"design": "x"}, {"mode": "none"}, {"depth": 9}, {"norm": "layer"}, {"lams": (0.2,)}, {"lams": ()},
+        {"labels": ()}, {"lam": -1.0}, {"images": 0}, {"start": "zero"}, {"lrs": (1.0,)},
+        {"lams": (10.0,)}, {"layers": "none"}, {"layers": "classifier"},
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_be(config):
+    with pytest.raises(ValueError, match=next(iter(config))):
+        SAFETY.Config(**config)

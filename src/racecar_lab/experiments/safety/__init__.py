@@ -1,6 +1,6 @@
 """The safety map: which reverse losses kill nets that plain training does not, and what the others are worth. (Ours.)
 
-The design is in ``safety_design``, the rule that chooses Racecar's defaults from it in ``safety_rule``.
+The design is in ``design``, the rule that chooses Racecar's defaults from it in ``rule``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from torch.nn import functional as F
 
 from racecar_lab.datasets import MNIST, Source, data_folder
 from racecar_lab.experiment import PROBED, Experiment, Measured, Split, Stage, Task, Trained, accuracy
-from racecar_lab.experiments.safety.config import SafetyConfig, designed
-from racecar_lab.experiments.shared import FIRST_WEIGHTS, coefficient_of
+from racecar_lab.experiments.safety.design import SafetyConfig, designed
+from racecar_lab.experiments.shared import coefficient_of, three_blocks
 from racecar_lab.measures import transfer
 from racecar_lab.measures.dead import is_dead
 from racecar_lab.measures.probe import body, choose, features, ridge
-from racecar_lab.networks.vgg import vgg
 from racecar_lab.training import rng
 from racecar_lab.training.curves import short
 
@@ -77,14 +76,10 @@ class Safety(Experiment[SafetyConfig]):
         return _tasks(data_folder(folder), seed, config.images, max(config.labels), config.tests, "cpu")
 
     def network(self, config: SafetyConfig, dropout: float = 0.0) -> nn.Module:
-        layout: list[int | str] = []
-        for width in WIDTHS:
-            layout += [*[width] * (config.depth // 3), "M"]
-        model = vgg(layout, norm=config.norm != "none", size=SIDE, channels=1, classes=CLASSES)
+        how: dict[str, Any] = {"size": SIDE, "channels": 1, "classes": CLASSES}
+        model = three_blocks(WIDTHS, config.depth, norm=config.norm != "none", start=config.start, **how)
         for i, module in enumerate(model.features):
-            if isinstance(module, nn.Conv2d):
-                FIRST_WEIGHTS[config.start](module)
-            elif isinstance(module, nn.BatchNorm2d) and config.norm == "group":
+            if isinstance(module, nn.BatchNorm2d) and config.norm == "group":
                 model.features[i] = nn.GroupNorm(GROUPS, module.num_features)
         return model
 
@@ -101,66 +96,58 @@ class Safety(Experiment[SafetyConfig]):
 
     def measure(self, config: SafetyConfig, trained: Trained) -> Measured:
         what = config.images, max(config.labels), config.tests, str(trained.device)
-        given = _tasks(data_folder(trained.folder), trained.seed, *what)["B"]
+        new_task = _tasks(data_folder(trained.folder), trained.seed, *what)["B"]
         seen = trained.task.train.x[:PROBED]
         source = accuracy(trained.model, trained.task.test)
         dead = source < LIVING or is_dead(trained.model, seen)
-        metrics = {"source_accuracy": source, "dead": float(dead), "silent": float(silent(trained.model, seen))}
-        return Measured({name: short(value) for name, value in {**metrics, **_probes(config, trained, given)}.items()})
+        metrics = {"source_accuracy": source, "dead": float(dead)}
+        return Measured(
+            {name: short(value) for name, value in {**metrics, **_probes(config, trained, new_task)}.items()}
+        )
 
     def told(self, runs: Sequence[Run]) -> tuple[Sequence[str], Sequence[Table]]:
-        from racecar_lab.experiments.safety.told import told
+        from racecar_lab.experiments.safety.tables import told
 
         return told(runs)
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
         from racecar_lab.experiments.safety.map_figure import all_figures
+        from racecar_lab.experiments.safety.rule import judge, nets_of
 
-        return all_figures(runs)
+        return all_figures(judge(nets_of(runs)[0]))
 
 
 @lru_cache(maxsize=64)
 def _tasks(folder: Path, seed: int, images: int, labels: int, tests: int, device: str) -> Mapping[str, Task]:
     if device != "cpu":
-        found = _tasks(folder, seed, images, labels, tests, "cpu")
-        return {name: task.to(device) for name, task in found.items()}
+        tasks = _tasks(folder, seed, images, labels, tests, "cpu")
+        return {name: task.to(device) for name, task in tasks.items()}
     generator = rng.generator("safety", seed)
     sides = (CLASSES, CLASSES)
-    found = transfer.tasks(Safety.source, folder, generator, sides=sides, images=images, labels=labels, tests=tests)
-    return {name: Task(*(_halved(split) for split in (task.train, task.test))) for name, task in found.items()}
+    tasks = transfer.tasks(Safety.source, folder, generator, sides=sides, images=images, labels=labels, tests=tests)
+    return {name: Task(*(_halved(split) for split in (task.train, task.test))) for name, task in tasks.items()}
 
 
 def _halved(split: Split) -> Split:
     return Split(F.avg_pool2d(split.x, 28 // SIDE), split.y)
 
 
-@torch.no_grad()
-def silent(model: nn.Module, x: Tensor) -> int:
-    """Activations behind ReLUs that are 0 for every one of x (N, …)."""
-    count = torch.zeros((), dtype=torch.long, device=x.device)
-    for module in model.features:  # type: ignore[union-attr]
-        x = module(x)
-        if isinstance(module, nn.ReLU):
-            count += (x == 0).all(0).sum()
-    return int(count)
-
-
 @lru_cache(maxsize=64)
 def _chosen(y: Tensor, labels: int, count: int, seed: int) -> Tensor:
     """Indices (draws, classes · labels) of labelled pictures, the same for all nets of a seed."""
-    found = [choose(y, labels, rng.generator("safety", seed, labels, i)) for i in range(count)]
-    return torch.stack(found).to(y.device)
+    draws = [choose(y, labels, rng.generator("safety", seed, labels, i)) for i in range(count)]
+    return torch.stack(draws).to(y.device)
 
 
 def _probes(config: SafetyConfig, trained: Trained, task: Task) -> dict[str, float]:
     """Accuracy on the new task by labels per class, mean over the draws."""
     net = body(trained.model)
     sets = [_chosen(task.train.y, n, config.draws, trained.seed) for n in config.labels]
-    flat = torch.cat([one.flatten() for one in sets])
-    parts = features(net, task.train.x[flat]).split([one.numel() for one in sets])
+    flat = torch.cat([indices.flatten() for indices in sets])
+    parts = features(net, task.train.x[flat]).split([indices.numel() for indices in sets])
     test = Split(features(net, task.test.x), task.test.y)
-    found = [
-        ridge(Split(x.view(*some.shape, -1), task.train.y[some]), test, CLASSES, config.l2).mean()
-        for some, x in zip(sets, parts, strict=True)
+    accuracies = [
+        ridge(Split(x.view(*indices.shape, -1), task.train.y[indices]), test, CLASSES, config.l2).mean()
+        for indices, x in zip(sets, parts, strict=True)
     ]
-    return {f"probe_{n}": value for n, value in zip(config.labels, torch.stack(found).tolist(), strict=True)}
+    return {f"probe_{n}": value for n, value in zip(config.labels, torch.stack(accuracies).tolist(), strict=True)}

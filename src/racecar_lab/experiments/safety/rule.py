@@ -29,12 +29,25 @@ known to be safe, or harmless. Where even the gradient is the same, the larger g
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import sqrt
-from statistics import fmean, variance
+from typing import Any
 
-from racecar_lab.experiments.safety.design import CONTEXTS, DEPTHS, GRADIENTS, LAMBDAS, NORMS, Context, Loss, Setting
+from racecar.support.extras import need
+from racecar_lab.experiments.safety.design import (
+    CONTEXTS,
+    DEPTHS,
+    GRADIENTS,
+    GUIDES,
+    LAMBDAS,
+    NORMS,
+    OWN,
+    SUMMED,
+    Context,
+    Setting,
+)
+from racecar_lab.report.groups import plain
+from racecar_lab.running.run import Run
 
 FRESH = 100
 """Seeds from here on confirm; those below choose."""
@@ -43,156 +56,119 @@ CONFIRMING = 10
 HARM = -0.01
 UNITLESS = ("relative", "ratio", "anchored")
 """Scales for which λ does not depend on the range of the data."""
+CONTEXT = list(Context._fields)
+COLUMNS = ["loss", "place", *CONTEXT, "seed", "dead", "source", "probe"]
 
 
-@dataclass(frozen=True)
-class Row:
-    """One net."""
+def nets_of(runs: Iterable[Run]) -> tuple[Any, int]:
+    """The nets of a map, a pandas frame with ``COLUMNS``, and how many others were left out: those that were trained or
+    measured in another way than most.
 
-    setting: Setting | None
-    """None: trained plainly."""
-    context: Context
-    seed: int
-    dead: bool
-    source: float | None = None
-    """Accuracy on the source's test pictures; None where the loss was not finite."""
-    probe: float | None = None
-
-
-@dataclass(frozen=True)
-class MapCell:
-    """What became of the nets of a setting where plain training works."""
-
-    nets: int
-    killed: tuple[tuple[Context, int], ...]
-    """Context and seed of each."""
-    source: Mapping[str, float]
-    """Norm → mean paired difference of source accuracy."""
-    gain: float | None
-    """Of the probe; None: none was measured."""
-    error: float
-    """Standard error of it."""
-    gains: Mapping[str, tuple[float, float]]
-    """Norm → the same of its nets: gain and standard error."""
-    plain_gains: Mapping[int, tuple[float, float]]
-    """Depth → the same of nets without a norm."""
-
-    @property
-    def share(self) -> float:
-        return len(self.killed) / self.nets if self.nets else 0.0
+    Plain nets have the loss "". "source" is the accuracy on the source's test pictures, "probe" that with 10 labels;
+    they are NaN where the loss was not finite.
+    """
+    rows: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+    for run in runs:
+        if run.record["experiment"] == "safety":
+            rest = {name: plain(value) for name, value in run.config.items() if name not in (*OWN, *GUIDES, "design")}
+            rows.setdefault(tuple(sorted(rest.items())), []).append(_row(run))
+    most = max(rows.values(), key=len, default=[])
+    nets = (
+        need("pandas", "lab").DataFrame(most, columns=COLUMNS).astype({"dead": bool, "source": float, "probe": float})
+    )
+    return nets, sum(map(len, rows.values())) - len(most)
 
 
-@dataclass(frozen=True)
+def _row(run: Run) -> tuple[Any, ...]:
+    config, metrics = run.config, run.metrics
+    loss, place = "", 0.0
+    if run.coefficient is not None:
+        loss = ":".join(config[name] for name in ("gradient", "scale", "mode")) + ":body" * (config["layers"] == "body")
+        place = float(f"{run.coefficient * (SUMMED if config['scale'] == 'sum' else 1):g}")
+    context = (config[name] for name in CONTEXT)
+    dead = not run.finished or bool(metrics.get("dead", 1.0))
+    return loss, place, *context, run.seed, dead, *map(metrics.get, ("source_accuracy", "probe_10"))
+
+
+@dataclass(frozen=True, eq=False)
 class Verdict:
-    """The rule's outcome."""
+    """The rule's outcome. ``cells``, ``fresh`` and ``pairs`` are pandas frames."""
 
-    cells: Mapping[Setting, MapCell]
+    cells: Any
+    """The nets of each setting by which it is judged, as ``summary`` has them."""
+    fresh: Any
+    """The same of the confirmations."""
+    pairs: Any
+    """All these nets beside their plain twins, where plain training works."""
     safe: frozenset[Setting]
     harmless: frozenset[Setting]
     order: tuple[Setting, ...]
     """Settings that can be a default, as rule 4 has them."""
-    fresh: Mapping[Setting, MapCell]
-    """The confirmations."""
     chosen: Setting | None
     confirmed: bool
-    alone: int
-    """Nets without a plain twin, which say nothing."""
-    plain_dead: int
-    plain: int
-    working: int
-    """Contexts in which plain training works."""
-    contexts: int
+    counts: Mapping[str, int]
+    """Of plain nets, "plain", those that are "dead", their "contexts", those in which plain training works ("working"),
+    and of nets without a plain twin, which say nothing ("alone")."""
 
 
-def judge(rows: Iterable[Row]) -> Verdict:
-    """Apply the rule."""
-    rows = list(rows)
-    plain = {(row.context, row.seed): row for row in rows if row.setting is None}
-    fatal = {row.context for row in plain.values() if row.dead}
-    pairs: dict[bool, dict[Setting, list[tuple[Row, Row]]]] = {False: {}, True: {}}
-    alone = 0
-    for row in rows:
-        twin = plain.get((row.context, row.seed))
-        if row.setting is not None and twin is not None:
-            pairs[row.seed >= FRESH].setdefault(row.setting, []).append((row, twin))
-        alone += row.setting is not None and twin is None
-    cells, fresh = ({setting: _cell(some, fatal) for setting, some in one.items()} for one in pairs.values())
-    safe = frozenset(setting for setting in cells if _is_safe(setting, cells))
-    harmless = frozenset(setting for setting, cell in cells.items() if _is_harmless(cell))
-    able = [one for one in safe & harmless if one.loss.scale in UNITLESS and one.loss.layers == "all"]
-    order = tuple(ranked({setting: cells[setting] for setting in able}))
-    left = [setting for setting in order if not (setting in fresh and fresh[setting].killed)]
-    chosen = left[0] if left else None
-    confirmed = chosen is not None and _covers(pairs[True].get(chosen, []))
-    dead, contexts = sum(row.dead for row in plain.values()), {row.context for row in plain.values()}
-    counts = (alone, dead, len(plain), len(contexts - fatal), len(contexts))
-    return Verdict(cells, safe, harmless, order, fresh, chosen, confirmed, *counts)
+def judge(nets: Any) -> Verdict:
+    """Apply the rule to nets as ``nets_of`` has them."""
+    twins, constrained = nets[nets.loss == ""], nets[nets.loss != ""]
+    works = ~twins.groupby(CONTEXT).dead.any()
+    every = constrained.merge(twins, on=[*CONTEXT, "seed"], suffixes=("", "_plain"))
+    pairs = every.merge(works[works].reset_index()[CONTEXT], on=CONTEXT)
+    cells, fresh = summary(pairs[pairs.seed < FRESH]), summary(pairs[pairs.seed >= FRESH])
+    killed = cells["nets", "killed"].unstack("place").reindex(columns=LAMBDAS)
+    safe = ((killed == 0) & (killed.shift(-1, axis=1) == 0)).stack()
+    harmless = (cells["source"] >= HARM - 1e-12).all(axis=1)  # −1 point itself is none below
+    both = cells[harmless & safe.reindex(cells.index, fill_value=False)]
+    order = tuple(ranked(both["gain"][[can_be_a_default(loss) for loss, _ in both.index]]))
+    standing = [setting for setting in order if setting not in fresh.index or not fresh["nets", "killed"][setting]]
+    chosen = standing[0] if standing else None
+    seen = every[(every.seed >= FRESH) & every.set_index(["loss", "place"]).index.isin(standing[:1])]
+    confirmed = len(seen) > 0 and bool((seen.groupby(CONTEXT).seed.nunique().reindex(CONTEXTS) >= CONFIRMING).all())
+    counts = {
+        "plain": len(twins), "dead": int(twins.dead.sum()), "contexts": len(works), "working": int(works.sum()),
+        "alone": len(constrained) - len(every),
+    }  # fmt: skip
+    safe_ones, harmless_ones = (frozenset(flags[flags].index) for flags in (safe, harmless))
+    return Verdict(cells, fresh, pairs, safe_ones, harmless_ones, order, chosen, confirmed, counts)
 
 
-def _cell(pairs: Sequence[tuple[Row, Row]], fatal: Set[Context]) -> MapCell:
-    """Rows with their twins, but for contexts in which a plain net died."""
-    living = [(row, twin) for row, twin in pairs if row.context not in fatal]
-    killed = tuple((row.context, row.seed) for row, _ in living if row.dead)
-    source = _differences(living, "source")
-    gains = {norm: _mean(some) for norm, some in _differences(living, "probe").items()}
-    bare = {
-        depth: [(a, b) for a, b in living if a.context.norm == "none" and a.context.depth == depth] for depth in DEPTHS
-    }
-    deep = {depth: _mean(found["none"]) for depth, some in bare.items() if (found := _differences(some, "probe"))}
-    gain = fmean(mean for mean, _ in gains.values()) if gains else None
-    error = sqrt(sum(one**2 for _, one in gains.values())) / len(gains) if gains else 0.0
-    return MapCell(len(living), killed, {norm: fmean(some) for norm, some in source.items()}, gain, error, gains, deep)
+def summary(pairs: Any) -> Any:
+    """For each setting, the index: "nets", how many there were and were killed; mean paired differences of "source" and
+    "probe" by norm, and of the probe by "depth" without norm, with standard errors; and "gain", that of the probe with
+    equal weight of the norms."""
+    pandas, setting = need("pandas", "lab"), ["loss", "place"]
+    pairs = pairs.assign(source=pairs.source - pairs.source_plain, probe=pairs.probe - pairs.probe_plain)
+
+    def mean_and_error(pairs: Any, name: str, by: str, levels: tuple[Any, ...]) -> tuple[Any, Any]:
+        values = pairs.groupby([*setting, by])[name]
+        return tuple(part.unstack().reindex(columns=levels) for part in (values.mean(), values.sem().fillna(0)))
+
+    source, _ = mean_and_error(pairs, "source", "norm", NORMS)
+    probe, error = mean_and_error(pairs, "probe", "norm", NORMS)
+    deep, deep_error = mean_and_error(pairs[pairs.norm == "none"], "probe", "depth", DEPTHS)
+    gain = {"mean": probe.mean(axis=1), "error": (error**2).sum(axis=1) ** 0.5 / probe.notna().sum(axis=1)}
+    parts = {
+        "nets": pairs.groupby(setting).dead.agg(nets="size", killed="sum"), "source": source,
+        "probe": probe, "probe error": error, "depth": deep, "depth error": deep_error, "gain": pandas.DataFrame(gain),
+    }  # fmt: skip
+    return pandas.concat(parts, axis=1)
 
 
-def _mean(values: Sequence[float]) -> tuple[float, float]:
-    """With its standard error."""
-    return fmean(values), sqrt(variance(values) / len(values)) if len(values) > 1 else 0.0
+def can_be_a_default(loss: str) -> bool:
+    """Whether its scale has no unit and all layers are constrained."""
+    return loss.split(":")[1] in UNITLESS and not loss.endswith(":body")
 
 
-def _differences(pairs: Sequence[tuple[Row, Row]], name: str) -> dict[str, list[float]]:
-    """Norm → differences to the twins, of those that were measured."""
-    found: dict[str, list[float]] = {}
-    for row, twin in pairs:
-        mine, other = getattr(row, name), getattr(twin, name)
-        if mine is not None and other is not None:
-            found.setdefault(row.context.norm, []).append(mine - other)
-    return found
-
-
-def _is_safe(setting: Setting, cells: Mapping[Setting, MapCell]) -> bool:
-    larger = [Setting(setting.loss, place) for place in LAMBDAS if place > setting.place][:1]
-    return bool(larger) and all(one in cells and not cells[one].killed for one in (setting, *larger))
-
-
-def _is_harmless(cell: MapCell) -> bool:
-    return all(cell.source.get(norm, float("-inf")) >= HARM - 1e-12 for norm in NORMS)  # −1 point itself is none below
-
-
-def ranked(cells: Mapping[Setting, MapCell]) -> list[Setting]:
-    """Rule 4, again and again: the best, then the best of the rest."""
-    left = {setting: (cell.gain, cell.error) for setting, cell in cells.items() if cell.gain is not None}
-    order = []
-    while left:
-        best = max(left, key=lambda one: left[one][0])
-        gain, error = left[best]
-        equal = [one for one in left if left[one][0] >= gain - error]
-        first = min(equal, key=lambda one: (one.place, GRADIENTS.index(one.loss.gradient), -left[one][0]))
-        order.append(first)
-        del left[first]
+def ranked(gains: Any) -> list[Setting]:
+    """Rule 4, again and again: the best, then the best of the rest. Gains: setting → "mean" and "error"."""
+    gains, order = gains.dropna(), []
+    while len(gains):
+        best = gains.loc[gains["mean"].idxmax()]
+        equal = gains["mean"][gains["mean"] >= best["mean"] - best["error"]]
+        cost = {setting: GRADIENTS.index(setting[0].split(":")[0]) for setting in equal.index}
+        order.append(min(equal.index, key=lambda setting: (setting[1], cost[setting], -equal[setting])))
+        gains = gains.drop(index=order[-1:])
     return order
-
-
-def _covers(pairs: Sequence[tuple[Row, Row]]) -> bool:
-    """Whether a setting was run in every context with as many fresh seeds as a confirmation needs."""
-    seeds: dict[Context, set[int]] = {context: set() for context in CONTEXTS}
-    for row, _ in pairs:
-        seeds.setdefault(row.context, set()).add(row.seed)
-    return all(len(some) >= CONFIRMING for some in seeds.values())
-
-
-def by_loss(settings: Iterable[Setting]) -> dict[Loss, list[float]]:
-    """Loss → places of its settings, the smallest first."""
-    found: dict[Loss, list[float]] = {}
-    for setting in sorted(settings, key=lambda one: one.place):
-        found.setdefault(setting.loss, []).append(setting.place)
-    return found

@@ -22,7 +22,7 @@ class StreamSearch(Search):
     def chosen(self) -> tuple[str, ...]:
         return "lr", "second"
 
-    def candidates(self, name: str, optimiser: str, given: Mapping[str, float] | None = None) -> list[Setting]:
+    def candidates(self, name: str, optimiser: str, base: Mapping[str, float] | None = None) -> list[Setting]:
         """The settings of a method that are tried first; the strength of a method is its coefficient."""
         method = method_of(name)
         settings = method.settings(optimiser)

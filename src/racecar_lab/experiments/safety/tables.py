@@ -1,0 +1,139 @@
+"""The page of the safety map: sentences, and three tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from racecar_lab.experiments.safety.design import DEPTHS, LOSSES, NORMS, SUMMED, Setting, name_of
+from racecar_lab.experiments.safety.rule import CONFIRMING, FRESH, Verdict, judge, nets_of
+from racecar_lab.report import words
+from racecar_lab.report.page_table import Cell, Column, Table, number_cell, word_cell
+from racecar_lab.running.run import Run
+
+BEST = 8
+"""Settings that are listed."""
+
+
+def told(runs: Iterable[Run]) -> tuple[list[str], list[Table]]:
+    """The outcome of the rule, what comes next, and where nets died. Of runs that are no evidence, the last alone."""
+    runs = list(runs)
+    judged = not any(run.purpose for run in runs)
+    nets, left_out = nets_of(runs)
+    verdict = judge(nets)
+    counts, cells = verdict.counts, verdict.cells
+    notes = [
+        *([_chosen(verdict)] if judged else []),
+        f"{words.count(int((nets.loss != '').sum()), 'net')} with a reverse loss beside "
+        f"{words.count(counts['plain'], 'plain twin')}, {counts['dead']} of which are dead themselves: plain "
+        f"training works in {counts['working']} of {counts['contexts']} contexts, and what follows is of those. "
+        f"{len(verdict.safe)} of {len(cells)} settings are safe, {len(verdict.harmless)} harmless, "
+        f"{len(verdict.order)} both.",
+    ]
+    for setting in verdict.order:
+        if setting in verdict.fresh.index and verdict.fresh["nets", "killed"][setting]:
+            notes.append(f"Refuted on fresh seeds: {name_of(setting)}. {_deaths(verdict, setting, fresh=True)}.")
+    if counts["alone"]:
+        notes.append(f"{words.count(counts['alone'], 'net')} without a plain twin left out.")
+    if left_out:
+        notes.append(f"{words.count(left_out, 'net')} trained or measured in another way than most left out.")
+    if any(":sum:" in loss for loss, _ in cells.index):
+        notes.append(f"For scale sum, the λ of figure and tables is {SUMMED:,.0f} times the true one.")
+    tables = [*([_best(verdict)] if judged else []), _losses(verdict)] if len(cells) else []
+    return notes, [*tables, *([fresh_table(verdict)] if len(verdict.fresh) else [])]
+
+
+def _chosen(verdict: Verdict) -> str:
+    chosen = verdict.chosen
+    if chosen is None:
+        return "No setting is both safe and harmless: nothing is chosen."
+    gain = verdict.cells["gain"].loc[chosen]
+    if verdict.confirmed:
+        how = f"confirmed: none of {verdict.fresh['nets', 'nets'][chosen]} nets killed in all contexts, on fresh seeds"
+    else:
+        how = (
+            "not confirmed yet: racecar run safety --set design=confirm "
+            f"--set losses={chosen[0]}:{chosen[1]:g} --first-seed {FRESH} --seeds {CONFIRMING}"
+        )
+    gained = f"{_points(gain['mean'])} ± {100 * gain['error']:.1f} points (standard error)"
+    return f"Chosen: {name_of(chosen)}; the probe gains {gained}; {how}."
+
+
+def _points(value: float) -> str:
+    return words.NONE if value != value else f"{100 * value:+.1f}".replace("-", "−")
+
+
+def _deaths(verdict: Verdict, setting: Setting, fresh: bool) -> str:
+    """Where nets were killed: the levels of each factor with their share of them."""
+    pairs = verdict.pairs
+    mine = pairs[(pairs.loss == setting[0]) & (pairs.place == setting[1]) & ((pairs.seed >= FRESH) == fresh)]
+    dead = mine[mine.dead]
+    text = [f"{len(dead)} of {words.count(len(mine), 'net')} killed"]
+    for name in ("norm", "start", "depth", "lr"):
+        text.append(f"{name} " + ", ".join(map(str, sorted(dead[name].unique()))))
+    return "; ".join(text)
+
+
+def _number(value: float, write: Any = "{:g}".format) -> Cell:
+    return number_cell(None if value != value else value, write)
+
+
+def _with_error(value: float, error: float) -> Cell:
+    return _number(value, lambda v: f"{_points(v)} ± {100 * error:.1f}")
+
+
+def _table(caption: str, rows: Sequence[Mapping[str, Cell]]) -> Table:
+    """Of rows with the same titles."""
+    columns = (
+        [Column(title, "number" if cell.kind == "number" else "text") for title, cell in rows[0].items()]
+        if rows
+        else []
+    )
+    return Table.of(caption, columns, [list(row.values()) for row in rows])
+
+
+def _best(verdict: Verdict) -> Table:
+    """The settings that are first in the rule's order."""
+    rows = []
+    for i, (loss, place) in enumerate(verdict.order[:BEST], 1):
+        cell = verdict.cells.loc[loss, place]
+        source = {norm: word_cell(_points(cell["source", norm])) for norm in NORMS}
+        rows.append({
+            "place": _number(i), "setting": Cell(loss.replace(":", " · ")), "λ": _number(place),
+            "gain, points": _number(cell["gain", "mean"], _points),
+            "± se": _number(cell["gain", "error"], lambda error: f"{100 * error:.1f}"),
+            "source accuracy, points: none": source.pop("none"), **source, "nets": _number(cell["nets", "nets"]),
+        })  # fmt: skip
+    return _table("Safe and harmless, in the order of the rule", rows)
+
+
+def fresh_table(verdict: Verdict) -> Table:
+    """The settings run in all contexts on fresh seeds: deaths, and what probe and source gain."""
+    rows = []
+    for loss, place in sorted(verdict.fresh.index, key=lambda setting: (LOSSES.index(setting[0]), setting[1])):
+        cell = verdict.fresh.loc[loss, place]
+        rows.append({
+            "setting": Cell(loss.replace(":", " · ")), "λ": _number(place),
+            "killed": _number(cell["nets", "killed"]), "of nets": _number(cell["nets", "nets"]),
+            **{f"probe, no norm, depth {depth}": _with_error(cell["depth", depth], cell["depth error", depth])
+               for depth in DEPTHS},
+            **{f"probe, {norm}": _with_error(cell["probe", norm], cell["probe error", norm]) for norm in NORMS},
+            **{f"source, {norm}": _number(cell["source", norm], _points) for norm in NORMS},
+        })  # fmt: skip
+    return _table("All contexts, ten fresh seeds: points more than plain training (± standard error)", rows)
+
+
+def _losses(verdict: Verdict) -> Table:
+    """For each loss the largest safe λ, and where it killed first."""
+    nan, rows = float("nan"), []
+    for loss in (loss for loss in LOSSES if loss in verdict.cells.index):
+        of_loss = verdict.cells.loc[loss]
+        safe = of_loss[[(loss, place) in verdict.safe for place in of_loss.index]]
+        killers = of_loss.index[of_loss["nets", "killed"] > 0]
+        rows.append({
+            "loss": Cell(loss.replace(":", " · ")), "safe up to λ": _number(max(safe.index, default=nan)),
+            "best gain where safe, points": _number(safe["gain", "mean"].max(), _points),
+            "kills from λ": _number(min(killers, default=nan)),
+            "there": Cell(_deaths(verdict, (loss, killers[0]), fresh=False) if len(killers) else ""),
+        })  # fmt: skip
+    return _table("Every loss", rows)
