@@ -20,7 +20,7 @@ from racecar_lab.experiments.paper_figures import having
 from racecar_lab.experiments.picture_figures import vectors_figure
 from racecar_lab.experiments.streams.figures import over_tasks, panels_of
 from racecar_lab.report.groups import gather
-from racecar_lab.report.pictures import save_light
+from racecar_lab.report.pictures import save_svg
 from racecar_lab.report.statistics import Estimate, estimate
 from racecar_lab.running.results import Store
 from racecar_lab.running.run import Run
@@ -125,4 +125,4 @@ FIGURES: dict[str, Callable[[Path], Figure]] = {
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or FIGURES:
-        save_light(FIGURES[name](Path("results")), Path(f"docs/images/{name}.svg"))
+        save_svg(FIGURES[name](Path("results")), Path(f"docs/images/{name}.svg"))

@@ -162,8 +162,6 @@ class Experiment(Generic[C]):
     """Whether its network has joins, over which no reverse pass leads: RR starts again at each (mode "auto")."""
     start: ClassVar[str] = "PyTorch's own"
     """First weights of its networks, unless the configuration has a ``start``."""
-    shows_runs: ClassVar[tuple[str, ...]] = ()
-    """Metrics of which its own figures show every run: a page draws that once."""
     engine: ClassVar[str] = ""
     """The engine that trains its nets instead of the one that a user names, where it has one of its own."""
     tells: ClassVar[bool] = False
@@ -271,7 +269,8 @@ class Experiment(Generic[C]):
         return None
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        """Figures by title, from the records of finished stages; if it ``tells``, of diverged ones, too."""
+        """Figures by title, from the records of finished stages; if it ``tells``, of diverged ones, too. Without any, a
+        page shows every run and the curves over training."""
         return {}
 
     def beside_paper(self, runs: Sequence[Run]) -> Table | None:

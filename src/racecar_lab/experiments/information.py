@@ -82,7 +82,6 @@ class Information(Experiment[InformationConfig]):
         seeds=20,  # of five, a setting that fails in half of all nets shows no failure too often
     )
     paper_coefficients = dict.fromkeys(OURS, (0.0, 1e-3, 1e-2, 1e-1, 1.0, 10.0))
-    shows_runs = ("test_accuracy",)
     claims = (
         Claim("RR beats Std on swapped labels", "test_accuracy", "AB", "RR", "Std"),
         Claim("RR beats Ort on swapped labels", "test_accuracy", "AB", "RR", "Ort"),

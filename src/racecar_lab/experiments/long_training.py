@@ -110,7 +110,6 @@ class LongTraining(Experiment[LongTrainingConfig]):
         seeds=2,
     )
     paper_coefficients = dict.fromkeys(OURS, (0.0, 1e-8, 1e-7, 1e-6))
-    shows_runs = ("test_accuracy", "test_nll", "test_ece")
     stackable = ("start",)
     source: ClassVar[Source] = CIFAR10
 

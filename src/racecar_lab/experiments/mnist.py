@@ -112,7 +112,6 @@ class Mnist(Experiment[MnistConfig]):
     )
     paper_coefficients = dict.fromkeys(OURS, (0.0, 1e-6, 1e-5, 1e-4))
     claims = claims()
-    shows_runs = ("test_accuracy",)
     paper = (
         *(
             Paper("test_accuracy", "A", variant, value, where={"longer": False}, note=f"{seconds} s per epoch there")

@@ -127,7 +127,6 @@ class Slices(Experiment[S]):
     variants = ("Std", "RR")
     seeds = 10
     claims = claims(accuracy=0.02)
-    shows_runs = ("reverse_loss", "test_accuracy")
 
     def configs(self, config: S, folder: Path | None) -> Sequence[S]:
         if not config.grid:

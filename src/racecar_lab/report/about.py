@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from racecar_lab.experiment import Experiment
 from racecar_lab.report.groups import Group, Groups, Setting, collect
-from racecar_lab.report.restate import config_of, loss_of
+from racecar_lab.report.restate import loss_of
 from racecar_lab.running.run import Run
 from racecar_lab.training.variants import VARIANTS
 
@@ -21,23 +21,20 @@ LEAST = 0.95
 """A step with a reverse pass that takes less than this of one without was timed beside other work, too."""
 
 
-def about(groups: Groups, experiment: Experiment | None) -> dict[str, str]:
-    """Name → what is said of it; what is not known is left out."""
-    configs = [] if experiment is None else [config_of(experiment, group.config) for group in groups.groups]
-    known = list(dict.fromkeys(one for one in configs if one is not None))
-    found = {"a step costs": told_costs(groups.groups)}
-    if experiment is not None:
-        losses = dict.fromkeys(loss_of(experiment, one) for one in known)
-        starts = dict.fromkeys(experiment.first_weights(one) for one in known)
-        pairs = "" if experiment.clusters is None else experiment.clusters.told
-        data = dict.fromkeys(filter(None, map(experiment.told_data, known)))
-        found = {
-            "data": "; ".join(data),
-            "reverse loss": "; ".join(losses),
-            "first weights": "; ".join(starts),
-            "pairs": pairs,
-            **found,
-        }
+def about(groups: Groups, experiment: Experiment[Any], configs: Sequence[Any]) -> dict[str, str]:
+    """Name → what is said of it; what is not known is left out.
+
+    Args:
+        configs: the configurations of the groups, as the experiment knows them.
+    """
+    all_of = {
+        "data": map(experiment.told_data, configs),
+        "reverse loss": (loss_of(experiment, one) for one in configs),
+        "first weights": map(experiment.first_weights, configs),
+        "pairs": [] if experiment.clusters is None else [experiment.clusters.told],
+        "a step costs": [told_costs(groups.groups)],
+    }
+    found = {name: "; ".join(dict.fromkeys(filter(None, texts))) for name, texts in all_of.items()}
     return {name: text for name, text in found.items() if text}
 
 
@@ -45,14 +42,14 @@ def told_costs(groups: Sequence[Group]) -> str:
     """Time of a step over that of Std with the same seed, on the same engine and device; for every slice of the reverse
     pass. Where some were timed alone, of those. Empty if nothing can be compared."""
     slices = _slices(groups, alone=True) or _slices(groups)
-    everything = [ratio for some in slices.values() for ratio in some]
-    if not everything:
+    if not slices:
         return ""
-    if not all(credible(some) for some in slices.values()):
-        single = f"{min(everything):.2f} to {max(everything):.2f} × Std"
+    if not all(map(credible, slices.values())):
+        low, high = (end(ratio for some in slices.values() for ratio in some) for end in (min, max))
+        single = f"{low:.2f} to {high:.2f} × Std"
         return f"not known from these runs: single seeds have {single}, as on a machine that does other work"
-    said = [f"{name} {_range(some)} × Std" for name, some in slices.items()]
-    return f"{', '.join(said)} (same seed, same machine)"
+    texts = [f"{name} {_range(some)} × Std" for name, some in slices.items()]
+    return f"{', '.join(texts)} (same seed, same machine)"
 
 
 def credible(ratios: Sequence[float]) -> bool:
@@ -66,12 +63,10 @@ def step_ratios(ours: Mapping[K, Run], std: Mapping[K, Run], alone: bool = False
     Args:
         alone: take only pairs that one process made, one after the other.
     """
-    pairs = [(run, std[name]) for name, run in ours.items() if name in std]
-    alike = [both for both in pairs if len({_machine(run) for run in both}) == 1]
+    pairs = [(run, std[name]) for name, run in ours.items() if name in std and _machine(run) == _machine(std[name])]
     if alone:
-        alike = [(one, other) for one, other in alike if _process(one) == _process(other) is not None]
-    times = [(_step(one), _step(other)) for one, other in alike]
-    return [one / other for one, other in times if one and other]
+        pairs = [(one, other) for one, other in pairs if _process(one) == _process(other) is not None]
+    return [_step(one) / _step(other) for one, other in pairs if _step(one) and _step(other)]
 
 
 def _slices(groups: Sequence[Group], alone: bool = False) -> dict[str, list[float]]:

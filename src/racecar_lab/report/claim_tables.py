@@ -19,7 +19,7 @@ def claims_table(findings: Sequence[Finding]) -> Table:
     """The claims that were judged, with the numbers behind the verdicts."""
     some = judged(findings)
     columns = [
-        Column("claim"), Column("verdict"), Column("gain", "number"), Column("95 % interval (Holm)", "interval"),
+        Column("claim"), Column("verdict"), Column("gain", "number"), Column("95 % interval (Holm)", "number"),
         Column("pairs", "number"), Column("could show", "number"), Column("paper's gain", "number"),
         Column("p (Holm)", "number"), Column("lost nets"), Column("sd ratio", "number"),
     ]  # fmt: skip
@@ -104,7 +104,7 @@ def _gain(found: Finding) -> list[Cell]:
     scaled = gain.times(of.factor)
     return [
         Cell(f"{words.plus_minus(scaled)} {of.name}", scaled.mean, "number", whole),
-        Cell(words.interval((low, high)), low, "interval", wide, ends=(low, scaled.mean, high)),
+        Cell(words.interval((low, high)), low, "number", wide),
     ]
 
 

@@ -18,13 +18,9 @@ class Cell:
     value: float | None = None
     """What it is sorted by, if it is a number; None sorts last."""
     kind: str = "text"
-    """"text", "word" (a short text), "number", "variant", "verdict" or "interval"."""
+    """"text", "word" (a short text), "number", "variant" or "verdict"."""
     note: str = ""
     """More about it, in small print."""
-    link: str = ""
-    """The part of the page that it leads to."""
-    ends: tuple[float, float, float] | None = None
-    """Of an interval: low, middle, high; drawn beside the text."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +38,6 @@ class Table:
     caption: str
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
-
-    @property
-    def breaks(self) -> list[int]:
-        """Rows at which another setting, stage or metric begins."""
-        told = [i for i, column in enumerate(self.columns) if column.title in ("setting", "stage", "metric")]
-        keys = [[row[i].text for i in told] for row in self.rows]
-        return [i for i in range(1, len(keys)) if keys[i] != keys[i - 1]]
 
     @staticmethod
     def of(

@@ -1,18 +1,18 @@
-"""Figures that every experiment has: all runs, curves over training, and sweeps over the coefficient."""
+"""Figures of runs as such: all values of a metric, and curves over training."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from racecar.inspect.style import SMALL, WIDTH, look, new_figure, styled
+from racecar_lab.experiment import Paper
 from racecar_lab.report import words
-from racecar_lab.report.groups import Group, Metric
-from racecar_lab.report.statistics import Estimate, estimate
+from racecar_lab.report.groups import Group, Groups, Metric, collect, label, printed_value
+from racecar_lab.report.statistics import estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 POINTS = 120
@@ -23,6 +23,30 @@ ROW = 0.3
 """Inches of a row of runs."""
 LOST = "#A3241C"
 """The colour of what is said of nets that were lost."""
+
+
+def usual_figures(groups: Groups, metrics: Sequence[Metric], paper: Sequence[Paper] = ()) -> dict[str, Figure]:
+    """For experiments that draw nothing themselves, for each setting: every run of some metrics; then curves over
+    training.
+
+    Args:
+        groups: of the experiment.
+        metrics: the ones to show.
+        paper: what it prints.
+    """
+    runs, over_training = {}, {}
+    for setting in groups.settings:
+        members, where = groups.of(setting), f" ({label(setting)})" if setting else ""
+        measured = [one for one in metrics if any(group.values(one[1]) for group in members if group.stage == one[0])]
+        for name, stages in collect((name, (stage, name)) for stage, name in measured).items():
+            known = {(group, name): one.value for group in members if (one := printed_value(paper, group, name))}
+            diamonds = "; ◇: the paper" if known else ""
+            title = f"{name}: every run, with the mean and its 95 % interval{diamonds}{where}"
+            runs[title] = runs_figure(members, stages, known)
+        for stage, name in dict.fromkeys((group.stage, name) for group in members for name in curves(group)):
+            title = f"{name}, stage {stage}, over training: mean ± sd{where}"
+            over_training[title] = curves_figure(members, stage, name)
+    return runs | over_training
 
 
 @styled
@@ -83,88 +107,22 @@ def _row(axis: Axes, y: float, group: Group, metric: str, paper: float | None) -
 
 
 @styled
-def curves_figure(groups: Sequence[Group], names: Sequence[Metric] | None = None) -> Figure:
-    """Means over the seeds with a band of ± one standard deviation; a panel for each stage and curve.
-
-    Args:
-        groups: of one setting, at most one for each stage and variant; some have curves.
-        names: stage and name of the curves; all, if None.
-    """
-    shown = curve_names(groups) if names is None else names
-    figure, axes = new_figure(len(shown), 1, (WIDTH, 2.7 * len(shown)))
-    said = []
-    for (axis,), (stage, name) in zip(axes, shown, strict=True):
-        members = [(group, curves(group).get(name, {})) for group in groups if group.stage == stage]
-        means = [(group, _line(axis, group, curve, i)) for i, (group, curve) in enumerate(members)]
-        heights = [height for _, some in means for height in some]
-        if min(heights) > 0 and max(heights) > 100 * min(heights):
-            axis.set_yscale("log")
-            _plain(axis.yaxis)
-        axis.set(xlabel=_over(groups), ylabel=_text(name), title=_text(f"stage {stage}"))
-        told = [f"{group.variant} from {_short(some[0])} to {_short(some[-1])}" for group, some in means if some]
-        said.append(f"mean {name}, stage {stage}: {', '.join(told)}")
-    _legend(figure)
-    figure.set_label("; ".join(said))
+def curves_figure(groups: Sequence[Group], stage: str, name: str) -> Figure:
+    """A curve over training of every group of a stage: means over the seeds with a band of ± one standard deviation."""
+    figure, ((axis,),) = new_figure(1, 1, (WIDTH, 2.7))
+    members = [group for group in groups if group.stage == stage]
+    means = {_name(group, members): _line(axis, group, curves(group).get(name, {}), members) for group in members}
+    heights = [height for some in means.values() for height in some]
+    if min(heights) > 0 and max(heights) > 100 * min(heights):
+        axis.set_yscale("log")
+        # Exponents above the line are too small for a telephone.
+        axis.yaxis.set_major_formatter(lambda value, _: words.number(value, 2))
+        axis.yaxis.set_minor_formatter(lambda value, _: "")
+    axis.set(xlabel=_over(groups), ylabel=_text(name), title=_text(f"stage {stage}"))
+    figure.legend(loc="outside upper center", ncols=3, fontsize=SMALL)
+    told = [f"{who} from {_short(some[0])} to {_short(some[-1])}" for who, some in means.items() if some]
+    figure.set_label(f"mean {name}, stage {stage}: {', '.join(told)}")
     return figure
-
-
-def curve_names(groups: Sequence[Group]) -> list[Metric]:
-    """Stage and name of all curves that there are."""
-    return list(dict.fromkeys((group.stage, name) for group in groups for name in curves(group)))
-
-
-@styled
-def sweep_figure(groups: Sequence[Group], metrics: Sequence[Metric]) -> Figure:
-    """Metrics over the coefficient: one line for each variant, its band ± one standard deviation.
-
-    Variants without a coefficient are level lines. From the runs that ``Experiment.figures`` is given:
-    ``sweep_figure(gather(runs).groups, [("A", "test_accuracy")])``.
-
-    Args:
-        groups: of one setting.
-        metrics: stage and name of each panel.
-    """
-    figure, axes = new_figure(len(metrics), 1, (WIDTH, 3.0 * len(metrics)))
-    said = []
-    for (axis,), (stage, metric) in zip(axes, metrics, strict=True):
-        members = [group for group in groups if group.stage == stage]
-        smallest = min((group.coefficient for group in members if group.coefficient), default=None)
-        if smallest is not None:  # a coefficient of 0 has its place left of the smallest one
-            zero = any(group.coefficient == 0 for group in members)
-            axis.set_xscale("symlog", linthresh=smallest, linscale=0.4) if zero else axis.set_xscale("log")
-            _plain(axis.xaxis)
-        told = []
-        for i, variant in enumerate(dict.fromkeys(group.variant for group in members)):
-            told += _sweep(axis, [group for group in members if group.variant == variant], metric, look(variant, i))
-        axis.set(xlabel="coefficient", ylabel=_text(metric), title=_text(f"stage {stage}"))
-        said.append(f"mean {metric}, stage {stage}: {', '.join(told)}")
-    _legend(figure)
-    figure.set_label("; ".join(said))
-    return figure
-
-
-def _sweep(axis: Axes, groups: Sequence[Group], metric: str, style: Mapping[str, Any]) -> list[str]:
-    """One variant; returns what is seen of it."""
-    colour, variant = style["color"], groups[0].variant
-    points, levels = [], []
-    for group in groups:
-        found = group.mean_of(metric)
-        if found is not None and group.coefficient is None:
-            levels.append(found.mean)
-            axis.axhline(found.mean, color=colour, linestyle="--", linewidth=1.2, label=_text(variant))
-            sd = found.sd or 0.0
-            axis.axhspan(found.mean - sd, found.mean + sd, color=colour, alpha=0.12, linewidth=0)
-        elif found is not None:
-            points.append((group.coefficient, found))
-        if group.diverged and group.coefficient is not None:
-            _mark_diverged(axis, group.coefficient, group)
-    if points:
-        x, low, middle, high = _band(points)
-        axis.plot(x, middle, label=_text(variant), markersize=6, linewidth=1.2, **style)
-        axis.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
-        axis.vlines(x, low, high, color=colour, linewidth=1.0)
-        return [f"{variant} {', '.join(f'{_short(m)} at {_short(at)}' for at, m in zip(x, middle, strict=True))}"]
-    return [f"{variant} {_short(level)}" for level in levels]
 
 
 def curves(group: Group) -> dict[str, dict[float, list[float]]]:
@@ -183,15 +141,6 @@ def curves(group: Group) -> dict[str, dict[float, list[float]]]:
     return {name: curve for name, curve in found.items() if any(map(any, curve.values()))}
 
 
-def _legend(figure: Figure) -> None:
-    """One for all panels, above them."""
-    handles: dict[str, Any] = {}
-    for axis in figure.axes:
-        for handle, text in zip(*axis.get_legend_handles_labels(), strict=True):
-            handles.setdefault(text, handle)
-    figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=min(3, len(handles)), fontsize=8)
-
-
 def _name(group: Group, others: Sequence[Group]) -> str:
     """The variant, with its coefficient where that is needed to tell it from others."""
     alone = sum(other.variant == group.variant for other in others) == 1
@@ -208,18 +157,6 @@ def _beside(x: float, count: int) -> list[float]:
     return [x + 0.2 * (i / max(1, count - 1) - 0.5) for i in range(count)]
 
 
-def _mark_diverged(axis: Axes, x: float, group: Group) -> None:
-    text = f"✕ {len(group.diverged)}/{group.total}"
-    axis.margins(y=0.14)  # room for it below the data
-    axis.annotate(text, (x, 0.02), xycoords=("data", "axes fraction"), ha="center", fontsize=SMALL, color=LOST)
-
-
-def _plain(axis: Axis) -> None:
-    """Powers of ten as "1e-3" and "100": exponents above the line are too small for a telephone."""
-    axis.set_major_formatter(lambda value, _: words.number(value, 2) if value else "0")
-    axis.set_minor_formatter(lambda value, _: "")
-
-
 def _short(value: float) -> str:
     return words.number(value, 3)
 
@@ -230,25 +167,16 @@ def _over(groups: Sequence[Group]) -> str:
     return next((name for name in ("epoch", "step") if name in names), "point")
 
 
-def _line(axis: Axes, group: Group, curve: Mapping[float, list[float]], i: int) -> list[float]:
+def _line(axis: Axes, group: Group, curve: Mapping[float, list[float]], others: Sequence[Group]) -> list[float]:
     """Draw one curve, if it has points; returns the means."""
     places = sorted(curve)
     places = places[:: -max(1, -(-len(places) // POINTS))][::-1]  # from the end, so that the last one stays
-    points = [(place, found) for place in places if (found := estimate(curve[place])) is not None]
+    points = {place: found for place in places if (found := estimate(curve[place])) is not None}
     if not points:
         return []
-    x, low, middle, high = _band(points)
-    style = look(group.variant, i)
-    style |= {"linewidth": 1.2, "markersize": 4, "markevery": max(1, len(x) // 6)}
-    weight = "" if group.coefficient is None else f" ({words.number(group.coefficient, 2)})"
-    axis.plot(x, middle, label=_text(group.variant) + weight, **style)
+    x, middle = list(points), [found.mean for found in points.values()]
+    low, high = ([found.mean + sign * (found.sd or 0.0) for found in points.values()] for sign in (-1, 1))
+    style = look(group.variant, others.index(group)) | {"linewidth": 1.2, "markersize": 4}
+    axis.plot(x, middle, label=_name(group, others), markevery=max(1, len(x) // 6), **style)
     axis.fill_between(x, low, high, color=style["color"], alpha=0.15, linewidth=0)
     return middle
-
-
-def _band(points: Sequence[tuple[Any, Estimate]]) -> tuple[list[float], list[float], list[float], list[float]]:
-    x = [place for place, _ in points]
-    middle = [found.mean for _, found in points]
-    spread = [found.sd or 0.0 for _, found in points]
-    low = [m - s for m, s in zip(middle, spread, strict=True)]
-    return x, low, middle, [m + s for m, s in zip(middle, spread, strict=True)]

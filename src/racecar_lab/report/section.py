@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from racecar_lab.experiment import Experiment, Incomplete, Stage
+from racecar_lab.experiment import Experiment, Incomplete
 from racecar_lab.report import words
 from racecar_lab.report.about import about
 from racecar_lab.report.claim_tables import claims_table, unjudged_table
@@ -15,23 +15,20 @@ from racecar_lab.report.claims import claims_of, judge
 from racecar_lab.report.findings import Finding
 from racecar_lab.report.forest import forest
 from racecar_lab.report.forest import title as forest_title
-from racecar_lab.report.gallery import common_figures, draw, draw_common, main_and_more, own_pictures
 from racecar_lab.report.glossary import glossary
-from racecar_lab.report.groups import Groups, collect, gather, label, printed_value
+from racecar_lab.report.groups import Groups, collect, gather, label
 from racecar_lab.report.page_table import Table
-from racecar_lab.report.pictures import Picture
+from racecar_lab.report.pictures import Picture, picture
 from racecar_lab.report.restate import config_of, restated, times
 from racecar_lab.report.result_tables import cost_table, inner_tables, results_table
+from racecar_lab.report.run_figures import usual_figures
 from racecar_lab.report.told import judged, sentence
 from racecar_lab.report.verdicts import VERDICTS, overall
 from racecar_lab.running.record import PURPOSES
 from racecar_lab.running.run import Run
 
-MOST = 6
-"""Figures beside the forest that Markdown, which is a summary, shows."""
 
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Section:
     """All that the page says of an experiment."""
 
@@ -41,61 +38,46 @@ class Section:
     place: str
     """In the paper."""
     summary: str
-    about: Mapping[str, str]
-    """The loss, the first weights, what a step costs; said before the figures."""
     mark: str
     """What its runs are if they are no evidence; empty if they are."""
-    findings: Sequence[Finding]
-    finding: str
+    about: Mapping[str, str] = field(default_factory=dict)
+    """The data, the loss, the first weights, what a step costs; said before the tables."""
+    findings: Sequence[Finding] = ()
+    finding: str = ""
     """What was found, in one sentence."""
-    forest: Sequence[Picture]
-    """One picture of all claims that were judged; none if none was."""
-    wide_forest: Sequence[Picture]
-    """The same as a desktop shows it."""
-    opening: Sequence[Table]
-    """The experiment's own, of the paper and ours, beside the forest."""
-    tables: Sequence[Table]
-    more: Sequence[Table]
+    forest: Picture | None = None
+    """One picture of all claims that were judged; None if none was."""
+    opening: Table | None = None
+    """The experiment's own, of the paper and ours, below the forest."""
+    figures: Sequence[Picture] = ()
+    tables: Sequence[Table] = ()
+    more: Sequence[Table] = ()
     """Long ones, folded away at first."""
-    figures: Sequence[Picture]
-    """The main ones, which Markdown shows, too: the experiment's own, or every run if it has none."""
-    more_figures: Sequence[Picture]
-    commands: Sequence[str]
+    notes: Sequence[str] = ()
     glossary: Mapping[str, str]
     """Variants, stages and metrics, with what they are."""
+    commands: Sequence[str]
     facts: Mapping[str, str]
-    notes: Sequence[str]
-    problem: str
+    problem: str = ""
     """What went wrong while it was made; empty if nothing."""
-
-    @property
-    def shown(self) -> list[Picture]:
-        """What Markdown shows."""
-        return [*self.forest, *self.figures[:MOST]]
-
-    @property
-    def folded(self) -> dict[str, dict[str, list[Picture]]]:
-        """Kind of figure → setting → the figures that are folded away at first."""
-        kinds = collect((one.place[0], one) for one in self.more_figures)
-        return {kind: collect((one.place[1], one) for one in some) for kind, some in kinds.items()}
 
     @property
     def verdict(self) -> str:
         """Of all claims together; empty if there are none."""
-        return overall([found.verdict for found in self.findings]) if self.findings else ""
+        return overall([one.verdict for one in self.findings]) if self.findings else ""
 
     @property
     def outcomes(self) -> list[tuple[str, str, str]]:
         """Of each configuration: what tells it from the others, its verdict, and how many claims became what."""
-        families = collect((found.family, found) for found in self.findings)
-        return [(str(one), overall([found.verdict for found in some]), tally(some)) for one, some in families.items()]
+        families = collect((one.family, one) for one in self.findings)
+        return [(str(one), overall([each.verdict for each in some]), tally(some)) for one, some in families.items()]
 
 
 def tally(findings: Sequence[Finding]) -> str:
     """As "3 claims: 2 × supported, 1 × too few runs"."""
-    counts = Counter(found.verdict for found in findings)
-    said = ", ".join(f"{counts[name]} × {name}" for name in VERDICTS if counts[name])
-    return f"{words.count(len(findings), 'claim')}: {said}"
+    counts = Counter(one.verdict for one in findings)
+    parts = ", ".join(f"{counts[name]} × {name}" for name in VERDICTS if counts[name])
+    return f"{words.count(len(findings), 'claim')}: {parts}"
 
 
 def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment | None, purpose: str = "") -> Section:
@@ -108,51 +90,65 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         experiment: what it claims; None if nobody knows it, then nothing is claimed.
         purpose: what the runs were made for; nothing is judged by those that are no evidence.
     """
-    shown = runs if experiment is None else [restated(run, experiment) for run in runs]
-    groups = gather(shown, None if experiment is None else experiment.clusters)
-    if experiment is not None and experiment.tells:
-        return _told(experiment, anchor, runs, groups, purpose)
-    claims = [] if experiment is None else claims_of(experiment.claims, groups)
-    paper = () if experiment is None else experiment.paper
-    named = {metric for one in claims for metric in one.metrics} | {one.metric for one in paper}
-    if purpose:
-        paper = ()
-    findings = [] if purpose or experiment is None else _judged(experiment, groups)
-    seen = dict.fromkeys((run.stage, metric) for run in groups.runs for metric in run.metrics)
-    measured = [one for metric in dict.fromkeys(metric for _, metric in seen) for one in seen if one[1] == metric]
-    main = [(stage, metric) for stage, metric in measured if metric in named] or measured
-    rest = [one for one in measured if one not in main]
-    printed = {
-        (group, metric): value.value
-        for metric in named
-        for group in groups.groups
-        if (value := printed_value(paper, group, metric)) is not None
-    }
-    own, problem = own_pictures(experiment, groups.runs, anchor)
-    some = judged(findings)
-    narrow, wide = (
-        draw({forest_title(some): forest(some, wide)} if some else {}, f"{anchor}-claims{'-wide' * wide}")
-        for wide in (False, True)
-    )
-    shared = common_figures(groups, main, printed, findings, experiment.shows_runs if own and experiment else ())
-    figures, more_figures = main_and_more(own, draw_common(shared, anchor))
-    beside = None if purpose or experiment is None else experiment.beside_paper(groups.runs)
-    caption = "Paper and ours" if paper and beside is None else "Results"
-    tables = [results_table(caption, groups, main, paper)]
-    return Section(
+    known: Experiment[Any] = experiment or Experiment()
+    groups = gather([restated(run, experiment) for run in runs] if experiment else runs, known.clusters)
+    found = [config_of(experiment, group.config) for group in groups.groups] if experiment else []
+    configs = list(dict.fromkeys(one for one in found if one is not None))
+    stages = dict.fromkeys(stage for one in configs for stage in known.stages(one))
+    common = Section(
         name=name,
         anchor=anchor,
-        title=name if experiment is None else experiment.title,
-        place="" if experiment is None else experiment.section,
-        summary="" if experiment is None else experiment.summary,
-        about=about(groups, experiment),
+        title=experiment.title if experiment else name,
+        place=known.section,
+        summary=known.summary,
         mark=PURPOSES[purpose],
+        glossary=glossary(groups, list(stages), known.joins),
+        commands=_commands(runs),
+        facts=_facts(runs, groups),
+    )
+    if known.tells:
+        return _told(common, known, groups)
+    notes = [] if experiment else [f"No experiment is known by the name {name}, so nothing is claimed of these runs."]
+    notes += [*_notes(groups), *(_conversions(runs, experiment) if experiment else [])]
+    return _measured(replace(common, about=about(groups, known, configs), notes=notes), known, groups)
+
+
+def _told(common: Section, experiment: Experiment[Any], groups: Groups) -> Section:
+    """What an experiment of many settings says of itself. The first note is the finding, of runs that are evidence."""
+    newest = [*groups.runs, *groups.diverged]
+    notes, tables = experiment.told(newest)
+    first = 0 if common.mark else 1
+    figures, problem = _pictures(experiment, newest)
+    finding = "".join(notes[:first])
+    return replace(common, finding=finding, notes=notes[first:], tables=tables, figures=figures, problem=problem)
+
+
+def _measured(common: Section, experiment: Experiment[Any], groups: Groups) -> Section:
+    """Claims with their verdicts, what was measured, and the figures."""
+    claims, paper = claims_of(experiment.claims, groups), experiment.paper
+    named = {metric for one in claims for metric in one.metrics} | {one.metric for one in paper}
+    if common.mark:
+        paper = ()
+    findings = [] if common.mark else _judged(experiment, groups)
+    seen = dict.fromkeys((run.stage, metric) for run in groups.runs for metric in run.metrics)
+    all_ = [one for metric in dict.fromkeys(metric for _, metric in seen) for one in seen if one[1] == metric]
+    main = [one for one in all_ if one[1] in named] or all_
+    rest = [one for one in all_ if one not in main]
+    some = judged(findings)
+    figures, problem = _pictures(experiment, groups.runs)
+    if not figures and not problem:
+        usual = usual_figures(groups, main, paper)
+        figures = [picture(figure, title) for title, figure in usual.items()]
+    beside = None if common.mark else experiment.beside_paper(groups.runs)
+    caption = "Paper and ours" if paper and beside is None else "Results"
+    return replace(
+        common,
         findings=findings,
         finding=sentence(findings),
-        forest=narrow,
-        wide_forest=wide,
-        opening=[] if beside is None else [beside],
-        tables=tables,
+        forest=picture(forest(some), forest_title(some)) if some else None,
+        opening=beside,
+        figures=figures,
+        tables=[results_table(caption, groups, main, paper)],
         more=[
             claims_table(findings),
             unjudged_table(findings),
@@ -160,12 +156,6 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
             *inner_tables(groups),
             cost_table(groups),
         ],
-        figures=figures,
-        more_figures=more_figures,
-        commands=_commands(runs),
-        glossary=glossary(groups, _stages(groups, experiment), experiment is not None and experiment.joins),
-        facts=_facts(runs, groups),
-        notes=[*_notes(name, groups, experiment), *_conversions(runs, experiment)],
         problem=problem,
     )
 
@@ -176,126 +166,83 @@ def findings_of(experiment: Experiment, runs: Sequence[Run]) -> list[Finding]:
 
 
 def _judged(experiment: Experiment, groups: Groups) -> list[Finding]:
-    return judge(
-        experiment.claims, groups, lambda config, variant: _usual(experiment, config, variant), experiment.paper
-    )
+    def usual(config: Mapping[str, Any], variant: str) -> float | None:
+        """The coefficient that it gives a variant; None if its records come from another version of it."""
+        known = config_of(experiment, config)
+        try:
+            return None if known is None else experiment.coefficient(known, variant)
+        except (KeyError, Incomplete):
+            return None
+
+    return judge(experiment.claims, groups, usual, experiment.paper)
 
 
-def _told(experiment: Experiment, anchor: str, runs: Sequence[Run], groups: Groups, purpose: str) -> Section:
-    """What an experiment of many settings says of itself."""
-    newest = [*groups.runs, *groups.diverged]
-    own, problem = own_pictures(experiment, newest, anchor)
-    notes, tables = experiment.told(newest)
-    return Section(
-        name=experiment.name,
-        anchor=anchor,
-        title=experiment.title,
-        place=experiment.section,
-        summary=experiment.summary,
-        about={},  # its tables name the losses
-        mark=PURPOSES[purpose],
-        findings=(),
-        finding="" if purpose or not notes else notes[0],
-        forest=(),
-        wide_forest=(),
-        opening=(),
-        tables=tables,
-        more=(),
-        figures=own,
-        more_figures=[],
-        commands=_commands(runs),
-        glossary=glossary(groups, _stages(groups, experiment), experiment.joins),
-        facts=_facts(runs, groups),
-        notes=notes if purpose else notes[1:],
-        problem=problem,
-    )
-
-
-def _usual(experiment: Experiment, config: Mapping[str, Any], variant: str) -> float | None:
-    """The coefficient that an experiment gives a variant; None if its records come from another version of it."""
-    found = config_of(experiment, config)
+def _pictures(experiment: Experiment, runs: Sequence[Run]) -> tuple[list[Picture], str]:
+    """What an experiment draws of its runs, and what went wrong with it: the rest is not lost for that."""
     try:
-        return None if found is None else experiment.coefficient(found, variant)
-    except (KeyError, Incomplete):
-        return None
-
-
-def _made(run: Run, name: str) -> str:
-    return str(run.record["made"].get(name) or "")
+        return [picture(figure, title) for title, figure in experiment.figures(runs).items()] if runs else [], ""
+    except Exception as error:
+        return [], f"the figures of {experiment.name} could not be drawn: {type(error).__name__}: {error}"
 
 
 def _commands(runs: Sequence[Run]) -> list[str]:
     """All that led to these runs, or found them there."""
-    also = [str(one.get("command") or "") for run in runs for one in run.record.get("also") or ()]
-    return list(dict.fromkeys(filter(None, [*(_made(run, "command") for run in runs), *also])))
+    asked = [*(run.record["made"] for run in runs), *(one for run in runs for one in run.record.get("also") or ())]
+    return list(dict.fromkeys(str(one["command"]) for one in asked if one.get("command")))
 
 
 def _facts(runs: Sequence[Run], groups: Groups) -> dict[str, str]:
     """How the records were made: versions, machines, settings."""
 
     def all_of(name: str) -> str:
-        counts = Counter(filter(None, (_made(run, name) for run in runs)))
+        counts = Counter(str(run.record["made"].get(name) or "") for run in runs)
+        del counts[""]
         return ", ".join(one if len(counts) == 1 else f"{one} ({words.count(n, 'stage')})" for one, n in counts.items())
 
-    times = sorted(filter(None, (_made(run, "finished") for run in runs)))
+    finished = sorted(str(end) for run in runs if (end := run.record["made"].get("finished")))
     seconds = sum(run.record["cost"].get("wall_s") or 0.0 for run in runs)
     facts = {
         "stages": str(len(runs)),
         "time": words.seconds(seconds) if seconds else "",
-        "finished": " to ".join(dict.fromkeys((times[0], times[-1]))) if times else "",
+        "finished": " to ".join(dict.fromkeys((*finished[:1], *finished[-1:]))),
         **{name: all_of(name) for name in ("device", "engine", "racecar", "commit", "torch", "python")},
         "settings": label(tuple(groups.common.items())),
     }
     return {name: text for name, text in facts.items() if text}
 
 
-def _stages(groups: Groups, experiment: Experiment | None) -> list[Stage]:
-    """All that the configurations have."""
-    configs = [] if experiment is None else [config_of(experiment, group.config) for group in groups.groups]
-    found = [stage for one in configs if one is not None and experiment is not None for stage in experiment.stages(one)]
-    return list(dict.fromkeys(found))
-
-
-def _conversions(runs: Sequence[Run], experiment: Experiment | None) -> list[str]:
+def _conversions(runs: Sequence[Run], experiment: Experiment) -> list[str]:
     """How λ was converted, where it was."""
-    found: dict[str, None] = {}
-    for run in runs if experiment is not None else ():
-        assert experiment is not None
-        config = config_of(experiment, run.config)
-        if config is not None and (factor := times(experiment, config, run.variant)) > 1:
-            found[f"{run.variant} × {factor}"] = None
-    if not found:
+    configs = ((run.variant, config_of(experiment, run.config)) for run in runs)
+    factors = {(name, times(experiment, config, name)) for name, config in configs if config is not None}
+    converted = sorted(f"{name} × {factor}" for name, factor in factors if factor > 1)
+    if not converted:
         return []
     return [
         "λ here is that of the mean over the constrained layers. These records hold the coefficient of their sum; it "
-        f"was multiplied by the number of layers, which is the same loss: {', '.join(sorted(found))}."
+        f"was multiplied by the number of layers, which is the same loss: {', '.join(converted)}."
     ]
 
 
-def _notes(name: str, groups: Groups, experiment: Experiment | None) -> list[str]:
+def _notes(groups: Groups) -> list[str]:
+    """Records that were left out, and what is noted of runs: a later stage only repeats it of the one before."""
     notes = []
-    if experiment is None:
-        notes.append(f"No experiment is known by the name {name}, so nothing is claimed of these runs.")
     if groups.left_out:
         notes.append(
             f"{words.count(groups.left_out, 'record')} left out: a newer one has the same setting, stage, variant, "
             "coefficient and seed."
         )
-    lost = {run.id for run in groups.diverged}
-    noted = {run.id: run for group in groups.groups for run in group.runs.values() if run.record.get("note")}
-    said = (
-        ("Diverged", [run for run in groups.diverged if run.record.get("parent") not in lost]),
-        ("Finished, but", [run for run in noted.values() if run.record.get("parent") not in noted]),
-    )  # a later stage only repeats what was said of the one before
-    return [*notes, *(one for what, runs in said for one in _said(what, runs, groups))]
+    finished = {run.id: run for run in groups.runs if run.record.get("note")}
+    for what, runs in (("Diverged", groups.diverged), ("Finished, but", list(finished.values()))):
+        ids = {run.id for run in runs}
+        first = [run for run in runs if run.record.get("parent") not in ids]
+        for text, seeds in collect((_noted(run, groups), run.seed) for run in first).items():
+            notes.append(f"{what}: {text} (seed {', '.join(map(str, sorted(set(seeds))))}).")
+    return notes
 
 
-def _said(what: str, runs: Iterable[Run], groups: Groups) -> list[str]:
-    """A sentence for each kind of run and reason, with the seeds."""
-    found = []
-    for run in runs:
-        whose = run.variant if run.coefficient is None else f"{run.variant} ({words.number(run.coefficient)})"
-        which = ", ".join(filter(None, (whose, run.stage, label(groups.setting(run)))))
-        found.append((f"{which}: {run.record.get('note') or 'no reason given'}", run.seed))
-    said = {which: ", ".join(map(str, sorted(set(some)))) for which, some in collect(found).items()}
-    return [f"{what}: {which} (seed {seeds})." for which, seeds in said.items()]
+def _noted(run: Run, groups: Groups) -> str:
+    """As "RR (0.1), A, net = linear: the loss was not finite"."""
+    whose = run.variant if run.coefficient is None else f"{run.variant} ({words.number(run.coefficient)})"
+    which = ", ".join(filter(None, (whose, run.stage, label(groups.setting(run)))))
+    return f"{which}: {run.record.get('note') or 'no reason given'}"

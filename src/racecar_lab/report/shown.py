@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 
 from torch import Tensor
@@ -43,7 +42,7 @@ def shown_arrays(folder: Path, experiments: Mapping[str, Experiment]) -> dict[st
         ValueError: a record cannot be read or a figure cannot be drawn, so that nobody knows what it needs.
     """
     store = _Watched(folder)
-    page = build({"": store.runs()}, experiments, [], datetime.now(UTC))
+    page = build({"": store.runs()}, experiments, [])
     if page.problems:
         raise ValueError(page.problems[0])
     return {id: taken for id, taken in store.taken.items() if taken}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
 
 from racecar_lab.report.statistics import Estimate
 
@@ -76,12 +75,6 @@ def size(count: float) -> str:
 def count(n: int, one: str, many: str = "") -> str:
     """One run, two runs."""
     return f"{n} {one if n == 1 else many or one + 's'}"
-
-
-def day(moment: datetime) -> str:
-    """As "15 November 2026, 07:00 UTC"."""
-    moment = moment.astimezone(UTC)
-    return f"{moment.day} {moment:%B %Y, %H:%M} UTC"
 
 
 def _places(spread: float) -> int | None:

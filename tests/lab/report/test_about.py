@@ -90,7 +90,8 @@ def test_all_that_varies_is_said(monkeypatch):
         )
         for start, scale in (("torch", "relative"), ("he", "sum"))
     ]
-    told = about(gather(runs(found)), one)
+    configs = [one.Config(start=start, scale=scale) for start, scale in (("torch", "relative"), ("he", "sum"))]
+    told = about(gather(runs(found)), one, configs)
     assert set(told["first weights"].split("; ")) == {"PyTorch's own", "He's"}
     assert set(re.findall(r"scale (\w+)", told["reverse loss"])) == {"relative", "sum"}
-    assert about(gather(runs(found)), None) == {}
+    assert about(gather(runs(found)), one, []) == {}

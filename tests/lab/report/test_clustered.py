@@ -197,10 +197,10 @@ def test_pages_state_the_model():
         clusters = FOLDS
 
     groups = gather(runs(some({(f, 0): (0.5, 0.1) for f in range(3)})), FOLDS)
-    assert about(groups, Folded())["pairs"] == (
+    assert about(groups, Folded(), [])["pairs"] == (
         "a fold, the mean over its seeds, is one; t-tests and intervals have n = folds, and 1/n + 0.25 for 1/n, "
         "because they share training data (Nadeau and Bengio 2003)"
     )
-    assert "pairs" not in about(groups, Peaks())
+    assert "pairs" not in about(groups, Peaks(), [])
     cells = results_table("x", groups, [("A", "m")]).rows[0]
     assert "3 (in 3 folds)" in [f"{cell.text} ({cell.note})" for cell in cells]

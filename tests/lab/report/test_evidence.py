@@ -1,20 +1,18 @@
 """What is no evidence is marked on every page, and changes nothing of what is."""
 
 from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import cache
 
 import pytest
 
 from racecar_lab.config import Config, younger
-from racecar_lab.report import section as module
 from racecar_lab.report.page import to_html, to_markdown
+from racecar_lab.report.pictures import Picture
 from racecar_lab.report.write import build
 from racecar_lab.running.results import Store
 from racecar_lab.running.run import Run
 from tests.lab.report.records import Peaks, peaks_records, record, runs
 
-WHEN = datetime(2026, 11, 17, tzinfo=UTC)
 MARKS = {
     "quick": "quick runs: no evidence",
     "search": "runs of a search: no evidence",
@@ -30,12 +28,12 @@ COMMANDS = {
 @pytest.fixture(autouse=True)
 def no_figures(monkeypatch):
     """They are looked at elsewhere, and take most of the time."""
-    monkeypatch.setattr(module, "common_figures", lambda *_: {})
-    monkeypatch.setattr(module, "own_pictures", lambda *_: ([], ""))
+    picture = Picture("T", "T.", 1.0, 1.0, "<svg/>")
+    monkeypatch.setattr("racecar_lab.report.section.picture", lambda *_: picture)
 
 
 def page(records):
-    return build({"": runs(records)}, {"peaks": Peaks()}, [], WHEN)
+    return build({"": runs(records)}, {"peaks": Peaks()}, [])
 
 
 @cache
@@ -62,8 +60,7 @@ def test_the_rest_of_the_page_is_as_without_it(purposes, noted):
     alone = page_alone()
     mixed = page([*real, *(one for purpose in purposes for one in tries(purpose, noted))])
     assert len(alone.sections[0].findings) >= 5
-    assert alone.overview is None
-    assert mixed.overview.rows[0][2].text == alone.sections[0].finding
+    assert alone.sections[0].finding in to_markdown(mixed, "figures")
     first, *others = mixed.sections
     assert asdict(first) == asdict(alone.sections[0])
     assert [one.mark for one in others] == [MARKS[purpose] for purpose in purposes]
@@ -75,13 +72,11 @@ def test_the_rest_of_the_page_is_as_without_it(purposes, noted):
 def test_it_is_marked_and_not_judged(purpose):
     made = page(tries(purpose, noted=True))
     (one,) = made.sections
-    assert (one.findings, one.verdict, one.outcomes, made.overview) == ([], "", [], None)
+    assert (one.findings, one.verdict, one.outcomes) == ([], "", [])
     assert [table.caption for table in one.tables] == ["Results"]  # and not beside the paper's
     html, markdown = to_html(made), to_markdown(made, "figures")
     body = html.partition("<body>")[2].partition('id="how"')[0]
-    assert (
-        body.count(MARKS[purpose]) == 4
-    )  # in the title and the head of the page, the list of its parts, and at the part itself
+    assert body.count(MARKS[purpose]) == 3  # in the title and the head of the page, and at the part itself
     assert 'class="badge supported' not in body
     assert f"## What was done ({MARKS[purpose]})\n" in markdown
     assert f"1 experiment; {MARKS[purpose]}." in markdown

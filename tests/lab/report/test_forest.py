@@ -36,6 +36,11 @@ def findings():
     return judge(CLAIMS, gather(runs(records)), paper=paper)
 
 
+def dots(axis):
+    """Means and the paper's gains, from above."""
+    return [(*line.get_xdata(), *line.get_ydata()) for line in axis.lines if len(line.get_xdata()) == 1]
+
+
 def test_the_picture(findings):
     """A panel for each unit; each claim once, with its words, its mean, its interval and the paper's gain."""
     some = judged(findings)
@@ -43,12 +48,9 @@ def test_the_picture(findings):
     assert (points.get_xlabel(), other.get_xlabel()) == ("gain in points", "gain in SSIM")
     said = [text.get_text().replace("\n", " ") for axis in (points, other) for text in axis.texts]
     assert said == ["✓ RR beats Std", "✓ RR is as good as Std", "✗ Std rebuilds better than RR"]
-    lines = [line.get_xdata() for line in points.lines]
     first = some[0]
-    assert list(lines[0]) == pytest.approx([100 * end for end in first.interval])
-    assert [line[0] for line in lines if len(line) == 1] == pytest.approx(
-        [100 * first.gain.mean, 5.0, 100 * first.gain.mean]
-    )
+    assert list(points.lines[0].get_xdata()) == pytest.approx([100 * end for end in first.interval])
+    assert [x for x, _ in dots(points)] == pytest.approx([100 * first.gain.mean, 5.0, 100 * first.gain.mean])
     assert title(some).endswith("(✓ supported, ✗ contradicted, ◇ the paper's gain, grey: the margin)")
 
 
@@ -62,12 +64,11 @@ def test_gains_that_are_all_nothing():
     assert some[0].verdict == UNDECIDED
 
 
-@pytest.mark.parametrize("wide", [False, True])
-def test_numbers_on_an_axis_do_not_meet(wide):
+def test_numbers_on_an_axis_do_not_meet():
     """They are long where gains are small."""
     claim = Claim("RR is as good", "test_ssim", "A", "RR", "Std", margin=0.01)
     some = [record(name, seed, {"test_ssim": 0.93 + 0.001 * seed}) for name in ("RR", "Std") for seed in range(5)]
-    figure = forest(judged(judge((claim,), gather(runs(some)))), wide)
+    figure = forest(judged(judge((claim,), gather(runs(some)))))
     figure.draw_without_rendering()
     (axis,) = figure.axes
     low, high = axis.get_xlim()
@@ -77,24 +78,13 @@ def test_numbers_on_an_axis_do_not_meet(wide):
     assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
-def test_the_wide_picture(findings):
-    """The same intervals; words stand to their left, each at the height of its own, none over another."""
-    some = judged(findings)
-    narrow, wide = forest(some), forest(some, wide=True)
-    assert wide.get_figwidth() > 2 * narrow.get_figwidth()
-    assert wide.get_figheight() < narrow.get_figheight()
-    assert wide.get_label() == narrow.get_label()
-    for one, other in zip(narrow.axes, wide.axes, strict=True):
-        assert [list(line.get_xdata()) for line in one.lines] == [list(line.get_xdata()) for line in other.lines]
-        assert [text.get_text() for text in one.texts] == [text.get_text() for text in other.texts]
-        boxes = [text.get_window_extent() for text in other.texts]
-        heights = [line.get_ydata()[0] for line in other.lines if len(line.get_xdata()) == 2][::2]
-        assert len(heights) == len(boxes)
-        for box, y in zip(boxes, heights, strict=True):
-            assert 0 <= box.x0 < box.x1 < other.bbox.x0
-            assert box.y0 < other.transData.transform((0, y))[1] < box.y1
+def test_it_is_legible_on_a_telephone(findings):
+    """Words above intervals, none over another."""
+    figure = forest(judged(findings))
+    legible(figure)
+    for axis in figure.axes:
+        boxes = [text.get_window_extent() for text in axis.texts]
         assert all(above.y0 > below.y1 for above, below in pairwise(boxes))
-    legible(narrow)
 
 
 def test_the_sentence(findings):
@@ -121,31 +111,19 @@ def test_a_claim_in_several_settings(monkeypatch):
         "RR beats Std: of 3 settings supported in 2, contradicted in 1 (−19.8 to +30.2 points); "
         "of 3 claims 2 supported, 1 contradicted."
     )
-    for wide in (False, True):
-        (axis,) = (figure := forest(found, wide)).axes
-        rows = [text.get_text().replace("\u00a0", " ") for text in axis.texts]
-        assert rows == ["RR beats Std", "✓ net = one", "✗ net = three", "✓ net = two"]
-        boxes = [text.get_window_extent() for text in axis.texts]
-        assert all(above.y0 > below.y1 for above, below in pairwise(boxes))
-        assert [line.get_xdata()[0] for line in axis.lines if len(line.get_xdata()) == 1] == pytest.approx(
-            [100 * one.gain.mean for one in found]
-        )
+    (axis,) = (figure := forest(found)).axes
+    rows = [text.get_text().replace("\u00a0", " ") for text in axis.texts]
+    assert rows == ["RR beats Std", "✓ net = one", "✗ net = three", "✓ net = two"]
+    means = [100 * one.gain.mean for one in found]
+    assert [x for x, _ in dots(axis)] == pytest.approx(means)
     assert figure.get_label().count("RR beats Std") == 3
     assert "✗" not in figure.get_label()
-    assert axis.get_title() == ""
-    monkeypatch.setattr("racecar_lab.report.forest.TALL", 0.5)
-    assert forest(found).axes[0].get_title() == axis.get_xlabel() == "gain in points"
     monkeypatch.setattr("racecar_lab.report.forest.MANY", 2)
-    for wide in (False, True):
-        figure = forest(found, wide)
-        assert figure.get_label() == sentence(found).partition(";")[0]
-        ((words,), lines) = ((axis := figure.axes[0]).texts, axis.lines)
-        assert words.get_text().replace("\u00a0", " ") == "RR beats Std: ✓ 2, ✗ 1"
-        dots = [(*line.get_xdata(), *line.get_ydata()) for line in lines if len(line.get_xdata()) == 1]
-        assert [x for x, _ in dots] == pytest.approx(sorted((100 * one.gain.mean for one in found), reverse=True))
-        assert [above - below for (_, above), (_, below) in pairwise(dots)] == pytest.approx([THIN, THIN])
-        above = words.get_window_extent().y0 > axis.transData.transform((0, dots[0][1]))[1]
-        assert above is not wide
+    (axis,) = (figure := forest(found)).axes
+    assert figure.get_label() == sentence(found).partition(";")[0]
+    assert [text.get_text() for text in axis.texts if text.get_text()] == ["RR beats Std"]
+    assert [x for x, _ in dots(axis)] == pytest.approx(sorted(means, reverse=True))
+    assert [above - below for (_, above), (_, below) in pairwise(dots(axis))] == pytest.approx([THIN, THIN])
     assert "thin: one setting each" in title(found)
 
 

@@ -1,14 +1,9 @@
 """Figures: that they show the numbers, and that they fit into a page."""
 
-import re
-from xml.etree import ElementTree
-
-from racecar.inspect.style import COLOURS, new_figure
-from racecar_lab.report import pictures
-from racecar_lab.report.gallery import CURVES, EVERY, SWEEP, common_figures
+from racecar.inspect.style import COLOURS
+from racecar_lab.experiment import Paper
 from racecar_lab.report.groups import gather
-from racecar_lab.report.pictures import describe, picture
-from racecar_lab.report.run_figures import curves, curves_figure, runs_figure, sweep_figure
+from racecar_lab.report.run_figures import curves, curves_figure, runs_figure, usual_figures
 from racecar_lab.training.variants import VARIANTS
 from tests.figures import legible
 from tests.lab.report.records import record, runs
@@ -32,22 +27,6 @@ def swept(weights):
     return gather(runs([*found, record("Std", 0, {"m": 3.0}), record("Std", 1, {"m": 5.0})]))
 
 
-def test_sweep():
-    figure = sweep_figure(swept([0.1, 1.0, 10.0]).groups, [("A", "m")])
-    (axis,) = figure.axes
-    assert axis.get_xscale() == "log"
-    assert lines(axis, COLOURS["RR"]) == [[[0.1, 2.0], [1.0, 11.0]]]
-    (level,) = [line for line in axis.lines if line.get_color() == COLOURS["Std"]]
-    assert set(level.get_ydata()) == {4.0}
-    assert [text.get_text() for text in axis.texts] == ["✕ 2/2"]
-
-
-def test_a_coefficient_of_zero_has_a_place():
-    (axis,) = sweep_figure(swept([0.0, 0.1, 1.0]).groups, [("A", "m")]).axes
-    assert axis.get_xscale() == "symlog"
-    assert lines(axis, COLOURS["RR"])[0][0] == [0.0, 1.0]
-
-
 def test_curves_are_averaged_where_they_have_points():
     """One run is shorter, and one has a gap."""
     given = [
@@ -56,7 +35,7 @@ def test_curves_are_averaged_where_they_have_points():
         {"epoch": [1], "loss": [0.5, 0.6]},  # does not fit together
     ]
     groups = gather(runs([record("RR", seed, curves=one) for seed, one in enumerate(given)])).groups
-    (axis,) = curves_figure(groups).axes
+    (axis,) = curves_figure(groups, "A", "loss").axes
     assert lines(axis, COLOURS["RR"]) == [[[1, 3.0], [2, 3.0], [3, 2.0]]]
     assert axis.get_xlabel() == "epoch"
 
@@ -71,7 +50,7 @@ def test_curves_without_anything_to_see():
 def test_long_curves_are_thinned_and_keep_their_end():
     count = 5003
     curve = {"epoch": list(range(count)), "loss": [float(one) for one in range(count)]}
-    (axis,) = curves_figure(gather(runs([record(curves=curve)])).groups).axes
+    (axis,) = curves_figure(gather(runs([record(curves=curve)])).groups, "A", "loss").axes
     (points,) = lines(axis, COLOURS["Std"])
     assert len(points) <= 120
     assert points[-1] == [count - 1, count - 1]
@@ -104,16 +83,15 @@ def test_stages_stand_on_one_axis():
 
 def test_each_says_what_is_seen():
     """Means, by hand."""
-    groups = swept([0.1, 1.0]).groups
-    assert sweep_figure(groups, [("A", "m")]).get_label() == "mean m, stage A: Std 4, RR 2 at 0.1, 11 at 1"
+    figure = runs_figure(swept([0.1, 1.0]).groups, [("A", "m")], {})
+    assert figure.get_label() == "mean m, stage A: Std 4, RR 0.1 2, RR 1 11"
     given = [record("RR", seed, curves={"epoch": [1, 2], "loss": [4.0 + seed, 1.0]}) for seed in (0, 2)]
-    figure = curves_figure(gather(runs(given)).groups)
+    figure = curves_figure(gather(runs(given)).groups, "A", "loss")
     assert figure.get_label() == "mean loss, stage A: RR from 5 to 1"
-    assert describe(figure, "T") == "T: mean loss, stage A: RR from 5 to 1."
 
 
 def test_letters_are_legible_on_a_telephone():
-    """Whatever is drawn: nine variants with three stages, long names, curves, a sweep."""
+    """Whatever is drawn: nine variants with two stages and coefficients, long names, curves."""
     names = ["a variant with a name that is longer than others", *VARIANTS][:9]
     given = [
         record(name, seed, {"m": seed / 3}, coefficient=c, stage=stage, curves={"epoch": [1, 2], "loss": [3e3, 1]})
@@ -122,66 +100,19 @@ def test_letters_are_legible_on_a_telephone():
         for stage in ("A", "AA")
         for seed in range(2)
     ]
-    figures = common_figures(gather(runs(given)), [("A", "m"), ("AA", "m")], {}, [])
-    drawn = [figure for some in figures.values() for figure in some.values()]
-    assert len(drawn) == 1 + 2 + 2
-    for figure in drawn:
+    figures = usual_figures(gather(runs(given)), [("A", "m"), ("AA", "m")])
+    assert len(figures) == 1 + 2
+    for figure in figures.values():
         legible(figure)
 
 
 def test_which_figures_there_are():
-    def titles(groups):
-        return list(common_figures(groups, [("A", "m")], {}, []))
-
-    assert titles(swept([1.0])) == [(EVERY, "")]
-    assert titles(swept([0.1, 1.0])) == [(EVERY, ""), (SWEEP, "")]
-    assert titles(gather(runs([record(curves={"epoch": [1], "loss": [2.0]})]))) == [(CURVES, "")]
-    assert list(common_figures(swept([0.1, 1.0]), [("A", "m")], {}, [], seen=["m"])) == [(SWEEP, "")]
-
-
-def draw():
-    figure, (axes,) = new_figure(1, 2, (4, 2))
-    axes[0].plot([1, 2], [1, 2], marker="o", label="<Std> & co")
-    axes[0].legend()
-    axes[1].imshow([[0.0, 1.0], [0.5, 0.2]])
-    axes[0].set(xlabel="epoch", ylabel="loss")
-    return figure
-
-
-def test_inline_svg():
-    """Ids of its own that all references find, no name spaces, nothing to load, and the words still words."""
-    one, other = picture(draw(), "T", "a"), picture(draw(), "T", "b")
-    root = ElementTree.fromstring(one.markup)
-    ids = [element.get("id") for element in root.iter() if element.get("id")]
-    assert len(ids) == len(set(ids))
-    assert all(id.startswith("a-") for id in ids)
-    assert not set(ids) & set(re.findall(r'id="([^"]+)"', other.markup))
-    used = re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', one.markup)
-    assert used
-    assert {a or b for a, b in used} <= set(ids)
-    assert "http" not in one.markup
-    assert "<style" not in one.markup
-    assert "<metadata" not in one.markup
-    assert "&lt;Std&gt; &amp; co" in one.markup
-    assert root.get("aria-label") == one.alt == "T; loss over epoch; for <Std> & co."
-    assert (one.width, one.height) == (384, 192)
-    assert ElementTree.fromstring(one.content).get("width")  # the file stands alone
-
-
-def test_large_figures_are_png(monkeypatch):
-    monkeypatch.setattr(pictures, "LARGEST", 100)
-    one = picture(draw(), "T", "a")
-    assert (one.suffix, one.markup) == ("png", "")
-    assert one.content.startswith(b"\x89PNG")
-    assert one.data.startswith("data:image/png;base64,iVBOR")
-
-
-def test_the_same_figure_gives_the_same_file():
-    assert picture(draw(), "T", "a").content == picture(draw(), "T", "a").content
-
-
-def test_many_panels_are_counted_in_words():
-    figure, axes = new_figure(2, 4, (4, 2))
-    for i, axis in enumerate(axis for line in axes for axis in line):
-        axis.set_title(f"panel {i}")
-    assert describe(figure, "T") == "T; 8 panels."
+    """Every run of what was measured, with all coefficients; curves, where there are some; for each setting."""
+    (title,) = usual_figures(swept([0.1, 1.0]), [("A", "m")])
+    assert title == "m: every run, with the mean and its 95 % interval"
+    (title,) = usual_figures(gather(runs([record(curves={"epoch": [1], "loss": [2.0]})])), [("A", "m")])
+    assert title == "loss, stage A, over training: mean ± sd"
+    given = [record("RR", 0, {"m": 1.0}, config={"lr": lr}) for lr in (1, 2)]
+    paper = [Paper("m", "A", "RR", 0.5, where={"lr": 2})]
+    found = usual_figures(gather(runs(given)), [("A", "m"), ("A", "other")], paper)
+    assert [title.partition("interval")[2] for title in found] == [" (lr = 1)", "; ◇: the paper (lr = 2)"]

@@ -1,7 +1,5 @@
 """Arrays of many runs in one file: the page that is made from it is the same, and no other array is kept."""
 
-from datetime import UTC, datetime
-
 import pytest
 import torch
 
@@ -24,13 +22,12 @@ def fill(folder):
     return store
 
 
-def test_the_page_is_the_same(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("racecar_lab.report.section.common_figures", lambda *_: {})  # they take no arrays
-    store, made = fill(tmp_path), datetime(2026, 1, 1, tzinfo=UTC)
+def test_the_page_is_the_same(tmp_path, capsys):
+    store = fill(tmp_path)
     arrays = {run.id: run.arrays for run in store.runs()}
 
     def page():
-        report = write_report(tmp_path, EXPERIMENTS, made)
+        report = write_report(tmp_path, EXPERIMENTS)
         assert not report.problems
         return {path.name: path.read_bytes() for path in (report.markdown, *(tmp_path / "figures").iterdir())}
 

@@ -66,7 +66,6 @@ class TextureShape(Experiment[TextureShapeConfig]):
     stackable = ("start",)
     claims = claims()
     paper = PAPER
-    shows_runs = ("test_accuracy",)
 
     def configs(self, config: TextureShapeConfig, folder: Path | None) -> Sequence[TextureShapeConfig]:
         """Every fold by itself; by shape picture also Std trained longer, and RR with fewer weights."""
