@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from racecar_lab.experiment import Claim, Paper
@@ -32,11 +33,13 @@ def judge(
     usual one; if that is not among them, every coefficient is tested. Runs with settings from a search are held against
     such runs alone. Claims of one design are judged by its runs, and corrected by themselves.
     """
-    found = []
-    for design, some in collect((tuple(claim.design.items()), claim) for claim in claims_of(claims, groups)).items():
-        own = [group for group in groups.groups if group.matches(dict(design))]
-        found += _judge_design(some, replace(groups, groups=own), usual, paper)
-    return found
+    findings = []
+    for design, of_design in collect(
+        (tuple(claim.design.items()), claim) for claim in claims_of(claims, groups)
+    ).items():
+        members = [group for group in groups.groups if group.matches(dict(design))]
+        findings += _judge_design(of_design, replace(groups, groups=members), usual, paper)
+    return findings
 
 
 def claims_of(claims: Sequence[Claim], groups: Groups) -> list[Claim]:
@@ -45,13 +48,18 @@ def claims_of(claims: Sequence[Claim], groups: Groups) -> list[Claim]:
 
 
 def _judge_design(claims: Sequence[Claim], groups: Groups, usual: Usual, paper: Sequence[Paper]) -> list[Finding]:
+    """The findings of one design: in each configuration, all claims are corrected together."""
     telling = _telling(groups, {field for claim in claims for field in (*claim.where, *claim.against)})
-    found = [finding for claim in claims for finding in _tests(claim, telling, groups, usual, paper)]
-    return [
-        decided
-        for family in dict.fromkeys(finding.family for finding in found) or (Family(),)
-        for decided in _judge(claims, family, [finding for finding in found if finding.family == family])
-    ]
+    tests = [(claim, _tests(claim, telling, groups, usual, paper)) for claim in claims]
+    findings = []
+    for family in dict.fromkeys(test.family for _, of_claim in tests for test in of_claim) or (Family(),):
+        of_family = []
+        for claim, of_claim in tests:
+            here = [test for test in of_claim if test.family == family]
+            of_family += here or [Finding(claim, family, family.setting)]  # it was not run in this configuration
+        corrected = holm([test.p for test in of_family])
+        findings += [test.decided(level) for test, level in zip(of_family, corrected, strict=True)]
+    return findings
 
 
 def _telling(groups: Groups, named: Collection[str]) -> set[str]:
@@ -60,23 +68,13 @@ def _telling(groups: Groups, named: Collection[str]) -> set[str]:
     values = collect(
         ((_only(group.setting, named), name), value) for group in groups.groups for name, value in group.setting
     )
-    return {name for (_, name), some in values.items() if len(set(some)) > 1}
-
-
-def _judge(claims: Sequence[Claim], family: Family, found: Sequence[Finding]) -> list[Finding]:
-    """The tests of one configuration, corrected; a claim without one was not run in it."""
-    tests = []
-    for claim in claims:
-        own = [finding for finding in found if finding.claim is claim]
-        tests += own or [Finding(claim, family, family.setting)]
-    corrected = holm([finding.p for finding in tests])
-    return [finding.decided(right) for finding, right in zip(tests, corrected, strict=True)]
+    return {name for (_, name), field_values in values.items() if len(set(field_values)) > 1}
 
 
 def _tests(
     claim: Claim, telling: Collection[str], groups: Groups, usual: Usual, paper: Sequence[Paper]
 ) -> list[Finding]:
-    found = []
+    """A claim in every setting that has runs of both sides, before it is corrected."""
     sides = (
         (claim.better, claim.stage, claim.where),
         (claim.than, claim.than_stage or claim.stage, {**claim.where, **claim.against}),
@@ -85,29 +83,27 @@ def _tests(
         [group for group in groups.of(stage=stage, variant=name) if group.matches(where)]
         for name, stage, where in sides
     ]
+    findings = []
     for setting in dict.fromkeys(_without(setting, claim.against) for setting in groups.settings):
-        pair = [_chosen(_side(some, setting, claim.against), usual) for some in fitting]
-        found += [
-            measured(
-                claim, _family(setting, telling, better), setting, better, than, _printed(claim, paper, better, than)
-            )
-            for better in pair[0]
-            for than in pair[1]
-            if bool(better.tuned) is bool(than.tuned)
-            and setting in (_without(group.setting, claim.against) for group in (better, than))
-        ]
-    return found
+        better_groups, than_groups = (_chosen(_side(side, setting, claim.against), usual) for side in fitting)
+        for better, than in product(better_groups, than_groups):
+            here = setting in (_without(group.setting, claim.against) for group in (better, than))
+            if here and bool(better.tuned) is bool(than.tuned):
+                family = Family(_only(setting, telling), bool(better.tuned))
+                printed = _printed(claim, paper, better, than)
+                findings.append(measured(claim, family, setting, better, than, printed))
+    return findings
 
 
-def _side(some: Sequence[Group], setting: Setting, against: Collection[str]) -> list[Group]:
+def _side(groups: Sequence[Group], setting: Setting, against: Collection[str]) -> list[Group]:
     """Of a variant's groups those that may be one side of a claim in a setting. A variant without reverse pass knows no
     loss: where it was not run beside this one, its runs beside another are the same nets."""
-    found = [group for group in some if _without(group.setting, against) == setting]
-    one = VARIANTS.get(some[0].variant) if some else None
-    if found or one is None or one.kind == "reverse":
-        return found
+    fitting = [group for group in groups if _without(group.setting, against) == setting]
+    variant = VARIANTS.get(groups[0].variant) if groups else None
+    if fitting or variant is None or variant.kind == "reverse":
+        return fitting
     but = {*LOSS, *against}
-    others = [group for group in some if _without(group.setting, but) == _without(setting, but)]
+    others = [group for group in groups if _without(group.setting, but) == _without(setting, but)]
     return [group for group in others if group.setting == others[0].setting]
 
 
@@ -119,31 +115,24 @@ def _only(setting: Setting, names: Collection[str]) -> Setting:
     return tuple((name, value) for name, value in setting if name in names)
 
 
-def _chosen(groups: list[Group], usual: Usual) -> list[Group]:
+def _chosen(groups: Sequence[Group], usual: Usual) -> list[Group]:
     """Of each kind, tuned or not, those with the coefficient that it should have; all, if none has it."""
-    found = []
+    chosen = []
     for tuned in (False, True):
-        some = [group for group in groups if bool(group.tuned) is tuned]
-        wanted = [group for group in some if group.coefficient == _wanted(group, usual)]
-        found += wanted or some
-    return found
+        of_kind = [group for group in groups if bool(group.tuned) is tuned]
+        chosen += [group for group in of_kind if group.coefficient == _wanted(group, usual)] or of_kind
+    return chosen
 
 
 def _wanted(group: Group, usual: Usual) -> float | None:
     return dict(group.tuned).get("coefficient") if group.tuned else usual(group.config, group.variant)
 
 
-def _family(setting: Setting, telling: Collection[str], group: Group) -> Family:
-    return Family(_only(setting, telling), bool(group.tuned))
-
-
 def _printed(claim: Claim, paper: Sequence[Paper], better: Group, than: Group) -> float | None:
     """The gain that the paper prints, or that of the figures that it prints for both sides."""
     if claim.paper is not None:
         return claim.paper
-    one, other = (
-        printed_value(paper, group, metric) for group, metric in zip((better, than), claim.metrics, strict=True)
-    )
-    if one is None or other is None or claim.relative or claim.margin is not None:
+    a, b = (printed_value(paper, group, metric) for group, metric in zip((better, than), claim.metrics, strict=True))
+    if a is None or b is None or claim.relative or claim.margin is not None:
         return None
-    return (one.value - other.value) * (1 if claim.higher else -1)
+    return (a.value - b.value) * (1 if claim.higher else -1)

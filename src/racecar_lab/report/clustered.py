@@ -20,22 +20,22 @@ def cluster_means(values: Values, clusters: Clusters | None) -> dict[Any, float]
     """Cluster → mean over its seeds; without clusters the values themselves."""
     if clusters is None:
         return dict(values)
-    found: dict[Any, list[float]] = {}
+    members: dict[Any, list[float]] = {}
     for (cluster, _), value in values.items():
-        found.setdefault(cluster, []).append(value)
-    return {cluster: mean(some) for cluster, some in found.items()}
+        members.setdefault(cluster, []).append(value)
+    return {cluster: mean(of_cluster) for cluster, of_cluster in members.items()}
 
 
-def paired(one: Values, other: Values, clusters: Clusters | None) -> tuple[dict[Any, float], dict[Any, float]]:
+def paired(a: Values, b: Values, clusters: Clusters | None) -> tuple[dict[Any, float], dict[Any, float]]:
     """Both sides of pairs, as means of the clusters, over the seeds that both have there."""
-    both = one.keys() & other.keys()
-    first, second = ({key: value for key, value in side.items() if key in both} for side in (one, other))
+    both = a.keys() & b.keys()
+    first, second = ({key: value for key, value in side.items() if key in both} for side in (a, b))
     return cluster_means(first, clusters), cluster_means(second, clusters)
 
 
-def overlapping(found: Estimate | None, clusters: Clusters | None) -> Estimate | None:
+def overlapping(estimated: Estimate | None, clusters: Clusters | None) -> Estimate | None:
     """An estimate from clusters, which knows what they share."""
-    return found if found is None or clusters is None else replace(found, overlap=clusters.overlap)
+    return estimated if estimated is None or clusters is None else replace(estimated, overlap=clusters.overlap)
 
 
 def estimate_of(values: Values, clusters: Clusters | None) -> Estimate | None:
@@ -57,8 +57,8 @@ def is_for_each(run: Run, clusters: Clusters | None) -> bool:
 def chosen_for_each(runs: Sequence[Run], clusters: Clusters) -> tuple[float | None, tuple[tuple[str, Any], ...]]:
     """The coefficient of such runs, None if they differ in it; and all that was chosen, in words where they differ."""
     tuned = [{**(run.record.get("tuned") or {}), "coefficient": run.coefficient} for run in runs]
-    found = {name: {one.get(name) for one in tuned} for name in sorted(tuned[0])}
-    told = {name: some.copy().pop() for name, some in found.items() if len(some) == 1}
-    coefficient = told.get("coefficient")
-    words = {f"{name}s": f"for each {clusters.field}" for name in found if name not in told}
-    return coefficient, tuple((name, one) for name, one in {**told, **words}.items() if one is not None)
+    values = {name: {setting.get(name) for setting in tuned} for name in sorted(tuned[0])}
+    same = {name: next(iter(values[name])) for name in values if len(values[name]) == 1}
+    varying = {f"{name}s": f"for each {clusters.field}" for name in values if name not in same}
+    chosen = {**same, **varying}
+    return same.get("coefficient"), tuple((name, value) for name, value in chosen.items() if value is not None)

@@ -19,7 +19,8 @@ from racecar_lab.report.statistics import (
     same_spread,
     shares,
 )
-from racecar_lab.report.verdicts import NOT_RUN, SUPPORTED, TOO_FEW, UNDECIDED, agreed, equivalence, verdict
+from racecar_lab.report.verdicts import NOT_RUN, SUPPORTED, TOO_FEW, UNDECIDED, agreed, equivalence
+from racecar_lab.report.verdicts import verdict as verdict_of
 
 Gain = Estimate | PairedShares
 
@@ -85,9 +86,9 @@ class Finding:
         """Of McNemar's exact test that both sides lose as many nets, dead or diverged; None if no net was lost."""
         if self.better is None or self.than is None or not (self.better.lost or self.than.lost):
             return None
-        one, other = set(self.better.lost), set(self.than.lost)
+        better, than = set(self.better.lost), set(self.than.lost)
         both = self.better.seeds & self.than.seeds
-        return exact_pairs(len((one - other) & both), len((other - one) & both))
+        return exact_pairs(len((better - than) & both), len((than - better) & both))
 
     @property
     def smallest(self) -> float | None:
@@ -104,9 +105,10 @@ class Finding:
         """Standard deviations of both variants over their common seeds, and the p-value of their being the same."""
         if self.better is None or self.than is None or self.pairs < 2:
             return None
-        one, other = (side.values(metric) for side, metric in zip(self.sides, self.claim.metrics, strict=True))
-        a, b = paired(one, other, self.better.clusters)
-        sds = [found.sd for x in (a, b) if (found := estimate(list(x.values()))) and found.sd is not None]
+        metric, than_metric = self.claim.metrics
+        a, b = paired(self.better.values(metric), self.than.values(than_metric), self.better.clusters)
+        means = [estimate(list(side.values())) for side in (a, b)]
+        sds = [mean.sd for mean in means if mean is not None and mean.sd is not None]
         return (sds[0], sds[1], same_spread(a, b)) if len(sds) == 2 else None
 
     def decided(self, corrected: Corrected) -> Finding:
@@ -118,23 +120,27 @@ class Finding:
         """
         if self.gain is None:
             return self
-        found = replace(self, p_holm=corrected.p, level=corrected.level)
-        found = replace(found, interval=self.gain.interval(corrected.level))
-        said = found._verdict(self.gain)
+        verdict = self._verdict(self.gain, corrected.level)
         if self.whole is not None:
-            found = replace(found, whole_interval=self.whole.interval(corrected.level))
-            other = found._verdict(self.whole)
-            said = other if said == TOO_FEW else agreed(said, other)
-        if said == SUPPORTED and self.claim.margin is not None and self.apart:
-            said = UNDECIDED
-        return replace(found, verdict=said)
+            whole = self._verdict(self.whole, corrected.level)
+            verdict = whole if verdict == TOO_FEW else agreed(verdict, whole)
+        if verdict == SUPPORTED and self.claim.margin is not None and self.apart:
+            verdict = UNDECIDED
+        return replace(
+            self,
+            p_holm=corrected.p,
+            level=corrected.level,
+            interval=self.gain.interval(corrected.level),
+            whole_interval=None if self.whole is None else self.whole.interval(corrected.level),
+            verdict=verdict,
+        )
 
-    def _verdict(self, gain: Gain) -> str:
-        claim, interval = self.claim, gain.interval(self.level)
+    def _verdict(self, gain: Gain, level: float) -> str:
+        claim, interval = self.claim, gain.interval(level)
         if interval is None:
             return TOO_FEW
         if claim.margin is None:
-            return verdict(gain.n, interval, claim.minimum_seeds)
+            return verdict_of(gain.n, interval, claim.minimum_seeds)
         return equivalence(gain.n, interval, claim.margin, claim.minimum_seeds)
 
 
@@ -144,32 +150,30 @@ def measured(
     """A claim with its gain, before it is corrected and judged."""
     dead = {*better.dead, *than.dead} if claim.fails_below is None else set()  # which is a failure, too
     whole = _gain(claim, better, than, set())
-    gain = _gain(claim, better, than, dead) if dead else whole
-    if gain is None:  # no pair in which both live
-        gain, dead = whole, set()
+    gain = _gain(claim, better, than, dead) or whole  # no pair in which both live
+    common = Finding(claim, family, setting, better, than, verdict=TOO_FEW)
     if gain is None:
-        return Finding(claim, family, setting, better, than, verdict=TOO_FEW)
+        return common
     p = gain.p_within(claim.margin) if isinstance(gain, Estimate) and claim.margin is not None else gain.p
-    some = whole if whole is not None and whole.n > gain.n else None
-    return Finding(claim, family, setting, better, than, gain, some, paper, p, verdict=TOO_FEW)
+    more = whole if whole is not None and whole.n > gain.n else None
+    return replace(common, gain=gain, whole=more, paper=paper, p=p)
 
 
 def _gain(claim: Claim, better: Group, than: Group, without: set[Key]) -> Gain | None:
-    one, other = (
+    a, b = (
         {seed: value for seed, value in group.values(metric).items() if seed not in without}
         for group, metric in zip((better, than), claim.metrics, strict=True)
     )
     if claim.fails_below is not None:
-        diverged = (dict.fromkeys(group.diverged, -math.inf) for group in (better, than))
-        return failures({**one, **next(diverged)}, {**other, **next(diverged)}, claim.fails_below)
-    one, other = paired(one, other, better.clusters)
+        a, b = ({**side, **dict.fromkeys(group.diverged, -math.inf)} for side, group in ((a, better), (b, than)))
+        return failures(a, b, claim.fails_below)
+    a, b = paired(a, b, better.clusters)
     higher = claim.higher or claim.margin is not None  # a margin is on either side: there it is how much more it is
-    found = estimate(shares(one, other, higher) if claim.relative else gains(one, other, claim.higher))
-    return overlapping(found, better.clusters)
+    gain = estimate(shares(a, b, higher) if claim.relative else gains(a, b, claim.higher))
+    return overlapping(gain, better.clusters)
 
 
 def failures(better: Mapping[Key, float], than: Mapping[Key, float], below: float) -> PairedShares | None:
     """Pairs of which one side has a value below a bound; None if there are no pairs."""
-    seeds = better.keys() & than.keys()
-    pairs = [(better[seed] < below, than[seed] < below) for seed in seeds]
+    pairs = [(better[seed] < below, than[seed] < below) for seed in better.keys() & than.keys()]
     return PairedShares(len(pairs), pairs.count((True, False)), pairs.count((False, True))) if pairs else None

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
 
 from racecar_lab.clusters import Clusters
 from racecar_lab.experiment import Paper
@@ -63,7 +64,7 @@ class Group:
     def told_lost(self) -> str:
         """As "1 of 5 diverged, 2 of 5 dead"; empty if all is well."""
         counts = {"diverged": len(self.diverged), "dead": len(self.dead)}
-        return ", ".join(f"{count} of {self.total} {what}" for what, count in counts.items() if count)
+        return ", ".join(f"{count} of {self.total} {kind}" for kind, count in counts.items() if count)
 
     @property
     def regularised(self) -> bool:
@@ -72,8 +73,7 @@ class Group:
 
     def values(self, metric: str) -> dict[Key, float]:
         """What was measured, by seed, or by cluster and seed."""
-        found = {seed: run.metrics.get(metric) for seed, run in self.runs.items()}
-        return {seed: float(value) for seed, value in found.items() if value is not None}
+        return {seed: float(run.metrics[metric]) for seed, run in self.runs.items() if metric in run.metrics}
 
     def mean_of(self, metric: str, without: Collection[Key] = ()) -> Estimate | None:
         """Of what was measured; of clusters, of their means."""
@@ -121,10 +121,10 @@ class Groups:
 
 def collect(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     """Values by key, both in their order."""
-    found: dict[K, list[V]] = {}
+    values: dict[K, list[V]] = {}
     for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    return found
+        values.setdefault(key, []).append(value)
+    return values
 
 
 def telling(configs: Sequence[Mapping[str, Any]], but: Collection[str] = ()) -> list[Setting]:
@@ -138,23 +138,17 @@ def telling(configs: Sequence[Mapping[str, Any]], but: Collection[str] = ()) -> 
 
 def has(config: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
     """Whether a configuration has these values, or one of those in a frozenset."""
-    for name, one in where.items():
-        if name not in config:
-            return False
-        value = plain(config[name])
-        if value not in one if isinstance(one, frozenset) else value != plain(one):
-            return False
-    return True
+    return all(
+        name in config and plain(config[name]) in (wanted if isinstance(wanted, frozenset) else [plain(wanted)])
+        for name, wanted in where.items()
+    )
 
 
 def printed_value(paper: Sequence[Paper], group: Group, metric: str) -> Paper | None:
     """The paper's figure for a group; the one that says most about the configuration, if several fit."""
-    fitting = [
-        one
-        for one in paper
-        if (one.metric, one.stage, one.variant) == (metric, group.stage, group.variant) and group.matches(one.where)
-    ]
-    return max(fitting, key=lambda one: len(one.where), default=None)
+    wanted = metric, group.stage, group.variant
+    fitting = (value for value in paper if (value.metric, value.stage, value.variant) == wanted)
+    return max(filter(lambda value: group.matches(value.where), fitting), key=lambda v: len(v.where), default=None)
 
 
 def asked(run: Run) -> dict[str, Any]:
@@ -174,31 +168,41 @@ def by_setting(runs: Sequence[Run], but: Collection[str] = ()) -> dict[str, list
 def by_variant(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Finished runs of each variant, in our order, by seed; of each of its coefficients, if there are several and a
     search did not choose all of them, as it does for each fold."""
-    pairs = []
+    groups: dict[str, list[Run]] = {}
     for name in VARIANTS:
-        some = [run for run in runs if run.variant == name and run.finished]
-        tuned = all("coefficient" in run.record.get("tuned", {}) for run in some)
-        several = len({run.coefficient for run in some}) > 1 and not tuned
-        for run in sorted(some, key=lambda run: (run.coefficient or 0.0, run.seed)):
-            pairs.append((f"{name} {run.coefficient:g}" if several else name, run))
-    return collect(pairs)
+        members = [run for run in runs if run.variant == name and run.finished]
+        tuned = all("coefficient" in run.record.get("tuned", {}) for run in members)
+        several = len({run.coefficient for run in members}) > 1 and not tuned
+        members.sort(key=lambda run: (run.coefficient or 0.0, run.seed))
+        groups |= collect((f"{name} {run.coefficient:g}" if several else name, run) for run in members)
+    return groups
+
+
+class Identity(NamedTuple):
+    """What all runs of a group share."""
+
+    setting: Setting
+    stage: str
+    variant: str
+    coefficient: float | None
+    tuned: Setting
 
 
 def gather(runs: Iterable[Run], clusters: Clusters | None = None) -> Groups:
     """Group the runs of one experiment, finished and diverged ones; each is in the group of every setting that it was
     asked for. Clusters of one setting are one group, also where a search chose for each of them."""
-    runs = [one for run in runs for one in run.everywhere]
+    runs = [view for run in runs for view in run.everywhere]
     runs = sorted(runs, key=lambda run: (str(run.record["made"].get("finished") or ""), run.id))
     apart = () if clusters is None else (clusters.field,)
     settings = telling([run.config for run in runs], apart)
     newest = {
-        (_key(run, setting, clusters), pair_key(run, clusters)): run
+        (_identity(run, setting, clusters), pair_key(run, clusters)): run
         for run, setting in zip(runs, settings, strict=True)
     }
-    before = _stages_before(runs)
-    members = collect((key, (pair, run)) for (key, pair), run in newest.items())
-    ordered = sorted(members, key=lambda key: _order(key, before))
-    groups = [_group(key, dict(members[key]), clusters) for key in ordered]
+    members = collect((identity, (pair, run)) for (identity, pair), run in newest.items())
+    depths = _depths(runs)
+    ordered = sorted(members, key=lambda identity: _order(identity, depths))
+    groups = [_group(identity, dict(sorted(members[identity], key=itemgetter(0))), clusters) for identity in ordered]
     config, varying = (runs[0].config, dict(settings[0])) if runs else ({}, {})
     common = {name: plain(value) for name, value in config.items() if name not in varying and name not in apart}
     diverged = [run for run in newest.values() if not run.finished]
@@ -212,16 +216,16 @@ def label(setting: Setting) -> str:
 
 def with_loss(setting: Setting) -> Setting:
     """The fields of a loss that has a name as one, ("loss", its name), where all of them tell settings apart."""
-    name = loss_name(dict(setting)) if {one for one, _ in setting} >= set(LOSS) else None
-    if name is None:
+    loss = loss_name(dict(setting)) if set(LOSS) <= dict(setting).keys() else None
+    if loss is None:
         return setting
-    return (*((one, value) for one, value in setting if one not in LOSS), ("loss", name))
+    return (*((name, value) for name, value in setting if name not in LOSS), ("loss", loss))
 
 
 def plain(value: Any) -> Any:
     """A value of a configuration as it is compared: hashable, and the same before and after JSON."""
     if isinstance(value, dict):
-        return tuple(sorted((name, plain(one)) for name, one in value.items()))
+        return tuple(sorted((name, plain(part)) for name, part in value.items()))
     return tuple(map(plain, value)) if isinstance(value, (list, tuple)) else value
 
 
@@ -231,53 +235,49 @@ def _written(value: Any) -> str:
     return "not set" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _key(run: Run, setting: Setting, clusters: Clusters | None) -> tuple[Any, ...]:
-    tuned = run.record.get("tuned") or {}
+def _identity(run: Run, setting: Setting, clusters: Clusters | None) -> Identity:
     if is_for_each(run, clusters):
-        return setting, run.stage, run.variant, None, EACH
-    own = tuple((name, plain(tuned[name])) for name in sorted(tuned))
-    return setting, run.stage, run.variant, run.coefficient, own
+        return Identity(setting, run.stage, run.variant, None, EACH)
+    tuned = sorted((run.record.get("tuned") or {}).items())
+    return Identity(
+        setting, run.stage, run.variant, run.coefficient, tuple((name, plain(value)) for name, value in tuned)
+    )
 
 
-def _stages_before(runs: Sequence[Run]) -> dict[str, str]:
-    """The stage that each one starts from, where it does."""
-    stage = {run.id: run.stage for run in runs}
-    return {run.stage: stage[parent] for run in runs if (parent := run.record.get("parent")) in stage}
-
-
-def _group(key: tuple[Any, ...], runs: Mapping[Key, Run], clusters: Clusters | None) -> Group:
-    setting, stage, variant, coefficient, tuned = key
+def _group(identity: Identity, runs: Mapping[Key, Run], clusters: Clusters | None) -> Group:
+    setting, stage, variant, coefficient, tuned = identity
     if clusters is not None and tuned == EACH:
         coefficient, tuned = chosen_for_each(list(runs.values()), clusters)
-    finished = {pair: runs[pair] for pair in sorted(runs) if runs[pair].finished}
-    diverged = tuple(pair for pair in sorted(runs) if not runs[pair].finished)
+    finished = {pair: run for pair, run in runs.items() if run.finished}
+    diverged = tuple(pair for pair in runs if pair not in finished)
     config = next(iter(runs.values())).config
     return Group(setting, stage, variant, coefficient, tuned, finished, diverged, config, clusters)
 
 
-def _depth(stage: str, before: Mapping[str, str]) -> int:
-    """How many stages come before one."""
-    depth = 0
-    while stage in before and depth < len(before):
-        stage, depth = before[stage], depth + 1
-    return depth
+def _depths(runs: Sequence[Run]) -> dict[str, int]:
+    """Stage → how many stages come before it."""
+    stages = {run.id: run.stage for run in runs}
+    before = {run.stage: stages[parent] for run in runs if (parent := run.record.get("parent")) in stages}
+    depths = {}
+    for stage in set(stages.values()):
+        depths[stage], earlier = 0, stage
+        while earlier in before and depths[stage] < len(before):
+            earlier, depths[stage] = before[earlier], depths[stage] + 1
+    return depths
 
 
-def _order(key: tuple[Any, ...], before: Mapping[str, str]) -> tuple[Any, ...]:
-    setting, stage, variant, coefficient, own = key
-    known = list(VARIANTS)
-    place = known.index(variant) if variant in known else len(known)
+def _order(identity: Identity, depths: Mapping[str, int]) -> tuple[Any, ...]:
+    """Settings, then stages as they follow each other, then variants in our order, then coefficients."""
+    known = [*VARIANTS, identity.variant]
     return (
-        [_sortable(value) for _, value in setting],
-        (_depth(stage, before), stage),
-        (place, variant),
-        -1.0 if coefficient is None else coefficient,
-        [_sortable(value) for _, value in own],
+        [_sortable(value) for _, value in identity.setting],
+        (depths[identity.stage], identity.stage),
+        (known.index(identity.variant), identity.variant),
+        -1.0 if identity.coefficient is None else identity.coefficient,
+        [_sortable(value) for _, value in identity.tuned],
     )
 
 
 def _sortable(value: Any) -> tuple[int, float, str]:
     """Numbers before words."""
-    if isinstance(value, (int, float)):
-        return 0, float(value), ""
-    return 1, 0.0, str(value)
+    return (0, float(value), "") if isinstance(value, (int, float)) else (1, 0.0, str(value))
