@@ -29,13 +29,13 @@ def about(groups: Groups, experiment: Experiment[Any], configs: Sequence[Any]) -
     """
     all_of = {
         "data": map(experiment.told_data, configs),
-        "reverse loss": (loss_of(experiment, one) for one in configs),
+        "reverse loss": (loss_of(experiment, config) for config in configs),
         "first weights": map(experiment.first_weights, configs),
         "pairs": [] if experiment.clusters is None else [experiment.clusters.told],
         "a step costs": [told_costs(groups.groups)],
     }
-    found = {name: "; ".join(dict.fromkeys(filter(None, texts))) for name, texts in all_of.items()}
-    return {name: text for name, text in found.items() if text}
+    joined = {name: "; ".join(dict.fromkeys(filter(None, texts))) for name, texts in all_of.items()}
+    return {name: text for name, text in joined.items() if text}
 
 
 def told_costs(groups: Sequence[Group]) -> str:
@@ -45,10 +45,10 @@ def told_costs(groups: Sequence[Group]) -> str:
     if not slices:
         return ""
     if not all(map(credible, slices.values())):
-        low, high = (end(ratio for some in slices.values() for ratio in some) for end in (min, max))
+        low, high = (end(ratio for ratios in slices.values() for ratio in ratios) for end in (min, max))
         single = f"{low:.2f} to {high:.2f} × Std"
         return f"not known from these runs: single seeds have {single}, as on a machine that does other work"
-    texts = [f"{name} {_range(some)} × Std" for name, some in slices.items()]
+    texts = [f"{name} {_range(ratios)} × Std" for name, ratios in slices.items()]
     return f"{', '.join(texts)} (same seed, same machine)"
 
 
@@ -65,8 +65,8 @@ def step_ratios(ours: Mapping[K, Run], std: Mapping[K, Run], alone: bool = False
     """
     pairs = [(run, std[name]) for name, run in ours.items() if name in std and _machine(run) == _machine(std[name])]
     if alone:
-        pairs = [(one, other) for one, other in pairs if _process(one) == _process(other) is not None]
-    return [_step(one) / _step(other) for one, other in pairs if _step(one) and _step(other)]
+        pairs = [(run, plain) for run, plain in pairs if _process(run) == _process(plain) is not None]
+    return [_step(run) / _step(plain) for run, plain in pairs if _step(run) and _step(plain)]
 
 
 def _slices(groups: Sequence[Group], alone: bool = False) -> dict[str, list[float]]:
@@ -97,18 +97,16 @@ def _ratios(group: Group, groups: Sequence[Group], alone: bool) -> list[float]:
 
 
 def _plain(setting: Setting) -> Setting:
-    return tuple(one for one in setting if one[0] not in NOT_STD)
+    return tuple((name, value) for name, value in setting if name not in NOT_STD)
 
 
 def _machine(run: Run) -> tuple[str, str]:
-    made = run.record["made"]
-    return str(made.get("engine")), str(made.get("device"))
+    return str(run.record["made"].get("engine")), str(run.record["made"].get("device"))
 
 
 def _process(run: Run) -> str | None:
     """The command that made it, where that had one process; several at once are in each other's way."""
-    made = run.record["made"]
-    return made.get("command") if made.get("workers") == 1 else None
+    return run.record["made"].get("command") if run.record["made"].get("workers") == 1 else None
 
 
 def _step(run: Run) -> float:

@@ -36,26 +36,26 @@ def forest(findings: Sequence[Finding]) -> Figure:
         findings: those that were judged, one at least.
     """
     panels: dict[Unit, list[Row]] = {}
-    seen: list[str] = []
+    alt: list[str] = []
     named = zip(findings, map(label, telling_settings(findings)), strict=True)
-    claims = collect(((unit(one.claim), one.claim.text), (one, where)) for one, where in named)
-    for (of, text), some in claims.items():
-        rows, several = panels.setdefault(of, []), len(some) > 1
-        if several:
+    claims = collect(((unit(finding.claim), finding.claim.text), (finding, where)) for finding, where in named)
+    for (scale, text), pairs in claims.items():
+        rows, members = panels.setdefault(scale, []), [finding for finding, _ in pairs]
+        if len(pairs) > 1:
             rows.append((_filled(text), None))
-        if several and len(findings) > MANY:
-            rows += [("", one) for one in sorted((one for one, _ in some), key=mean_of, reverse=True)]
-            seen.append(claim_told([one for one, _ in some]))
+        if len(pairs) > 1 and len(findings) > MANY:
+            rows += [("", finding) for finding in sorted(members, key=mean_of, reverse=True)]
+            alt.append(claim_told(members))
             continue
-        for one, where in some:
+        for finding, where in pairs:
             whole = f"{text} ({where})" if where else text
-            rows.append((_filled(f"{SIGNS[one.verdict]} {where if several and where else whole}"), one))
-            seen.append(f"{one.verdict}: {whole} ({gain_told(one)})")
+            rows.append((_filled(f"{SIGNS[finding.verdict]} {where if where and len(pairs) > 1 else whole}"), finding))
+            alt.append(f"{finding.verdict}: {whole} ({gain_told(finding)})")
     heights = [EDGE + sum(sum(_heights(row)) for row in rows) for rows in panels.values()]
     figure, axes = new_figure(len(panels), 1, (WIDTH, sum(heights)), height_ratios=heights)
-    for (axis,), (of, rows) in zip(axes, panels.items(), strict=True):
-        _panel(axis, of, rows)
-    figure.set_label("; ".join(seen))
+    for (axis,), (scale, rows) in zip(axes, panels.items(), strict=True):
+        _panel(axis, scale, rows)
+    figure.set_label("; ".join(alt))
     return figure
 
 
@@ -66,51 +66,51 @@ def _filled(text: str) -> str:
 
 def _heights(row: Row) -> tuple[float, float]:
     """Inches of the words and of the interval."""
-    words, found = row
-    return LINE * len(words.splitlines()), 0.0 if found is None else ROW if words else THIN
+    words, finding = row
+    return LINE * len(words.splitlines()), 0.0 if finding is None else ROW if words else THIN
 
 
-def _panel(axis: Axes, of: Unit, rows: Sequence[Row]) -> None:
-    y, reach = 0.0, max(of.factor * abs(end) for _, one in rows if one for end in _ends(one))
+def _panel(axis: Axes, scale: Unit, rows: Sequence[Row]) -> None:
+    y, reach = 0.0, max(scale.factor * abs(end) for _, finding in rows if finding for end in _ends(finding)) or 1.0
     for row in rows:
-        (words, found), (above, height) = row, _heights(row)
-        colour = "#000000" if found is None else COLOURS[found.verdict]
+        (words, finding), (above, height) = row, _heights(row)
+        colour = "#000000" if finding is None else COLOURS[finding.verdict]
         axis.text(0, y, words, transform=axis.get_yaxis_transform(), va="top", color=colour, in_layout=False)
-        if found is not None:
-            _interval(axis, found, of.factor, y - above - 0.4 * height, height)
+        if finding is not None:
+            _interval(axis, finding, scale.factor, y - above - 0.4 * height, height)
         y -= above + height
     axis.axvline(0, color="#BBBBBB", linewidth=0.8, zorder=0)
-    axis.set(xlim=(-1.08 * (reach or 1), 1.08 * (reach or 1)), ylim=(y, 0), yticks=[], xlabel=f"gain in {of.name}")
+    axis.set(xlim=(-1.08 * reach, 1.08 * reach), ylim=(y, 0), yticks=[], xlabel=f"gain in {scale.name}")
     axis.locator_params(axis="x", nbins=4)  # long numbers do not meet
     axis.spines["left"].set_visible(False)
     axis.grid(False, axis="y")
 
 
-def _interval(axis: Axes, found: Finding, factor: float, y: float, height: float) -> None:
+def _interval(axis: Axes, finding: Finding, factor: float, y: float, height: float) -> None:
     """One finding at y, in a row of a height."""
-    assert found.interval is not None
-    colour, size = COLOURS[found.verdict], min(6.0, 72 * height)
-    if found.claim.margin is not None:
-        span = [-factor * found.claim.margin, factor * found.claim.margin]
+    assert finding.interval is not None
+    colour, size = COLOURS[finding.verdict], min(6.0, 72 * height)
+    if finding.claim.margin is not None:
+        span = [-factor * finding.claim.margin, factor * finding.claim.margin]
         axis.fill_between(span, y - height / 3, y + height / 3, color="#DDDDDD", linewidth=0)
-    if found.whole_interval is not None:
-        axis.plot([factor * end for end in found.whole_interval], [y, y], color=colour, linewidth=1, linestyle=":")
-    axis.plot([factor * end for end in found.interval], [y, y], color=colour, linewidth=size / 3)
-    axis.plot([factor * mean_of(found)], [y], "o", color=colour, markersize=size)
-    if found.paper is not None:
-        axis.plot([factor * found.paper], [y], "D", color="#333333", markerfacecolor="none", markersize=size)
+    if finding.whole_interval is not None:
+        axis.plot([factor * end for end in finding.whole_interval], [y, y], color=colour, linewidth=1, linestyle=":")
+    axis.plot([factor * end for end in finding.interval], [y, y], color=colour, linewidth=size / 3)
+    axis.plot([factor * mean_of(finding)], [y], "o", color=colour, markersize=size)
+    if finding.paper is not None:
+        axis.plot([factor * finding.paper], [y], "D", color="#333333", markerfacecolor="none", markersize=size)
 
 
-def _ends(found: Finding) -> list[float]:
+def _ends(finding: Finding) -> list[float]:
     """What must be seen; an interval with dead nets may leave the picture."""
-    return [*(found.interval or ()), *(one for one in (found.paper, found.claim.margin) if one is not None)]
+    return [*(finding.interval or ()), *(end for end in (finding.paper, finding.claim.margin) if end is not None)]
 
 
 def title(findings: Sequence[Finding]) -> str:
     """What the picture shows, with the meaning of its marks."""
-    marks = [f"{SIGNS[name]} {name}" for name in dict.fromkeys(one.verdict for one in findings)]
-    marks += ["◇ the paper's gain"] if any(one.paper is not None for one in findings) else []
-    marks += ["dotted: with dead nets"] if any(one.whole is not None for one in findings) else []
+    marks = [f"{SIGNS[verdict]} {verdict}" for verdict in dict.fromkeys(finding.verdict for finding in findings)]
+    marks += ["◇ the paper's gain"] if any(finding.paper is not None for finding in findings) else []
+    marks += ["dotted: with dead nets"] if any(finding.whole is not None for finding in findings) else []
     marks += ["thin: one setting each"] if len(findings) > MANY else []
-    marks += ["grey: the margin"] if any(one.claim.margin is not None for one in findings) else []
+    marks += ["grey: the margin"] if any(finding.claim.margin is not None for finding in findings) else []
     return f"All claims: mean gains and their corrected 95 % intervals ({', '.join(marks)})"

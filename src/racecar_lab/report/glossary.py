@@ -80,16 +80,13 @@ def glossary(groups: Groups, stages: Sequence[Stage], joins: bool = False) -> di
     known = [group.variant for group in groups.groups if group.variant in VARIANTS]
     variants = {name: variant(name, joins).title for name in known}
     reached = {group.stage for group in groups.groups}
-    trained = {f"stage {one.name}": one.told for one in stages if one.name in reached}
+    trained = {f"stage {stage.name}": stage.told for stage in stages if stage.name in reached}
     return {**variants, **trained, **meanings(name for run in groups.runs for name in run.metrics)}
 
 
 def meanings(names: Iterable[str]) -> dict[str, str]:
     """What metrics are; a name that nobody explained is left out."""
-    found = {}
-    for name in dict.fromkeys(names):
-        for pattern, text in METRICS.items():
-            if match := re.fullmatch(pattern, name):
-                found[name] = text.format(*match.groups())
-                break
-    return found
+    matches = (
+        (name, re.fullmatch(pattern, name), text) for name in dict.fromkeys(names) for pattern, text in METRICS.items()
+    )
+    return {name: text.format(*match.groups()) for name, match, text in matches if match}

@@ -35,9 +35,9 @@ class Page:
     @property
     def tally(self) -> str:
         """How many experiments and claims, what became of them, and what is no evidence."""
-        findings = [found for one in self.sections for found in one.findings]
-        counted = words.count(len({one.name for one in self.sections}), "experiment")
-        marks = dict.fromkeys(one.mark for one in self.sections if one.mark)
+        findings = [finding for section in self.sections for finding in section.findings]
+        counted = words.count(len({section.name for section in self.sections}), "experiment")
+        marks = dict.fromkeys(section.mark for section in self.sections if section.mark)
         return "; ".join([counted + (f", {tally(findings)}" if findings else ""), *marks])
 
 

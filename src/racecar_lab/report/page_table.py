@@ -62,6 +62,6 @@ def number_cell(value: float | None, write: Callable[[Any], str]) -> Cell:
     return Cell(words.NONE if value is None else write(value), value, "number")
 
 
-def mean_cell(found: Estimate | None) -> Cell:
+def mean_cell(estimate: Estimate | None) -> Cell:
     """Mean ± standard deviation."""
-    return Cell(words.plus_minus(found), None if found is None else found.mean, "number")
+    return Cell(words.plus_minus(estimate), None if estimate is None else estimate.mean, "number")

@@ -62,15 +62,15 @@ def to_svg(figure: Figure) -> str:
     """A figure as SVG, without what nobody sees: metadata, names of groups, less than a hundredth of a point."""
     svg = _draw(figure, "svg").decode()
     svg = re.sub(r' id="[a-zA-Z0-9.]+_\d+"(?=>)|(?<=>)\n *| transform="rotate\(-0 [^"]*"', "", svg[svg.index("<svg") :])
-    return re.sub(r' (?:d|x|y|width|height)="[^"]*"', lambda one: re.sub(r"\d+\.\d{3,}", _short, one[0]), svg)
+    return re.sub(r' (?:d|x|y|width|height)="[^"]*"', lambda places: re.sub(r"\d+\.\d{3,}", _short, places[0]), svg)
 
 
 def with_night(svg: str) -> str:
     """The same with a style sheet instead of styles, and with its colours on a dark page."""
     names = {style: f"s{i}" for i, style in enumerate(dict.fromkeys(re.findall(r' style="([^"]*)"', svg)))}
-    svg = re.sub(r' style="([^"]*)"', lambda one: f' class="{names[one[1]]}"', svg)
+    svg = re.sub(r' style="([^"]*)"', lambda style: f' class="{names[style[1]]}"', svg)
     day = "".join(f".{name}{{{style}}}" for style, name in names.items()).replace(": ", ":").replace("; ", ";")
-    night = re.sub("#[0-9a-f]{6}", lambda one: PAGE_COLOURS.get(one[0], one[0]), day)
+    night = re.sub("#[0-9a-f]{6}", lambda colour: PAGE_COLOURS.get(colour[0], colour[0]), day)
     head, end, body = svg.partition(">")
     rules = f"{day}@media(prefers-color-scheme:dark){{text{{fill:{PAGE_COLOURS['#000000']}}}{night}}}"
     return f"{head}{end}<style>{rules}</style>{body}"
@@ -84,14 +84,14 @@ def save_svg(figure: Figure, path: Path) -> None:
 def sheet(pictures: Sequence[Picture]) -> str:
     """One SVG of several figures, each below its title: Markdown shows it as one picture."""
     y, parts = 0.0, []
-    for one in pictures:
-        for line in wrap(one.title, int(one.width / 5.5)):
+    for part in pictures:
+        for line in wrap(part.title, int(part.width / 5.5)):
             y += 12
             parts.append(f'<text x="4" y="{y:g}" style="font:bold 9px sans-serif;fill:#333333">{escape(line)}</text>')
-        parts.append(one.svg.replace("<svg ", f'<svg y="{y + 4:g}" ', 1))
-        y += 4 + one.height + 12
+        parts.append(part.svg.replace("<svg ", f'<svg y="{y + 4:g}" ', 1))
+        y += 4 + part.height + 12
     paper = '<rect width="100%" height="100%" style="fill:#ffffff"/>'
-    return with_night("\n".join([_head(max(one.width for one in pictures), y) + paper, *parts, "</svg>\n"]))
+    return with_night("\n".join([_head(max(part.width for part in pictures), y) + paper, *parts, "</svg>\n"]))
 
 
 def _head(width: float, height: float) -> str:

@@ -31,8 +31,8 @@ def inside(folder: Path) -> list[Path]:
     """Folders of records right below a folder that holds none itself."""
     if any((folder / "records").glob("*.json")) or (folder / packed.NAME).exists():
         return []
-    found = {path.parent.parent for path in folder.glob("*/records/*.json")}
-    return sorted(found | {path.parent for path in folder.glob(f"*/{packed.NAME}")})
+    folders = {path.parent.parent for path in folder.glob("*/records/*.json")}
+    return sorted(folders | {path.parent for path in folder.glob(f"*/{packed.NAME}")})
 
 
 def _advice(folder: Path) -> str:

@@ -29,15 +29,14 @@ def results_table(caption: str, groups: Groups, metrics: Sequence[Metric], paper
     rows = []
     for stage, metric in metrics:
         for group in groups.of(stage=stage):
-            found = group.mean_of(metric)
-            printed = printed_value(paper, group, metric)
-            if found is None and printed is None and not group.diverged:
+            mean, printed = group.mean_of(metric), printed_value(paper, group, metric)
+            if mean is None and printed is None and not group.diverged:
                 continue
-            apart = None if found is None or printed is None else found.mean - printed.value
-            ends = None if found is None else found.interval()
+            apart = None if mean is None or printed is None else mean.mean - printed.value
+            ends = None if mean is None else mean.interval()
             rows.append([
-                word_cell(metric), *_which(group), *_whose(group), _paper(printed), mean_cell(found),
-                Cell(words.signed(apart, found.sd if found else None), apart, "number"),
+                word_cell(metric), *_which(group), *_whose(group), _paper(printed), mean_cell(mean),
+                Cell(words.signed(apart, mean.sd if mean else None), apart, "number"),
                 Cell(words.interval(ends), None if ends is None else ends[0], "number"),
                 _runs(group, metric), Cell("" if printed is None else printed.note),
             ])  # fmt: skip
@@ -51,11 +50,11 @@ def cost_table(groups: Groups, reference: str = "Std") -> Table:
         *_WHICH, *_WHOSE, Column("device"), Column("time per step", "number"), Column(ratios[0], "number"),
         Column("peak memory", "number"), Column(ratios[1], "number"), Column("runs", "number"),
     ]  # fmt: skip
-    places = [(group, place) for group in groups.groups for place in _places(group)]
-    places = [one for one in places if one[0].regularised] or places
+    regularised = [group for group in groups.groups if group.regularised]
+    places = [(group, place) for group in regularised or groups.groups for place in _places(group)]
     rows = []
     for group, place in places:
-        same = [one for one in groups.of(group.setting, group.stage, reference) if place in _places(one)]
+        same = groups.of(group.setting, group.stage, reference)
         time, memory = (_costs([group], place, name) for name in ("step_s", "peak_memory"))
         base_time, base_memory = (_costs(same, place, name) for name in ("step_s", "peak_memory"))
         rows.append([
@@ -73,14 +72,14 @@ def inner_tables(groups: Groups) -> list[Table]:
     Rows of different runs are the same row if their words agree, and as many of their whole numbers as are needed to
     tell the rows of one run apart; all other numbers are averaged.
     """
-    found = collect(
+    tables = collect(
         (name, (group, content))
         for group in groups.groups
         for run in group.runs.values()
         for name, content in run.tables.items()
         if isinstance(content, list) and content and all(isinstance(row, dict) for row in content)
     )
-    return [_averaged(name, tables) for name, tables in found.items()]
+    return [_averaged(name, of_runs) for name, of_runs in tables.items()]
 
 
 def _averaged(name: str, tables: Sequence[tuple[Group, Rows]]) -> Table:
@@ -89,10 +88,10 @@ def _averaged(name: str, tables: Sequence[tuple[Group, Rows]]) -> Table:
     cells = [
         [
             *_which(group), *_whose(group), *map(_key_cell, key),
-            *(mean_cell(estimate([row[field] for row in some if _is_number(row.get(field))])) for field in measured),
-            number_cell(len(some), str),
+            *(mean_cell(estimate([row[field] for row in alike if _is_number(row.get(field))])) for field in measured),
+            number_cell(len(alike), str),
         ]
-        for (group, *key), some in same.items()
+        for (group, *key), alike in same.items()
     ]  # fmt: skip
     heads = [*map(Column, keys), *(Column(field, "number") for field in measured), Column("runs", "number")]
     return Table.of(name, [*_WHICH, *_WHOSE, *heads], cells)
@@ -148,15 +147,14 @@ def _places(group: Group) -> list[tuple[str, str]]:
 
 
 def _place(record: Mapping[str, Any]) -> tuple[str, str]:
-    made = record["made"]
-    return str(made.get("engine") or ""), str(made.get("device") or "")
+    return str(record["made"].get("engine") or ""), str(record["made"].get("device") or "")
 
 
 def _costs(groups: Sequence[Group], place: tuple[str, str], name: str) -> dict[Key, float]:
     """What the runs in one place cost, by seed."""
-    runs = [one for group in groups for one in group.runs.items() if _place(one[1].record) == place]
-    found = collect((seed, value) for seed, run in runs if (value := run.record["cost"].get(name)) is not None)
-    return {seed: median(values) for seed, values in found.items()}
+    runs = ((seed, run.record) for group in groups for seed, run in group.runs.items() if _place(run.record) == place)
+    costs = collect((seed, cost) for seed, record in runs if (cost := record["cost"].get(name)) is not None)
+    return {seed: median(values) for seed, values in costs.items()}
 
 
 def _paired(costs: Mapping[Key, float], base: Mapping[Key, float]) -> list[float]:

@@ -37,9 +37,13 @@ def usual_figures(groups: Groups, metrics: Sequence[Metric], paper: Sequence[Pap
     runs, over_training = {}, {}
     for setting in groups.settings:
         members, where = groups.of(setting), f" ({label(setting)})" if setting else ""
-        measured = [one for one in metrics if any(group.values(one[1]) for group in members if group.stage == one[0])]
+        measured = [
+            (stage, name)
+            for stage, name in metrics
+            if any(group.values(name) for group in members if group.stage == stage)
+        ]
         for name, stages in collect((name, (stage, name)) for stage, name in measured).items():
-            known = {(group, name): one.value for group in members if (one := printed_value(paper, group, name))}
+            known = {(group, name): value.value for group in members if (value := printed_value(paper, group, name))}
             diamonds = "; ◇: the paper" if known else ""
             title = f"{name}: every run, with the mean and its 95 % interval{diamonds}{where}"
             runs[title] = runs_figure(members, stages, known)
@@ -68,7 +72,7 @@ def runs_figure(
     shown = [(stage, name, [group for group in groups if group.stage == stage]) for stage, name in metrics]
     heights = [0.75 + ROW * len(rows) for *_, rows in shown]
     figure, axes = new_figure(len(shown), 1, (WIDTH, sum(heights)), height_ratios=heights)
-    said = []
+    labels = []
     for (axis,), (stage, name, rows) in zip(axes, shown, strict=True):
         names = [_name(group, rows) if name_of is None else _text(name_of(group)) for group in rows]
         means = [_row(axis, y, group, name, paper.get((group, name))) for y, group in enumerate(rows)]
@@ -77,13 +81,13 @@ def runs_figure(
         axis.grid(False, axis="y")
         axis.set(xlabel=_text(name), title=_text(f"stage {stage}"))
         axis.locator_params(axis="x", nbins=5)
-        told = [f"{one} {_short(value)}" for one, value in zip(names, means, strict=True) if value is not None]
-        said.append(f"mean {name}, stage {stage}: {', '.join(told) or 'no net is left'}")
+        texts = [f"{who} {_short(value)}" for who, value in zip(names, means, strict=True) if value is not None]
+        labels.append(f"mean {name}, stage {stage}: {', '.join(texts) or 'no net is left'}")
     if len({name for _, name in metrics}) == 1:  # one axis for all, so that stages can be compared
         low, high = zip(*(axis.get_xlim() for (axis,) in axes), strict=True)
         for (axis,) in axes:
             axis.set_xlim(min(low), max(high))
-    figure.set_label("; ".join(said))
+    figure.set_label("; ".join(labels))
     return figure
 
 
@@ -93,17 +97,17 @@ def _row(axis: Axes, y: float, group: Group, metric: str, paper: float | None) -
     values = [value for seed, value in group.values(metric).items() if seed not in dead]
     style = look(group.variant, round(y))
     axis.plot(values, _beside(y - 0.16, len(values)), linestyle="none", markersize=4.5, alpha=0.75, **style)
-    found = group.mean_of(metric, dead)
-    if found is not None:
-        ends = found.interval() or (found.mean, found.mean)
+    mean = group.mean_of(metric, dead)
+    if mean is not None:
+        ends = mean.interval() or (mean.mean, mean.mean)
         axis.plot(ends, [y + 0.24] * 2, color=style["color"], linewidth=1.4)
-        axis.plot([found.mean] * 2, [y + 0.1, y + 0.38], color=style["color"], linewidth=2.2)
+        axis.plot([mean.mean] * 2, [y + 0.1, y + 0.38], color=style["color"], linewidth=2.2)
     if paper is not None:
         axis.plot([paper], [y + 0.24], marker="D", markersize=6, markerfacecolor="none", color="#333333")
     if group.lost:
         axis.annotate(f"✕ {group.told_lost}", (0.01, y + 0.24), xycoords=("axes fraction", "data"), va="center",
                       fontsize=SMALL, color=LOST)  # fmt: skip
-    return None if found is None else found.mean
+    return None if mean is None else mean.mean
 
 
 @styled
@@ -112,7 +116,7 @@ def curves_figure(groups: Sequence[Group], stage: str, name: str) -> Figure:
     figure, ((axis,),) = new_figure(1, 1, (WIDTH, 2.7))
     members = [group for group in groups if group.stage == stage]
     means = {_name(group, members): _line(axis, group, curves(group).get(name, {}), members) for group in members}
-    heights = [height for some in means.values() for height in some]
+    heights = [height for line in means.values() for height in line]
     if min(heights) > 0 and max(heights) > 100 * min(heights):
         axis.set_yscale("log")
         # Exponents above the line are too small for a telephone.
@@ -120,25 +124,25 @@ def curves_figure(groups: Sequence[Group], stage: str, name: str) -> Figure:
         axis.yaxis.set_minor_formatter(lambda value, _: "")
     axis.set(xlabel=_over(groups), ylabel=_text(name), title=_text(f"stage {stage}"))
     figure.legend(loc="outside upper center", ncols=3, fontsize=SMALL)
-    told = [f"{who} from {_short(some[0])} to {_short(some[-1])}" for who, some in means.items() if some]
-    figure.set_label(f"mean {name}, stage {stage}: {', '.join(told)}")
+    texts = [f"{who} from {_short(line[0])} to {_short(line[-1])}" for who, line in means.items() if line]
+    figure.set_label(f"mean {name}, stage {stage}: {', '.join(texts)}")
     return figure
 
 
 def curves(group: Group) -> dict[str, dict[float, list[float]]]:
     """Name of a curve → place → values of the seeds there; without those that are 0 all the time."""
     over = _over([group])
-    found: dict[str, dict[float, list[float]]] = {}
+    curves: dict[str, dict[float, list[float]]] = {}
     for run in group.runs.values():
-        given = run.record.get("curves", {})
-        for name, values in given.items():
-            places = given.get(over, range(1, len(values) + 1))
+        of_run = run.record.get("curves", {})
+        for name, values in of_run.items():
+            places = of_run.get(over, range(1, len(values) + 1))
             if name == over or len(values) != len(places):
                 continue
             for place, value in zip(places, values, strict=True):
                 if place is not None and value is not None:
-                    found.setdefault(name, {}).setdefault(place, []).append(value)
-    return {name: curve for name, curve in found.items() if any(map(any, curve.values()))}
+                    curves.setdefault(name, {}).setdefault(place, []).append(value)
+    return {name: curve for name, curve in curves.items() if any(map(any, curve.values()))}
 
 
 def _name(group: Group, others: Sequence[Group]) -> str:
@@ -171,11 +175,11 @@ def _line(axis: Axes, group: Group, curve: Mapping[float, list[float]], others: 
     """Draw one curve, if it has points; returns the means."""
     places = sorted(curve)
     places = places[:: -max(1, -(-len(places) // POINTS))][::-1]  # from the end, so that the last one stays
-    points = {place: found for place in places if (found := estimate(curve[place])) is not None}
+    points = {place: mean for place in places if (mean := estimate(curve[place])) is not None}
     if not points:
         return []
-    x, middle = list(points), [found.mean for found in points.values()]
-    low, high = ([found.mean + sign * (found.sd or 0.0) for found in points.values()] for sign in (-1, 1))
+    x, middle = list(points), [mean.mean for mean in points.values()]
+    low, high = ([mean.mean + sign * (mean.sd or 0.0) for mean in points.values()] for sign in (-1, 1))
     style = look(group.variant, others.index(group)) | {"linewidth": 1.2, "markersize": 4}
     axis.plot(x, middle, label=_name(group, others), markevery=max(1, len(x) // 6), **style)
     axis.fill_between(x, low, high, color=style["color"], alpha=0.15, linewidth=0)

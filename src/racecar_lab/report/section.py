@@ -64,18 +64,19 @@ class Section:
     @property
     def verdict(self) -> str:
         """Of all claims together; empty if there are none."""
-        return overall([one.verdict for one in self.findings]) if self.findings else ""
+        return overall([finding.verdict for finding in self.findings]) if self.findings else ""
 
     @property
     def outcomes(self) -> list[tuple[str, str, str]]:
         """Of each configuration: what tells it from the others, its verdict, and how many claims became what."""
-        families = collect((one.family, one) for one in self.findings)
-        return [(str(one), overall([each.verdict for each in some]), tally(some)) for one, some in families.items()]
+        families = collect((str(finding.family), finding) for finding in self.findings)
+        verdicts = {name: overall([finding.verdict for finding in members]) for name, members in families.items()}
+        return [(name, verdict, tally(families[name])) for name, verdict in verdicts.items()]
 
 
 def tally(findings: Sequence[Finding]) -> str:
     """As "3 claims: 2 × supported, 1 × too few runs"."""
-    counts = Counter(one.verdict for one in findings)
+    counts = Counter(finding.verdict for finding in findings)
     parts = ", ".join(f"{counts[name]} × {name}" for name in VERDICTS if counts[name])
     return f"{words.count(len(findings), 'claim')}: {parts}"
 
@@ -92,9 +93,9 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
     """
     known: Experiment[Any] = experiment or Experiment()
     groups = gather([restated(run, experiment) for run in runs] if experiment else runs, known.clusters)
-    found = [config_of(experiment, group.config) for group in groups.groups] if experiment else []
-    configs = list(dict.fromkeys(one for one in found if one is not None))
-    stages = dict.fromkeys(stage for one in configs for stage in known.stages(one))
+    parsed = [config_of(experiment, group.config) for group in groups.groups] if experiment else []
+    configs = list(dict.fromkeys(config for config in parsed if config is not None))
+    stages = dict.fromkeys(stage for config in configs for stage in known.stages(config))
     common = Section(
         name=name,
         anchor=anchor,
@@ -126,15 +127,15 @@ def _told(common: Section, experiment: Experiment[Any], groups: Groups) -> Secti
 def _measured(common: Section, experiment: Experiment[Any], groups: Groups) -> Section:
     """Claims with their verdicts, what was measured, and the figures."""
     claims, paper = claims_of(experiment.claims, groups), experiment.paper
-    named = {metric for one in claims for metric in one.metrics} | {one.metric for one in paper}
+    named = {metric for claim in claims for metric in claim.metrics} | {value.metric for value in paper}
     if common.mark:
         paper = ()
     findings = [] if common.mark else _judged(experiment, groups)
-    seen = dict.fromkeys((run.stage, metric) for run in groups.runs for metric in run.metrics)
-    all_ = [one for metric in dict.fromkeys(metric for _, metric in seen) for one in seen if one[1] == metric]
-    main = [one for one in all_ if one[1] in named] or all_
-    rest = [one for one in all_ if one not in main]
-    some = judged(findings)
+    stages = collect((metric, run.stage) for run in groups.runs for metric in run.metrics)
+    measured = [(stage, metric) for metric in stages for stage in dict.fromkeys(stages[metric])]
+    main = [(stage, metric) for stage, metric in measured if metric in named] or measured
+    rest = [pair for pair in measured if pair not in main]
+    with_verdict = judged(findings)
     figures, problem = _pictures(experiment, groups.runs)
     if not figures and not problem:
         usual = usual_figures(groups, main, paper)
@@ -145,7 +146,7 @@ def _measured(common: Section, experiment: Experiment[Any], groups: Groups) -> S
         common,
         findings=findings,
         finding=sentence(findings),
-        forest=picture(forest(some), forest_title(some)) if some else None,
+        forest=picture(forest(with_verdict), forest_title(with_verdict)) if with_verdict else None,
         opening=beside,
         figures=figures,
         tables=[results_table(caption, groups, main, paper)],
@@ -187,8 +188,12 @@ def _pictures(experiment: Experiment, runs: Sequence[Run]) -> tuple[list[Picture
 
 def _commands(runs: Sequence[Run]) -> list[str]:
     """All that led to these runs, or found them there."""
-    asked = [*(run.record["made"] for run in runs), *(one for run in runs for one in run.record.get("also") or ())]
-    return list(dict.fromkeys(str(one["command"]) for one in asked if one.get("command")))
+    records = [run.record for run in runs]
+    views = [
+        *(record["made"] for record in records),
+        *(view for record in records for view in record.get("also") or ()),
+    ]
+    return list(dict.fromkeys(str(view["command"]) for view in views if view.get("command")))
 
 
 def _facts(runs: Sequence[Run], groups: Groups) -> dict[str, str]:
@@ -197,7 +202,8 @@ def _facts(runs: Sequence[Run], groups: Groups) -> dict[str, str]:
     def all_of(name: str) -> str:
         counts = Counter(str(run.record["made"].get(name) or "") for run in runs)
         del counts[""]
-        return ", ".join(one if len(counts) == 1 else f"{one} ({words.count(n, 'stage')})" for one, n in counts.items())
+        several = len(counts) > 1
+        return ", ".join(f"{value} ({words.count(n, 'stage')})" if several else value for value, n in counts.items())
 
     finished = sorted(str(end) for run in runs if (end := run.record["made"].get("finished")))
     seconds = sum(run.record["cost"].get("wall_s") or 0.0 for run in runs)

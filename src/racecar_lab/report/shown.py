@@ -15,13 +15,13 @@ from racecar_lab.running.results import Run, Store
 class _Noted(dict[str, Tensor]):
     """The arrays of a run; those that are taken are noted. To ask whether there is one takes nothing."""
 
-    def __init__(self, arrays: Mapping[str, Tensor], taken: dict[str, Tensor]) -> None:
+    def __init__(self, arrays: Mapping[str, Tensor], noted: dict[str, Tensor]) -> None:
         super().__init__(arrays)
-        self.taken = taken
+        self.noted = noted
 
     def __getitem__(self, name: str) -> Tensor:
-        self.taken[name] = super().__getitem__(name)
-        return self.taken[name]
+        self.noted[name] = super().__getitem__(name)
+        return self.noted[name]
 
 
 class _Watched(Store):
@@ -29,10 +29,10 @@ class _Watched(Store):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.taken: dict[str, dict[str, Tensor]] = {}
+        self.noted: dict[str, dict[str, Tensor]] = {}
 
     def arrays(self, run: Run) -> dict[str, Tensor]:
-        return _Noted(super().arrays(run), self.taken.setdefault(run.id, {}))
+        return _Noted(super().arrays(run), self.noted.setdefault(run.id, {}))
 
 
 def shown_arrays(folder: Path, experiments: Mapping[str, Experiment]) -> dict[str, dict[str, Tensor]]:
@@ -45,4 +45,4 @@ def shown_arrays(folder: Path, experiments: Mapping[str, Experiment]) -> dict[st
     page = build({"": store.runs()}, experiments, [])
     if page.problems:
         raise ValueError(page.problems[0])
-    return {id: taken for id, taken in store.taken.items() if taken}
+    return {id: arrays for id, arrays in store.noted.items() if arrays}

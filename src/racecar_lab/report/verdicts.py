@@ -46,14 +46,14 @@ def equivalence(n: int, interval: Interval, margin: float, minimum: int = FEWEST
     return CONTRADICTED if low > margin or high < -margin else UNDECIDED
 
 
-def agreed(one: str, other: str) -> str:
+def agreed(first: str, second: str) -> str:
     """Of two views of the same claim, as with and without nets that died: undecided where they differ."""
-    return one if one == other else UNDECIDED
+    return first if first == second else UNDECIDED
 
 
 def overall(verdicts: Sequence[str]) -> str:
     """One word for several claims: what was not judged is neither for nor against those that were."""
-    judged = [one for one in verdicts if one not in (TOO_FEW, NOT_RUN)]
+    judged = [verdict for verdict in verdicts if verdict not in (TOO_FEW, NOT_RUN)]
     if not judged:
         return TOO_FEW if TOO_FEW in verdicts else NOT_RUN
     return judged[0] if len(set(judged)) == 1 else MIXED

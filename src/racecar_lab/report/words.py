@@ -14,16 +14,17 @@ def number(value: float | None, digits: int = 4) -> str:
     return NONE if value is None else _typeset(f"{value:z.{digits}g}")
 
 
-def plus_minus(found: Estimate | None) -> str:
+def plus_minus(estimate: Estimate | None) -> str:
     """Mean ± standard deviation, to two digits of the latter."""
-    if found is None:
+    if estimate is None:
         return NONE
-    if not found.sd:
-        return number(found.mean) + ("" if found.sd is None else " ± 0")
-    places = _places(found.sd)
-    if places is None or abs(found.mean) >= 1e5:
-        return f"{number(found.mean, 3)} ± {number(found.sd, 2)}"
-    return _typeset(f"{found.mean:z.{places}f} ± {found.sd:.{places}f}")
+    mean, sd = estimate.mean, estimate.sd
+    if not sd:
+        return number(mean) + ("" if sd is None else " ± 0")
+    places = _places(sd)
+    if places is None or abs(mean) >= 1e5:
+        return f"{number(mean, 3)} ± {number(sd, 2)}"
+    return _typeset(f"{mean:z.{places}f} ± {sd:.{places}f}")
 
 
 def interval(ends: tuple[float, float] | None) -> str:
@@ -72,9 +73,9 @@ def size(count: float) -> str:
     return f"{count:.0f} B"
 
 
-def count(n: int, one: str, many: str = "") -> str:
-    """One run, two runs."""
-    return f"{n} {one if n == 1 else many or one + 's'}"
+def count(n: int, singular: str, plural: str = "") -> str:
+    """As "1 run" or "2 runs"."""
+    return f"{n} {singular if n == 1 else plural or singular + 's'}"
 
 
 def _places(spread: float) -> int | None:

@@ -51,9 +51,9 @@ def write_report(folder: Path, experiments: Mapping[str, Experiment]) -> Report:
     if not parts:
         raise ValueError(problems[0])
     page = build(parts, experiments, problems)
-    for one in page.sections:
-        if figures := shown_figures(one):
-            write_text(folder / FIGURES / f"{one.anchor}.svg", sheet(figures))
+    for part in page.sections:
+        if figures := shown_figures(part):
+            write_text(folder / FIGURES / f"{part.anchor}.svg", sheet(figures))
     report = Report(folder / "report.html", folder / "report.md", page.problems)
     write_text(report.markdown, to_markdown(page, FIGURES))
     write_text(report.html, to_html(page))
@@ -66,13 +66,13 @@ def build(parts: Mapping[str, Sequence[Run]], experiments: Mapping[str, Experime
     sections: list[Section] = []
     for folder, runs in parts.items():
         for (name, purpose), members in _kinds(runs, experiments).items():
-            anchor = _anchor(f"{folder or name} {purpose}", [one.anchor for one in sections])
-            one = section(name, anchor, members, experiments.get(name), purpose)
+            anchor = _anchor(f"{folder or name} {purpose}", [part.anchor for part in sections])
+            part = section(name, anchor, members, experiments.get(name), purpose)
             where = f" ({folder})" if folder not in ("", name) else ""
-            sections.append(replace(one, name=f"{name}{where}", title=f"{one.title}{where}"))
+            sections.append(replace(part, name=f"{name}{where}", title=f"{part.title}{where}"))
     alone = sections[0] if len(sections) == 1 else None
     title = TITLE if alone is None else f"{alone.title} ({alone.mark})" if alone.mark else alone.title
-    return Page(title, sections, [*problems, *(one.problem for one in sections if one.problem)])
+    return Page(title, sections, [*problems, *(part.problem for part in sections if part.problem)])
 
 
 def _kinds(runs: Sequence[Run], experiments: Mapping[str, Experiment]) -> dict[tuple[str, str], list[Run]]:
@@ -80,8 +80,8 @@ def _kinds(runs: Sequence[Run], experiments: Mapping[str, Experiment]) -> dict[t
     kinds: dict[tuple[str, str], list[Run]] = {(name, purpose): [] for name in experiments for purpose in PURPOSES}
     for run in runs:
         for purpose in PURPOSES:
-            if (one := run.made_for(purpose)) is not None:
-                kinds.setdefault((str(run.record["experiment"]), purpose), []).append(one)
+            if (view := run.made_for(purpose)) is not None:
+                kinds.setdefault((str(run.record["experiment"]), purpose), []).append(view)
     return {kind: members for kind, members in kinds.items() if members}
 
 
