@@ -61,7 +61,7 @@ def picture(figure: Figure, title: str) -> Picture:
 def to_svg(figure: Figure) -> str:
     """A figure as SVG, without what nobody sees: metadata, names of groups, less than a hundredth of a point."""
     svg = _draw(figure, "svg").decode()
-    svg = re.sub(r' id="[a-zA-Z0-9.]+_\d+"(?=>)|(?<=>)\n *| transform="rotate\(-0 [^"]*"', "", svg[svg.index("<svg") :])
+    svg = re.sub(r' id="[a-zA-Z0-9.]+_\d+"(?=>)|\n *| transform="rotate\(-0 [^"]*"', "", svg[svg.index("<svg") :])
     return re.sub(r' (?:d|x|y|width|height)="[^"]*"', lambda places: re.sub(r"\d+\.\d{3,}", _short, places[0]), svg)
 
 

@@ -16,10 +16,11 @@ from racecar_lab.report.findings import Finding
 from racecar_lab.report.forest import forest
 from racecar_lab.report.forest import title as forest_title
 from racecar_lab.report.glossary import glossary
-from racecar_lab.report.groups import Groups, collect, gather, label
+from racecar_lab.report.groups import Groups, collect, gather
 from racecar_lab.report.page_table import Table
 from racecar_lab.report.pictures import Picture, picture
-from racecar_lab.report.restate import config_of, restated, times
+from racecar_lab.report.provenance import commands, conversions, facts, notes
+from racecar_lab.report.restate import config_of, restated
 from racecar_lab.report.result_tables import cost_table, inner_tables, results_table
 from racecar_lab.report.run_figures import usual_figures
 from racecar_lab.report.told import judged, sentence
@@ -104,24 +105,24 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         summary=known.summary,
         mark=PURPOSES[purpose],
         glossary=glossary(groups, list(stages), known.joins),
-        commands=_commands(runs),
-        facts=_facts(runs, groups),
+        commands=commands(runs),
+        facts=facts(runs, groups),
     )
     if known.tells:
         return _told(common, known, groups)
-    notes = [] if experiment else [f"No experiment is known by the name {name}, so nothing is claimed of these runs."]
-    notes += [*_notes(groups), *(_conversions(runs, experiment) if experiment else [])]
-    return _measured(replace(common, about=about(groups, known, configs), notes=notes), known, groups)
+    unknown = [] if experiment else [f"No experiment is known by the name {name}, so nothing is claimed of these runs."]
+    texts = [*unknown, *notes(groups), *(conversions(runs, experiment) if experiment else [])]
+    return _measured(replace(common, about=about(groups, known, configs), notes=texts), known, groups)
 
 
 def _told(common: Section, experiment: Experiment[Any], groups: Groups) -> Section:
     """What an experiment of many settings says of itself. The first note is the finding, of runs that are evidence."""
     newest = [*groups.runs, *groups.diverged]
-    notes, tables = experiment.told(newest)
+    texts, tables = experiment.told(newest)
     first = 0 if common.mark else 1
     figures, problem = _pictures(experiment, newest)
-    finding = "".join(notes[:first])
-    return replace(common, finding=finding, notes=notes[first:], tables=tables, figures=figures, problem=problem)
+    finding = "".join(texts[:first])
+    return replace(common, finding=finding, notes=texts[first:], tables=tables, figures=figures, problem=problem)
 
 
 def _measured(common: Section, experiment: Experiment[Any], groups: Groups) -> Section:
@@ -137,7 +138,7 @@ def _measured(common: Section, experiment: Experiment[Any], groups: Groups) -> S
     rest = [pair for pair in measured if pair not in main]
     with_verdict = judged(findings)
     figures, problem = _pictures(experiment, groups.runs)
-    if not figures and not problem:
+    if not figures:
         usual = usual_figures(groups, main, paper)
         figures = [picture(figure, title) for title, figure in usual.items()]
     beside = None if common.mark else experiment.beside_paper(groups.runs)
@@ -184,71 +185,3 @@ def _pictures(experiment: Experiment, runs: Sequence[Run]) -> tuple[list[Picture
         return [picture(figure, title) for title, figure in experiment.figures(runs).items()] if runs else [], ""
     except Exception as error:
         return [], f"the figures of {experiment.name} could not be drawn: {type(error).__name__}: {error}"
-
-
-def _commands(runs: Sequence[Run]) -> list[str]:
-    """All that led to these runs, or found them there."""
-    records = [run.record for run in runs]
-    views = [
-        *(record["made"] for record in records),
-        *(view for record in records for view in record.get("also") or ()),
-    ]
-    return list(dict.fromkeys(str(view["command"]) for view in views if view.get("command")))
-
-
-def _facts(runs: Sequence[Run], groups: Groups) -> dict[str, str]:
-    """How the records were made: versions, machines, settings."""
-
-    def all_of(name: str) -> str:
-        counts = Counter(str(run.record["made"].get(name) or "") for run in runs)
-        del counts[""]
-        several = len(counts) > 1
-        return ", ".join(f"{value} ({words.count(n, 'stage')})" if several else value for value, n in counts.items())
-
-    finished = sorted(str(end) for run in runs if (end := run.record["made"].get("finished")))
-    seconds = sum(run.record["cost"].get("wall_s") or 0.0 for run in runs)
-    facts = {
-        "stages": str(len(runs)),
-        "time": words.seconds(seconds) if seconds else "",
-        "finished": " to ".join(dict.fromkeys((*finished[:1], *finished[-1:]))),
-        **{name: all_of(name) for name in ("device", "engine", "racecar", "commit", "torch", "python")},
-        "settings": label(tuple(groups.common.items())),
-    }
-    return {name: text for name, text in facts.items() if text}
-
-
-def _conversions(runs: Sequence[Run], experiment: Experiment) -> list[str]:
-    """How λ was converted, where it was."""
-    configs = ((run.variant, config_of(experiment, run.config)) for run in runs)
-    factors = {(name, times(experiment, config, name)) for name, config in configs if config is not None}
-    converted = sorted(f"{name} × {factor}" for name, factor in factors if factor > 1)
-    if not converted:
-        return []
-    return [
-        "λ here is that of the mean over the constrained layers. These records hold the coefficient of their sum; it "
-        f"was multiplied by the number of layers, which is the same loss: {', '.join(converted)}."
-    ]
-
-
-def _notes(groups: Groups) -> list[str]:
-    """Records that were left out, and what is noted of runs: a later stage only repeats it of the one before."""
-    notes = []
-    if groups.left_out:
-        notes.append(
-            f"{words.count(groups.left_out, 'record')} left out: a newer one has the same setting, stage, variant, "
-            "coefficient and seed."
-        )
-    finished = {run.id: run for run in groups.runs if run.record.get("note")}
-    for what, runs in (("Diverged", groups.diverged), ("Finished, but", list(finished.values()))):
-        ids = {run.id for run in runs}
-        first = [run for run in runs if run.record.get("parent") not in ids]
-        for text, seeds in collect((_noted(run, groups), run.seed) for run in first).items():
-            notes.append(f"{what}: {text} (seed {', '.join(map(str, sorted(set(seeds))))}).")
-    return notes
-
-
-def _noted(run: Run, groups: Groups) -> str:
-    """As "RR (0.1), A, net = linear: the loss was not finite"."""
-    whose = run.variant if run.coefficient is None else f"{run.variant} ({words.number(run.coefficient)})"
-    which = ", ".join(filter(None, (whose, run.stage, label(groups.setting(run)))))
-    return f"{which}: {run.record.get('note') or 'no reason given'}"
