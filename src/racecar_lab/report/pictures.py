@@ -83,12 +83,12 @@ def save_svg(figure: Figure, path: Path) -> None:
 
 def sheet(pictures: Sequence[Picture]) -> str:
     """One SVG of several figures, each below its title: Markdown shows it as one picture."""
-    y, parts = 0.0, []
+    y, parts = 0.0, []  # inside of the sheet points are the unit, and have no name
     for part in pictures:
         for line in wrap(part.title, int(part.width / 5.5)):
             y += 12
             parts.append(f'<text x="4" y="{y:g}" style="font:bold 9px sans-serif;fill:#333333">{escape(line)}</text>')
-        parts.append(part.svg.replace("<svg ", f'<svg y="{y + 4:g}" ', 1))
+        parts.append(part.svg.replace('pt"', '"', 2).replace("<svg ", f'<svg y="{y + 4:g}" ', 1))
         y += 4 + part.height + 12
     paper = '<rect width="100%" height="100%" style="fill:#ffffff"/>'
     return with_night("\n".join([_head(max(part.width for part in pictures), y) + paper, *parts, "</svg>\n"]))

@@ -66,7 +66,7 @@ def test_all_is_on_the_sheet_and_nothing_overlaps():
             bottom = float(one.get("y"))
         if one.tag == f"{SPACE}svg":
             assert float(one.get("y")) >= bottom
-            bottom = float(one.get("y")) + float(one.get("height").removesuffix("pt"))
+            bottom = float(one.get("y")) + float(one.get("height"))  # in units of the sheet, not in points
     assert bottom <= float(root.get("height").removesuffix("pt"))
     assert max(size[0] for size in sizes) * 72 == float(root.get("width").removesuffix("pt"))
     titles = " ".join(one.text for one in root if one.tag == f"{SPACE}text")
