@@ -8,11 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from racecar_lab.running.engines.processes import warm_up
-
 
 def main() -> None:
-    warm_up("here", "cpu", 0)  # so workers import torch while this process does
     from benchmarks.first_two import jobs
     from racecar_lab.running import runner
     from racecar_lab.running.engines.base import RunOptions

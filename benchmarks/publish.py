@@ -5,21 +5,24 @@
 A search is a folder with the tuned.json that ``racecar search`` wrote; it becomes a line of tuned.jsonl under its name.
 Of runs, the records are taken, without curves, and the arrays that figures show; records of the same nets that are
 there already are replaced, also where another search had chosen their settings. Where two experiments share a folder of
-runs, ``--experiment`` says which one's are taken.
+runs, ``--experiment`` says which one's are taken. ``racecar_lab.running.published`` says what the files hold.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from racecar.support.files import write_atomically, write_text
+from racecar.support.files import write_text
 from racecar_lab.cli.report import report
 from racecar_lab.experiments import EXPERIMENTS
 from racecar_lab.report.shown import shown_arrays
-from racecar_lab.running import packed, packed_arrays
+from racecar_lab.running.published import write_published
+from racecar_lab.running.results import Store
+from racecar_lab.running.run import Run
 
 SEARCHES = "tuned.jsonl"
 
@@ -35,42 +38,28 @@ def searches(folder: Path, found: dict[str, Path]) -> int:
     return len(known)
 
 
-def records(folder: Path, runs: list[Path], experiment: str = "") -> int:
-    """How many were taken, of one experiment or of all."""
-    texts = {path.name: path.read_text() for one in runs for path in sorted((one / "records").glob("*.json"))}
-    taken = {name: one for name, text in texts.items() if experiment in ("", (one := json.loads(text))["experiment"])}
-    if not taken:
-        raise ValueError(f"no records{f' of {experiment}' if experiment else ''} in {', '.join(map(str, runs))}")
-    drop_replaced(folder, list(taken.values()))
-    (folder / "records").mkdir(parents=True, exist_ok=True)
-    for name in taken:
-        write_text(folder / "records" / name, texts[name])
-    packed.pack(folder, ("curves",))
-    (folder / "records").rmdir()
-    return len(taken)
+def publish(folder: Path, sources: Sequence[Path], experiment: str = "") -> tuple[int, int]:
+    """Put the runs of an experiment, or of all, into a folder.
+
+    Returns:
+        How many were taken, and how many arrays the figures of the folder show.
+    """
+    found = [run for source in sources for run in Store(source).runs()]
+    new = [run for run in found if experiment in ("", run.record["experiment"])]
+    if not new:
+        raise ValueError(f"no records{f' of {experiment}' if experiment else ''} in {', '.join(map(str, sources))}")
+    runs = [*kept(Store(folder).runs(), new), *(Run({**run.record, "curves": {}}, run.store) for run in new)]
+    arrays = shown_arrays(runs, EXPERIMENTS)
+    write_published(folder, [run.record for run in runs], arrays)
+    return len(new), sum(map(len, arrays.values()))
 
 
-def arrays(folder: Path, runs: list[Path]) -> int:
-    """How many tensors the folder's figures show, those of the runs among them."""
-    known = packed.packed(folder)
-    taken = [path for one in runs for path in (one / "arrays").glob("*.safetensors") if path.stem in known]
-    if not taken:
-        return 0
-    for path in taken:
-        with write_atomically(folder / "arrays" / path.name) as file:
-            file.write(path.read_bytes())
-    count = packed_arrays.pack_arrays(folder, shown_arrays(folder, EXPERIMENTS))
-    (folder / "arrays").rmdir()
-    return count
-
-
-def drop_replaced(folder: Path, taken: list[dict[str, Any]]) -> None:
-    """Drop records of nets that were searched again, and have other names now."""
-    found = {id: one for id, one in packed.packed(folder).items() if isinstance(one, dict)}
-    again, new = {_net(one) for one in taken if one["tuned"]}, {one["id"] for one in taken}
-    kept = {id: one for id, one in found.items() if id in new or not (one["tuned"] and _net(one) in again)}
-    if kept != found:
-        packed.write_pack(folder, kept)
+def kept(old: Sequence[Run], new: Sequence[Run]) -> list[Run]:
+    """Those of a folder that stay: not the same runs, nor those of nets that were searched again, and have other ids
+    now."""
+    ids = {run.id for run in new}
+    again = {_net(run.record) for run in new if run.record["tuned"]}
+    return [run for run in old if run.id not in ids and not (run.record["tuned"] and _net(run.record) in again)]
 
 
 def _net(record: dict[str, Any]) -> str:
@@ -90,9 +79,9 @@ def main() -> None:
     parser.add_argument("--run", type=Path, nargs="+", required=True, metavar="DIR")
     parser.add_argument("--experiment", default="", metavar="NAME")
     arguments = parser.parse_args()
-    taken = records(arguments.folder, arguments.run, arguments.experiment)
-    print(f"{taken} records, {searches(arguments.folder, dict(arguments.search))} searches")
-    print(f"{arrays(arguments.folder, arguments.run)} arrays")
+    runs, arrays = publish(arguments.folder, arguments.run, arguments.experiment)
+    print(f"{runs} records, {searches(arguments.folder, dict(arguments.search))} searches")
+    print(f"{arrays} arrays")
     report(arguments.folder)
 
 

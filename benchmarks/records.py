@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.bench.tables import markdown
 from racecar.support.files import write_text
 
-PACK, PAGE = "benchmarks.jsonl", "records.md"  # records.jsonl is what racecar pack writes
+PACK, PAGE = "benchmarks.jsonl", "records.md"
 
 Records = Mapping[str, dict[str, Any]]
 """By name."""

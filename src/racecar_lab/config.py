@@ -5,27 +5,17 @@ from __future__ import annotations
 import math
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 V = TypeVar("V")
 MOST = 10**9
 """The largest whole number of any setting: a larger one is a slip, and a training of so many epochs would not end."""
 Schedule = Literal["constant", "cosine", "onecycle"]
 """How the step size goes: as it is; to 0 along a cosine; up to it and then to nearly 0, as torch's OneCycleLR."""
-
-
-def later(default: V, *, before: V) -> V:
-    """A field that is younger than published records.
-
-    Args:
-        before: what holds for a record that lacks it. At this value it does not count for a result's name, so that old
-            names stay.
-    """
-    return field(default=default, metadata={"before": before})
 
 
 def guide(default: V) -> V:
@@ -37,6 +27,9 @@ def guide(default: V) -> V:
 class Config:
     """What every experiment can be told; experiments add their own fields and set the paper's values."""
 
+    unnamed: ClassVar[Mapping[str, Any]] = {"weight_decay": 0.0, "pretrain_lr": 0.0, "every": 1}
+    """Fields that the name of a result leaves out at these values: they came when there were results without them,
+    whose names stay."""
     epochs: int = 10
     """Of the regularised phase."""
     lr: float = 1e-4
@@ -46,9 +39,9 @@ class Config:
     momentum: float = 0.9
     """Of sgd."""
     schedule: Schedule = "constant"
-    weight_decay: float = later(0.0, before=0.0)
+    weight_decay: float = 0.0
     """Of the optimiser, in every stage; decoupled in adamw. That of variant WD comes on top."""
-    pretrain_lr: float = later(0.0, before=0.0)
+    pretrain_lr: float = 0.0
     """Of the pretraining that variant Pre begins with; 0: ``lr``."""
     clip: float = 0.0
     """Largest norm of the gradient; 0: no limit."""
@@ -57,7 +50,7 @@ class Config:
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     fraction: float = 1.0
     """Share of each batch that the reverse pass sees."""
-    every: int = later(1, before=1)
+    every: int = 1
     """The reverse pass is on in every so-many-th step, with as many times the coefficient."""
     valid: float = 0.0
     """Share of the training set held out, for choosing coefficients and learning rates."""
@@ -101,38 +94,28 @@ class Config:
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
+    def to_record(self) -> dict[str, Any]:
+        """What a record holds: every field but those that only say which runs to make."""
+        left_out = guides(type(self))
+        return {name: value for name, value in self.to_dict().items() if name not in left_out}
+
     def to_name(self) -> dict[str, Any]:
-        """What names a result: every field, but for young ones at their first value, so that old names stay."""
-        young = younger(type(self))
-        same = {name for name in young if getattr(self, name) == young[name]}
+        """What names a result: every field, except ``unnamed`` ones at their values."""
+        same = {name for name, value in self.unnamed.items() if getattr(self, name) == value}
         return {name: value for name, value in self.to_dict().items() if name not in same}
 
 
-CONFIGS: dict[str, type[Config]] = {}
-"""Experiment → its configuration, by which its records are read; every experiment enters its own."""
-
-
-def younger(config: type[Config]) -> dict[str, Any]:
-    """Fields that are younger than records, with what holds for a record that lacks them."""
-    return dict(_said(config, "before"))  # type: ignore[arg-type]  # mypy takes a class for its instances
-
-
 def guides(config: type[Config]) -> set[str]:
-    """Fields that say which runs to make."""
-    return set(_said(config, "guide"))  # type: ignore[arg-type]
-
-
-@cache
-def _said(config: type[Config], what: str) -> dict[str, Any]:
-    """What fields say of themselves, also where a subclass gives them another default and says nothing."""
-    kinds = [kind for kind in reversed(config.__mro__) if issubclass(kind, Config)]
-    return {f.name: f.metadata[what] for kind in kinds for f in fields(kind) if what in f.metadata}
+    """Fields that say which runs to make, also where a subclass gives them another default."""
+    kinds = [kind for kind in config.__mro__ if issubclass(kind, Config)]
+    return {f.name for kind in kinds for f in fields(kind) if "guide" in f.metadata}
 
 
 @cache
 def _hints(config: type[Config]) -> dict[str, Any]:
     """The types of the fields: they are written as text, which is read once."""
-    return typing.get_type_hints(config)
+    hints = typing.get_type_hints(config)
+    return {f.name: hints[f.name] for f in fields(config)}
 
 
 @cache

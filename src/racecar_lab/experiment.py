@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from racecar_lab.claim import Claim as Claim
 from racecar_lab.claim import Paper as Paper
 from racecar_lab.clusters import Clusters
-from racecar_lab.config import CONFIGS, C, Config
+from racecar_lab.config import C, Config
 from racecar_lab.incomplete import Incomplete as Incomplete
 from racecar_lab.incomplete import lacks
 from racecar_lab.training.recipe import Recipe
@@ -167,11 +167,6 @@ class Experiment(Generic[C]):
     tells: ClassVar[bool] = False
     """Whether ``told`` and ``figures``, given all runs, are its page: for designs with too many settings for tables."""
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if "name" in vars(cls):
-            CONFIGS[cls.name] = cls.Config
-
     def variant(self, name: str) -> Variant:
         """One of its ways of training, by name."""
         from racecar_lab.training.variants import variant
@@ -233,10 +228,6 @@ class Experiment(Generic[C]):
     def reverse(self, config: C) -> dict[str, Any]:
         """Arguments of ``Racecar`` but mode: the loss, weight (patterns, times the coefficient), input_activation …"""
         return {"fraction": config.fraction}
-
-    def layers(self, config: C) -> int:
-        """How many layers the full reverse pass compares: a loss that is their sum is so many times their mean."""
-        raise lacks(type(self), "layers")
 
     def orthogonality(self, config: C) -> dict[str, Any]:
         """Arguments of ``orthogonality.srip``."""

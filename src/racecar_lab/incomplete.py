@@ -9,7 +9,6 @@ PARTS = {
     "network": "define network(config, dropout=0.0), which returns the untrained torch.nn.Module",
     "coefficient": "define coefficient(config, variant), which returns what that variant's regulariser is multiplied "
     "by, a number of at least 0",
-    "layers": "define layers(config), which returns the number of layers that the full reverse pass compares",
     "told": "define told(runs), which returns sentences and tables, or leave out tells = True",
 }
 

@@ -20,7 +20,7 @@ def net():
     return nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
 """
 COMMANDS = {
-    "a fork server": "run peaks --quick --set epochs=1 --set nets=linear --variants Std --seeds 2 --workers 2",
+    "workers": "run peaks --quick --set epochs=1 --set nets=linear --variants Std --seeds 2 --workers 2",
     "a TARGET": "bench --device cpu --models nets:net --input 4,6 --rounds 1 --fractions 1",
 }
 
@@ -49,7 +49,7 @@ def disarm(folder):
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("way, command", [("script", "a fork server"), ("-m", "a TARGET")])
+@pytest.mark.parametrize("way, command", [("script", "workers"), ("-m", "a TARGET")])
 def test_nothing_there_is_run(way, command, hostile, tmp_path):
     """No file there is run, however the command is started and whatever processes it starts; and the command works."""
     start = [str(tmp_path / "racecar")] if way == "script" else ["-m", "racecar.cli"]

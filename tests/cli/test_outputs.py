@@ -22,7 +22,6 @@ CASES = {
     "data make": (("data", "make", "smoke", "--data"), "racecar_lab.datasets.plumes.write"),
     "film": (("film", "nothing", "--out"), "racecar_lab.experiments.smoke.film.film"),
     "report": (("report",), "racecar_lab.report.write.read_runs"),
-    "pack": (("pack",), "racecar_lab.running.packed.read_record"),
 }
 
 

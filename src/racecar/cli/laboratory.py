@@ -14,7 +14,7 @@ import typer
 
 from racecar.errors import MissingExtra
 
-COMMANDS = ("list", "run", "sweep", "search", "report", "pack", "film", "data")
+COMMANDS = ("list", "run", "sweep", "search", "report", "film", "data")
 NEEDS = ("racecar_lab", "jinja2", "scipy")
 """Packages without which none of the laboratory's commands is offered, though not every command needs all."""
 

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from types import FrameType
@@ -24,8 +24,6 @@ AGAIN = "run the same command again"
 
 advice = AGAIN
 """What the message says about resuming; a command may set its own. Empty: no message."""
-at_end: list[Callable[[], None]] = []
-"""Functions to call when the command is over, also if it is ended by force."""
 _heard = 0
 """The signal that was received first; 0: none so far."""
 _raised = False
@@ -64,11 +62,9 @@ def tell() -> int:
 
 
 def end() -> None:
-    """Call the functions of ``at_end``. Signals from now on, while Python shuts down, end the process at once."""
+    """The command is over: signals from now on, while Python shuts down, end the process at once."""
     global _raised, _over
     _raised = _over = True
-    while at_end:
-        at_end.pop()()
 
 
 def _hear(signum: int, frame: FrameType | None) -> None:

@@ -7,7 +7,6 @@ import typer
 from racecar_lab.cli.data import data
 from racecar_lab.cli.film import film
 from racecar_lab.cli.listing import list_experiments
-from racecar_lab.cli.pack import pack
 from racecar_lab.cli.report import report
 from racecar_lab.cli.run import run_experiment, sweep
 from racecar_lab.cli.search import search
@@ -20,6 +19,5 @@ def add_to(app: typer.Typer) -> None:
     app.command(epilog="Example: racecar sweep information --over weight=1e-3,1e-2,1e-1 --engine vmap")(sweep)
     app.command(epilog="Example: racecar search information --engine vmap --set optimiser=sgd")(search)
     app.command(epilog="Example: racecar report out/peaks --open")(report)
-    app.command(epilog="Example: racecar pack out/safety")(pack)
     app.command(epilog="Example: racecar film out/smoke --variants Std,RR --data ~/data --out smoke.gif")(film)
     app.add_typer(data, name="data")

@@ -12,8 +12,6 @@ from typing import Annotated, Any
 
 import typer
 
-from racecar_lab.running.engines.processes import warm_up
-
 Name = Annotated[
     str,
     typer.Argument(
@@ -127,7 +125,6 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def call(**arguments: Any) -> None:
         options = CommandOptions(**{f.name: arguments.pop(f.name) for f in fields(CommandOptions)})
-        warm_up(options.engine, options.device, options.workers)  # before the command imports torch
         command(**arguments, options=options)
 
     call.__dict__["__signature__"] = inspect.Signature(parameters)  # which is what typer reads

@@ -29,7 +29,7 @@ def summary(jobs: Sequence[Job], store: Store) -> str:
     from racecar_lab.report.groups import collect, telling
 
     found, _ = store.read()  # what cannot be read is the failure of its job
-    known = {run.id: one for run in found if jobs and (one := run.made_for(jobs[0].purpose))}
+    known = {run.id: run for run in found if jobs and run.purpose == jobs[0].purpose}
     if jobs and jobs[0].experiment.tells:
         notes, _ = jobs[0].experiment.told(list(known.values()))
         return "\n".join(notes)
@@ -85,11 +85,9 @@ def _clusters(jobs: Sequence[Job]) -> tuple[str, ...]:
 
 
 def _coefficient(job: Job) -> str:
-    from racecar_lab.report.restate import times
-
     if job.tuned and _clusters([job]):
         return ""
-    return "" if job.coefficient is None else f"{times(job.experiment, job.config, job.variant) * job.coefficient:g}"
+    return "" if job.coefficient is None else f"{job.coefficient:g}"
 
 
 def _tuned(job: Job) -> str:

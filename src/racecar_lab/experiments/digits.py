@@ -100,9 +100,6 @@ class Digits(Experiment[DigitsConfig]):
         """The paper's own loss."""
         return {**PAPER, "fraction": config.fraction}
 
-    def layers(self, config: DigitsConfig) -> int:
-        return 1
-
     def orthogonality(self, config: DigitsConfig) -> dict[str, Any]:
         return {"power": 1, "squared": True}
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from racecar.inspect import activations, invertibility, plane
-from racecar_lab.config import later
 from racecar_lab.datasets import INFORMATION, DataError, data_folder, sphere
 from racecar_lab.datasets.checksum import differs, digest
 from racecar_lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
@@ -36,12 +35,13 @@ SWEEP = (5, 10, 20, 30, 50, 100)
 
 @dataclass(frozen=True, kw_only=True)
 class InformationConfig(LossConfig):
+    unnamed: ClassVar[Mapping[str, Any]] = {**LossConfig.unnamed, "strength": 0.1}
     epochs: int = 400
     finetune: int = 200
     """Epochs of the stages without regulariser."""
     lr: float = 3e-3
     batch: int = 512
-    strength: float = later(LossConfig.strength, before=0.1)
+    strength: float = LossConfig.strength
     source: Literal["sphere", "var_u"] = "sphere"
     """"sphere": the task made from its rule; "var_u": the well-known file, which --data names."""
 
@@ -144,9 +144,6 @@ class Information(Experiment[InformationConfig]):
     def reverse(self, config: InformationConfig) -> dict[str, Any]:
         """One λ for all layers."""
         return {**config.loss, "fraction": config.fraction}
-
-    def layers(self, config: InformationConfig) -> int:
-        return len(WIDTHS) - 1
 
     def measure(self, config: InformationConfig, trained: Trained) -> Measured:
         task, model = trained.task, trained.model

@@ -149,9 +149,6 @@ class LongTraining(Experiment[LongTrainingConfig]):
         """Errors of all convolutions; the classifier is left out."""
         return {**config.loss, "weight": {"features*": 1.0}, "fraction": config.fraction}
 
-    def layers(self, config: LongTrainingConfig) -> int:
-        return config.depth
-
     def recipe(self, config: LongTrainingConfig, stage: Stage) -> Recipe:
         return Recipe(shift=SHIFT)
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from racecar.inspect import ssim
-from racecar_lab.config import Schedule, later
+from racecar_lab.config import Schedule
 from racecar_lab.datasets import MNIST, Source, digits, motion
 from racecar_lab.datasets.base import Samples
 from racecar_lab.experiment import Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained, accuracy
@@ -44,6 +44,7 @@ class MnistConfig(LongerConfig, LossConfig):
     layers, a third of that.) They begin at other seeds than 0, 1, 100 and 101, which test pictures were looked at with.
     """
 
+    unnamed: ClassVar[Mapping[str, Any]] = {**LossConfig.unnamed, "shipped": False}
     epochs: int = 10
     finetune: int = 10
     """Epochs of the stages without regulariser."""
@@ -55,7 +56,7 @@ class MnistConfig(LongerConfig, LossConfig):
     """Batch norm after every convolution."""
     share: float = 1.0
     """Of the pictures, from the first on, to train and test on."""
-    shipped: bool = later(False, before=False)
+    shipped: bool = False
     """Take the forty digits that racecar brings along instead of MNIST: three of each to train on, one to test."""
     cost: float = 1.61
     """In the paper, 5.675 s to 3.522 s. The first phase of Std is the one that is longer."""
@@ -172,9 +173,6 @@ class Mnist(Experiment[MnistConfig]):
             "fraction": config.fraction,
             "input_activation": "relu",
         }
-
-    def layers(self, config: MnistConfig) -> int:
-        return 3
 
     def measure(self, config: MnistConfig, trained: Trained) -> Measured:
         """A search does not see the test set."""

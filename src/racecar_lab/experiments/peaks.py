@@ -101,9 +101,6 @@ class Peaks(Experiment[PeaksConfig]):
         """The paper's own loss."""
         return {**PAPER, "fraction": config.fraction}
 
-    def layers(self, config: PeaksConfig) -> int:
-        return 2 if config.nets == ("two",) else 1
-
     def orthogonality(self, config: PeaksConfig) -> dict[str, Any]:
         return {"power": 1, "squared": True}
 

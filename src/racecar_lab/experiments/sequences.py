@@ -156,9 +156,6 @@ class Sequences(Experiment[SequencesConfig]):
         """Errors of the layer before the cell and of the cell's projections; the answer's layer is left out."""
         return {**config.loss, "weight": {"enter": 1.0, "cell": 1.0}, "fraction": config.fraction}
 
-    def layers(self, config: SequencesConfig) -> int:
-        return 1 + 2 * config.layers
-
     def orthogonality(self, config: SequencesConfig) -> dict[str, Any]:
         """Of the same weights as the reverse pass."""
         return {"layers": ("enter", "cell")}

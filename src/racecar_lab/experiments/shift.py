@@ -165,9 +165,6 @@ class Shift(Experiment[ShiftConfig]):
         """Errors of the convolutions; pixels are at least 0."""
         return {**config.loss, **_compared(config), "fraction": config.fraction}
 
-    def layers(self, config: ShiftConfig) -> int:
-        return config.depth
-
     def measure(self, config: ShiftConfig, trained: Trained) -> Measured:
         model, task = trained.model, trained.task
         if task.valid is not None:

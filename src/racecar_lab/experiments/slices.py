@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from racecar import Racecar
-from racecar_lab.config import Schedule, guide, later
+from racecar_lab.config import Schedule, guide
 from racecar_lab.datasets import CIFAR10, MNIST, Source, sphere
 from racecar_lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar_lab.experiments.information import TRAIN, WIDTHS
@@ -61,7 +61,8 @@ class SlicesConfig(LossConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class PicturesConfig(SlicesConfig):
-    share: float = later(1.0, before=1.0)
+    unnamed: ClassVar[Mapping[str, Any]] = {**SlicesConfig.unnamed, "share": 1.0}
+    share: float = 1.0
     """Of the pictures, from the first on, to train and test on."""
 
     def __post_init__(self) -> None:
@@ -83,7 +84,8 @@ class CifarConfig(PicturesConfig):
     precision: Literal["float32", "bfloat16", "float16"] = "bfloat16"
     lr: float = 1e-3
     lr_sgd: float = 2e-2
-    width: float = later(1.0, before=1.0)
+    unnamed: ClassVar[Mapping[str, Any]] = {**PicturesConfig.unnamed, "width": 1.0}
+    width: float = 1.0
     """Times the channels of every convolution."""
 
     def __post_init__(self) -> None:
@@ -164,9 +166,6 @@ class Slices(Experiment[S]):
         """One λ for all layers, but a classifier on top of convolutions is left out."""
         return {**config.loss, "weight": {"*": 1.0, **self.head}, "fraction": config.fraction}
 
-    def layers(self, config: S) -> int:
-        return len(WIDTHS) - 1
-
     head: ClassVar[dict[str, float]] = {}
 
     def measure(self, config: S, trained: Trained) -> Measured:
@@ -222,9 +221,6 @@ class SlicesMnist(_Pictures[SlicesMnistConfig]):
     def network(self, config: SlicesMnistConfig, dropout: float = 0.0) -> nn.Module:
         return started(vgg((20, "M", 40, "M", 60, "M"), norm=False, size=28, channels=1))
 
-    def layers(self, config: SlicesMnistConfig) -> int:
-        return 3
-
 
 class SlicesCifar(_Pictures[CifarConfig]):
     name = "slices-cifar"
@@ -243,9 +239,6 @@ class SlicesCifar(_Pictures[CifarConfig]):
 
     def network(self, config: CifarConfig, dropout: float = 0.0) -> nn.Module:
         return vgg([one if isinstance(one, str) else max(1, round(config.width * one)) for one in VGG16])
-
-    def layers(self, config: CifarConfig) -> int:
-        return 13
 
     def recipe(self, config: CifarConfig, stage: Stage) -> Recipe:
         return Recipe(shift=4)

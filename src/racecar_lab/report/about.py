@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from racecar_lab.experiment import Experiment
 from racecar_lab.report.groups import Group, Groups, Setting, collect
-from racecar_lab.report.restate import loss_of
+from racecar_lab.report.loss import loss_of
 from racecar_lab.running.run import Run
 from racecar_lab.training.variants import VARIANTS
 

@@ -189,9 +189,8 @@ class Identity(NamedTuple):
 
 
 def gather(runs: Iterable[Run], clusters: Clusters | None = None) -> Groups:
-    """Group the runs of one experiment, finished and diverged ones; each is in the group of every setting that it was
-    asked for. Clusters of one setting are one group, also where a search chose for each of them."""
-    runs = [view for run in runs for view in run.everywhere]
+    """Group the runs of one experiment, finished and diverged ones. Clusters of one setting are one group, also where a
+    search chose for each of them."""
     runs = sorted(runs, key=lambda run: (str(run.record["made"].get("finished") or ""), run.id))
     apart = () if clusters is None else (clusters.field,)
     settings = telling([run.config for run in runs], apart)

@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from racecar_lab.experiment import Experiment
 from racecar_lab.report import words
 from racecar_lab.report.groups import Groups, collect, label
-from racecar_lab.report.restate import config_of, times
 from racecar_lab.running.run import Run
 
 
 def commands(runs: Sequence[Run]) -> list[str]:
     """All that led to these runs, or found them there."""
-    records = [run.record for run in runs]
-    views = [
-        *(record["made"] for record in records),
-        *(view for record in records for view in record.get("also") or ()),
-    ]
-    return list(dict.fromkeys(str(view["command"]) for view in views if view.get("command")))
+    made = (run.record["made"] for run in runs)
+    return list(dict.fromkeys(filter(None, (str(how.get("asked_by") or how.get("command") or "") for how in made))))
 
 
 def facts(runs: Sequence[Run], groups: Groups) -> dict[str, str]:
-    """How the records were made: versions, machines, settings."""
+    """How the records were made: versions, machines, settings. A run that two settings share was trained once."""
+    runs = list({run.id: run for run in runs}.values())
 
     def all_of(name: str) -> str:
         counts = Counter(str(run.record["made"].get(name) or "") for run in runs)
@@ -65,16 +60,3 @@ def _noted(run: Run, groups: Groups) -> str:
     whose = run.variant if run.coefficient is None else f"{run.variant} ({words.number(run.coefficient)})"
     which = ", ".join(filter(None, (whose, run.stage, label(groups.setting(run)))))
     return f"{which}: {run.record.get('note') or 'no reason given'}"
-
-
-def conversions(runs: Sequence[Run], experiment: Experiment) -> list[str]:
-    """How λ was converted, where it was."""
-    configs = ((run.variant, config_of(experiment, run.config)) for run in runs)
-    factors = {(name, times(experiment, config, name)) for name, config in configs if config is not None}
-    converted = sorted(f"{name} × {factor}" for name, factor in factors if factor > 1)
-    if not converted:
-        return []
-    return [
-        "λ here is that of the mean over the constrained layers. These records hold the coefficient of their sum; it "
-        f"was multiplied by the number of layers, which is the same loss: {', '.join(converted)}."
-    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from racecar_lab.running import packed
+from racecar_lab.running.published import RUNS
 from racecar_lab.running.results import Store
 from racecar_lab.running.run import Run
 
@@ -29,10 +29,10 @@ def read_runs(folder: Path) -> tuple[list[Run], list[str]]:
 
 def inside(folder: Path) -> list[Path]:
     """Folders of records right below a folder that holds none itself."""
-    if any((folder / "records").glob("*.json")) or (folder / packed.NAME).exists():
+    if any((folder / "records").glob("*.json")) or (folder / RUNS).exists():
         return []
     folders = {path.parent.parent for path in folder.glob("*/records/*.json")}
-    return sorted(folders | {path.parent for path in folder.glob(f"*/{packed.NAME}")})
+    return sorted(folders | {path.parent for path in folder.glob(f"*/{RUNS}")})
 
 
 def _advice(folder: Path) -> str:

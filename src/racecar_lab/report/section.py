@@ -17,10 +17,10 @@ from racecar_lab.report.forest import forest
 from racecar_lab.report.forest import title as forest_title
 from racecar_lab.report.glossary import glossary
 from racecar_lab.report.groups import Groups, collect, gather
+from racecar_lab.report.loss import config_of
 from racecar_lab.report.page_table import Table
 from racecar_lab.report.pictures import Picture, picture
-from racecar_lab.report.provenance import commands, conversions, facts, notes
-from racecar_lab.report.restate import config_of, restated
+from racecar_lab.report.provenance import commands, facts, notes
 from racecar_lab.report.result_tables import cost_table, inner_tables, results_table
 from racecar_lab.report.run_figures import usual_figures
 from racecar_lab.report.told import judged, sentence
@@ -93,7 +93,7 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         purpose: what the runs were made for; nothing is judged by those that are no evidence.
     """
     known: Experiment[Any] = experiment or Experiment()
-    groups = gather([restated(run, experiment) for run in runs] if experiment else runs, known.clusters)
+    groups = gather(runs, known.clusters)
     parsed = [config_of(experiment, group.config) for group in groups.groups] if experiment else []
     configs = list(dict.fromkeys(config for config in parsed if config is not None))
     stages = dict.fromkeys(stage for config in configs for stage in known.stages(config))
@@ -110,8 +110,11 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
     )
     if known.tells:
         return _told(common, known, groups)
-    unknown = [] if experiment else [f"No experiment is known by the name {name}, so nothing is claimed of these runs."]
-    texts = [*unknown, *notes(groups), *(conversions(runs, experiment) if experiment else [])]
+    unknown = [
+        f"No experiment is known by the name {name}, so nothing is claimed of these runs. If it is one of your own, "
+        "make the page with --experiment package.module:CLASS."
+    ]
+    texts = [*([] if experiment else unknown), *notes(groups)]
     return _measured(replace(common, about=about(groups, known, configs), notes=texts), known, groups)
 
 
@@ -164,7 +167,7 @@ def _measured(common: Section, experiment: Experiment[Any], groups: Groups) -> S
 
 def findings_of(experiment: Experiment, runs: Sequence[Run]) -> list[Finding]:
     """What becomes of an experiment's claims in some runs."""
-    return _judged(experiment, gather([restated(run, experiment) for run in runs], experiment.clusters))
+    return _judged(experiment, gather(runs, experiment.clusters))
 
 
 def _judged(experiment: Experiment, groups: Groups) -> list[Finding]:

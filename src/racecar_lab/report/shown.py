@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
 from racecar_lab.experiment import Experiment
 from racecar_lab.report.write import build
-from racecar_lab.running.results import Run, Store
+from racecar_lab.running.run import Run
 
 
 class _Noted(dict[str, Tensor]):
@@ -24,25 +23,25 @@ class _Noted(dict[str, Tensor]):
         return self.noted[name]
 
 
-class _Watched(Store):
-    """A store that knows which of its arrays were taken."""
+class _Watched:
+    """The arrays of some runs, and which of them were taken."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = {run.id: run for run in runs}
         self.noted: dict[str, dict[str, Tensor]] = {}
 
     def arrays(self, run: Run) -> dict[str, Tensor]:
-        return _Noted(super().arrays(run), self.noted.setdefault(run.id, {}))
+        return _Noted(self.runs[run.id].arrays, self.noted.setdefault(run.id, {}))
 
 
-def shown_arrays(folder: Path, experiments: Mapping[str, Experiment]) -> dict[str, dict[str, Tensor]]:
+def shown_arrays(runs: Sequence[Run], experiments: Mapping[str, Experiment]) -> dict[str, dict[str, Tensor]]:
     """By run and name, found by making the page.
 
     Raises:
-        ValueError: a record cannot be read or a figure cannot be drawn, so that nobody knows what it needs.
+        ValueError: a figure cannot be drawn, so that nobody knows what it needs.
     """
-    store = _Watched(folder)
-    page = build({"": store.runs()}, experiments, [])
+    watched = _Watched(runs)
+    page = build({"": [Run(run.record, watched) for run in runs]}, experiments, [])
     if page.problems:
         raise ValueError(page.problems[0])
-    return {id: arrays for id, arrays in store.noted.items() if arrays}
+    return {id: arrays for id, arrays in watched.noted.items() if arrays}

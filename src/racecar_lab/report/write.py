@@ -79,9 +79,7 @@ def _kinds(runs: Sequence[Run], experiments: Mapping[str, Experiment]) -> dict[t
     """Runs by experiment and purpose."""
     kinds: dict[tuple[str, str], list[Run]] = {(name, purpose): [] for name in experiments for purpose in PURPOSES}
     for run in runs:
-        for purpose in PURPOSES:
-            if (view := run.made_for(purpose)) is not None:
-                kinds.setdefault((str(run.record["experiment"]), purpose), []).append(view)
+        kinds.setdefault((str(run.record["experiment"]), run.purpose), []).append(run)
     return {kind: members for kind, members in kinds.items() if members}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,9 @@ from torch import Tensor
 
 from racecar.support.extras import need
 from racecar.support.files import check_folder, remove, write_atomically, write_json
-from racecar_lab.running.packed import packed
-from racecar_lab.running.packed_arrays import packed_arrays
+from racecar_lab.running.published import Records, read_arrays, read_published
 from racecar_lab.running.record import FORMAT, read_record, with_checksum
-from racecar_lab.running.run import ASKED, Run, how
+from racecar_lab.running.run import Run
 
 
 def identity(what: Mapping[str, Any]) -> str:
@@ -25,26 +25,34 @@ def identity(what: Mapping[str, Any]) -> str:
 
 
 class Store:
-    """A folder of records, weights and arrays. Records and arrays have files of their own or lie in a pack (see
-    ``packed`` and ``packed_arrays``)."""
+    """A folder of results: a file for each finished stage in ``records/``, beside them weights, arrays and the
+    checkpoints of what is not finished; or the tables of ``published``; or both, where a record of its own comes first.
+
+    The published tables are read once: whoever publishes anew makes a new store.
+    """
 
     def __init__(self, folder: Path | str) -> None:
-        import racecar_lab.experiments  # noqa: F401  they say which of their fields are younger than their records
-
         self.folder = Path(folder)
+
+    @cached_property
+    def _published(self) -> Records:
+        return read_published(self.folder)
+
+    @cached_property
+    def _published_arrays(self) -> dict[str, dict[str, Tensor]]:
+        return read_arrays(self.folder)
 
     def _path(self, kind: str, id: str, suffix: str) -> Path:
         return self.folder / kind / f"{id}{suffix}"
 
     def has(self, id: str) -> bool:
-        return self._path("records", id, ".json").exists() or id in packed(self.folder)
+        return self._path("records", id, ".json").exists() or id in self._published
 
     def get(self, id: str) -> Run:
+        """A finished stage under the setting that it was trained for."""
         path = self._path("records", id, ".json")
-        if not path.exists() and (record := packed(self.folder).get(id)) is not None:
-            if isinstance(record, str):
-                raise ValueError(record)
-            return Run(record, self)
+        if not path.exists() and id in self._published:
+            return Run(self._published[id][0], self)
         return Run(read_record(path), self)
 
     def checkpoint(self, id: str) -> Path:
@@ -80,20 +88,26 @@ class Store:
         id = str(record["id"])
         files = {"weights": weights, "arrays": arrays}
         sums = {kind: self._save(kind, id, tensors) for kind, tensors in files.items() if tensors}
-        whole = {"format": FORMAT, **record, **({"sha256": sums} if sums else {})}
-        write_json(self._path("records", id, ".json"), with_checksum(whole))
+        for path in self._copies(id):  # of a result that this one replaces
+            remove(path)
+        write_json(self._path("records", id, ".json"), with_checksum({"format": FORMAT, **record, "sha256": sums}))
         self.forget(id)
 
-    def ask(
-        self, id: str, config: Mapping[str, Any], tuned: Mapping[str, Any], command: str, purpose: str = ""
+    def _copies(self, id: str) -> list[Path]:
+        """Records of one result under other settings."""
+        return sorted((self.folder / "records").glob(f"{id}-*.json"))
+
+    def add_setting(
+        self, id: str, config: Mapping[str, Any], tuned: Mapping[str, Any], purpose: str, command: str
     ) -> None:
-        """Note in the record of a finished stage that it is also the result of this setting, unless it says so."""
-        run = self.get(id)
-        known = [(one.config, one.record.get("tuned") or {}, one.purpose) for one in run.everywhere]
-        if _same((how(str(run.record["experiment"]), config), tuned, purpose)) not in map(_same, known):
-            asked = dict(zip(ASKED, (config, tuned, command, purpose), strict=True))
-            also = [*(run.record.get("also") or ()), asked]
-            write_json(self._path("records", id, ".json"), with_checksum({**run.record, "also": also}))
+        """Keep a record of a finished stage under another setting that it is the result of, unless there is one: a
+        search may choose what is usual anyway, and then pages compare one training with others under both."""
+        record = self.get(id).record
+        setting = {"config": dict(config), "tuned": dict(tuned), "purpose": purpose}
+        known = [record, *self._published.get(id, ()), *map(read_record, self._copies(id))]
+        if identity(setting) not in [identity({name: one[name] for name in setting}) for one in known]:
+            copy = {**record, **setting, "made": {**record["made"], "asked_by": command}}
+            write_json(self._path("records", id, f"-{identity(setting)[:8]}.json"), with_checksum(copy))
 
     def _save(self, kind: str, id: str, tensors: Mapping[str, Tensor]) -> str:
         """Returns the SHA-256 of the file."""
@@ -110,16 +124,15 @@ class Store:
         return self._load("weights", self.get(id))
 
     def arrays(self, run: Run) -> dict[str, Tensor]:
-        """From a file of their own, or from a pack, whose tensors may be fewer; empty if there are none."""
+        """From a file of their own, or published ones, which may be fewer; empty if there are none."""
         own = self._path("arrays", run.id, ".safetensors").exists()
-        return self._load("arrays", run) if own else packed_arrays(self.folder, run.id)
+        return self._load("arrays", run) if own else dict(self._published_arrays.get(run.id, {}))
 
     def _load(self, kind: str, run: Run) -> dict[str, Tensor]:
-        """Tensors, if they are those that were written: older records do not say."""
+        """Tensors, if they are those that were written."""
         path = self._path(kind, run.id, ".safetensors")
-        content, written = path.read_bytes(), (run.record.get("sha256") or {}).get(kind)
-        remedy = f"delete records/{run.id}.json to train that stage again"
-        if written is not None and hashlib.sha256(content).hexdigest() != written:
+        content, remedy = path.read_bytes(), f"delete records/{run.id}.json to train that stage again"
+        if hashlib.sha256(content).hexdigest() != run.record["sha256"].get(kind):
             raise ValueError(f"{path} is not what was written, its SHA-256 is not the one in its record: {remedy}")
         try:
             return dict(need("safetensors.torch", "lab").load(content))
@@ -127,20 +140,22 @@ class Store:
             raise ValueError(f"{path} is damaged ({error}): {remedy}") from None
 
     def read(self) -> tuple[list[Run], list[str]]:
-        """All runs whose records can be read, in the order of their names, and a line for each one that cannot; of one
-        that is both packed and a file of its own, the file."""
-        singles = {path.stem: path for path in (self.folder / "records").glob("*.json")}
-        pack, runs, problems = packed(self.folder), [], []
-        for id in sorted(singles.keys() | pack.keys()):
+        """All runs, one for each setting that a result stands for, in the order of their ids, and a line for each
+        record that cannot be read."""
+        records: list[dict[str, Any]] = []
+        problems: list[str] = []
+        paths = sorted((self.folder / "records").glob("*.json"), key=lambda path: path.stem)
+        for path in paths:
             try:
-                record = read_record(singles[id]) if id in singles else pack[id]
+                records.append(read_record(path))
             except ValueError as error:
-                record = str(error)
-            if isinstance(record, str):
-                problems.append(record)
-            else:
-                runs.append(Run(record, self))
-        return runs, problems
+                problems.append(str(error))
+        own = {path.stem for path in paths}
+        try:
+            records += [one for id, some in self._published.items() if id not in own for one in some]
+        except ValueError as error:
+            problems.append(str(error))
+        return [Run(one, self) for one in sorted(records, key=lambda one: str(one["id"]))], problems
 
     def runs(self) -> list[Run]:
         """The same, where all can be read."""
@@ -156,8 +171,3 @@ class Store:
         names = dict.fromkeys(name for row in rows for name in row)
         columns = sorted(names, key=lambda name: name.startswith("metrics."))  # experiments have different settings
         return need("pandas", "pandas").DataFrame(rows, columns=columns)
-
-
-def _same(asked: tuple[Mapping[str, Any], Mapping[str, Any], str]) -> str:
-    """The same name for the same configuration, settings from a search and purpose."""
-    return identity(dict(zip(("config", "tuned", "purpose"), asked, strict=True)))

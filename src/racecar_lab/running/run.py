@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 from torch import Tensor
 
-from racecar_lab.config import CONFIGS, Config, guides, younger
-from racecar_lab.running.record import purpose_of
-
 DEAD = "dead: the output is the same for every input"
 """Noted of a finished net."""
-ASKED = ("config", "tuned", "command", "purpose")
-"""How a result was asked for."""
 
 
 class Arrays(Protocol):
@@ -26,7 +20,7 @@ class Arrays(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A finished stage, as the store holds it."""
+    """A finished stage under one setting; ``record`` has the fields of ``record.FIELDS``."""
 
     record: dict[str, Any]
     store: Arrays | None = None
@@ -54,10 +48,7 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        """How it was made, with what holds for fields that came after the record."""
-        experiment = str(self.record.get("experiment"))
-        given = how(experiment, self.record["config"])
-        return {**given, **{name: value for name, value in younger(_config(experiment)).items() if name not in given}}
+        return dict(self.record["config"])
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -66,7 +57,7 @@ class Run:
 
     @property
     def tables(self) -> dict[str, Any]:
-        return dict(self.record.get("tables") or {})
+        return dict(self.record["tables"])
 
     @property
     def finished(self) -> bool:
@@ -74,28 +65,19 @@ class Run:
 
     @property
     def dead(self) -> bool:
-        """Whether the output depends on nothing any more, or a layer sees nothing but zeros, as far as the record says:
-        older ones say nothing of the layers."""
-        return DEAD in str(self.record.get("note") or "") or bool(self.record.get("dead"))
+        """Whether the output depends on nothing any more, or a layer sees nothing but zeros, as far as was looked."""
+        return DEAD in self.record["note"] or bool(self.record["dead"])
 
     @property
     def purpose(self) -> str:
-        """What it was made for, of ``PURPOSES``; a record from before they were noted is known by its command."""
-        command = str(self.record.get("command") or self.record["made"].get("command"))
-        return str(self.record.get("purpose", purpose_of(command)))
-
-    @property
-    def everywhere(self) -> list[Run]:
-        """This run under every setting that it was asked for: a search may choose what is usual anyway, and then one
-        result stands for both."""
-        others = [Run({**self.record, **one}, self.store) for one in self.record.get("also") or ()]
-        return [self, *others]
+        """What it was made for, of ``record.PURPOSES``."""
+        return str(self.record["purpose"])
 
     @property
     def row(self) -> dict[str, Any]:
         """All of it that fits into one row of a table. Settings are those that it was trained with, also where a search
         chose them; lists are tuples, so that rows can be grouped by them."""
-        tuned = {name: value for name, value in (self.record.get("tuned") or {}).items() if name != "coefficient"}
+        tuned = {name: value for name, value in self.record["tuned"].items() if name != "coefficient"}
         config = {**self.config, **tuned}
         return {
             **{name: self.record[name] for name in ("id", "experiment", "variant", "stage", "seed")},
@@ -106,28 +88,7 @@ class Run:
             **{f"metrics.{name}": value for name, value in self.metrics.items()},
         }
 
-    def made_for(self, purpose: str) -> Run | None:
-        """This run under those settings alone that it was asked for to some purpose; None if there is none."""
-        found = [run.record for run in self.everywhere if run.purpose == purpose]
-        if not found or not self.record.get("also"):
-            return self if found else None
-        first, *more = found
-        made = {**first["made"], "command": first.get("command", first["made"].get("command"))}
-        also = [{name: one[name] for name in ASKED if name in one} for one in more]
-        return Run({**first, "made": made, "also": also}, self.store)
-
     @cached_property
     def arrays(self) -> dict[str, Tensor]:
         """Small tensors for figures; empty if there are none."""
         return {} if self.store is None else self.store.arrays(self)
-
-
-def how(experiment: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """What of an experiment's configuration says how a run is made."""
-    left_out = guides(_config(experiment))
-    return {name: value for name, value in config.items() if name not in left_out}
-
-
-def _config(experiment: str) -> type[Config]:
-    """One that nobody entered has the fields of all alone."""
-    return CONFIGS.get(experiment, Config)

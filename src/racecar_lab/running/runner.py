@@ -30,7 +30,7 @@ def run(jobs: Sequence[Job], options: RunOptions, engine: str = "here", show: bo
     check(options, engine)
     store, jobs = Store(options.folder), with_earlier(jobs)
     engine = engine_of(jobs, options, engine)
-    broken = {job: failed for job in jobs if (failed := _ask(job, store, options.maker.command))}
+    broken = {job: failed for job in jobs if (failed := _add_settings(job, store, options.maker.command))}
     failures = [*broken.values()]
     for later in (False, True):  # what others build on comes first
         some = [job for job in jobs if job not in broken and (job.before is not None) is later]
@@ -40,12 +40,13 @@ def run(jobs: Sequence[Job], options: RunOptions, engine: str = "here", show: bo
     return failures
 
 
-def _ask(job: Job, store: Store, command: str) -> Failure | None:
-    """Note in what the store holds of a job that it is asked for; if that cannot be read, this job fails, no other."""
+def _add_settings(job: Job, store: Store, command: str) -> Failure | None:
+    """What the store holds of a job is its result under this job's setting, too; where a record cannot be read, this
+    job fails, and no other."""
     try:
         for id in (job.ids[stage.name] for stage in job.stages):
             if store.has(id) and is_rank_zero():
-                store.ask(id, job.base.to_dict(), job.tuned, command, job.purpose)
+                store.add_setting(id, job.base.to_record(), job.tuned, job.purpose, command)
             elif store.has(id):
                 store.get(id)
     except ValueError as error:

@@ -223,8 +223,11 @@ def write(
     note: str = "",
     dead: Sequence[str] | None = None,
 ) -> None:
-    """One record; without measurements, of a stage that diverged. Where nobody looked for dead layers, it says nothing
-    of them."""
+    """One record; without measurements, of a stage that diverged.
+
+    Args:
+        dead: layers that see nothing but zeros; None where nobody looked.
+    """
     lost = [name for name, value in measured.metrics.items() if not math.isfinite(value)] if measured else []
     notes = [note, f"not finite: {', '.join(lost)}" if lost else ""]
     record = {
@@ -238,16 +241,16 @@ def write(
         "task": stage.task,
         "regularised": stage.regularised,
         "purpose": job.purpose,
-        "config": job.base.to_dict(),
+        "config": job.base.to_record(),
         "tuned": dict(job.tuned),
         "metrics": _numbers(measured.metrics) if measured else {},
         "curves": {} if curves is None or job.experiment.light else curves,
         "tables": _numbers(measured.tables) if measured else {},
-        "cost": cost or {},
+        "cost": {name: value for name, value in (cost or {}).items() if value is not None},
         "status": "finished" if measured else "diverged",
         "note": "; ".join(filter(None, notes)),
-        **({} if dead is None else {"dead": list(dead)}),
-        **({"other_data": list(job.other_data)} if job.other_data else {}),
+        "dead": None if dead is None else list(dead),
+        "other_data": list(job.other_data),
         "made": maker.to_dict(device),
     }
     weights = model.state_dict() if model is not None and not job.experiment.light else {}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from racecar_lab.config import Config, later, younger
+from racecar_lab.config import Config
 
 LOSS = ("scale", "gradient", "reduction")
 """Arguments of ``Racecar`` that say which loss it is."""
@@ -17,6 +18,8 @@ KNOWN = {
 """The values that ``Racecar`` takes."""
 DEFAULT = {"scale": "relative", "gradient": "reverse", "reduction": "mean"}
 """The defaults of ``Racecar``, written out: names of records depend on them, and must not change with the library."""
+FIRST_LOSS = {"scale": "relative", "gradient": "both", "reduction": "sum"}
+"""The loss before it was a setting."""
 PAPER = {"scale": "sum", "gradient": "both", "reduction": "sum"}
 """The paper's own."""
 
@@ -25,9 +28,10 @@ PAPER = {"scale": "sum", "gradient": "both", "reduction": "sum"}
 class LossConfig(Config):
     """Which reverse loss RR, lRR and RR1 have: that of ``Racecar`` itself, unless the user says otherwise."""
 
-    scale: str = later(DEFAULT["scale"], before="relative")
-    gradient: str = later(DEFAULT["gradient"], before="both")
-    reduction: str = later(DEFAULT["reduction"], before="sum")
+    unnamed: ClassVar[Mapping[str, Any]] = {**Config.unnamed, **FIRST_LOSS}
+    scale: str = DEFAULT["scale"]
+    gradient: str = DEFAULT["gradient"]
+    reduction: str = DEFAULT["reduction"]
     strength: float = 0.001
     """λ, times the mean of the terms over the constrained layers; with reduction "sum", times their sum."""
 
@@ -44,8 +48,6 @@ class LossConfig(Config):
         return {name: getattr(self, name) for name in LOSS}
 
 
-FIRST_LOSS: dict[str, str] = {name: younger(LossConfig)[name] for name in LOSS}
-"""The loss before it was a setting."""
 LOSSES: dict[str, dict[str, str]] = {
     "the paper's": PAPER,
     "the default": DEFAULT,

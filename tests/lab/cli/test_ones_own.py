@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from racecar_lab.config import CONFIGS
 from racecar_lab.experiment import Experiment
 from racecar_lab.experiments import EXPERIMENTS, experiment
 from racecar_lab.running.jobs import make_jobs
@@ -61,7 +60,6 @@ RUN = ("run", "mine:Mine", "--variants", "RR", "--seeds", "1", "--workers", "1",
 
 @pytest.fixture(autouse=True)
 def known_here_alone(monkeypatch):
-    monkeypatch.setattr("racecar_lab.experiment.CONFIGS", dict(CONFIGS))
     monkeypatch.setattr("racecar_lab.own.NAMES", {})
     yield
     for name in ("mine", "broken", "own_experiment"):
@@ -96,7 +94,6 @@ def test_the_example(rings, cli, undrawn):
     claim = "RR leads back to the input better than Std: supported"
     assert claim in Path("out/rings/report.md").read_text()
     assert claim in Path("out/rings/report.html").read_text()
-    assert cli("pack", "out/rings", "--figures", "--experiment", rings).status == 0
     assert cli("report", "out/rings").status == 0
     assert "No experiment is known by the name rings" in Path("out/rings/report.md").read_text()
 
@@ -248,7 +245,5 @@ def test_a_class_is_no_experiment():
 
 def test_parts_that_are_needed_later():
     """By the pages of some experiments alone."""
-    with pytest.raises(TypeError, match=r"has no layers: define layers\(config\), which returns the number of layers"):
-        Experiment().layers(Experiment.Config())
     with pytest.raises(TypeError, match=r"has no told: define told\(runs\), which returns sentences and tables"):
         Experiment().told([])

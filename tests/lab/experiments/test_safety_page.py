@@ -10,7 +10,7 @@ from racecar_lab.experiments.safety.map_figure import all_figures
 from racecar_lab.experiments.safety.rule import judge, nets_of
 from racecar_lab.experiments.safety.tables import told
 from racecar_lab.report import write_report
-from racecar_lab.running.packed import write_pack
+from racecar_lab.running.published import write_published
 from racecar_lab.running.run import Run
 from tests.figures import LEAST, smallest
 from tests.lab.report.records import record
@@ -56,8 +56,8 @@ def records():
 
 
 def page(records, folder):
-    """Of records in one file."""
-    write_pack(folder, {one["id"]: one for one in records})
+    """Of published records."""
+    write_published(folder, records, {})
     report = write_report(folder, {"safety": SAFETY})
     assert not report.problems
     return report

@@ -147,7 +147,7 @@ def test_what_is_compared(cell, layers):
         _, loss = module(x)
         terms[name] = dict(module.terms)
         assert list(terms[name]) == ["enter", *projections]
-        assert len(terms[name]) == SEQUENCES.layers(config)
+        assert len(terms[name]) == 1 + 2 * config.layers
         torch.testing.assert_close(loss.detach(), torch.stack(list(terms[name].values())).mean())
     assert all(torch.equal(terms["RR"][name], terms["lRR"][name]) for name in projections)
     (w, b), v = model.enter.parameters(), model.cell.weight_ih_l0

@@ -12,6 +12,7 @@ from racecar.support.files import write_json
 from racecar_lab.config import Config
 from racecar_lab.experiment import Claim, Experiment, Paper
 from racecar_lab.running.jobs import Job
+from racecar_lab.running.record import FORMAT, with_checksum
 from racecar_lab.running.results import identity
 from racecar_lab.running.run import Run
 
@@ -37,11 +38,12 @@ def record(
     }  # fmt: skip
     made |= more.pop("made", {})
     return {
-        "format": 1, "id": identity({"what": what}), "parent": parent, "experiment": experiment, "variant": variant,
+        "format": FORMAT, "id": identity({"what": what}), "experiment": experiment, "variant": variant,
         "coefficient": coefficient, "seed": seed, "stage": stage, "task": "A", "regularised": stage == "A",
-        "config": {"epochs": 10, "lr": 1e-4} if config is None else config, "metrics": metrics or {}, "curves": {},
-        "tables": {}, "cost": {"wall_s": 12.0, "step_s": 0.001, "steps": 100, "peak_memory": None},
-        "status": status, "note": "", "made": made, **more,
+        "parent": parent, "purpose": "", "config": {"epochs": 10, "lr": 1e-4} if config is None else config,
+        "tuned": {}, "metrics": metrics or {}, "curves": {}, "tables": {},
+        "cost": {"wall_s": 12.0, "step_s": 0.001, "steps": 100}, "status": status, "note": "", "dead": None,
+        "other_data": [], "made": made, "sha256": {}, **more,
     }  # fmt: skip
 
 
@@ -64,7 +66,7 @@ def untrained(jobs: Sequence[Job], names: Iterable[str]) -> list[Run]:
 def write(folder: Path, records: list[dict[str, Any]]) -> Path:
     """A folder as ``racecar run`` leaves it."""
     for one in records:
-        write_json(folder / "records" / f"{one['id']}.json", one)
+        write_json(folder / "records" / f"{one['id']}.json", with_checksum(one))
     return folder
 
 

@@ -8,7 +8,7 @@ from racecar.reverse.settings import Settings
 from racecar_lab.experiments import experiment
 from racecar_lab.report.about import about, told_costs
 from racecar_lab.report.groups import gather
-from racecar_lab.report.restate import loss_of
+from racecar_lab.report.loss import loss_of
 from tests.lab.report.records import record, runs
 
 

@@ -179,9 +179,8 @@ def test_tuned_runs_are_held_against_tuned_ones():
 
 
 def test_a_usual_run_that_a_search_chose_is_held_against_tuned_ones_too():
-    config = {"epochs": 10, "lr": 1e-4}
-    also = [{"config": config, "tuned": {"lr": 1e-4}}]
-    std = [record("Std", seed, {"m": value}, also=also) for seed, value in enumerate(STD)]
+    usual = [record("Std", seed, {"m": value}) for seed, value in enumerate(STD)]
+    std = [*usual, *({**one, "tuned": {"lr": 1e-4}} for one in usual)]
     rr = [record("RR", seed, {"m": value}, tuned={"lr": 1e-2}) for seed, value in enumerate(RR)]
     (found,) = judge([claim()], gather(runs([*std, *rr])))
     assert (found.verdict, found.pairs, label(found.than.tuned)) == (SUPPORTED, 5, "lr = 0.0001")

@@ -5,12 +5,10 @@ from functools import cache
 
 import pytest
 
-from racecar_lab.config import Config, younger
 from racecar_lab.report.page import to_html, to_markdown
 from racecar_lab.report.pictures import Picture
 from racecar_lab.report.write import build
 from racecar_lab.running.results import Store
-from racecar_lab.running.run import Run
 from tests.lab.report.records import Peaks, peaks_records, record, runs
 
 MARKS = {
@@ -42,23 +40,22 @@ def page_alone():
     return page(peaks_records(3))
 
 
-def tries(purpose, noted):
-    """Runs that would change every verdict, of a setting of their own; older ones are known by their command alone."""
-    more = {"purpose": purpose} if noted else {}
+def tries(purpose):
+    """Runs that would change every verdict, of a setting of their own."""
     config = {"net": "linear", "epochs": 3, "lr": 1e-4, "sizes": [784, 128, 2], "valid": 0.1}
     return [
         record(variant, seed, {"cosine_1": value + seed / 100, "lpips": value}, config=config, coefficient=coefficient,
-               made={"command": COMMANDS[purpose]}, **more)
+               made={"command": COMMANDS[purpose]}, purpose=purpose)
         for variant, coefficient, value in (("Std", None, 0.9), ("RR", 5e-7, 0.1))
         for seed in range(1000, 1003)
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("purposes, noted", [(("quick",), False), (("quick", "search"), True)], ids=str)
-def test_the_rest_of_the_page_is_as_without_it(purposes, noted):
+@pytest.mark.parametrize("purposes", [("quick",), ("quick", "search")], ids=str)
+def test_the_rest_of_the_page_is_as_without_it(purposes):
     real = peaks_records(3)
     alone = page_alone()
-    mixed = page([*real, *(one for purpose in purposes for one in tries(purpose, noted))])
+    mixed = page([*real, *(one for purpose in purposes for one in tries(purpose))])
     assert len(alone.sections[0].findings) >= 5
     assert alone.sections[0].finding in to_markdown(mixed, "figures")
     first, *others = mixed.sections
@@ -70,7 +67,7 @@ def test_the_rest_of_the_page_is_as_without_it(purposes, noted):
 
 @pytest.mark.parametrize("purpose", MARKS)
 def test_it_is_marked_and_not_judged(purpose):
-    made = page(tries(purpose, noted=True))
+    made = page(tries(purpose))
     (one,) = made.sections
     assert (one.findings, one.verdict, one.outcomes) == ([], "", [])
     assert [table.caption for table in one.tables] == ["Results"]  # and not beside the paper's
@@ -87,17 +84,16 @@ def test_it_is_marked_and_not_judged(purpose):
 def test_a_run_that_was_asked_for_twice(tmp_path):
     """First to see that it works, then as evidence: it is trained once, and stands on the page as both."""
     store, how = Store(tmp_path), {"purpose": "quick", "made": {"command": COMMANDS["quick"]}}
-    one = record("RR", 0, {"m": 1.0}, config={"lr": 1e-4, **younger(Config)}, **how)
+    one = record("RR", 0, {"m": 1.0}, config={"lr": 1e-4}, **how)
     store.write(one, {}, {})
     for _ in range(2):
-        store.ask(one["id"], one["config"], {}, COMMANDS["quick"], "quick")
-        store.ask(one["id"], one["config"], {}, "racecar run peaks", "")
-    (run,) = store.runs()
-    assert [each["purpose"] for each in run.record["also"]] == [""]
-    evidence, quick = page([run.record]).sections
+        store.add_setting(one["id"], one["config"], {}, "quick", COMMANDS["quick"])
+        store.add_setting(one["id"], one["config"], {}, "", "racecar run peaks")
+    both = store.runs()
+    assert sorted(run.purpose for run in both) == ["", "quick"]
+    evidence, quick = page([run.record for run in both]).sections
     assert (evidence.mark, quick.mark) == ("", MARKS["quick"])
     assert (evidence.commands, quick.commands) == (["racecar run peaks"], [COMMANDS["quick"]])
-    assert run.made_for("search") is None
 
 
 def test_a_short_try_has_a_verdict_of_its_own():
@@ -117,14 +113,3 @@ def test_a_short_try_has_a_verdict_of_its_own():
     assert outcomes["epochs = 3"] == ("contradicted", "5 claims: 1 × contradicted, 1 × too few runs, 3 × not run")
     text = " ".join(to_html(together).split())
     assert "epochs = 3: 5 claims: 1 × contradicted, 1 × too few runs" in text
-
-
-@pytest.mark.parametrize(
-    "command, expected",
-    [
-        ("racecar run peaks --quick --seeds 1", "quick"), ("racecar search information --quick", "search"),
-        ("racecar sweep peaks --over lr=1,2", ""), ("racecar run search", ""), ("", ""), (None, ""),
-    ],
-)  # fmt: skip
-def test_older_records_are_known_by_their_command(command, expected):
-    assert Run(record(made={"command": command})).purpose == expected

@@ -18,7 +18,7 @@ def test_runs_that_differ_in_the_seed_alone():
     assert found.groups[0].values("m") == {0: 0.0, 1: 0.1, 2: 0.2}
     assert found.groups[0].values("other") == {}
     assert found.settings == [()]
-    assert found.common == {"epochs": 10, "lr": 1e-4, "every": 1, "weight_decay": 0, "pretrain_lr": 0}
+    assert found.common == {"epochs": 10, "lr": 1e-4}
 
 
 def test_settings_are_the_fields_that_vary():
@@ -42,16 +42,15 @@ def test_what_is_tuned_for_a_variant_does_not_keep_it_from_others():
 
 def test_a_run_is_shown_wherever_its_setting_belongs():
     """The search chose what is usual for Std: one run is both the usual and the tuned one."""
-    config = {"epochs": 10, "lr": 1e-4}
-    both = record("Std", metrics={"m": 1.0}, also=[{"config": config, "tuned": {"lr": 1e-4}}])
-    records = [both, record("RR", metrics={"m": 2.0}, tuned={"lr": 1e-3}), record("RR", 1, {"m": 3.0})]
+    both = [record("Std", metrics={"m": 1.0}), record("Std", metrics={"m": 1.0}, tuned={"lr": 1e-4})]
+    records = [*both, record("RR", metrics={"m": 2.0}, tuned={"lr": 1e-3}), record("RR", 1, {"m": 3.0})]
     found = gather(runs(records))
     assert [(group.variant, label(group.tuned), group.values("m")) for group in found.groups] == [
         ("Std", "", {0: 1.0}), ("Std", "lr = 0.0001", {0: 1.0}), ("RR", "", {1: 3.0}), ("RR", "lr = 0.001", {0: 2.0})
     ]  # fmt: skip
     assert found.left_out == 0
-    other = record("Std", also=[{"config": {**config, "lr": 1e-2}, "tuned": {"lr": 1e-4}}])
-    assert [label(setting) for setting in gather(runs([other])).settings] == ["lr = 0.0001", "lr = 0.01"]
+    both[1] = {**both[0], "config": {"epochs": 10, "lr": 1e-2}, "tuned": {"lr": 1e-4}}
+    assert [label(setting) for setting in gather(runs(both)).settings] == ["lr = 0.0001", "lr = 0.01"]
 
 
 def test_the_newest_record_of_several_counts():

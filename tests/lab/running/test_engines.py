@@ -139,7 +139,7 @@ def test_weights_that_nobody_needs_are_not_kept(tmp_path):
 
 @pytest.mark.timeout(60)
 @pytest.mark.soak
-def test_vmap_in_two_processes_is_the_same(reference, tmp_path, forked):
+def test_vmap_in_two_processes_is_the_same(reference, tmp_path):
     some = [job for job in jobs() if job.variant in ("Std", "WD", "RR1")]
     assert run(some, tmp_path, "vmap", workers=2) == []
     ids = {id for job in some for id in job.ids.values()}

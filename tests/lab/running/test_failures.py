@@ -1,11 +1,13 @@
 """What happens when something goes wrong in one of many jobs."""
 
 import json
+import multiprocessing
 
 import pytest
 
 from racecar.cli.app import run as command
 from racecar_lab.experiments import EXPERIMENTS
+from racecar_lab.running.engines.pool import _drain
 from tests.lab.tiny import Tiny, make, plain, results, run
 
 
@@ -22,8 +24,8 @@ def test_a_failing_job_does_not_stop_the_others(engine, tmp_path):
     assert plain(results(tmp_path)) == plain(found)
 
 
-@pytest.mark.timeout(40)
-def test_a_worker_is_killed(tmp_path, forked):
+@pytest.mark.timeout(120)
+def test_a_worker_is_killed(tmp_path):
     """While it says something, of all moments. Another job fails by itself, two are finished and stay so."""
     made = make(["RR"], [0, 1, 2, 3], folder=tmp_path, kills=(1,), raises=(2,))
     failures = {failure.job: failure.message for failure in run(made, tmp_path, workers=2)}
@@ -38,6 +40,17 @@ def test_a_worker_is_killed(tmp_path, forked):
     assert run(good, tmp_path / "one") == []
     for id, one in results(tmp_path / "one").items():
         assert plain(one) == plain(found[id])  # two workers and one: bit for bit
+
+
+def test_a_warning_of_a_worker_is_one_of_its_parent():
+    theirs, mine = multiprocessing.Pipe()
+    seen = []
+    mine.send(("a checkpoint was not written",))
+    mine.send(("job", "A", 1, 2, "note"))
+    mine.close()
+    with pytest.warns(UserWarning, match="a checkpoint was not written"):
+        _drain(theirs, lambda *message: seen.append(message))
+    assert seen == [("job", "A", 1, 2, "note")]
 
 
 def test_the_command_says_it_in_one_line(tmp_path, monkeypatch, capsys):

@@ -7,7 +7,7 @@ import pytest
 from racecar_lab.experiments import experiment
 from racecar_lab.running import results
 from racecar_lab.running.jobs import make_jobs
-from racecar_lab.running.record import NEEDED
+from racecar_lab.running.record import FIELDS
 from racecar_lab.running.results import Store
 from racecar_lab.running.work import Maker, do
 from racecar_lab.training.spec import TrainingOptions
@@ -69,6 +69,6 @@ def test_weights_that_are_no_numbers(store):
 
 def test_needed_fields_are_in_every_record(measured):
     run = measured({"good": 1.0}, {})
-    assert set(NEEDED) <= set(run.record)
+    assert set(FIELDS) <= set(run.record)
     assert run.record["format"] == results.FORMAT
     assert run.record["note"] == ""

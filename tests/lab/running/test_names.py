@@ -5,6 +5,7 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -13,14 +14,12 @@ from hypothesis import strategies as st
 
 from racecar.reverse.terms import GRADIENTS, REDUCTIONS, SCALES
 from racecar_lab import config
-from racecar_lab.config import Config, guide, later
+from racecar_lab.config import Config, guide
 from racecar_lab.datasets import smoke
 from racecar_lab.experiment import Stage
 from racecar_lab.experiments import EXPERIMENTS, experiment
 from racecar_lab.running.jobs import make_jobs
 from racecar_lab.running.results import Store
-from racecar_lab.running.run import Run
-from racecar_lab.training.loss_config import LOSS
 from racecar_lab.training.variants import VARIANTS
 from tests.lab.running.quick_configs import QUICK, SLICES
 from tests.lab.tiny import ROOT, Tiny, TinyConfig
@@ -84,6 +83,10 @@ FIELDS = {
 }
 
 
+ONE = {"safety": {"design": "one"}, **{name: {"grid": False} for name in SLICES}}
+"""Settings that no record holds: the run that it describes, and no other."""
+
+
 def ids(name="peaks", config=None, variant="RR", seed=0, folder=None, **more):
     """Names of the results of one job, by stage."""
     (job,) = make_jobs(experiment(name), config or QUICK[name], [variant], [seed], folder, **more)
@@ -122,12 +125,12 @@ def test_names_of_one_run_differ(name):
 
 
 def test_published_results_keep_their_names(monkeypatch):
-    """Fields that a configuration gets later must not make records that are there unknown. Simulated smoke is not here:
+    """They are those that jobs of today have, so that what is there is not trained again. Simulated smoke is not here:
     its checksum is in the records, of one data set and one only. Of the 18,000 nets of the safety map every tenth."""
     count, together, checksums = 0, defaultdict(list), set()
     for run in (run for folder in sorted(ROOT.glob("results/*")) for run in Store(folder).runs()):
         one = run.record
-        shared = one["experiment"], run.variant, run.coefficient, repr(one["config"]), repr(one.get("tuned"))
+        shared = one["experiment"], run.variant, run.coefficient, repr(one["config"]), repr(one["tuned"])
         together[shared].append(run)
         if one["experiment"].startswith("smoke"):
             checksums |= set(re.findall("sha256:[0-9a-f]{64}", run.tables.get("data", "")))
@@ -139,10 +142,10 @@ def test_published_results_keep_their_names(monkeypatch):
         seeds = {run.seed for run in runs}
         ends = [run for run in runs if run.seed in (min(seeds), max(seeds))]
         one, variant, coefficient = experiment(runs[0].record["experiment"]), runs[0].variant, runs[0].coefficient
-        fields = {**runs[0].config, **runs[0].record["config"]}
+        fields = {**ONE.get(one.name, {}), **runs[0].config}
         config = one.Config(**{key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()})
         given = {} if coefficient is None else {variant: [coefficient]}
-        tuned = {variant: runs[0].record.get("tuned") or {}}
+        tuned = {variant: runs[0].record["tuned"]}
         jobs = make_jobs(one, config, [variant], {run.seed for run in ends}, None, given, tuned)
         ids = {job.seed: job.ids for job in jobs if job.base == config}  # a run may go through others, too
         assert [ids[run.seed][run.stage] for run in ends] == [run.id for run in ends]
@@ -150,54 +153,36 @@ def test_published_results_keep_their_names(monkeypatch):
     assert count > 1000
 
 
-def test_a_field_that_came_later():
-    """At its default it is as if it were not there; a record without it has the default."""
-    assert "every" not in QUICK["peaks"].to_name()
-    assert replace(QUICK["peaks"], every=2).to_name()["every"] == 2
-    assert Run({"config": {"lr": 1.0}}).config == {"lr": 1.0, "every": 1, "weight_decay": 0, "pretrain_lr": 0}
-    assert Run({"config": {"lr": 1.0, "every": 3}}).config["every"] == 3
-    for name in EXPERIMENTS:
-        later = Run({"experiment": name, "config": {}}).config
-        assert set(later) >= {"every", *({} if name in ("digits", "peaks", "safety", "streams") else LOSS)}
-        assert all(hasattr(QUICK[name], field) for field in later)
-
-
-@pytest.fixture
-def grown():
-    """An experiment whose configuration grew by a field; and by one that only chooses runs."""
+def test_fields_that_leave_a_name_as_it_was():
+    """At that value it is as if they were not there; an experiment's own beside those of all."""
 
     @dataclass(frozen=True, kw_only=True)
-    class GrownConfig(TinyConfig):
-        depth: int = later(5, before=2)
-
-    @dataclass(frozen=True, kw_only=True)
-    class GuidedConfig(GrownConfig):
-        depth: int = 3  # another default, and no less young
-        depths: tuple[int, ...] = guide((2, 5))
-
-    before = dict(config.CONFIGS)
-
-    class Grown(Tiny):
-        name = "grown"
-        Config = GuidedConfig
-
-    yield GrownConfig
-    config.CONFIGS.clear()
-    config.CONFIGS.update(before)
-
-
-def test_a_young_field_says_so_itself(grown):
-    """Nothing else knows it: old records have its first value, and their names are those of this value."""
+    class Grown(TinyConfig):
+        unnamed: ClassVar = {**TinyConfig.unnamed, "depth": 2}
+        depth: int = 5
 
     def names(one):
         return [job.ids for job in make_jobs(Tiny(), one, ["Std", "RR"], [0], None)]
 
-    assert names(grown(depth=2)) == names(TinyConfig())
-    assert all(a["A"] != b["A"] for a, b in zip(names(grown()), names(TinyConfig()), strict=True))
-    base = {"every": 1, "weight_decay": 0, "pretrain_lr": 0}
-    assert Run({"experiment": "grown", "config": {"lr": 1.0}}).config == {"lr": 1.0, "depth": 2, **base}
-    assert Run({"experiment": "grown", "config": {"depth": 5, "depths": [3]}}).config == {"depth": 5, **base}
-    assert Run({"experiment": "tiny", "config": {"depths": [3]}}).config == {"depths": [3], **base}
+    assert "every" not in QUICK["peaks"].to_name()
+    assert replace(QUICK["peaks"], every=2).to_name()["every"] == 2
+    assert names(Grown(depth=2)) == names(TinyConfig())
+    assert all(a["A"] != b["A"] for a, b in zip(names(Grown()), names(TinyConfig()), strict=True))
+    for one in EXPERIMENTS.values():
+        assert set(Config.unnamed) <= set(one.Config.unnamed) <= {f.name for f in fields(one.Config)}
+
+
+def test_what_says_which_runs_to_make_is_in_no_record():
+    @dataclass(frozen=True, kw_only=True)
+    class Guided(TinyConfig):
+        depths: tuple[int, ...] = guide((2, 5))
+
+    @dataclass(frozen=True, kw_only=True)
+    class Again(Guided):
+        depths: tuple[int, ...] = (3,)  # another default, and no less a guide
+
+    assert Again().to_record() == Guided().to_record() == TinyConfig().to_record()
+    assert "depths" in Guided().to_dict()
 
 
 def test_the_base_knows_no_experiment():
@@ -205,15 +190,6 @@ def test_the_base_knows_no_experiment():
     own = {f.name for one in EXPERIMENTS.values() for f in fields(one.Config)} - {f.name for f in fields(Config)}
     words = {node.value for node in ast.walk(ast.parse(Path(config.__file__).read_text())) if hasattr(node, "value")}
     assert not {one for one in words if isinstance(one, str)} & (own | EXPERIMENTS.keys())
-
-
-def test_the_loss_of_old_records():
-    """They do not name it; few-labels had the mean over its layers from the beginning."""
-    for name in EXPERIMENTS.keys() - {"digits", "peaks", "safety", "streams"}:
-        found = Run({"experiment": name, "config": {"strength": 0.03}}).config
-        assert [found[field] for field in LOSS] == ["relative", "both", "mean" if name == "few-labels" else "sum"]
-        assert found["strength"] == 0.03
-    assert Run({"experiment": "information", "config": {"gradient": "reverse"}}).config["gradient"] == "reverse"
 
 
 def test_experiments_and_versions_count(monkeypatch):

@@ -12,9 +12,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from racecar_lab.config import younger
-from racecar_lab.experiments import experiment
-from racecar_lab.running.record import NEEDED, read_record
+from racecar_lab.running.record import FIELDS, FORMAT, read_record, with_checksum
 from racecar_lab.running.results import Store, identity
 from racecar_lab.running.run import Run
 from tests.lab.report.records import record
@@ -44,7 +42,7 @@ def test_what_was_written_is_read(store):
         kind: hashlib.sha256((store.folder / kind / f"{id}.safetensors").read_bytes()).hexdigest()
         for kind in ("weights", "arrays")
     }
-    assert run.record == {"format": 1, **one, "sha256": sums}
+    assert run.record == {**one, "sha256": sums}
     assert (run.id, run.variant, run.coefficient, run.seed, run.stage) == (id, "RR", 5e-7, 3, "A")
     assert (run.metrics, run.finished, run.tables) == ({"test_accuracy": 0.5}, True, {})
     for found, kept in ((store.weights(id), WEIGHTS), (run.arrays, ARRAYS)):
@@ -128,11 +126,13 @@ BROKEN = {
     "too deep": b"[" * 100_000,
     "null": b"null",
     "foreign": b'{"name": "package", "version": "1.0"}',
-    "older": json.dumps({**record(), "format": 0}).encode(),
-    "newer": json.dumps({**record(), "format": 2}).encode(),
+    "older": json.dumps(with_checksum({**record(), "format": FORMAT - 1})).encode(),
+    "newer": json.dumps(with_checksum({**record(), "format": FORMAT + 1})).encode(),
+    "without its checksum": json.dumps(record()).encode(),
+    "with another number": json.dumps({**with_checksum(record()), "seed": 1}).encode(),
     "pickled": pickle.dumps(record()),
     "a bad field": json.dumps({**record(), "metrics": {"test_accuracy": "high"}}).encode(),
-    **{f"without {name}": json.dumps({k: v for k, v in record().items() if k != name}).encode() for name in NEEDED},
+    **{f"without {name}": json.dumps({k: v for k, v in record().items() if k != name}).encode() for name in FIELDS},
 }
 
 
@@ -210,17 +210,6 @@ def test_a_flipped_byte_is_not_used(store, at):
         assert read()
 
 
-def test_records_from_before_checksums(store):
-    """They load as they did."""
-    store.write(one := record(), WEIGHTS, ARRAYS)
-    path = store.folder / "records" / f"{one['id']}.json"
-    path.write_text(json.dumps({"format": 1, **one}))
-    for kind in ("weights", "arrays"):
-        flip(store.folder / kind / f"{one['id']}.safetensors", -1)
-    assert store.weights(one["id"]).keys() == WEIGHTS.keys()
-    assert store.get(one["id"]).arrays.keys() == ARRAYS.keys()
-
-
 def test_missing_weights_are_named_with_the_remedy(store):
     store.write(record(), WEIGHTS, ARRAYS)
     path = store.folder / "weights" / f"{record()['id']}.safetensors"
@@ -263,13 +252,16 @@ def test_identity_stays_as_it_is():
     assert identity({"b": [1, 2.5, None], "a": "x"}) == "ce74053d7a9997b7"
 
 
-def test_what_says_which_runs_to_make(store):
-    """Runs of one grid and of another are the same runs: nothing tells them apart, and nothing is noted."""
-    config = {"lr": 0.02, "grid": False, "lr_sgd": 0.05, **younger(experiment("slices").Config)}
-    store.write({**record("RR", 0, {}), "experiment": "slices", "config": config}, {}, {})
-    (run,) = store.runs()
-    assert run.config == {"lr": 0.02, **younger(experiment("slices").Config)}
-    store.ask(run.id, {**config, "lr_sgd": 0.02}, {}, "racecar run slices")
-    assert "also" not in store.get(run.id).record
-    store.ask(run.id, {**config, "lr": 0.01}, {}, "racecar run slices --set lr=0.01")
-    assert [one["config"]["lr"] for one in store.get(run.id).record["also"]] == [0.01]
+def test_a_result_under_another_setting(store):
+    """It has a record for each setting that it was asked for under, once; trained anew, for that one alone."""
+    store.write(one := record("RR", 0, {"m": 1.0}), WEIGHTS, ARRAYS)
+    for _ in range(2):
+        store.add_setting(one["id"], one["config"], {}, "", "the same")
+        store.add_setting(one["id"], one["config"], {"lr": 1e-4}, "", "another")
+    first, second = store.runs()
+    assert (first.id, second.id) == (one["id"], one["id"])
+    assert first.record == store.get(one["id"]).record
+    assert second.record == {**first.record, "tuned": {"lr": 1e-4}, "made": {**one["made"], "asked_by": "another"}}
+    assert second.arrays.keys() == ARRAYS.keys()
+    store.write(one, WEIGHTS, ARRAYS)
+    assert len(store.runs()) == 1

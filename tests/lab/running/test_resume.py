@@ -17,7 +17,7 @@ from tests.other_process import started
 
 pytestmark = pytest.mark.forks
 
-READY = ["racecar_lab.running.engines.preloaded", "tests.lab.processes", "safetensors.torch"]
+READY = ["racecar_lab.running.engines.vmap", "racecar_lab.experiments", "torch._dynamo", "tests.lab.processes"]
 A, AA = 9, 3
 """Steps of the stages."""
 KILLED = -signal.SIGKILL

@@ -105,9 +105,6 @@ class FewLabels(Experiment[FewLabelsConfig]):
             "input_activation": "relu",
         }
 
-    def layers(self, config: FewLabelsConfig) -> int:
-        return len(constrained(config))
-
     def recipe(self, config: FewLabelsConfig, stage: Stage) -> Recipe:
         cifar = config.task == "cifar"
         return Recipe(shift=(4 if cifar else 2) if config.augment else 0, flip=cifar, fade=config.decay)

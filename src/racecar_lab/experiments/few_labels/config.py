@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
-from racecar_lab.config import later
 from racecar_lab.experiments.shared import refuse_depth
 from racecar_lab.training.longer import LongerConfig
 from racecar_lab.training.loss_config import LossConfig
@@ -18,10 +18,17 @@ SLICE = 1 / 8
 class FewLabelsConfig(LongerConfig, LossConfig):
     """As it stands, this is the first try that the claims come from, with more seeds and a slice for the exact pass."""
 
+    unnamed: ClassVar[Mapping[str, Any]] = {
+        **LossConfig.unnamed,
+        "reduction": "mean",
+        "strength": 0.1,
+        "start": "torch",
+        "tune_lrs": (),
+    }
     task: Literal["digits", "blur", "cifar"] = "digits"
     norm: Literal["none", "batch", "group"] = "none"
     """After every convolution: "none", "batch" or "group"."""
-    start: Literal["torch", "he"] = later("torch", before="torch")
+    start: Literal["torch", "he"] = "torch"
     """First weights of the convolutions: PyTorch's own, or He's."""
     images: int = 4000
     """That the source is trained on; 0: all there are."""
@@ -37,8 +44,7 @@ class FewLabelsConfig(LongerConfig, LossConfig):
     lr: float = 1e-3
     batch: int = 64
     fraction: float = SLICE
-    reduction: str = later(LossConfig.reduction, before="mean")
-    strength: float = later(LossConfig.strength, before=0.1)
+    strength: float = LossConfig.strength
     labels: tuple[int, ...] = (2, 10, 50, 250)
     """Per class of the new task."""
     draws: int = 5
@@ -53,7 +59,7 @@ class FewLabelsConfig(LongerConfig, LossConfig):
     """Of Adam, from a classifier of zeros, without regulariser."""
     tune_lr: float = 1e-3
     """Where ``tune_lrs`` has none."""
-    tune_lrs: tuple[float, ...] = later((3e-4, 1e-3, 3e-3), before=())
+    tune_lrs: tuple[float, ...] = (3e-4, 1e-3, 3e-3)
     """Learning rates of fine-tuning that are tried, for every net and number of labels; see ``fine_tuned``."""
     tune_batch: int = 64
     cost: float = 1.33

@@ -5,12 +5,12 @@ A loss is written "gradient:scale:mode", with ":body" behind it if the classifie
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
-from racecar_lab.config import Config, guide, guides, later
+from racecar_lab.config import Config, guide, guides
 
 Gradient = Literal["reverse", "weights", "both"]
 """The part of a term that gets a gradient; the cheaper one first."""
@@ -97,6 +97,7 @@ def settings_of(text: str, places: Sequence[float] = LAMBDAS) -> list[Setting]:
 class SafetyConfig(Config):
     """Which nets the map has, and how each of them is trained."""
 
+    unnamed: ClassVar[Mapping[str, Any]] = {**Config.unnamed, "scale": "relative"}
     design: Literal["cover", "confirm", "one"] = guide("cover")
     """"cover": the map; "confirm": the settings in ``losses`` in every context; "one": the net that the fields from
     ``mode`` on describe."""
@@ -110,7 +111,7 @@ class SafetyConfig(Config):
     lrs: tuple[float, ...] = guide(LRS)
     mode: Literal["none", Mode] = "layerwise"
     gradient: Literal["none", Gradient] = "both"
-    scale: Literal["none", Scale] = later("relative", before="relative")
+    scale: Literal["none", Scale] = "relative"
     layers: Literal["all", "body"] = "all"
     """Which are constrained: "all", or "body", all but the classifier."""
     lam: float = 0.1

@@ -80,9 +80,6 @@ class Smoke(Experiment[SmokeConfig]):
         """Errors of all layers of the generator; smoke is never negative."""
         return {**config.loss, "fraction": config.fraction, "input_activation": "relu"}
 
-    def layers(self, config: SmokeConfig) -> int:
-        return len(config.widths) + 1
-
     def recipe(self, config: SmokeConfig, stage: Stage) -> Recipe:
         return gan(config)
 

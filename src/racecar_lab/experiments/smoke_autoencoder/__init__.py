@@ -86,9 +86,6 @@ class SmokeAutoencoder(Experiment[SmokeAutoencoderConfig]):
     def reverse(self, config: SmokeAutoencoderConfig) -> dict[str, Any]:
         return GAN.reverse(config)
 
-    def layers(self, config: SmokeAutoencoderConfig) -> int:
-        return GAN.layers(config)
-
     def recipe(self, config: SmokeAutoencoderConfig, stage: Stage) -> Recipe:
         turn = Turn(rebuild, "autoencoder", lr=config.autoencoder_lr, schedule=config.autoencoder_schedule)
         return Recipe(turns=(turn,), symmetries=True, look=look, looks=config.looks, look_always=True)

@@ -111,9 +111,6 @@ class TextureShape(Experiment[TextureShapeConfig]):
         """Errors of all convolutions; the classifier is left out."""
         return {**config.loss, "weight": {"features*": 1.0}, "fraction": config.fraction}
 
-    def layers(self, config: TextureShapeConfig) -> int:
-        return config.depth
-
     def recipe(self, config: TextureShapeConfig, stage: Stage) -> Recipe:
         if config.augment == "none":
             return Recipe()

@@ -8,8 +8,7 @@ from dataclasses import replace
 import torch
 
 from racecar_lab.running.engines.base import Failure, Progress, RunOptions, do_job, failure
-from racecar_lab.running.engines.pool import share_out
-from racecar_lab.running.engines.processes import cores
+from racecar_lab.running.engines.pool import cores, share_out
 from racecar_lab.running.jobs import Job
 from racecar_lab.training.variants import variant
 

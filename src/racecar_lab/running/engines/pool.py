@@ -1,16 +1,23 @@
-"""Pieces of work in several processes of this machine, which say how far they are."""
+"""Pieces of work in several processes of this machine, which say how far they are.
+
+Workers start anew ("spawn"): each imports torch and the laboratory, four seconds of a core. To fork them from a process
+that has imported all saved a command these seconds, cost twice the code, and is not possible with CUDA. What
+``concurrent.futures`` does not do is added: messages of progress, Ctrl-C that ends everything within seconds, and
+workers that end with their parent, however that ends.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import threading
-import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from itertools import zip_longest
 from typing import Any, TypeVar
 
 import torch
@@ -18,16 +25,17 @@ import torch
 from racecar.support.interrupts import AGAIN, block_sigint
 from racecar.support.processes import end_with
 from racecar_lab.running.engines.base import Failure, Progress, RunOptions
-from racecar_lab.running.engines.processes import context, cores, end_fork_server, fork_server_lost
 
 T = TypeVar("T")
 Work = Callable[[T, RunOptions, Progress], list[Failure]]
 """Does one piece and returns what failed of it; a function that another process can import."""
-LOST = "the process that workers are forked from"
-GRACE = 1.0
-"""Seconds in which workers that are being started may yet begin."""
 PATIENCE = 3.0
-"""Seconds to wait for processes and threads that should end at once."""
+"""Seconds to wait for threads that should end at once."""
+
+
+def cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def share_out(
@@ -39,104 +47,52 @@ def share_out(
         name: of a piece whose process was killed.
         workers: processes.
     """
-    crew = None
+    processes = multiprocessing.get_context("spawn")
+    messages, theirs = processes.Pipe(duplex=False)
+    held, leash = processes.Pipe(duplex=False)
+    drain = threading.Thread(target=_drain, args=(messages, progress), daemon=True)
+    drain.start()
+    begin = theirs, held, processes.Lock(), max(1, cores() // workers)
+    pool = ProcessPoolExecutor(workers, processes, _start, begin)
+    futures: list[Future[list[Failure]]] = []
     try:
-        with block_sigint():
-            crew = _Crew(workers, options, progress)
-            crew.hire(pieces, work, options)
-        return _collect([name(piece) for piece in pieces], crew.futures)
+        with block_sigint(), suppress(BrokenProcessPool):
+            for piece in pieces:
+                futures.append(pool.submit(_work, work, piece, options))
+        return _collect([name(piece) for piece in pieces], futures)
     except BaseException:
-        if crew is not None:
-            crew.kill()
+        for process in list((pool._processes or {}).values()):
+            process.kill()
         raise
     finally:
-        if crew is not None:
-            with block_sigint():
-                crew.dismiss()
-
-
-class _Crew:
-    """Workers, and the pipes between them and this process."""
-
-    def __init__(self, workers: int, options: RunOptions, progress: Progress) -> None:
-        if how := fork_server_lost():
-            raise ChildProcessError(f"{LOST} {how}; {AGAIN}, or with --workers 1")
-        processes = context(options.device)
-        self._messages, self._theirs = processes.Pipe(duplex=False)
-        held, self._leash = processes.Pipe(duplex=False)
-        self._drain = threading.Thread(target=_drain, args=(self._messages, progress), daemon=True)
-        self._drain.start()
-        given = self._theirs, held, processes.Lock(), max(1, cores() // workers), dict(os.environ)
-        self._pool = ProcessPoolExecutor(workers, processes, _start, given)
-
-    def hire(self, *given: Any) -> None:
-        """In a thread of its own: what workers are forked from may have to import first, and no process may be started
-        that nobody knows, as one would where this is interrupted."""
-        self._hiring = threading.Thread(target=self._hire, args=given, daemon=True)
-        self._hiring.start()
-
-    def _hire(self, pieces: Sequence[T], work: Work[T], options: RunOptions) -> None:
-        self._futures: list[Future[list[Failure]]] = []
-        for piece in pieces:
-            try:
-                self._futures.append(self._pool.submit(_work, work, piece, options))
-            except (EOFError, OSError, RuntimeError) as error:  # RuntimeError: it is broken, or shut down meanwhile
-                failed: Future[list[Failure]] = Future()
-                failed.set_exception(BrokenProcessPool(repr(error)))
-                self._futures.append(failed)
-
-    @property
-    def futures(self) -> list[Future[list[Failure]]]:
-        """One for each piece."""
-        self._hiring.join()
-        return self._futures
-
-    def kill(self) -> None:
-        self._hiring.join(GRACE)  # a worker that is just being started is known, and can be killed, a moment later
-        if self._hiring.is_alive():
-            end_fork_server()
-            self._hiring.join(PATIENCE)
-        for process in list((self._pool._processes or {}).values()):
-            process.kill()
-
-    def dismiss(self) -> None:
-        """Nobody is waited for in vain: a worker may be stuck, or nobody's child any more, and still hold a pipe."""
-        end = threading.Thread(target=self._pool.shutdown, kwargs={"cancel_futures": True}, daemon=True)
-        end.start()
-        end.join(PATIENCE)
-        self._leash.close()
-        self._theirs.close()  # with the last end that can be written to, the messages end
-        self._drain.join(PATIENCE)
+        with block_sigint():
+            pool.shutdown(wait=False, cancel_futures=True)
+            leash.close()  # whatever a worker does, it ends now
+            theirs.close()  # with the last end that can be written to, the messages end
+            drain.join(PATIENCE)
 
 
 def _collect(names: Sequence[str], futures: Sequence[Future[list[Failure]]]) -> list[Failure]:
-    failures, why = [], ""
-    for name, future in zip(names, futures, strict=True):
+    """What failed; a piece has no future if the workers were lost before it was submitted."""
+    failures: list[Failure] = []
+    for name, future in zip_longest(names, futures):
         try:
+            if future is None:
+                raise BrokenProcessPool("there is no worker left")
             failures += future.result()
         except BrokenProcessPool as error:
-            why = why or _why()
-            failures.append(Failure(name, f"{why}; {AGAIN} to go on", repr(error)))
+            failures.append(Failure(name, f"a worker process was killed; {AGAIN} to go on", repr(error)))
     return failures
-
-
-def _why() -> str:
-    """What became of the workers. What they are forked from may be heard to end before it can be asked how."""
-    until = time.monotonic() + 0.5
-    while not (how := fork_server_lost()) and time.monotonic() < until:
-        time.sleep(0.05)
-    return f"{LOST} {how}" if how else "a worker process was killed"
 
 
 _messages: Any = None
 _lock: Any = None
 
 
-def _start(messages: Any, leash: Any, lock: Any, threads: int, environment: Mapping[str, str]) -> None:
-    """A worker process begins. What it was forked from may be older than the environment."""
+def _start(messages: Any, leash: Any, lock: Any, threads: int) -> None:
+    """A worker process begins."""
     global _messages, _lock
     _messages, _lock = messages, lock
-    os.environ.update(environment)
     torch.set_num_threads(threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # where block_sigint() can do nothing
     end_with(leash)

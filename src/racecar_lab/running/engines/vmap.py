@@ -35,7 +35,8 @@ AT_ONCE = 256
 
 def run(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Failure]:
     """Do all jobs, those of one variant and configuration together; several workers do whole groups, largest first."""
-    parts = [part for part in _parts(jobs) if any(job.unfinished(Store(options.folder)) for job in part)]
+    store = Store(options.folder)
+    parts = [part for part in _parts(jobs) if any(job.unfinished(store) for job in part)]
     if min(options.workers, len(parts)) <= 1:
         return [failed for part in parts for failed in _attempt(part, options, progress)]
     parts.sort(key=lambda part: len(part) * size(part[0]), reverse=True)
