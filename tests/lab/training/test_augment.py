@@ -51,7 +51,7 @@ def test_the_eight_ways_a_square_can_lie():
     """Those that torch's own flips and transposition make, every one of them, for each picture by itself."""
     x = torch.arange(2 * 16.0).view(1, 2, 4, 4).expand(8, -1, -1, -1)
     ways = torch.tensor([[down, across, swapped] for down in (0, 1) for across in (0, 1) for swapped in (0, 1)])
-    found = augment.turned(x, ways)
+    found = augment.symmetry(x, ways)
     for one, way, (down, across, swapped) in zip(x, found, ways.tolist(), strict=True):
         wanted = one.flip([d for d, on in ((1, down), (2, across)) if on])
         assert torch.equal(way, wanted.transpose(1, 2) if swapped else wanted)
@@ -62,6 +62,6 @@ def test_the_eight_ways_a_square_can_lie():
     assert len(drawn.flatten(0, 1).unique(dim=0)) == 8
     assert torch.equal(augment.apply(Recipe(symmetries=True), x, ways), found)
     with pytest.raises(ValueError, match="must be square, not 4 × 3"):
-        augment.turned(x[..., :3], ways)
+        augment.symmetry(x[..., :3], ways)
     with pytest.raises(ValueError, match="symmetries: pictures are turned, or else shifted"):
         Recipe(symmetries=True, shift=1)

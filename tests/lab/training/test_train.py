@@ -12,7 +12,7 @@ from torch.optim.lr_scheduler import OneCycleLR
 from racecar_lab.experiment import Split, Task, accuracy
 from racecar_lab.running.results import Store
 from racecar_lab.training import rng
-from racecar_lab.training.optimiser import step_size
+from racecar_lab.training.optimiser import learning_rate
 from tests.lab.tiny import Tiny, TinyConfig, make, plain, results, run
 from tests.lab.training.by_hand import by_hand
 
@@ -39,11 +39,11 @@ def test_one_cycle_is_torchs(total):
         optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], config.lr)
         cycle = OneCycleLR(optimiser, own or config.lr, total, cycle_momentum=False)
         for step in range(total):
-            assert step_size(config, step, total, own) == pytest.approx(cycle.get_last_lr()[0], rel=1e-12)
+            assert learning_rate(config, step, total, own) == pytest.approx(cycle.get_last_lr()[0], rel=1e-12)
             optimiser.step()
             if step < total - 1:
                 cycle.step()
-    assert math.isfinite(step_size(config, total + 300, total))  # CUDA graphs reckon ahead
+    assert math.isfinite(learning_rate(config, total + 300, total))  # CUDA graphs reckon ahead
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_a_turn_may_come_twice(tmp_path, monkeypatch):
     one = training(job, stage, task, begin(job, stage, task, Store(tmp_path), "cpu"))
     nets = Single(replace(one, recipe=Recipe(turns=(turn, turn, generator))), TrainingOptions())
     (outcome,) = Trainer(nets).run()
-    counts = [int(step.optimiser.state_dict()["state"][0]["step"]) for step in nets.made]
+    counts = [int(step.optimiser.state_dict()["state"][0]["step"]) for step in nets.distinct_steps]
     assert (outcome.steps, counts) == (18, [12, 6])
     assert len({tuple(z.flatten().tolist()) for z in seen}) == len(seen) == 12
 
@@ -156,7 +156,7 @@ def test_weight_decay_of_a_turn(on, decay):
     task, config = Toy().data(ToyConfig(), 0, None)["A"], ToyConfig(weight_decay=0.1)
     turn = Turn(lambda call, batch, networks: call(batch.x).square().mean(), regularised=on)
     one = Training(dense((6, 5), nn.Tanh), task, config, Recipe(turns=(turn,)), variant=VARIANTS["WD"], coefficient=0.3)
-    (step,) = Single(one, TrainingOptions()).made
+    (step,) = Single(one, TrainingOptions()).distinct_steps
     assert [group["weight_decay"] for group in step.optimiser.param_groups] == [pytest.approx(decay)]
 
 

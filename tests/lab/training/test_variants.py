@@ -127,7 +127,7 @@ def test_the_model_is_in_there_once(name):
     model, x = small(), torch.randn(7, 6, dtype=torch.float64)
     module = regularise(model, variant(name), x, REVERSE, {})
     assert module.model is model
-    assert [n for n, _ in module.named_parameters()] == [f"{module.where}{n}" for n, _ in model.named_parameters()]
+    assert [n for n, _ in module.named_parameters()] == [f"{module.prefix}{n}" for n, _ in model.named_parameters()]
     assert all(a is b for a, b in zip(module.parameters(), model.parameters(), strict=True))
     module.eval()
     assert not model.training

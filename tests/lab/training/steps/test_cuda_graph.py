@@ -14,7 +14,7 @@ from racecar_lab.training.recipe import Recipe
 from racecar_lab.training.single import Single
 from racecar_lab.training.spec import Training, TrainingOptions
 from racecar_lab.training.steps import cuda_graph
-from racecar_lab.training.steps.cuda_graph import WARM, Captured, CudaGraph
+from racecar_lab.training.steps.cuda_graph import WARM_UPS, Captured, CudaGraph
 from racecar_lab.training.train import Trainer
 from racecar_lab.training.variants import variant
 from tests.lab import toy
@@ -33,10 +33,10 @@ SETTINGS = {
 @pytest.fixture
 def replayed(monkeypatch):
     """Recording without a GPU: a replay does the step again, with the tensors that it was recorded with."""
-    recorded = []
+    captured = []
 
-    def record(step):
-        recorded.append(step)
+    def capture(step):
+        captured.append(step)
         result = torch.zeros(())
 
         def replay():
@@ -45,9 +45,9 @@ def replayed(monkeypatch):
 
         return replay, result
 
-    monkeypatch.setattr(cuda_graph, "record", record)
-    monkeypatch.setattr(cuda_graph, "aside", lambda step: step())
-    return recorded
+    monkeypatch.setattr(cuda_graph, "capture", capture)
+    monkeypatch.setattr(cuda_graph, "warm_up_on_side_stream", lambda step: step())
+    return captured
 
 
 def trainer(name, config, fade=False, graphed=False):
@@ -71,7 +71,7 @@ def test_the_same_training(name, setting, fade, replayed):
     (wanted,), (found,) = plain.run(), other.run()
     kinds = 2 if name == "RR" and config.every == 2 else 1
     assert len(replayed) == kinds, "recorded once for each kind of step"
-    assert plain.total > (1 + WARM) * kinds
+    assert plain.total > (1 + WARM_UPS) * kinds
     for name_, curve in wanted.curves.items():
         assert found.curves[name_] == pytest.approx(curve, rel=1e-4), name_
     torch.testing.assert_close(weights(other), weights(plain), rtol=1e-4, atol=1e-6)
@@ -83,7 +83,7 @@ def weights(trainer):
 
 def test_it_is_forgotten_after_the_last_step(replayed, monkeypatch):
     """At once, not when garbage is collected: a recording holds the memory of a whole step."""
-    monkeypatch.setattr(cuda_graph, "record", lambda step: (lambda: None, step()))
+    monkeypatch.setattr(cuda_graph, "capture", lambda step: (lambda: None, step()))
     one = trainer("RR", TinyConfig(epochs=6, batch=20), graphed=True)
     gone = weakref.ref(one.nets.steps[0]._captured)
     gc.disable()
