@@ -73,7 +73,7 @@ def warp(x: Tensor, drawn: Tensor, shift: int) -> Tensor:
     flip, top, left, factor = drawn.unbind(1)
 
     def positions(side: int, sign: Tensor, corner: Tensor) -> Tensor:
-        """Where the pixels along one side of each picture come from, (N, side), from -1 to 1."""
+        """Source positions of the pixels along one side of each picture, (N, side), from -1 to 1."""
         centres = (2 * torch.arange(side, device=x.device) + 1) / side - 1
         return (sign / factor).unsqueeze(1) * centres + (2 * (corner - shift) / side).unsqueeze(1)
 

@@ -55,7 +55,7 @@ class Curves:
         self._counts[turn] = self._counts.get(turn, 0) + 1
 
     def due(self, epoch: int) -> bool:
-        """Whether a point follows this epoch, counted from 0."""
+        """True if a point follows this epoch, counted from 0."""
         return (epoch + 1) % self.every == 0 or epoch + 1 == self.epochs
 
     def point(self, epoch: int) -> None:

@@ -15,7 +15,7 @@ from racecar.support.processes import is_rank_zero
 
 
 def launched() -> bool:
-    """Whether torchrun started this process as one of several."""
+    """True if torchrun started this process as one of several."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 

@@ -17,7 +17,7 @@ class LongerConfig(Config):
     cost: float = 1.0
     """Time of a step of RR divided by that of Std. Std is trained once more, that many times as long; 1: it is not."""
     longer: bool = False
-    """Whether this is the longer training, which Std alone has."""
+    """True for the longer training, which Std alone has."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

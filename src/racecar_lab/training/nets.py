@@ -24,7 +24,7 @@ class Nets(Protocol):
     per_epoch: int
     """Number of batches in an epoch."""
     save_at_end: bool = False
-    """Whether a checkpoint is written after the last step, too, for a kill while many nets are measured."""
+    """True if a checkpoint is written after the last step, too, for a kill while many nets are measured."""
 
     def start(self) -> None:
         """Prepare for the first step, after the weights are loaded."""
@@ -44,7 +44,7 @@ class Nets(Protocol):
         """The model of net i for evaluation. It may be overwritten by the next call."""
 
     def finite(self) -> list[bool]:
-        """Whether all weights are finite, for each net."""
+        """For each net, True if all its weights are finite."""
 
     def terms(self) -> Mapping[str, Tensor]:
         """The parts of the last step's regulariser, by layer."""

@@ -49,7 +49,7 @@ class Turn:
     """Shape, per sample, of the normal numbers in ``batch.latent``; empty: none. ``torch.special.ndtr`` makes them
     uniform."""
     regularised: bool = True
-    """Whether the variant's regulariser applies to this network."""
+    """True if the variant's regulariser applies to this network."""
     reverse: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of ``Racecar`` for this network; they replace the experiment's."""
 
@@ -69,7 +69,8 @@ class Turn:
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """How a training is done. One network with a loss of its output and the labels needs ``loss`` alone."""
+    """Losses, augmentation and snapshots of a training. One network with a loss of its output and the labels needs only
+    ``loss``."""
 
     loss: Loss = F.cross_entropy
     turns: tuple[Turn, ...] = ()
@@ -77,21 +78,21 @@ class Recipe:
     shift: int = 0
     """Training pictures are flipped at random and shifted by up to this many pixels; 0: neither."""
     flip: bool = True
-    """Whether shifted pictures are also flipped; not for letters and digits."""
+    """True if shifted pictures are also flipped; not for letters and digits."""
     zoom: float = 0.0
     """Training pictures are enlarged or reduced at random, by up to this share of their size."""
     symmetries: bool = False
     """Square training pictures are flipped and rotated by multiples of 90° at random: in one of eight ways each."""
     fade: bool = False
-    """Whether the regulariser's coefficient falls linearly to 0 over the training."""
+    """True if the regulariser's coefficient falls linearly to 0 over the training."""
     look: Look | None = None
     """A function that takes a snapshot of the model during training."""
     looks: int = 0
     """Number of snapshots in a regularised stage."""
     look_always: bool = False
-    """Whether snapshots are taken in stages without regulariser, too."""
+    """True if snapshots are taken in stages without regulariser, too."""
     steady: bool = False
-    """Every step does the same operations, whatever the data: a step is recorded once and the recording is repeated."""
+    """True if every step does the same operations, whatever the data: a step is then recorded once and repeated."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.zoom < 1:

@@ -25,7 +25,7 @@ IN_LOSS = ("reverse", "orthogonality")
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """How a stage is run; the results do not depend on it, except for rounding."""
+    """Options with which a stage is run; results do not depend on them, except for rounding."""
 
     device: str = "cpu"
     compile: bool = False

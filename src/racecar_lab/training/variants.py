@@ -84,8 +84,8 @@ class Regularised(nn.Module):
     regulariser of 0, for variants that add nothing to the loss."""
 
     noise = 0
-    """How many random numbers a call takes as its argument ``noise``. They are passed in, so that every engine can pass
-    the same ones."""
+    """Number of random numbers in a call's argument ``noise``. The caller draws them, so that all engines can pass the
+    same ones."""
 
     prefix = "model."
     """Prefix of the model's parameter names in this module."""
@@ -167,7 +167,7 @@ class _Draws:
 
 
 def _count_draws(function: Any) -> int:
-    """How many random numbers a function takes from its argument ``draw``."""
+    """The number of random numbers that a function takes from its argument ``draw``."""
     count = 0
 
     def draw(*shape: int, **like: Any) -> Tensor:

@@ -23,7 +23,7 @@ progress bar."""
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(TrainingOptions):
-    """How jobs are run: options of each training, and of all jobs together."""
+    """Options of a run: of each training, and of all jobs together."""
 
     folder: Path
     """Folder of the results store."""

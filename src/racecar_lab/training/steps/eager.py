@@ -23,7 +23,7 @@ class Eager:
     """
 
     fused = False
-    """Whether the optimiser updates all parameters in one kernel on a CPU, too."""
+    """True if the optimiser updates all parameters in one kernel on a CPU, too."""
 
     def __init__(self, objective: Objective, training: Training, batches: Batches, options: TrainingOptions) -> None:
         self.objective, self.batches, self.options = objective, batches, options
