@@ -1,4 +1,4 @@
-"""What an experiment claims, and what the paper prints."""
+"""Claims of an experiment, which are tested, and numbers that the paper prints."""
 
 from __future__ import annotations
 
@@ -9,50 +9,55 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Claim:
-    """One variant is better than another, or two settings have the same effect: what the verdict is about."""
+    """A claim that one variant is better than another, or that two settings have the same effect. A verdict on it is
+    computed from the records."""
 
     text: str
     metric: str
     stage: str
     better: str
+    """The variant that is better."""
     than: str
+    """The variant that it is compared with: the other side."""
     higher: bool = True
+    """True if a higher value of the metric is better."""
     where: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the configuration that must match; a frozenset holds values that all do."""
+    """Values that fields of the configuration must have; a frozenset stands for any of its values."""
     minimum_seeds: int = 3
     margin: float | None = None
-    """Given: the two do not differ by more than this, in either direction."""
+    """If not None, the claim is that the two sides differ by at most this much, in either direction."""
     relative: bool = False
-    """The gain, and the margin, is a share of the other side's value."""
+    """True if the gain and the margin are shares of the other side's value."""
     against: Mapping[str, Any] = field(default_factory=dict)
-    """Fields in which the other side's configuration differs from ``where``; all else is the same on both sides."""
+    """Values of fields in which the other side's configuration differs from ``where``; all other fields are equal."""
     than_stage: str = ""
-    """The other side's stage, where it is another one."""
+    """The other side's stage, if it differs."""
     than_metric: str = ""
-    """The other side's metric, where it is another one: in the same unit."""
+    """The other side's metric, if it differs; in the same unit."""
     design: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the configuration that tell the design that a claim is of: in another one it was never made, and counts
-    for no correction there."""
+    """Values of the configuration fields that identify the design. A claim holds for this design alone, and does not
+    count in the correction for multiple tests of another one."""
     paper: float | None = None
-    """The gain that the paper prints, where it prints neither side: a share, if ``relative``."""
+    """The gain that the paper prints, if it prints neither side's value; a share if ``relative``."""
     fails_below: float | None = None
-    """Given: fewer nets of the better side have a metric below this. For accuracies with two humps, whose mean says
-    little."""
+    """If not None, the claim is that fewer nets of the better side have a metric below this value: for accuracies with
+    two modes, whose mean says little."""
 
     @property
     def metrics(self) -> tuple[str, str]:
-        """Of either side."""
+        """The metric of each side."""
         return self.metric, self.than_metric or self.metric
 
 
 @dataclass(frozen=True)
 class Paper:
-    """A figure that the paper prints."""
+    """A number that the paper prints."""
 
     metric: str
     stage: str
     variant: str
     value: float
     spread: float | None = None
+    """The ± that the paper prints."""
     where: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""

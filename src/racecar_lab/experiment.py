@@ -1,4 +1,4 @@
-"""What an experiment is: data, network, stages, what is measured, what is claimed and what the paper has."""
+"""The base class of experiments: data, network, stages, measurements, claims and the paper's numbers."""
 
 from __future__ import annotations
 
@@ -29,24 +29,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stage:
-    """One training: from fresh weights or from those of an earlier stage, with or without the regulariser."""
+    """One training of an experiment: from fresh weights or from an earlier stage's, with or without the regulariser."""
 
     name: str
     """"A", "AA" (fine-tuned on the same task), "AB" (on a transfer task), "B" (that task from scratch)."""
     task: str = "A"
+    """Name of the task that it trains on."""
     after: str | None = None
-    """The stage whose weights it starts from."""
+    """Name of the stage whose weights it starts from; None: fresh weights."""
     regularised: bool = True
     epochs: int | None = None
-    """None: as the configuration says."""
+    """None: the configuration's."""
     variants: tuple[str, ...] | None = None
-    """The variants that have it; None: all."""
+    """Names of the variants that have this stage; None: all."""
     network: str = ""
-    """What is trained, in words, where it is not the experiment's network."""
+    """Description of the trained network, if it is not the experiment's."""
 
     @property
     def told(self) -> str:
-        """What it is, in words."""
+        """A description of the stage, for pages."""
         start = "from fresh weights" if self.after is None else f"from {self.after}'s weights"
         task = "" if self.task == "A" else f" on task {self.task}"
         trained = f"{self.network} trained" if self.network else "trained"
@@ -55,14 +56,14 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Samples (N, …) with their labels (N,): classes, or what else a recipe's loss takes, (N, …)."""
+    """Samples x (N, …) with labels y: classes (N,), or other targets of the recipe's loss (N, …)."""
 
     x: Tensor
     y: Tensor
 
     @property
     def classes(self) -> bool:
-        """Whether every sample has one label, which is a class: then there is an accuracy."""
+        """True if the labels are classes, one for each sample, so that accuracy is defined."""
         return self.y.dim() == 1 and not self.y.is_floating_point()
 
     def __len__(self) -> int:
@@ -74,7 +75,7 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What a stage trains on, and what it is measured on."""
+    """The data of a stage: training, test and, if samples are held out, validation samples."""
 
     train: Split
     test: Split
@@ -87,7 +88,7 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A finished training, ready to be measured."""
+    """A finished stage, ready to be measured."""
 
     stage: Stage
     model: nn.Module
@@ -97,88 +98,95 @@ class Trained:
     variant: str
     device: torch.device
     folder: Path | None = None
-    """Where the data are."""
+    """The data folder; None: the default one."""
     history: dict[str, Tensor] = field(default_factory=dict)
-    """What ``Recipe.look`` kept during training, stacked; first dimension: looks."""
+    """Snapshots that ``Recipe.look`` took during training, by name, stacked; the first dimension is time."""
     tasks: Mapping[str, Task] = field(default_factory=dict)
-    """All that ``Experiment.data`` gave, on the CPU."""
+    """All tasks of ``Experiment.data`` by name, on the CPU."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What is kept of a finished stage."""
+    """The measurements of a finished stage."""
 
     metrics: dict[str, float]
     tables: dict[str, Any] = field(default_factory=dict)
-    """Anything JSON can hold."""
+    """Anything that JSON can represent."""
     arrays: dict[str, Tensor] = field(default_factory=dict)
-    """Small tensors that figures are drawn from."""
+    """Small tensors for figures."""
 
 
 PROBED = 256
-"""Training samples on which is looked whether a net is dead."""
+"""Number of training samples for the check whether a net has collapsed."""
 STARTS = {"torch": "PyTorch's own", "he": "He's", "orthogonal": "orthogonal"}
-"""First weights by the names that configurations have for them."""
+"""Initial weights in words, by the value of a configuration's ``start``."""
 
 
 class Experiment(Generic[C]):
-    """One experiment of the paper, with a configuration of type C; subclasses read like its section. Instances hold
-    nothing."""
+    """One experiment, with a configuration of type C. A subclass reads like a section of the paper; instances have no
+    state."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     section: ClassVar[str] = ""
+    """Section of the paper."""
     summary: ClassVar[str] = ""
+    """A few sentences for its page."""
     version: ClassVar[int] = 1
-    """Raised when a change makes earlier records incomparable."""
+    """Version of the experiment; a change that makes earlier records incomparable increases it."""
     Config: ClassVar[type[Config]] = Config
     quick: ClassVar[dict[str, Any]] = {}
-    """What ``--quick`` changes: a minute on two cores at most."""
+    """Configuration fields that ``--quick`` sets, for a run of at most a minute on two cores."""
     quick_shipped: ClassVar[dict[str, Any]] = {}
-    """What ``--quick`` changes besides where its data are not in the data folder: some that come with racecar serve."""
+    """Further fields that ``--quick`` sets if the data are not in the data folder, to use data that come with
+    racecar."""
     quick_seeds: ClassVar[int] = 2
+    """Number of seeds with ``--quick``."""
     variants: ClassVar[tuple[str, ...]] = ("Std", "Ort", "RR")
+    """Default variants of a run."""
     seeds: ClassVar[int] = 5
+    """Default number of seeds."""
     claims: ClassVar[tuple[Claim, ...]] = ()
     paper: ClassVar[tuple[Paper, ...]] = ()
+    """Numbers that the paper prints."""
     search: ClassVar[Search | None] = None
-    """What ``racecar search`` tries, if it can choose the settings."""
+    """Search space of ``racecar search``; None: no search."""
     paper_coefficients: ClassVar[Mapping[str, tuple[float, ...]]] = {}
-    """What it tries instead for variants whose loss is a plain sum, as the paper's: their λ has another unit."""
+    """Coefficients for the search, by variant, if the loss is a plain sum like the paper's: λ then has another unit."""
     stackable: ClassVar[tuple[str, ...]] = ()
-    """Fields of the configuration that change the first weights or the coefficient, and nothing else: nets that differ
-    in them alone can be trained as one batched net."""
+    """Fields of the configuration that change only the initial weights or the coefficient, so that nets that differ in
+    them can be trained as one batched net."""
     builds_on: ClassVar[str] = ""
-    """The experiment that comes first: stages start from its networks, with the same settings and seed, and name its
-    stage in ``after``. What is trained there already is not trained again. Its search comes first, too."""
+    """Name of an experiment that is run first: stages start from its networks, with the same settings and seed, and
+    name its stage in ``after``. Finished stages are not trained again. Its search comes first, too."""
     rebuilds: ClassVar[bool] = False
-    """Whether the output of its networks should be their input: then those that nearly always say the same are dead."""
+    """True if its networks are autoencoders. The collapse check then also finds those whose output hardly varies."""
     clusters: ClassVar[Clusters | None] = None
-    """Runs that are not independent, as the seeds within a fold: how they are told, and what they share."""
+    """Groups of runs that are not independent, such as the seeds within a fold; None: all runs are independent."""
     light: ClassVar[bool] = False
-    """Records hold what was measured, and neither weights nor curves: for thousands of nets. Only where no stage starts
-    from another's weights."""
+    """True if records leave out weights and curves, for experiments with thousands of nets. Not possible if a stage
+    starts from another's weights."""
     joins: ClassVar[bool] = False
-    """Whether its network has joins, over which no reverse pass leads: RR starts again at each (mode "auto")."""
+    """True if its network has joins, which no reverse pass crosses: RR starts again at each (mode "auto")."""
     start: ClassVar[str] = "PyTorch's own"
-    """First weights of its networks, unless the configuration has a ``start``."""
+    """Initial weights of its networks, in words, unless the configuration has a ``start``."""
     engine: ClassVar[str] = ""
-    """The engine that trains its nets instead of the one that a user names, where it has one of its own."""
+    """Name of its own engine, which replaces the one that a user names; empty: none."""
     tells: ClassVar[bool] = False
-    """Whether ``told`` and ``figures``, given all runs, are its page: for designs with too many settings for tables."""
+    """True if its page consists of ``told`` and ``figures``, because it has too many settings for tables."""
 
     def variant(self, name: str) -> Variant:
-        """One of its ways of training, by name."""
+        """One of its variants, by name."""
         from racecar_lab.training.variants import variant
 
         return variant(name)
 
     def configs(self, config: C, folder: Path | None) -> Sequence[C]:
-        """The configurations that a run goes through, for example one for each network."""
+        """All configurations of a run, for example one for each network."""
         return (config,)
 
     def fingerprint(self, config: C, folder: Path | None) -> str:
-        """Says which data a result depends on, where they are not made from the seed."""
+        """A text that identifies the data of a result, such as checksums of their files."""
         return "made from the seed"
 
     def needs(self, config: C) -> tuple[str, ...]:
@@ -186,47 +194,49 @@ class Experiment(Generic[C]):
         return ()
 
     def told_data(self, config: C) -> str:
-        """What its data are, in words, where they are not those of the paper; empty where they are."""
+        """A description of its data, if they are not the paper's; otherwise empty."""
         return ""
 
     def data(self, config: C, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """Tasks by name; the same for the same seed."""
+        """Its tasks by name, such as "A"; the same for the same seed."""
         raise lacks(type(self), "data")
 
     def network(self, config: C, dropout: float = 0.0) -> nn.Module:
-        """The untrained network, from torch's random state."""
+        """The untrained network; its weights are drawn from torch's global random state."""
         raise lacks(type(self), "network")
 
     def first_weights(self, config: C) -> str:
-        """As pages name them."""
+        """The initial weights, in words, for pages."""
         return STARTS.get(getattr(config, "start", ""), self.start)
 
     def networks(self, config: C, stage: Stage, earlier: nn.Module | None, dropout: float = 0.0) -> nn.Module:
-        """What a stage trains: one network, or several that take turns, by name in an ``nn.ModuleDict``.
+        """The model of a stage before training: one network, or several that take turns, by name in an
+        ``nn.ModuleDict``.
 
         Args:
-            earlier: what the stage that it starts from has trained, to go on with or to take parts of; None for a stage
-                that starts anew.
+            earlier: the trained model of the stage that this one starts from, to continue with or to take parts of;
+                None for a stage that starts from fresh weights.
         """
         if earlier is not None:
             return earlier
         return self.network(config, dropout) if dropout else self.network(config)
 
     def stages(self, config: C) -> tuple[Stage, ...]:
+        """Its stages, in order."""
         return (Stage("A"),)
 
     def search_for(self, config: C) -> Search | None:
-        """What ``racecar search`` tries under a configuration."""
+        """The search space of ``racecar search`` for a configuration; None: no search."""
         if self.search is None or self.reverse(config).get("scale") != "sum":
             return self.search
         return replace(self.search, coefficients={**self.search.coefficients, **self.paper_coefficients})
 
     def coefficient(self, config: C, variant: str) -> float:
-        """What a variant's regulariser is multiplied by, unless the user says otherwise."""
+        """The default coefficient of a variant."""
         raise lacks(type(self), "coefficient")
 
     def reverse(self, config: C) -> dict[str, Any]:
-        """Arguments of ``Racecar`` but mode: the loss, weight (patterns, times the coefficient), input_activation …"""
+        """Arguments of ``Racecar`` except mode. The coefficient multiplies ``weight``."""
         return {"fraction": config.fraction}
 
     def orthogonality(self, config: C) -> dict[str, Any]:
@@ -234,7 +244,7 @@ class Experiment(Generic[C]):
         return {}
 
     def recipe(self, config: C, stage: Stage) -> Recipe:
-        """What a training does: losses, augmentation, looks …; by default cross-entropy and nothing else."""
+        """The recipe of a stage: loss, augmentation, snapshots; by default cross-entropy and nothing else."""
         return Recipe()
 
     def measure(self, config: C, trained: Trained) -> Measured:
@@ -245,17 +255,19 @@ class Experiment(Generic[C]):
         return Measured({"test_accuracy": accuracy(trained.model, trained.task.test)})
 
     def probed(self, config: C, trained: Trained) -> tuple[nn.Module, Tensor] | None:
-        """A network and inputs (N, …) by which is seen whether it died; None: nobody looks. Networks that take turns
-        are called as their losses say, which an experiment knows itself."""
+        """A model and inputs (N, …) for the collapse check (``measures.dead``); None skips it. None is the default if
+        networks take turns, because only the experiment knows how they are called."""
         if self.recipe(config, trained.stage).turns:
             return None
         return trained.model, trained.task.train.x[:PROBED]
 
     def measure_all(self, each: Iterable[tuple[C, Trained]]) -> Iterator[Measured] | None:
-        """``measure`` for nets that were trained as one, where that is faster together; None: one after the other.
+        """Measure nets that were trained as one batched net, if that is faster than one after the other; None: use
+        ``measure``.
 
         Args:
-            each: they lend each other one model: it has a net's weights until the next one is asked for.
+            each: pairs of configuration and finished stage. All share one module, which holds the weights of a net
+                until the next pair is taken.
         """
         return None
 
@@ -265,17 +277,17 @@ class Experiment(Generic[C]):
         return {}
 
     def beside_paper(self, runs: Sequence[Run]) -> Table | None:
-        """A short table of what the paper prints and what came out, which the page opens with; None: there is none."""
+        """A short table of the paper's results and ours, at the top of the page; None: no table."""
         return None
 
     def told(self, runs: Sequence[Run]) -> tuple[Sequence[str], Sequence[Table]]:
-        """What came out, in sentences and short tables, from the records of all stages."""
+        """The results in sentences and short tables, from the records of all stages."""
         raise lacks(type(self), "told")
 
 
 @torch.no_grad()
 def accuracy(model: nn.Module, split: Split, batch: int | None = None) -> float:
-    """Share of the samples whose largest output is their label. The device is read once, at the end."""
+    """Share of the samples whose largest output is that of their label. The device is read once, at the end."""
     batch = batch or (4096 if split.x.is_cuda else 1024)
     right = sum(
         (model(x).argmax(1) == y).sum() for x, y in zip(split.x.split(batch), split.y.split(batch), strict=True)

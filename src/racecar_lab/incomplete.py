@@ -1,4 +1,4 @@
-"""What an experiment must have, and the error that says what one of your own lacks."""
+"""The parts that every experiment must define, and the error for one that is missing."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ PARTS = {
 
 
 class Incomplete(TypeError):
-    """An experiment lacks a part that a run or its page needs."""
+    """An experiment without a part that a run or its page needs."""
 
 
 def lacks(kind: type, part: str) -> Incomplete:
-    """The error that names the part, the class that lacks it, and what it must be."""
+    """The error for a class without a part; it says how to define the part."""
     return Incomplete(f"experiment {kind.__name__} has no {part}: {PARTS[part]}")

@@ -1,1 +1,1 @@
-"""What is measured of a trained net."""
+"""Measurements of trained nets."""

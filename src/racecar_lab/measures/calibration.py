@@ -1,4 +1,4 @@
-"""How far a net can be believed: its negative log-likelihood and its calibration error on labelled samples."""
+"""Calibration of a classifier: its negative log-likelihood and expected calibration error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from racecar_lab.experiment import Split
 
 BINS = 15
-"""Of confidence, as Guo et al. (2017) have them."""
+"""Number of bins of confidence, as in Guo et al. (2017)."""
 
 
 @torch.no_grad()
@@ -20,7 +20,7 @@ def calibration(model: nn.Module, split: Split, batch: int = 1024) -> dict[str, 
 
 
 def expected_error(shares: Tensor, y: Tensor, bins: int = BINS) -> float:
-    """Expected calibration error: |accuracy − confidence| in bins of confidence of the same width, weighted by how many
+    """Expected calibration error: |accuracy − confidence| in bins of confidence of equal width, weighted by how many
     samples are in them.
 
     Args:
@@ -28,6 +28,6 @@ def expected_error(shares: Tensor, y: Tensor, bins: int = BINS) -> float:
         y: labels (N,).
     """
     confidence, guess = shares.max(1)
-    place = (confidence * bins).ceil().long().clamp(1, bins) - 1  # a bin holds its upper end
-    apart = (guess == y).to(shares) - confidence
-    return float(shares.new_zeros(bins).index_add(0, place, apart).abs().sum() / len(y))
+    index = (confidence * bins).ceil().long().clamp(1, bins) - 1  # the upper end belongs to a bin
+    difference = (guess == y).to(shares) - confidence
+    return float(shares.new_zeros(bins).index_add(0, index, difference).abs().sum() / len(y))

@@ -1,4 +1,4 @@
-"""Whether a net is dead: its output the same for every input, or a layer that sees nothing but zeros."""
+"""The collapse check: nets whose output is the same for every input, and layers whose input is always 0."""
 
 from __future__ import annotations
 
@@ -7,28 +7,27 @@ from torch import Tensor, nn
 
 from racecar.inspect import activations
 
-LEAST = 0.01
-"""Share of its inputs' variance that the output of an autoencoder has at least, unless it is dead."""
+MIN_VARIANCE = 0.01
+"""Variance of an autoencoder's output divided by that of its input, below which it counts as dead."""
 
 
 @torch.no_grad()
 def is_dead(model: nn.Module, x: Tensor, rebuilds: bool = False) -> bool:
-    """Whether a model's output does not depend on its input x (N, …): a loss may be finite, and nothing be learned.
+    """True if a model's output does not depend on its input x (N, …). The loss of such a net may be finite.
 
     Args:
-        rebuilds: the output should be x again. Then it is known how much it should differ from input to input, and one
-            that hardly does is dead, too.
+        rebuilds: the model is an autoencoder. One whose output hardly varies counts as dead, too.
     """
     output = model(x)
     if not isinstance(output, Tensor) or len(output) < 2:
         return False
     if rebuilds:
-        return bool(output.var(0).mean() < LEAST * x.var(0).mean())
+        return bool(output.var(0).mean() < MIN_VARIANCE * x.var(0).mean())
     return bool((output - output[:1]).abs().max() <= 1e-6 * output.abs().max())
 
 
 def dead_layers(model: nn.Module, x: Tensor) -> list[str]:
-    """Layers whose d_m is 0 for all samples x (N, …): the reverse pass compares nothing with nothing there."""
-    seen = activations(model, x)
-    alive = torch.stack([one.tensor.any() for one in seen]).tolist()
-    return [one.layer for one, lives in zip(seen, alive, strict=True) if not lives]
+    """Names of layers whose d_m is 0 for all samples x (N, …), so that the reverse pass compares 0 with 0."""
+    inputs = activations(model, x)
+    alive = torch.stack([d.tensor.any() for d in inputs]).tolist()
+    return [d.layer for d, is_alive in zip(inputs, alive, strict=True) if not is_alive]

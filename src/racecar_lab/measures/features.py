@@ -1,4 +1,5 @@
-"""What the first layer learned, measured as the paper does: its singular vectors beside the data."""
+"""Features of the first layer, as in the paper: its singular vectors compared with the data; and the reverse pass in
+evaluation mode."""
 
 from __future__ import annotations
 
@@ -18,49 +19,50 @@ from racecar_lab.datasets import data_folder
 from racecar_lab.experiment import Measured
 
 BEST = 2
-"""Both sets have two dominant features."""
+"""Number of dominant features in the data sets of peaks and digits."""
 
 
 def first_layer(model: nn.Module, layer: str, data: Tensor, features: Tensor, folder: Path | None) -> Measured:
-    """Do the singular vectors of a layer on pictures carry the data?
+    """Compare the singular vectors of a layer on pictures with the dominant features of the data.
 
     Args:
         model: the trained network.
         layer: its first layer.
         data: pictures (N, 1, H, W) that it was trained on.
-        features: the dominant features that are to be found, (2, 1, H, W).
-        folder: where the weights of LPIPS may be; None: see ``data_folder``.
+        features: the dominant features, (2, 1, H, W).
+        folder: the data folder, which may have the weights of LPIPS; None: see ``data_folder``.
 
     Returns:
-        ``cosine_1`` and ``cosine_2``, of the principal angles between the features and the two singular vectors that
-        carry most of the data; ``carried``, their share of it; ``ssim``, and ``lpips_*`` if there are weights: the mean
-        over all singular vectors and features. The vectors are kept as pictures, ordered by what they carry.
+        Metrics: ``cosine_1`` and ``cosine_2`` of the principal angles between the features and the two singular vectors
+        that carry most of the data; ``carried``, the share that these two carry; means over all pairs of a singular
+        vector and a feature of ``ssim`` and, if there are weights, ``lpips_*``. Arrays: the first ten singular vectors
+        as pictures, in the order of the share that they carry.
     """
-    found = singular_vectors(model, layer, data=data, order="data")
-    cosines = principal_angles(found.vectors[:BEST], features.flatten(1).double().cpu()).cos()
-    assert found.carried is not None
+    singular = singular_vectors(model, layer, data=data, order="data")
+    cosines = principal_angles(singular.vectors[:BEST], features.flatten(1).double().cpu()).cos()
+    assert singular.carried is not None
     metrics = {
         "cosine_1": float(cosines[0]),
         "cosine_2": float(cosines[1]),
-        "carried": float(found.carried[:BEST].sum()),
+        "carried": float(singular.carried[:BEST].sum()),
     }
     for name in ("alexnet", "squeezenet1_1"):
         lpips = _lpips(data_folder(folder) / f"lpips_{name}.npz")
         if lpips is not None:
-            compared = similarity(found, features.cpu(), lpips=lpips)
+            compared = similarity(singular, features.cpu(), lpips=lpips)
             assert compared.lpips is not None
             metrics[f"lpips_{name}"] = compared.lpips.mean
-    compared = similarity(found, features.cpu())
+    compared = similarity(singular, features.cpu())
     assert compared.ssim is not None
-    assert found.images is not None
+    assert singular.images is not None
     metrics["ssim"] = compared.ssim.mean
-    kept = slice(0, 10)
+    first = slice(0, 10)
     return Measured(
         metrics,
         arrays={
-            "vectors": found.images[kept].float(),
-            "values": found.values[kept].float(),
-            "shares": found.carried[kept].float(),
+            "vectors": singular.images[first].float(),
+            "values": singular.values[first].float(),
+            "shares": singular.carried[first].float(),
             "features": features.float().cpu(),
         },
     )
@@ -72,7 +74,7 @@ def _lpips(path: Path) -> Lpips | None:
 
 
 def rebuilt(model: nn.Module, x: Tensor) -> Tensor:
-    """The input as the reverse pass from the output makes it, with batch statistics."""
+    """The reconstruction d'_1 of the input x (N, …) by the full reverse pass, with batch statistics."""
     with eval_mode(model, "batch"):
         back = Racecar(model, x, mode="full").reconstruct(x)[0]
     assert back is not None  # mode "full" leads to the input, or refuses
@@ -80,13 +82,14 @@ def rebuilt(model: nn.Module, x: Tensor) -> Tensor:
 
 
 def deployed(model: nn.Module, seen: Tensor, mode: str, options: Mapping[str, Any], batch: int = 1000) -> Racecar:
-    """The reverse pass of a net as it is used in the end: in evaluation, its batch norms with statistics that the
-    reverse data of samples ``seen`` (N, …) in training have. Of a copy: the model is not changed.
+    """The reverse pass of a trained net in evaluation mode, of a copy. Batch norms use running statistics of the
+    reverse data, computed from training samples.
 
     Args:
-        mode: of the reverse pass.
+        seen: the training samples (N, …).
+        mode: mode of ``Racecar``.
         options: further arguments of ``Racecar``.
-        batch: samples at once; all batches count alike.
+        batch: number of samples at once; all batches have the same weight.
     """
     rr = Racecar(copy.deepcopy(model).eval(), seen[:2], mode=mode, **options)
     if any(isinstance(module, nn.modules.batchnorm._BatchNorm) for module in model.modules()):
@@ -96,8 +99,8 @@ def deployed(model: nn.Module, seen: Tensor, mode: str, options: Mapping[str, An
 
 @torch.no_grad()
 def deployed_loss(model: nn.Module, seen: Tensor, x: Tensor, options: Mapping[str, Any], batch: int = 1000) -> float:
-    """The relative reverse loss of a net with batch norm as it is used in the end. The mean over its layers and samples
-    x (N, …)."""
+    """The relative reverse loss of a trained net in evaluation mode (see ``deployed``), the mean over its layers and
+    the samples x (N, …)."""
     rr, total = deployed(model, seen, "full", options, batch), torch.zeros((), device=x.device)
     for part in x.split(batch):
         rr(part)
@@ -106,5 +109,5 @@ def deployed_loss(model: nn.Module, seen: Tensor, x: Tensor, options: Mapping[st
 
 
 def class_means(x: Tensor, y: Tensor) -> Tensor:
-    """(classes, …)"""
+    """The mean of each class's samples x (N, …) with labels y (N,): (classes, …)."""
     return torch.stack([x[y == label].mean(0) for label in y.unique()])

@@ -7,20 +7,20 @@ from torch import Tensor
 from torch.nn import functional as F
 
 TOLERANCE = 1e-7
-"""Largest gradient of any weight at the end."""
-LOOK = 20
-"""Steps between two looks at the gradient: each waits for a GPU."""
+"""The iteration ends when no component of the gradient is larger."""
+CHECK_EVERY = 20
+"""Number of steps between two checks of the gradient, each of which waits for a GPU."""
 LIMIT = 100_000
-"""Steps; with an L2 of 0.001 it takes some hundred."""
+"""Maximal number of steps; with an L2 of 0.001 some hundred are needed."""
 
 
 @torch.no_grad()
 def logistic(x: Tensor, y: Tensor, classes: int, l2: float) -> tuple[Tensor, Tensor]:
-    """The one minimum of the mean cross-entropy + l2/2 · (Σ w² + Σ b²), for B sets of samples.
+    """The unique minimum of the mean cross-entropy + l2/2 · (Σ w² + Σ b²), for B sets of samples.
 
-    Accelerated gradients with restarts (O'Donoghue and Candès, 2015) by Böhning's (1992) bound on the curvature, which
-    needs no line search, so that all sets take the same steps: a hundred short ones, and no wait for a GPU in them.
-    Where samples are fewer than features, in the dual: weights are sums of samples.
+    The method is accelerated gradient descent with restarts (O'Donoghue and Candès, 2015), preconditioned by Böhning's
+    (1992) bound on the curvature. It needs no line search, so all sets take the same steps, and a GPU never waits. If
+    there are fewer samples than features the dual problem is solved, in which weights are sums of samples.
 
     Args:
         x: features (B, N, D), in double precision.
@@ -42,19 +42,19 @@ def logistic(x: Tensor, y: Tensor, classes: int, l2: float) -> tuple[Tensor, Ten
     inverse = torch.cholesky_inverse(torch.linalg.cholesky(bound))
     target = F.one_hot(y, classes).to(x.dtype)
     w = ahead = x.new_zeros(len(x), gram.shape[1], classes)
-    speed = x.new_ones(len(x), 1, 1)
+    momentum = x.new_ones(len(x), 1, 1)
     for step in range(LIMIT):
         error = ((forward @ ahead).softmax(2) - target) / count
         gradient = (error if dual else whole.mT @ error) + l2 * ahead
-        if step % LOOK == 0 and _largest(whole.mT @ gradient if dual else gradient) <= TOLERANCE:
-            found = (whole.mT @ ahead if dual else ahead).mT
-            return found[..., :-1], found[..., -1]
+        if step % CHECK_EVERY == 0 and _largest(whole.mT @ gradient if dual else gradient) <= TOLERANCE:
+            solution = (whole.mT @ ahead if dual else ahead).mT
+            return solution[..., :-1], solution[..., -1]
         new = ahead - inverse @ gradient
-        uphill = ((ahead - new) * (new - w)).sum((1, 2), keepdim=True) > 0  # the last step went too far
-        speed = torch.where(uphill, 1.0, speed)
-        faster = (1 + (1 + 4 * speed.square()).sqrt()) / 2
-        ahead = new + (speed - 1) / faster * (new - w)
-        w, speed = new, faster
+        uphill = ((ahead - new) * (new - w)).sum((1, 2), keepdim=True) > 0  # restart: the momentum went too far
+        momentum = torch.where(uphill, 1.0, momentum)
+        next_momentum = (1 + (1 + 4 * momentum.square()).sqrt()) / 2
+        ahead = new + (momentum - 1) / next_momentum * (new - w)
+        w, momentum = new, next_momentum
     raise FloatingPointError(f"logistic regression did not converge in {LIMIT} steps: l2 = {l2!r} is too small for it")
 
 

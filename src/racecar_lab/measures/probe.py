@@ -1,4 +1,4 @@
-"""What a trained net's features are worth for a new task with few labels: linear probes."""
+"""Linear probes: classifiers on a trained net's features, for a new task with few labels."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from racecar_lab.experiment import Split
 from racecar_lab.measures.logistic import logistic
 
 BATCH = {"cpu": 256, "cuda": 4096}
-"""Pictures whose features are computed at once."""
+"""Number of samples whose features are computed at once, by device."""
 
 
 def body(model: nn.Module) -> nn.Module:
-    """A copy of a net without its classifier: what comes out are its features, flat."""
+    """A copy of a net without its classifier; its output is the features (N, D)."""
     if not hasattr(model, "classifier"):
         raise ValueError(f"{type(model).__name__} has no part called 'classifier' to take off")
     model = copy.deepcopy(model)
@@ -27,31 +27,32 @@ def body(model: nn.Module) -> nn.Module:
 
 @torch.no_grad()
 def features(model: nn.Module, x: Tensor) -> Tensor:
-    """x (N, …) → features (N, D) of a net without classifier, in evaluation mode."""
+    """Features (N, D) of samples x (N, …), from a net without classifier, in evaluation mode."""
     model.eval()
     return torch.cat([model(part) for part in x.split(BATCH.get(x.device.type, 256))])
 
 
 def choose(y: Tensor, per_class: int, generator: torch.Generator) -> Tensor:
-    """Indices (classes · per_class,) of as many samples of each class, drawn without replacement; labels y (N,)."""
+    """Indices (classes · per_class,) of ``per_class`` random samples of each class, without replacement; y (N,) are the
+    labels."""
     y = y.cpu()
     order = torch.randperm(len(y), generator=generator)
-    found = []
+    chosen = []
     for label in y.unique().tolist():
-        some = order[y[order] == label]
-        if len(some) < per_class:
+        members = order[y[order] == label]
+        if len(members) < per_class:
             raise ValueError(
-                f"class {label} has {len(some)} samples and not the {per_class} labels that were asked for"
+                f"class {label} has {len(members)} samples and not the {per_class} labels that were asked for"
             )
-        found.append(some[:per_class])
-    return torch.cat(found)
+        chosen.append(members[:per_class])
+    return torch.cat(chosen)
 
 
 def probe(train: Split, test: Split, classes: int, l2: float) -> Tensor:
     """Test accuracies (B,) of multinomial logistic regression, for B sets of labelled features at once.
 
-    The features are moved and scaled by two things that the labelled samples alone give, so that L2 asks the same of
-    every net: their mean, and one number, after which their mean squared length is 1. NaN where they are not finite.
+    The labelled features are centred and divided by one number, after which their mean squared length is 1, so that L2
+    means the same for every net. The accuracy is NaN if features are not finite.
 
     Args:
         train: features (B, N, D), labels (B, N).
@@ -59,28 +60,28 @@ def probe(train: Split, test: Split, classes: int, l2: float) -> Tensor:
         classes: their number K.
         l2: greater than 0.
     """
-    (right,) = probe_all([train], [test], classes, l2)
-    return right
+    (accuracies,) = probe_all([train], [test], classes, l2)
+    return accuracies
 
 
 def probe_all(trains: Sequence[Split], tests: Sequence[Split], classes: int, l2: float) -> list[Tensor]:
-    """``probe`` for several nets at once; all have as many sets, samples and features."""
-    x, mean, scale = standard(torch.cat([one.x for one in trains]))
+    """``probe`` for several nets at once, which have equal numbers of sets, samples and features."""
+    x, mean, scale = standard(torch.cat([train.x for train in trains]))
     finite = torch.cat([_finite(*both) for both in zip(trains, tests, strict=True)])
-    y = torch.cat([one.y for one in trains])
+    y = torch.cat([train.y for train in trains])
     weight, bias = logistic(torch.where(finite[:, None, None], x, 0), y, classes, l2)
     weight = weight.mT / scale
-    found, sets = [], [len(one.x) for one in trains]
-    whole = (one.split(sets) for one in (weight, bias[:, None] - mean @ weight, finite))
-    for test, w, b, good in zip(tests, *whole, strict=True):
+    accuracies, sets = [], [len(train.x) for train in trains]
+    parts = (tensor.split(sets) for tensor in (weight, bias[:, None] - mean @ weight, finite))
+    for test, w, b, is_finite in zip(tests, *parts, strict=True):
         right = ((test.x.double() @ w + b).argmax(2) == test.y).double().mean(1)
-        found.append(torch.where(good, right, torch.nan))
-    return found
+        accuracies.append(torch.where(is_finite, right, torch.nan))
+    return accuracies
 
 
 def standard(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Features (B, N, D) with mean 0 and mean squared length 1 in every set, in double precision; what was taken off,
-    (B, 1, D), and what they were divided by, (B, 1, 1)."""
+    """Features (B, N, D) centred and scaled to a mean squared length of 1 in every set, in double precision, with their
+    means (B, 1, D) and the divisors (B, 1, 1)."""
     mean = x.double().mean(1, keepdim=True)
     x = x.double() - mean
     scale = x.square().sum(2).mean(1).sqrt()[:, None, None]
@@ -90,12 +91,12 @@ def standard(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @torch.no_grad()
 def settle(model: nn.Module, x: Tensor) -> nn.Module:
-    """An untrained net whose batch norms have seen the samples x (N, …) once, so that they do norm; in evaluation
+    """An untrained net with the running statistics of its batch norms computed from the samples x (N, …); in evaluation
     mode."""
     norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
     momenta = [module.momentum for module in norms]
     for module in norms:
-        module.momentum = None  # a plain mean over the batches
+        module.momentum = None  # None: the plain mean over the batches
     model.train()
     for part in x.split(BATCH["cpu"]) if norms else ():
         model(part)
@@ -108,9 +109,9 @@ def settle(model: nn.Module, x: Tensor) -> nn.Module:
 def ridge(train: Split, test: Split, classes: int, l2: float) -> Tensor:
     """Test accuracies (B,) of ridge regression on one-hot labels, for B sets of labelled features at once.
 
-    A probe for thousands of nets: one linear system instead of hundreds of steps. Minimises the mean squared error +
-    l2 · Σ w² on features moved and scaled as in ``probe``, solved in the dual, whose size is the number of samples; the
-    bias, the mean of the labels, is free. NaN where features are not finite.
+    It is a probe for thousands of nets: one linear system instead of hundreds of steps. It minimises the mean squared
+    error + l2 · Σ w² on features centred and scaled as in ``probe``; the bias, the mean of the labels, is not
+    penalised. The system is the dual one, of the size of the number of samples. NaN if features are not finite.
 
     Args:
         train: features (B, N, D), labels (B, N).
@@ -132,5 +133,5 @@ def ridge(train: Split, test: Split, classes: int, l2: float) -> Tensor:
 
 
 def _finite(train: Split, test: Split) -> Tensor:
-    """(B,): whether all features of a set, and those of the test, are."""
+    """For each set, True if all its features and those of the test are finite, (B,)."""
     return train.x.isfinite().flatten(1).all(1) & test.x.isfinite().all()

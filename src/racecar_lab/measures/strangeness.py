@@ -1,4 +1,4 @@
-"""Scores that say how unlike the training data a sample is, higher for stranger, and how well they tell."""
+"""Out-of-distribution scores, which are higher for samples less like the training data, and their AUROC."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def auroc(known: Tensor, strange: Tensor) -> float:
-    """How often a strange sample has the higher score than a known one; ties count half. 0.5: nothing is seen.
+    """The probability that a strange sample has a higher score than a known one; ties count half. 0.5 is chance.
 
     Args:
         known: scores (N,) of samples like the training data.
@@ -21,52 +21,52 @@ def auroc(known: Tensor, strange: Tensor) -> float:
     scores = torch.cat((known, strange)).double()
     if scores.isnan().any():
         return float("nan")
-    _, place, counts = scores.unique(return_inverse=True, return_counts=True)
+    _, index, counts = scores.unique(return_inverse=True, return_counts=True)
     ends = counts.cumsum(0).double()
-    ranks = (ends - (counts.double() - 1) / 2)[place[len(known) :]]  # from 1; equal scores share their mean rank
+    ranks = (ends - (counts.double() - 1) / 2)[index[len(known) :]]  # from 1; equal scores share their mean rank
     n, m = len(known), len(strange)
     return float((ranks.sum() - m * (m + 1) / 2) / (n * m))
 
 
 def unsure(logits: Tensor) -> Tensor:
-    """−log of the largest softmax probability, (N, K) → (N,): it orders as one minus that probability does (Hendrycks
-    and Gimpel 2017), also where it would round to 0."""
+    """−log of the largest softmax probability of logits, (N, K) → (N,). It orders samples as one minus that probability
+    does (Hendrycks and Gimpel 2017), even where the latter rounds to 0."""
     return -logits.double().log_softmax(1).amax(1)
 
 
 def energy(logits: Tensor) -> Tensor:
-    """−log Σ exp of the logits, (N, K) → (N,) (Liu et al. 2020)."""
+    """The energy score −log Σ exp of logits, (N, K) → (N,) (Liu et al. 2020)."""
     return -logits.double().logsumexp(1)
 
 
 @dataclass(frozen=True, eq=False)
 class Mahalanobis:
-    """Gaussians of one covariance, one for each class, fitted to features (Lee et al. 2018, of one layer and without
-    changes to the input). Directions in which the features never vary say nothing."""
+    """The Mahalanobis score: a Gaussian for each class, with a shared covariance, fitted to features (Lee et al. 2018,
+    for one layer and without changes to the input). Directions in which the features do not vary are left out."""
 
     means: Tensor
-    """(K, D)"""
+    """The mean of each class, (K, D)."""
     whiten: Tensor
-    """(D, R): after it, the covariance is that of R independent numbers of variance 1."""
+    """Whitening matrix (D, R): features times it have the identity as covariance."""
 
     @classmethod
     def fit(cls, features: Tensor, y: Tensor) -> Mahalanobis:
-        """To features (N, D) with labels (N,)."""
+        """The score fitted to features (N, D) with labels y (N,)."""
         features = features.double()
-        labels, place = y.unique(return_inverse=True)
+        labels, index = y.unique(return_inverse=True)
         means = torch.stack([features[y == label].mean(0) for label in labels])
-        apart = features - means[place]
-        values, vectors = torch.linalg.eigh(apart.t() @ apart / len(apart))
-        seen = values > values[-1] * len(values) * torch.finfo(values.dtype).eps
-        return cls(means, vectors[:, seen] / values[seen].sqrt())
+        residual = features - means[index]
+        values, vectors = torch.linalg.eigh(residual.t() @ residual / len(residual))
+        varying = values > values[-1] * len(values) * torch.finfo(values.dtype).eps
+        return cls(means, vectors[:, varying] / values[varying].sqrt())
 
     def __call__(self, features: Tensor) -> Tensor:
-        """Squared distance from the nearest mean, (N, D) → (N,)."""
+        """Squared Mahalanobis distance of features from the nearest mean, (N, D) → (N,)."""
         return torch.cdist(features.double() @ self.whiten, self.means @ self.whiten).amin(1).square()
 
 
 def squared_errors(x: Tensor, rebuilt: Tensor) -> tuple[Tensor, Tensor]:
-    """Σ(x − x')² of every sample (N, …), and the same over Σx²: (N,) each. 0 for an x of zeros only."""
+    """Σ(x − x')² of every sample (N, …), and the same divided by Σx² (0 for an x of zeros): (N,) each."""
     x, rebuilt = x.flatten(1).double(), rebuilt.flatten(1).double()
     error, size = (x - rebuilt).square().sum(1), x.square().sum(1)
     return error, torch.where(size > 0, error / torch.where(size > 0, size, 1), 0)

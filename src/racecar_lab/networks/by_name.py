@@ -1,4 +1,4 @@
-"""Nets by name, each with the batch that it usually trains on."""
+"""Networks by name, each with the shape of its usual batch."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from racecar_lab.networks.vit import ViT, vit_b16
 
 @dataclass(frozen=True)
 class Net:
-    """A net and what it is called with."""
+    """A network and the shape of its input."""
 
     build: Callable[[], nn.Module]
     shape: tuple[int, ...]
-    """With the batch first."""
+    """Shape of the input; the first dimension is the batch."""
 
 
 NETS: dict[str, Net] = {
@@ -36,19 +36,19 @@ NETS: dict[str, Net] = {
     "mlp": Net(partial(dense, [1024] * 6 + [10], nn.ReLU), (256, 1024)),
     "vit-tiny": Net(partial(ViT, 32, 4, 96, 6, 3, 10), (32, 3, 32, 32)),
 }
-"""vgg16 is the 13-conv net for 32×32 pictures."""
+"""All networks by name. vgg16 has 13 convolutions and is for 32×32 pictures."""
 
 USUAL = {"cuda": ("vgg19", "resnet50", "vit", "resnet110"), "cpu": ("vgg7-narrow", "mlp", "resnet20")}
-"""What is measured unless the user names nets: those that suit the device."""
+"""Names of the networks that are timed by default, by device."""
 
 
 def open_net(name: str, batch: int = 0, seed: int = 0) -> tuple[nn.Module, Tensor]:
-    """Build a net of ours and its input.
+    """A network of this laboratory with random weights, and a random input for it.
 
     Args:
         name: one of NETS.
         batch: number of samples; 0: the usual one.
-        seed: of weights and input.
+        seed: seed of weights and input.
     """
     net = NETS[name]
     torch.manual_seed(seed)

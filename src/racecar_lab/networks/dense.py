@@ -9,7 +9,7 @@ from torch import nn
 
 
 def glorot(model: nn.Module) -> nn.Module:
-    """Glorot-uniform weights and zero biases, as the authors have them."""
+    """Initialise linear layers with Glorot-uniform weights and zero biases, as in the authors' code."""
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
@@ -25,14 +25,14 @@ def dense(
     last: bool = False,
     dropout: float = 0.0,
 ) -> nn.Sequential:
-    """Linear layers of these widths.
+    """A fully connected network.
 
     Args:
-        widths: of the input and of every layer.
-        activation: after every layer but the last.
-        norm: batch norm between a layer and its activation.
-        last: norm and activation after the last layer as well.
-        dropout: probability, after every activation.
+        widths: width of the input and of every layer.
+        activation: activation after every layer but the last; None: none.
+        norm: whether there is batch norm between a layer and its activation.
+        last: whether norm and activation follow the last layer as well.
+        dropout: probability of the dropout after every activation.
     """
     parts: list[nn.Module] = [nn.Flatten()]
     for i, (inputs, outputs) in enumerate(pairwise(widths)):

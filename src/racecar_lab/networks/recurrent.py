@@ -1,4 +1,4 @@
-"""A recurrent network that reads a sequence and answers at its end."""
+"""A recurrent network with one or several outputs at the end of a sequence."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import torch
 from torch import Tensor, nn
 
 CELLS: dict[str, Callable[..., nn.RNNBase]] = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
-"""By their short names."""
+"""Recurrent layers by their short names."""
 
 
 class Recurrent(nn.Module):
-    """Every time step through a linear layer and tanh, then recurrent layers, then a linear layer at the last steps.
+    """A linear layer with tanh at every time step, recurrent layers, and a linear layer at the last time steps.
 
     Args:
-        features: of the input x (N, T, features).
-        outputs: of an answer.
+        features: number of features of the input x (N, T, features).
+        outputs: number of outputs at a time step.
         cell: "lstm", "gru" or "rnn".
         hidden: size of the first linear layer and of all states.
-        layers: recurrent layers, stacked.
-        answers: steps at the end that have an answer: (N, answers, outputs); 1: (N, outputs).
-        dropout: probability, of the last layer's states.
+        layers: number of stacked recurrent layers.
+        answers: number of time steps at the end that have an output, (N, answers, outputs); 1: (N, outputs).
+        dropout: probability of the dropout on the last layer's states.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class Recurrent(nn.Module):
         self.answers = answers
 
     def forward(self, x: Tensor) -> Tensor:
+        """x (N, T, features) → (N, answers, outputs), or (N, outputs) for one answer."""
         states, _ = self.cell(torch.tanh(self.enter(x)))
         last = states[:, -1] if self.answers == 1 else states[:, -self.answers :]
         return self.head(self.drop(last))

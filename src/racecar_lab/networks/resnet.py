@@ -1,4 +1,4 @@
-"""ResNets: the one for ImageNet with bottlenecks, and the thin, deep one for CIFAR (He et al. 2016)."""
+"""ResNets: with bottlenecks for ImageNet, and thin and deep for CIFAR (He et al. 2016)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from torch import Tensor, nn
 
 
 def conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+    """A padded convolution without bias."""
     return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
 
 
 class Block(nn.Module):
-    """Convolutions ``conv1``, ``bn1``, ``conv2``, … beside a shortcut; ``downsample`` where the sizes differ."""
+    """The base class of residual blocks: convolutions ``conv1``, ``bn1``, ``conv2``, … beside a shortcut, which has a
+    convolution ``downsample`` if the sizes differ."""
 
     expansion = 1
 
@@ -29,7 +31,7 @@ class Block(nn.Module):
 
 
 class Basic(Block):
-    """Two 3×3 convolutions."""
+    """A residual block of two 3×3 convolutions."""
 
     def __init__(self, inputs: int, width: int, stride: int) -> None:
         super().__init__(inputs, width, stride)
@@ -43,7 +45,7 @@ class Basic(Block):
 
 
 class Bottleneck(Block):
-    """1×1 down to ``width``, 3×3, 1×1 up to four times as many."""
+    """A residual block of three convolutions: 1×1 to ``width`` channels, 3×3, and 1×1 to four times as many."""
 
     expansion = 4
 
@@ -61,14 +63,15 @@ class Bottleneck(Block):
 
 
 class ResNet(nn.Module):
-    """Stages ``layer1``, ``layer2``, … of blocks; each but the first halves the picture and doubles the channels.
+    """A ResNet: stages ``layer1``, ``layer2``, … of residual blocks, each of which but the first halves the picture and
+    doubles the channels.
 
     Args:
         block: Basic or Bottleneck.
-        counts: blocks of each stage.
-        width: channels of the first stage (a bottleneck's narrow ones).
-        classes: outputs.
-        large: begin with a 7×7 convolution of stride 2 and a max pooling, as for 224 pixels; else with a 3×3 one.
+        counts: number of blocks in each stage.
+        width: channels of the first stage (the narrow ones of a bottleneck).
+        classes: number of outputs.
+        large: start with a 7×7 convolution of stride 2 and a max pooling, for 224 pixels; else with a 3×3 one.
     """
 
     def __init__(

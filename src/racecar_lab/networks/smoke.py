@@ -1,7 +1,7 @@
-"""Super-resolution of smoke by a GAN, and the autoencoder that its generator makes with its own mirror image.
+"""Networks for smoke: generator and discriminator of a super-resolution GAN, and the generator mirrored as an encoder.
 
-The tables of the paper that give the layers are not in the text that we have: six convolutions in the generator, a
-discriminator that sees the high resolution and the enlarged low one are its words; widths are ours.
+The text of the paper that we have lacks the tables of layers. Six convolutions in the generator, and a discriminator
+that sees the high resolution and the enlarged low one, are from its text; the widths are ours.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 FACTOR = 4
-"""What a picture is enlarged by."""
+"""Ratio of high to low resolution."""
 WIDTHS = (32, 64, 64, 32, 16)
 """Channels after the generator's first five layers."""
 ENLARGED = (2, 4)
-"""Layers, counted from 1, after which pictures have twice the height and width."""
+"""Layers of the generator, counted from 1, after which height and width are doubled."""
 CRITIC = (32, 64, 128)
-"""Channels of the discriminator, each at half the height and width."""
+"""Channels of the discriminator's layers, each of which halves height and width."""
 
 
 def lowered(x: Tensor) -> Tensor:
-    """High resolution (N, C, H, W) → low (N, C, H/4, W/4): means of squares."""
+    """Reduce pictures (N, C, H, W) to the low resolution (N, C, H/4, W/4) by means over 4×4 pixels."""
     return F.avg_pool2d(x, FACTOR)
 
 
 def generator(widths: Sequence[int] = WIDTHS, channels: int = 1) -> nn.Sequential:
-    """Six 3×3 convolutions, (N, 1, H, W) → (N, channels, 4H, 4W), with ReLU after all but the last. After the second
-    and the fourth pixels are repeated: all of what the reverse pass needs is still there."""
+    """The generator (N, 1, H, W) → (N, channels, 4H, 4W): six 3×3 convolutions, with ReLU after all but the last. After
+    the second and the fourth, pixels are repeated, which the reverse pass can undo exactly."""
     sizes, parts = (1, *widths, channels), nn.Sequential()
     for i, (before, after) in enumerate(pairwise(sizes), 1):
         parts.append(nn.Conv2d(before, after, 3, padding=1))
@@ -42,8 +42,8 @@ def generator(widths: Sequence[int] = WIDTHS, channels: int = 1) -> nn.Sequentia
 
 
 class Discriminator(nn.Module):
-    """Tells pictures (N, 1, 4H, 4W) from those of a generator, given the low resolution (N, 1, H, W): strided
-    convolutions and leaky ReLU; a logit for each patch."""
+    """A classifier of real pictures (N, 1, 4H, 4W) against generated ones, given the low resolution (N, 1, H, W):
+    strided convolutions and leaky ReLU, with a logit for each patch."""
 
     def __init__(self, widths: Sequence[int] = CRITIC) -> None:
         super().__init__()
@@ -52,31 +52,31 @@ class Discriminator(nn.Module):
         self.last = nn.Conv2d(sizes[-1], 1, 3, padding=1)
 
     def features(self, high: Tensor, low: Tensor) -> list[Tensor]:
-        """What the hidden layers see in a picture, the feature space that a loss compares."""
+        """The outputs of the hidden layers, in which a loss compares pictures."""
         x = torch.cat((high, F.interpolate(low, scale_factor=FACTOR, mode="nearest")), 1)
-        found = []
+        outputs = []
         for layer in self.hidden:
             x = F.leaky_relu(layer(x), 0.2)
-            found.append(x)
-        return found
+            outputs.append(x)
+        return outputs
 
     def forward(self, high: Tensor, low: Tensor) -> Tensor:
-        """(N, 1, H/2, W/2)."""
+        """High resolution (N, 1, 4H, 4W) and low (N, 1, H, W) → a logit for each patch, (N, 1, H/2, W/2)."""
         return self.judged(self.features(high, low))
 
     def judged(self, features: Sequence[Tensor]) -> Tensor:
-        """The logits of pictures whose features are known."""
+        """The logits of pictures from their features."""
         return self.last(features[-1])
 
 
 class Mirrored(nn.Module):
-    """The reverse step of a 3×3 convolution as a layer of its own: Mᵀ(x − b), with M and b stored as the convolution
-    stores them."""
+    """The reverse step of a 3×3 convolution as a layer with its own weights: Mᵀ(x − b), with weight M and bias b in the
+    convolution's format."""
 
     def __init__(self, before: int, after: int) -> None:
         """(N, before, H, W) → (N, after, H, W)."""
         super().__init__()
-        fresh = nn.Conv2d(before, after, 3, padding=1)  # for PyTorch's first weights of a layer with so many inputs
+        fresh = nn.Conv2d(before, after, 3, padding=1)  # for PyTorch's initial weights with this fan-in
         self.weight = nn.Parameter(fresh.weight.detach().transpose(0, 1).contiguous())
         self.bias = nn.Parameter(torch.empty(before).uniform_(-1, 1) * (9 * before) ** -0.5)
 
@@ -85,8 +85,8 @@ class Mirrored(nn.Module):
 
 
 def encoder(widths: Sequence[int] = WIDTHS, channels: int = 1) -> nn.Sequential:
-    """The generator mirrored, (N, channels, 4H, 4W) → (N, 1, H, W), layer for layer what its reverse pass does: where
-    it repeats pixels, means of squares are taken. The last layer has no activation."""
+    """The encoder (N, channels, 4H, 4W) → (N, 1, H, W): layer for layer the reverse pass of the generator. Where the
+    generator repeats pixels, the encoder takes means over 2×2 pixels. The last layer has no activation."""
     sizes, parts = (1, *widths, channels), nn.Sequential()
     for i in range(len(sizes) - 1, 0, -1):
         parts.append(Mirrored(sizes[i], sizes[i - 1]))
@@ -104,18 +104,18 @@ def weighted(parts: nn.Sequential) -> list[nn.Conv2d | Mirrored]:
 
 @torch.no_grad()
 def fill_decoder(decoder: nn.Sequential, source: nn.Sequential) -> None:
-    """Copy a generator of grey pictures; its last layer is copied into every channel that the decoder has."""
-    for mine, given in zip(weighted(decoder), weighted(source), strict=True):
-        times = mine.weight.shape[0] // given.weight.shape[0]
-        mine.weight.copy_(given.weight.repeat(times, 1, 1, 1))
-        mine.bias.copy_(given.bias.repeat(times))  # type: ignore[union-attr]
+    """Copy the weights of a generator of grey pictures into a decoder; its last layer is copied into every channel."""
+    for layer, original in zip(weighted(decoder), weighted(source), strict=True):
+        times = layer.weight.shape[0] // original.weight.shape[0]
+        layer.weight.copy_(original.weight.repeat(times, 1, 1, 1))
+        layer.bias.copy_(original.bias.repeat(times))  # type: ignore[union-attr]
 
 
 @torch.no_grad()
 def fill_encoder(encoder: nn.Sequential, source: nn.Sequential) -> None:
-    """Make an encoder the reverse pass of a generator of grey pictures. Of several channels it takes the mean, so that
-    a grey picture in colour has the code that it has in grey."""
-    for mine, given in zip(reversed(weighted(encoder)), weighted(source), strict=True):
-        times = mine.weight.shape[0] // given.weight.shape[0]
-        mine.weight.copy_(given.weight.repeat(times, 1, 1, 1) / times)
-        mine.bias.copy_(given.bias.repeat(times))  # type: ignore[union-attr]
+    """Copy the weights of a generator of grey pictures into an encoder, which then computes its reverse pass. It takes
+    the mean of several channels, so that a grey picture in colour has the same code as in grey."""
+    for layer, original in zip(reversed(weighted(encoder)), weighted(source), strict=True):
+        times = layer.weight.shape[0] // original.weight.shape[0]
+        layer.weight.copy_(original.weight.repeat(times, 1, 1, 1) / times)
+        layer.bias.copy_(original.bias.repeat(times))  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""VGG: 3×3 convolutions in a row, the picture halved now and then (Simonyan and Zisserman 2015)."""
+"""VGG: a sequence of 3×3 convolutions and max poolings (Simonyan and Zisserman 2015)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 Layout = Sequence[int | str]
-"""Channels of each convolution; "M" halves the picture."""
+"""Channels of each convolution; "M" is a max pooling that halves the picture."""
 
 NARROW: Layout = (32, 32, "M", 64, 64, "M", 128, 128, 128, "M")
-"""Half as wide as VGG7: what is no product takes twice the share of a step."""
+"""VGG7 at half the width, so that operations other than convolutions take twice the share of a step."""
 VGG7: Layout = (64, 64, "M", 128, 128, "M", 256, 256, 256, "M")
 VGG16: Layout = (*VGG7, 512, 512, 512, "M", 512, 512, 512, "M")
 """Thirteen convolutions: with ``vgg(VGG16)`` the net for 32×32 pictures."""
@@ -20,7 +20,7 @@ VGG19: Layout = (64, 64, "M", 128, 128, "M", *(256,) * 4, "M", *(512,) * 4, "M",
 
 
 class VGG(nn.Module):
-    """Parts: ``features``, ``avgpool`` and ``classifier``, named as torchvision names them."""
+    """A VGG network of ``features``, ``avgpool`` and ``classifier``, which are torchvision's names."""
 
     def __init__(self, features: nn.Sequential, side: int, classifier: nn.Sequential) -> None:
         super().__init__()
@@ -43,16 +43,16 @@ def vgg(
     hidden: Sequence[int] = (),
     dropout: float = 0.5,
 ) -> VGG:
-    """A VGG of any length.
+    """A VGG network of any depth.
 
     Args:
-        layout: its convolutions.
-        norm: batch norm after each of them.
-        classes: outputs.
+        layout: its convolutions and poolings.
+        norm: whether there is batch norm after each convolution.
+        classes: number of outputs.
         size: height and width of the pictures.
-        channels: of the pictures.
+        channels: number of channels of the pictures.
         hidden: widths of the linear layers before the last one.
-        dropout: probability, after each of these.
+        dropout: probability of the dropout after each of these.
     """
     parts: list[nn.Module] = []
     width = channels

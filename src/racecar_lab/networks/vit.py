@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 
 class PatchEmbed(nn.Module):
-    """Non-overlapping patches to tokens."""
+    """The embedding of non-overlapping patches as tokens."""
 
     def __init__(self, patch: int, width: int) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class PatchEmbed(nn.Module):
 
 
 class Attention(nn.Module):
-    """Self-attention; one linear layer makes queries, keys and values."""
+    """Self-attention, with one linear layer for queries, keys and values."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Attention(nn.Module):
         self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
 
     def mix(self, qkv: Tensor) -> Tensor:
-        """(N, tokens, 3·width) → (N, tokens, width): everything between the two linear layers."""
+        """Attention between the two linear layers, (N, tokens, 3·width) → (N, tokens, width)."""
         batch, tokens, width = qkv.shape[0], qkv.shape[1], qkv.shape[2] // 3
         q, k, v = qkv.view(batch, tokens, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4).unbind(0)
         return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, tokens, width)
@@ -39,6 +39,8 @@ class Attention(nn.Module):
 
 
 class Mlp(nn.Module):
+    """Two linear layers with GELU between them."""
+
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
         self.fc1, self.act, self.fc2 = nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width)
@@ -49,7 +51,7 @@ class Mlp(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Norm, attention, add; norm, MLP, add."""
+    """A transformer block: norm, attention, addition; norm, MLP, addition."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -63,15 +65,15 @@ class EncoderBlock(nn.Module):
 
 
 class ViT(nn.Module):
-    """Patches, a class token, learned positions, blocks, and a linear layer on the class token.
+    """A vision transformer: patches, a class token, learned positions, blocks, and a linear layer on the class token.
 
     Args:
         size: height and width of the pictures.
-        patch: of the patches.
+        patch: height and width of the patches.
         width: channels of a token.
         depth: number of blocks.
-        heads: of the attention.
-        classes: outputs.
+        heads: number of attention heads.
+        classes: number of outputs.
     """
 
     def __init__(self, size: int, patch: int, width: int, depth: int, heads: int, classes: int) -> None:
@@ -88,7 +90,7 @@ class ViT(nn.Module):
                 nn.init.trunc_normal_(parameter, std=0.02)
 
     def embed(self, x: Tensor) -> Tensor:
-        """x (N, 3, H, W) → (N, 1 + tokens, width)."""
+        """The tokens of pictures, x (N, 3, H, W) → (N, 1 + tokens, width)."""
         tokens = self.patch_embed(x)
         return torch.cat([self.cls_token.expand(len(x), -1, -1), tokens], 1) + self.pos_embed
 

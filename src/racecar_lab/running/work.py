@@ -79,7 +79,7 @@ def _do(
         nets, outcome = _train(job, stage, job.task(tasks, stage), store, options)
         if outcome.note:
             raise Diverged(outcome.note)
-        trained = as_trained(job, stage, nets.tasks[0], nets.model, outcome, options.device, tasks)
+        trained = as_trained(job, stage, nets.tasks[0], nets.model, outcome, device=options.device, tasks=tasks)
         keep = partial(finish, job, trained, outcome, store, maker, began=began)
     except FloatingPointError as error:
         keep = partial(write, job, stage, store, maker, note=str(error))
@@ -104,9 +104,20 @@ def training(job: Job, stage: Stage, task: Task, model: nn.Module) -> Training:
     """What a stage does with a model that has its first weights."""
     recipe, config = job.experiment.recipe(job.config, stage), job.config
     recipe = recipe if stage.regularised or recipe.look_always else replace(recipe, looks=0)
-    what = model, task, config, recipe, stage.name, job.seed, stage.epochs or config.epochs
-    options = job.experiment.reverse(config), job.experiment.orthogonality(config)
-    return Training(*what, _variant(job, stage), float(job.coefficient or 0.0), *options, job.ids[stage.name])
+    return Training(
+        model,
+        task,
+        config,
+        recipe,
+        name=stage.name,
+        seed=job.seed,
+        epochs=stage.epochs or config.epochs,
+        variant=_variant(job, stage),
+        coefficient=float(job.coefficient or 0.0),
+        reverse=job.experiment.reverse(config),
+        orthogonality=job.experiment.orthogonality(config),
+        id=job.ids[stage.name],
+    )
 
 
 def lost(job: Job, stage: Stage, store: Store) -> str:
@@ -180,8 +191,17 @@ def as_trained(
         task: what the model was trained on, on its device.
         tasks: all of the experiment's, as they were loaded.
     """
-    where = torch.device(device)
-    return Trained(stage, model.eval(), task, job.seed, job.variant, where, job.folder, outcome.history, tasks)
+    return Trained(
+        stage,
+        model.eval(),
+        task,
+        seed=job.seed,
+        variant=job.variant,
+        device=torch.device(device),
+        folder=job.folder,
+        history=outcome.history,
+        tasks=tasks,
+    )
 
 
 def finish(
@@ -207,7 +227,19 @@ def finish(
     if probed := job.experiment.probed(job.config, trained):
         note = DEAD if is_dead(*probed, rebuilds=job.experiment.rebuilds) else ""
         dead = dead_layers(*probed) if stage.regularised else None
-    write(job, stage, store, maker, device, measured, outcome.curves, cost, model, note, dead)
+    write(
+        job,
+        stage,
+        store,
+        maker,
+        device=device,
+        measured=measured,
+        curves=outcome.curves,
+        cost=cost,
+        model=model,
+        note=note,
+        dead=dead,
+    )
 
 
 def write(

@@ -1,1 +1,1 @@
-"""How a net is trained: the loop, its steps, what is random in it, and what the variants add."""
+"""Training of networks: the loop, kinds of steps, batches and other random draws, recipes and variants."""

@@ -1,4 +1,4 @@
-"""The batches of a training: which samples, how they are moved, and what else is random; from the seed alone."""
+"""The batches of a training: samples, augmentation and all other random tensors, which the seed alone decides."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from racecar_lab.training.objective import Objective
 from racecar_lab.training.spec import Training
 
 Drawn = Sequence[Any]
-"""Tensors, or None, of a step or of all steps of an epoch: indices, noise of the regulariser, moves, latent numbers."""
+"""The random tensors of a step (or of all steps of an epoch, stacked): indices of the samples, noise of the
+regulariser, augmentation, latent numbers; None where there is nothing to draw."""
 
 
 class Batches:
-    """Those of one training, made on the device.
+    """The batches of one training, made on the device.
 
     Args:
-        objectives: of the turns on every batch.
+        objectives: those of the turns on every batch.
         layout: memory format of the samples.
     """
 
@@ -33,32 +34,33 @@ class Batches:
     ) -> None:
         self.task, self.recipe, self.device, self.layout = training.task.to(device), training.recipe, device, layout
         self.seed, self.stage, self.batch = training.seed, training.name, training.config.batch
-        self.per_epoch = rng.steps_per_epoch(len(training.task.train), self.batch)
-        self._all = None
-        if self.per_epoch == 1 and not 0 < self.batch < len(training.task.train):  # the same in every epoch
-            self._all = rng.order(len(training.task.train), 0, self.seed, self.stage, 0).to(device)
-        self._needs = [(one.own.noise, one.turn.latent) for one in objectives]
+        samples = len(training.task.train)
+        self.per_epoch = rng.steps_per_epoch(samples, self.batch)
+        self._whole_order = None
+        if self.per_epoch == 1 and not 0 < self.batch < samples:  # one batch with all samples: no shuffling
+            self._whole_order = rng.order(samples, 0, self.seed, self.stage, 0).to(device)
+        self._needs = [(objective.regularised.noise, objective.turn.latent) for objective in objectives]
 
     def draw(self, epoch: int) -> list[Drawn]:
-        """For every turn, what is random in all steps of an epoch, (steps, …)."""
-        name = self.seed, self.stage, epoch
-        order = self._all
+        """The random tensors of an epoch's steps, (steps, …) each, for every turn."""
+        key = self.seed, self.stage, epoch
+        order = self._whole_order
         if order is None:
-            order = rng.order(len(self.task.train), self.batch, *name)
-        moves = augment.draw(self.recipe, order.shape, *name)
+            order = rng.order(len(self.task.train), self.batch, *key)
+        moves = augment.draw(self.recipe, order.shape, *key)
         turns: list[Drawn] = []
         for i, (count, shape) in enumerate(self._needs):
-            own = name if len(self._needs) == 1 else (self.seed, f"{self.stage}, turn {i}", epoch)
-            noise = rng.noise(count, len(order), *own) if count else None
-            latent = rng.latent((*order.shape, *shape), *own) if shape else None
+            turn_key = key if len(self._needs) == 1 else (self.seed, f"{self.stage}, turn {i}", epoch)
+            noise = rng.noise(count, len(order), *turn_key) if count else None
+            latent = rng.latent((*order.shape, *shape), *turn_key) if shape else None
             drawn = order, noise, moves, latent
-            turns.append([None if one is None else one.to(self.device) for one in drawn])
+            turns.append([None if tensor is None else tensor.to(self.device) for tensor in drawn])
         return turns
 
     def take(self, chosen: Tensor, moves: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The samples and labels of a step; of the processes that share a batch, this one's."""
+        """The samples and labels of a step, augmented; if processes share the batch, this process's part."""
         chosen, train = distributed.share(chosen), self.task.train
-        whole = len(chosen) == len(train)  # then in their order
+        whole = len(chosen) == len(train)  # all samples in their order need no copy
         x, y = (train.x, train.y) if whole else (train.x[chosen], train.y[chosen])
         if moves is not None:
             x = augment.apply(self.recipe, x, distributed.share(moves))
@@ -66,27 +68,30 @@ class Batches:
 
 
 class StackedBatches:
-    """Those of many trainings of one configuration, with a dimension for the nets: each has what it had alone."""
+    """The batches of E trainings of one configuration, stacked. Each training has the batches that it would have
+    alone; trainings with the same seed and data share them."""
 
     def __init__(self, trainings: Sequence[Training], objective: Objective, device: torch.device) -> None:
-        keys = [(one.seed, id(one.task)) for one in trainings]  # folds have other data with the same seed
-        alone = {key: Batches(one, [objective], device) for key, one in dict(zip(keys, trainings, strict=True)).items()}
-        self.tasks, self._alone = [alone[key].task for key in keys], list(alone.values())
-        self._which = torch.tensor([list(alone).index(key) for key in keys], device=device)
-        """Of every net, the place of its seed and data among all."""
-        self.x = torch.stack([one.task.train.x for one in self._alone])
-        self.y = torch.stack([one.task.train.y for one in self._alone])
-        self.recipe, self.per_epoch = trainings[0].recipe, self._alone[0].per_epoch
+        keys = [(training.seed, id(training.task)) for training in trainings]  # folds: other data, the same seed
+        distinct = dict(zip(keys, trainings, strict=True))
+        batches = {key: Batches(training, [objective], device) for key, training in distinct.items()}
+        self.tasks, self._batches = [batches[key].task for key in keys], list(batches.values())
+        self._which = torch.tensor([list(batches).index(key) for key in keys], device=device)
+        """For each training, the index of its batches."""
+        self.x = torch.stack([one.task.train.x for one in self._batches])
+        self.y = torch.stack([one.task.train.y for one in self._batches])
+        self.recipe, self.per_epoch = trainings[0].recipe, self._batches[0].per_epoch
 
     def draw(self, epoch: int) -> list[Drawn]:
-        """(steps, nets, …); empty tensors, which vmap takes, where nothing is drawn."""
-        each = zip(*(one.draw(epoch)[0] for one in self._alone), strict=True)
-        drawn = [None if some[0] is None else torch.stack(some, 1)[:, self._which] for some in each]
+        """The random tensors of an epoch's steps, (steps, E, …) each, for the one turn. Where there is nothing to draw
+        they are empty tensors, because vmap takes no None."""
+        each = zip(*(batches.draw(epoch)[0] for batches in self._batches), strict=True)
+        stacked = [None if parts[0] is None else torch.stack(parts, 1)[:, self._which] for parts in each]
         nothing = self._which.new_empty(self.per_epoch, len(self._which), 0)
-        return [[nothing if one is None else one for one in drawn]]
+        return [[nothing if tensor is None else tensor for tensor in stacked]]
 
     def take(self, chosen: Tensor, moves: Tensor) -> tuple[Tensor, Tensor]:
-        """(nets, batch, …)."""
+        """The samples and labels of a step, (E, N, …), augmented."""
         rows = self._which.unsqueeze(1)
         x, y = self.x[rows, chosen], self.y[rows, chosen]
         if moves.numel():

@@ -1,4 +1,4 @@
-"""Checkpoints: whole or not there at all, with a checksum, and read without running anything that they hold."""
+"""Checkpoints: files written atomically, with a checksum, and read without executing anything that they hold."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from racecar.support.sealed import is_damaged, read_sealed, write_sealed
 
 
 def write(path: Path, state: Mapping[str, Any]) -> None:
-    """Put a state into a file; where that fails, it is said, and training goes on."""
+    """Write a state into a file. If that fails, a warning says so and the training continues."""
     with spared("a checkpoint"):
         write_sealed(path, dict(state))
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[dict[str, Any]]:
-    """What a checkpoint holds, on the CPU; names the file where that is not what was expected."""
+    """A context with the content of a checkpoint, on the CPU. An error in it becomes one that names the file."""
     try:
         yield read_sealed(path)
     except Exception as error:
@@ -29,8 +29,8 @@ def reading(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def drop_damaged(*paths: Path) -> None:
-    """Remove those files of an unfinished stage whose checksum does not fit, so that what they held is done again. A
-    warning names each. A file from before there were checksums has none, and goes too."""
+    """Remove those files of an unfinished stage whose checksum is missing or wrong, with a warning for each; the stage
+    then starts again."""
     for path in paths:
         if path.exists() and is_damaged(path):
             remove(path)

@@ -1,4 +1,4 @@
-"""One training on several processes, as torchrun starts them: the batch is shared out, gradients are averaged."""
+"""One training on several processes started by torchrun: they share each batch and average the gradients."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from racecar.support.processes import is_rank_zero
 
 
 def launched() -> bool:
-    """Whether torchrun started this process as one of several."""
+    """True if torchrun started this process as one of several."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def start(device: str) -> str:
-    """Join the processes that torchrun started, if it did; the device of this one."""
+    """Join the process group if torchrun started this process. Returns this process's device."""
     if not launched():
         return device
     if not distributed.is_initialized():
@@ -33,25 +33,25 @@ def start(device: str) -> str:
 
 
 def _end_with_parent(parent: int) -> None:
-    """Processes that torchrun started go on when it is killed; nobody waits for their work."""
+    """End this process when its parent is gone: processes would otherwise continue after torchrun was killed."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)
 
 
 def world() -> int:
-    """How many processes share a training."""
+    """Number of processes that share a training."""
     return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
 
 
 def wait() -> None:
-    """Until every process is here."""
+    """Wait until every process is here."""
     if world() > 1:
         distributed.barrier()
 
 
 def mean(values: Tensor) -> Tensor:
-    """Of the values that the processes have."""
+    """The mean of the processes' values."""
     if world() > 1:
         values = values.clone()
         distributed.all_reduce(values)
@@ -60,14 +60,14 @@ def mean(values: Tensor) -> Tensor:
 
 
 def once(work: Callable[[], None], device: str) -> None:
-    """Rank 0 works for all processes. They start and go on together; where it fails, all of them do."""
+    """Call ``work`` in the process of rank 0 while the others wait. If it raises, all processes raise."""
     wait()
     error: Exception | None = None
     if is_rank_zero():
         try:
             work()
-        except Exception as caught:
-            error = caught
+        except Exception as raised:
+            error = raised
     failed = mean(torch.tensor(float(error is not None), device=device))
     if error is not None:
         raise error
@@ -76,7 +76,7 @@ def once(work: Callable[[], None], device: str) -> None:
 
 
 def wrap(module: nn.Module) -> nn.Module:
-    """Average the gradients over the processes."""
+    """The module with its gradients averaged over the processes."""
     if world() == 1:
         return module
     device = next(module.parameters()).device
@@ -84,7 +84,7 @@ def wrap(module: nn.Module) -> nn.Module:
 
 
 def share(chosen: Tensor) -> Tensor:
-    """This process's part of a batch's indices."""
+    """This process's part of a tensor with one row for each sample of a batch."""
     if world() == 1:
         return chosen
     if len(chosen) % world():
@@ -93,5 +93,6 @@ def share(chosen: Tensor) -> Tensor:
 
 
 def stop() -> None:
+    """Leave the process group."""
     if world() > 1:
         distributed.destroy_process_group()

@@ -1,4 +1,9 @@
-"""Recorded operations, made fewer and faster to call: for small nets Python takes longer than the numbers."""
+"""A pass over recorded operations that makes them fewer and faster to call.
+
+Small nets spend most of a step in Python: the pass saves 28 to 43 % of a step of peaks and digits (one CPU thread).
+``torch.compile`` of the recording takes 0.8 times as long for peaks with RR, but 1.4 times for Std and 1.3 times for 60
+batched nets, and seconds of compilation in every process; it needs a C++ compiler and rounds differently.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +24,18 @@ DIRECT = {
     for name in NAMES
     for overload in getattr(aten, name).overloads()
 }
-"""The same as functions that Python calls faster: a fifth of the time of a small net."""
+"""Operations by the function that does the same and that Python calls faster."""
 FILLED = (aten.ones_like.default, aten.zeros_like.default, aten.new_ones.default, aten.new_zeros.default)
-"""They depend on the shape of what they are given alone."""
+"""Operations whose result depends only on the shape of their input."""
 
 
 def shorten(recorded: fx.GraphModule) -> None:
-    """Leave out what only repeats something, work out now what is the same in every call, and call the rest directly.
-    No gradient may be asked for through it."""
+    """Leave out operations that return their input, compute constants once, and call the rest by faster functions. No
+    gradient flows through the result."""
     exposed = _exposed(recorded.graph)
     for node in recorded.graph.nodes:
-        if (same := _same(node, exposed)) is not None:
-            node.replace_all_uses_with(same)
+        if (equal := _equal_node(node, exposed)) is not None:
+            node.replace_all_uses_with(equal)
     _fold(recorded, exposed)
     for node in recorded.graph.nodes:
         node.target = DIRECT.get(node.target, node.target)
@@ -39,62 +44,66 @@ def shorten(recorded: fx.GraphModule) -> None:
 
 
 def _exposed(graph: fx.Graph) -> set[fx.Node]:
-    """What may be changed by operations in place, or by who gets it in the end; with what that is a view of."""
-    found: set[fx.Node] = set()
+    """Nodes that may be changed in place, by an operation or by the caller; and those that they are views of."""
+    exposed: set[fx.Node] = set()
     for node in reversed(graph.nodes):
         changes, views = node.op == "output", False
         if isinstance(node.target, OpOverload):
             schema = node.target._schema
-            changes, views = schema.is_mutable, any(one.alias_info for one in schema.returns)
-        if changes or (views and node in found):
-            found.update(node.all_input_nodes)
-    return found
+            changes, views = schema.is_mutable, any(result.alias_info for result in schema.returns)
+        if changes or (views and node in exposed):
+            exposed.update(node.all_input_nodes)
+    return exposed
 
 
-def _same(node: fx.Node, exposed: set[fx.Node]) -> fx.Node | None:
-    """What a node only repeats: a tenth of the time of a small net."""
+def _equal_node(node: fx.Node, exposed: set[fx.Node]) -> fx.Node | None:
+    """An earlier node with the same value: of detach, a double transposition, a product with 1, a first power."""
     if node.target == aten.detach.default:
         return node.all_input_nodes[0]
     if node.target == aten.t.default and node.all_input_nodes[0].target == aten.t.default:
         return node.all_input_nodes[0].all_input_nodes[0]
     if node.target in (aten.mul.Tensor, aten.pow.Tensor_Scalar) and node.args[1] == 1 and node not in exposed:
-        (given,) = node.all_input_nodes
-        if given not in exposed and given.meta["val"].dtype == node.meta["val"].dtype:
-            return given
+        (factor,) = node.all_input_nodes
+        if factor not in exposed and factor.meta["val"].dtype == node.meta["val"].dtype:
+            return factor
     return None
 
 
 def _fold(recorded: fx.GraphModule, exposed: set[fx.Node]) -> None:
-    """A fifth of the operations, such as the gradient of the loss by itself, times a coefficient. (torch.fx's own
-    const_fold begins with what a module holds alone, and most of these begin with ones of a known shape.)"""
-    known: dict[fx.Node, Any] = {}
+    """Compute constants once: a fifth of the operations, such as the gradient of the loss by itself, times a
+    coefficient. (``const_fold`` of torch.fx starts from attributes of a module, and most constants here from ones of a
+    known shape.)"""
+    constants: dict[fx.Node, Any] = {}
 
     def value(node: fx.Node) -> Any:
-        return known[node] if node in known else _any(node)
+        return constants[node] if node in constants else _any_tensor(node)
 
     for node in recorded.graph.nodes:
         if node in exposed:
             continue
         if node.op == "get_attr":
-            known[node] = getattr(recorded, node.target)
-        elif _is_known(node, known):
-            known[node] = node.target(*fx.node.map_arg(node.args, value), **fx.node.map_arg(node.kwargs, value))
-    for i, (node, one) in enumerate(known.items()):
-        if node.op != "get_attr" and any(user not in known for user in node.users):
-            recorded.register_buffer(f"known_{i}", one.clone())
+            constants[node] = getattr(recorded, node.target)
+        elif _is_constant(node, constants):
+            constants[node] = node.target(*fx.node.map_arg(node.args, value), **fx.node.map_arg(node.kwargs, value))
+    for i, (node, constant) in enumerate(constants.items()):
+        if node.op != "get_attr" and any(user not in constants for user in node.users):
+            recorded.register_buffer(f"constant_{i}", constant.clone())
             with recorded.graph.inserting_before(node):
-                node.replace_all_uses_with(recorded.graph.get_attr(f"known_{i}"))
+                node.replace_all_uses_with(recorded.graph.get_attr(f"constant_{i}"))
 
 
-def _is_known(node: fx.Node, known: dict[fx.Node, Any]) -> bool:
+def _is_constant(node: fx.Node, constants: dict[fx.Node, Any]) -> bool:
+    """True if a node has the same value in every call, given the constants before it."""
     op = node.target
     if not isinstance(op, OpOverload) or op._schema.is_mutable or torch.Tag.nondeterministic_seeded in op.tags:
         return False
-    given = node.all_input_nodes
-    return op in FILLED or (len(op._schema.returns) == 1 and bool(given) and all(one in known for one in given))
+    if op in FILLED:
+        return True
+    inputs = node.all_input_nodes
+    return len(op._schema.returns) == 1 and bool(inputs) and all(argument in constants for argument in inputs)
 
 
-def _any(node: fx.Node) -> Tensor:
-    """Some tensor of the shape that a node gives."""
+def _any_tensor(node: fx.Node) -> Tensor:
+    """An uninitialised tensor with the shape, dtype and device of a node's value."""
     value = node.meta["val"]
     return torch.empty(value.shape, dtype=value.dtype, device=value.device)

@@ -1,4 +1,4 @@
-"""Std once more, trained for as many seconds as RR takes: what a fair comparison has beside it."""
+"""A longer training of Std, for as many seconds as RR takes: the control for RR's cost."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from racecar_lab.config import Config
 
 @dataclass(frozen=True, kw_only=True)
 class LongerConfig(Config):
-    """Experiments say what RR costs on their net."""
+    """A configuration with the cost of RR on the experiment's net."""
 
     cost: float = 1.0
-    """What a step of RR costs, in steps of Std. Std is trained once more, so many times as long; 1: it is not."""
+    """Time of a step of RR divided by that of Std. Std is trained once more, that many times as long; 1: it is not."""
     longer: bool = False
-    """This is that training of Std; other variants have none."""
+    """True for the longer training, which Std alone has."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -26,7 +26,7 @@ class LongerConfig(Config):
 
     @property
     def long_epochs(self) -> int:
-        """Rounded up: Std gets no fewer seconds than RR."""
+        """Epochs of the longer training, rounded up, so that Std gets no fewer seconds than RR."""
         return math.ceil(self.cost * self.epochs)
 
 
@@ -34,6 +34,6 @@ L = TypeVar("L", bound=LongerConfig)
 
 
 def with_longer(config: L) -> Sequence[L]:
-    """A configuration, and that of the longer training, for which a search has no use."""
+    """A configuration and that of the longer training; in a search, and if the cost is 1, the configuration alone."""
     alone = config.longer or config.valid or config.cost == 1
     return [config] if alone else [config, replace(config, longer=True)]

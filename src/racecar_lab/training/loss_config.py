@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 from racecar_lab.config import Config
 
 LOSS = ("scale", "gradient", "reduction")
-"""Arguments of ``Racecar`` that say which loss it is."""
+"""Arguments of ``Racecar`` that define the reverse loss."""
 KNOWN = {
     "scale": ("relative", "ratio", "anchored", "mean", "sum"),
     "gradient": ("both", "reverse", "weights"),
     "reduction": ("mean", "sum"),
 }
-"""The values that ``Racecar`` takes."""
+"""The values of these arguments that ``Racecar`` accepts."""
 DEFAULT = {"scale": "relative", "gradient": "reverse", "reduction": "mean"}
 """The defaults of ``Racecar``, written out: names of records depend on them, and must not change with the library."""
 FIRST_LOSS = {"scale": "relative", "gradient": "both", "reduction": "sum"}
@@ -33,7 +33,7 @@ class LossConfig(Config):
     gradient: str = DEFAULT["gradient"]
     reduction: str = DEFAULT["reduction"]
     strength: float = 0.001
-    """λ, times the mean of the terms over the constrained layers; with reduction "sum", times their sum."""
+    """λ, the weight of the mean of the terms over the constrained layers, or of their sum with reduction "sum"."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -44,7 +44,7 @@ class LossConfig(Config):
 
     @property
     def loss(self) -> dict[str, str]:
-        """For ``Racecar``."""
+        """Arguments of ``Racecar``."""
         return {name: getattr(self, name) for name in LOSS}
 
 
@@ -53,9 +53,9 @@ LOSSES: dict[str, dict[str, str]] = {
     "the default": DEFAULT,
     "that of before": {name: FIRST_LOSS[name] for name in ("scale", "gradient")},
 }
-"""Losses that have a name, by what they are."""
+"""Arguments of ``Racecar`` by the name of the loss."""
 
 
 def loss_name(arguments: Mapping[str, object]) -> str | None:
-    """Of a loss, by its arguments of ``Racecar``; None if it has none."""
+    """The name of the loss with these arguments of ``Racecar``; None if it has none."""
     return next((name for name, loss in LOSSES.items() if loss.items() <= arguments.items()), None)

@@ -1,4 +1,4 @@
-"""What the training loop drives: the networks of one training, or of many at once."""
+"""The interface between the training loop and the trained networks: those of one training, or of many at once."""
 
 from __future__ import annotations
 
@@ -13,46 +13,48 @@ from racecar_lab.training.spec import Training
 
 
 class Nets(Protocol):
-    """Knows its steps and its state; when they are taken, looked at and saved is the loop's."""
+    """Networks that can be trained, evaluated and saved; the loop (``train.Trainer``) decides when. A net here is what
+    one training trains: a network, or several that take turns."""
 
     trainings: Sequence[Training]
     tasks: Sequence[Task]
-    """On the device."""
+    """The task of each training, on the device."""
     turns: Sequence[str]
-    """The network that each turn on a batch trains, by name."""
+    """Names of the networks that the turns on a batch train."""
     per_epoch: int
-    """Batches in an epoch."""
-    safe: bool = False
-    """Whether what is trained is saved at the end, too, to be measured and written in peace."""
+    """Number of batches in an epoch."""
+    save_at_end: bool = False
+    """True if a checkpoint is written after the last step, too, for a kill while many nets are measured."""
 
     def start(self) -> None:
-        """Before the first step, once the weights are there."""
+        """Prepare for the first step, after the weights are loaded."""
         self.train()
 
     def draw(self, epoch: int) -> Sequence[Drawn]:
-        """For every turn, all that is random in an epoch's steps, (steps, …)."""
+        """The random tensors of an epoch's steps, (steps, …) each, for every turn."""
 
-    def take(self, turn: int, cycle: int, drawn: Drawn) -> Tensor:
-        """The step of a turn on batch number ``cycle``; returns losses and regularisers, (2,) or (nets, 2)."""
+    def train_step(self, turn: int, batch_index: int, drawn: Drawn) -> Tensor:
+        """Do the step of a turn on a batch, counted from the start of the training. Returns the task's loss and the
+        regulariser, (2,) or (nets, 2)."""
 
     def train(self) -> None:
-        """Into training mode."""
+        """Switch to training mode."""
 
-    def measured(self, i: int) -> nn.Module:
-        """What is measured of net i, until the next one is asked for."""
+    def model_of(self, i: int) -> nn.Module:
+        """The model of net i for evaluation. It may be overwritten by the next call."""
 
     def finite(self) -> list[bool]:
-        """Of each net, whether all its weights are."""
+        """For each net, True if all its weights are finite."""
 
     def terms(self) -> Mapping[str, Tensor]:
         """The parts of the last step's regulariser, by layer."""
         return {}
 
     def end(self) -> int | None:
-        """After the last step: nothing is held that steps alone need. The most bytes on the device, where known."""
+        """Release what only steps need. Returns the peak memory on the device in bytes, if known."""
 
     def state(self) -> dict[str, Any]:
-        """All that goes into a checkpoint."""
+        """The state for a checkpoint."""
 
     def load(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from the state of a checkpoint."""

@@ -1,4 +1,4 @@
-"""What a turn minimises, as a module: from a batch to the loss of the task and the regulariser."""
+"""The objective of a turn, as a module: from a batch to the task's loss and the regulariser."""
 
 from __future__ import annotations
 
@@ -12,33 +12,40 @@ from racecar_lab.training.variants import Regularised
 
 
 class Objective(nn.Module):
-    """Every kind of step calls it, or compiles, records or batches it. The network that is trained is in here; the
-    others are not its parts, so that their weights are nothing to optimise or to share.
+    """The function that every kind of step calls, compiles, records or batches. Only the trained network is a
+    submodule; the weights of the others are neither optimised nor shared between processes.
 
     Args:
-        own: the network that is trained, with its regulariser.
-        networks: all of them, by name.
+        regularised: the trained network, with its regulariser.
+        networks: all networks of the training, by name.
     """
 
-    def __init__(self, turn: Turn, own: Regularised, networks: Mapping[str, nn.Module]) -> None:
+    def __init__(self, turn: Turn, regularised: Regularised, networks: Mapping[str, nn.Module]) -> None:
         super().__init__()
-        self.turn, self.own, self._networks = turn, own, dict(networks)
+        self.turn, self.regularised, self._networks = turn, regularised, dict(networks)
 
     @property
-    def where(self) -> str:
-        """How the names of the network's parameters begin in this module."""
-        return f"own.{self.own.where}"
+    def prefix(self) -> str:
+        """Prefix of the trained network's parameter names in this module."""
+        return f"regularised.{self.regularised.prefix}"
 
     def forward(
         self, x: Tensor, y: Tensor, noise: Tensor | None = None, latent: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The loss of the task and the regulariser before its coefficient: the mean over the network's calls."""
-        found: list[Tensor] = []
+        """The task's loss and the regulariser before its coefficient, two scalars. The regulariser is the mean over the
+        network's calls.
+
+        Args:
+            x, y: samples and labels, (N, …).
+            noise: random numbers of the regulariser, (``regularised.noise``,).
+            latent: random numbers of the loss, (N, …).
+        """
+        regularisers: list[Tensor] = []
 
         def call(*inputs: Tensor) -> Tensor:
-            output, regulariser = self.own(*inputs, noise=noise)
-            found.append(regulariser)
+            output, regulariser = self.regularised(*inputs, noise=noise)
+            regularisers.append(regulariser)
             return output
 
-        task = self.turn.apply(call, Batch(x, y, latent), self._networks, found)
-        return task, found[0] if len(found) == 1 else torch.stack(found).mean()
+        task = self.turn.apply(call, Batch(x, y, latent), self._networks, regularisers)
+        return task, regularisers[0] if len(regularisers) == 1 else torch.stack(regularisers).mean()

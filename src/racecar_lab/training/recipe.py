@@ -1,4 +1,4 @@
-"""What a training does, in one place: its losses, the networks that take turns, augmentation, fading, looks."""
+"""A recipe says how a training is done: losses, networks that take turns, augmentation, snapshots."""
 
 from __future__ import annotations
 
@@ -12,49 +12,55 @@ from torch.nn import functional as F
 from racecar_lab.config import Schedule
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""(output, labels) → what is minimised."""
+"""(output, labels) → the minimised loss, a scalar."""
 Call = Callable[..., Tensor]
 """A network as a loss calls it."""
 Look = Callable[[Any, Any], Mapping[str, Tensor]]
-"""(what is trained, in evaluation mode, and its task) → what is kept of it: small tensors, such as pictures."""
+"""(model in evaluation mode, its task) → a snapshot: small tensors by name, such as pictures."""
 
 
 class Batch(NamedTuple):
-    """What a step is given."""
+    """The tensors of a step."""
 
     x: Tensor
     y: Tensor
     latent: Tensor | None = None
-    """Normal numbers for every sample, where the turn asks for them."""
+    """Normal numbers (N, …), if the turn asks for them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """A step of one network by an optimiser of its own; the others stay as they are. Turns follow one another on the
-    same batch; the same one may be listed more than once."""
+    """A step of one network by its own optimiser, while the other networks stay as they are. The turns of a recipe
+    follow one another on the same batch; a turn may be listed more than once."""
 
     loss: Callable[[Call, Batch, Mapping[str, nn.Module]], Tensor]
-    """(the network that is trained, batch, all networks by name) → what is minimised. Calls of the first one are those
-    that the regulariser is of, the mean over them. A batch is all that may be random, or a resumed training would be
-    another one."""
+    """(the trained network, batch, all networks by name) → the minimised loss. The regulariser is the mean over the
+    calls of the first argument. The loss draws no random numbers but those of the batch: otherwise a resumed training
+    would differ from one that was not interrupted."""
     network: str = ""
-    """Which one is trained, of several; empty: the only one."""
+    """Name of the trained network; empty if there is only one."""
     lr: float | None = None
-    """None: as the configuration says."""
+    """Learning rate; None: the configuration's."""
     schedule: Schedule | None = None
-    """The same of how it goes."""
+    """Learning-rate schedule; None: the configuration's."""
     betas: tuple[float, float] = (0.9, 0.999)
-    """Of Adam."""
+    """The two decay rates of Adam."""
     latent: tuple[int, ...] = ()
-    """Shape of the normal numbers that ``batch.latent`` has for every sample; empty: none. (``torch.special.ndtr``
-    makes uniform ones of them.)"""
+    """Shape, per sample, of the normal numbers in ``batch.latent``; empty: none. ``torch.special.ndtr`` makes them
+    uniform."""
     regularised: bool = True
-    """Whether the variant's regulariser is that of this network, too."""
+    """True if the variant's regulariser applies to this network."""
     reverse: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of ``Racecar`` for this network, instead of the experiment's."""
+    """Arguments of ``Racecar`` for this network; they replace the experiment's."""
 
     def apply(self, call: Call, batch: Batch, networks: Mapping[str, nn.Module], calls: Sequence[Any]) -> Tensor:
-        """The loss; ``calls`` grows with each call of the network that is trained."""
+        """The loss of a batch.
+
+        Args:
+            call: the trained network.
+            networks: all networks by name.
+            calls: a list to which ``call`` appends; if it stays empty, there is nothing to train.
+        """
         loss = self.loss(call, batch, networks)
         if not calls:
             raise ValueError(f"the loss of network {self.network!r} never calls it: there is nothing to train")
@@ -63,28 +69,30 @@ class Turn:
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """What a training does. One network with a loss of its output and the labels needs ``loss`` alone."""
+    """Losses, augmentation and snapshots of a training. One network with a loss of its output and the labels needs only
+    ``loss``."""
 
     loss: Loss = F.cross_entropy
     turns: tuple[Turn, ...] = ()
-    """Instead of ``loss``: several networks, or a loss that needs more than output and labels."""
+    """Turns on every batch, instead of ``loss``: for several networks, or a loss of more than output and labels."""
     shift: int = 0
-    """In training, pictures are flipped at random and shifted by up to so many pixels; 0: left as they are."""
+    """Training pictures are flipped at random and shifted by up to this many pixels; 0: neither."""
     flip: bool = True
-    """Whether pictures that are shifted are also flipped; letters and digits should not be."""
+    """True if shifted pictures are also flipped; not for letters and digits."""
     zoom: float = 0.0
-    """In training, pictures are also made larger or smaller, by up to this share of their size."""
+    """Training pictures are enlarged or reduced at random, by up to this share of their size."""
     symmetries: bool = False
-    """In training, square pictures are also flipped and turned by quarters at random: each in one of eight ways."""
+    """Square training pictures are flipped and rotated by multiples of 90° at random: in one of eight ways each."""
     fade: bool = False
-    """Whether the coefficient falls to 0 over a training, in a straight line."""
+    """True if the regulariser's coefficient falls linearly to 0 over the training."""
     look: Look | None = None
+    """A function that takes a snapshot of the model during training."""
     looks: int = 0
-    """How often ``look`` is called during a regularised stage."""
+    """Number of snapshots in a regularised stage."""
     look_always: bool = False
-    """Whether it is called in stages without regulariser, too."""
+    """True if snapshots are taken in stages without regulariser, too."""
     steady: bool = False
-    """Every step does the same, whatever the data: it may be recorded once and then repeated."""
+    """True if every step does the same operations, whatever the data: a step is then recorded once and repeated."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.zoom < 1:
@@ -96,9 +104,9 @@ class Recipe:
         if self.looks and self.look is None:
             raise ValueError("looks: there is no look to be taken; give look=…, too")
 
-    def steps(self) -> tuple[Turn, ...]:
-        """The turns on every batch: one, in the ordinary case."""
-        return self.turns or (Turn(self._ordinary),)
+    def all_turns(self) -> tuple[Turn, ...]:
+        """The turns on every batch; a recipe with ``loss`` has one."""
+        return self.turns or (Turn(self._loss_of_batch),)
 
-    def _ordinary(self, network: Call, batch: Batch, networks: Mapping[str, nn.Module]) -> Tensor:
+    def _loss_of_batch(self, network: Call, batch: Batch, networks: Mapping[str, nn.Module]) -> Tensor:
         return self.loss(network(batch.x), batch.y)

@@ -1,4 +1,4 @@
-"""Everything random in a training, from its seed alone: so that any engine, resumed or not, draws the same."""
+"""Random numbers of a training, drawn from its seed, stage and epoch alone, so that all engines draw the same ones."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ def seed_of(*parts: object) -> int:
 
 
 def generator(*parts: object) -> torch.Generator:
+    """A generator on the CPU, seeded by anything that can be printed."""
     return torch.Generator().manual_seed(seed_of(*parts))
 
 
 def steps_per_epoch(samples: int, batch: int) -> int:
-    """Full batches in an epoch; a rest that does not fill one is left out, another one in every epoch."""
+    """Number of full batches in an epoch; 0 for ``batch`` is one batch of all samples. Samples that do not fill a batch
+    are left out, in every epoch others."""
     return 1 if batch == 0 or batch >= samples else samples // batch
 
 
 def order(samples: int, batch: int, seed: int, stage: str, epoch: int) -> Tensor:
-    """(steps, batch) indices of an epoch's samples; all of them, in their order, if they are one batch."""
+    """Indices of an epoch's samples, (steps, batch): shuffled, or in their order if all samples are one batch."""
     steps = steps_per_epoch(samples, batch)
     if steps == 1 and (batch == 0 or batch >= samples):
         return torch.arange(samples).unsqueeze(0)
@@ -34,10 +36,10 @@ def order(samples: int, batch: int, seed: int, stage: str, epoch: int) -> Tensor
 
 
 def noise(count: int, steps: int, seed: int, stage: str, epoch: int) -> Tensor:
-    """(steps, count) normal numbers for a regulariser that needs them."""
+    """Normal numbers for a regulariser, (steps, count)."""
     return torch.randn(steps, count, generator=generator("noise", seed, stage, epoch))
 
 
 def latent(shape: Sequence[int], seed: int, stage: str, epoch: int) -> Tensor:
-    """Normal numbers for a loss that needs them, ``shape`` being (steps, batch, …)."""
+    """Normal numbers for a loss, of shape (steps, batch, …)."""
     return torch.randn(*shape, generator=generator("latent", seed, stage, epoch))

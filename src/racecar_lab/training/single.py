@@ -1,4 +1,4 @@
-"""One training: its network, or several that take turns, each with a step of its own."""
+"""One training: its network, or several that take turns, each with its own step."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from racecar_lab.training import distributed, rng
 from racecar_lab.training.batches import Batches, Drawn
 from racecar_lab.training.nets import Nets
 from racecar_lab.training.spec import Training, TrainingOptions
-from racecar_lab.training.steps.compiled import Compiled
 from racecar_lab.training.steps.cuda_graph import CudaGraph
-from racecar_lab.training.steps.eager import Eager
+from racecar_lab.training.steps.eager import Compiled, Eager
 from racecar_lab.training.steps.recorded import Recorded
 
 
-def kind_of(training: Training, options: TrainingOptions) -> type[Eager]:
-    """How a step is done, unless it is replayed as a CUDA graph."""
+def kind_of_step(training: Training, options: TrainingOptions) -> type[Eager]:
+    """The kind of step that a training's options and recipe ask for; a CUDA graph is made of it afterwards."""
     if options.compile:
         return Compiled
     config, recipe = training.config, training.recipe
-    fading = recipe.fade or training.variant.falls is not None
-    changing = fading or config.every > 1 or options.scalars is not None  # TensorBoard shows the terms, too
-    rewritten = _graphed(options) or config.precision != "float32" or distributed.launched()
-    return Recorded if recipe.steady and not changing and not rewritten else Eager
+    fading = recipe.fade or training.variant.schedule is not None
+    changing = fading or config.every > 1 or options.scalars is not None  # TensorBoard shows the terms of each step
+    unsupported = _use_graphs(options) or config.precision != "float32" or distributed.launched()
+    return Recorded if recipe.steady and not changing and not unsupported else Eager
 
 
-def _graphed(options: TrainingOptions) -> bool:
+def _use_graphs(options: TrainingOptions) -> bool:
     return options.graphs and not options.compile and options.device.startswith("cuda")
 
 
@@ -40,12 +39,12 @@ class Single(Nets):
 
     def __init__(self, training: Training, options: TrainingOptions) -> None:
         self.trainings, self.model, self.device = [training], training.model, torch.device(options.device)
-        turns, networks, config = training.recipe.steps(), training.networks, training.config
+        turns, networks, config = training.recipe.all_turns(), training.networks, training.config
         for turn in turns:
             if turn.network not in networks:
                 known = ", ".join(filter(None, networks)) or "one, without a name"
                 raise ValueError(f"a turn trains network {turn.network!r}; the networks are: {known}")
-        if config.precision == "float16" and _graphed(options):
+        if config.precision == "float16" and _use_graphs(options):
             raise ValueError("--cuda-graphs cannot record float16's scaling of the loss: use --set precision=bfloat16")
         self.turns = [turn.network for turn in turns]
         trained = {parameter for name in self.turns for parameter in networks[name].parameters()}
@@ -55,15 +54,16 @@ class Single(Nets):
         layout = torch.channels_last if training.task.train.x.dim() == 4 else None
         self.batches = Batches(training, [objectives[turn] for turn in turns], self.device, layout)
         self.tasks, self.per_epoch = [self.batches.task], self.batches.per_epoch
-        kind = kind_of(training, options)
-        made = {turn: kind(one, training, self.batches, options) for turn, one in objectives.items()}
-        self.made = list(made.values())
-        calls: dict[Any, Callable[..., Tensor]] = dict(made)
-        if _graphed(options):
-            calls = {turn: CudaGraph(step) for turn, step in made.items()}
+        kind = kind_of_step(training, options)
+        steps = {turn: kind(objective, training, self.batches, options) for turn, objective in objectives.items()}
+        self.distinct_steps = list(steps.values())
+        """One for each turn; a turn that is listed twice has one step and one optimiser."""
+        calls: dict[Any, Callable[..., Tensor]] = dict(steps)
+        if _use_graphs(options):
+            calls = {turn: CudaGraph(step) for turn, step in steps.items()}
         self.steps = [calls[turn] for turn in turns]
         self.average = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(config.ema)) if config.ema else None
-        if layout is not None:  # what convolutions are fastest with, on a CPU, too
+        if layout is not None:  # the fastest layout for convolutions, on a CPU, too
             self.model.to(memory_format=layout)  # type: ignore[call-overload]
         self._trained = {name: [p for p in networks[name].parameters() if p.requires_grad] for name in set(self.turns)}
         torch.manual_seed(rng.seed_of("stage", training.seed, training.name))
@@ -71,59 +71,62 @@ class Single(Nets):
     def start(self) -> None:
         super().start()
         if self.device.type == "cuda":
-            gc.collect()  # what earlier runs of this process left behind, in circles, is not this run's memory
+            gc.collect()  # garbage of earlier runs in this process is not this run's memory
             torch.cuda.reset_peak_memory_stats(self.device)
-        for step in self.made:
+        for step in self.distinct_steps:
             step.start()
 
     def draw(self, epoch: int) -> list[Drawn]:
         return self.batches.draw(epoch)
 
-    def take(self, turn: int, cycle: int, drawn: Drawn) -> Tensor:
+    def train_step(self, turn: int, batch_index: int, drawn: Drawn) -> Tensor:
         if len(self._trained) > 1:
             self._unfreeze(self.turns[turn])
-        losses = self.steps[turn](cycle, drawn)
+        losses = self.steps[turn](batch_index, drawn)
         if self.average is not None and turn == len(self.turns) - 1:
             self.average.update_parameters(self.model)
         return losses
 
     def _unfreeze(self, *names: str) -> None:
-        """Of the networks that take turns, these alone need gradients now."""
-        for on in (False, True):  # they may have parts in common
+        """Ask for gradients of these networks alone, among those that take turns."""
+        for on in (False, True):  # off first, because networks may share parameters
             for name, parameters in self._trained.items():
                 for parameter in parameters if (name in names) is on else ():
                     parameter.requires_grad_(on)
 
     def train(self) -> None:
-        self.measured(0).train()
+        self.model_of(0).train()
         self.model.eval()
         for name in self._trained:
             self.trainings[0].networks[name].train()
 
-    def measured(self, i: int) -> nn.Module:
-        """The moving average of the weights if there is one. The losses on the curves alone are those of the steps,
-        which the weights themselves make."""
+    def model_of(self, i: int) -> nn.Module:
+        """The model, or the moving average of its weights if there is one. The losses on the curves are those of the
+        model itself."""
         return self.model if self.average is None else self.average.module
 
     def finite(self) -> list[bool]:
-        return [bool(torch.stack([p.isfinite().all() for p in self.measured(0).parameters()]).all())]
+        return [bool(torch.stack([p.isfinite().all() for p in self.model_of(0).parameters()]).all())]
 
     def terms(self) -> Mapping[str, Tensor]:
-        steps = {f"{step.turn.network}." if step.turn.network else "": step.objective.own.terms for step in self.made}
-        return {f"{network}{layer}": term for network, terms in steps.items() for layer, term in terms.items()}
+        return {
+            f"{step.turn.network}.{layer}" if step.turn.network else layer: term
+            for step in self.distinct_steps
+            for layer, term in step.objective.regularised.terms.items()
+        }
 
     def end(self) -> int | None:
         self._unfreeze(*self._trained)
         if self.average is not None:
             self.model.load_state_dict(self.average.module.state_dict())
         self.model.eval()
-        self.steps = []  # recordings hold memory
+        self.steps = []  # CUDA graphs hold memory
         return torch.cuda.max_memory_allocated(self.device) if self.device.type == "cuda" else None
 
     def state(self) -> dict[str, Any]:
         return {
             "model": self.model.state_dict(),
-            "steps": [step.state() for step in self.made],
+            "steps": [step.state() for step in self.distinct_steps],
             "average": None if self.average is None else self.average.state_dict(),
             "random": torch.get_rng_state(),
             "random_cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
@@ -131,8 +134,8 @@ class Single(Nets):
 
     def load(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
-        for step, kept in zip(self.made, state["steps"], strict=True):
-            step.load(kept)
+        for step, saved in zip(self.distinct_steps, state["steps"], strict=True):
+            step.load(saved)
         if self.average is not None:
             self.average.load_state_dict(state["average"])
         torch.set_rng_state(state["random"])

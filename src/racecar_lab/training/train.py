@@ -1,4 +1,4 @@
-"""The training loop, whatever is trained and however a step is done: epochs, looks, points, checkpoints, progress."""
+"""The training loop, for any networks and any kind of step: epochs, snapshots, curves, checkpoints, progress."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from racecar_lab.training.spec import TrainingOptions
 
 @dataclass
 class StageOutcome:
-    """What the training of a net leaves behind beside the weights."""
+    """The results of training a net, besides its weights."""
 
     curves: dict[str, list[float]]
     steps: int
     step_s: float
-    """Seconds for a step; of many nets at once, this one's share."""
+    """Seconds for a step; if several nets were trained at once, this net's share."""
     peak_memory: int | None
     history: dict[str, Tensor] = field(default_factory=dict)
-    """What looks kept, stacked."""
+    """Snapshots by name, stacked; the first dimension is time."""
     note: str = ""
-    """Why it diverged, if it did."""
+    """The reason why it diverged; empty if it did not."""
 
 
 class Trainer:
-    """Trains to the end; the whole state can be put into a file and taken up again.
+    """Trains networks to the end. Its whole state can be saved to a file and loaded again.
 
-    A *cycle* is all that is done with one batch: a step for each of the turns. Checkpoints may lie between two turns.
+    With each batch, a step is done for every turn of the recipe. A checkpoint may lie between two turns.
     """
 
     def __init__(self, nets: Nets, options: TrainingOptions | None = None) -> None:
@@ -45,38 +45,43 @@ class Trainer:
         self.recipe, self.epochs = first.recipe, first.epochs
         self.per_epoch = nets.per_epoch * len(nets.turns)
         self.total, self.step = self.per_epoch * first.epochs, 0
-        cycles = nets.per_epoch * first.epochs
-        self.look_every = max(1, cycles // self.recipe.looks) if self.recipe.looks else 0
+        batches = nets.per_epoch * first.epochs
+        self.look_every = max(1, batches // self.recipe.looks) if self.recipe.looks else 0
         self.curves = Curves(first.epochs, len(nets.trainings))
         self.history: list[list[dict[str, Tensor]]] = []
-        """Of every look, what it kept of each net."""
+        """The snapshots of every net, in the order in which they were taken."""
 
     def run(self, path: Path | None = None) -> list[StageOutcome]:
-        """From the checkpoint, if it is there, to the end or until no net has a finite loss."""
+        """Train until the last step, or until every net has diverged.
+
+        Args:
+            path: where checkpoints are written; if there is one, training continues from it. None: no checkpoints.
+        """
         if path is not None and path.exists():
             self.load(path)
         self.nets.start()
-        saved, prepared, due = time.monotonic(), -1, Regularly(TELL)
+        saved, drawn_epoch, report_due = time.monotonic(), -1, Regularly(TELL)
         self.curves.go()
         while self.step < self.total and not all(self.curves.notes):
-            cycle, turn = divmod(self.step, len(self.nets.turns))
-            epoch, within = divmod(cycle, self.nets.per_epoch)
-            if epoch != prepared:
-                drawn, prepared = self.nets.draw(epoch), epoch
-            if self.look_every and turn == 0 and cycle % self.look_every == 0:
+            batch_index, turn = divmod(self.step, len(self.nets.turns))
+            epoch, within = divmod(batch_index, self.nets.per_epoch)
+            if epoch != drawn_epoch:
+                turns, drawn_epoch = self.nets.draw(epoch), epoch
+            if self.look_every and turn == 0 and batch_index % self.look_every == 0:
                 self._look()
-            one = [None if some is None else some[within] for some in drawn[turn]]
-            self.curves.add(self.nets.take(turn, cycle, one), self.nets.turns[turn])
+            drawn = [None if tensor is None else tensor[within] for tensor in turns[turn]]
+            self.curves.add(self.nets.train_step(turn, batch_index, drawn), self.nets.turns[turn])
             self.step += 1
             if self.step % self.per_epoch == 0 and self.curves.due(epoch):
                 self._point(epoch)
-            over = self.nets.safe if self.step == self.total else time.monotonic() - saved >= self.options.interval
-            if path is not None and over:
+            at_end = self.step == self.total
+            due = self.nets.save_at_end if at_end else time.monotonic() - saved >= self.options.interval
+            if path is not None and due:
                 self.curves.pause()
                 self.save(path)
                 self.curves.go()
                 saved = time.monotonic()
-            if self.options.report is not None and due():  # an epoch may be long
+            if self.options.report is not None and report_due():  # not only at points: an epoch may be long
                 self.options.report(self.step, self.total, "")
         for i, finite in enumerate(self.nets.finite()):
             if not finite:
@@ -87,21 +92,27 @@ class Trainer:
         return [self._outcome(i, memory) for i in range(len(self.nets.trainings))]
 
     def _outcome(self, i: int, memory: int | None) -> StageOutcome:
-        looks = [seen[i] for seen in self.history]
-        history = {name: torch.stack([look[name] for look in looks]) for name in (looks or [{}])[0]}
-        points, note = self.curves.points[i], self.curves.notes[i]
-        return StageOutcome(points, self.total, self.curves.step_s / len(self.nets.trainings), memory, history, note)
+        snapshots = [snapshot[i] for snapshot in self.history]
+        names = snapshots[0] if snapshots else ()
+        return StageOutcome(
+            curves=self.curves.points[i],
+            steps=self.total,
+            step_s=self.curves.step_s / len(self.nets.trainings),
+            peak_memory=memory,
+            history={name: torch.stack([snapshot[name] for snapshot in snapshots]) for name in names},
+            note=self.curves.notes[i],
+        )
 
     def _point(self, epoch: int) -> None:
-        """On the curves, with the accuracy on what is held out, and for who watches."""
+        """Add a point to the curves, with the accuracy on validation data; report it, and send it to TensorBoard."""
         self.curves.point(epoch)
         if not all(self.curves.notes):
             for i, task in enumerate(self.nets.tasks):
                 if task.valid is not None and task.valid.classes and not self.recipe.turns:
-                    self.curves.note(i, "valid_accuracy", accuracy(self.nets.measured(i).eval(), task.valid))
+                    self.curves.note(i, "valid_accuracy", accuracy(self.nets.model_of(i).eval(), task.valid))
             self.nets.train()
             if self.options.report is not None:
-                self.options.report(self.step, self.total, self.curves.said())
+                self.options.report(self.step, self.total, self.curves.summary())
             if self.options.scalars is not None:
                 for name, values in self.curves.points[0].items():
                     if name != "epoch":
@@ -111,26 +122,27 @@ class Trainer:
         self.curves.go()
 
     def _look(self) -> None:
+        """Take a snapshot of every net."""
+        assert self.recipe.look is not None
         self.curves.pause()
-        seen = []
+        snapshots = []
         with torch.no_grad():
             for i, task in enumerate(self.nets.tasks):
-                assert self.recipe.look is not None
-                found = self.recipe.look(self.nets.measured(i).eval(), task)
-                seen.append({name: tensor.detach().cpu().clone() for name, tensor in found.items()})
-        self.history.append(seen)
+                tensors = self.recipe.look(self.nets.model_of(i).eval(), task)
+                snapshots.append({name: tensor.detach().cpu().clone() for name, tensor in tensors.items()})
+        self.history.append(snapshots)
         self.nets.train()
         self.curves.go()
 
     def save(self, path: Path) -> None:
-        """The whole state, into a file that is there whole or not at all."""
+        """Write the whole state to a file, atomically."""
         if is_rank_zero():
-            mine = {"step": self.step, "curves": self.curves.state(), "history": self.history}
-            ids = [one.id for one in self.nets.trainings]
-            checkpoint.write(path, {"ids": ids, **mine, "nets": self.nets.state()})
+            own_state = {"step": self.step, "curves": self.curves.state(), "history": self.history}
+            ids = [training.id for training in self.nets.trainings]
+            checkpoint.write(path, {"ids": ids, **own_state, "nets": self.nets.state()})
 
     def load(self, path: Path) -> None:
-        """Go on from a file that ``save`` wrote."""
+        """Continue from a file that ``save`` wrote."""
         with checkpoint.reading(path) as state:
             self.nets.load(state["nets"])
             self.step, self.history = state["step"], state["history"]

@@ -1,4 +1,4 @@
-"""Std, Ort, Pre, RR, lRR, RR1 and two everyday controls: what changes in a training, in one place."""
+"""The variants of training: Std, Ort, Pre, RR, lRR, RR1 and two everyday controls, each with its regulariser."""
 
 from __future__ import annotations
 
@@ -23,19 +23,22 @@ class Variant:
     kind: str
     """"plain", "reverse", "orthogonality", "pretrain", "decay" or "dropout"."""
     mode: str = ""
-    """Of the reverse pass."""
+    """The mode of ``Racecar``; empty for other kinds."""
     meaning: str = ""
-    """What its coefficient is; empty if it has none."""
-    falls: Schedule | None = None
-    """How its coefficient falls over a training that lasts ``PUBLISHED`` epochs; of a shorter one, in proportion."""
+    """The quantity that the variant's coefficient is; empty if it has no coefficient."""
+    schedule: Schedule | None = None
+    """The schedule of the coefficient over ``SCHEDULE_EPOCHS`` epochs, stretched or compressed to the length of a
+    training; None: the coefficient is constant."""
 
-    def left(self, done: float) -> float:
-        """What the coefficient is multiplied by when a share ``done`` of the training is over."""
-        return 1.0 if self.falls is None else self.falls.at(int(done * PUBLISHED)) / self.falls.at(0)
+    def schedule_factor(self, progress: float) -> float:
+        """The multiplier of the coefficient when a share ``progress`` of the training is over."""
+        if self.schedule is None:
+            return 1.0
+        return self.schedule.at(int(progress * SCHEDULE_EPOCHS)) / self.schedule.at(0)
 
 
-PUBLISHED = 200
-"""Epochs that Bansal et al. train, whose schedule has its steps at 20, 50, 70 and 120."""
+SCHEDULE_EPOCHS = 200
+"""Length of the training in Bansal et al. (2018), whose schedule has its steps at epochs 20, 50, 70 and 120."""
 
 
 VARIANTS = {
@@ -48,7 +51,7 @@ VARIANTS = {
             "orthogonality, SRIP, falling as in Bansal et al. 2018",
             "orthogonality",
             meaning="β of the spectral norm, at first",
-            falls=BANSAL,
+            schedule=BANSAL,
         ),
         Variant("Pre", "greedy layer-wise autoencoder pretraining", "pretrain", meaning="epochs per layer"),
         Variant("RR", "racecar, the full reverse pass", "reverse", "full", "λ"),
@@ -61,14 +64,15 @@ VARIANTS = {
 
 
 BETWEEN_JOINS = Variant("RR", "racecar, the full reverse pass between joins", "reverse", "auto", "λ")
-"""RR of a network with joins."""
+"""The variant RR for a network with joins."""
 
 
 def variant(name: str, joins: bool = False) -> Variant:
-    """By its name.
+    """The variant with this name.
 
     Args:
-        joins: whether it is for a network with joins, over which no full reverse pass leads.
+        joins: the variant is for a network with joins, such as residual additions. No full reverse pass crosses them,
+            so RR starts again at each one.
     """
     if name not in VARIANTS:
         raise ValueError(f"no variant {name!r}; the variants are: {', '.join(VARIANTS)}")
@@ -76,13 +80,15 @@ def variant(name: str, joins: bool = False) -> Variant:
 
 
 class Regularised(nn.Module):
-    """A model whose call also returns what its regulariser says, before the coefficient."""
+    """A model whose call returns its output and its regulariser, before the coefficient. This base class has a
+    regulariser of 0, for variants that add nothing to the loss."""
 
     noise = 0
-    """How many random numbers a call needs: they are given, so that every engine can give the same ones."""
+    """Number of random numbers in a call's argument ``noise``. The caller draws them, so that all engines can pass the
+    same ones."""
 
-    where = "model."
-    """How the names of the model's parameters begin in this module."""
+    prefix = "model."
+    """Prefix of the model's parameter names in this module."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -94,7 +100,7 @@ class Regularised(nn.Module):
         return {}
 
     def begin(self, step: int) -> bool:
-        """Before each step of the training, counted from 0; whether the regulariser is on in it."""
+        """Prepare for a step of the training, counted from 0. Returns whether the regulariser is on in it."""
         return True
 
     def forward(self, *inputs: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -103,16 +109,16 @@ class Regularised(nn.Module):
 
 
 class _Reverse(Regularised):
-    """RR, lRR and RR1."""
+    """A model with the loss of its reverse pass: RR, lRR and RR1."""
 
-    where = "rr.model."
+    prefix = "rr.model."
 
     def __init__(self, model: nn.Module, example: Any, mode: str, options: Mapping[str, Any], every: int) -> None:
-        nn.Module.__init__(self)  # the model is in here once: functional_call gets lost in modules that are shared
+        nn.Module.__init__(self)  # without self.model: functional_call fails on a module that is registered twice
         self.rr = Racecar(model, example, mode=mode, **{"weight": 1.0, **options})  # λ is the coefficient
         self.every = Every(self.rr, every)
         # Gradients are averaged over processes, each of which sums over its own part of the batch.
-        self.share = distributed.world() if self.rr.scale == "sum" else 1
+        self.processes = distributed.world() if self.rr.scale == "sum" else 1
 
     @property
     def model(self) -> nn.Module:  # type: ignore[override]
@@ -123,59 +129,60 @@ class _Reverse(Regularised):
         return self.rr.terms
 
     def begin(self, step: int) -> bool:
-        self.every.load_state_dict({"steps": step})  # a resumed training goes on where it was
+        self.every.load_state_dict({"steps": step})  # so that a resumed training continues where it was
         return self.every.step()
 
     def forward(self, *inputs: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
         output, loss = self.rr(*inputs)
-        return output, loss * self.share
+        return output, loss * self.processes
 
 
 class _Orthogonal(Regularised):
-    """Ort."""
+    """A model with the orthogonality regulariser SRIP of its weights: Ort and OrtB."""
 
     def __init__(self, model: nn.Module, options: Mapping[str, Any]) -> None:
         super().__init__(model)
         self.options = dict(options)
-        self.noise = _count(self.regulariser)
+        self.noise = _count_draws(self.regulariser)
 
     def regulariser(self, draw: Any) -> Tensor:
+        """SRIP, with ``draw(*shape)`` as its source of random numbers; None: torch's."""
         return srip(self.model, draw=draw, **self.options)
 
     def forward(self, *inputs: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        return self.model(*inputs), self.regulariser(None if noise is None else _Dealer(noise))
+        return self.model(*inputs), self.regulariser(None if noise is None else _Draws(noise))
 
 
-class _Dealer:
-    """Deals random numbers that were drawn beforehand."""
+class _Draws:
+    """A function ``draw(*shape)`` that returns numbers drawn beforehand, each once."""
 
     def __init__(self, numbers: Tensor) -> None:
-        self.numbers, self.dealt = numbers, 0
+        self.numbers, self.position = numbers, 0
 
     def __call__(self, *shape: int, **like: Any) -> Tensor:
         count = torch.Size(shape).numel()
-        part = self.numbers.narrow(-1, self.dealt, count)
-        self.dealt += count
+        part = self.numbers.narrow(-1, self.position, count)
+        self.position += count
         return part.reshape(shape).to(**like)
 
 
-def _count(use: Any) -> int:
-    """How many random numbers a function asks for."""
-    asked = 0
+def _count_draws(function: Any) -> int:
+    """The number of random numbers that a function takes from its argument ``draw``."""
+    count = 0
 
     def draw(*shape: int, **like: Any) -> Tensor:
-        nonlocal asked
-        asked += torch.Size(shape).numel()
+        nonlocal count
+        count += torch.Size(shape).numel()
         return torch.ones(shape, **like)
 
     with torch.no_grad():
-        use(draw)
-    return asked
+        function(draw)
+    return count
 
 
 def regularise(
     model: nn.Module,
-    which: Variant,
+    variant: Variant,
     example: Tensor | tuple[Tensor, ...],
     reverse: Mapping[str, Any],
     orthogonality: Mapping[str, Any],
@@ -185,14 +192,14 @@ def regularise(
 
     Args:
         model: on its device.
-        which: the variant; those without a term in the loss give a regulariser of 0.
-        example: some inputs (N, …) of it, to plan the reverse pass.
-        reverse: arguments of ``Racecar`` but mode.
+        variant: those without a term in the loss have a regulariser of 0.
+        example: inputs (N, …) of the model, from which the reverse pass is planned.
+        reverse: arguments of ``Racecar`` except mode.
         orthogonality: arguments of ``srip``.
-        every: the reverse pass is on in every so-many-th step.
+        every: the reverse pass is on in every ``every``-th step.
     """
-    if which.kind == "reverse":
-        return _Reverse(model, example, which.mode, reverse, every)
-    if which.kind == "orthogonality":
+    if variant.kind == "reverse":
+        return _Reverse(model, example, variant.mode, reverse, every)
+    if variant.kind == "orthogonality":
         return _Orthogonal(model, orthogonality)
     return Regularised(model)

@@ -126,13 +126,13 @@ def test_fine_tuning_chooses_its_learning_rate(pictures, tmp_path):
 
 def test_gradients_lie_as_parameters_do(pictures, tmp_path, monkeypatch):
     """Orthogonality's are those of a transposed matrix. A fused optimiser refuses them, and a GPU has no other one."""
-    seen, real = [], vmapped.Vmapped._update
+    seen, real = [], vmapped.Vmapped._update_weights
 
     def update(self, *args):
         real(self, *args)
-        seen.extend((one.grad.stride(), one.stride()) for _, part in self.parts for one in part)
+        seen.extend((one.grad.stride(), one.stride()) for _, part in self.groups for one in part)
 
-    monkeypatch.setattr(vmapped.Vmapped, "_update", update)
+    monkeypatch.setattr(vmapped.Vmapped, "_update_weights", update)
     config = replace(TINY, labels=(1,), draws=1, tune_draws=0)
     assert run(make_jobs(FEW, config, ["Ort"], [0, 1], pictures), tmp_path, "vmap") == []
     assert seen

@@ -253,7 +253,7 @@ def test_a_step_never_waits_for_the_device(pictures, tmp_path):
     for step in range(5):
         torch.cuda.set_sync_debug_mode("error" if step > 1 else "default")
         try:
-            nets.take(0, step, [None if some is None else some[step] for some in drawn])
+            nets.train_step(0, step, [None if some is None else some[step] for some in drawn])
         finally:
             torch.cuda.set_sync_debug_mode("default")
 

@@ -1,4 +1,4 @@
-"""A stage written out by hand: what the laboratory's trainings must come to, bit for bit."""
+"""A training loop written by hand, whose results the laboratory must reproduce bit for bit."""
 
 import math
 
@@ -14,13 +14,15 @@ from racecar_lab.training.variants import variant
 from tests.lab.tiny import WIDTHS, Tiny
 
 NOISE = 5 + 4 + 3
-"""Random numbers in a step of Ort: a direction for the smaller side of every weight."""
-FALLS = ((0.1, 1.0), (0.25, 1e-1), (0.35, 1e-2), (0.6, 1e-4), (1.0, 0.0))
-"""Of OrtB: until which share of a training what is left of its coefficient; 20, 50, 70 and 120 of 200 epochs."""
+"""Number of random numbers in a step of Ort: a vector for the smaller side of every weight."""
+SCHEDULE = ((0.1, 1.0), (0.25, 1e-1), (0.35, 1e-2), (0.6, 1e-4), (1.0, 0.0))
+"""Schedule of OrtB, with steps at 20, 50, 70 and 120 of 200 epochs: the share of the training at which each interval
+ends, and the multiplier of the coefficient in it."""
 
 
 def by_hand(name, config, seed=0, stage="A", task="A", start=None):
-    """The model, losses (epochs, steps, 2) and moving average of a stage, from torch and the numbers that are drawn."""
+    """The trained model, its losses (epochs, steps, 2) and the moving average of its weights, from torch and the same
+    random numbers."""
     tiny, which = Tiny(), variant(name)
     split = tiny.data(config, seed, None)[task].train
     torch.manual_seed(rng.seed_of("network", "tiny", seed))
@@ -54,15 +56,15 @@ def by_hand(name, config, seed=0, stage="A", task="A", start=None):
                 extra = torch.zeros(())
             elif rr is not None:
                 extra = config.every * extra
-            left = 1.0
+            factor = 1.0
             if name in ("Ort", "OrtB"):
                 extra = srip(model, draw=_deal(noise[i]))
             if name == "OrtB":
                 done = (epoch * steps + i) / total
-                left = next(left for end, left in FALLS if done < end)
+                factor = next(factor for end, factor in SCHEDULE if done < end)
             loss = F.cross_entropy(output, y)
             optimiser.zero_grad()
-            (loss + coefficient * left * extra).backward()
+            (loss + coefficient * factor * extra).backward()
             if config.clip:
                 nn.utils.clip_grad_norm_(model.parameters(), config.clip)
             optimiser.step()
@@ -76,9 +78,9 @@ def by_hand(name, config, seed=0, stage="A", task="A", start=None):
 
 
 def _deal(numbers):
-    left = numbers.tolist()
+    remaining = numbers.tolist()
 
     def draw(*shape, **like):
-        return torch.tensor([left.pop(0) for _ in range(math.prod(shape))], **like).reshape(shape)
+        return torch.tensor([remaining.pop(0) for _ in range(math.prod(shape))], **like).reshape(shape)
 
     return draw

@@ -1,4 +1,4 @@
-"""Pictures of other sizes: what is drawn, and where each pixel comes from."""
+"""Augmentation: the random numbers that are drawn, and the source of each pixel."""
 
 import pytest
 import torch
@@ -19,7 +19,7 @@ def test_at_their_own_size_pictures_are_flipped_and_shifted_as_ever():
 
 
 def test_twice_as_large():
-    """Its middle fills the picture; half as large, all of it is in the middle, and 0 around it."""
+    """A zoom of 2 fills the picture with its centre; one of 0.5 puts all of it into the centre, with 0 around it."""
     x = torch.rand(1, 1, 8, 8, generator=torch.Generator().manual_seed(1))
     still = [0.0, 2.0, 2.0]
     large, small = (augment.warp(x, torch.tensor([[*still, times]]), 2) for times in (2.0, 0.5))
@@ -48,10 +48,10 @@ def test_no_size_below_nothing():
 
 
 def test_the_eight_ways_a_square_can_lie():
-    """Those that torch's own flips and transposition make, every one of them, for each picture by itself."""
+    """They are the eight that torch's flips and transposition make, and each picture has its own."""
     x = torch.arange(2 * 16.0).view(1, 2, 4, 4).expand(8, -1, -1, -1)
     ways = torch.tensor([[down, across, swapped] for down in (0, 1) for across in (0, 1) for swapped in (0, 1)])
-    found = augment.turned(x, ways)
+    found = augment.symmetry(x, ways)
     for one, way, (down, across, swapped) in zip(x, found, ways.tolist(), strict=True):
         wanted = one.flip([d for d, on in ((1, down), (2, across)) if on])
         assert torch.equal(way, wanted.transpose(1, 2) if swapped else wanted)
@@ -62,6 +62,6 @@ def test_the_eight_ways_a_square_can_lie():
     assert len(drawn.flatten(0, 1).unique(dim=0)) == 8
     assert torch.equal(augment.apply(Recipe(symmetries=True), x, ways), found)
     with pytest.raises(ValueError, match="must be square, not 4 × 3"):
-        augment.turned(x[..., :3], ways)
+        augment.symmetry(x[..., :3], ways)
     with pytest.raises(ValueError, match="symmetries: pictures are turned, or else shifted"):
         Recipe(symmetries=True, shift=1)

@@ -1,4 +1,4 @@
-"""A training that is cut and gone on with: when its state is written, read, refused and deleted."""
+"""Interrupted and resumed trainings: when a checkpoint is written, read, refused and deleted."""
 
 import pytest
 import torch
@@ -21,7 +21,7 @@ def trainer(seed=0, loss=F.cross_entropy, **options):
 
 
 def test_a_checkpoint_is_written_when_the_interval_is_over(tmp_path, monkeypatch):
-    """Every step takes ten seconds here: with an interval of 25, after steps 3 and 6 but not at the end."""
+    """With steps of ten seconds and an interval of 25 seconds: after steps 3 and 6, and not at the end."""
     seconds, saved = [0.0], []
     monkeypatch.setattr(train.time, "monotonic", lambda: seconds[0])
 

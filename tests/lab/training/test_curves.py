@@ -9,7 +9,7 @@ from racecar_lab.training.curves import Curves
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time that passes when a test says so."""
+    """A function that lets seconds pass."""
     now = [100.0]
     monkeypatch.setattr(curves.time, "perf_counter", lambda: now[0])
 
@@ -40,7 +40,7 @@ def test_without_a_point_there_is_no_time():
 
 
 def test_the_clock_goes_on_from_a_checkpoint(clock):
-    """In the middle of an epoch: the steps before count, the time between does not."""
+    """In the middle of an epoch: steps before the checkpoint count, and the time until it is loaded does not."""
     first = Curves(epochs=1)
     first.go()
     clock(3.0)

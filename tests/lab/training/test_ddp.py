@@ -1,4 +1,4 @@
-"""One training on two real processes, as torchrun's agent starts them, is the training of one."""
+"""A training on two processes that torchrun's agent starts equals the training in one process."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from tests.other_process import started
 
 
 def launch(folder, out, err):
-    """What torchrun does, but its processes are forked, so that they have imported all."""
+    """Start processes as torchrun does, but forked, so that they need not import everything again."""
     for number, path in ((1, out), (2, err)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
     sys.stdout, sys.stderr = (os.fdopen(number, "w", 1, closefd=False) for number in (1, 2))  # not pytest's
@@ -33,7 +33,7 @@ def launch(folder, out, err):
 @pytest.mark.timeout(180)
 @pytest.mark.soak
 def test_two_processes(tmp_path):
-    """In one test, because processes take their time to start: all that tests.lab.pair does."""
+    """Everything that tests.lab.pair does, in one test, because processes start slowly."""
     for name in ("first", "second"):
         folder = tmp_path / name
         out, err = folder / "out", folder / "err"
@@ -57,12 +57,12 @@ def test_two_processes(tmp_path):
 
 
 def begun(launcher, folder):
-    """Whether they train, or have failed already."""
+    """True if the processes train, or have failed already."""
     return wait_for(lambda: not launcher.is_alive() or list(folder.glob("cut/checkpoints/*.pt")), 45)
 
 
 def end(launcher):
-    """Also of processes that hear nothing; returns whether they ended by themselves."""
+    """Wait for the processes, and kill those that do not respond. Returns True if all ended by themselves."""
     pids = living(parent=launcher.pid)
     launcher.kill()
     launcher.join()
@@ -78,7 +78,7 @@ def they_die_with_their_launcher(launcher):
 
 
 def one_goes_on(folder):
-    """With what was cut."""
+    """Continue the interrupted training."""
     assert list(folder.glob("cut/checkpoints/*.pt"))
     for name in ("cut", "uncut"):
         run(make(["RR"], scales=("mean",)), folder / name)
@@ -88,7 +88,7 @@ def one_goes_on(folder):
 
 
 def two_come_to_what_one_comes_to(folder):
-    """Curves are those of the whole batch."""
+    """Curves are those of the whole batch, not of one process's part."""
     assert len(run(make(["Std", "Ort", "RR"], [0, 1, 2], **SETTING), folder / "one")) == 6
     alone, two = results(folder / "one"), results(folder / "two")
     assert len(alone) == 2 * 3 * 2 * 3
@@ -115,8 +115,8 @@ def one_process_writes_and_speaks(folder, out, err):
 
 
 def networks_take_turns(folder):
-    """Bit for bit where it was cut, and what one process comes to, but for rounding. (Curves are not: what a point has
-    of the steps before the cut is that of the process that saved them.)"""
+    """The resumed training equals the uninterrupted one bit for bit, and that of one process up to rounding. Curves do
+    not: the part of a point from before the checkpoint is that of the process that saved it."""
     assert run(toy.jobs(), folder / "one") == []
     parts, two, one = (results(folder / name) for name in ("parts", "whole", "one"))
     assert two.keys() == one.keys()

@@ -1,4 +1,4 @@
-"""Recorded operations that were made fewer do what all of them did, call after call."""
+"""Recordings give the same results after the pass that leaves out operations, in every call."""
 
 import operator
 
@@ -50,20 +50,20 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_same_again_and_again(name):
-    """Whoever gets a result may change it: neither the next call nor what was given may notice."""
+    """The caller may change a result in place, which affects neither the next call nor the arguments."""
     function = FUNCTIONS[name]
     recorded = record(function, torch.rand(3))
     for seed in range(3):
         x = torch.rand(3, generator=torch.Generator().manual_seed(seed))
         with torch.no_grad():
-            made = recorded(x.clone())
-        wanted = function(x.clone())
-        torch.testing.assert_close(made, wanted, rtol=0, atol=0)
-        given, left = x.clone(), x.clone()
-        function(left)
+            actual = recorded(x.clone())
+        expected = function(x.clone())
+        torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+        argument, expected_argument = x.clone(), x.clone()
+        function(expected_argument)
         with torch.no_grad():
-            torch.utils._pytree.tree_map(lambda one: one.mul_(7), recorded(given))
-        assert torch.equal(given, left)
+            torch.utils._pytree.tree_map(lambda result: result.mul_(7), recorded(argument))
+        assert torch.equal(argument, expected_argument)
 
 
 def targets(function):

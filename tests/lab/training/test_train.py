@@ -1,4 +1,4 @@
-"""One stage against a loop written out by hand, and what else a training can be told."""
+"""A stage against a loop written by hand, and the settings of a training."""
 
 import math
 from statistics import mean
@@ -12,7 +12,7 @@ from torch.optim.lr_scheduler import OneCycleLR
 from racecar_lab.experiment import Split, Task, accuracy
 from racecar_lab.running.results import Store
 from racecar_lab.training import rng
-from racecar_lab.training.optimiser import step_size
+from racecar_lab.training.optimiser import learning_rate
 from tests.lab.tiny import Tiny, TinyConfig, make, plain, results, run
 from tests.lab.training.by_hand import by_hand
 
@@ -26,24 +26,24 @@ SETTINGS = {
 
 
 def trained(folder, stage="A"):
-    """The one result of a stage."""
+    """The only result of a stage."""
     (one,) = [one for one in results(folder).values() if one["stage"] == stage]
     return one
 
 
 @pytest.mark.parametrize("total", [1, 2, 3, 4, 10, 11, 333])
 def test_one_cycle_is_torchs(total):
-    """Step by step, with its defaults; a turn's own learning rate is its peak."""
+    """The schedule is OneCycleLR's with its defaults, step by step; a turn's own learning rate is its peak."""
     config = TinyConfig(schedule="onecycle", lr=0.3)
     for own in (None, 0.7):
         optimiser = torch.optim.SGD([torch.zeros(1, requires_grad=True)], config.lr)
         cycle = OneCycleLR(optimiser, own or config.lr, total, cycle_momentum=False)
         for step in range(total):
-            assert step_size(config, step, total, own) == pytest.approx(cycle.get_last_lr()[0], rel=1e-12)
+            assert learning_rate(config, step, total, own) == pytest.approx(cycle.get_last_lr()[0], rel=1e-12)
             optimiser.step()
             if step < total - 1:
                 cycle.step()
-    assert math.isfinite(step_size(config, total + 300, total))  # CUDA graphs reckon ahead
+    assert math.isfinite(learning_rate(config, total + 300, total))  # CUDA graphs reckon ahead
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_fine_tuning_is_a_plain_loop_from_there(tmp_path):
 
 
 def test_weight_decay_ends_with_its_phase(tmp_path):
-    """That of the variant WD; that of the configuration belongs to the optimiser, in every stage."""
+    """Weight decay of the variant WD is in the first stage alone; that of the configuration is in every stage."""
     run(make(["WD"], finetune=2, weight_decay=0.05), tmp_path)
     config = TinyConfig(epochs=2, weight_decay=0.05)
     model, _, _ = by_hand("Std", config, stage="AA", start=trained(tmp_path)["weights"])
@@ -99,7 +99,7 @@ def test_dropout_ends_with_its_phase(tmp_path):
 
 
 def test_pretraining_has_a_learning_rate_of_its_own(tmp_path):
-    """0: that of the training, which follows it."""
+    """0 stands for the learning rate of the training that follows."""
     found = {}
     for lr in (0.0, TinyConfig().lr, 3 * TinyConfig().lr):
         run(make(["Pre"], finetune=0, epochs=1, pretrain_lr=lr), tmp_path / str(lr))
@@ -171,7 +171,7 @@ def test_curves_are_short_and_end_with_the_training(epochs, tmp_path):
 
 
 def test_ema_is_what_is_measured(tmp_path):
-    """At the end and on the way: weights, metrics, accuracies on the curve, looks."""
+    """It is used for final weights, metrics, accuracies on the curves, and snapshots."""
     setting = {"ema": 0.8, "valid": 0.4, "lr": 0.05}
     run(make(["RR"], **setting), tmp_path)
     got, valid = trained(tmp_path), Tiny().data(TinyConfig(**setting), 0, None)["A"].valid
@@ -211,7 +211,7 @@ def test_half_precision_on_the_cpu(name, precision, tmp_path):
 @pytest.mark.soak
 @pytest.mark.parametrize("name", ["Std", "RR"])
 def test_compiled(name, tmp_path, monkeypatch):
-    """The whole way through the compiler but its last part, which writes C++ and takes ten seconds for it."""
+    """The step goes through the compiler without its last part, which writes C++ and takes ten seconds."""
     called, real = [], torch.compile
 
     def compile_(module, mode):

@@ -1,4 +1,4 @@
-"""Networks that take turns, and one built from them: a loop written out by hand, cut and gone on with."""
+"""Networks that take turns, against a loop written by hand; interrupted and resumed."""
 
 import copy
 from dataclasses import replace
@@ -34,7 +34,7 @@ def of(folder, variant, stage):
 
 
 def regularised(network, example, variant):
-    """The network as a loss calls it, and what its regulariser says of each call."""
+    """The network as a loss calls it, and a list of the regularisers of its calls."""
     if variant == "Std":
         return network, []
     rr, said = Racecar(network, example, mode="full", weight=1.0, scale="mean"), []
@@ -97,7 +97,7 @@ def autoencoder_by_hand(variant, gan):
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("variant", ["Std", "RR"])
 def test_both_stages_are_plain_loops(variant, norm, tmp_path):
-    """Bit for bit; the command line does them as any other experiment."""
+    """Results equal those of the loop bit for bit; the command line runs them as any other experiment."""
     EXPERIMENTS["toy"] = Toy()
     try:
         given = ["run", "toy", "--variants", variant, "--workers", "1", "--out", str(tmp_path), "--set", f"norm={norm}"]
@@ -120,7 +120,7 @@ def test_both_stages_are_plain_loops(variant, norm, tmp_path):
 
 
 def test_looks_keep_pictures(tmp_path):
-    """From the first weights to the last, in evaluation mode; there the critic is told from the trained ones."""
+    """Snapshots show the model in evaluation mode, from its initial to its final weights."""
     assert run(jobs(["RR"], norm=True), tmp_path) == []
     got = of(tmp_path, "RR", "GAN")
     kept = got["arrays"]["pictures"]
@@ -132,7 +132,7 @@ def test_looks_keep_pictures(tmp_path):
 
 
 def test_a_turn_may_come_twice(tmp_path, monkeypatch):
-    """One optimiser for both, and numbers of its own for each."""
+    """A turn that is listed twice has one optimiser, and random numbers of its own each time."""
     critic, generator = Toy().recipe(ToyConfig(), Stage("GAN")).turns
     (job,), seen = jobs(["Std"]), []
 
@@ -145,23 +145,23 @@ def test_a_turn_may_come_twice(tmp_path, monkeypatch):
     one = training(job, stage, task, begin(job, stage, task, Store(tmp_path), "cpu"))
     nets = Single(replace(one, recipe=Recipe(turns=(turn, turn, generator))), TrainingOptions())
     (outcome,) = Trainer(nets).run()
-    counts = [int(step.optimiser.state_dict()["state"][0]["step"]) for step in nets.made]
+    counts = [int(step.optimiser.state_dict()["state"][0]["step"]) for step in nets.distinct_steps]
     assert (outcome.steps, counts) == (18, [12, 6])
     assert len({tuple(z.flatten().tolist()) for z in seen}) == len(seen) == 12
 
 
 @pytest.mark.parametrize("on, decay", [(True, 0.4), (False, 0.1)])
 def test_weight_decay_of_a_turn(on, decay):
-    """The optimiser's is every turn's; that of variant WD comes on top where the turn has the regulariser."""
+    """Every turn has the configuration's; that of variant WD is added if the turn has the regulariser."""
     task, config = Toy().data(ToyConfig(), 0, None)["A"], ToyConfig(weight_decay=0.1)
     turn = Turn(lambda call, batch, networks: call(batch.x).square().mean(), regularised=on)
     one = Training(dense((6, 5), nn.Tanh), task, config, Recipe(turns=(turn,)), variant=VARIANTS["WD"], coefficient=0.3)
-    (step,) = Single(one, TrainingOptions()).made
+    (step,) = Single(one, TrainingOptions()).distinct_steps
     assert [group["weight_decay"] for group in step.optimiser.param_groups] == [pytest.approx(decay)]
 
 
 def test_networks_may_have_parts_in_common(tmp_path):
-    """What a network that is trained shares with one that is not is trained."""
+    """Parameters that a trained network shares with an untrained one are trained."""
     (job,) = jobs(["Std"])
     shared, task = nn.Linear(6, 6), Toy().data(job.config, 0, None)["A"]
     model = nn.ModuleDict({"a": nn.Sequential(shared, nn.Linear(6, 6)), "b": nn.Sequential(shared, nn.Linear(6, 6))})
@@ -194,7 +194,7 @@ def whole(tmp_path_factory):
 @pytest.mark.parametrize("losses", range(2, 9))
 @pytest.mark.parametrize("variant", ["Std", "RR"])
 def test_resumed_bit_for_bit(variant, losses, whole, tmp_path):
-    """After every turn of the GAN's first cycles."""
+    """The training is interrupted after every turn on the first batches of a GAN."""
     some, looked = jobs([variant], norm=True), 0 if variant == "Std" else 2
     assert len(cut(some, tmp_path, losses + looked)) == 1
     (path,) = (tmp_path / "checkpoints").iterdir()
@@ -206,7 +206,7 @@ def test_resumed_bit_for_bit(variant, losses, whole, tmp_path):
 @pytest.mark.timeout(90)
 @pytest.mark.soak
 def test_workers_go_on(whole, tmp_path, monkeypatch):
-    """With two jobs that were cut between two turns, in a process that starts anew: one, because it takes its time."""
+    """Two jobs interrupted between two turns are resumed in a new process; only one, because it starts slowly."""
     monkeypatch.setattr(processes, "_warm", False)
     monkeypatch.setattr(pool, "cores", lambda: 1)
     monkeypatch.setattr(
@@ -224,8 +224,8 @@ def test_workers_go_on(whole, tmp_path, monkeypatch):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("how", ["graphs", "compile"])
 def test_on_a_gpu(how, tmp_path):
-    """As CUDA graphs and compiled, what it comes to kernel by kernel; graphs cut and gone on with, bit for bit.
-    (Without norms: the bias before one has no gradient but rounding, which Adam makes as large as any.)"""
+    """CUDA graphs and compiled steps give the results of eager ones; resumed, graphs give the same bits.
+    (Without norms: the gradient of a bias before one is rounding alone, which Adam enlarges.)"""
     some, fast = jobs(), {"device": "cuda", how: True}
     assert run(some, tmp_path / "eager", device="cuda") == []
     assert run(some, tmp_path / "fast", **fast) == []
@@ -243,7 +243,7 @@ def test_on_a_gpu(how, tmp_path):
 
 
 class Alone(Toy):
-    """One network with a loss of the batch alone, its random numbers too; recorded, and of many nets at once."""
+    """One network with a loss of the batch and its random numbers, recorded and by the vmap engine."""
 
     name = "alone"
 
@@ -267,7 +267,7 @@ class Alone(Toy):
 
 @pytest.mark.parametrize("variant", ["Std", "RR"])
 def test_one_network_with_a_loss_of_its_own(variant, tmp_path):
-    """A denoising autoencoder, whose turn has a step size of its own: recorded, by vmap, and by hand."""
+    """A denoising autoencoder, whose turn has its own learning rate: recorded, by vmap, and by hand."""
     from racecar_lab.running.jobs import make_jobs
 
     some = make_jobs(Alone(), ToyConfig(), [variant], [0, 1], None)

@@ -1,4 +1,4 @@
-"""What networks that take turns cannot do is said before anything is done."""
+"""Settings that networks which take turns do not support are refused before anything is trained."""
 
 import pytest
 

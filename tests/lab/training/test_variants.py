@@ -1,4 +1,4 @@
-"""The variants: each regulariser held against NumPy, and what sets the controls apart from plain training."""
+"""The variants: each regulariser against NumPy, and the controls against plain training."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def small(seed=0, **more):
 
 
 def reverse_pass(model, x, mode):
-    """[(d_m, d'_m)] of a dense net with tanh, as the paper writes it."""
+    """Pairs (d_m, d'_m) of a dense net with tanh, by the paper's formulas."""
     layers = [m for m in model if isinstance(m, nn.Linear)]
     weights = [(m.weight.detach().numpy(), m.bias.detach().numpy()) for m in layers]
     d = [x.numpy()]
@@ -83,7 +83,7 @@ def test_three_different_losses():
 @pytest.mark.parametrize("power", [1, 3])
 @pytest.mark.parametrize("squared", [False, True])
 def test_orthogonality(power, squared):
-    """SRIP from the numbers that it is given: σ of WᵀW − I along them, over the layers."""
+    """SRIP by power iteration from the random numbers that are passed in, summed over the layers."""
     model, options = small(), {"power": power, "squared": squared}
     x = torch.randn(7, 6, dtype=torch.float64)
     module = regularise(model, variant("Ort"), x, {}, options)
@@ -127,14 +127,14 @@ def test_the_model_is_in_there_once(name):
     model, x = small(), torch.randn(7, 6, dtype=torch.float64)
     module = regularise(model, variant(name), x, REVERSE, {})
     assert module.model is model
-    assert [n for n, _ in module.named_parameters()] == [f"{module.where}{n}" for n, _ in model.named_parameters()]
+    assert [n for n, _ in module.named_parameters()] == [f"{module.prefix}{n}" for n, _ in model.named_parameters()]
     assert all(a is b for a, b in zip(module.parameters(), model.parameters(), strict=True))
     module.eval()
     assert not model.training
 
 
 @pytest.mark.parametrize("name", VARIANTS)
-def test_what_can_be_said_of_it(name):
+def test_fields_of_a_variant(name):
     one = VARIANTS[name]
     assert one.name == name
     assert one.title
@@ -174,7 +174,7 @@ def jobs(names, **config):
 
 
 def test_dropout(tmp_path):
-    """It is in the first phase and gone after it: the weights of one fit into the other."""
+    """It is on in the first stage and off in the next ones; weights have the same names in both."""
     (job,) = jobs(["Drop"])
     store = Store(tmp_path)
     task = INFORMATION.data(job.config, 0, None)["A"]
@@ -191,7 +191,7 @@ def test_dropout(tmp_path):
 
 @pytest.mark.parametrize("name, config", [("digits", {"shipped": True}), ("peaks", {"nets": ("linear",)})])
 def test_dropout_where_there_is_no_place_for_it(name, config, tmp_path):
-    """Plain training under another name would be no control."""
+    """It is refused: plain training under another name would be no control."""
     one = experiment(name)
     (job,) = make_jobs(one, one.Config(epochs=1, **config), ["Drop"], [0], None)
     with pytest.raises(ValueError, match="dropout"):

@@ -1,4 +1,4 @@
-"""What every engine is given, and what it gives back."""
+"""The interface of the engines: options of a run, progress and failures; and one job in this process."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ from racecar_lab.running.work import Maker, do
 from racecar_lab.training.spec import TrainingOptions
 
 Progress = Callable[[str, str, int, int, str], None]
-"""(job, stage, steps done, steps in all, what to show) → None. −1 steps done: finished; −2: shown no longer."""
+"""(job, stage, steps done, steps in all, message) → None. Steps done are −1 for a finished stage, and −2 to remove the
+progress bar."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(TrainingOptions):
-    """How jobs are run: each of their trainings, and all of them together."""
+    """Options of a run: of each training, and of all jobs together."""
 
     folder: Path
-    """Of the results store."""
+    """Folder of the results store."""
     maker: Maker
+    """Written into every record."""
     workers: int = 0
-    """Processes at once; 0: as many as fit."""
+    """Number of processes; 0: as many as fit."""
     address: str | None = None
-    """Of a Ray cluster."""
+    """Address of a Ray cluster; None: Ray is started on this machine."""
     tensorboard: bool = False
 
 
@@ -38,12 +40,12 @@ SMALLER = (
     "try --workers 1, a smaller batch (--set batch=N), a slice of the reverse pass (--set fraction=0.125), or with "
     "--engine vmap fewer seeds at once"
 )
-"""What to try where memory was full."""
+"""Advice when memory is full."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A job that raised; everything else goes on."""
+    """A job that raised an error; the other jobs continue."""
 
     job: str
     message: str
@@ -53,8 +55,9 @@ class Failure:
 
 
 def failure(job: str, error: BaseException) -> Failure:
-    """To be called where the error was caught."""
-    if heard():  # what was interrupted may have called it something else
+    """The failure of a job, from the error; to be called where the error is caught. After Ctrl-C it raises
+    KeyboardInterrupt instead."""
+    if heard():  # interrupted code may have raised another error
         raise KeyboardInterrupt from error
     if is_full(error):
         message = f"out of memory{f' in stage {error}' if isinstance(error, FullStage) else ''}: {SMALLER}"
@@ -64,11 +67,11 @@ def failure(job: str, error: BaseException) -> Failure:
 
 
 class FullStage(MemoryError):
-    """Memory was full in a stage, the one that it is called with."""
+    """Out of memory in a stage; its argument is the name of the stage."""
 
 
 def do_job(job: Job, options: RunOptions, progress: Progress) -> None:
-    """All unfinished stages of a job, in this process."""
+    """Do all unfinished stages of a job, in this process."""
     store = Store(options.folder)
     for stage in job.unfinished(store):
         writer = _writer(options, job, stage.name)
@@ -76,9 +79,8 @@ def do_job(job: Job, options: RunOptions, progress: Progress) -> None:
         def report(done: int, total: int, note: str, name: str = stage.name) -> None:
             progress(job.label, name, done, total, note)
 
-        one = replace_stages(job, stage.name)
         try:
-            do(one, store, replace(options, report=report, scalars=writer), options.maker)
+            do(replace_stages(job, stage.name), store, replace(options, report=report, scalars=writer), options.maker)
         except Exception as error:
             if is_full(error):
                 raise FullStage(stage.name) from error
@@ -90,11 +92,12 @@ def do_job(job: Job, options: RunOptions, progress: Progress) -> None:
 
 
 def replace_stages(job: Job, name: str) -> Job:
-    """The job with one of its stages only."""
+    """The job with only one of its stages."""
     return replace(job, stages=tuple(stage for stage in job.stages if stage.name == name))
 
 
 def _writer(options: RunOptions, job: Job, stage: str) -> Any:
+    """A TensorBoard writer for a stage; None if it is not asked for."""
     if not options.tensorboard or not is_rank_zero():
         return None
     from racecar.support.extras import need

@@ -1,4 +1,4 @@
-"""Jobs on this machine: one after the other, or in as many processes as fit."""
+"""The engine "here": jobs on this machine, one after the other or in several processes."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from racecar_lab.running.jobs import Job
 from racecar_lab.training.variants import variant
 
 ON_ONE_GPU = 4
-"""Processes that share a GPU unless the user says otherwise."""
+"""Default number of processes that share a GPU."""
 
 
 def run(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Failure]:
-    """Do all jobs; those that fail are returned, the others are in the store."""
+    """Do all jobs. Results are in the store; failures are returned."""
     workers = min(options.workers or _fitting(options.device), len(jobs))
     options = replace(options, maker=replace(options.maker, workers=workers))
     if workers <= 1:
         return [failed for job in jobs for failed in _attempt(job, options, progress)]
-    jobs = sorted(jobs, key=size, reverse=True)  # or one worker does the longest one while the others have ended
+    jobs = sorted(jobs, key=size, reverse=True)  # so that no worker starts the longest job last
     return share_out(jobs, _attempt, lambda job: job.label, workers, options, progress)
 
 
 def size(job: Job) -> float:
-    """Grows with the time that a job takes; a regularised step takes about twice as long as a plain one, and Pre's
-    coefficient is epochs."""
-    with torch.device("meta"):  # no numbers, and none drawn
+    """A rough estimate of a job's time, for sorting: parameters × epochs × passes per step. A regularised step takes
+    about twice as long as a plain one, and Pre's coefficient is a number of epochs."""
+    with torch.device("meta"):  # no weights are allocated, and no random numbers are drawn
         network = job.experiment.networks(job.config, job.stages[0], None)
     extra = {"reverse": 1.0, "orthogonality": 1.0, "pretrain": job.coefficient or 0.0}
     passes = 1 + extra.get(variant(job.variant).kind, 0.0)

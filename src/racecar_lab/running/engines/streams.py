@@ -1,4 +1,4 @@
-"""Streams of tasks: all nets of a method, settings times seeds, are one stack, trained by the experiment's own loop."""
+"""The engine "streams": all nets of a method, settings times seeds, are one stack with a training loop of its own."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from racecar_lab.training import checkpoint
 from racecar_lab.training.curves import short
 
 AT_ONCE = 256
-"""Nets in one stack."""
-OWN = ("lr", "second")
-"""Settings in which the nets of a stack may differ."""
+"""Maximal number of nets in one stack."""
+MAY_DIFFER = ("lr", "second")
+"""Fields of the configuration in which the nets of a stack may differ."""
 TIMED = 2.0
-"""Seconds for which a method is timed."""
+"""Seconds for which a stack is timed."""
 
 
 def run(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Failure]:
@@ -49,7 +49,8 @@ def run(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Fa
 
 
 def check(jobs: Iterable[Job]) -> None:
-    """Refuse to choose on streams that are judged, and the other way round; and methods that their nets are not for."""
+    """Refuse a search on seeds that are for the final comparison, and the other way round; and methods that do not fit
+    the net."""
     for job in jobs:
         method_of(job.variant, _config(job).norm)
         if (job.purpose == "search") is not (job.seed >= CHOOSING):
@@ -58,16 +59,16 @@ def check(jobs: Iterable[Job]) -> None:
 
 
 def parts(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Groups of jobs that can be one stack."""
+    """Groups of jobs that can be trained as one stack."""
     groups: dict[str, list[Job]] = {}
     for job in jobs:
-        alike = {name: value for name, value in job.config.to_dict().items() if name not in OWN}
-        groups.setdefault(identity({"variant": job.variant, "config": alike}), []).append(job)
+        shared = {name: value for name, value in job.config.to_dict().items() if name not in MAY_DIFFER}
+        groups.setdefault(identity({"variant": job.variant, "config": shared}), []).append(job)
     return [group[i : i + AT_ONCE] for group in groups.values() for i in range(0, len(group), AT_ONCE)]
 
 
 def checkpoints(jobs: Sequence[Job], store: Store) -> list[Path]:
-    """Where the stacks of these jobs keep their state, if they are begun and not finished."""
+    """Paths of the checkpoints of these jobs' stacks; files exist for those begun and not finished."""
     return [_checkpoint(part, store) for part in parts(jobs)]
 
 
@@ -85,7 +86,7 @@ def _config(job: Job) -> StreamsConfig:
 
 
 def learning(jobs: Sequence[Job], device: str) -> Learning:
-    """The nets of some jobs that can be one stack, before their first step."""
+    """The stack of the jobs' nets, before the first step."""
     config, first = _config(jobs[0]), jobs[0]
     method = method_of(first.variant, config.norm)
     pool = first.experiment.data(config, first.seed, first.folder)["A"]
@@ -96,21 +97,22 @@ def learning(jobs: Sequence[Job], device: str) -> Learning:
 
 
 def _do(jobs: Sequence[Job], store: Store, options: RunOptions, progress: Progress) -> None:
-    """First the stack that was begun, if there is one, all of it, so that it goes on bit for bit; then what is left."""
+    """Do a group. A stack with a checkpoint comes first, with all of its nets, so that it continues bit for bit."""
     path = _checkpoint(jobs, store)
     if not options.resume:
         remove(path)
     checkpoint.drop_damaged(path)
     if path.exists():
         with checkpoint.reading(path) as state:
-            begun = set(state["ids"])
-        _stack([job for job in jobs if job.ids["A"] in begun], path, store, options, progress)
-    left = [job for job in jobs if not store.has(job.ids["A"])]
-    if left:
-        _stack(left, path, store, options, progress)
+            ids = set(state["ids"])
+        _stack([job for job in jobs if job.ids["A"] in ids], path, store, options, progress)
+    remaining = [job for job in jobs if not store.has(job.ids["A"])]
+    if remaining:
+        _stack(remaining, path, store, options, progress)
 
 
 def _stack(jobs: Sequence[Job], path: Path, store: Store, options: RunOptions, progress: Progress) -> None:
+    """Train jobs as one stack, measure each net and write its record."""
     began, nets, label = time.perf_counter(), learning(jobs, options.device), _label(jobs)
     if path.exists():
         with checkpoint.reading(path) as state:
@@ -118,9 +120,8 @@ def _stack(jobs: Sequence[Job], path: Path, store: Store, options: RunOptions, p
     saved, due = time.monotonic(), Regularly(TELL)
     while not nets.over:
         nets.advance()
-        if (
-            nets.over or time.monotonic() - saved >= options.interval
-        ):  # at the end, for a kill while records are written
+        # also at the end, for a kill while records are written
+        if nets.over or time.monotonic() - saved >= options.interval:
             checkpoint.write(path, {"ids": [job.ids["A"] for job in jobs], "learning": nets.state_dict()})
             saved = time.monotonic()
         if due():
@@ -138,8 +139,8 @@ def _stack(jobs: Sequence[Job], path: Path, store: Store, options: RunOptions, p
 def _write(
     job: Job, measured: Measured, finite: bool, nets: Learning, wall: float, store: Store, options: RunOptions
 ) -> None:
-    """A net whose weights are not finite any more counts with what it got: without it a method that loses nets would
-    look better than it is."""
+    """Write the record of a net. One whose weights are not finite any more is not left out, because a method that loses
+    nets would then look better than it is."""
     (stage,) = job.stages
     cuda = torch.device(options.device).type == "cuda"
     cost: dict[str, Any] = {
@@ -150,11 +151,12 @@ def _write(
     }
     metrics = {**measured.metrics, "lost": float(not finite)}
     note = "" if finite else "its weights are not finite at the end"
-    write(job, stage, store, options.maker, options.device, replace(measured, metrics=metrics), None, cost, note=note)
+    measured = replace(measured, metrics=metrics)
+    write(job, stage, store, options.maker, device=options.device, measured=measured, cost=cost, note=note)
 
 
 class Budget(NamedTuple):
-    """What a stack would take."""
+    """The estimated cost of a stack."""
 
     method: str
     nets: int
@@ -163,19 +165,20 @@ class Budget(NamedTuple):
 
     @property
     def seconds(self) -> float:
+        """Estimated time of the stack."""
         return self.steps * self.step_s
 
 
 def budget(jobs: Sequence[Job], options: RunOptions) -> list[Budget]:
-    """Time the beginning of every stack that the store does not hold yet; nothing of it is kept."""
-    store, found = Store(options.folder), []
+    """Time the first steps of every stack that is not in the store yet. Nothing is written."""
+    store, budgets = Store(options.folder), []
     for part in parts(jobs):
-        left = [job for job in part if job.unfinished(store)]
-        if left:
-            nets = learning(left, options.device)
+        unfinished = [job for job in part if job.unfinished(store)]
+        if unfinished:
+            nets = learning(unfinished, options.device)
             nets.advance()
             end = time.monotonic() + TIMED
             while time.monotonic() < end and not nets.over:
                 nets.advance()
-            found.append(Budget(left[0].variant, len(left), nets.total, nets.step_s or math.nan))
-    return found
+            budgets.append(Budget(unfinished[0].variant, len(unfinished), nets.total, nets.step_s or math.nan))
+    return budgets

@@ -1,4 +1,4 @@
-"""Many small nets at once: all seeds and coefficients of a variant as one batched net, through torch.func."""
+"""The engine "vmap": all seeds and coefficients of a variant are trained as one batched net, by ``torch.func.vmap``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from racecar_lab.training.train import Trainer
 from racecar_lab.training.variants import variant
 
 AT_ONCE = 256
-"""Nets in one batch."""
+"""Maximal number of nets in one batched net."""
 
 
 def run(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Failure]:
@@ -44,34 +44,34 @@ def run(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Fa
 
 
 def _parts(jobs: Sequence[Job]) -> list[list[Job]]:
-    """Groups of jobs that can be one batched net."""
+    """Groups of jobs that can be trained as one batched net."""
     groups: dict[str, list[Job]] = {}
     for job in jobs:
         clusters = job.experiment.clusters
-        free = {"lr", "weight_decay", *job.experiment.stackable, clusters and clusters.field}  # may differ
-        alike = {name: value for name, value in job.config.to_dict().items() if name not in free}
-        key = identity({"experiment": job.experiment.name, "variant": job.variant, "config": alike})
+        may_differ = {"lr", "weight_decay", *job.experiment.stackable, clusters and clusters.field}
+        shared = {name: value for name, value in job.config.to_dict().items() if name not in may_differ}
+        key = identity({"experiment": job.experiment.name, "variant": job.variant, "config": shared})
         groups.setdefault(key, []).append(job)
     for group in groups.values():
-        group.sort(key=_stepped)
+        group.sort(key=_optimiser_key)
     return [group[i : i + AT_ONCE] for group in groups.values() for i in range(0, len(group), AT_ONCE)]
 
 
-def _stepped(job: Job) -> tuple[float, ...]:
-    """Jobs that are alike in this have one optimiser."""
-    own = job.coefficient if variant(job.variant).kind == "decay" else None
-    return job.config.lr, job.config.weight_decay, own or 0.0
+def _optimiser_key(job: Job) -> tuple[float, ...]:
+    """Settings of the optimiser; jobs that share them share an optimiser."""
+    decay = job.coefficient if variant(job.variant).kind == "decay" else None
+    return job.config.lr, job.config.weight_decay, decay or 0.0
 
 
-def _pretraining(job: Job) -> str:
-    """The same for jobs whose nets are pretrained alike, so that one pretraining is enough for all learning rates."""
-    alike = {name: value for name, value in job.config.to_dict().items() if name not in ("lr", "weight_decay")}
-    alike["pretrain_lr"] = pretraining_lr(job.config)
-    return identity({"seed": job.seed, "epochs": job.coefficient, "config": alike})
+def _pretraining_key(job: Job) -> str:
+    """Settings of the pretraining; jobs that share them share a pretraining, whatever their learning rates."""
+    shared = {name: value for name, value in job.config.to_dict().items() if name not in ("lr", "weight_decay")}
+    shared["pretrain_lr"] = pretraining_lr(job.config)
+    return identity({"seed": job.seed, "epochs": job.coefficient, "config": shared})
 
 
-def _data(job: Job) -> tuple[int, Any]:
-    """The same for jobs of one part that have the same data: the seed, and the fold where there are folds."""
+def _data_key(job: Job) -> tuple[int, Any]:
+    """The seed, and the fold if there are folds; jobs of a group that share them share their data."""
     clusters = job.experiment.clusters
     return job.seed, clusters and clusters.of(job.config)
 
@@ -81,7 +81,7 @@ def _checkpoint(jobs: Sequence[Job], stage: Stage, store: Store) -> Path:
 
 
 def checkpoints(jobs: Sequence[Job], store: Store) -> list[Path]:
-    """Where the batches of these jobs keep their state, if they are begun and not finished."""
+    """Paths of the checkpoints of these jobs' batched nets; files exist for those begun and not finished."""
     return [_checkpoint(part, stage, store) for part in _parts(jobs) for stage in part[0].stages]
 
 
@@ -90,6 +90,7 @@ def _label(jobs: Sequence[Job]) -> str:
 
 
 def _attempt(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Failure]:
+    """Do the jobs of a group. Returns the failures."""
     failed: dict[Job, Failure] = {}
     try:
         _do(jobs, options, progress, failed)
@@ -99,12 +100,13 @@ def _attempt(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> li
 
 
 def _check(job: Job, device: str) -> None:
+    """Refuse a job that torch cannot batch."""
     config, network = job.config, job.experiment.networks(job.config, job.stages[0], None)
     turns = [turn.network for stage in job.stages for turn in job.experiment.recipe(config, stage).turns]
     drops = (isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0 for module in network.modules())
-    norms = (isinstance(one, nn.modules.batchnorm._BatchNorm) and one.momentum is None for one in network.modules())
-    kinds = nn.LSTM if device == "cpu" else nn.RNNBase  # torch.func does what others are made of, and no fused one
-    fused = sorted({type(one).__name__ for one in network.modules() if isinstance(one, kinds)})
+    norms = (isinstance(m, nn.modules.batchnorm._BatchNorm) and m.momentum is None for m in network.modules())
+    kinds = nn.LSTM if device == "cpu" else nn.RNNBase  # these run as one fused kernel, which vmap cannot batch
+    fused = sorted({type(module).__name__ for module in network.modules() if isinstance(module, kinds)})
     refused = {
         f"{', '.join(fused)} on {device}, which torch cannot batch": bool(fused),
         "dropout": variant(job.variant).kind == "dropout" or any(drops),
@@ -113,20 +115,24 @@ def _check(job: Job, device: str) -> None:
         "ema": bool(config.ema),
         f"networks that take turns ({', '.join(dict.fromkeys(turns))})": len(turns) > 1 or any(turns),
     }
-    for what, refuse in refused.items():
+    for feature, refuse in refused.items():
         if refuse:
-            raise ValueError(f"the vmap engine does not do {what}: use --engine here")
+            raise ValueError(f"the vmap engine does not do {feature}: use --engine here")
 
 
 def _do(jobs: Sequence[Job], options: RunOptions, progress: Progress, failed: dict[Job, Failure]) -> None:
-    """Stage by stage; a job that fails goes no further. First comes the batch that was begun, if there is one: all of
-    it, although some of its nets may be in the store already, so that it goes on bit for bit."""
-    store, known = Store(options.folder), {_data(job): job for job in jobs}
+    """Do a group stage by stage; a job that fails in a stage skips the next ones. A batched net with a checkpoint comes
+    first, with all of its nets, although some may be in the store already: so it continues bit for bit."""
+    store, jobs_by_data = Store(options.folder), {_data_key(job): job for job in jobs}
     _check(jobs[0], options.device)
-    load = cache(lambda key: known[key].experiment.data(known[key].config, known[key].seed, known[key].folder))
+
+    @cache
+    def load(key: tuple[int, Any]) -> Mapping[str, Task]:
+        job = jobs_by_data[key]
+        return job.experiment.data(job.config, job.seed, job.folder)
 
     def data(job: Job) -> Mapping[str, Task]:
-        return load(_data(job))
+        return load(_data_key(job))
 
     for stage in jobs[0].stages:
         path = _checkpoint(jobs, stage, store)
@@ -134,20 +140,20 @@ def _do(jobs: Sequence[Job], options: RunOptions, progress: Progress, failed: di
             remove(path)
             for job in jobs:
                 store.forget(job.ids[stage.name])
-        drop_damaged(path, *(one for job in jobs for one in store.begun(job.ids[stage.name])))
+        drop_damaged(path, *(file for job in jobs for file in store.begun(job.ids[stage.name])))
         if path.exists():
             with reading(path) as state:
-                begun = set(state["ids"])
-            _guarded(
-                [job for job in jobs if job.ids[stage.name] in begun], stage, path, data, options, progress, failed
-            )
-        left = [job for job in jobs if job not in failed and not store.has(job.ids[stage.name])]
-        _guarded(left, stage, path, data, options, progress, failed)
+                ids = set(state["ids"])
+            begun = [job for job in jobs if job.ids[stage.name] in ids]
+            _do_stage(begun, stage, path, data, options, progress, failed)
+        remaining = [job for job in jobs if job not in failed and not store.has(job.ids[stage.name])]
+        _do_stage(remaining, stage, path, data, options, progress, failed)
 
 
-def _guarded(jobs: Sequence[Job], stage: Stage, *given: Any) -> None:
+def _do_stage(jobs: Sequence[Job], stage: Stage, *args: Any) -> None:
+    """Do a stage of some jobs; if memory is full, the error names the stage."""
     try:
-        _stage(jobs, stage, *given)
+        _stage(jobs, stage, *args)
     except Exception as error:
         if is_full(error):
             raise FullStage(stage.name) from error
@@ -163,6 +169,13 @@ def _stage(
     progress: Progress,
     failed: dict[Job, Failure],
 ) -> None:
+    """Train a stage of some jobs as one batched net, measure each net and write its record.
+
+    Args:
+        path: of the checkpoint.
+        data: from a job to its tasks by name.
+        failed: failures of jobs are added here.
+    """
     began, store = time.perf_counter(), Store(options.folder)
     members: list[tuple[Job, Training]] = []
     pretrained: dict[str, nn.Module] = {}
@@ -171,16 +184,16 @@ def _stage(
             if note := lost(job, stage, store):
                 raise Diverged(note)
             task = job.task(data(job), stage)
-            begun = partial(begin, job, stage, task, store, fresh=not path.exists())
+            initial_model = partial(begin, job, stage, task, store, fresh=not path.exists())
             if variant(job.variant).kind == "pretrain":
-                key = _pretraining(job)
-                pretrained[key] = pretrained.get(key) or begun(options.device)
+                key = _pretraining_key(job)
+                pretrained[key] = pretrained.get(key) or initial_model(options.device)
                 model = copy.deepcopy(pretrained[key])
             else:
-                model = begun("cpu")  # they are moved all at once
+                model = initial_model("cpu")  # all are moved to the device at once
             members.append((job, training(job, stage, task, model)))
         except FloatingPointError as error:
-            write(job, stage, store, options.maker, options.device, note=str(error))
+            write(job, stage, store, options.maker, device=options.device, note=str(error))
         except Exception as error:
             failed[job] = failure(job.label, error)
     if not members:
@@ -191,38 +204,48 @@ def _stage(
         progress(label, stage.name, done, total, note)
 
     options = replace(options, report=report)
-    nets = Vmapped([one for _, one in members], options)
+    nets = Vmapped([training for _, training in members], options)
     outcomes = Trainer(nets, options).run(path)
 
     def trained(i: int) -> Trained:
         job, _ = members[i]
-        what = job, stage, nets.tasks[i], nets.measured(i), outcomes[i]
-        return as_trained(*what, options.device, data(job))
+        model, tasks = nets.model_of(i), data(job)
+        return as_trained(job, stage, nets.tasks[i], model, outcomes[i], device=options.device, tasks=tasks)
 
-    left = [i for i, (job, _) in enumerate(members) if not outcomes[i].note and not store.has(job.ids[stage.name])]
-    measured = dict(zip(left, _together([members[i][0] for i in left], map(trained, left)), strict=False))
+    unmeasured = [
+        i for i, (job, _) in enumerate(members) if not outcomes[i].note and not store.has(job.ids[stage.name])
+    ]
+    together = _measure_together([members[i][0] for i in unmeasured], map(trained, unmeasured))
+    measured = dict(zip(unmeasured, together, strict=False))
     wall = (time.perf_counter() - began) / len(members)
     for i, ((job, _), outcome) in enumerate(zip(members, outcomes, strict=True)):
         if store.has(job.ids[stage.name]):
             continue
         try:
             if outcome.note:
-                write(job, stage, store, options.maker, options.device, note=outcome.note)
+                write(job, stage, store, options.maker, device=options.device, note=outcome.note)
             else:
-                since = time.perf_counter() - wall
-                what = job, trained(i), outcome, store, options.maker, options.device
-                finish(*what, since, measured.get(i))
+                finish(
+                    job,
+                    trained(i),
+                    outcome,
+                    store,
+                    options.maker,
+                    device=options.device,
+                    began=time.perf_counter() - wall,
+                    measured=measured.get(i),
+                )
         except Exception as error:
             failed[job] = failure(job.label, error)
         progress(job.label, stage.name, -1, -1, "")
     progress(label, stage.name, -2, -2, "")
-    if not any(job in failed for job, _ in members):  # else what is trained waits for the next run
+    if not any(job in failed for job, _ in members):  # else the trained nets are kept for the next run
         remove(path)
 
 
-def _together(jobs: Sequence[Job], trained: Iterable[Trained]) -> list[Measured]:
-    """What nets have that are measured together. Nothing where that fails: then each is measured by itself, so that it
-    is known which one cannot be."""
+def _measure_together(jobs: Sequence[Job], trained: Iterable[Trained]) -> list[Measured]:
+    """Measurements of nets that the experiment measures together. Empty if it does not, or if that fails: each net is
+    then measured by itself, and the failure is that of one job."""
     each = zip((job.config for job in jobs), trained, strict=True)
     try:
         return list(jobs[0].experiment.measure_all(each) or ()) if jobs else []

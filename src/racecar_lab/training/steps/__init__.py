@@ -1,1 +1,1 @@
-"""How a step is done: operation by operation, compiled, as a CUDA graph, recorded, or for many nets at once."""
+"""Kinds of training steps: eager, compiled, as a CUDA graph, recorded, or for many nets at once."""

@@ -1,4 +1,4 @@
-"""A training step as a CUDA graph: recorded once, then replayed, for nets that wait for their launches."""
+"""A training step as a CUDA graph: captured once, then replayed, for nets that wait for kernel launches."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from torch import Tensor
 from racecar_lab.training.batches import Drawn
 
 BLOCK = 256
-"""Steps whose numbers are put on the device together."""
-WARM = 3
-"""Steps that run as they are before one is recorded: they make the optimiser's state and choose the kernels."""
+"""Number of steps whose hyperparameters are copied to the device together."""
+WARM_UPS = 3
+"""Steps before the capture; they create the optimiser's state and choose the kernels."""
 
 Replay = tuple[Callable[[], Any], Tensor]
-"""What repeats a step, and where its result stands afterwards."""
+"""A function that replays a step, and the tensor that then holds its result."""
 
 
-def record(step: Callable[[], Tensor]) -> Replay:
-    """Record a step as a CUDA graph, without doing it."""
+def capture(step: Callable[[], Tensor]) -> Replay:
+    """Capture a step as a CUDA graph, without executing it."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         result = step()
     return graph.replay, result
 
 
-def aside(step: Callable[[], Tensor]) -> Tensor:
-    """A step on another stream, as torch wants those before a recording."""
-    stream = _beside(torch.cuda.current_device())
+def warm_up_on_side_stream(step: Callable[[], Tensor]) -> Tensor:
+    """Do a step on a side stream, as torch requires before a capture."""
+    stream = _side_stream(torch.cuda.current_device())
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         result = step()
@@ -40,60 +40,61 @@ def aside(step: Callable[[], Tensor]) -> Tensor:
 
 
 @cache
-def _beside(device: int) -> torch.cuda.Stream:
-    """One for all trainings: cuBLAS keeps memory for every stream that it ever saw."""
+def _side_stream(device: int) -> torch.cuda.Stream:
+    """One stream for all trainings, because cuBLAS keeps memory for every stream that it has seen."""
     return torch.cuda.Stream(device)
 
 
 class Captured:
-    """Steps that differ in the numbers of their tensors alone.
+    """A step that is replayed as a CUDA graph: its calls differ only in the values of its tensors.
 
     Args:
-        step: from tensors to a tensor; it may change others in place, but never waits for the device.
+        step: from tensors to a tensor; it may change other tensors in place, but never waits for the device.
     """
 
     def __init__(self, step: Callable[..., Tensor]) -> None:
         self.step = step
-        self._given: list[Tensor | None] = []
-        self._done: Counter[Hashable] = Counter()
+        self._inputs: list[Tensor | None] = []
+        self._calls: Counter[Hashable] = Counter()
         self._replays: dict[Hashable, Replay] = {}
 
     def __call__(self, kind: Hashable, *tensors: Tensor | None) -> Tensor:
         """Do a step.
 
         Args:
-            kind: what the step depends on beside its tensors; every kind is recorded by itself.
-            tensors: always of the same shapes. None stays None.
+            kind: what the step depends on besides its tensors; each kind has a graph of its own.
+            tensors: of the same shapes in all calls, or None in all calls.
         """
-        if not self._given:
-            self._given = [None if one is None else one.clone() for one in tensors]
-        for mine, one in zip(self._given, tensors, strict=True):
-            if mine is not None and one is not None:
-                mine.copy_(one)
-        self._done[kind] += 1
-        if self._done[kind] <= WARM:
-            return aside(lambda: self.step(*self._given))
+        if not self._inputs:
+            self._inputs = [None if tensor is None else tensor.clone() for tensor in tensors]
+        for static, tensor in zip(self._inputs, tensors, strict=True):
+            if static is not None and tensor is not None:
+                static.copy_(tensor)
+        self._calls[kind] += 1
+        if self._calls[kind] <= WARM_UPS:
+            return warm_up_on_side_stream(lambda: self.step(*self._inputs))
         if kind not in self._replays:
-            self._replays[kind] = record(lambda: self.step(*self._given))
+            self._replays[kind] = capture(lambda: self.step(*self._inputs))
         replay, result = self._replays[kind]
         replay()
-        return result.clone()  # the next replay writes there
+        return result.clone()  # the next replay overwrites it
 
 
 class CudaGraph:
-    """Another kind of step, replayed. It reads its numbers on the device, where they are put for many steps at once.
+    """Another kind of step, replayed as a CUDA graph. Its hyperparameters are copied to the device for many steps at
+    once.
 
     Args:
-        step: has ``device``, ``begin``, ``numbers`` and ``whole``, as ``Eager`` does.
+        step: has ``device``, ``begin``, ``hyperparameters`` and ``run``, as ``Eager`` does.
     """
 
     def __init__(self, step: Any) -> None:
-        self.step, self._captured = step, Captured(lambda *given: step.whole(given[:-1], given[-1]))
-        self._numbers, self._first = torch.empty(0), 0
+        self.step, self._captured = step, Captured(lambda *tensors: step.run(tensors[:-1], tensors[-1]))
+        self._block, self._first = torch.empty(0), 0
 
-    def __call__(self, cycle: int, drawn: Drawn) -> Tensor:
-        at = cycle - self._first
-        if not 0 <= at < len(self._numbers):
-            numbers = [self.step.numbers(one) for one in range(cycle, cycle + BLOCK)]
-            self._numbers, self._first, at = torch.tensor(numbers, device=self.step.device), cycle, 0
-        return self._captured(self.step.begin(cycle), *drawn, self._numbers[at])
+    def __call__(self, batch_index: int, drawn: Drawn) -> Tensor:
+        row = batch_index - self._first
+        if not 0 <= row < len(self._block):
+            rows = [self.step.hyperparameters(i) for i in range(batch_index, batch_index + BLOCK)]
+            self._block, self._first, row = torch.tensor(rows, device=self.step.device), batch_index, 0
+        return self._captured(self.step.begin(batch_index), *drawn, self._block[row])

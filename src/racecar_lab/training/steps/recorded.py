@@ -1,4 +1,4 @@
-"""A training step, recorded once: afterwards its operations are repeated, without Python per layer."""
+"""A training step that is recorded once; then its operations are repeated without the Python of layers and autograd."""
 
 from __future__ import annotations
 
@@ -19,55 +19,66 @@ from racecar_lab.training.steps.eager import Eager
 
 
 def record(function: Callable[..., Any], *args: Any) -> Callable[..., Any]:
-    """The operations of a function on tensors, its gradients included, to be called as the function is. Numbers and
-    what the function holds besides stay as they are now. No random number is used up, but tensors are changed in
-    place, where the function does so."""
+    """Record the operations of a function on tensors, including its gradients.
+
+    Recording calls the function once: no random number is used up, but tensors that the function changes in place are
+    changed.
+
+    Args:
+        function: Python numbers and tensors that it holds become constants of the recording.
+        args: tensors, or nested containers of them, as in later calls.
+
+    Returns:
+        A function of the same arguments, through which no gradient flows.
+    """
     devices = {tensor.device for tensor in torch.utils._pytree.tree_leaves(args) if isinstance(tensor, Tensor)}
-    shapes = TracingContext(FakeTensorMode(allow_fallback_kernels=True))  # or every operation would make one, slowly
-    kept = torch.random.fork_rng([device for device in devices if device.type == "cuda"])
-    with deferred(), kept, tracing(shapes):
-        recorded = make_fx(lambda *args: function(*args))(*args)  # it would count a method's self
+    fake_mode = FakeTensorMode(allow_fallback_kernels=True)  # shared, because one for every operation would be slow
+    random_state = torch.random.fork_rng([device for device in devices if device.type == "cuda"])
+    with deferred(), random_state, tracing(TracingContext(fake_mode)):
+        recorded = make_fx(lambda *args: function(*args))(*args)  # a lambda, or a method's self would be an argument
     shorten(recorded)
     return recorded.forward
 
 
 class Recorded(Eager):
-    """Of one net that does the same in every step, whatever the data. Adam works without its bookkeeping."""
+    """A step of a net that does the same operations in every step, whatever the data; with ``Fused`` Adam."""
 
     fused = True
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self._names = [*dict(self.objective.named_parameters()), *dict(self.objective.named_buffers())]
-        self._given = [*self.objective.parameters(), *self.objective.buffers()]
+        self._tensors = [*self.objective.parameters(), *self.objective.buffers()]
         self._recorded: Callable[..., Any] | None = None
         if self.config.optimiser != "sgd":
             self._fused = Fused(self.optimiser)
 
-    def gradients(
-        self, x: Tensor, y: Tensor, noise: Tensor | None, latent: Tensor | None, coefficient: float | Tensor
-    ) -> Tensor:
+    def backward(self, x: Tensor, y: Tensor, noise: Tensor | None, latent: Tensor | None, weight: Any) -> Tensor:
         if self._recorded is None:
-            parameters = [one.detach().clone().requires_grad_() for one in self.parameters]
-            buffers = [one.clone() for one in self.objective.buffers()]  # recording changes them, too
-            self._recorded = record(self._step, *parameters, *buffers, x, y, noise, latent)
+            parameters = [parameter.detach().clone().requires_grad_() for parameter in self.parameters]
+            buffers = [buffer.clone() for buffer in self.objective.buffers()]  # clones, because recording changes them
+            self._recorded = record(self._losses_and_gradients, *parameters, *buffers, x, y, noise, latent)
         with torch.no_grad():
-            losses, *gradients = self._recorded(*self._given, x, y, noise, latent)
+            losses, *gradients = self._recorded(*self._tensors, x, y, noise, latent)
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             parameter.grad = gradient
         return losses
 
-    def _step(self, *tensors: Any) -> Any:
-        """Parameters, buffers and the batch one after the other: dicts would be taken apart every time."""
-        given, batch = tensors[: len(self._names)], tensors[len(self._names) :]
-        task, regulariser = functional_call(self.objective, dict(zip(self._names, given, strict=True)), batch)
-        total = task if self.coefficient == 0 else task + self.coefficient * regulariser
-        gradients = torch.autograd.grad(total, given[: len(self.parameters)], allow_unused=True)
+    def _losses_and_gradients(self, *args: Any) -> Any:
+        """The two losses, (2,), and the gradient of every parameter.
+
+        Args:
+            args: parameters, buffers and the batch one after the other. A recording takes dicts apart in every call.
+        """
+        tensors, batch = args[: len(self._names)], args[len(self._names) :]
+        task, regulariser = functional_call(self.objective, dict(zip(self._names, tensors, strict=True)), batch)
+        total = task if self.regulariser_weight == 0 else task + self.regulariser_weight * regulariser
+        gradients = torch.autograd.grad(total, tensors[: len(self.parameters)], allow_unused=True)
         return torch.stack((task.detach().float(), regulariser.detach().float())), *gradients
 
-    def update(self) -> None:
+    def update_weights(self) -> None:
         if self.config.optimiser == "sgd":
-            super().update()
+            super().update_weights()
             return
         if self.config.clip:
             nn.utils.clip_grad_norm_(self.parameters, self.config.clip)

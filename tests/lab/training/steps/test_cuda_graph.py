@@ -1,4 +1,4 @@
-"""Steps that are recorded and replayed: the same training as step by step."""
+"""Training by replayed CUDA graphs equals training by eager steps."""
 
 import gc
 import weakref
@@ -14,7 +14,7 @@ from racecar_lab.training.recipe import Recipe
 from racecar_lab.training.single import Single
 from racecar_lab.training.spec import Training, TrainingOptions
 from racecar_lab.training.steps import cuda_graph
-from racecar_lab.training.steps.cuda_graph import WARM, Captured, CudaGraph
+from racecar_lab.training.steps.cuda_graph import WARM_UPS, Captured, CudaGraph
 from racecar_lab.training.train import Trainer
 from racecar_lab.training.variants import variant
 from tests.lab import toy
@@ -32,11 +32,11 @@ SETTINGS = {
 
 @pytest.fixture
 def replayed(monkeypatch):
-    """Recording without a GPU: a replay does the step again, with the tensors that it was recorded with."""
-    recorded = []
+    """Capture without a GPU: a replay calls the step again, with the tensors of the capture."""
+    captured = []
 
-    def record(step):
-        recorded.append(step)
+    def capture(step):
+        captured.append(step)
         result = torch.zeros(())
 
         def replay():
@@ -45,9 +45,9 @@ def replayed(monkeypatch):
 
         return replay, result
 
-    monkeypatch.setattr(cuda_graph, "record", record)
-    monkeypatch.setattr(cuda_graph, "aside", lambda step: step())
-    return recorded
+    monkeypatch.setattr(cuda_graph, "capture", capture)
+    monkeypatch.setattr(cuda_graph, "warm_up_on_side_stream", lambda step: step())
+    return captured
 
 
 def trainer(name, config, fade=False, graphed=False):
@@ -71,7 +71,7 @@ def test_the_same_training(name, setting, fade, replayed):
     (wanted,), (found,) = plain.run(), other.run()
     kinds = 2 if name == "RR" and config.every == 2 else 1
     assert len(replayed) == kinds, "recorded once for each kind of step"
-    assert plain.total > (1 + WARM) * kinds
+    assert plain.total > (1 + WARM_UPS) * kinds
     for name_, curve in wanted.curves.items():
         assert found.curves[name_] == pytest.approx(curve, rel=1e-4), name_
     torch.testing.assert_close(weights(other), weights(plain), rtol=1e-4, atol=1e-6)
@@ -82,8 +82,8 @@ def weights(trainer):
 
 
 def test_it_is_forgotten_after_the_last_step(replayed, monkeypatch):
-    """At once, not when garbage is collected: a recording holds the memory of a whole step."""
-    monkeypatch.setattr(cuda_graph, "record", lambda step: (lambda: None, step()))
+    """At once, and not when garbage is collected: a graph holds the memory of a whole step."""
+    monkeypatch.setattr(cuda_graph, "capture", lambda step: (lambda: None, step()))
     one = trainer("RR", TinyConfig(epochs=6, batch=20), graphed=True)
     gone = weakref.ref(one.nets.steps[0]._captured)
     gc.disable()
@@ -96,7 +96,7 @@ def test_it_is_forgotten_after_the_last_step(replayed, monkeypatch):
 
 @pytest.mark.parametrize("block", [256, 4])
 def test_it_goes_on_from_a_checkpoint(block, replayed, tmp_path, monkeypatch):
-    """Saved by the one, taken up by the other, wherever the numbers on the device end."""
+    """A checkpoint of one training is loaded by another, wherever a block of hyperparameters ends."""
     monkeypatch.setattr(cuda_graph, "BLOCK", block)
     config, path = TinyConfig(epochs=6, batch=20, schedule="cosine"), tmp_path / "checkpoint"
     whole, first, second = trainer("RR", config), *(trainer("RR", config, graphed=True) for _ in range(2))
@@ -115,7 +115,7 @@ def test_it_goes_on_from_a_checkpoint(block, replayed, tmp_path, monkeypatch):
 
 
 def test_networks_that_take_turns(replayed, tmp_path):
-    """Each network's step by itself."""
+    """Each network's step has a graph of its own."""
     (job,) = toy.jobs(["RR"], epochs=4, norm=True)
     stage, task = job.stages[0], job.experiment.data(job.config, 0, None)["A"]
     found = []
@@ -139,12 +139,12 @@ def test_results_are_not_overwritten(replayed):
 BATCHED = {name: setting for name, setting in SETTINGS.items() if name != "average"} | {
     "batch norm": {"norm": True, "optimiser": "sgd"}
 }
-"""What the vmap engine does."""
+"""Settings that the vmap engine supports."""
 
 
 @pytest.mark.parametrize("setting", BATCHED)
 def test_many_nets_at_once(setting, replayed, tmp_path, monkeypatch):
-    """The vmap engine's steps, replayed and not."""
+    """The vmap engine with CUDA graphs equals the vmap engine without."""
 
     class Replayed(vmap.Vmapped):
         def __init__(self, trainings, options):
@@ -172,7 +172,7 @@ def test_many_nets_at_once(setting, replayed, tmp_path, monkeypatch):
 
 
 def check_replayed(jobs, folder, engine):
-    """On a GPU, graphs come to what steps without them come to."""
+    """Assert that CUDA graphs give the same curves as steps without them."""
     for graphs in (False, True):
         assert run(jobs, folder / str(graphs), engine, device="cuda", graphs=graphs) == []
     plain, replayed = (results(folder / str(graphs)) for graphs in (False, True))
@@ -195,7 +195,7 @@ def test_many_nets_on_a_gpu(setting, tmp_path):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_on_a_gpu(setting, tmp_path):
-    """All variants, replayed and not."""
+    """All variants, with CUDA graphs and without."""
     given = {"epochs": 12, "batch": 20, "finetune": 8, **SETTINGS[setting]}
     jobs = make(["Std", "Ort", "Pre", "RR", "lRR"], [0], **given)
     check_replayed(jobs, tmp_path, "here")
@@ -205,7 +205,7 @@ def test_on_a_gpu(setting, tmp_path):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("graphs", [False, True])
 def test_the_memory_of_a_run_is_its_own(graphs, tmp_path):
-    """Runs of one process after another, collected or not, need what the first one of them needs."""
+    """Later runs of a process report the same peak memory as its first one, garbage collected or not."""
     gc.disable()
     try:
         assert run(make(["RR"], range(4), epochs=6, batch=20), tmp_path, device="cuda", graphs=graphs) == []

@@ -1,4 +1,4 @@
-"""A step that is recorded once does what the step itself does, in every variant and setting, resumed or not."""
+"""A recorded step gives the results of the step itself, in every variant and setting, resumed or not."""
 
 import pytest
 import torch
@@ -20,12 +20,12 @@ SETTINGS = {
     "whole batch": {"batch": 0, "valid": 0.2, "scales": ("sum",), "fraction": 0.5, "finetune": 0},
     "sgd, batch norm": {"optimiser": "sgd", "ema": 0.9, "norm": True, "dropout": 0.2, "finetune": 0},
 }
-"""Batch norm not with Adam: the gradient of a bias before it is nothing but rounding, which Adam enlarges."""
+"""Batch norm is not combined with Adam: the gradient of a bias before it is rounding alone, which Adam enlarges."""
 
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Tiny as a steady experiment; how often Python computed its loss."""
+    """The experiment Tiny made steady; a list that grows whenever Python computes its loss."""
     counted, loss = [], Tiny.loss
     monkeypatch.setattr(Tiny, "loss", lambda *args: counted.append(1) or loss(*args))
     monkeypatch.setattr(Tiny, "steady", True)
@@ -34,7 +34,7 @@ def calls(monkeypatch):
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_recorded_is_the_same(setting, calls, tmp_path, monkeypatch):
-    """Batch norm's running statistics and the masks of dropout included."""
+    """Running statistics of batch norm and masks of dropout are the same, too."""
     jobs = make(("Ort", "RR"), **SETTINGS[setting])
     if setting == "adam":
         jobs += make([name for name in ALL if name not in ("Ort", "RR")], finetune=0)
