@@ -35,6 +35,6 @@ def record(variant, seed, probe, coefficient=None, status="finished", id="x", **
     if variant == "Std":
         metrics["untrained_2"] = 0.4
     base = {**FEW.Config().to_dict(), **config}
-    made = {"variant": variant, "seed": seed, "coefficient": coefficient, "config": base, "stage": "A", "tuned": {}}
-    made["made"] = {}
-    return Run({"id": id, **made, "metrics": metrics if status == "finished" else {}, "status": status, "tables": {}})
+    fields = {"variant": variant, "seed": seed, "coefficient": coefficient, "config": base, "stage": "A", "tuned": {}}
+    fields |= {"metrics": metrics if status == "finished" else {}, "status": status, "tables": {}, "made": {}}
+    return Run({"id": id, **fields, "note": "", "dead": None})

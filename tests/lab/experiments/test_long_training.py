@@ -184,7 +184,17 @@ def made_up(variant, seed, score, id, tuned=None, **config):
     """With a score from 0 to 1 that is good in every metric."""
     metrics = {"test_accuracy": score, "test_nll": 2 - score, "test_ece": 1 - score}
     base = {**LONG.Config().to_dict(), **config}
-    one = {"id": id, "variant": variant, "seed": seed, "coefficient": None, "stage": "A", "made": {}, "tables": {}}
+    one = {
+        "id": id,
+        "variant": variant,
+        "seed": seed,
+        "coefficient": None,
+        "stage": "A",
+        "made": {},
+        "tables": {},
+        "note": "",
+        "dead": None,
+    }
     return Run({**one, "config": base, "tuned": tuned or {}, "metrics": metrics, "status": "finished"})
 
 

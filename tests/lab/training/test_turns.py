@@ -13,7 +13,7 @@ from racecar.cli.app import run as command
 from racecar_lab.experiment import Stage
 from racecar_lab.experiments import EXPERIMENTS
 from racecar_lab.networks.dense import dense
-from racecar_lab.running.engines import here, pool, processes
+from racecar_lab.running.engines import here, pool
 from racecar_lab.running.results import Store
 from racecar_lab.running.work import begin, training
 from racecar_lab.training import rng
@@ -207,7 +207,6 @@ def test_resumed_bit_for_bit(variant, losses, whole, tmp_path):
 @pytest.mark.soak
 def test_workers_go_on(whole, tmp_path, monkeypatch):
     """Two jobs interrupted between two turns are resumed in a new process; only one, because it starts slowly."""
-    monkeypatch.setattr(processes, "_warm", False)
     monkeypatch.setattr(pool, "cores", lambda: 1)
     monkeypatch.setattr(
         here, "share_out", lambda some, work, name, _, *rest: pool.share_out(some, work, name, 1, *rest)
