@@ -37,7 +37,8 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table in Markdown; columns of numbers, but for the first, are aligned to the right."""
     _, *columns = zip(*rows, strict=True)
     rule = ["---", *("---:" if all(map(NUMBER.match, column)) else "---" for column in columns)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, *rows)]
+    return "\n".join([lines[0], f"|{'|'.join(rule)}|", *lines[1:]])
 
 
 def typeset(text: str) -> str:

@@ -47,7 +47,7 @@ Over = Annotated[str, typer.Option("--over", metavar="FIELD=a,b,c", help="A sett
 
 @dataclass(frozen=True, kw_only=True)
 class CommandOptions:
-    """What is trained, and how; every field is an option of each command. Those that have the name of a field of
+    """Options of what is trained, and how; every field is an option of each command. Fields that have the name of a field of
     ``RunOptions`` are handed on as they are."""
 
     variants: Annotated[

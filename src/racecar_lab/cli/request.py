@@ -35,7 +35,7 @@ class Request:
 
 
 def read(name: str, options: CommandOptions) -> Request:
-    """What the options ask of an experiment; raises ValueError where they make no sense."""
+    """Read the options for an experiment; raises ValueError if they make no sense."""
     from racecar_lab.config import override
     from racecar_lab.experiments import experiment as named
 
@@ -83,7 +83,7 @@ def _quick(experiment: Experiment, options: CommandOptions) -> dict[str, Any]:
 
 
 def _seeds(experiment: Experiment, options: CommandOptions) -> range:
-    """Those that the user asks for, or as many as the experiment says."""
+    """Seeds that the user asks for, or as many as the experiment has by default."""
     from racecar_lab.running.jobs import MOST
 
     if options.seeds > MOST:
