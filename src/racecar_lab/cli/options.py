@@ -47,8 +47,10 @@ Over = Annotated[str, typer.Option("--over", metavar="FIELD=a,b,c", help="A sett
 
 @dataclass(frozen=True, kw_only=True)
 class CommandOptions:
-    """Options of what is trained, and how; every field is an option of each command. Fields that have the name of a field of
-    ``RunOptions`` are handed on as they are."""
+    """Options of what is trained, and how; every field is an option of each command.
+
+    Fields that have the name of a field of ``RunOptions`` are handed on as they are.
+    """
 
     variants: Annotated[
         str,
