@@ -1,4 +1,4 @@
-"""What several experiments share: nets and their first weights, coefficients, pictures, the reverse loss of samples."""
+"""Code that several experiments share: nets and their initial weights, λ of variants, pictures, reverse losses."""
 
 from __future__ import annotations
 
@@ -16,16 +16,20 @@ from racecar_lab.networks.vgg import VGG, vgg
 
 M = TypeVar("M", bound=nn.Module)
 COEFFICIENTS = {"Ort": 1e-2, "OrtB": 1e-2, "WD": 1e-4, "Drop": 0.1}
-"""Of other regularisers than ours, unless an experiment has its own."""
-
-
+"""Default coefficients of the variants without a reverse pass."""
 OURS = ("RR", "lRR", "RR1")
 """Variants with a reverse pass."""
 
 
-def coefficient_of(variant: str, ours: float, **own: float) -> float:
-    """What a variant's regulariser is multiplied by: an experiment's own, or the usual one, or else λ."""
-    return {**COEFFICIENTS, **own}.get(variant, ours)
+def coefficient_of(variant: str, ours: float, **overrides: float) -> float:
+    """The default coefficient of a variant.
+
+    Args:
+        variant: its name.
+        ours: λ, for variants with a reverse pass.
+        overrides: by variant, coefficients that an experiment has instead of those in ``COEFFICIENTS``.
+    """
+    return {**COEFFICIENTS, **overrides}.get(variant, ours)
 
 
 def _as_torch(module: nn.Conv2d) -> None:
@@ -43,11 +47,12 @@ def _orthogonal(module: nn.Conv2d) -> None:
 
 
 FIRST_WEIGHTS: dict[str, Callable[[nn.Conv2d], None]] = {"torch": _as_torch, "he": _he, "orthogonal": _orthogonal}
-"""First weights of a convolution."""
+"""Functions that set the initial weights of a convolution, by the value of a configuration's ``start``."""
 
 
 def started(model: M, start: str = "torch") -> M:
-    """First weights of all convolutions. Without batch norm, VGG's own make the reverse pass explode."""
+    """Set the initial weights of all convolutions and return the model. VGG's own weights make the reverse pass explode
+    without batch norm."""
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             FIRST_WEIGHTS[start](module)
@@ -55,38 +60,43 @@ def started(model: M, start: str = "torch") -> M:
 
 
 def refuse_depth(depth: int) -> None:
-    """What is no number of convolutions for three blocks."""
+    """Raise a ValueError if so many convolutions do not make three equal blocks."""
     if depth < 3 or depth % 3:
         raise ValueError(f"depth must be 3, 6, 9 …, not {depth!r}: there are three blocks")
 
 
-def three_blocks(widths: Sequence[int], depth: int, *, norm: bool, start: str, **more: Any) -> VGG:
-    """So many convolutions in three blocks of these widths; the picture is halved after each. First weights are the
-    same with and without batch norm.
+def three_blocks(widths: Sequence[int], depth: int, *, norm: bool, start: str, **options: Any) -> VGG:
+    """A VGG net of three blocks, after each of which the picture is halved. The initial weights are the same with and
+    without batch norm.
 
     Args:
-        more: arguments of ``vgg``.
+        widths: channels of the three blocks.
+        depth: number of convolutions in all: 3, 6, 9 …
+        norm: True for batch norm after every convolution.
+        start: initial weights of the convolutions, one of ``FIRST_WEIGHTS``.
+        options: further arguments of ``vgg``.
     """
     layout: list[int | str] = []
     for width in widths:
         layout += [*[width] * (depth // 3), "M"]
-    return started(vgg(layout, norm=norm, **more), start)
+    return started(vgg(layout, norm=norm, **options), start)
 
 
 def standardised(task: Task) -> Task:
-    """Pictures (N, C, H, W) with mean 0 and standard deviation 1 in every colour of the training set."""
+    """A task of pictures (N, C, H, W), shifted and scaled so that every colour of the training set has mean 0 and
+    standard deviation 1."""
     sd, mean = torch.std_mean(task.train.x, (0, 2, 3), keepdim=True)
 
-    def like_train(one: Split) -> Split:
-        return Split((one.x - mean) / sd, one.y)
+    def standardise(split: Split) -> Split:
+        return Split((split.x - mean) / sd, split.y)
 
-    valid = None if task.valid is None else like_train(task.valid)
-    return Task(like_train(task.train), like_train(task.test), valid)
+    valid = None if task.valid is None else standardise(task.valid)
+    return Task(standardise(task.train), standardise(task.test), valid)
 
 
 @torch.no_grad()
 def mean_terms(rr: Racecar, x: Tensor, batch: int, before: Callable[[Tensor], Any] = lambda part: None) -> float:
-    """The mean of the terms over layers and samples x (N, …), taken in batches; ``before`` sees each batch first."""
+    """Mean of the terms over layers and samples x (N, …), taken in batches; ``before`` gets each batch first."""
     total = torch.zeros((), device=x.device)
     for part in x.split(batch):
         before(part)
@@ -97,15 +107,15 @@ def mean_terms(rr: Racecar, x: Tensor, batch: int, before: Callable[[Tensor], An
 
 @torch.no_grad()
 def run_back(model: nn.Module, x: Tensor, options: Mapping[str, Any], batch: int = 1000) -> tuple[Tensor, float]:
-    """Inputs x (N, …) as the full reverse pass from the last convolution rebuilds them; and the relative reverse loss:
-    mean over the layers; batch norm has the statistics of the batch, as in training. The model is not changed."""
+    """Inputs x (N, …) as the full reverse pass rebuilds them, and the reverse loss, mean over layers and samples. Batch
+    norm uses the statistics of the batch, as in training. The model is not changed."""
     rr = Racecar(copy.deepcopy(model).train(), x[:2], mode="full", **options)
-    back: list[Tensor] = []
+    rebuilt: list[Tensor] = []
 
     def rebuild(part: Tensor) -> None:
-        first = rr.reconstruct(part)[0]
-        assert first is not None
-        back.append(first)
+        inputs = rr.reconstruct(part)[0]
+        assert inputs is not None
+        rebuilt.append(inputs)
 
     error = mean_terms(rr, x, batch, before=rebuild)
-    return torch.cat(back), error
+    return torch.cat(rebuilt), error

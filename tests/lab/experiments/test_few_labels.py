@@ -9,7 +9,7 @@ from torch import nn
 from racecar import Racecar
 from racecar_lab.config import choices
 from racecar_lab.datasets import DataError, motion
-from racecar_lab.experiments.few_labels import FewLabelsConfig, constrained
+from racecar_lab.experiments.few_labels import FewLabelsConfig, constrained_layers
 from tests.lab.experiments.few_labels_cases import FEW, TINY, with_pictures
 
 NORMS, LAYERS = choices(FewLabelsConfig)["norm"], choices(FewLabelsConfig)["layers"]
@@ -120,7 +120,7 @@ def test_networks(norm, depth):
         assert len(convolutions) == depth
         third = depth // 3
         wanted = {"all": convolutions, "early": convolutions[:third], "late": convolutions[-third:]}[layers]
-        assert constrained(config) == wanted
+        assert constrained_layers(config) == wanted
         assert {type(p) for p in model.modules() if isinstance(p, (nn.BatchNorm2d, nn.GroupNorm))} == kinds
         assert model.classifier[-1].out_features == 5
     x = torch.rand(4, 3, 32, 32)

@@ -273,14 +273,14 @@ def test_measured_together(pictures, tmp_path, monkeypatch):
 
 
 def test_one_that_cannot_be_measured_is_known(pictures, tmp_path, monkeypatch):
-    config, look = replace(TINY, epochs=1, tune_draws=0), measuring._look
+    config, look = replace(TINY, epochs=1, tune_draws=0), measuring._prepare
 
     def fails(config, trained):
         if trained.seed == 1:
             raise KeyError("pictures")
         return look(config, trained)
 
-    monkeypatch.setattr(measuring, "_look", fails)
+    monkeypatch.setattr(measuring, "_prepare", fails)
     with pytest.warns(UserWarning, match="measured one by one: together it failed, KeyError"):
         (failed,) = run(make_jobs(FEW, config, ["Std"], [0, 1, 2], pictures), tmp_path, "vmap")
     assert failed.job.endswith("seed 1")

@@ -16,7 +16,7 @@ from racecar_lab.experiments.safety.design import (
     STARTS,
     Context,
     covering,
-    designed,
+    design_configs,
     fields_of,
     settings_of,
     true_lambda,
@@ -173,7 +173,7 @@ def test_some_of_it():
 @pytest.mark.parametrize("text, places", [("reverse:relative:layerwise:body", LAMBDAS),
                                           ("reverse:relative:layerwise:body:0.03", (0.03,))])  # fmt: skip
 def test_some_of_it_without_classifier(text, places):
-    found = designed(SAFETY.Config(losses=(text,)))
+    found = design_configs(SAFETY.Config(losses=(text,)))
     mine = [one for one in found if one.mode != "none"]
     assert {(one.gradient, one.scale, one.mode, one.layers) for one in mine} == {tuple(text.split(":")[:4])}
     assert [one.lam for one in mine] == [place for place in places for _ in range(9)]
@@ -183,20 +183,20 @@ def test_some_of_it_without_classifier(text, places):
 @pytest.mark.parametrize(
     "config, message",
     [
-        ({"depth": 6}, "depth with design=cover: the design gives each net its own; add design=one"),
-        ({"design": "one", "lams": (0.1,)}, "lams with design=one: that is for a design"),
+        ({"depth": 6}, "depth with design=cover: the design sets this field for each net; add design=one"),
+        ({"design": "one", "lams": (0.1,)}, "lams with design=one: this field is for a design"),
         ({"design": "confirm"}, "design=confirm needs losses with their λ"),
         ({"design": "confirm", "losses": ("both:mean:full",)}, "design=confirm needs losses with their λ"),
         ({"design": "confirm", "losses": ("both:relative:full:body",)}, "design=confirm needs losses with their λ"),
         ({"losses": ("both:mean",)}, "is none of the map's"),
         ({"losses": ("both:anchored:full:body",)}, "is none of the map's"),
         ({"losses": ("both:relative:full:body:3",)}, "must be one of 0.001, 0.003"),
-        ({"layers": "body"}, "layers with design=cover: the design gives each net its own; add design=one"),
+        ({"layers": "body"}, "layers with design=cover: the design sets this field for each net; add design=one"),
     ],
 )
 def test_designs_that_cannot_be(config, message):
     with pytest.raises(ValueError, match=message):
-        designed(SAFETY.Config(**config))
+        design_configs(SAFETY.Config(**config))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from racecar_lab.experiments import experiment
 from racecar_lab.experiments.safety.design import CONTEXTS, LAMBDAS, LOSSES, PLAIN, covering, fields_of, name_of
 from racecar_lab.experiments.safety.map_figure import all_figures
 from racecar_lab.experiments.safety.rule import judge, nets_of
-from racecar_lab.experiments.safety.tables import told
+from racecar_lab.experiments.safety.tables import sentences_and_tables
 from racecar_lab.report import write_report
 from racecar_lab.running.published import write_published
 from racecar_lab.running.run import Run
@@ -80,21 +80,21 @@ def test_the_page_of_a_whole_map(records, tmp_path):
 
 def test_words():
     runs = [Run(one) for one in map_records(range(2), made_up=LOSSES[:3])]
-    notes, _ = told(runs)
+    notes, _ = sentences_and_tables(runs)
     assert notes[0].startswith("Chosen")
     assert "378 nets with a reverse loss beside 108 plain twins, 0 of which are dead" in notes[1]
     assert "plain training works in 54 of 54 contexts" in notes[1]
     other = [Run({**run.record, "config": {**run.record["config"], "images": 9}}) for run in runs[:5]]
-    assert "5 nets trained or measured in another way than most left out." in told([*runs, *other])[0]
-    assert told([])[0][0] == "No setting is both safe and harmless: nothing is chosen."
+    assert "5 nets trained or measured in another way than most left out." in sentences_and_tables([*runs, *other])[0]
+    assert sentences_and_tables([])[0][0] == "No setting is both safe and harmless: nothing is chosen."
     alone = [run for run in runs if run.variant != "Std"]
-    assert any("378 nets without a plain twin left out" in one for one in told(alone)[0])
+    assert any("378 nets without a plain twin left out" in one for one in sentences_and_tables(alone)[0])
 
 
 def test_tables():
     """The rows of the settings that were run afresh; those that kill, and where, by hand."""
     fresh = [one for one in map_records(range(100, 102), made_up=[KILLER]) if one["coefficient"] in (None, 0.1)]
-    _, tables = told([Run(one) for one in [*map_records(range(1), made_up=[KILLER]), *fresh]])
+    _, tables = sentences_and_tables([Run(one) for one in [*map_records(range(1), made_up=[KILLER]), *fresh]])
     best, losses, confirmed = (
         [{c.title: cell.text for c, cell in zip(table.columns, row, strict=True)} for row in table.rows]
         for table in tables

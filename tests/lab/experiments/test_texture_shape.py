@@ -8,9 +8,16 @@ import torch
 from racecar_lab.datasets.texture_shape import CLASSES, FOLDS
 from racecar_lab.experiments.texture_shape import TextureShape
 from racecar_lab.experiments.texture_shape.figures import all_figures
-from racecar_lab.experiments.texture_shape.measuring import alike, by_class, examples, fitted, parts, shape_bias
-from racecar_lab.experiments.texture_shape.ratios import found_ratios
-from racecar_lab.experiments.texture_shape.splitting import pictures, seen
+from racecar_lab.experiments.texture_shape.measuring import (
+    by_class,
+    coarse_and_fine,
+    examples,
+    rebuilt_correlations,
+    scaled_to_fit,
+    shape_bias,
+)
+from racecar_lab.experiments.texture_shape.ratios import paper_ratios
+from racecar_lab.experiments.texture_shape.splitting import normalised, pictures
 from racecar_lab.report.glossary import meanings
 from racecar_lab.report.section import findings_of
 from racecar_lab.report.verdicts import NOT_RUN
@@ -88,7 +95,7 @@ def test_what_is_measured(folder, tmp_path):
     for name, metric in (("stylised", "test"), ("edges", "edges"), ("silhouettes", "silhouettes")):
         some = sets[name]
         own = (some.picture == 5) | (some.picture == 6)
-        guess = model(seen(some.images[own])).argmax(1)
+        guess = model(normalised(some.images[own])).argmax(1)
         right[name] = guess == some.shape[own]
         assert found["metrics"][f"{metric}_accuracy"] == pytest.approx(float(right[name].float().mean()))
         if name == "stylised":
@@ -113,13 +120,13 @@ def test_what_is_rebuilt():
     """A picture without its coarse parts has its texture alone, and the other way round."""
     x = torch.randn(5, 3, 32, 32, generator=torch.Generator().manual_seed(0)).double()
     x += 5 * torch.randn(5, 3, 4, 4, generator=torch.Generator().manual_seed(1)).kron(torch.ones(8, 8))
-    coarse, fine = parts(x)
+    coarse, fine = coarse_and_fine(x)
     torch.testing.assert_close(coarse + fine, x)
-    assert alike(x, 3 * x + 1) == pytest.approx({"rebuilt_shape": 1.0, "rebuilt_texture": 1.0}, abs=1e-3)
-    assert alike(x, fine) == pytest.approx({"rebuilt_shape": 0.0, "rebuilt_texture": 1.0}, abs=1e-2)
-    assert alike(x, coarse) == pytest.approx({"rebuilt_shape": 1.0, "rebuilt_texture": 0.0}, abs=1e-2)
-    torch.testing.assert_close(fitted(x, x / 7), x)
-    assert fitted(x, -x).abs().max() == 0
+    assert rebuilt_correlations(x, 3 * x + 1) == pytest.approx({"rebuilt_shape": 1.0, "rebuilt_texture": 1.0}, abs=1e-3)
+    assert rebuilt_correlations(x, fine) == pytest.approx({"rebuilt_shape": 0.0, "rebuilt_texture": 1.0}, abs=1e-2)
+    assert rebuilt_correlations(x, coarse) == pytest.approx({"rebuilt_shape": 1.0, "rebuilt_texture": 0.0}, abs=1e-2)
+    torch.testing.assert_close(scaled_to_fit(x, x / 7), x)
+    assert scaled_to_fit(x, -x).abs().max() == 0
     chosen = examples(torch.arange(16).repeat(2), torch.arange(16).repeat(2).roll(16) * torch.tensor([0, 1]).repeat(16))
     assert len(set(chosen.tolist())) == 4
     assert all(one % 2 == 0 and one for one in chosen.tolist())
@@ -283,7 +290,7 @@ def test_what_the_paper_prints_and_ours():
     """By hand: RR has 60, 61 and 62 % of everything and the others 10 points less; a seed of Std in two folds is dead,
     which leaves 51.5 %. The interval is 51.2 ± 2.776 · 0.274 · √(1/5 + 1/4)."""
     runs = with_tables(made_up(TEXTURE.Config()) + made_up(TEXTURE.Config(**PAPER), ["RR"]))
-    ratios = found_ratios(runs)
+    ratios = paper_ratios(runs)
     assert [paper for _, paper in ratios.values()] == pytest.approx([50.0, 16.75, 41.86, -32.06])
     assert [ours for ours, _ in ratios.values()] == pytest.approx([*[100 * (0.61 / 0.51 - 1)] * 2, 25.0, -32.0])
     for one in runs:

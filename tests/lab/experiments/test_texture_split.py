@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from racecar_lab.datasets.texture_shape import FOLDS, stimuli
-from racecar_lab.experiments.texture_shape.splitting import chosen, pictures, seen, shown
+from racecar_lab.experiments.texture_shape.splitting import normalised, pictures, split_indices, to_pixels
 from tests.lab.experiments.texture_cases import TEXTURE, TINY, write
 
 
@@ -28,7 +28,7 @@ def shapes(some, chosen):
 
 def sides(folder, seed=0, **changes):
     some = pictures(folder, 8)["stylised"]
-    return some, *chosen(some, replace(TINY, **{"images": 0, **changes}), seed)
+    return some, *split_indices(some, replace(TINY, **{"images": 0, **changes}), seed)
 
 
 def test_both_layouts_are_the_same(tmp_path, monkeypatch):
@@ -48,15 +48,15 @@ def test_the_tasks(folder):
     found = TEXTURE.data(config, 0, folder)
     assert set(found) == {"A", "texture", "edges", "silhouettes"}
     some, train, test = sides(folder, fold=3)
-    assert torch.equal(found["A"].train.x, seen(some.images[train]))
+    assert torch.equal(found["A"].train.x, normalised(some.images[train]))
     assert torch.equal(found["A"].test.y, some.shape[test])
     assert torch.equal(found["texture"].test.y, some.texture[test])
     assert torch.equal(found["texture"].test.x, found["A"].test.x)
     assert {int(one) for one in some.picture[test]} == {7, 8}
     for name in ("edges", "silhouettes"):
         own = pictures(folder, 8)[name]
-        assert torch.equal(found[name].test.x, seen(own.images[(own.picture == 7) | (own.picture == 8)]))
-    assert torch.equal((255 * shown(found["A"].train.x)).round().byte(), some.images[train])
+        assert torch.equal(found[name].test.x, normalised(own.images[(own.picture == 7) | (own.picture == 8)]))
+    assert torch.equal((255 * to_pixels(found["A"].train.x)).round().byte(), some.images[train])
 
 
 @pytest.mark.parametrize("valid", [0.0, 0.25])

@@ -1,4 +1,4 @@
-"""Few labels: what a net that was trained on one task is worth for another with 2 to 250 labels per class. (Ours.)"""
+"""Few labels: transfer of a trained net to a new task with 2 to 250 labels per class. Not in the paper."""
 
 from __future__ import annotations
 
@@ -72,8 +72,9 @@ class FewLabels(Experiment[FewLabelsConfig]):
         return (self.sources[config.task].name,)
 
     def data(self, config: FewLabelsConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """A: the source; B: the new task, with the pictures to draw labelled ones from. Which pictures depends on
-        the seed. A share ``valid`` of the training files is held out of both, and then no test file is opened."""
+        """Two tasks, "A": the source task; "B": the new task, with the pictures that labelled ones are drawn from.
+        The seed decides which pictures they have. A share ``valid`` of the training files is held out of both for a
+        search, which then opens no test file."""
         return transfer.tasks(
             self.sources[config.task],
             folder,
@@ -90,17 +91,18 @@ class FewLabels(Experiment[FewLabelsConfig]):
         return small_net(config.task, config.depth, config.norm, config.start)
 
     def stages(self, config: FewLabelsConfig) -> tuple[Stage, ...]:
-        """Std alone has the longer training."""
+        """One stage; the longer training is for Std alone."""
         return (Stage("A", epochs=config.long_epochs, variants=("Std",)) if config.longer else Stage("A"),)
 
     def coefficient(self, config: FewLabelsConfig, variant: str) -> float:
         return coefficient_of(variant, config.strength, Pre=4.0)
 
     def reverse(self, config: FewLabelsConfig) -> dict[str, Any]:
-        """Errors of the constrained convolutions; pixels are at least 0."""
+        """Only the convolutions of ``config.layers`` have a reverse loss. The rebuilt input goes through a ReLU: pixels
+        are at least 0."""
         return {
             **config.loss,
-            "weight": {"*": 0.0, **dict.fromkeys(constrained(config), 1.0)},
+            "weight": {"*": 0.0, **dict.fromkeys(constrained_layers(config), 1.0)},
             "fraction": config.fraction,
             "input_activation": "relu",
         }
@@ -110,8 +112,7 @@ class FewLabels(Experiment[FewLabelsConfig]):
         return Recipe(shift=(4 if cifar else 2) if config.augment else 0, flip=cifar, fade=config.decay)
 
     def measure(self, config: FewLabelsConfig, trained: Trained) -> Measured:
-        (measured,) = self.measure_all([(config, trained)])
-        return measured
+        return next(measure_all([(config, trained)]))
 
     def measure_all(self, each: Iterable[tuple[FewLabelsConfig, Trained]]) -> Iterator[Measured]:
         return measure_all(each)
@@ -122,6 +123,6 @@ class FewLabels(Experiment[FewLabelsConfig]):
         return all_figures(runs)
 
 
-def constrained(config: FewLabelsConfig) -> list[str]:
-    """Names of the convolutions that are."""
+def constrained_layers(config: FewLabelsConfig) -> list[str]:
+    """Names of the convolutions that have a reverse loss."""
     return convolutions(config.depth, config.norm, config.layers)

@@ -1,4 +1,4 @@
-"""What few-labels claims: of its first design, whose records are published, and of today's."""
+"""Claims of few-labels: those of the first design, whose records are published, and those of today's."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ TASKS = {
     "cifar": "CIFAR-10, the first five classes → the other five",
 }
 MARGIN = 0.02
-"""By how much two accuracies may differ that are called as good."""
+"""Largest difference of two accuracies that count as equally good."""
 SEEDS = 5
-"""That a claim needs: a map has fewer, and claims nothing."""
+"""Fewest seeds for a verdict. The map of settings has fewer, so that no claim is judged on it."""
 USUAL = {
     name: getattr(FewLabelsConfig, name)
     for name in ["task", "norm", "images", "epochs", "depth", "layers", "decay", "augment", "fraction", "longer"]
 }
-"""What the first claims are about; other settings are shown on the map, and nothing is claimed of them."""
+"""Settings of the first claims. Other settings are shown on the map, without claims."""
 JUDGED = {
     name: frozenset({first, getattr(LossConfig, name)})
     for name, first in FIRST_LOSS.items()
     if name in ("scale", "gradient")
 }
-"""So is every loss that has been the usual one, each by itself."""
+"""Losses of the first claims: all that have been the default, each judged by itself."""
 FIRST = {"tune_lrs": ()}
-"""The first design: fine-tuning had one learning rate."""
+"""The first design, in which fine-tuning had one learning rate."""
 TODAY = {"tune_lrs": FewLabelsConfig.tune_lrs}
-"""Every task, depth, start and loss is a family of claims by itself."""
+"""Today's design, in which fine-tuning chooses its learning rate."""
 VARYING = ("task", "depth")
+"""Settings whose every value has today's claims by itself, as every start and loss has."""
 
 
 def claims() -> tuple[Claim, ...]:
+    """All claims of the experiment."""
     return (*_first(), *(claim for name in ("RR", "lRR") for claim in _today(name)))
 
 
@@ -48,6 +50,7 @@ def _claim(
     against: Mapping[str, Any] | None = None,
     **where: Any,
 ) -> Claim:
+    """A claim of the first design: RR has a higher ``metric`` than ``than``, or one as high within ``margin``."""
     where = {**USUAL, **JUDGED, **where}
     return Claim(
         text, metric, "A", "RR", than, where=where, minimum_seeds=SEEDS, margin=margin, against=against or {},
@@ -56,6 +59,7 @@ def _claim(
 
 
 def _first() -> tuple[Claim, ...]:
+    """The claims of the first design."""
     return (
         *(
             _claim(f"Without norm RR beats Std at {n} labels: probe, {task}", f"probe_{n}", task=task)
@@ -79,9 +83,9 @@ def _first() -> tuple[Claim, ...]:
 
 
 def _today(name: str) -> list[Claim]:
-    """Of one variant, ``name``, without norm, but for the last."""
+    """Claims of today's design for the variant ``name``: all without norm, except the last."""
     where = {field: value for field, value in USUAL.items() if field not in VARYING}
-    sides: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+    comparisons: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
         ("Std at 2 labels: probe", "probe_2", "Std", {}),
         ("Std at 50 labels: probe", "probe_50", "Std", {}),
         ("Std at 2 labels: fine-tuned", "tune_2", "Std", {}),
@@ -93,16 +97,16 @@ def _today(name: str) -> list[Claim]:
         ("Std trained as many seconds at 2 labels: probe", "probe_2", "Std", {"longer": True}),
         ("Std with batch norm at 2 labels: probe", "probe_2", "Std", {"norm": "batch"}),
     )
-    found = [
+    claims = [
         Claim(
             f"Without norm {name} beats {text}", metric, "A", name, than, higher=metric != "source_nll", where=where,
             minimum_seeds=SEEDS, against=against, design=TODAY,
         )
-        for text, metric, than, against in sides
+        for text, metric, than, against in comparisons
     ]  # fmt: skip
     text = f"With batch norm {name} is as good as Std at 2 labels: probe"
     with_norm = {**where, "norm": "batch"}
-    found.append(
+    claims.append(
         Claim(text, "probe_2", "A", name, "Std", where=with_norm, minimum_seeds=SEEDS, margin=MARGIN, design=TODAY)
     )
-    return found
+    return claims

@@ -11,12 +11,13 @@ from racecar_lab.training.longer import LongerConfig
 from racecar_lab.training.loss_config import LossConfig
 
 SLICE = 1 / 8
-"""Of each batch, that the reverse pass sees."""
+"""Default share of each batch that the reverse pass sees."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FewLabelsConfig(LongerConfig, LossConfig):
-    """As it stands, this is the first try that the claims come from, with more seeds and a slice for the exact pass."""
+    """Settings of few-labels. The defaults are those of a first try, which the claims come from; only the reverse pass
+    sees a slice of each batch, not all of it."""
 
     unnamed: ClassVar[Mapping[str, Any]] = {
         **LossConfig.unnamed,
@@ -27,17 +28,17 @@ class FewLabelsConfig(LongerConfig, LossConfig):
     }
     task: Literal["digits", "blur", "cifar"] = "digits"
     norm: Literal["none", "batch", "group"] = "none"
-    """After every convolution: "none", "batch" or "group"."""
+    """The norm after every convolution."""
     start: Literal["torch", "he"] = "torch"
-    """First weights of the convolutions: PyTorch's own, or He's."""
+    """Initial weights of the convolutions: PyTorch's own, or He's."""
     images: int = 4000
-    """That the source is trained on; 0: all there are."""
+    """Number of pictures that the source task is trained on; 0: all."""
     augment: bool = False
     """Shift the source's pictures, by 2 pixels (MNIST), or flip them and shift by 4 (CIFAR-10)."""
     depth: int = 3
-    """Convolutions: 3, 6, 9 …, in three blocks."""
+    """Number of convolutions in three blocks: 3, 6, 9 …"""
     layers: Literal["all", "early", "late"] = "all"
-    """Which convolutions are constrained: "all", "early" (the first block) or "late" (the last)."""
+    """Convolutions that have a reverse loss: "all", "early" (the first block) or "late" (the last)."""
     decay: bool = False
     """The coefficient falls to 0 over the training, in a straight line."""
     epochs: int = 4
@@ -46,24 +47,25 @@ class FewLabelsConfig(LongerConfig, LossConfig):
     fraction: float = SLICE
     strength: float = LossConfig.strength
     labels: tuple[int, ...] = (2, 10, 50, 250)
-    """Per class of the new task."""
+    """Numbers of labelled pictures per class of the new task."""
     draws: int = 5
-    """Sets of labelled pictures over which the probe is averaged."""
+    """Number of random sets of labelled pictures over which the probe is averaged."""
     l2: float = 1e-3
-    """Of the probe: times half of Σ w², beside the mean cross-entropy, on features of mean squared length 1."""
+    """Weight decay of the probe, whose loss is the mean cross-entropy + l2 / 2 · Σ w². Its features have mean squared
+    length 1."""
     tests: int = 0
-    """Pictures of each task's test set that are looked at, the first ones; 0: all."""
+    """Number of test pictures of each task, the first ones of the file; 0: all."""
     tune_draws: int = 2
-    """Sets over which fine-tuning is averaged; 0: no fine-tuning."""
+    """Number of random sets of labelled pictures over which fine-tuning is averaged; 0: no fine-tuning."""
     tune_steps: int = 100
-    """Of Adam, from a classifier of zeros, without regulariser."""
+    """Steps of fine-tuning, by Adam, without regulariser. The classifier starts from zeros."""
     tune_lr: float = 1e-3
-    """Where ``tune_lrs`` has none."""
+    """Learning rate of fine-tuning if ``tune_lrs`` is empty."""
     tune_lrs: tuple[float, ...] = (3e-4, 1e-3, 3e-3)
-    """Learning rates of fine-tuning that are tried, for every net and number of labels; see ``fine_tuned``."""
+    """Learning rates from which fine-tuning chooses, for every net and number of labels; see ``fine_tune``."""
     tune_batch: int = 64
     cost: float = 1.33
-    """On one core of a CPU without norm; with batch or group norm 1.26."""
+    """Measured on one core of a CPU without norm; with batch or group norm it is 1.26."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,4 @@
-"""Fine-tuning on few labels, with a learning rate that is chosen on other pictures than those of the test set."""
+"""Fine-tuning on few labels, with a learning rate chosen on pictures that are neither labelled nor test pictures."""
 
 from __future__ import annotations
 
@@ -13,44 +13,49 @@ from racecar_lab.experiments.few_labels.new_task import NewTask
 from racecar_lab.measures.tune import tune
 from racecar_lab.training import rng
 
-HELD = 1000
-"""Pictures of the new task, at most, on which a learning rate is chosen: none has a label that a net is given."""
+HELD_OUT = 1000
+"""Largest number of training pictures of the new task on which a learning rate is chosen."""
 
 
-def fine_tuned(nets: Sequence[NewTask], labels: int) -> list[tuple[float, float]]:
-    """For each net its test accuracy, mean over the draws, and the learning rate.
+def fine_tune(nets: Sequence[NewTask], labels: int) -> list[tuple[float, float]]:
+    """Fine-tune every net on ``labels`` pictures per class; return its mean test accuracy over the draws and its
+    learning rate.
 
-    It is the one of ``tune_lrs`` that does best on pictures that no draw has labelled, again in the mean over the
-    draws. The test set is looked at with it alone.
+    The learning rate is the one of ``tune_lrs`` with the highest mean accuracy on held-out pictures, which are labelled
+    in no draw. Only nets tuned with it are tested.
     """
     config = nets[0].config
     lrs, draws = config.tune_lrs or (config.tune_lr,), range(config.tune_draws)
     generators, chosen = zip(*(net.draws(labels, config.tune_draws) for net in nets), strict=True)
-    sets = [(net.task.train.x[some], net.task.train.y[some]) for net, some in zip(nets, chosen, strict=True)]
-    few = Split(*map(torch.stack, zip(*sets, strict=True)))
-    how = {"steps": config.tune_steps, "batch": config.tune_batch}
-    tuned = tune([net.body for net in nets], few, nets[0].classes, lrs=lrs, generators=generators, **how)
+    labelled = Split(
+        torch.stack([net.task.train.x[indices] for net, indices in zip(nets, chosen, strict=True)]),
+        torch.stack([net.task.train.y[indices] for net, indices in zip(nets, chosen, strict=True)]),
+    )
+    options = {"steps": config.tune_steps, "batch": config.tune_batch}
+    tuned = tune([net.body for net in nets], labelled, nets[0].classes, lrs=lrs, generators=generators, **options)
 
     def score(lr: int, net: int, split: Split) -> float:
+        """Mean accuracy over the draws; learning rate and net are given by their index."""
         return mean(accuracy(tuned(lr, net, draw), split) for draw in draws)
 
-    found = []
+    results = []
     for i, net in enumerate(nets):
         best = 0
         if len(lrs) > 1:
-            held = _held(net.task.train, chosen[i], rng.generator("few-labels", net.seed, "held", labels))
-            best = max(range(len(lrs)), key=lambda lr: score(lr, i, held))
-        found.append((score(best, i, net.task.test), lrs[best]))
-    return found
+            held_out = _held_out(net.task.train, chosen[i], rng.generator("few-labels", net.seed, "held", labels))
+            best = max(range(len(lrs)), key=lambda lr: score(lr, i, held_out))
+        results.append((score(best, i, net.task.test), lrs[best]))
+    return results
 
 
-def _held(train: Split, drawn: Tensor, generator: torch.Generator) -> Split:
-    free = torch.ones(len(train), dtype=torch.bool)
-    free[drawn.flatten().cpu()] = False
-    left = free.nonzero()[:, 0]
-    if not len(left):
+def _held_out(train: Split, labelled: Tensor, generator: torch.Generator) -> Split:
+    """At most ``HELD_OUT`` random training pictures that are not at the indices ``labelled``."""
+    unlabelled = torch.ones(len(train), dtype=torch.bool)
+    unlabelled[labelled.flatten().cpu()] = False
+    candidates = unlabelled.nonzero()[:, 0]
+    if not len(candidates):
         raise ValueError(
-            "every picture of the new task is labelled: none is left to choose tune_lrs on; give one alone"
+            "every picture of the new task is labelled: no picture is left to choose from tune_lrs; set a single one"
         )
-    some = left[torch.randperm(len(left), generator=generator)[:HELD]].to(train.y.device)
-    return Split(train.x[some], train.y[some])
+    indices = candidates[torch.randperm(len(candidates), generator=generator)[:HELD_OUT]].to(train.y.device)
+    return Split(train.x[indices], train.y[indices])

@@ -1,4 +1,4 @@
-"""What trained nets are worth for a new task, measured for many of them at once."""
+"""Measurement of trained nets on a new task, many nets at once."""
 
 from __future__ import annotations
 
@@ -11,70 +11,74 @@ from torch import nn
 
 from racecar_lab.experiment import Measured, Trained, accuracy
 from racecar_lab.experiments.few_labels.config import FewLabelsConfig
-from racecar_lab.experiments.few_labels.fine_tuning import fine_tuned
-from racecar_lab.experiments.few_labels.new_task import NewTask, probed
+from racecar_lab.experiments.few_labels.fine_tuning import fine_tune
+from racecar_lab.experiments.few_labels.new_task import NewTask, probe_accuracies
 from racecar_lab.experiments.small_net import small_net
 from racecar_lab.measures.calibration import calibration
 from racecar_lab.measures.probe import settle
 from racecar_lab.training import rng
 
 AT_ONCE = {"cuda": 12}
-"""Nets that are probed and fine-tuned together, by device: a GPU waits for launches otherwise. Elsewhere one."""
+"""Number of nets that are probed and fine-tuned together, by type of device; 1 on others. With fewer, a GPU waits for
+kernel launches."""
 
 
 @dataclass(frozen=True)
-class Unmeasured:
-    """What is kept of a trained net until it is measured."""
+class Pending:
+    """A trained net that waits to be measured on the new task."""
 
-    new: NewTask
-    source: dict[str, float]
-    """Metrics of the task that it was trained on; none in a search."""
+    net: NewTask
+    source_metrics: dict[str, float]
+    """Metrics of the source task; empty in a search."""
     untrained: NewTask | None = None
-    """The same net with its first weights: once for each seed, from Std."""
+    """The same net with its initial weights. Only Std has it: it is the same for all variants of a seed."""
 
 
-def measure_all(each: Iterable[tuple[FewLabelsConfig, Trained]]) -> Iterator[Measured]:
-    """Of nets whose configurations differ in what they were trained with alone."""
-    some: list[Unmeasured] = []
-    for config, trained in each:
-        some.append(_look(config, trained))
-        if len(some) == AT_ONCE.get(trained.device.type, 1):
-            yield from _together(some)
-            some = []
-    if some:
-        yield from _together(some)
+def measure_all(trained_nets: Iterable[tuple[FewLabelsConfig, Trained]]) -> Iterator[Measured]:
+    """Measure nets in batches of ``AT_ONCE``. Their configurations may differ only in settings of the training."""
+    batch: list[Pending] = []
+    for config, trained in trained_nets:
+        batch.append(_prepare(config, trained))
+        if len(batch) == AT_ONCE.get(trained.device.type, 1):
+            yield from _measure_batch(batch)
+            batch = []
+    if batch:
+        yield from _measure_batch(batch)
 
 
-def _look(config: FewLabelsConfig, trained: Trained) -> Unmeasured:
-    new, test = NewTask.of(config, trained), trained.task.test
-    if new.task.valid is not None:
-        return Unmeasured(new, {})
-    source = {"accuracy": accuracy(trained.model, test), **calibration(trained.model, test)}
-    first = None
+def _prepare(config: FewLabelsConfig, trained: Trained) -> Pending:
+    """Measure a net on the source task and copy out of it all that the new task needs."""
+    net, test = NewTask.of(config, trained), trained.task.test
+    if net.task.valid is not None:
+        return Pending(net, {})
+    metrics = {"accuracy": accuracy(trained.model, test), **calibration(trained.model, test)}
+    untrained = None
     if trained.variant == "Std" and not config.longer:
-        first = NewTask.of(config, trained, settle(_untrained(config, trained), trained.task.train.x))
-    return Unmeasured(new, {f"source_{name}": value for name, value in source.items()}, first)
+        untrained = NewTask.of(config, trained, settle(_untrained(config, trained), trained.task.train.x))
+    return Pending(net, {f"source_{name}": value for name, value in metrics.items()}, untrained)
 
 
-def _together(some: Sequence[Unmeasured]) -> Iterator[Measured]:
-    """A search is judged by the probe alone, on pictures held out of the training files: nothing else is measured."""
-    nets, config = [one.new for one in some], some[0].new.config
-    probes = probed(nets)
+def _measure_batch(batch: Sequence[Pending]) -> Iterator[Measured]:
+    """Measure nets together. A search needs the probe alone, on pictures held out of the training files."""
+    nets, config = [pending.net for pending in batch], batch[0].net.config
+    probes = probe_accuracies(nets)
     if nets[0].task.valid is not None:
-        yield from (Measured({"valid_accuracy": mean(found.values())}) for found in probes)
+        yield from (Measured({"valid_accuracy": mean(accuracies.values())}) for accuracies in probes)
         return
-    tuned = {f"tune_{n}": fine_tuned(nets, n) for n in config.labels} if config.tune_draws else {}
-    fresh = [one.untrained for one in some if one.untrained]
-    first = iter(probed(fresh) if fresh else [])
-    for i, one in enumerate(some):
-        metrics = one.source | {f"probe_{n}": value for n, value in probes[i].items()}
-        metrics |= {name: found[i][0] for name, found in tuned.items()}
-        metrics |= {f"untrained_{n}": value for n, value in next(first).items()} if one.untrained else {}
-        lrs = {name: found[i][1] for name, found in tuned.items()}
+    tuned = {f"tune_{n}": fine_tune(nets, n) for n in config.labels} if config.tune_draws else {}
+    untrained = [pending.untrained for pending in batch if pending.untrained]
+    untrained_probes = iter(probe_accuracies(untrained) if untrained else [])
+    for i, pending in enumerate(batch):
+        metrics = pending.source_metrics | {f"probe_{n}": value for n, value in probes[i].items()}
+        metrics |= {name: results[i][0] for name, results in tuned.items()}
+        if pending.untrained:
+            metrics |= {f"untrained_{n}": value for n, value in next(untrained_probes).items()}
+        lrs = {name: results[i][1] for name, results in tuned.items()}
         yield Measured(metrics, {"learning rates": [lrs]} if config.tune_lrs else {})
 
 
 def _untrained(config: FewLabelsConfig, trained: Trained) -> nn.Module:
+    """The net with its initial weights, which are drawn again as the training drew them."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(rng.seed_of("network", "few-labels", trained.seed))
         return small_net(config.task, config.depth, config.norm, config.start).to(trained.device)

@@ -1,4 +1,4 @@
-"""A trained net and the new task that it is used for; linear probes of many nets at once."""
+"""A trained net with the new task that it is tested on, and linear probes of many nets at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from racecar_lab.training import rng
 
 @dataclass(frozen=True)
 class NewTask:
-    """A net without its classifier, and the new task on its device. All nets of a seed have the same labelled
+    """A net without its classifier, and the new task on its device. All nets of a seed get the same labelled
     pictures."""
 
     config: FewLabelsConfig
@@ -27,38 +27,42 @@ class NewTask:
 
     @classmethod
     def of(cls, config: FewLabelsConfig, trained: Trained, model: nn.Module | None = None) -> NewTask:
-        """A trained model's, or another one's in its place."""
+        """Make one from a finished stage; ``model`` replaces the trained model."""
         task = trained.tasks["B"].to(trained.device)
         return cls(config, body(trained.model if model is None else model), task, trained.seed)
 
     @property
     def classes(self) -> int:
+        """Number of classes of the new task."""
         return 10 - SIDES[self.config.task][1]
 
     def draws(self, labels: int, count: int) -> tuple[list[torch.Generator], Tensor]:
-        """For each draw the generator, for what is random after it; and indices (draws, N) of the labelled pictures."""
+        """Draw ``count`` random sets of labelled pictures: the generator of each, in the state after the draw, and the
+        indices (draws, N)."""
         generators = [rng.generator("few-labels", self.seed, labels, i) for i in range(count)]
-        chosen = torch.stack([choose(self.task.train.y, labels, one) for one in generators])
-        return generators, chosen.to(self.task.train.y.device)
+        indices = torch.stack([choose(self.task.train.y, labels, generator) for generator in generators])
+        return generators, indices.to(self.task.train.y.device)
 
-    def seen(self) -> tuple[dict[int, Split], Split]:
-        """Features (draws, N, D) of the labelled pictures, by labels per class, and those of the test pictures."""
+    def features(self) -> tuple[dict[int, Split], Split]:
+        """Features (draws, N, D) of the labelled pictures, by labels per class, and features of the test pictures. Each
+        picture goes through the net once, however many draws have it."""
         train, test = self.task.train, self.task.test
         drawn = {n: self.draws(n, self.config.draws)[1] for n in self.config.labels}
-        needed = torch.cat([chosen.flatten() for chosen in drawn.values()]).unique()
-        place = torch.zeros_like(train.y)
-        place[needed] = torch.arange(len(needed), device=place.device)
+        needed = torch.cat([indices.flatten() for indices in drawn.values()]).unique()
+        position = torch.zeros_like(train.y)
+        position[needed] = torch.arange(len(needed), device=position.device)
         x = features(self.body, train.x[needed])
-        few = {n: Split(x[place[chosen]], train.y[chosen]) for n, chosen in drawn.items()}
-        return few, Split(features(self.body, test.x), test.y)
+        labelled = {n: Split(x[position[indices]], train.y[indices]) for n, indices in drawn.items()}
+        return labelled, Split(features(self.body, test.x), test.y)
 
 
-def probed(nets: Sequence[NewTask]) -> list[dict[int, float]]:
-    """For each net, labels per class → accuracy of the probe, mean over the draws."""
-    config, seen = nets[0].config, [net.seen() for net in nets]
-    found: list[dict[int, float]] = [{} for _ in nets]
+def probe_accuracies(nets: Sequence[NewTask]) -> list[dict[int, float]]:
+    """For each net, labels per class → mean accuracy of a linear probe over the draws."""
+    config = nets[0].config
+    labelled, tests = zip(*(net.features() for net in nets), strict=True)
+    results: list[dict[int, float]] = [{} for _ in nets]
     for n in config.labels:
-        right = probe_all([few[n] for few, _ in seen], [test for _, test in seen], nets[0].classes, config.l2)
-        for one, each in zip(found, right, strict=True):
-            one[n] = float(each.mean())
-    return found
+        accuracies = probe_all([splits[n] for splits in labelled], tests, nets[0].classes, config.l2)
+        for result, per_draw in zip(results, accuracies, strict=True):
+            result[n] = float(per_draw.mean())
+    return results

@@ -1,6 +1,6 @@
-"""The safety map: which reverse losses kill nets that plain training does not, and what the others are worth. (Ours.)
+"""The safety map: which reverse losses kill nets that live without them, and what the others gain. Not in the paper.
 
-The design is in ``design``, the rule that chooses Racecar's defaults from it in ``rule``.
+``design`` has the nets that are trained, ``rule`` the rule that chooses Racecar's defaults from them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from racecar_lab.datasets import MNIST, Source, data_folder
 from racecar_lab.experiment import PROBED, Experiment, Measured, Split, Stage, Task, Trained, accuracy
-from racecar_lab.experiments.safety.design import SafetyConfig, designed
+from racecar_lab.experiments.safety.design import SafetyConfig, design_configs
 from racecar_lab.experiments.shared import coefficient_of, three_blocks
 from racecar_lab.measures import transfer
 from racecar_lab.measures.dead import is_dead
@@ -35,10 +35,13 @@ CLASSES = 5
 LIVING = 1 / CLASSES + 0.1
 """Accuracy below which a net counts as dead: chance and 10 points."""
 WIDTHS = (16, 32, 32)
+"""Channels of the three blocks."""
 SIDE = 14
+"""Height and width of the pictures."""
 GROUPS = 4
+"""Number of groups of group norm."""
 VARIANT = {"none": "Std", "full": "RR", "layerwise": "lRR", "input": "RR1"}
-"""Mode of the reverse pass → variant."""
+"""The variant for each mode of the reverse pass."""
 
 
 class Safety(Experiment[SafetyConfig]):
@@ -63,7 +66,7 @@ class Safety(Experiment[SafetyConfig]):
     source: ClassVar[Source] = MNIST
 
     def configs(self, config: SafetyConfig, folder: Path | None) -> Sequence[SafetyConfig]:
-        return designed(config)
+        return design_configs(config)
 
     def fingerprint(self, config: SafetyConfig, folder: Path | None) -> str:
         return self.source.title
@@ -72,12 +75,15 @@ class Safety(Experiment[SafetyConfig]):
         return (self.source.name,)
 
     def data(self, config: SafetyConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """A: digits 0–4; B: digits 5–9, halved to 14 × 14. Thousands of nets share them: they are read once."""
+        """Two tasks, "A": digits 0–4; "B": digits 5–9; pictures are halved to 14 × 14. They are cached for thousands of
+        nets."""
         return _tasks(data_folder(folder), seed, config.images, max(config.labels), config.tests, "cpu")
 
     def network(self, config: SafetyConfig, dropout: float = 0.0) -> nn.Module:
-        how: dict[str, Any] = {"size": SIDE, "channels": 1, "classes": CLASSES}
-        model = three_blocks(WIDTHS, config.depth, norm=config.norm != "none", start=config.start, **how)
+        norm = config.norm != "none"
+        model = three_blocks(
+            WIDTHS, config.depth, norm=norm, start=config.start, size=SIDE, channels=1, classes=CLASSES
+        )
         for i, module in enumerate(model.features):
             if isinstance(module, nn.BatchNorm2d) and config.norm == "group":
                 model.features[i] = nn.GroupNorm(GROUPS, module.num_features)
@@ -90,25 +96,22 @@ class Safety(Experiment[SafetyConfig]):
         return coefficient_of(variant, config.lam, Pre=4.0)
 
     def reverse(self, config: SafetyConfig) -> dict[str, Any]:
-        """As it comes for a user: the whole batch; λ times the mean over layers."""
+        """As for a user of Racecar: the reverse pass has the whole batch, and λ multiplies the mean over layers."""
         weight = {"*": 1.0, "classifier*": 0.0} if config.layers == "body" else 1.0
         return {"scale": config.scale, "gradient": config.gradient, "reduction": "mean", "weight": weight}
 
     def measure(self, config: SafetyConfig, trained: Trained) -> Measured:
-        what = config.images, max(config.labels), config.tests, str(trained.device)
-        new_task = _tasks(data_folder(trained.folder), trained.seed, *what)["B"]
-        seen = trained.task.train.x[:PROBED]
+        folder, device = data_folder(trained.folder), str(trained.device)
+        tasks = _tasks(folder, trained.seed, config.images, max(config.labels), config.tests, device)
         source = accuracy(trained.model, trained.task.test)
-        dead = source < LIVING or is_dead(trained.model, seen)
-        metrics = {"source_accuracy": source, "dead": float(dead)}
-        return Measured(
-            {name: short(value) for name, value in {**metrics, **_probes(config, trained, new_task)}.items()}
-        )
+        dead = source < LIVING or is_dead(trained.model, trained.task.train.x[:PROBED])
+        metrics = {"source_accuracy": source, "dead": float(dead), **_probes(config, trained, tasks["B"])}
+        return Measured({name: short(value) for name, value in metrics.items()})
 
     def told(self, runs: Sequence[Run]) -> tuple[Sequence[str], Sequence[Table]]:
-        from racecar_lab.experiments.safety.tables import told
+        from racecar_lab.experiments.safety.tables import sentences_and_tables
 
-        return told(runs)
+        return sentences_and_tables(runs)
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
         from racecar_lab.experiments.safety.map_figure import all_figures
@@ -119,6 +122,7 @@ class Safety(Experiment[SafetyConfig]):
 
 @lru_cache(maxsize=64)
 def _tasks(folder: Path, seed: int, images: int, labels: int, tests: int, device: str) -> Mapping[str, Task]:
+    """The tasks of a seed on a device, with pictures of half the size."""
     if device != "cpu":
         tasks = _tasks(folder, seed, images, labels, tests, "cpu")
         return {name: task.to(device) for name, task in tasks.items()}

@@ -1,6 +1,6 @@
-"""Which nets the safety map trains: losses × λ, each in nine contexts that cover all there are.
+"""The nets of the safety map: every loss at every λ, each in nine contexts that cover all pairs of levels.
 
-A loss is written "gradient:scale:mode", with ":body" behind it if the classifier is not constrained.
+A loss is written "gradient:scale:mode", with ":body" at the end if the classifier has no reverse loss.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, get_args
 from racecar_lab.config import Config, guide, guides
 
 Gradient = Literal["reverse", "weights", "both"]
-"""The part of a term that gets a gradient; the cheaper one first."""
+"""The part of a term that gets a gradient, from the cheapest to the dearest."""
 Scale = Literal["relative", "ratio", "anchored", "mean", "sum"]
 Mode = Literal["full", "layerwise", "input"]
 Depth = Literal[3, 6, 12]
@@ -23,7 +23,7 @@ GRADIENTS, SCALES, DEPTHS = get_args(Gradient), get_args(Scale), get_args(Depth)
 STARTS, NORMS, LRS = get_args(Start), get_args(Norm), (1e-3, 3e-3)
 LAMBDAS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 SUMMED = 1e4
-"""A sum over batch and features is about so many times a mean of it: λ of scale "sum" is divided by this."""
+"""Approximate ratio of a sum over batch and features to its mean, by which λ is divided for scale "sum"."""
 LOSSES = (
     *(
         f"{gradient}:{scale}:{mode}"
@@ -40,7 +40,7 @@ LOSSES = (
 
 
 class Context(NamedTuple):
-    """The net, first weights and step size that a user brings along."""
+    """The choices of a user that a loss must be safe with: net, initial weights and learning rate."""
 
     depth: int
     start: str
@@ -50,7 +50,7 @@ class Context(NamedTuple):
 
 CONTEXTS = tuple(Context(*levels) for levels in product(DEPTHS, STARTS, NORMS, LRS))
 Setting = tuple[str, float]
-"""A loss and a λ of the grid, its place on the axis that all losses share."""
+"""A loss and its λ on the grid that all losses share, here called its place."""
 
 
 def true_lambda(setting: Setting) -> float:
@@ -65,27 +65,30 @@ def name_of(setting: Setting) -> str:
 
 
 def covering(setting: Setting) -> list[Context]:
-    """The nine contexts of one setting: every pair of levels of depth, start and norm once.
+    """The nine contexts of one setting, an orthogonal array: every pair of levels of depth, start and norm once.
 
-    The array moves on from one λ of the grid to the next, so that three neighbours have all 27 triples, and after three
-    of them the step sizes change sides: over the grid every loss meets each of the 54 contexts.
+    The array shifts from one λ of the grid to the next, so that three neighbours have all 27 triples. After three the
+    learning rates are swapped, so that over the grid every loss has each of the 54 contexts.
     """
-    which, i = LOSSES.index(setting[0]), LAMBDAS.index(setting[1])
+    loss_index, place_index = LOSSES.index(setting[0]), LAMBDAS.index(setting[1])
     contexts = []
     for a, b in product(range(3), range(3)):
-        fourth = (a + 2 * b + i + which) % 3  # its levels, too, stand with every level of the others once
-        large = (fourth == 1 or (fourth == 2 and which % 2 == 1)) != (i // 3 % 2 == 1)
-        contexts.append(Context(DEPTHS[a], STARTS[b], NORMS[(a + b + i + which) % 3], LRS[large]))
+        fourth = (a + 2 * b + place_index + loss_index) % 3  # a fourth column of the array
+        large = (fourth == 1 or (fourth == 2 and loss_index % 2 == 1)) != (place_index // 3 % 2 == 1)
+        norm = NORMS[(a + b + place_index + loss_index) % 3]
+        contexts.append(Context(DEPTHS[a], STARTS[b], norm, LRS[large]))
     return contexts
 
 
 def settings_of(text: str, places: Sequence[float] = LAMBDAS) -> list[Setting]:
-    """The settings that a loss names, one for each of ``places``; with ":λ" behind it, the one."""
+    """The settings of a loss, written "loss" for one at each of ``places``, or "loss:λ" for that one alone."""
     loss, _, last = text.rpartition(":")
     if not last[:1].isdigit():
         loss, last = text, ""
     if loss not in LOSSES:
-        raise ValueError(f"losses: {text!r} is none of the map's, with or without :λ behind it: {', '.join(LOSSES)}")
+        raise ValueError(
+            f"losses: {text!r} is none of the map's losses, with or without :λ at the end: {', '.join(LOSSES)}"
+        )
     grid = {f"{place:g}": place for place in LAMBDAS}
     if last and last not in grid:
         known = ", ".join(grid)
@@ -95,16 +98,16 @@ def settings_of(text: str, places: Sequence[float] = LAMBDAS) -> list[Setting]:
 
 @dataclass(frozen=True, kw_only=True)
 class SafetyConfig(Config):
-    """Which nets the map has, and how each of them is trained."""
+    """Settings of the safety map: the nets that it has, and how each of them is trained."""
 
     unnamed: ClassVar[Mapping[str, Any]] = {**Config.unnamed, "scale": "relative"}
     design: Literal["cover", "confirm", "one"] = guide("cover")
     """"cover": the map; "confirm": the settings in ``losses`` in every context; "one": the net that the fields from
     ``mode`` on describe."""
     losses: tuple[str, ...] = guide(())
-    """Of the design: each gradient:scale:mode, or gradient:scale:mode:λ; none: all of the map."""
+    """Losses of the design: each gradient:scale:mode, or gradient:scale:mode:λ; empty: all of the map."""
     lams: tuple[float, ...] = guide(LAMBDAS)
-    """Of the design, on the axis that all losses share: for scale "sum" 10,000 times the true λ."""
+    """λ of the design, on the grid that all losses share: for scale "sum" 10,000 times the true λ."""
     depths: tuple[int, ...] = guide(DEPTHS)
     starts: tuple[str, ...] = guide(STARTS)
     norms: tuple[str, ...] = guide(NORMS)
@@ -113,34 +116,34 @@ class SafetyConfig(Config):
     gradient: Literal["none", Gradient] = "both"
     scale: Literal["none", Scale] = "relative"
     layers: Literal["all", "body"] = "all"
-    """Which are constrained: "all", or "body", all but the classifier."""
+    """Layers that have a reverse loss: "all", or "body", all but the classifier."""
     lam: float = 0.1
-    """The true λ."""
+    """The λ that the net is trained with."""
     depth: Depth = 3
-    """Convolutions, in three blocks."""
+    """Number of convolutions in three blocks."""
     start: Start = "torch"
-    """First weights of the convolutions."""
+    """Initial weights of the convolutions."""
     norm: Norm = "none"
-    """After every convolution."""
+    """The norm after every convolution."""
     lr: float = 1e-3
     images: int = 2048
-    """That the source is trained on."""
+    """Number of pictures that the source task is trained on."""
     epochs: int = 6
     batch: int = 64
     labels: tuple[int, ...] = (10, 50)
-    """Per class of the new task."""
+    """Numbers of labelled pictures per class of the new task."""
     draws: int = 3
-    """Sets of labelled pictures over which the probe is averaged."""
+    """Number of random sets of labelled pictures over which the probe is averaged."""
     l2: float = 1e-2
-    """Of the probe, a ridge regression on features of mean squared length 1."""
+    """Penalty of the probe, a ridge regression on features of mean squared length 1."""
     tests: int = 2000
-    """Pictures of each task's test set that are looked at; 0: all."""
+    """Number of test pictures of each task; 0: all."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, every in (("lams", LAMBDAS), ("depths", DEPTHS), ("starts", STARTS), ("norms", NORMS), ("lrs", LRS)):
-            if not getattr(self, name) or not set(getattr(self, name)) <= set(every):
-                raise ValueError(f"{name} must be some of {', '.join(map(str, every))}, not {getattr(self, name)!r}")
+        for name, levels in (("lams", LAMBDAS), ("depths", DEPTHS), ("starts", STARTS), ("norms", NORMS), ("lrs", LRS)):
+            if not getattr(self, name) or not set(getattr(self, name)) <= set(levels):
+                raise ValueError(f"{name} must be some of {', '.join(map(str, levels))}, not {getattr(self, name)!r}")
         if len({value == "none" for value in (self.mode, self.gradient, self.scale)}) > 1:
             raise ValueError("mode, gradient and scale are all none, for plain training, or none of them is")
         self.refuse_negative("lam", "tests")
@@ -152,25 +155,26 @@ class SafetyConfig(Config):
 
 
 PLAIN = {"mode": "none", "gradient": "none", "scale": "none", "layers": "all", "lam": 0.0}
-OWN = (*PLAIN, *Context._fields)
-"""Fields that a design gives each net."""
+"""Fields of training without a reverse loss."""
+NET_FIELDS = (*PLAIN, *Context._fields)
+"""Fields that the design sets for each net."""
 GUIDES = tuple(sorted(guides(SafetyConfig) - {"design"}))
-"""Fields that a design is made of; no net depends on them."""
+"""Fields that define a design, and that no net depends on."""
 
 
 def fields_of(setting: Setting) -> dict[str, Any]:
-    """A setting as fields of the configuration."""
+    """The fields of a net's configuration that a setting defines."""
     gradient, scale, mode, *layers = setting[0].split(":")
     names = {"gradient": gradient, "scale": scale, "mode": mode, "layers": layers[0] if layers else "all"}
     return {**names, "lam": true_lambda(setting)}
 
 
-def designed(config: SafetyConfig) -> list[SafetyConfig]:
-    """The configurations that a design asks for: plain twins, then the nets of every setting."""
-    usual, single = SafetyConfig(), config.design == "one"
-    for name in GUIDES if single else OWN:
-        if getattr(config, name) != getattr(usual, name):
-            why = "that is for a design" if single else "the design gives each net its own; add design=one"
+def design_configs(config: SafetyConfig) -> list[SafetyConfig]:
+    """The configurations of all nets of a design: plain twins first, then the nets of every setting."""
+    default, single = SafetyConfig(), config.design == "one"
+    for name in GUIDES if single else NET_FIELDS:
+        if getattr(config, name) != getattr(default, name):
+            why = "this field is for a design" if single else "the design sets this field for each net; add design=one"
             raise ValueError(f"{name} with design={config.design}: {why}")
     if single:
         return [config]
@@ -188,6 +192,6 @@ def designed(config: SafetyConfig) -> list[SafetyConfig]:
     ]
     needed = {context for _, context in nets}
     twins = [{**PLAIN, **context._asdict()} for context in CONTEXTS if context in needed]
-    base = replace(config, design="one", **{name: getattr(usual, name) for name in GUIDES})
+    base = replace(config, design="one", **{name: getattr(default, name) for name in GUIDES})
     changes = [*twins, *({**fields_of(setting), **context._asdict()} for setting, context in nets)]
     return [replace(base, **change) for change in changes]

@@ -1,4 +1,4 @@
-"""The safety map as a figure: what every loss gains at every λ, and which share of nets it kills."""
+"""The safety map as two heat maps: the gain of every loss at every λ, and the share of nets that it kills."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LIMIT = 10.0
-"""Points at which the colours of the gain end, or nets that died would hide all other differences."""
+"""Gain in points at which the colours end. Without a limit, dead nets would hide all other differences."""
 
 
 def all_figures(verdict: Verdict) -> dict[str, Figure]:
-    """By title."""
+    """Both figures by title; none without settings."""
     cells, chosen = verdict.cells, verdict.chosen
     if not len(cells):
         return {}
@@ -34,8 +34,13 @@ def all_figures(verdict: Verdict) -> dict[str, Figure]:
 
 @styled
 def map_figure(values: Any, colours: str, chosen: Setting | None = None) -> Figure:
-    """A panel for each reach of the gradient; rows: losses; columns: λ. Values: setting → percent; if the colours go
-    both ways, 0 is in the middle."""
+    """A heat map with a panel for each kind of gradient, a row for each loss and a column for each λ.
+
+    Args:
+        values: a pandas series, setting → per cent or points.
+        colours: a colour map; for "BrBG", 0 is in the middle.
+        chosen: the setting that gets a frame.
+    """
     signed, values = colours == "BrBG", values.dropna()
     grid = values.unstack("place").reindex(columns=LAMBDAS)
     panels = collect((loss.split(":")[0], loss) for loss in LOSSES if loss in grid.index)
@@ -46,7 +51,7 @@ def map_figure(values: Any, colours: str, chosen: Setting | None = None) -> Figu
     for (axis,), (gradient, losses) in zip(axes, panels.items(), strict=True):
         cells = grid.loc[losses].to_numpy()
         image = axis.imshow(cells, cmap=colours, vmin=low, vmax=high, aspect="auto")
-        for i, j in zip(*(cells == cells).nonzero(), strict=True):  # not where nothing was run
+        for i, j in zip(*(cells == cells).nonzero(), strict=True):  # NaN: nothing was run
             form = ".0f" if not signed else "+z.1f" if abs(cells[i, j]) < 9.95 else "+.0f"
             ink = ink_on(image.to_rgba(cells[i, j]))
             axis.text(
@@ -68,7 +73,7 @@ def map_figure(values: Any, colours: str, chosen: Setting | None = None) -> Figu
 
 
 def _described(values: Any, chosen: Setting | None) -> str:
-    """The figure in words."""
+    """A description of the figure in words."""
     ends = " to ".join(f"{values[end]:.1f} for {name_of(end)}" for end in (values.idxmin(), values.idxmax()))
     text = f"{len(values)} cells, from {ends}"
     if chosen is None or chosen not in values.index:

@@ -1,4 +1,4 @@
-"""How Racecar's defaults are chosen from the safety map. The rule was written before any net of it was trained:
+"""The rule that chooses Racecar's defaults from the safety map. It was written before any net of the map was trained:
 
 1. A net is dead if its loss is not finite, its output is the same for every input, or its accuracy on the source's
    test pictures is below chance + 10 points. Plain training *works* in a context (start, norm, depth, learning rate)
@@ -40,8 +40,8 @@ from racecar_lab.experiments.safety.design import (
     GRADIENTS,
     GUIDES,
     LAMBDAS,
+    NET_FIELDS,
     NORMS,
-    OWN,
     SUMMED,
     Context,
     Setting,
@@ -50,28 +50,32 @@ from racecar_lab.report.groups import plain
 from racecar_lab.running.run import Run
 
 FRESH = 100
-"""Seeds from here on confirm; those below choose."""
+"""The first seed for confirmation; smaller seeds are for the choice."""
 CONFIRMING = 10
-"""Seeds that a confirmation needs in every context."""
+"""Number of seeds that a confirmation needs in every context."""
 HARM = -0.01
+"""Smallest difference of source accuracy to the plain twins that counts as harmless."""
 UNITLESS = ("relative", "ratio", "anchored")
 """Scales for which λ does not depend on the range of the data."""
 CONTEXT = list(Context._fields)
+"""Columns of a context."""
 COLUMNS = ["loss", "place", *CONTEXT, "seed", "dead", "source", "probe"]
 
 
 def nets_of(runs: Iterable[Run]) -> tuple[Any, int]:
-    """The nets of a map, a pandas frame with ``COLUMNS``, and how many others were left out: those that were trained or
-    measured in another way than most.
+    """The nets of a map as a pandas frame with ``COLUMNS``, and the number of nets that were left out because they
+    were trained or measured in another way than most.
 
-    Plain nets have the loss "". "source" is the accuracy on the source's test pictures, "probe" that with 10 labels;
-    they are NaN where the loss was not finite.
+    Plain nets have the loss "". "source" is the accuracy on the source's test pictures, "probe" that of the probe with
+    10 labels; both are NaN where the loss was not finite.
     """
     rows: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
     for run in runs:
         if run.record["experiment"] == "safety":
-            rest = {name: plain(value) for name, value in run.config.items() if name not in (*OWN, *GUIDES, "design")}
-            rows.setdefault(tuple(sorted(rest.items())), []).append(_row(run))
+            shared = {
+                name: plain(value) for name, value in run.config.items() if name not in (*NET_FIELDS, *GUIDES, "design")
+            }
+            rows.setdefault(tuple(sorted(shared.items())), []).append(_row(run))
     most = max(rows.values(), key=len, default=[])
     nets = (
         need("pandas", "lab").DataFrame(most, columns=COLUMNS).astype({"dead": bool, "source": float, "probe": float})
@@ -80,6 +84,7 @@ def nets_of(runs: Iterable[Run]) -> tuple[Any, int]:
 
 
 def _row(run: Run) -> tuple[Any, ...]:
+    """The values of ``COLUMNS`` for a net."""
     config, metrics = run.config, run.metrics
     loss, place = "", 0.0
     if run.coefficient is not None:
@@ -92,53 +97,57 @@ def _row(run: Run) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """The rule's outcome. ``cells``, ``fresh`` and ``pairs`` are pandas frames."""
+    """The outcome of the rule. ``cells``, ``fresh`` and ``pairs`` are pandas frames."""
 
     cells: Any
-    """The nets of each setting by which it is judged, as ``summary`` has them."""
+    """A row for each setting, from the seeds for the choice; ``summary`` describes the columns."""
     fresh: Any
-    """The same of the confirmations."""
+    """The same from the seeds for confirmation."""
     pairs: Any
-    """All these nets beside their plain twins, where plain training works."""
+    """A row for each net with its plain twin, in the contexts in which plain training works."""
     safe: frozenset[Setting]
     harmless: frozenset[Setting]
     order: tuple[Setting, ...]
-    """Settings that can be a default, as rule 4 has them."""
+    """Settings that can be a default, in the order of rule 4."""
     chosen: Setting | None
     confirmed: bool
     counts: Mapping[str, int]
-    """Of plain nets, "plain", those that are "dead", their "contexts", those in which plain training works ("working"),
-    and of nets without a plain twin, which say nothing ("alone")."""
+    """Numbers of plain nets ("plain"), of dead ones among them ("dead"), of their contexts ("contexts"), of contexts in
+    which plain training works ("working"), and of nets without a plain twin, which are left out ("alone")."""
 
 
 def judge(nets: Any) -> Verdict:
-    """Apply the rule to nets as ``nets_of`` has them."""
+    """Apply the rule to the frame that ``nets_of`` returns."""
     twins, constrained = nets[nets.loss == ""], nets[nets.loss != ""]
     works = ~twins.groupby(CONTEXT).dead.any()
-    every = constrained.merge(twins, on=[*CONTEXT, "seed"], suffixes=("", "_plain"))
-    pairs = every.merge(works[works].reset_index()[CONTEXT], on=CONTEXT)
+    with_twin = constrained.merge(twins, on=[*CONTEXT, "seed"], suffixes=("", "_plain"))
+    pairs = with_twin.merge(works[works].reset_index()[CONTEXT], on=CONTEXT)
     cells, fresh = summary(pairs[pairs.seed < FRESH]), summary(pairs[pairs.seed >= FRESH])
     killed = cells["nets", "killed"].unstack("place").reindex(columns=LAMBDAS)
     safe = ((killed == 0) & (killed.shift(-1, axis=1) == 0)).stack()
-    harmless = (cells["source"] >= HARM - 1e-12).all(axis=1)  # −1 point itself is none below
-    both = cells[harmless & safe.reindex(cells.index, fill_value=False)]
-    order = tuple(ranked(both["gain"][[can_be_a_default(loss) for loss, _ in both.index]]))
-    standing = [setting for setting in order if setting not in fresh.index or not fresh["nets", "killed"][setting]]
-    chosen = standing[0] if standing else None
-    seen = every[(every.seed >= FRESH) & every.set_index(["loss", "place"]).index.isin(standing[:1])]
-    confirmed = len(seen) > 0 and bool((seen.groupby(CONTEXT).seed.nunique().reindex(CONTEXTS) >= CONFIRMING).all())
+    harmless = (cells["source"] >= HARM - 1e-12).all(axis=1)  # with a tolerance, so that −1 point itself is harmless
+    eligible = cells[harmless & safe.reindex(cells.index, fill_value=False)]
+    order = tuple(ranked(eligible["gain"][[can_be_a_default(loss) for loss, _ in eligible.index]]))
+    not_refuted = [setting for setting in order if setting not in fresh.index or not fresh["nets", "killed"][setting]]
+    chosen = not_refuted[0] if not_refuted else None
+    confirming = with_twin[
+        (with_twin.seed >= FRESH) & with_twin.set_index(["loss", "place"]).index.isin(not_refuted[:1])
+    ]
+    confirmed = len(confirming) > 0 and bool(
+        (confirming.groupby(CONTEXT).seed.nunique().reindex(CONTEXTS) >= CONFIRMING).all()
+    )
     counts = {
         "plain": len(twins), "dead": int(twins.dead.sum()), "contexts": len(works), "working": int(works.sum()),
-        "alone": len(constrained) - len(every),
+        "alone": len(constrained) - len(with_twin),
     }  # fmt: skip
-    safe_ones, harmless_ones = (frozenset(flags[flags].index) for flags in (safe, harmless))
-    return Verdict(cells, fresh, pairs, safe_ones, harmless_ones, order, chosen, confirmed, counts)
+    safe_settings, harmless_settings = (frozenset(flags[flags].index) for flags in (safe, harmless))
+    return Verdict(cells, fresh, pairs, safe_settings, harmless_settings, order, chosen, confirmed, counts)
 
 
 def summary(pairs: Any) -> Any:
-    """For each setting, the index: "nets", how many there were and were killed; mean paired differences of "source" and
-    "probe" by norm, and of the probe by "depth" without norm, with standard errors; and "gain", that of the probe with
-    equal weight of the norms."""
+    """A frame with a row for each setting and two levels of columns: "nets", their number and how many were killed;
+    mean paired differences of "source" and "probe" by norm, and of the probe by "depth" without norm, with standard
+    errors; "gain", the difference of the probe with equal weight of the norms."""
     pandas, setting = need("pandas", "lab"), ["loss", "place"]
     pairs = pairs.assign(source=pairs.source - pairs.source_plain, probe=pairs.probe - pairs.probe_plain)
 
@@ -158,12 +167,16 @@ def summary(pairs: Any) -> Any:
 
 
 def can_be_a_default(loss: str) -> bool:
-    """Whether its scale has no unit and all layers are constrained."""
+    """True if the scale of a loss has no unit and all layers are constrained."""
     return loss.split(":")[1] in UNITLESS and not loss.endswith(":body")
 
 
 def ranked(gains: Any) -> list[Setting]:
-    """Rule 4, again and again: the best, then the best of the rest. Gains: setting → "mean" and "error"."""
+    """The settings in the order of rule 4: the best, then the best of the others, and so on.
+
+    Args:
+        gains: a pandas frame with a row for each setting, with columns "mean" and "error".
+    """
     gains, order = gains.dropna(), []
     while len(gains):
         best = gains.loc[gains["mean"].idxmax()]

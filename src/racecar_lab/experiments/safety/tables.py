@@ -1,4 +1,4 @@
-"""The page of the safety map: sentences, and three tables."""
+"""The results of the safety map in sentences and three tables, for its page."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from racecar_lab.report.page_table import Cell, Column, Table, number_cell, word
 from racecar_lab.running.run import Run
 
 BEST = 8
-"""Settings that are listed."""
+"""Number of settings in the table of the best."""
 
 
-def told(runs: Iterable[Run]) -> tuple[list[str], list[Table]]:
-    """The outcome of the rule, what comes next, and where nets died. Of runs that are no evidence, the last alone."""
+def sentences_and_tables(runs: Iterable[Run]) -> tuple[list[str], list[Table]]:
+    """The outcome of the rule, the next step, and where nets died. Runs that are no evidence, such as quick ones, have
+    no outcome."""
     runs = list(runs)
-    judged = not any(run.purpose for run in runs)
+    evidence = not any(run.purpose for run in runs)
     nets, left_out = nets_of(runs)
     verdict = judge(nets)
     counts, cells = verdict.counts, verdict.cells
     notes = [
-        *([_chosen(verdict)] if judged else []),
+        *([_chosen(verdict)] if evidence else []),
         f"{words.count(int((nets.loss != '').sum()), 'net')} with a reverse loss beside "
         f"{words.count(counts['plain'], 'plain twin')}, {counts['dead']} of which are dead themselves: plain "
         f"training works in {counts['working']} of {counts['contexts']} contexts, and what follows is of those. "
@@ -39,61 +40,64 @@ def told(runs: Iterable[Run]) -> tuple[list[str], list[Table]]:
         notes.append(f"{words.count(left_out, 'net')} trained or measured in another way than most left out.")
     if any(":sum:" in loss for loss, _ in cells.index):
         notes.append(f"For scale sum, the λ of figure and tables is {SUMMED:,.0f} times the true one.")
-    tables = [*([_best(verdict)] if judged else []), _losses(verdict)] if len(cells) else []
+    tables = [*([_best(verdict)] if evidence else []), _losses(verdict)] if len(cells) else []
     return notes, [*tables, *([fresh_table(verdict)] if len(verdict.fresh) else [])]
 
 
 def _chosen(verdict: Verdict) -> str:
+    """A sentence about the chosen setting, its gain, and its confirmation or the command for it."""
     chosen = verdict.chosen
     if chosen is None:
         return "No setting is both safe and harmless: nothing is chosen."
     gain = verdict.cells["gain"].loc[chosen]
     if verdict.confirmed:
-        how = f"confirmed: none of {verdict.fresh['nets', 'nets'][chosen]} nets killed in all contexts, on fresh seeds"
+        status = (
+            f"confirmed: none of {verdict.fresh['nets', 'nets'][chosen]} nets killed in all contexts, on fresh seeds"
+        )
     else:
-        how = (
+        status = (
             "not confirmed yet: racecar run safety --set design=confirm "
             f"--set losses={chosen[0]}:{chosen[1]:g} --first-seed {FRESH} --seeds {CONFIRMING}"
         )
-    gained = f"{_points(gain['mean'])} ± {100 * gain['error']:.1f} points (standard error)"
-    return f"Chosen: {name_of(chosen)}; the probe gains {gained}; {how}."
+    gain_text = f"{_points(gain['mean'])} ± {100 * gain['error']:.1f} points (standard error)"
+    return f"Chosen: {name_of(chosen)}; the probe gains {gain_text}; {status}."
 
 
 def _points(value: float) -> str:
+    """A share in points, with its sign."""
     return words.NONE if value != value else f"{100 * value:+.1f}".replace("-", "−")
 
 
 def _deaths(verdict: Verdict, setting: Setting, fresh: bool) -> str:
-    """Where nets were killed: the levels of each factor with their share of them."""
+    """The number of killed nets of a setting, and the levels of each factor at which nets were killed."""
     pairs = verdict.pairs
-    mine = pairs[(pairs.loss == setting[0]) & (pairs.place == setting[1]) & ((pairs.seed >= FRESH) == fresh)]
-    dead = mine[mine.dead]
-    text = [f"{len(dead)} of {words.count(len(mine), 'net')} killed"]
+    nets = pairs[(pairs.loss == setting[0]) & (pairs.place == setting[1]) & ((pairs.seed >= FRESH) == fresh)]
+    dead = nets[nets.dead]
+    text = [f"{len(dead)} of {words.count(len(nets), 'net')} killed"]
     for name in ("norm", "start", "depth", "lr"):
         text.append(f"{name} " + ", ".join(map(str, sorted(dead[name].unique()))))
     return "; ".join(text)
 
 
 def _number(value: float, write: Any = "{:g}".format) -> Cell:
+    """A cell with a number; NaN makes an empty one."""
     return number_cell(None if value != value else value, write)
 
 
 def _with_error(value: float, error: float) -> Cell:
+    """A cell with a difference in points and its standard error."""
     return _number(value, lambda v: f"{_points(v)} ± {100 * error:.1f}")
 
 
 def _table(caption: str, rows: Sequence[Mapping[str, Cell]]) -> Table:
-    """Of rows with the same titles."""
-    columns = (
-        [Column(title, "number" if cell.kind == "number" else "text") for title, cell in rows[0].items()]
-        if rows
-        else []
-    )
+    """A table from rows, each column title → cell; all rows have the same titles."""
+    first = rows[0] if rows else {}
+    columns = [Column(title, "number" if cell.kind == "number" else "text") for title, cell in first.items()]
     return Table.of(caption, columns, [list(row.values()) for row in rows])
 
 
 def _best(verdict: Verdict) -> Table:
-    """The settings that are first in the rule's order."""
+    """The best settings, in the order of the rule."""
     rows = []
     for i, (loss, place) in enumerate(verdict.order[:BEST], 1):
         cell = verdict.cells.loc[loss, place]
@@ -108,7 +112,7 @@ def _best(verdict: Verdict) -> Table:
 
 
 def fresh_table(verdict: Verdict) -> Table:
-    """The settings run in all contexts on fresh seeds: deaths, and what probe and source gain."""
+    """The settings run in all contexts on fresh seeds: killed nets, and gains of probe and source accuracy."""
     rows = []
     for loss, place in sorted(verdict.fresh.index, key=lambda setting: (LOSSES.index(setting[0]), setting[1])):
         cell = verdict.fresh.loc[loss, place]
@@ -124,7 +128,7 @@ def fresh_table(verdict: Verdict) -> Table:
 
 
 def _losses(verdict: Verdict) -> Table:
-    """For each loss the largest safe λ, and where it killed first."""
+    """For each loss the largest safe λ, and the smallest one that killed a net."""
     nan, rows = float("nan"), []
     for loss in (loss for loss in LOSSES if loss in verdict.cells.index):
         of_loss = verdict.cells.loc[loss]

@@ -1,4 +1,4 @@
-"""Texture against shape: what a net that was taught stylised pictures makes of shapes that it has not seen."""
+"""Texture against shape: how nets trained on stylised pictures classify shapes that they have not seen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from racecar_lab.experiment import Experiment, Measured, Stage, Task, Trained
 from racecar_lab.experiments.shared import OURS, coefficient_of, three_blocks
 from racecar_lab.experiments.texture_shape.claims import PAPER, claims
 from racecar_lab.experiments.texture_shape.config import TextureShapeConfig
-from racecar_lab.experiments.texture_shape.measuring import measured
+from racecar_lab.experiments.texture_shape.measuring import measure
 from racecar_lab.experiments.texture_shape.splitting import CLUSTERS, tasks
 from racecar_lab.search_space import Search
 from racecar_lab.training import rng
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 SHIFT, ZOOM = 1 / 8, 0.25
-"""Of strong augmentation, as shares of a picture's size."""
+"""Strong augmentation: largest shift and largest change of size, as shares of a picture's size."""
 
 
 class TextureShape(Experiment[TextureShapeConfig]):
@@ -68,13 +68,14 @@ class TextureShape(Experiment[TextureShapeConfig]):
     paper = PAPER
 
     def configs(self, config: TextureShapeConfig, folder: Path | None) -> Sequence[TextureShapeConfig]:
-        """Every fold by itself; by shape picture also Std trained longer, and RR with fewer weights."""
+        """One configuration for each fold; with the split by shape picture also Std trained longer and RR with fewer
+        weights."""
         folds = range(FOLDS) if config.fold is None else (config.fold,)
-        each = [replace(config, fold=fold) for fold in folds]
+        configs = [replace(config, fold=fold) for fold in folds]
         if config.split == "random" or config.valid or config.longer or config.reduced:
-            return each
-        found = [longer for one in each for longer in with_longer(one)]
-        return found if config.slim == 1 else [*found, *(replace(one, reduced=True) for one in each)]
+            return configs
+        reduced = [] if config.slim == 1 else [replace(config, reduced=True) for config in configs]
+        return [longer for config in configs for longer in with_longer(config)] + reduced
 
     def fingerprint(self, config: TextureShapeConfig, folder: Path | None) -> str:
         return TEXTURE_SHAPE.title
@@ -86,7 +87,7 @@ class TextureShape(Experiment[TextureShapeConfig]):
         return tasks(config, seed, folder)
 
     def network(self, config: TextureShapeConfig, dropout: float = 0.0) -> nn.Module:
-        """Every fold has first weights of its own, so that no draw is common to all."""
+        """The net, with other initial weights in every fold, so that folds do not share a random draw."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(rng.seed_of(self.name, torch.initial_seed(), config.fold))
             return three_blocks(
@@ -99,7 +100,7 @@ class TextureShape(Experiment[TextureShapeConfig]):
             )
 
     def stages(self, config: TextureShapeConfig) -> tuple[Stage, ...]:
-        """Std alone is trained longer, and RR alone with fewer weights."""
+        """Training with the regulariser, then without. Only Std is trained longer, and only RR with fewer weights."""
         only = ("Std",) if config.longer else ("RR",) if config.reduced else None
         first = Stage("A", epochs=config.long_epochs if config.longer else None, variants=only)
         return first, Stage("AA", after="A", regularised=False, epochs=config.finetune, variants=only)
@@ -108,7 +109,7 @@ class TextureShape(Experiment[TextureShapeConfig]):
         return coefficient_of(variant, config.strength, Pre=3.0)
 
     def reverse(self, config: TextureShapeConfig) -> dict[str, Any]:
-        """Errors of all convolutions; the classifier is left out."""
+        """All convolutions have a reverse loss, the classifier has none."""
         return {**config.loss, "weight": {"features*": 1.0}, "fraction": config.fraction}
 
     def recipe(self, config: TextureShapeConfig, stage: Stage) -> Recipe:
@@ -117,7 +118,7 @@ class TextureShape(Experiment[TextureShapeConfig]):
         return Recipe(shift=round(SHIFT * config.size), zoom=ZOOM)
 
     def measure(self, config: TextureShapeConfig, trained: Trained) -> Measured:
-        return measured(config, trained, self.reverse(config))
+        return measure(config, trained, self.reverse(config))
 
     def beside_paper(self, runs: Sequence[Run]) -> Table | None:
         from racecar_lab.experiments.texture_shape.ratios import paper_table

@@ -1,4 +1,4 @@
-"""What texture-shape claims, and what the paper prints. Few claims: five folds can bear few."""
+"""Claims of texture-shape and the paper's numbers. The claims are few, because five folds decide only few."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ from racecar_lab.datasets.texture_shape import FOLDS
 from racecar_lab.experiment import Claim, Paper
 
 HONEST = {"split": "shape", "longer": False, "reduced": False}
-"""What the claims are about, for every recipe and loss by itself."""
+"""Settings of the claims, which are judged for every recipe and loss by itself."""
 STAGE = "AA"
-"""The fine-tuned net is what the paper measures."""
+"""The stage that the paper measures: the fine-tuned net."""
 TIME = 0.4186
-"""What an epoch of RR takes longer than one of Std, in the paper."""
+"""Additional time of an epoch of RR in the paper, as a share of Std's."""
 WEIGHTS = 0.6794
-"""Share of the weights that the paper's reduced net has."""
+"""Weights of the paper's reduced net, as a share of the full net's."""
 
 
 def claims() -> tuple[Claim, ...]:
+    """All claims of the experiment."""
     ours = Claim("", "test_accuracy", STAGE, "RR", "Std", where=HONEST, minimum_seeds=FOLDS)
     edges = replace(ours, metric="edges_accuracy", relative=True)
     return (

@@ -14,28 +14,28 @@ from racecar_lab.training.loss_config import LossConfig
 
 @dataclass(frozen=True, kw_only=True)
 class TextureShapeConfig(LongerConfig, LossConfig):
-    """As it stands, this is the paper-like setting: no augmentation, no norm, PyTorch's first weights. Learning rate
-    and coefficient are for a search to choose."""
+    """Settings of texture-shape. The defaults are like the paper's: no augmentation, no norm, PyTorch's initial
+    weights. A search chooses learning rate and coefficient."""
 
     split: Literal["shape", "random"] = "shape"
-    """What is held out: shape pictures, with all that is made of them; or stylised pictures at random, so that the same
-    shape is seen in training."""
+    """How test pictures are held out. "shape": by shape picture, with all stylised pictures made of it; "random":
+    stylised pictures at random, so that training shows the same shapes."""
     fold: int | None = None
-    """Of five; None: all, one after the other."""
+    """Number of the fold, 0 to 4; None: all, one after the other."""
     images: int = 0
-    """Stylised pictures to train on; 0: as many as every fold has."""
+    """Number of stylised pictures to train on; 0: as many as every fold has."""
     size: int = 64
-    """Height and width of the pictures, which are made smaller where they are larger."""
+    """Height and width of the pictures; larger ones are made smaller."""
     depth: int = 3
-    """Convolutions: 3, 6, 9 …, in three blocks."""
+    """Number of convolutions in three blocks: 3, 6, 9 …"""
     widths: tuple[int, ...] = (32, 64, 128)
     """Channels of the three blocks; the picture is halved after each."""
     norm: Literal["none", "batch"] = "none"
-    """After every convolution."""
+    """The norm after every convolution."""
     start: Literal["torch", "he"] = "torch"
-    """First weights of the convolutions: PyTorch's own, or He's."""
+    """Initial weights of the convolutions: PyTorch's own, or He's."""
     augment: Literal["none", "strong"] = "none"
-    """Strong: training pictures are flipped, shifted by an eighth and made larger or smaller by up to a quarter."""
+    """Strong: training pictures are flipped, shifted by up to an eighth and resized by up to a quarter."""
     epochs: int = 40
     finetune: int = 20
     """Epochs of the second stage, without regulariser."""
@@ -44,12 +44,13 @@ class TextureShapeConfig(LongerConfig, LossConfig):
     schedule: Schedule = "cosine"
     fraction: float = 1 / 8
     slim: float = 0.76
-    """RR is trained once more with so many of the channels, which leaves about 68 % of the weights; 1: it is not."""
+    """Share of the channels with which RR is trained once more, as a smaller net: 0.76 leaves about 68 % of the
+    weights; 1: no such training."""
     reduced: bool = False
-    """This is that training of RR; other variants have none."""
+    """True for that training with fewer channels, which RR alone has."""
     cost: float = 1.6
-    """Of an eighth of the batch, on an H200 (1.5 without norm, 1.7 with batch norm); measure it where you train. The
-    first stage of Std is what is longer."""
+    """Measured on an H200 with an eighth of the batch (1.5 without norm, 1.7 with batch norm); measure it where you
+    train. Only the first stage of Std is longer."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,5 +68,5 @@ class TextureShapeConfig(LongerConfig, LossConfig):
 
     @property
     def channels(self) -> tuple[int, ...]:
-        """Of the three blocks, also of the reduced net."""
+        """Channels of the three blocks, fewer if ``reduced``."""
         return tuple(max(1, round(self.slim * width)) for width in self.widths) if self.reduced else self.widths

@@ -1,4 +1,4 @@
-"""What the paper prints of texture and shape, and ours beside it: accuracies, ratios, time."""
+"""The paper's accuracies and ratios of texture and shape, with our values for each."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ FEWER, OTHER_LOSS = "RR, fewer weights", "RR, the paper's loss"
 
 
 def paper_table(runs: Sequence[Run]) -> Table | None:
-    """All that the paper prints, and a column of ours for each setting. None if nothing of it was run."""
+    """The paper's numbers, and a column of ours for each setting; None without a run of the paper's stage."""
     columns: dict[str, dict[str, tuple[Cell, Cell]]] = {}
-    for name, some in settings(runs).items():
-        if rows(some, STAGE):
-            short = SETTINGS.get(recipe(some), "")
-            columns[short if short and short not in columns else name.strip(" ()") or "ours"] = _ours(some)
+    for name, members in settings(runs).items():
+        if rows(members, STAGE):
+            short = SETTINGS.get(recipe(members), "")
+            columns[short if short and short not in columns else name.strip(" ()") or "ours"] = _column(members)
     if not columns:
         return None
     names = dict.fromkeys(name for column in columns.values() for name in column)
@@ -43,45 +43,45 @@ def paper_table(runs: Sequence[Run]) -> Table | None:
     return Table("Paper and ours", heads, lines)
 
 
-def _ours(runs: Sequence[Run]) -> dict[str, tuple[Cell, Cell]]:
-    """What → the paper's figure and ours, of one setting."""
-    nets, printed = rows(runs, STAGE), {one.variant: one.value for one in PAPER}
-    found = {}
+def _column(runs: Sequence[Run]) -> dict[str, tuple[Cell, Cell]]:
+    """The paper's and our value of each row, for the runs of one setting."""
+    nets, printed = rows(runs, STAGE), {number.variant: number.value for number in PAPER}
+    cells = {}
     for name in ("Std", "Ort", "RR", OTHER_LOSS):
         if name in nets:
             paper = number_cell(100 * printed[name.split(",")[0]], "{:.1f}".format)
-            found[f"stylised pictures, accuracy in %: {name}"] = paper, _accuracy(nets[name])
+            cells[f"stylised pictures, accuracy in %: {name}"] = paper, _accuracy(nets[name])
     if FEWER in nets and "Ort" in nets:
         gain = _gain(nets[FEWER], nets["Ort"])
-        found[f"the same, points: {FEWER}, over Ort"] = Cell("≥ 0", 0.0, "number"), number_cell(gain, _signed)
-    for name, (ours, paper_ratio) in found_ratios(runs).items():
-        note = _edges(nets["RR"]) if name.startswith("edges") else ""
-        own = replace(number_cell(ours, _signed), note=note)
-        found[f"{name}, in %".replace("\n", " ")] = number_cell(paper_ratio, _signed), own
-    return found
+        cells[f"the same, points: {FEWER}, over Ort"] = Cell("≥ 0", 0.0, "number"), number_cell(gain, _signed)
+    for name, (ours, paper_ratio) in paper_ratios(runs).items():
+        note = _edges_note(nets["RR"]) if name.startswith("edges") else ""
+        our_cell = replace(number_cell(ours, _signed), note=note)
+        cells[f"{name}, in %".replace("\n", " ")] = number_cell(paper_ratio, _signed), our_cell
+    return cells
 
 
-def _edges(runs: Sequence[Run]) -> str:
-    """How much there is to compare."""
+def _edges_note(runs: Sequence[Run]) -> str:
+    """RR's accuracy on edges next to chance, which shows what a ratio of such accuracies is worth."""
     mean = mean_of(runs, "edges_accuracy")
     return "" if mean is None else f"RR {100 * mean.mean:.1f} %, chance {CHANCE:.1f} %"
 
 
 def _accuracy(runs: Sequence[Run]) -> Cell:
-    """Mean of the folds, its interval, and how many nets are not in it."""
+    """Mean accuracy over the folds; the note has its interval and the number of dead nets, which are left out."""
     mean, dead = mean_of(runs, "test_accuracy"), sum(run.dead for run in runs)
     if mean is None:
         return Cell(words.NONE)
     ends = mean.interval()
-    said = [] if ends is None else [f"{100 * ends[0]:.1f} to {100 * ends[1]:.1f}"]
+    notes = [] if ends is None else [f"{100 * ends[0]:.1f} to {100 * ends[1]:.1f}"]
     if dead:
-        said.append(f"{dead} of {len(runs)} dead")
-    return Cell(f"{100 * mean.mean:.1f}", 100 * mean.mean, "number", note="; ".join(said))
+        notes.append(f"{dead} of {len(runs)} dead")
+    return Cell(f"{100 * mean.mean:.1f}", 100 * mean.mean, "number", note="; ".join(notes))
 
 
-def _gain(one: Sequence[Run], other: Sequence[Run]) -> float | None:
-    """In points, mean of the folds."""
-    ours, theirs = paired(values(one, "test_accuracy"), values(other, "test_accuracy"), CLUSTERS)
+def _gain(runs: Sequence[Run], reference: Sequence[Run]) -> float | None:
+    """Mean gain in accuracy over the reference, in points, from the folds that both have."""
+    ours, theirs = paired(values(runs, "test_accuracy"), values(reference, "test_accuracy"), CLUSTERS)
     return 100 * (sum(ours.values()) - sum(theirs.values())) / len(ours) if ours else None
 
 
@@ -89,29 +89,25 @@ def _signed(value: float) -> str:
     return f"{value:+.1f}".replace("-", "−")
 
 
-def found_ratios(runs: Sequence[Run]) -> dict[str, tuple[float, float]]:
-    """What the paper prints as a ratio → ours and its, in %; of RR with the default loss."""
+def paper_ratios(runs: Sequence[Run]) -> dict[str, tuple[float, float]]:
+    """Our value and the paper's of each ratio that the paper prints, as a change in %; RR has the default loss."""
     nets, first = rows(runs, STAGE), rows(runs, "A")
-    found = {}
+    ratios = {}
     for name, paper in (("Std", 50.0), ("Ort", 16.75)):
         if "RR" in nets and name in nets:
-            one, than = (values(nets[side], "edges_accuracy") for side in ("RR", name))
-            ours, other = paired(one, than, CLUSTERS)
-            if sum(other.values()):
-                found[f"edges: accuracy of\nRR over {name}"] = (
-                    100 * (sum(ours.values()) / sum(other.values()) - 1),
-                    paper,
-                )
+            ours, theirs = paired(values(nets["RR"], "edges_accuracy"), values(nets[name], "edges_accuracy"), CLUSTERS)
+            if total := sum(theirs.values()):
+                ratios[f"edges: accuracy of\nRR over {name}"] = 100 * (sum(ours.values()) / total - 1), paper
     if "RR" in first and "Std" in first and (times := _times(first["RR"], first["Std"])):
-        found["time of an epoch:\nRR over Std"] = 100 * (median(times) - 1), 100 * TIME
-    if "RR" in nets and (few := nets.get("RR, fewer weights")):
-        share = few[0].metrics["weights"] / nets["RR"][0].metrics["weights"]
-        found["weights: reduced RR\nover all"] = 100 * (share - 1), 100 * (WEIGHTS - 1)
-    return found
+        ratios["time of an epoch:\nRR over Std"] = 100 * (median(times) - 1), 100 * TIME
+    if "RR" in nets and (reduced := nets.get(FEWER)):
+        share = reduced[0].metrics["weights"] / nets["RR"][0].metrics["weights"]
+        ratios["weights: reduced RR\nover all"] = 100 * (share - 1), 100 * (WEIGHTS - 1)
+    return ratios
 
 
 def _times(ours: Sequence[Run], std: Sequence[Run]) -> list[float]:
-    """Of the same fold and seed; empty if the machine did other work."""
-    one, other = ({(run.config["fold"], run.seed): run for run in runs} for runs in (ours, std))
-    ratios = step_ratios(one, other, alone=True) or step_ratios(one, other)
+    """Ratios of training times of the same fold and seed; empty if the machine did other work meanwhile."""
+    our_runs, std_runs = ({(run.config["fold"], run.seed): run for run in runs} for runs in (ours, std))
+    ratios = step_ratios(our_runs, std_runs, alone=True) or step_ratios(our_runs, std_runs)
     return ratios if ratios and credible(ratios) else []

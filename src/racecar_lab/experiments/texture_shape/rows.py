@@ -1,4 +1,4 @@
-"""Runs of texture-shape as its figures show them: rows of one kind of net, and their means over folds."""
+"""Runs of texture-shape by setting and kind of net, as figures and tables show them, and their means over folds."""
 
 from __future__ import annotations
 
@@ -16,38 +16,42 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 BESIDE = ("fold", "split", "longer", "reduced", "strength", *LOSS)
-"""Settings that one figure shows side by side."""
+"""Fields whose values one figure shows together."""
 KINDS: dict[str, tuple[str, object]] = {"fewer weights": ("reduced", True), "longer": ("longer", True)}
-"""What a row's name says beside the variant."""
+"""Words that a row's name has after the variant: each with the field and value that it stands for."""
 SETTINGS = {
     ("none", "torch", "none"): "paper-like",
     ("strong", "he", "none"): "strong",
     ("strong", "he", "batch"): "strong, batch norm",
 }
-"""What is published, in its order: augmentation, first weights and norm, and a short name."""
+"""The published settings in their order: augmentation, initial weights and norm → a short name."""
 USUAL = ("Std", "Ort", "RR")
-"""Nets whose pictures are shown."""
+"""Nets that the figures of classes and pictures show."""
 
 
 def settings(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Runs of one setting each, by what tells it from the others; those with a short name first."""
-    found = by_setting(chosen(runs), BESIDE)
-    return dict(sorted(found.items(), key=lambda one: [*SETTINGS, recipe(one[1])].index(recipe(one[1]))))
+    """Runs by setting, which is named by the fields that differ; the published settings come first."""
+    groups = by_setting(chosen(runs), BESIDE)
+
+    def rank(name: str) -> int:
+        return [*SETTINGS, recipe(groups[name])].index(recipe(groups[name]))
+
+    return {name: groups[name] for name in sorted(groups, key=rank)}
 
 
 def recipe(runs: Sequence[Run]) -> tuple[str, str, str]:
-    """Of runs of one setting: augmentation, first weights, norm."""
+    """Augmentation, initial weights and norm of the runs of one setting."""
     config = runs[0].config
     return config["augment"], config["start"], config["norm"]
 
 
 def rows(runs: Sequence[Run], stage: str, split: str = "shape") -> dict[str, list[Run]]:
-    """Name → runs of a stage and split that ended well."""
+    """Runs of a stage and split by the name of their row, such as "RR, fewer weights"."""
     return rows_of([run for run in runs if run.stage == stage and run.config["split"] == split], KINDS)
 
 
 def values(runs: Sequence[Run], metric: str) -> dict[tuple[int, int], float]:
-    """By fold and seed, of nets that live."""
+    """A metric by fold and seed, without dead nets."""
     return {
         (run.config["fold"], run.seed): float(run.metrics[metric])
         for run in runs
@@ -56,5 +60,5 @@ def values(runs: Sequence[Run], metric: str) -> dict[tuple[int, int], float]:
 
 
 def mean_of(runs: Sequence[Run], metric: str) -> Estimate | None:
-    """Of the folds' means."""
+    """Mean of a metric over the folds' means; None without values."""
     return estimate_of(values(runs, metric), CLUSTERS)

@@ -1,4 +1,4 @@
-"""Which pictures are trained on and which are tested on: held out by shape picture, or at random beside that."""
+"""Training and test pictures of texture-shape, split by shape picture or at random."""
 
 from __future__ import annotations
 
@@ -19,105 +19,112 @@ from racecar_lab.training import rng
 
 NAME = "texture-shape"
 MIDDLE, SPREAD = 0.5, 0.25
-"""Of pixels in [0, 1], so that networks see numbers around 0: the same for every fold, so that nothing of the test
-pictures is in it."""
-KEPT = 8
-"""Of the ten shape pictures of a class, those that a fold trains on."""
+"""Mean and standard deviation by which pixels in [0, 1] are normalised. They are constants, so that nothing about the
+test pictures is in them."""
+TRAINING = 8
+"""Number of a class's ten shape pictures that a fold trains on."""
 CLUSTERS = Clusters("fold", overlap=1 / (FOLDS - 1))
-"""Seeds within a fold share its test pictures, and folds share training pictures: those that one is tested on are a
-quarter of those that it trains on."""
+"""Seeds within a fold share its test pictures, and folds share training pictures: a fold tests on a quarter as many
+pictures as it trains on."""
 SHAPES = ("edges", "silhouettes")
-"""Sets without texture, for testing alone."""
+"""Sets of pictures without texture, only for testing."""
 
 
 def tasks(config: TextureShapeConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-    """A: stylised pictures by their shape. Edges and silhouettes of the fold's shape pictures are tested on alone, and
-    "texture" has A's test pictures by their texture. In a search all of them are what it holds out of the rest, and no
-    test picture is looked at."""
-    some = pictures(folder, config.size)
-    train, test = chosen(some["stylised"], config, seed)
-    stylised = some["stylised"]
-    first = Split(seen(stylised.images[train]), stylised.shape[train])
-    tested = Split(seen(stylised.images[test]), stylised.shape[test])
+    """All tasks of a fold. "A": stylised pictures, labelled by shape; "texture": the same with test pictures labelled
+    by texture; "edges" and "silhouettes": with these sets of the test shapes as test pictures. In a search there is "A"
+    alone, with pictures held out of the training pictures in place of test pictures."""
+    sets = pictures(folder, config.size)
+    stylised = sets["stylised"]
+    train_indices, test_indices = split_indices(stylised, config, seed)
+    train = Split(normalised(stylised.images[train_indices]), stylised.shape[train_indices])
+    test = Split(normalised(stylised.images[test_indices]), stylised.shape[test_indices])
     if config.valid:
-        return {"A": Task(first, tested, tested)}
-    found = {"A": Task(first, tested), "texture": Task(first, Split(tested.x, stylised.texture[test]))}
+        return {"A": Task(train, test, test)}
+    result = {"A": Task(train, test), "texture": Task(train, Split(test.x, stylised.texture[test_indices]))}
     for name in SHAPES:
-        own = some[name].held_out(_fold(config))
-        found[name] = Task(first, Split(seen(some[name].images[own]), some[name].shape[own]))
-    return found
+        indices = sets[name].held_out(_fold(config))
+        result[name] = Task(train, Split(normalised(sets[name].images[indices]), sets[name].shape[indices]))
+    return result
 
 
-def chosen(stylised: Stimuli, config: TextureShapeConfig, seed: int) -> tuple[Tensor, Tensor]:
-    """Indices of the stylised pictures to train on and to test on; in a search, to choose by. All folds and both splits
-    train on as many, so that they can be compared, and trained together."""
+def split_indices(stylised: Stimuli, config: TextureShapeConfig, seed: int) -> tuple[Tensor, Tensor]:
+    """Indices of the stylised pictures for training and for testing, or for validation in a search. All folds and both
+    splits have equally many training pictures, so that they can be compared and trained as one batched net."""
     turns = _turns(config) if config.valid else 1
-    every = [(split, fold, turn) for split in ("shape", "random") for fold in range(FOLDS) for turn in range(turns)]
-    most = min(int(_trained(stylised, config, *one)[0].sum()) for one in every)
+    most = min(
+        int(_masks(stylised, config, split, fold, turn)[0].sum())
+        for split in ("shape", "random")
+        for fold in range(FOLDS)
+        for turn in range(turns)
+    )
     if config.images > most:
         raise ValueError(f"images={config.images}: every fold has {most} to train on")
     fold = _fold(config)
-    train, test = _trained(stylised, config, config.split, fold, seed % turns)
-    rest = train.nonzero()[:, 0]
-    some = torch.randperm(len(rest), generator=rng.generator(NAME, "cut", fold))[: config.images or most]
-    return rest[some.sort().values], test.nonzero()[:, 0]
+    train, test = _masks(stylised, config, config.split, fold, seed % turns)
+    indices = train.nonzero()[:, 0]
+    subset = torch.randperm(len(indices), generator=rng.generator(NAME, "cut", fold))[: config.images or most]
+    return indices[subset.sort().values], test.nonzero()[:, 0]
 
 
-def _trained(stylised: Stimuli, config: TextureShapeConfig, split: str, fold: int, turn: int) -> tuple[Tensor, Tensor]:
-    """Which pictures are on either side, bool (N,). A search has none of the fold's pictures on either, and holds some
-    of the others out: which ones changes with its turn."""
+def _masks(stylised: Stimuli, config: TextureShapeConfig, split: str, fold: int, turn: int) -> tuple[Tensor, Tensor]:
+    """Two masks of the pictures, bool (N,): for training and for testing. A search has the fold's test pictures in
+    neither, and holds some of the others out for validation; ``turn`` is the number of that choice."""
     if split == "random":
-        place = torch.randperm(len(stylised.shape), generator=rng.generator(NAME, "random"))
-        number = place % (FOLDS * 2) + 1  # as if they were ten shape pictures
+        order = torch.randperm(len(stylised.shape), generator=rng.generator(NAME, "random"))
+        number = order % (FOLDS * 2) + 1  # as if they were ten shape pictures
     else:
         number = stylised.picture
     test = (number - 1) // 2 == fold
     if not config.valid:
         return ~test, test
-    others = [one for one in range(1, 2 * FOLDS + 1) if (one - 1) // 2 != fold]
-    held = torch.isin(number, torch.tensor(others[turn * _held(config) :][: _held(config)]))
-    return ~test & ~held, held
+    others = [picture for picture in range(1, 2 * FOLDS + 1) if (picture - 1) // 2 != fold]
+    count = _held_out(config)
+    valid = torch.isin(number, torch.tensor(others[turn * count :][:count]))
+    return ~test & ~valid, valid
 
 
-def _held(config: TextureShapeConfig) -> int:
-    """Shape pictures of each class that a search holds out."""
-    return min(KEPT - 1, max(1, round(config.valid * KEPT)))
+def _held_out(config: TextureShapeConfig) -> int:
+    """Number of shape pictures of each class that a search holds out."""
+    return min(TRAINING - 1, max(1, round(config.valid * TRAINING)))
 
 
 def _turns(config: TextureShapeConfig) -> int:
-    """Choices of them that have none in common."""
-    return KEPT // _held(config)
+    """Number of disjoint choices of the pictures that a search holds out."""
+    return TRAINING // _held_out(config)
 
 
 def _fold(config: TextureShapeConfig) -> int:
+    """The fold of a configuration that has one."""
     assert config.fold is not None, "configs gives every fold its own"
     return config.fold
 
 
 @lru_cache(maxsize=1)
 def pictures(folder: Path | None, size: int) -> dict[str, Stimuli]:
-    """All three sets, of that size: a process that does many jobs keeps them."""
+    """All three sets at one size. They are cached for a process with many jobs."""
     return {name: resized(stimuli(folder, name), size) for name in ("stylised", *SHAPES)}
 
 
-def resized(some: Stimuli, size: int) -> Stimuli:
-    """Pictures made smaller, with all that a pixel covers in it."""
-    side = some.images.shape[-1]
+def resized(original: Stimuli, size: int) -> Stimuli:
+    """Pictures reduced to this size; a pixel is a weighted mean of all that it covers."""
+    side = original.images.shape[-1]
     if size > side:
         raise ValueError(f"size={size}: the pictures in the data folder have {side} pixels; set a smaller size")
     if size == side:
-        return some
+        return original
     parts = [
-        F.interpolate(one.float(), (size, size), mode="bilinear", antialias=True) for one in some.images.split(128)
+        F.interpolate(part.float(), (size, size), mode="bilinear", antialias=True)
+        for part in original.images.split(128)
     ]
-    return replace(some, images=torch.cat([one.round().clamp(0, 255).byte() for one in parts]))
+    return replace(original, images=torch.cat([part.round().clamp(0, 255).byte() for part in parts]))
 
 
-def seen(images: Tensor) -> Tensor:
-    """Pictures, uint8, as networks see them."""
+def normalised(images: Tensor) -> Tensor:
+    """Inputs of a network from pictures, uint8 (N, 3, H, W)."""
     return (images.float() / 255 - MIDDLE) / SPREAD
 
 
-def shown(x: Tensor) -> Tensor:
-    """What networks see as pixels in [0, 1]."""
+def to_pixels(x: Tensor) -> Tensor:
+    """Pixels in [0, 1] from inputs of a network."""
     return (x * SPREAD + MIDDLE).clamp(0, 1)
