@@ -1,4 +1,4 @@
-"""The experiments, one file each."""
+"""All experiments by name. Each has a file or a folder of its own."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ OURS: tuple[Experiment[Any], ...] = (
     Slices(), SlicesMnist(), SlicesCifar(), FewLabels(), LongTraining(), Safety(), Shift(),
     Sequences(), Streams(),
 )  # fmt: skip
-EXPERIMENTS: dict[str, Experiment[Any]] = {one.name: one for one in (*PAPER, *OURS)}
-"""By name: those of the paper in its order, then our own."""
+EXPERIMENTS: dict[str, Experiment[Any]] = {entry.name: entry for entry in (*PAPER, *OURS)}
+"""Name → experiment: those of the paper in its order, then ours."""
 
 
 def experiment(name: str) -> Experiment[Any]:
-    """The experiment of that name, or one of a user's own, package.module:CLASS."""
+    """The built-in experiment with this name, or a user's experiment, written as package.module:CLASS."""
     if ":" in name:
         return own_experiment(name, reserved=EXPERIMENTS)
     if name not in EXPERIMENTS:
-        close = get_close_matches(name, EXPERIMENTS, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"the experiments are: {', '.join(EXPERIMENTS)}"
+        matches = get_close_matches(name, EXPERIMENTS, n=1)
+        hint = f"did you mean {matches[0]!r}?" if matches else f"the experiments are: {', '.join(EXPERIMENTS)}"
         raise ValueError(f"no experiment {name!r}; {hint}; one of your own is package.module:CLASS")
     return EXPERIMENTS[name]
 
 
-def experiments(own: Iterable[str] = ()) -> dict[str, Experiment[Any]]:
-    """All experiments by name, with those of a user's own, each given as package.module:CLASS."""
-    return EXPERIMENTS | {each.name: each for each in map(experiment, own)}
+def experiments(added: Iterable[str] = ()) -> dict[str, Experiment[Any]]:
+    """All built-in experiments by name, and the added ones of a user, each written as package.module:CLASS."""
+    return EXPERIMENTS | {entry.name: entry for entry in map(experiment, added)}

@@ -1,4 +1,4 @@
-"""MNIST SVD: one linear layer, two digits, and whether they can be seen in its weights (Sec. 3 of the paper)."""
+"""MNIST SVD: one linear layer learns two digits; do its singular vectors show them? (Sec. 3 of the paper)"""
 
 from __future__ import annotations
 
@@ -27,20 +27,21 @@ if TYPE_CHECKING:
 
 
 LPIPS = "lpips_alexnet"
+"""Metric that compares singular vectors with digits."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DigitsConfig(Config):
     epochs: int = 2000
-    """The paper has 1000. The authors' code takes the softmax twice, so that its classification loss hardly moves the
-    weights and the reverse pass has them to itself; with a loss that does classify, half the pairs need longer."""
+    """Twice the paper's 1000. The authors' code applies the softmax twice, so that its classification loss hardly
+    changes the weights, and the reverse loss alone trains them. Otherwise half the pairs need longer."""
     lr: float = 1e-4
     strength: float = 1e-5
-    """The authors' λ: times half the squared error, summed over the batch, on pixels 0–255."""
+    """The authors' λ, the factor on half the squared error, summed over the batch, of pixels 0–255."""
     beta: float = 0.1
     """The authors' β of SRIP."""
     shipped: bool = False
-    """Draw the pair from the forty digits that racecar brings along, instead of all of MNIST."""
+    """Draw the pair from the forty digits that come with racecar, instead of all of MNIST."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,12 +83,12 @@ class Digits(Experiment[DigitsConfig]):
         return digits.TOLD if config.shipped else ""
 
     def data(self, config: DigitsConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """A random pair of two different digits, pixels 0–255."""
+        """One task: a random pair of different digits, with pixels 0–255."""
         images, labels = digits.load() if config.shipped else MNIST.load(folder, "train")
         order = torch.randperm(len(labels), generator=rng.generator("digits", seed))
-        first = order[0]
-        second = next(i for i in order[1:] if labels[i] != labels[first])
-        pair = Split(images[torch.stack((first, second))].float(), labels[torch.stack((first, second))])
+        second = next(i for i in order if labels[i] != labels[order[0]])
+        indices = torch.stack((order[0], second))
+        pair = Split(images[indices].float(), labels[indices])
         return {"A": Task(pair, pair)}
 
     def network(self, config: DigitsConfig, dropout: float = 0.0) -> nn.Module:
@@ -97,7 +98,7 @@ class Digits(Experiment[DigitsConfig]):
         return coefficient_of(variant, config.strength / 2, Ort=config.beta, Pre=100.0, Drop=0.5)
 
     def reverse(self, config: DigitsConfig) -> dict[str, Any]:
-        """The paper's own loss."""
+        """Options of the paper's own reverse loss."""
         return {**PAPER, "fraction": config.fraction}
 
     def orthogonality(self, config: DigitsConfig) -> dict[str, Any]:
@@ -108,8 +109,8 @@ class Digits(Experiment[DigitsConfig]):
 
     def measure(self, config: DigitsConfig, trained: Trained) -> Measured:
         x = trained.task.train.x
-        found = first_layer(trained.model, "1", x, x, trained.folder)
-        return Measured(found.metrics, arrays={**found.arrays, **trained.history})
+        layer = first_layer(trained.model, "1", x, x, trained.folder)
+        return Measured(layer.metrics, arrays={**layer.arrays, **trained.history})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
         from racecar_lab.experiments.paper_figures import having
@@ -117,16 +118,17 @@ class Digits(Experiment[DigitsConfig]):
         from racecar_lab.report.groups import by_setting
 
         figures = {}
-        for where, some in by_setting(runs).items():
-            if seen := having(some, "vectors"):
-                title = f"The two digits, and the singular vectors that carry most of them{where}"
-                figures[title] = vectors_figure(seen, "digits")
-            if seen := having(some, "rebuilt"):
-                title = f"The first digit (d1), and what the reverse pass makes of it during training{where}"
-                digits = {run.seed: run.arrays["features"][0] for run in having(some, "features")}
-                figures[title] = strip_figure(seen, digits)
+        for setting, members in by_setting(runs).items():
+            if having_vectors := having(members, "vectors"):
+                title = f"The two digits, and the singular vectors that carry most of them{setting}"
+                figures[title] = vectors_figure(having_vectors, "digits")
+            if having_rebuilt := having(members, "rebuilt"):
+                title = f"The first digit (d1), and what the reverse pass makes of it during training{setting}"
+                first_digits = {run.seed: run.arrays["features"][0] for run in having(members, "features")}
+                figures[title] = strip_figure(having_rebuilt, first_digits)
         return figures
 
 
 def look(model: nn.Module, task: Task) -> dict[str, Tensor]:
+    """Both digits as the reverse pass rebuilds them, recorded during training."""
     return {"rebuilt": rebuilt(model, task.train.x)}

@@ -1,4 +1,4 @@
-"""Mutual information: what every layer knows of input and label, and what that is worth on a new task (Sec. 4)."""
+"""Mutual information of every layer with input and label, and accuracy on a new task after fine-tuning (Sec. 4)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,15 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 WIDTHS = (12, 10, 7, 5, 4, 3, 2)
+"""Features of the input and of every layer."""
 TRAIN = 3277
+"""Number of training patterns."""
 BINS = 30
+"""Bins of an activation, for mutual information."""
 FAILED = 0.75
-"""Test accuracy below which a net has not learned the task: accuracies on swapped labels have two humps."""
+"""Test accuracy below which a net counts as failed: accuracies on swapped labels have two modes."""
 SWEEP = (5, 10, 20, 30, 50, 100)
+"""Numbers of bins that are compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +42,12 @@ class InformationConfig(LossConfig):
     unnamed: ClassVar[Mapping[str, Any]] = {**LossConfig.unnamed, "strength": 0.1}
     epochs: int = 400
     finetune: int = 200
-    """Epochs of the stages without regulariser."""
+    """Number of epochs of the stages without regulariser."""
     lr: float = 3e-3
     batch: int = 512
     strength: float = LossConfig.strength
     source: Literal["sphere", "var_u"] = "sphere"
-    """"sphere": the task made from its rule; "var_u": the well-known file, which --data names."""
+    """Source of the data: "sphere", made from the task's rule, or "var_u", the well-known file that --data names."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,6 +56,7 @@ class InformationConfig(LossConfig):
 
 
 def _fails(better: str, than: str) -> Claim:
+    """Claim that one variant fails on swapped labels less often than another."""
     text = f"{better} fails on swapped labels less often than {than}"
     return Claim(text, "test_accuracy", "AB", better, than, fails_below=FAILED)
 
@@ -97,13 +102,13 @@ class Information(Experiment[InformationConfig]):
     )
 
     def configs(self, config: InformationConfig, folder: Path | None) -> Sequence[InformationConfig]:
-        """``--data var_u.mat`` chooses that task."""
+        """The configuration; if --data is a file, var_u.mat, that file is the source."""
         return [replace(config, source="var_u") if folder is not None and folder.is_file() else config]
 
     def fingerprint(self, config: InformationConfig, folder: Path | None) -> str:
         if config.source == "sphere":
             return "made from its rule, seed 0"
-        path, (published,) = _path(folder), INFORMATION.forms[0]
+        path, (published,) = _var_u_path(folder), INFORMATION.forms[0]
         if not path.exists() or not differs(path, published.size, published.checksum):
             return "var_u.mat"
         return f"sha256:{digest(path, 'sha256')}"
@@ -112,18 +117,16 @@ class Information(Experiment[InformationConfig]):
         return (INFORMATION.name,) if config.source == "var_u" else ()
 
     def data(self, config: InformationConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """A: the labels; B: the same swapped. The split depends on the seed."""
+        """A: the task; B: the same with swapped labels. The split depends on the seed."""
         x, y = sphere.load() if config.source == "sphere" else _var_u(folder)
         order = torch.randperm(len(y), generator=rng.generator("information", seed))
-        train, test = order[:TRAIN], order[TRAIN:]
-        held = train[: round(config.valid * TRAIN)]
-        train = train[len(held) :]
-        if not len(train) or (config.valid and not len(held)):
-            raise ValueError(f"valid={config.valid:g} leaves {len(train)} patterns to train and {len(held)} to test on")
+        valid, train, test = order.tensor_split((round(config.valid * TRAIN), TRAIN))
+        if not len(train) or (config.valid and not len(valid)):
+            raise ValueError(f"valid={config.valid:g} leaves {len(train)} patterns to train and {len(valid)} to test")
 
         def task(labels: Tensor) -> Task:
-            parts = [Split(x[some], labels[some]) for some in (train, test, held)]
-            return Task(parts[0], parts[1], parts[2] if len(held) else None)
+            splits = [Split(x[indices], labels[indices]) for indices in (train, test, valid)]
+            return Task(splits[0], splits[1], splits[2] if len(valid) else None)
 
         return {"A": task(y), "B": task(1 - y)}
 
@@ -142,7 +145,7 @@ class Information(Experiment[InformationConfig]):
         return coefficient_of(variant, config.strength, Pre=20.0)
 
     def reverse(self, config: InformationConfig) -> dict[str, Any]:
-        """One λ for all layers."""
+        """Options of the reverse loss, which weighs all layers alike."""
         return {**config.loss, "fraction": config.fraction}
 
     def measure(self, config: InformationConfig, trained: Trained) -> Measured:
@@ -150,24 +153,23 @@ class Information(Experiment[InformationConfig]):
         if task.valid is not None:  # a search: the test set is not looked at
             return Measured({"valid_accuracy": accuracy(model, task.valid)})
         x, y = torch.cat((task.train.x, task.test.x)), torch.cat((task.train.y, task.test.y))
-        ended = nn.Sequential(model, nn.Softmax(1))
-        seen = activations(ended, x)
-        found = plane(seen, y, x, bins=BINS)
-        middle, known = found.rows[1:-1], [row.i_xd for row in found.rows[1:]]
+        outputs = activations(nn.Sequential(model, nn.Softmax(1)), x)
+        points = plane(outputs, y, x, bins=BINS)
+        hidden, i_xd = points.rows[1:-1], [row.i_xd for row in points.rows[1:]]
         errors = invertibility(model, x)
         metrics = {
             "test_accuracy": accuracy(model, task.test),
             "train_accuracy": accuracy(model, task.train),
             "reverse_loss": _mean([depth.way for depth in errors]),
-            "i_xd": _mean([row.i_xd for row in middle]),
-            "i_dy": _mean([row.i_dy for row in middle]),
-            "i_xd_span": max(known) - min(known),
+            "i_xd": _mean([row.i_xd for row in hidden]),
+            "i_dy": _mean([row.i_dy for row in hidden]),
+            "i_xd_span": max(i_xd) - min(i_xd),
             "bit_count": bit_count_accuracy(task),
         }
-        keep = ("name", "i_xd", "i_dy", "codes", "saturated")
-        rows = [{name: getattr(row, name) for name in keep} for row in found]
-        sweep = {str(bins): [[row.i_xd, row.i_dy] for row in plane(seen, y, x, bins=bins)] for bins in SWEEP}
-        ceilings = {"h_x": found.h_x, "h_y": found.h_y}
+        columns = ("name", "i_xd", "i_dy", "codes", "saturated")
+        rows = [{name: getattr(row, name) for name in columns} for row in points]
+        sweep = {str(bins): [[row.i_xd, row.i_dy] for row in plane(outputs, y, x, bins=bins)] for bins in SWEEP}
+        ceilings = {"h_x": points.h_x, "h_y": points.h_y}
         return Measured(metrics, tables={"plane": rows, "sweep": sweep, "ceilings": ceilings})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
@@ -182,19 +184,19 @@ class Information(Experiment[InformationConfig]):
         from racecar_lab.report.groups import by_setting, collect
 
         figures = {}
-        for where, some in by_setting(chosen(runs)).items():
-            planes = collect((run.stage, run) for run in some if "plane" in run.tables)
-            if measured := [run for run in some if "test_accuracy" in run.metrics]:
-                figures[f"{accuracy_title(measured)}{where}"] = accuracy_figure(measured)
-            for stage in (one for one in STAGES if one in planes):
-                figures[f"Information plane of every layer, stage {stage}{where}"] = plane_figure(planes[stage])
-            if first := planes.get("A"):
-                figures[f"How far I(X;D) depends on the bins{where}"] = sweep_figure(first)
+        for setting, members in by_setting(chosen(runs)).items():
+            planes = collect((run.stage, run) for run in members if "plane" in run.tables)
+            if measured := [run for run in members if "test_accuracy" in run.metrics]:
+                figures[f"{accuracy_title(measured)}{setting}"] = accuracy_figure(measured)
+            for stage in [stage for stage in STAGES if stage in planes]:
+                figures[f"Information plane of every layer, stage {stage}{setting}"] = plane_figure(planes[stage])
+            if runs_of_a := planes.get("A"):
+                figures[f"How far I(X;D) depends on the bins{setting}"] = sweep_figure(runs_of_a)
         return figures
 
 
 def bit_count_accuracy(task: Task) -> float:
-    """Of the best threshold on the number of ones, found on the training set: what no network is needed for."""
+    """Test accuracy of a rule that needs no network: the best threshold on the number of ones in the training set."""
     count, truth = task.train.x.sum(1), task.train.y
     guesses = [(limit, flip) for limit in range(14) for flip in (False, True)]
 
@@ -205,12 +207,13 @@ def bit_count_accuracy(task: Task) -> float:
     return score(best, task.test.x.sum(1), task.test.y)
 
 
-def _path(folder: Path | None) -> Path:
-    """The file itself, or where it is in a folder."""
+def _var_u_path(folder: Path | None) -> Path:
+    """Path of var_u.mat: ``folder`` itself if it is a file, else in that folder."""
     return folder if folder is not None and folder.is_file() else data_folder(folder) / "var_u.mat"
 
 
 def _var_u(folder: Path | None) -> tuple[Tensor, Tensor]:
+    """Patterns and labels of var_u.mat, from the file itself or from a folder."""
     if folder is None or not folder.is_file():
         x, y = INFORMATION.load(folder, "all")
         return x.float(), y
@@ -221,5 +224,6 @@ def _var_u(folder: Path | None) -> tuple[Tensor, Tensor]:
 
 
 def _mean(values: Sequence[float | None]) -> float:
+    """Mean of the values that are not None."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known)

@@ -1,4 +1,4 @@
-"""Long training by a strong recipe: does the reverse pass still gain, and how near is that to batch norm? (Ours.)"""
+"""Long training with a strong recipe: does the reverse pass still help, and how close does it come to batch norm?"""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 SHIFT = 4
-"""Pixels by which training pictures are shifted at most; they are flipped, too."""
+"""Largest random shift of training pictures, in pixels; they are also flipped at random."""
 SEEDS = 5
-"""That a claim needs."""
+"""Number of seeds that a claim needs at least to be judged."""
 JUDGED = {"test_accuracy": "accuracy", "test_nll": "likelihood", "test_ece": "calibration"}
-"""What is claimed of; of the last two less is better."""
+"""Metric → its name in claims; lower is better for the last two."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LongTrainingConfig(LongerConfig, LossConfig):
-    """The recipe is the same for all variants; learning rate, λ and weight decay are for a search to choose."""
+    """All variants share the recipe; a search chooses learning rate, λ and weight decay."""
 
     images: int = 0
-    """To train on, another choice of them for every seed; 0: all there are."""
+    """Number of training pictures, drawn anew for every seed; 0: all."""
     depth: int = 6
-    """Convolutions: 3, 6, 9 …, in three blocks."""
+    """Number of convolutions, in three blocks: 3, 6, 9 …"""
     widths: tuple[int, ...] = (64, 128, 256)
     """Channels of the three blocks; the picture is halved after each."""
     norm: Literal["none", "batch"] = "none"
-    """After every convolution."""
+    """Normalisation after every convolution."""
     start: Literal["torch", "he"] = "he"
-    """First weights of the convolutions: PyTorch's own, or He's."""
+    """Initialisation of the convolutions: PyTorch's default, or He's."""
     epochs: int = 30
     batch: int = 128
     lr: float = 1e-3
@@ -56,9 +56,9 @@ class LongTrainingConfig(LongerConfig, LossConfig):
     weight_decay: float = 1e-2
     fraction: float = 1 / 8
     tests: int = 0
-    """Pictures of the test set that are looked at, the first ones; 0: all."""
+    """Number of test pictures, from the first one on; 0: all."""
     cost: float = 1.2
-    """Of an eighth of the batch, about; measure it where you train."""
+    """Time of a step of RR divided by that of Std, roughly, for an eighth of the batch; measure it where you train."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,8 +69,8 @@ class LongTrainingConfig(LongerConfig, LossConfig):
 
 
 def claims() -> tuple[Claim, ...]:
-    """Of nets without norm, at every depth by itself."""
-    sides: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+    """Claims about nets without norm; every depth is judged separately."""
+    comparisons: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
         ("Without norm RR beats Std", "RR", "Std", {}),
         ("Without norm lRR beats Std", "lRR", "Std", {}),
         ("Without norm RR beats Ort", "RR", "Ort", {}),
@@ -79,10 +79,10 @@ def claims() -> tuple[Claim, ...]:
     )
     where = {"norm": "none", "longer": False}
     return tuple(
-        Claim(f"{text}: {what}", metric, "A", better, than, higher=metric == "test_accuracy", where=where,
+        Claim(f"{text}: {meaning}", metric, "A", better, than, higher=metric == "test_accuracy", where=where,
               minimum_seeds=SEEDS, against=against)
-        for metric, what in JUDGED.items()
-        for text, better, than, against in sides
+        for metric, meaning in JUDGED.items()
+        for text, better, than, against in comparisons
     )  # fmt: skip
 
 
@@ -114,7 +114,7 @@ class LongTraining(Experiment[LongTrainingConfig]):
     source: ClassVar[Source] = CIFAR10
 
     def configs(self, config: LongTrainingConfig, folder: Path | None) -> Sequence[LongTrainingConfig]:
-        """The net with batch norm is there to be reached: it needs no longer training."""
+        """Nets without norm also have a longer training; the net with batch norm is only a reference, and has none."""
         return with_longer(config) if config.norm == "none" else [config]
 
     def fingerprint(self, config: LongTrainingConfig, folder: Path | None) -> str:
@@ -124,40 +124,41 @@ class LongTraining(Experiment[LongTrainingConfig]):
         return (self.source.name,)
 
     def data(self, config: LongTrainingConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """A share ``valid`` of the training files stands for the test files, which are not opened then."""
+        """One task. In a search, a share ``valid`` of the training files replaces the unopened test files."""
         x, y = self.source.load(folder, "train")
         order = torch.randperm(len(y), generator=rng.generator(self.name, seed))
-        held, rest = order.tensor_split([round(config.valid * len(y))])
-        if max(config.images, 1) > len(rest):
-            raise ValueError(f"images={config.images}: there are {len(rest)} to train on")
-        rest, some = rest[: config.images or None], slice(config.tests or None)
-        test_x, test_y = (x[held], y[held]) if config.valid else self.source.load(folder, "test")
-        train, test = Split(x[rest].float() / 255, y[rest]), Split(test_x[some].float() / 255, test_y[some])
-        return {"A": standardised(Task(train, test, test if config.valid else None))}
+        valid, train = order.tensor_split([round(config.valid * len(y))])
+        if max(config.images, 1) > len(train):
+            raise ValueError(f"images={config.images}: there are {len(train)} to train on")
+        train, first = train[: config.images or None], slice(config.tests or None)
+        test_x, test_y = (x[valid], y[valid]) if config.valid else self.source.load(folder, "test")
+        train_split = Split(x[train].float() / 255, y[train])
+        test_split = Split(test_x[first].float() / 255, test_y[first])
+        return {"A": standardised(Task(train_split, test_split, test_split if config.valid else None))}
 
     def network(self, config: LongTrainingConfig, dropout: float = 0.0) -> nn.Module:
         return three_blocks(config.widths, config.depth, norm=config.norm == "batch", start=config.start)
 
     def stages(self, config: LongTrainingConfig) -> tuple[Stage, ...]:
-        """Std alone has the longer training."""
+        """One stage; only Std has the longer training."""
         return (Stage("A", epochs=config.long_epochs, variants=("Std",)) if config.longer else Stage("A"),)
 
     def coefficient(self, config: LongTrainingConfig, variant: str) -> float:
         return coefficient_of(variant, config.strength, Pre=4.0)
 
     def reverse(self, config: LongTrainingConfig) -> dict[str, Any]:
-        """Errors of all convolutions; the classifier is left out."""
+        """The reverse loss compares all convolutions, and leaves out the classifier."""
         return {**config.loss, "weight": {"features*": 1.0}, "fraction": config.fraction}
 
     def recipe(self, config: LongTrainingConfig, stage: Stage) -> Recipe:
         return Recipe(shift=SHIFT)
 
     def measure(self, config: LongTrainingConfig, trained: Trained) -> Measured:
-        """A search sees no test picture."""
+        """Accuracy and calibration, on the test pictures, or in a search on the held-out ones."""
         task = trained.task
         split, kind = (task.test, "test") if task.valid is None else (task.valid, "valid")
-        found = {"accuracy": accuracy(trained.model, split), **calibration(trained.model, split)}
-        return Measured({f"{kind}_{name}": value for name, value in found.items()})
+        metrics = {"accuracy": accuracy(trained.model, split), **calibration(trained.model, split)}
+        return Measured({f"{kind}_{name}": value for name, value in metrics.items()})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
         from racecar_lab.experiments.long_training_figures import all_figures

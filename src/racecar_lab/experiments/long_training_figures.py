@@ -1,4 +1,4 @@
-"""Figures of long-training: each metric by depth and variant, with Std trained longer and with batch norm beside."""
+"""Figures of long-training: each metric by depth and variant, compared with Std trained longer and with batch norm."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 ROW, EDGE = 0.3, 0.65
-"""Inches: a row is as high as its letters need."""
-BESIDE = ("longer", "norm", "depth", "strength", *LOSS)
-"""Settings that one figure shows side by side."""
+"""Inches: height of a row, which its text needs; margin around a panel."""
+SHOWN_TOGETHER = ("longer", "norm", "depth", "strength", *LOSS)
+"""Fields whose values one figure shows side by side."""
 KINDS: dict[str, tuple[str, object]] = {"batch norm": ("norm", "batch"), "longer": ("longer", True)}
-"""What a row's name says beside the variant."""
+"""Suffix of a row's name → the field and value that it stands for."""
 
 
 class Chart(NamedTuple):
-    """What a figure shows of a metric."""
+    """Title and axis of a metric's figure, and the factor on its values."""
 
     title: str
     axis: str
@@ -41,50 +41,52 @@ CHARTS = {
 
 
 def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
-    """By title: one for each metric and setting."""
+    """Title → figure, one for each metric and setting."""
     figures = {}
-    for where, some in by_setting(chosen(runs), but=BESIDE).items():
+    for setting, members in by_setting(chosen(runs), but=SHOWN_TOGETHER).items():
         for metric, chart in CHARTS.items():
-            measured = [run for run in some if run.metrics.get(metric) is not None]
+            measured = [run for run in members if run.metrics.get(metric) is not None]
             if measured:
-                title = f"{chart.title} Every net, and means with 95 % intervals{where}"
+                title = f"{chart.title} Every net, and means with 95 % intervals{setting}"
                 figures[title] = chart_figure(measured, metric, chart)
     return figures
 
 
 @styled
 def chart_figure(runs: Sequence[Run], metric: str, chart: Chart) -> Figure:
-    """A panel for each depth, a row for each kind of net. Dead nets are counted beside their row, and not drawn."""
+    """A panel for each depth, a row for each kind of net. Dead nets are counted in the row's label, and not drawn."""
     depths = sorted(collect((run.config["depth"], run) for run in runs).items())
-    panels = {depth: rows_of(some, KINDS) for depth, some in depths}
-    heights = [EDGE + ROW * len(some) for some in panels.values()]
+    panels = {depth: rows_of(members, KINDS) for depth, members in depths}
+    heights = [EDGE + ROW * len(rows) for rows in panels.values()]
     figure, axes = new_figure(len(panels), 1, (WIDTH, sum(heights)), height_ratios=heights)
     for (axis,) in axes[1:]:
         axis.sharex(axes[0][0])  # before anything is drawn, so that the limits hold all of it
-    said = []
-    for (axis,), (depth, some) in zip(axes, panels.items(), strict=True):
-        told = []
-        for y, (name, members) in enumerate(some.items()):
+    parts = []
+    for (axis,), (depth, rows) in zip(axes, panels.items(), strict=True):
+        means = []
+        for y, (name, members) in enumerate(rows.items()):
             alive = [chart.factor * float(run.metrics[metric]) for run in members if not run.dead]
             _row(axis, y, alive, name.split(",")[0].split()[0])
-            told += [f"{name} {sum(alive) / len(alive):.3g}"] if alive else []
-        said.append(f"{depth} convolutions: {'; '.join(told)}")
-        axis.set_yticks(range(len(some)), [_label(name, members) for name, members in some.items()])
-        axis.set(ylim=(len(some) - 0.5, -0.5), xlabel=chart.axis, title=f"{depth} convolutions")
+            means += [f"{name} {sum(alive) / len(alive):.3g}"] if alive else []
+        parts.append(f"{depth} convolutions: {'; '.join(means)}")
+        axis.set_yticks(range(len(rows)), [_label(name, members) for name, members in rows.items()])
+        axis.set(ylim=(len(rows) - 0.5, -0.5), xlabel=chart.axis, title=f"{depth} convolutions")
         axis.grid(False, axis="y")
-    figure.set_label(f"mean {chart.axis}, {'; '.join(said)}")
+    figure.set_label(f"mean {chart.axis}, {'; '.join(parts)}")
     return figure
 
 
 def _row(axis: Axes, y: int, values: Sequence[float], variant: str) -> None:
-    found, style = estimate(values), look(variant)
-    if found is None:
+    """Draw the values of one row, and their mean with its interval."""
+    result, style = estimate(values), look(variant)
+    if result is None:
         return
     axis.plot(values, [y] * len(values), linestyle="none", markersize=4, alpha=0.35, **style)
-    axis.plot(found.interval() or (found.mean, found.mean), [y, y], color=style["color"], linewidth=2)
-    axis.plot([found.mean], [y], linestyle="none", markersize=8, **style)
+    axis.plot(result.interval() or (result.mean, result.mean), [y, y], color=style["color"], linewidth=2)
+    axis.plot([result.mean], [y], linestyle="none", markersize=8, **style)
 
 
 def _label(name: str, runs: Sequence[Run]) -> str:
+    """Name of a row, with the number of its dead nets."""
     dead = sum(run.dead for run in runs)
     return f"{name} ({dead} of {len(runs)} dead)" if dead else name

@@ -1,4 +1,4 @@
-"""Peaks SVD: two dominant features under scribbles, three networks, and what their first layer learns (Sec. 3)."""
+"""Peaks SVD: do the singular vectors of a first layer show two dominant features under scribbles? (Sec. 3)"""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ NETS = {
     "norm": "one layer with batch norm and ReLU, 784-2",
     "two": "two layers with batch norm and ReLU, 784-128-2",
 }
+"""Network → its description."""
 TRAIN = 100
+"""Number of training pictures."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +38,9 @@ class PeaksConfig(Config):
     epochs: int = 5000
     lr: float = 1e-4
     nets: tuple[str, ...] = tuple(NETS)
+    """Networks, each in runs of its own."""
     strength: float = 1e-6
-    """The authors' λ: times half the squared error, summed over the batch, on pixels 0–255."""
+    """The authors' λ, the factor on half the squared error, summed over the batch, of pixels 0–255."""
     beta: float = 0.1
     """The authors' β of SRIP."""
 
@@ -64,9 +67,10 @@ class Peaks(Experiment[PeaksConfig]):
     claims = (
         *(
             Claim(
-                f"RR carries the peaks better than {other}: {what}", "cosine_1", "A", "RR", other, where={"nets": [net]}
+                f"RR carries the peaks better than {other}: {layers}",
+                "cosine_1", "A", "RR", other, where={"nets": [net]},
             )
-            for net, what in NETS.items()
+            for net, layers in NETS.items()
             for other in ("Std", "Ort")
         ),
         *(
@@ -98,7 +102,7 @@ class Peaks(Experiment[PeaksConfig]):
         return coefficient_of(variant, config.strength / 2, Ort=config.beta, Pre=500.0, Drop=0.5)
 
     def reverse(self, config: PeaksConfig) -> dict[str, Any]:
-        """The paper's own loss."""
+        """Options of the paper's own reverse loss."""
         return {**PAPER, "fraction": config.fraction}
 
     def orthogonality(self, config: PeaksConfig) -> dict[str, Any]:
@@ -109,9 +113,9 @@ class Peaks(Experiment[PeaksConfig]):
 
     def measure(self, config: PeaksConfig, trained: Trained) -> Measured:
         train = trained.task.train
-        found = first_layer(trained.model, "1", train.x, class_means(train.x, train.y), trained.folder)
-        metrics = {"test_accuracy": accuracy(trained.model, trained.task.test), **found.metrics}
-        return Measured(metrics, arrays={**found.arrays, **trained.history})
+        layer = first_layer(trained.model, "1", train.x, class_means(train.x, train.y), trained.folder)
+        metrics = {"test_accuracy": accuracy(trained.model, trained.task.test), **layer.metrics}
+        return Measured(metrics, arrays={**layer.arrays, **trained.history})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
         from racecar_lab.experiments.paper_figures import having
@@ -119,16 +123,18 @@ class Peaks(Experiment[PeaksConfig]):
         from racecar_lab.report.groups import by_setting
 
         figures = {}
-        for net, what in NETS.items():
-            for where, some in by_setting([run for run in runs if run.config["nets"] == [net]]).items():
-                if seen := having(some, "vectors"):
-                    title = f"Singular vectors that carry most of the data: {what}{where}"
-                    figures[title] = vectors_figure(seen, "class means")
-                if seen := having(some, "rebuilt"):
-                    title = f"A picture (d1), and what the reverse pass makes of it during training: {what}{where}"
-                    figures[title] = strip_figure(seen, {run.seed: peaks.load(run.seed)[0][0] for run in seen})
+        for net, description in NETS.items():
+            for setting, members in by_setting([run for run in runs if run.config["nets"] == [net]]).items():
+                if having_vectors := having(members, "vectors"):
+                    title = f"Singular vectors that carry most of the data: {description}{setting}"
+                    figures[title] = vectors_figure(having_vectors, "class means")
+                if having_rebuilt := having(members, "rebuilt"):
+                    title = "A picture (d1), and what the reverse pass makes of it during training"
+                    truth = {run.seed: peaks.load(run.seed)[0][0] for run in having_rebuilt}
+                    figures[f"{title}: {description}{setting}"] = strip_figure(having_rebuilt, truth)
         return figures
 
 
 def look(model: nn.Module, task: Task) -> dict[str, Tensor]:
+    """The first two pictures as the reverse pass rebuilds them, recorded during training."""
     return {"rebuilt": rebuilt(model, task.train.x)[:2]}

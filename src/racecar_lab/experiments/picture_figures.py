@@ -1,7 +1,8 @@
-"""What networks of the experiments look for and what they rebuild, as pictures; beside them what it should be."""
+"""Figures of singular vectors and rebuilt inputs as pictures, next to the pictures that they should resemble."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import TYPE_CHECKING
@@ -19,33 +20,40 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 ACROSS = 8
-"""Pictures beside each other, at most."""
+"""Largest number of pictures in a row."""
 LOOKS = 5
-"""Moments of a training that are shown."""
+"""Number of moments of a training that are shown."""
 
 
 @styled
-def vectors_figure(runs: Sequence[Run], what: str, seeds: int = 2, count: int = 4) -> Figure:
+def vectors_figure(runs: Sequence[Run], features_name: str, seeds: int = 2, count: int = 4) -> Figure:
     """For each seed the features, and below them for each variant the singular vectors that carry most of the data.
-    Where there are few vectors, seeds stand beside each other."""
+    If there are few vectors, seeds are shown next to each other.
+
+    Args:
+        runs: with the arrays "vectors", "shares" and "features".
+        features_name: label of the row of features.
+        seeds: number of seeds that are shown, at most.
+        count: number of vectors that are shown, at most.
+    """
     groups = by_variant(runs)
-    seen = sorted({run.seed for run in runs})[:seeds]
+    shown_seeds = sorted({run.seed for run in runs})[:seeds]
     lines, width = 1 + len(groups), max(2, min(count, max(len(run.arrays["vectors"]) for run in runs)))
-    beside = min(len(seen), max(1, count // width))
-    rows = lines * -(-len(seen) // beside)
-    figure, axes = new_figure(rows, width * beside, (WIDTH, 0.95 * rows))
+    across = min(len(shown_seeds), max(1, count // width))
+    rows = lines * math.ceil(len(shown_seeds) / across)
+    figure, axes = new_figure(rows, width * across, (WIDTH, 0.95 * rows))
     for axis in (axis for line in axes for axis in line):
         axis.set_axis_off()
-    for i, seed in enumerate(seen):
-        top, left = lines * (i // beside), width * (i % beside)
-        first, *others = [line[left : left + width] for line in axes[top : top + lines]]
+    for i, seed in enumerate(shown_seeds):
+        top, column = lines * (i // across), width * (i % across)
+        first, *others = [line[column : column + width] for line in axes[top : top + lines]]
         features = next(run for run in runs if run.seed == seed).arrays["features"]
         for axis, picture in zip(first, features, strict=False):
             show_picture(axis, picture[0])
         first[0].set_title(f"seed {seed}", fontsize=SMALL, pad=2)
-        name_row(first[0], what if left == 0 else "", "black")
-        for line, (name, some) in zip(others, groups.items(), strict=True):
-            run = next((run for run in some if run.seed == seed), None)
+        name_row(first[0], features_name if column == 0 else "", "black")
+        for line, (name, members) in zip(others, groups.items(), strict=True):
+            run = next((run for run in members if run.seed == seed), None)
             if run is None:
                 continue
             shares = run.arrays["shares"]
@@ -53,52 +61,54 @@ def vectors_figure(runs: Sequence[Run], what: str, seeds: int = 2, count: int = 
                 size = float(vector.abs().max()) or 1.0
                 show_picture(axis, vector[0] * vector[0].sum().sign(), (-size, size))
                 axis.set_title(f"{float(share):.0%}", fontsize=SMALL, pad=1.5)
-            name_row(line[0], name if left == 0 else "", look(run.variant)["color"])
-    carried = {name: mean(float(run.arrays["shares"][:count].sum()) for run in some) for name, some in groups.items()}
-    said = ", ".join(f"{name} {share:.0%}" for name, share in carried.items())
-    figure.set_label(f"share of the data that the {width} leading vectors carry: {said}")
+            name_row(line[0], name if column == 0 else "", look(run.variant)["color"])
+    carried = [
+        f"{name} {mean(float(run.arrays['shares'][:count].sum()) for run in members):.0%}"
+        for name, members in groups.items()
+    ]
+    figure.set_label(f"share of the data that the {width} leading vectors carry: {', '.join(carried)}")
     return figure
 
 
 @styled
 def strip_figure(runs: Sequence[Run], truth: Mapping[int, Tensor]) -> Figure:
-    """A picture, and beside it what the reverse pass makes of it from the start of training to its end; of the first
-    seed that most variants have.
+    """A picture, and next to it the picture that the reverse pass rebuilds, from the start of training to its end. The
+    seed is the first one that most variants have.
 
     Args:
-        runs: with "rebuilt", pictures of each moment.
+        runs: with the array "rebuilt", pictures at each moment.
         truth: seed → the first picture (1, H, W) itself, with values up to 255.
     """
     groups = of_one_seed(runs)
     moments = max(len(run.arrays["rebuilt"]) for run in groups.values())
-    chosen = sorted({round(i * (moments - 1) / (LOOKS - 1)) for i in range(LOOKS)})
-    figure, axes = new_figure(len(groups), 1 + len(chosen), (WIDTH, 0.3 + 0.72 * len(groups)))
-    said = []
+    shown = sorted({round(i * (moments - 1) / (LOOKS - 1)) for i in range(LOOKS)})
+    figure, axes = new_figure(len(groups), 1 + len(shown), (WIDTH, 0.3 + 0.72 * len(groups)))
+    cosines = []
     for line, (name, run) in zip(axes, groups.items(), strict=True):
         picture, rebuilt = truth[run.seed][0], run.arrays["rebuilt"]
         show_picture(line[0], picture, (0.0, 255.0))
         name_row(line[0], name, look(run.variant)["color"])
-        for axis, moment in zip(line[1:], chosen, strict=True):
+        for axis, moment in zip(line[1:], shown, strict=True):
             axis.set_axis_off()
             if moment < len(rebuilt):
                 show_picture(axis, rebuilt[moment, 0, 0], (0.0, 255.0))
-        likeness = torch.cosine_similarity(picture.flatten(), rebuilt[-1, 0, 0].flatten(), dim=0)
-        said.append(f"{name} {float(likeness):.2f}")
-    for axis, text in zip(axes[0], ["d1", *_moments(chosen, moments)], strict=True):
+        cosine = torch.cosine_similarity(picture.flatten(), rebuilt[-1, 0, 0].flatten(), dim=0)
+        cosines.append(f"{name} {float(cosine):.2f}")
+    for axis, text in zip(axes[0], ["d1", *_moments(shown, moments)], strict=True):
         axis.set_title(text, fontsize=SMALL, pad=2)
-    figure.set_label(f"cosine between the picture and what is made of it at the end: {', '.join(said)}")
+    figure.set_label(f"cosine between the picture and what is made of it at the end: {', '.join(cosines)}")
     return figure
 
 
-def _moments(chosen: Sequence[int], moments: int) -> list[str]:
-    """The start, the end, and which part of the training is over between them."""
+def _moments(shown: Sequence[int], moments: int) -> list[str]:
+    """Titles of moments: "start", "end", and between them the share of the training that is done."""
     names = {0: "start", moments - 1: "end"}
-    return [names.get(one, f"{100 * one / max(1, moments - 1):.0f} %") for one in chosen]
+    return [names.get(moment, f"{100 * moment / max(1, moments - 1):.0f} %") for moment in shown]
 
 
 @styled
 def rebuilt_figure(runs: Sequence[Run]) -> Figure:
-    """Pictures d1, and a row for each variant, what the reverse pass makes of them; of the seed that most have."""
+    """A row of pictures d1, and for each variant a row of the rebuilt pictures, of the seed that most variants have."""
     groups = of_one_seed(runs)
     truth = next(run.arrays["d1"] for run in groups.values() if "d1" in run.arrays)[:ACROSS]
     rows = [("d1", "black", truth)]
@@ -108,29 +118,29 @@ def rebuilt_figure(runs: Sequence[Run]) -> Figure:
         for axis, picture in zip(line, pictures, strict=False):
             show_picture(axis, picture[0], (0.0, 1.0))
         name_row(line[0], name, colour)
-    figure.set_label(_likeness(runs))
+    figure.set_label(_mean_ssim(runs))
     return figure
 
 
-def _likeness(runs: Sequence[Run]) -> str:
-    """Of d1 and what is made of it, mean over all seeds."""
+def _mean_ssim(runs: Sequence[Run]) -> str:
+    """SSIM of pictures and rebuilt pictures for each variant, mean over all seeds, in words."""
     known = {
-        name: [run.metrics["ssim"] for run in some if run.metrics.get("ssim") is not None]
-        for name, some in by_variant(runs).items()
+        name: [run.metrics["ssim"] for run in members if run.metrics.get("ssim") is not None]
+        for name, members in by_variant(runs).items()
     }
-    said = [f"{name} {mean(values):.2f}" for name, values in known.items() if values]
-    return f"mean likeness (SSIM) of the picture and what is made of it: {', '.join(said)}" if said else ""
+    means = [f"{name} {mean(values):.2f}" for name, values in known.items() if values]
+    return f"mean likeness (SSIM) of the picture and what is made of it: {', '.join(means)}" if means else ""
 
 
 def of_one_seed(runs: Sequence[Run]) -> Mapping[str, Run]:
-    """The run of each variant, of the seed that most have."""
+    """Variant → its run with the seed that most variants have."""
     seeds = sorted(run.seed for run in runs)
     seed = max(seeds, key=seeds.count)
-    return {name: run for name, some in by_variant(runs).items() for run in some if run.seed == seed}
+    return {name: run for name, members in by_variant(runs).items() for run in members if run.seed == seed}
 
 
 def name_row(axis: Axes, text: str, colour: str) -> None:
-    """To the left of a picture."""
+    """Write the name of a row to the left of its first picture."""
     axis.set_axis_on()
     axis.set(xticks=[], yticks=[])
     axis.spines[:].set_visible(False)
@@ -138,6 +148,7 @@ def name_row(axis: Axes, text: str, colour: str) -> None:
 
 
 def show_picture(axis: Axes, picture: Tensor, limits: tuple[float, float] | None = None) -> None:
+    """Draw a picture (H, W) in grey, from black to white between the limits; by default from 0 to its largest value."""
     low, high = limits or (0.0, float(picture.abs().max()) or 1.0)
     axis.imshow(picture.numpy(), cmap="gray", vmin=low, vmax=high, interpolation="nearest")
     axis.set_axis_off()

@@ -1,13 +1,13 @@
 """Sequences: does the reverse pass help a recurrent network to remember? (Ours; the paper leaves it to future work.)
 
-What is claimed was fixed before any net with a regulariser was trained: on each of three tasks RR and lRR beat Std and
-Ort, by accuracy (rows, copy) or mean squared error (add), on five seeds or more. Length and epochs were fixed by a
-look at Std alone, learning rates and coefficients of the search by a smaller one, which saw held-out samples alone: it
-found the best rate at its end, 1e-2, and coefficients from 1e-3 on to hurt.
+The claims were fixed before any net with a regulariser was trained: on each of three tasks RR and lRR beat Std and Ort,
+by accuracy (rows, copy) or mean squared error (add), on five seeds or more. Length and epochs were chosen by looking at
+Std alone. Learning rates and coefficients of the search were chosen by a smaller search, which saw only held-out
+samples: its best rate was the largest, 1e-2, and coefficients from 1e-3 on did harm.
 
-A layer is a projection of the cell, of its input or of its last state, gates stacked; they are joined in every step,
-and no reverse pass leads over a join. So RR starts anew from each projection's own output, as lRR does; the
-difference is the layer before the cell, to which RR comes from what the cell's input projection rebuilt.
+The cell's layers are the projections of its input and of its last state, with gates stacked. Every step joins the two,
+and a reverse pass cannot cross a join. So RR starts anew from the output of each projection, as lRR does. They differ
+only in the layer before the cell, where RR continues from the input that the cell's input projection rebuilt.
 """
 
 from __future__ import annotations
@@ -32,33 +32,34 @@ from racecar_lab.training.loss_config import LossConfig
 from racecar_lab.training.recipe import Loss, Recipe
 
 OURS = ("RR", "lRR")
-"""Variants with a reverse pass: none that leads over joins to the input alone."""
+"""Variants with a reverse pass. RR1 is not among them: it would have to cross joins to reach the input."""
 SEEDS = 5
-"""That a claim needs."""
+"""Number of seeds that a claim needs at least to be judged."""
 NEAR = 0.04
-"""A sum counts as found within this."""
+"""Largest absolute error of a sum that counts as right."""
 BATCH = 500
-"""Samples that are measured at once."""
+"""Number of samples in a batch of the evaluation."""
 TASKS = {"rows": "permuted MNIST rows", "add": "two numbers to add", "copy": "symbols to remember"}
+"""Task → its description."""
 SIZES = {"rows": (28, 10, 1), "add": (2, 1, 1), "copy": (sequences.SYMBOLS + 2, sequences.SYMBOLS, sequences.ITEMS)}
-"""Features of a step, outputs of an answer, answers."""
+"""Task → (features of a step, outputs of an answer, number of answers)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SequencesConfig(LossConfig):
     task: Literal["rows", "add", "copy"] = "rows"
-    """MNIST, its pixels in one fixed random order, read as 28 rows of 28; two marked numbers of a sequence to add; five
-    symbols of eight kinds to say again after a gap."""
+    """The task: "rows", to classify MNIST, with pixels in one fixed random order, read as 28 rows of 28; "add", to add
+    two marked numbers of a sequence; "copy", to repeat five symbols of eight kinds after a gap."""
     length: int = 20
-    """Steps: of add, all of them; of copy, the gap. (rows has 28.)"""
+    """Number of steps: of the sequence for add, of the gap for copy. (rows always has 28.)"""
     cell: Literal["lstm", "gru", "rnn"] = "lstm"
     hidden: int = 64
     layers: int = 1
-    """Of the cell, stacked."""
+    """Number of stacked layers of the cell."""
     samples: int = 4000
-    """To train on, another choice of them for every seed."""
+    """Number of training samples, drawn anew for every seed."""
     tests: int = 2000
-    """To test on; of rows, the first ones of the test files."""
+    """Number of test samples; for rows, the first ones of the test files."""
     epochs: int = 20
     lr: float = 3e-3
     batch: int = 64
@@ -74,11 +75,11 @@ class SequencesConfig(LossConfig):
 
 
 def claims() -> tuple[Claim, ...]:
-    """Of each task by itself: where another one was run, nothing is claimed of it, and nothing corrected for it."""
+    """Claims about each task. Only those about the task that was run are judged, and corrected for each other."""
     return tuple(
-        Claim(f"{ours} beats {than}: {what}", "test_mse" if task == "add" else "test_accuracy", "A", ours, than,
+        Claim(f"{ours} beats {than}: {description}", "test_mse" if task == "add" else "test_accuracy", "A", ours, than,
               higher=task != "add", minimum_seeds=SEEDS, design={"task": task})
-        for task, what in TASKS.items()
+        for task, description in TASKS.items()
         for ours in OURS
         for than in ("Std", "Ort")
     )  # fmt: skip
@@ -109,9 +110,9 @@ class Sequences(Experiment[SequencesConfig]):
     source: ClassVar[Source] = MNIST
 
     def search_for(self, config: SequencesConfig) -> Search | None:
-        """Of add, the error is what is claimed of."""
-        found = super().search_for(config)
-        return replace(found, metric="valid_mse", higher=False) if found and config.task == "add" else found
+        """The search; for add it minimises the mean squared error, as in the claims."""
+        search = super().search_for(config)
+        return replace(search, metric="valid_mse", higher=False) if search and config.task == "add" else search
 
     def fingerprint(self, config: SequencesConfig, folder: Path | None) -> str:
         return self.source.title if config.task == "rows" else super().fingerprint(config, folder)
@@ -120,25 +121,26 @@ class Sequences(Experiment[SequencesConfig]):
         return (self.source.name,) if config.task == "rows" else ()
 
     def data(self, config: SequencesConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """A share ``valid`` of the training samples stands for the test samples, which a search does not see."""
-        held = round(config.valid * config.samples)
-        if config.valid and not 0 < held < config.samples:
-            raise ValueError(f"of {config.samples} samples, {held} are held out: set more samples, or another valid")
-        train, test = self._splits(config, rng.generator(self.name, seed), folder, tested=not held)
-        valid = Split(train.x[:held], train.y[:held]) if held else None
-        return {"A": Task(Split(train.x[held:], train.y[held:]), valid or test, valid)}
+        """One task. In a search, a share ``valid`` of the training samples replaces the test samples."""
+        held_out = round(config.valid * config.samples)
+        if config.valid and not 0 < held_out < config.samples:
+            text = f"of {config.samples} samples, {held_out} are held out"
+            raise ValueError(f"{text}: set more samples, or another valid")
+        train, test = self._splits(config, rng.generator(self.name, seed), folder, test=not held_out)
+        valid = Split(train.x[:held_out], train.y[:held_out]) if held_out else None
+        return {"A": Task(Split(train.x[held_out:], train.y[held_out:]), valid or test, valid)}
 
     def _splits(
-        self, config: SequencesConfig, generator: torch.Generator, folder: Path | None, tested: bool
+        self, config: SequencesConfig, generator: torch.Generator, folder: Path | None, test: bool
     ) -> tuple[Split, Split]:
-        """To train and to test on. No sample is in both; without ``tested``, no test file is opened."""
+        """Training and test split, which share no sample; with ``test`` false, no test file is opened."""
         if config.task == "rows":
             pictures, labels = self.source.load(folder, "train")
             if config.samples > len(labels):
                 raise ValueError(f"samples={config.samples}: there are {len(labels)} to train on")
-            some = torch.randperm(len(labels), generator=generator)[: config.samples]
-            x, y = self.source.load(folder, "test") if tested else (pictures[:0], labels[:0])
-            train = Split(sequences.rows(pictures[some]), labels[some])
+            indices = torch.randperm(len(labels), generator=generator)[: config.samples]
+            x, y = self.source.load(folder, "test") if test else (pictures[:0], labels[:0])
+            train = Split(sequences.rows(pictures[indices]), labels[indices])
             return train, Split(sequences.rows(x[: config.tests]), y[: config.tests])
         make = sequences.adding if config.task == "add" else sequences.copying
         x, y = make(config.samples + config.tests, config.length, generator)
@@ -153,27 +155,27 @@ class Sequences(Experiment[SequencesConfig]):
         return coefficient_of(variant, config.strength, Pre=4.0)
 
     def reverse(self, config: SequencesConfig) -> dict[str, Any]:
-        """Errors of the layer before the cell and of the cell's projections; the answer's layer is left out."""
+        """The reverse loss compares the layer before the cell and the cell's projections, not the output layer."""
         return {**config.loss, "weight": {"enter": 1.0, "cell": 1.0}, "fraction": config.fraction}
 
     def orthogonality(self, config: SequencesConfig) -> dict[str, Any]:
-        """Of the same weights as the reverse pass."""
+        """Orthogonality is asked of the same layers as the reverse loss."""
         return {"layers": ("enter", "cell")}
 
     def recipe(self, config: SequencesConfig, stage: Stage) -> Recipe:
-        losses: dict[str, Loss] = {"rows": F.cross_entropy, "add": squared_error, "copy": of_each_answer}
+        losses: dict[str, Loss] = {"rows": F.cross_entropy, "add": squared_error, "copy": answer_cross_entropy}
         return Recipe(loss=losses[config.task])
 
     def measure(self, config: SequencesConfig, trained: Trained) -> Measured:
         task, model = trained.task, trained.model
         split, kind = (task.test, "test") if task.valid is None else (task.valid, "valid")
         with torch.no_grad():
-            found = torch.cat([model(x) for x in split.x.split(BATCH)])
+            outputs = torch.cat([model(x) for x in split.x.split(BATCH)])
         if config.task == "add":
-            away = found.squeeze(1) - split.y
-            metrics = {"mse": away.square().mean(), "within": (away.abs() < NEAR).double().mean()}
+            errors = outputs.squeeze(1) - split.y
+            metrics = {"mse": errors.square().mean(), "within": (errors.abs() < NEAR).double().mean()}
         else:
-            metrics = {"accuracy": (found.argmax(-1) == split.y).double().mean()}
+            metrics = {"accuracy": (outputs.argmax(-1) == split.y).double().mean()}
         measured = {f"{kind}_{name}": float(value) for name, value in metrics.items()}
         if task.valid is None:
             options = {**self.reverse(config), "scale": "relative", "fraction": 1.0}
@@ -183,10 +185,10 @@ class Sequences(Experiment[SequencesConfig]):
 
 
 def squared_error(output: Tensor, y: Tensor) -> Tensor:
-    """Of sums (N, 1)."""
+    """Mean squared error of sums (N, 1) and true sums (N,)."""
     return F.mse_loss(output.squeeze(1), y)
 
 
-def of_each_answer(output: Tensor, y: Tensor) -> Tensor:
-    """Cross-entropy of answers (N, answers, kinds)."""
+def answer_cross_entropy(output: Tensor, y: Tensor) -> Tensor:
+    """Mean cross-entropy of logits (N, answers, kinds) and true kinds (N, answers)."""
     return F.cross_entropy(output.flatten(0, 1), y.flatten())

@@ -1,10 +1,11 @@
-"""Shift: can the reverse error of one sample tell that an input is unlike the training data? (Ours.)
+"""Shift: does the reverse error of a single input show that it is unlike the training data? (Ours.)
 
-What is changed and by how much (``noise``, ``blur``, ``contrast``), what is claimed and by which score were fixed
-before any AUROC of these nets was seen; those of two prototypes, which disagreed, were known. lRR's score is the error
-that it was trained with, layer-wise, the mean over its layers; an AUROC is the mean over a mild and a strong change.
-The autoencoder's relative error alone joined the claims later, after a quick run of one seed: its plain error falls
-where pictures lose energy, and is no rival there. Searches see accuracies on the known classes alone.
+The changes and their strengths (``noise``, ``blur``, ``contrast``), the claims and their scores were fixed before any
+AUROC of these nets was seen; those of two prototypes, which disagreed, were known. lRR's score is the layer-wise error
+that it was trained with, averaged over the layers. An AUROC is the mean over a mild and a strong change. Only the
+claims about the autoencoder's relative error were added later, after a quick run of one seed: the autoencoder's plain
+error falls when a change lowers the pictures' energy, so it is a weak baseline there. Searches see only accuracies on
+the known classes.
 """
 
 from __future__ import annotations
@@ -36,36 +37,36 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 SEEDS = 5
-"""That a claim needs."""
+"""Number of seeds that a claim needs at least to be judged."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShiftConfig(LossConfig):
     task: Literal["digits", "cifar"] = "digits"
-    """MNIST's digits 0–4, unseen 5–9; or the first five classes of CIFAR-10, unseen the others."""
+    """Known classes: MNIST's digits 0–4 (unseen: 5–9), or the first five of CIFAR-10 (unseen: the others)."""
     norm: Literal["none", "batch"] = "none"
-    """After every convolution."""
+    """Normalisation after every convolution."""
     start: Literal["torch", "he"] = "torch"
-    """First weights of the convolutions: PyTorch's own, or He's."""
+    """Initialisation of the convolutions: PyTorch's default, or He's."""
     images: int = 4000
-    """To train on; 0: all there are."""
+    """Number of training pictures; 0: all."""
     depth: int = 3
-    """Convolutions: 3, 6, 9 …, in three blocks."""
+    """Number of convolutions, in three blocks: 3, 6, 9 …"""
     epochs: int = 4
     lr: float = 1e-3
     batch: int = 64
     fraction: float = 1 / 8
     autoencoder_lr: float = 3e-3
-    """Of the autoencoder, whose epochs and pictures are those of the net: of 1e-3, 3e-3 and 1e-2 the one that rebuilt
-    held-out digits best (one seed, three convolutions, without norm and with it)."""
+    """Learning rate of the autoencoder, which has the net's epochs and pictures. Of 1e-3, 3e-3 and 1e-2 this one
+    rebuilt held-out digits best (one seed, three convolutions, without norm and with it)."""
     noise: tuple[float, ...] = (0.1, 0.3)
-    """Standard deviation, mild and strong; pixels are in [0, 1]."""
+    """Standard deviation of the noise, mild and strong; pixels are in [0, 1]."""
     blur: tuple[float, ...] = (1.0, 2.0)
-    """Standard deviation in pixels."""
+    """Standard deviation of the blur in pixels, mild and strong."""
     contrast: tuple[float, ...] = (0.5, 0.2)
-    """Share of it that is left."""
+    """Contrast after the change, as a share of the original: mild and strong."""
     tests: int = 2000
-    """Test pictures of the known and of the unseen classes, the first ones; 0: all."""
+    """Number of test pictures of the known and of the unseen classes, from the first one on; 0: all."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,22 +80,23 @@ class ShiftConfig(LossConfig):
 
 
 def claims() -> tuple[Claim, ...]:
-    found = []
-    for shift, what in SHIFTS.items():
+    """Claims that lRR's reverse error detects each shift better than every other score."""
+    result = []
+    for shift, description in SHIFTS.items():
         ours = f"auroc_{shift}_layerwise"
-        others = {
+        baselines = {
             "Std's energy": (f"auroc_{shift}_energy", ""),
             "Mahalanobis' distance in Std": (f"auroc_{shift}_mahalanobis", ""),
             "an autoencoder's squared error": (f"auroc_{shift}_autoencoder", "AE"),
             "an autoencoder's relative error": (f"auroc_{shift}_autoencoder_relative", "AE"),
             "Std's own reverse error": (ours, ""),
         }
-        for name, (metric, stage) in others.items():
-            text = f"{what[0].upper()}{what[1:]}: lRR's reverse error tells better than {name}"
-            found.append(
+        for name, (metric, stage) in baselines.items():
+            text = f"{description[0].upper()}{description[1:]}: lRR's reverse error tells better than {name}"
+            result.append(
                 Claim(text, ours, "A", "lRR", "Std", minimum_seeds=SEEDS, than_stage=stage, than_metric=metric)
             )
-    return tuple(found)
+    return tuple(result)
 
 
 class Shift(Experiment[ShiftConfig]):
@@ -131,7 +133,7 @@ class Shift(Experiment[ShiftConfig]):
         return (self.sources[config.task].name,)
 
     def data(self, config: ShiftConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """A: the known classes; B: the unseen ones, of which the test pictures are scored."""
+        """A: the known classes; B: the unseen classes, whose test pictures are scored."""
         return transfer.tasks(
             self.sources[config.task],
             folder,
@@ -151,9 +153,9 @@ class Shift(Experiment[ShiftConfig]):
         return super().networks(config, stage, earlier, dropout)
 
     def stages(self, config: ShiftConfig) -> tuple[Stage, ...]:
-        """AE: an autoencoder instead of the net, once for each seed. A search has no use for it."""
-        other = Stage("AE", regularised=False, variants=("Std",), network="an autoencoder")
-        return (Stage("A"),) if config.valid else (Stage("A"), other)
+        """Stage A trains the net. Stage AE trains an autoencoder, once for each seed; a search does not need it."""
+        baseline = Stage("AE", regularised=False, variants=("Std",), network="an autoencoder")
+        return (Stage("A"),) if config.valid else (Stage("A"), baseline)
 
     def recipe(self, config: ShiftConfig, stage: Stage) -> Recipe:
         return Recipe(turns=(Turn(rebuild, lr=config.autoencoder_lr),)) if stage.name == "AE" else Recipe()
@@ -162,8 +164,8 @@ class Shift(Experiment[ShiftConfig]):
         return coefficient_of(variant, config.strength, Pre=4.0)
 
     def reverse(self, config: ShiftConfig) -> dict[str, Any]:
-        """Errors of the convolutions; pixels are at least 0."""
-        return {**config.loss, **_compared(config), "fraction": config.fraction}
+        """The reverse loss compares the convolutions. Rebuilt inputs have a ReLU: pixels are not negative."""
+        return {**config.loss, **_reverse_options(config), "fraction": config.fraction}
 
     def measure(self, config: ShiftConfig, trained: Trained) -> Measured:
         model, task = trained.model, trained.task
@@ -172,20 +174,23 @@ class Shift(Experiment[ShiftConfig]):
         if trained.stage.name == "AE":
             score, metrics = of_autoencoder(model), {}
         else:
-            score, metrics = of_net(model, task, _compared(config)), {"test_accuracy": accuracy(model, task.test)}
+            score, metrics = (
+                of_net(model, task, _reverse_options(config)),
+                {"test_accuracy": accuracy(model, task.test)},
+            )
         strengths = {name: getattr(config, name) for name in CHANGES}
-        strange = corrupted(task.test.x, strengths, rng.generator(self.name, trained.seed, "noise"))
-        strange["unseen", ""] = trained.tasks["B"].test.x.to(trained.device)
+        shifted = corrupted(task.test.x, strengths, rng.generator(self.name, trained.seed, "noise"))
+        shifted["unseen", ""] = trained.tasks["B"].test.x.to(trained.device)
         known = score(task.test.x)
         if "autoencoder_relative" in known.whole:
             metrics["reconstruction"] = float(known.whole["autoencoder_relative"].mean())
         severities: list[dict[str, Any]] = []
         layers: list[dict[str, Any]] = []
-        for (shift, severity), x in strange.items():
-            found, place = score(x), {"shift": shift, "severity": severity}
-            severities.append({**place, **_aurocs(known.whole, found.whole)})
+        for (shift, severity), x in shifted.items():
+            scores, keys = score(x), {"shift": shift, "severity": severity}
+            severities.append({**keys, **_aurocs(known.whole, scores.whole)})
             layers += [
-                {**place, "layer": name, **_aurocs(known.layers[name], found.layers[name])} for name in found.layers
+                {**keys, "layer": name, **_aurocs(known.layers[name], scores.layers[name])} for name in scores.layers
             ]
         for shift in SHIFTS:
             for name in known.whole:
@@ -199,15 +204,16 @@ class Shift(Experiment[ShiftConfig]):
 
 
 def rebuild(network: Call, batch: Batch, networks: Mapping[str, nn.Module]) -> Tensor:
-    """What the autoencoder minimises."""
+    """Mean square error between the autoencoder's output and its input: its training loss."""
     return F.mse_loss(network(batch.x), batch.x)
 
 
-def _compared(config: ShiftConfig) -> dict[str, Any]:
-    """Arguments of ``Racecar``: what the reverse pass compares."""
+def _reverse_options(config: ShiftConfig) -> dict[str, Any]:
+    """Arguments of ``Racecar``: the reverse pass compares the convolutions, and rebuilds inputs of at least 0."""
     names = convolutions(config.depth, config.norm)
     return {"weight": {"*": 0.0, **dict.fromkeys(names, 1.0)}, "input_activation": "relu"}
 
 
-def _aurocs(known: Mapping[str, Tensor], strange: Mapping[str, Tensor]) -> dict[str, float]:
-    return {name: auroc(one, strange[name]) for name, one in known.items()}
+def _aurocs(known: Mapping[str, Tensor], shifted: Mapping[str, Tensor]) -> dict[str, float]:
+    """Score → its AUROC between known and shifted pictures."""
+    return {name: auroc(values, shifted[name]) for name, values in known.items()}

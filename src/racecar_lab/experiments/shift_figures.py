@@ -1,8 +1,9 @@
-"""The figure of shift: how well every score tells, of every variant."""
+"""The figure of shift: how well every score of every variant detects each shift."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
@@ -28,45 +29,45 @@ SCORES = {
     "autoencoder": "autoencoder,\nsquared error",
     "autoencoder_relative": "autoencoder,\nrelative error",
 }
-"""From above, as they are written."""
+"""Score → its label in the figure, from top to bottom."""
 ROW, EDGE = 0.36, 0.5
-"""Inches: of a score; of what is around a panel."""
+"""Inches: height of a score's row; margin around a panel."""
 SPREAD = 0.6
-"""Of a row, that its variants share."""
+"""Share of a row's height over which its variants are spread."""
 
 
 def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
-    """By title, one for each setting."""
-    told = "How well a score tells a shift: mean AUROC, 95 % interval (0.5: chance; below: known pictures score higher)"
-    return {f"{told}{where}": auroc_figure(some) for where, some in by_setting(chosen(runs)).items() if values(some)}
+    """Title → figure, one for each setting."""
+    title = (
+        "How well a score tells a shift: mean AUROC, 95 % interval (0.5: chance; below: known pictures score higher)"
+    )
+    settings = by_setting(chosen(runs))
+    return {f"{title}{setting}": auroc_figure(members) for setting, members in settings.items() if values(members)}
 
 
 def values(runs: Sequence[Run]) -> dict[str, dict[tuple[str, str], list[float]]]:
-    """Whose net → shift and score → AUROC of every seed. The autoencoder is a net of its own."""
+    """Variant → (shift, score) → AUROC of every seed; the autoencoder counts as a variant."""
     nets = by_variant([run for run in runs if run.stage == "A"])
-    nets |= {"autoencoder": own} if (own := [run for run in runs if run.stage == "AE"]) else {}
-    found = {
-        name: {
-            (shift, score): some
-            for shift in SHIFTS
-            for score in SCORES
-            if (some := [value for run in own if (value := run.metrics.get(f"auroc_{shift}_{score}")) is not None])
-        }
-        for name, own in nets.items()
-    }
-    return {name: cells for name, cells in found.items() if cells}
+    if autoencoders := [run for run in runs if run.stage == "AE"]:
+        nets["autoencoder"] = autoencoders
+    table: dict[str, dict[tuple[str, str], list[float]]] = {name: {} for name in nets}
+    for name, (shift, score) in product(nets, product(SHIFTS, SCORES)):
+        aurocs = [run.metrics.get(f"auroc_{shift}_{score}") for run in nets[name]]
+        if known := [auroc for auroc in aurocs if auroc is not None]:
+            table[name][shift, score] = known
+    return {name: cells for name, cells in table.items() if cells}
 
 
 @styled
 def auroc_figure(runs: Sequence[Run]) -> Figure:
     """A panel for each shift, a row for each score, a colour and a marker for each variant."""
-    found = values(runs)
-    shown = [score for score in SCORES if any(score == one for cells in found.values() for _, one in cells)]
-    least = min(value for cells in found.values() for some in cells.values() for value in some)
+    table = values(runs)
+    shown = [score for score in SCORES if any((shift, score) in cells for cells in table.values() for shift in SHIFTS)]
+    least = min(auroc for cells in table.values() for aurocs in cells.values() for auroc in aurocs)
     figure, axes = new_figure(len(SHIFTS), 1, (WIDTH, len(SHIFTS) * (EDGE + ROW * len(shown)) + EDGE))
     for (axis,), (shift, title) in zip(axes, SHIFTS.items(), strict=True):
         for i, score in enumerate(shown):
-            _row(axis, i, {name: cells.get((shift, score), []) for name, cells in found.items()})
+            _row(axis, i, {name: cells.get((shift, score), []) for name, cells in table.items()})
         axis.axvline(0.5, color="#777777", linewidth=0.8, linestyle="--")
         axis.set(title=title, xlim=(min(0.4, least) - 0.02, 1.02), ylim=(len(shown) - 0.5, -0.5))
         axis.set_yticks(range(len(shown)), [SCORES[score] for score in shown])
@@ -75,31 +76,30 @@ def auroc_figure(runs: Sequence[Run]) -> Figure:
     for (axis,) in axes:
         handles |= {name: line for line, name in zip(*axis.get_legend_handles_labels(), strict=True)}
     figure.legend(handles.values(), handles.keys(), loc="outside upper center", ncols=3)
-    figure.set_label(_told(found))
+    figure.set_label(_best_scores(table))
     return figure
 
 
-def _told(found: Mapping[str, Mapping[tuple[str, str], Sequence[float]]]) -> str:
-    """The best score of every net for every shift."""
-    said = []
+def _best_scores(table: Mapping[str, Mapping[tuple[str, str], Sequence[float]]]) -> str:
+    """The best score of every variant for every shift, in words."""
+    parts = []
     for shift in SHIFTS:
-        best = {
-            name: max(
-                (mean(some), SCORES[score].replace("\n", " ")) for (one, score), some in cells.items() if one == shift
-            )
-            for name, cells in found.items()
-            if any(one == shift for one, _ in cells)
-        }
-        said.append(f"{shift}: " + ", ".join(f"{name} {value:.2f} by {score}" for name, (value, score) in best.items()))
-    return f"best mean AUROC for {'; '.join(said)}"
+        best = []
+        for name, cells in table.items():
+            labels = {score: label.replace("\n", " ") for score, label in SCORES.items() if (shift, score) in cells}
+            if labels:
+                value, label = max((mean(cells[shift, score]), label) for score, label in labels.items())
+                best.append(f"{name} {value:.2f} by {label}")
+        parts.append(f"{shift}: {', '.join(best)}")
+    return f"best mean AUROC for {'; '.join(parts)}"
 
 
 def _row(axis: Axes, i: int, nets: Mapping[str, Sequence[float]]) -> None:
-    """One score of all nets that have it, one below the other."""
-    some = {name: found for name, own in nets.items() if (found := estimate(list(own))) is not None}
-    for j, (name, found) in enumerate(some.items()):
-        y = i + SPREAD * ((j + 0.5) / len(some) - 0.5)
+    """Draw one score of all variants that have it, one below the other."""
+    estimates = {name: result for name, aurocs in nets.items() if (result := estimate(list(aurocs))) is not None}
+    for j, (name, result) in enumerate(estimates.items()):
+        y = i + SPREAD * ((j + 0.5) / len(estimates) - 0.5)
         style = look(name) if name == "autoencoder" else look_of(name, nets)
-        ends = found.interval() or (found.mean, found.mean)
+        ends = result.interval() or (result.mean, result.mean)
         axis.plot(ends, [y, y], color=style["color"], linewidth=1.4)
-        axis.plot([found.mean], [y], label=name, markersize=6, **{**style, "linestyle": "none"})
+        axis.plot([result.mean], [y], label=name, markersize=6, **{**style, "linestyle": "none"})

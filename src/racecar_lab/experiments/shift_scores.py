@@ -1,4 +1,4 @@
-"""How strange single pictures are to a trained net, by every score that shift compares; and pictures that should be."""
+"""The scores that shift compares, one number for each picture, and the changed pictures that they should detect."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHIFTS = {
     "unseen": "classes that the net never saw",
 }
 CHANGES = ("noise", "blur", "contrast")
-"""Those that are made, by so much as the configuration says."""
+"""Shifts that are made by changing test pictures, with the strengths of the configuration."""
 SEVERITIES = ("mild", "strong")
 CALIBRATED = 2000
 """Training pictures whose reverse data give batch norms their statistics."""
@@ -31,37 +31,37 @@ BATCH = 500
 
 
 class Scores(NamedTuple):
-    """Of N pictures: numbers (N,), higher for stranger."""
+    """Scores (N,) of N pictures; a higher one means a picture less like the training data."""
 
     whole: dict[str, Tensor]
-    """By the name of the score."""
+    """Name of the score → values (N,)."""
     layers: dict[str, dict[str, Tensor]]
-    """Layer → "reverse" and "layerwise": its own error."""
+    """Layer → "reverse" and "layerwise" → the error (N,) of this layer."""
 
 
 Scorer = Callable[[Tensor], Scores]
-"""From pictures (N, C, H, W)."""
+"""Function from pictures (N, C, H, W) to their scores."""
 
 
 def of_net(model: nn.Module, task: Task, compared: Mapping[str, Any]) -> Scorer:
-    """By a classifier in evaluation mode. Gaussians and, for batch norms, reverse statistics are fitted to its training
-    pictures.
+    """Scorer of a classifier in evaluation mode. The Gaussians of Mahalanobis' distance and, with batch norm, the
+    statistics of the reverse pass are fitted to the training pictures.
 
     Args:
         compared: arguments of ``Racecar``: the layers whose errors count, and what is applied to the rebuilt picture.
     """
-    seen = task.train.x[:CALIBRATED]
-    ways = {"reverse": "full", "layerwise": "layerwise"}
-    cars = {name: deployed(model, seen, mode, compared, BATCH) for name, mode in ways.items()}
+    train = task.train.x[:CALIBRATED]
+    modes = {"reverse": "full", "layerwise": "layerwise"}
+    cars = {name: deployed(model, train, mode, compared, BATCH) for name, mode in modes.items()}
     net = body(model)
     gaussians = Mahalanobis.fit(features(net, task.train.x), task.train.y)
 
     @torch.no_grad()
     def score(x: Tensor) -> Scores:
         errors = {name: sample_errors(rr, x, BATCH) for name, rr in cars.items()}
-        layers = {layer: {name: some[layer] for name, some in errors.items()} for layer in errors["reverse"]}
+        layers = {layer: {name: by_layer[layer] for name, by_layer in errors.items()} for layer in errors["reverse"]}
         logits = torch.cat([model(part) for part in x.split(BATCH)])
-        whole = {name: torch.stack(list(some.values())).mean(0) for name, some in errors.items()}
+        whole = {name: torch.stack(list(by_layer.values())).mean(0) for name, by_layer in errors.items()}
         whole |= {"input": next(iter(layers.values()))["reverse"]}
         whole |= {"softmax": unsure(logits), "energy": energy(logits), "mahalanobis": gaussians(features(net, x))}
         return Scores(whole, layers)
@@ -70,8 +70,8 @@ def of_net(model: nn.Module, task: Task, compared: Mapping[str, Any]) -> Scorer:
 
 
 def of_autoencoder(model: nn.Module) -> Scorer:
-    """By how badly an autoencoder rebuilds a picture: the squared error, as usual; and the same over the picture's own
-    square, as reverse errors are."""
+    """Scorer of an autoencoder: the squared error of the rebuilt picture, and the same divided by the square of the
+    picture, as in reverse errors."""
 
     @torch.no_grad()
     def score(x: Tensor) -> Scores:
@@ -84,10 +84,11 @@ def of_autoencoder(model: nn.Module) -> Scorer:
 def corrupted(
     known: Tensor, strengths: Mapping[str, tuple[float, ...]], generator: torch.Generator
 ) -> dict[tuple[str, str], Tensor]:
-    """Pictures (N, C, H, W), changed: shift and severity → (N, C, H, W).
+    """Changed pictures: (shift, severity) → (N, C, H, W).
 
     Args:
-        strengths: of "noise", "blur" and "contrast", for each of ``SEVERITIES``.
+        known: (N, C, H, W), in [0, 1].
+        strengths: "noise", "blur" and "contrast" → one number for each of ``SEVERITIES``.
         generator: draws the noise.
     """
     changes: dict[str, Callable[[float], Tensor]] = {

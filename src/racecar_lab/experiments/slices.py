@@ -1,4 +1,4 @@
-"""Slices: does a part of the reverse pass, of the batch or of the steps, have the effect of all of it? (Ours.)"""
+"""Slices: is a reverse pass over part of the batch, or in some of the steps, as good as the whole one? (Ours.)"""
 
 from __future__ import annotations
 
@@ -31,26 +31,27 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 SLICES = ((1.0, 1), (1 / 8, 1), (1 / 16, 1), (1 / 8, 2), (1 / 8, 4), (1 / 16, 4))
-"""Share of the batch, and of how many steps one has the reverse pass; the first is exact."""
+"""(share of the batch, number of steps for each step with a reverse pass); the first one is exact."""
 OPTIMISERS: tuple[Literal["adam", "sgd"], ...] = ("adam", "sgd")
 REVERSE_LOSS = 0.03
-"""How far it may be off, as a share of the exact one's."""
+"""Margin of the reverse loss, as a share of the exact one's loss."""
 BATCH = 1000
 """Test samples whose reverse loss is computed at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlicesConfig(LossConfig):
-    """Fixed before the runs, by short ones on seeds from 100 on."""
+    """Defaults were fixed before the runs, by short runs on seeds from 100 on."""
 
     epochs: int = 400
     batch: int = 512
     lr: float = 3e-3
-    """Of adam."""
+    """Learning rate of Adam."""
     lr_sgd: float = guide(3e-2)
+    """Learning rate of SGD."""
     schedule: Schedule = "cosine"
     grid: bool = guide(True)
-    """Go through all slices and both optimisers; else only what fraction, every, optimiser and lr say."""
+    """Run all slices with both optimisers; if false, only the one that fraction, every, optimiser and lr define."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -63,7 +64,7 @@ class SlicesConfig(LossConfig):
 class PicturesConfig(SlicesConfig):
     unnamed: ClassVar[Mapping[str, Any]] = {**SlicesConfig.unnamed, "share": 1.0}
     share: float = 1.0
-    """Of the pictures, from the first on, to train and test on."""
+    """Share of the pictures, from the first one on, to train and test on."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,7 +87,7 @@ class CifarConfig(PicturesConfig):
     lr_sgd: float = 2e-2
     unnamed: ClassVar[Mapping[str, Any]] = {**PicturesConfig.unnamed, "width": 1.0}
     width: float = 1.0
-    """Times the channels of every convolution."""
+    """Factor on the number of channels of every convolution."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -99,21 +100,21 @@ P = TypeVar("P", bound=PicturesConfig)
 
 
 def claims(accuracy: float) -> tuple[Claim, ...]:
-    """Every slice has the effect of the exact reverse pass, within margins that were stated before the runs."""
+    """Claims that every slice is as good as the exact reverse pass, within margins that were fixed before the runs."""
     exact = {"fraction": SLICES[0][0], "every": SLICES[0][1]}
-    found = []
+    result = []
     for optimiser, (fraction, every) in product(OPTIMISERS, SLICES[1:]):
         steps = "" if every == 1 else f" in one of {every} steps"
         text = f"1/{round(1 / fraction)} of the batch{steps} is as good as all, {optimiser}"
         where = {"optimiser": optimiser, "fraction": fraction, "every": every}
         same = Claim(f"{text}: accuracy", "test_accuracy", "A", "RR", "RR", True, where, margin=accuracy, against=exact)
         loss = replace(same, text=f"{text}: reverse loss", metric="reverse_loss", higher=False)
-        found += [replace(loss, margin=REVERSE_LOSS, relative=True), same]
-    return tuple(found)
+        result += [replace(loss, margin=REVERSE_LOSS, relative=True), same]
+    return tuple(result)
 
 
 class Slices(Experiment[S]):
-    """On the 12-bit net; others below."""
+    """The experiment on the 12-bit task; the classes below have pictures instead."""
 
     name = "slices"
     title = "A slice of the reverse pass: six layers on 12 bits"
@@ -134,7 +135,9 @@ class Slices(Experiment[S]):
         if not config.grid:
             return [config]
         if (config.fraction, config.every, config.optimiser) != (*SLICES[0], OPTIMISERS[0]):
-            raise ValueError("fraction, every and optimiser are gone through; to choose one, add --set grid=false")
+            raise ValueError(
+                "this experiment runs all values of fraction, every and optimiser; to choose one, add --set grid=false"
+            )
         return [
             replace(config, grid=False, optimiser=optimiser, lr=lr, fraction=fraction, every=every)
             for optimiser, lr in zip(OPTIMISERS, (config.lr, config.lr_sgd), strict=True)
@@ -148,14 +151,14 @@ class Slices(Experiment[S]):
         """The split depends on the seed."""
         x, y = sphere.load()
         order = torch.randperm(len(y), generator=rng.generator("slices", seed))
-        train, test = (Split(x[some], y[some]) for some in (order[:TRAIN], order[TRAIN:]))
+        train, test = (Split(x[indices], y[indices]) for indices in (order[:TRAIN], order[TRAIN:]))
         return {"A": Task(train, test)}
 
     def network(self, config: S, dropout: float = 0.0) -> nn.Module:
         return glorot(dense(WIDTHS, nn.Tanh, dropout=dropout))
 
     def stages(self, config: S) -> tuple[Stage, ...]:
-        """Variants without a reverse pass know no slices: they are trained once."""
+        """Variants without a reverse pass have no slices, so they are trained only with the exact setting."""
         exact = (config.fraction, config.every) == SLICES[0]
         return (Stage("A", variants=None if exact else ("RR", "lRR", "RR1")),)
 
@@ -163,17 +166,20 @@ class Slices(Experiment[S]):
         return coefficient_of(variant, config.strength, Pre=20.0)
 
     def reverse(self, config: S) -> dict[str, Any]:
-        """One λ for all layers, but a classifier on top of convolutions is left out."""
+        """The reverse loss weighs all layers alike, and leaves out a classifier on top of convolutions."""
         return {**config.loss, "weight": {"*": 1.0, **self.head}, "fraction": config.fraction}
 
     head: ClassVar[dict[str, float]] = {}
 
     def measure(self, config: S, trained: Trained) -> Measured:
-        """Claimed of is the reverse loss as it is trained; with running statistics, those of forward data or (eval) of
-        the reverse data, it says how far the net that is used in the end can be reversed."""
+        """Test accuracy and relative reverse loss. The claims are about ``reverse_loss``, computed as in training.
+
+        Nets with batch norm also have the loss with running statistics, which tells how well the net can be reversed
+        in use: those of the forward pass (``reverse_loss_running``), or of the reverse pass (``reverse_loss_eval``).
+        """
         model, test, weight = trained.model, trained.task.test, self.reverse(config)["weight"]
         metrics = {"reverse_loss": reverse_loss(model, test.x, weight, True), "test_accuracy": accuracy(model, test)}
-        if any(True for _ in model.buffers()):
+        if list(model.buffers()):
             metrics["reverse_loss_running"] = reverse_loss(model, test.x, weight, False)
             options = {**self.reverse(config), "scale": "relative", "fraction": 1.0}
             metrics["reverse_loss_eval"] = deployed_loss(
@@ -188,7 +194,7 @@ class Slices(Experiment[S]):
 
 
 class _Pictures(Slices[P]):
-    """Convolutions on pictures, with the official split."""
+    """The experiment with convolutions on pictures, with the official split into training and test set."""
 
     source: ClassVar[Source]
     head: ClassVar[dict[str, float]] = {"classifier*": 0.0}
@@ -234,11 +240,11 @@ class SlicesCifar(_Pictures[CifarConfig]):
     source = CIFAR10
 
     def data(self, config: CifarConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """Every colour with mean 0 and standard deviation 1."""
+        """Pictures with mean 0 and standard deviation 1 in every colour."""
         return {"A": standardised(super().data(config, seed, folder)["A"])}
 
     def network(self, config: CifarConfig, dropout: float = 0.0) -> nn.Module:
-        return vgg([one if isinstance(one, str) else max(1, round(config.width * one)) for one in VGG16])
+        return vgg([item if isinstance(item, str) else max(1, round(config.width * item)) for item in VGG16])
 
     def recipe(self, config: CifarConfig, stage: Stage) -> Recipe:
         return Recipe(shift=4)
@@ -246,8 +252,13 @@ class SlicesCifar(_Pictures[CifarConfig]):
 
 @torch.no_grad()
 def reverse_loss(model: nn.Module, x: Tensor, weight: Any, training: bool) -> float:
-    """The exact relative reverse loss of a trained model, in mode full: the mean over its layers and over batches
-    of the samples x (N, …). Training: batch norm as the loss had it in training, with statistics of the batch; else
-    with the running ones. The model is not changed."""
+    """The exact relative reverse loss of a trained model in mode full, averaged over layers and samples. The model is
+    not changed.
+
+    Args:
+        x: samples (N, …).
+        weight: of each layer, as ``Racecar`` takes it.
+        training: batch norm uses the statistics of the batch, as in training; else the running ones.
+    """
     model = copy.deepcopy(model).train(training)
     return mean_terms(Racecar(model, x[:2], mode="full", weight=weight, scale="relative"), x, BATCH)

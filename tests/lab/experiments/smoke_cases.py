@@ -44,5 +44,5 @@ def small_data(folder: Path) -> Iterator[Path]:
 
 
 def _forget() -> None:
-    for cached in (splitting.loaded, real_splitting.loaded):
+    for cached in (splitting.load_frames, real_splitting.load_pictures):
         cached.cache_clear()

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from racecar_lab.datasets import smoke
 from racecar_lab.experiment import Stage
 from racecar_lab.experiments.smoke import film, losses, splitting
-from racecar_lab.experiments.smoke.config import KEPT
+from racecar_lab.experiments.smoke.config import TRAINING_PLUMES
 from racecar_lab.networks.smoke import lowered
 from racecar_lab.running.results import Store
 from racecar_lab.training.recipe import Batch
@@ -21,9 +21,9 @@ from tests.lab.tiny import plain, results, run
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        splitting.loaded.cache_clear()
+        splitting.load_frames.cache_clear()
         yield small(patch, tmp_path_factory.mktemp("data"))
-    splitting.loaded.cache_clear()
+    splitting.load_frames.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +41,8 @@ def whole(folder, tmp_path_factory):
 def test_no_plume_is_trained_and_tested_on(folder, seed):
     config = SMOKE.Config(tests=5, share=0.1)
     task = SMOKE.data(config, seed, folder)["A"]
-    assert set(task.test.y.tolist()) == set(range(KEPT, 20))
-    assert max(task.train.y.tolist()) < KEPT
+    assert set(task.test.y.tolist()) == set(range(TRAINING_PLUMES, 20))
+    assert max(task.train.y.tolist()) < TRAINING_PLUMES
     assert len(task.train) == 24  # a tenth of 20 × 12
     assert len(task.test) == 4 * 5
     frames, plumes = smoke.SMOKE.load(folder, "all")
@@ -57,7 +57,7 @@ def test_a_search_never_sees_a_test_plume(folder):
         trained, valid = set(task.train.y.tolist()), set(task.valid.y.tolist())
         assert not trained & valid
         assert len(valid) == 4
-        assert trained | valid <= set(range(KEPT))
+        assert trained | valid <= set(range(TRAINING_PLUMES))
         assert task.test is task.valid
         held.add(frozenset(valid))
     assert len(held) > 1
@@ -110,9 +110,9 @@ def test_losses_by_hand():
     pairs = list(zip(d.features(fake, low), d.features(x, low), strict=True))
     alike = sum((a - b).square().mean() for a, b in pairs) / len(pairs)
     batch = Batch(x, torch.zeros(3))
-    found = losses.Deceive(config)(g, batch, nets)
+    found = losses.GeneratorLoss(config)(g, batch, nets)
     torch.testing.assert_close(found, 2 * (fake - x).square().mean() + 3 * alike + 5 * score)
-    told = losses.tell_apart(d, batch, nets)
+    told = losses.discriminator_loss(d, batch, nets)
     wanted = -torch.log(torch.sigmoid(d(x, low))).mean() - torch.log(1 - torch.sigmoid(d(fake, low))).mean()
     torch.testing.assert_close(told, wanted)
     told.backward()
@@ -123,7 +123,7 @@ def test_losses_by_hand():
 def test_pixels_alone_need_no_discriminator():
     config, nets = SMOKE.Config(**TINY, feature=0.0, adversarial=0.0), networks()
     x = torch.rand(2, 1, 64, 64)
-    found = losses.Deceive(config)(nets["generator"], Batch(x, x), {"discriminator": None})
+    found = losses.GeneratorLoss(config)(nets["generator"], Batch(x, x), {"discriminator": None})
     torch.testing.assert_close(found, 100 * F.mse_loss(nets["generator"](lowered(x)), x))
 
 
@@ -141,7 +141,7 @@ def test_the_generator_alone_is_regularised(whole):
 def test_cut_and_gone_on_with_bit_for_bit(variant, turns, folder, whole, tmp_path, monkeypatch):
     """Before the second turn of the discriminator, or of the generator: two networks, two optimisers."""
     some, count = jobs(folder, (variant,)), 0
-    name = "tell_apart" if turns == 1 else "Deceive"
+    name = "discriminator_loss" if turns == 1 else "GeneratorLoss"
     first = getattr(losses, name)
 
     def stop(loss):
@@ -237,7 +237,7 @@ def test_the_film_shows_every_frame_that_is_asked_for(suffix, folder, whole, tmp
 
     out = tmp_path / f"film.{suffix}"
     size = film.film(whole, out, ("Std", "RR"), data=folder, every=4)
-    assert size == out.stat().st_size < film.MOST
+    assert size == out.stat().st_size < film.MAX_BYTES
     with Image.open(out) as picture:
         assert picture.n_frames == 3
         assert picture.size == (3 * (film.SIDE + film.GAP) + film.GAP, 2 * (film.HEAD + film.SIDE + film.GAP))

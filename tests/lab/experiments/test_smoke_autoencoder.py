@@ -91,7 +91,7 @@ def test_what_is_filled(task, source):
 
 
 def test_the_plume_is_split_by_view_and_time(folder):
-    (plume, view, frame), _ = real_splitting.loaded(folder)
+    (plume, view, frame), _ = real_splitting.load_pictures(folder)
     where = {x.flatten().numpy().tobytes(): (int(v), int(f)) for x, v, f in zip(plume, view, frame, strict=True)}
     for valid in (0.0, 0.25):
         task = AUTOENCODER.data(AUTOENCODER.Config(valid=valid), 0, folder)["B2"]
@@ -103,7 +103,7 @@ def test_the_plume_is_split_by_view_and_time(folder):
 
 
 def test_photographs_are_split_by_their_place(folder):
-    _, (photographs, _) = real_splitting.loaded(folder)
+    _, (photographs, _) = real_splitting.load_pictures(folder)
     place = {x.flatten().numpy().tobytes(): i for i, x in enumerate(photographs)}
     ends = []
     for valid in (0.25, 0.0):

@@ -21,7 +21,7 @@ RATE = 1e10
 STEP = 1e-3
 """Seconds that a step takes besides."""
 SIZES = {"cifar10": (3, 32, 32), "texture-shape": (3, 64, 64), "smoke": (1, 64, 64), "smoke-real": (3, 64, 64)}
-CACHED = safety._tasks, mnist.pictures, splitting.pictures, smoke_splitting.loaded, real_splitting.loaded
+CACHED = safety._tasks, mnist.pictures, splitting.pictures, smoke_splitting.load_frames, real_splitting.load_pictures
 BESIDE = {"smoke": 2, "smoke-autoencoder": 2}
 """Where another network is trained beside the one that is counted, or with it: how many times the work."""
 

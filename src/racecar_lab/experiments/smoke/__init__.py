@@ -1,4 +1,4 @@
-"""Smoke: a GAN enlarges it from 16² to 64², and its generator is run backwards to the 16² that it was given."""
+"""Smoke: a GAN enlarges it from 16² to 64²; the reverse pass of its generator recovers the low resolution."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from racecar_lab.datasets import smoke
 from racecar_lab.experiment import PROBED, Experiment, Measured, Stage, Task, Trained
 from racecar_lab.experiments.shared import coefficient_of, started
-from racecar_lab.experiments.smoke.claims import WORSE, claims
+from racecar_lab.experiments.smoke.claims import ERROR_MARGIN, claims
 from racecar_lab.experiments.smoke.config import SmokeConfig
 from racecar_lab.experiments.smoke.losses import gan
-from racecar_lab.experiments.smoke.measuring import measured
-from racecar_lab.experiments.smoke.splitting import simulated
+from racecar_lab.experiments.smoke.measuring import measure_generator
+from racecar_lab.experiments.smoke.splitting import simulated_task
 from racecar_lab.networks.smoke import Discriminator, generator, lowered
 from racecar_lab.search_space import Search
 from racecar_lab.training.recipe import Recipe
@@ -49,8 +49,8 @@ class Smoke(Experiment[SmokeConfig]):
     search = Search(
         lrs={"adam": (3e-4, 1e-3, 3e-3, 1e-2)},
         coefficients=dict.fromkeys(("Ort", *OURS), (0.0, 1e-3, 1e-2, 1e-1, 1.0)),
-        metric="psnr_scaled",  # as it is, black has 12 dB, and the right picture too bright has 1
-        limit=("valid_l2", WORSE),
+        metric="psnr_scaled",  # unscaled, a black picture has 12 dB, and the right one, but too bright, has 1 dB
+        limit=("valid_l2", ERROR_MARGIN),
         valid=0.25,
         seeds=2,
     )
@@ -64,7 +64,7 @@ class Smoke(Experiment[SmokeConfig]):
         return (smoke.SMOKE.name,)
 
     def data(self, config: SmokeConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        return {"A": simulated(config, seed, folder)}
+        return {"A": simulated_task(config, seed, folder)}
 
     def network(self, config: SmokeConfig, dropout: float = 0.0) -> nn.Module:
         """The generator: (N, 1, H, W) → (N, 1, 4H, 4W)."""
@@ -77,18 +77,18 @@ class Smoke(Experiment[SmokeConfig]):
         return coefficient_of(variant, config.strength, Pre=4.0)
 
     def reverse(self, config: SmokeConfig) -> dict[str, Any]:
-        """Errors of all layers of the generator; smoke is never negative."""
+        """The reverse loss compares all layers of the generator. Rebuilt inputs have a ReLU: smoke is not negative."""
         return {**config.loss, "fraction": config.fraction, "input_activation": "relu"}
 
     def recipe(self, config: SmokeConfig, stage: Stage) -> Recipe:
         return gan(config)
 
     def probed(self, config: SmokeConfig, trained: Trained) -> tuple[nn.Module, Tensor] | None:
-        """The generator may die; that the discriminator does is its own business."""
+        """The generator and some of its inputs; the discriminator is not checked for dead layers."""
         return trained.model["generator"], lowered(trained.task.train.x[:PROBED])  # type: ignore[index]
 
     def measure(self, config: SmokeConfig, trained: Trained) -> Measured:
-        return measured(trained, self.reverse(config))
+        return measure_generator(trained, self.reverse(config))
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
         from racecar_lab.experiments.smoke.figures import all_figures

@@ -10,45 +10,47 @@ from racecar_lab.datasets.smoke import FRAMES, PLUMES
 from racecar_lab.networks.smoke import CRITIC, WIDTHS
 from racecar_lab.training.loss_config import LossConfig
 
-TESTED = 4
-"""Plumes, the last ones, that nothing but tests look at."""
+TEST_PLUMES = 4
+"""Number of plumes, the last ones, that are used only to test."""
+TRAINING_PLUMES = PLUMES - TEST_PLUMES
+"""Number of plumes, the first ones, that may be trained on."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SmokeConfig(LossConfig):
-    """The paper gives no numbers for any of this but the share of frames.
+    """Settings of smoke. Of these the paper gives only the share of frames.
 
-    Loss weights were fixed with Std alone, before any regulariser was judged, so that its super-resolution learns: a
-    small net (widths 8, 16, 16, 8, 8; 30 epochs, lr 3e-3), on plumes that seed 1000 holds out. With adversarial = 0.1
-    and 1 it had a third less L2 than bicubic interpolation; 1 had the nearer spectrum and lost SSIM, so it is 0.1.
-    All first looks, of Std and of RR, were at other plumes than those that are made now (``plumes.SEED``). Learning
-    rates and λ are for a search. Of 100, 200, 400 and 800 epochs 800 are the fewest with which Std's L2 on held-out
-    plumes is within 2 % of the best (``smoke_epochs`` of benchmarks/published.sh); more were not tried.
+    The loss weights were chosen with Std alone, before any regulariser was judged, so that super-resolution learns: on
+    a small net (widths 8, 16, 16, 8, 8; 30 epochs, lr 3e-3) and plumes that seed 1000 holds out. adversarial = 0.1 and
+    1 both had a third less L2 than bicubic interpolation; 1 had the better spectrum but a lower SSIM, so it is 0.1.
+    These first trials, of Std and of RR, used other plumes than those of today (``plumes.SEED``). A search chooses
+    learning rates and λ. Of 100, 200, 400 and 800 epochs, 800 are the fewest with which Std's L2 on held-out plumes is
+    within 2 % of the best (``smoke_epochs`` of benchmarks/published.sh); more were not tried.
     """
 
     share: float = 0.1
-    """Of all frames, that are trained on: drawn from the plumes that are not tested on."""
+    """Share of all frames to train on, drawn from the plumes that are not for tests."""
     tests: int = FRAMES
-    """Frames of each held-out plume that are measured, evenly spread; no more than there are."""
+    """Number of evenly spaced frames of each held-out plume to test on; all, if there are fewer."""
     widths: tuple[int, ...] = WIDTHS
     """Channels after the generator's first five layers."""
     critic_widths: tuple[int, ...] = CRITIC
     """Channels of the discriminator's hidden layers."""
     start: Literal["torch", "he"] = "he"
-    """First weights of the convolutions: PyTorch's own, or He's."""
+    """Initialisation of the convolutions: PyTorch's default, or He's."""
     pixel: float = 100.0
-    """What the mean square error of pixels is multiplied by."""
+    """Weight of the mean square error of pixels."""
     feature: float = 1.0
-    """That of the discriminator's features, mean over its layers."""
+    """Weight of the mean square error of the discriminator's features, averaged over its layers."""
     adversarial: float = 0.1
-    """The non-saturating loss of the generator."""
+    """Weight of the generator's non-saturating loss."""
     epochs: int = 800
     lr: float = 1e-3
     critic_lr: float = 2e-4
-    """Of the discriminator."""
+    """Learning rate of the discriminator."""
     batch: int = 16
     fraction: float = 1 / 4
-    """Four pictures of a batch."""
+    """Share of a batch in the reverse pass: four pictures."""
     schedule: Schedule = "cosine"
 
     def __post_init__(self) -> None:
@@ -65,6 +67,3 @@ class SmokeConfig(LossConfig):
             raise ValueError(f"critic_lr must be greater than 0, not {self.critic_lr!r}")
         if not self.pixel + self.feature + self.adversarial:
             raise ValueError("pixel, feature and adversarial are all 0: there is nothing to learn")
-
-
-KEPT = PLUMES - TESTED

@@ -1,4 +1,4 @@
-"""Pictures of smoke: what is put in, what comes out, what it should be, and what the reverse pass makes of it."""
+"""Figures of smoke: input, output, target and rebuilt input, and energy spectra."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 COLUMNS = {"low": "input", "high": "output", "truth": "target", "rebuilt": "rebuilt input"}
+"""Array of a run → title of its column."""
 FRAMES = 2
-"""Frames that are shown of every variant."""
+"""Number of frames that are shown of every variant."""
 
 
 def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
-    """By title, for each setting."""
+    """Title → figure, two for each setting."""
     figures = {}
-    for where, some in by_setting(chosen(runs)).items():
-        own = [run for run in some if run.stage == "A"]
-        if seen := having(own, "rebuilt"):
+    for setting, members in by_setting(chosen(runs)).items():
+        if pictured := having(members, "rebuilt"):
             title = "Held-out plumes: input, output, target, and the input as the reverse pass rebuilds it"
-            figures[f"{title}{where}"] = pictures_figure(seen)
-        if seen := having(own, "spectra"):
-            figures[f"Energy of held-out plumes by wavenumber{where}"] = spectra_figure(seen)
+            figures[f"{title}{setting}"] = pictures_figure(pictured)
+        if measured := having(members, "spectra"):
+            figures[f"Energy of held-out plumes by wavenumber{setting}"] = spectra_figure(measured)
     return figures
 
 
 @styled
 def pictures_figure(runs: Sequence[Run]) -> Figure:
-    """Two frames, the last and the first that were kept; a row for each variant, of the seed that most have."""
+    """The last and the first recorded frame; a row for each variant, with the seed that most variants have."""
     groups = of_one_seed(runs)
     frames = sorted({0, len(next(iter(groups.values())).arrays["low"]) - 1}, reverse=True)[:FRAMES]
     rows = [(frame, name, run) for frame in frames for name, run in groups.items()]
@@ -50,27 +50,30 @@ def pictures_figure(runs: Sequence[Run]) -> Figure:
         name_row(line[0], name, look_of_variant(run.variant)["color"])
     for axis, text in zip(axes[0], COLUMNS.values(), strict=True):
         axis.set_title(text, fontsize=SMALL, pad=2)
-    said = [f"{name} {mean(run.metrics['psnr'] for run in some):.1f} dB" for name, some in by_variant(runs).items()]
-    figure.set_label(f"PSNR of the rebuilt input, mean over all seeds: {', '.join(said)}")
+    groups_of_all = by_variant(runs).items()
+    means = [f"{name} {mean(run.metrics['psnr'] for run in members):.1f} dB" for name, members in groups_of_all]
+    figure.set_label(f"PSNR of the rebuilt input, mean over all seeds: {', '.join(means)}")
     return figure
 
 
 @styled
 def spectra_figure(runs: Sequence[Run]) -> Figure:
-    """Mean over the seeds; black is the truth, dotted what bicubic interpolation has."""
+    """Energy spectra, mean over seeds. Black: the truth; dotted: bicubic interpolation."""
     figure, ((axis,),) = new_figure(1, 1, (WIDTH, 3.0))
-    groups, said = by_variant(runs), []
-    for name, some in groups.items():
-        made = torch.stack([run.arrays["spectra"][0] for run in some]).mean(0)
+    groups, distances = by_variant(runs), []
+    for name, members in groups.items():
+        spectrum = torch.stack([run.arrays["spectra"][0] for run in members]).mean(0)
         style = {key: value for key, value in look_of(name, groups).items() if not key.startswith("marker")}
-        axis.plot(range(1, len(made)), made[1:].tolist(), linewidth=1.0, label=name, **style)
-        said.append(f"{name} {mean(run.metrics['test_spectrum'] for run in some):.2f}")
-    _, truth, plain = next(iter(groups.values()))[0].arrays["spectra"]
+        axis.plot(range(1, len(spectrum)), spectrum[1:].tolist(), linewidth=1.0, label=name, **style)
+        distances.append(f"{name} {mean(run.metrics['test_spectrum'] for run in members):.2f}")
+    _, truth, bicubic = next(iter(groups.values()))[0].arrays["spectra"]
     axis.plot(range(1, len(truth)), truth[1:].tolist(), color="black", linewidth=0.8, label="truth")
-    axis.plot(range(1, len(plain)), plain[1:].tolist(), color="#777777", linestyle=":", linewidth=1.2, label="bicubic")
+    axis.plot(
+        range(1, len(bicubic)), bicubic[1:].tolist(), color="#777777", linestyle=":", linewidth=1.2, label="bicubic"
+    )
     axis.set(xscale="log", yscale="log", xlabel="wavenumber", ylabel="energy")
-    for one in (axis.xaxis, axis.yaxis):
-        one.set_major_formatter("{x:g}")  # exponents would be too small for a telephone
+    for one_axis in (axis.xaxis, axis.yaxis):
+        one_axis.set_major_formatter("{x:g}")  # exponents would be too small to read on a phone
     figure.legend(loc="outside upper center", ncols=3, fontsize=SMALL)
-    figure.set_label(f"mean distance from the truth, in powers of ten: {', '.join(said)}")
+    figure.set_label(f"mean distance from the truth, in powers of ten: {', '.join(distances)}")
     return figure

@@ -1,4 +1,4 @@
-"""What generator and discriminator minimise: a non-saturating GAN, features of the discriminator, and pixels."""
+"""Losses of discriminator and generator: a non-saturating GAN, with errors of pixels and of features."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from racecar_lab.networks.smoke import lowered
 from racecar_lab.training.recipe import Batch, Call, Recipe, Turn
 
 BETAS = (0.5, 0.999)
-"""Of Adam, as usual for GANs."""
+"""Betas of Adam, as usual for GANs."""
 
 
-def tell_apart(discriminator: Call, batch: Batch, networks: Mapping[str, nn.Module]) -> Tensor:
-    """True pictures from the generator's, both with the low resolution beside them."""
+def discriminator_loss(discriminator: Call, batch: Batch, networks: Mapping[str, nn.Module]) -> Tensor:
+    """Loss for telling true pictures from the generator's, both seen together with the low resolution."""
     low = lowered(batch.x)
     with torch.no_grad():
         fake = networks["generator"](low)
-    true, made = discriminator(torch.cat((batch.x, fake)), torch.cat((low, low))).chunk(2)
-    return F.softplus(-true).mean() + F.softplus(made).mean()
+    true_scores, fake_scores = discriminator(torch.cat((batch.x, fake)), torch.cat((low, low))).chunk(2)
+    return F.softplus(-true_scores).mean() + F.softplus(fake_scores).mean()
 
 
-class Deceive:
-    """The generator's loss: (network, batch, all networks) → scalar."""
+class GeneratorLoss:
+    """Weighted sum of the errors of pixels and of features, and of the adversarial loss: (generator, batch, networks) →
+    scalar."""
 
     def __init__(self, config: SmokeConfig) -> None:
         self.pixel, self.feature, self.adversarial = config.pixel, config.feature, config.adversarial
@@ -42,14 +43,14 @@ class Deceive:
         features = critic.features(fake, low)
         with torch.no_grad():
             truth = critic.features(batch.x, low)
-        alike = torch.stack([F.mse_loss(a, b) for a, b in zip(features, truth, strict=True)]).mean()
-        return loss + self.feature * alike + self.adversarial * F.softplus(-critic.judged(features)).mean()
+        feature_loss = torch.stack([F.mse_loss(a, b) for a, b in zip(features, truth, strict=True)]).mean()
+        return loss + self.feature * feature_loss + self.adversarial * F.softplus(-critic.judged(features)).mean()
 
 
 def gan(config: SmokeConfig) -> Recipe:
-    """Turns on every batch, the discriminator first; the generator alone is regularised."""
+    """Recipe in which discriminator and generator train in turns on every batch; only the generator is regularised."""
     turns = (
-        Turn(tell_apart, "discriminator", lr=config.critic_lr, betas=BETAS, regularised=False),
-        Turn(Deceive(config), "generator", betas=BETAS),
+        Turn(discriminator_loss, "discriminator", lr=config.critic_lr, betas=BETAS, regularised=False),
+        Turn(GeneratorLoss(config), "generator", betas=BETAS),
     )
     return Recipe(turns=turns, symmetries=True)

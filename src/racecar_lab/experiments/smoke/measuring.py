@@ -1,4 +1,4 @@
-"""What a trained generator makes of held-out plumes, and what its reverse pass makes of that."""
+"""Measures of a trained generator on held-out plumes: super-resolution, and recovery of its input."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from racecar_lab.measures.spectrum import energy_spectrum, spectrum_distance
 from racecar_lab.networks.smoke import FACTOR, lowered
 
 BATCH = 120
-"""Frames that are measured at once."""
+"""Number of frames in a batch of the evaluation."""
 SHOWN = 4
-"""Frames that are kept as pictures."""
+"""Number of frames that are recorded as pictures."""
 
 
-def measured(trained: Trained, reverse: Mapping[str, Any]) -> Measured:
-    """Super-resolution and recovery of the low resolution; of a search, on the plumes that it holds out."""
+def measure_generator(trained: Trained, reverse: Mapping[str, Any]) -> Measured:
+    """Metrics of super-resolution and of the recovered low resolution, and examples as pictures; in a search, only the
+    metrics, on the plumes that it holds out."""
     generator: nn.Module = trained.model["generator"]  # type: ignore[index]
     split, kind = (trained.task.test, "test") if trained.task.valid is None else (trained.task.valid, "valid")
     low = lowered(split.x)
-    high = made(generator, low)
+    high = outputs(generator, low)
     options = {**reverse, "scale": "relative", "fraction": 1.0}
     back, terms = run_back(generator, low, options, BATCH)
     metrics = {
@@ -38,49 +39,49 @@ def measured(trained: Trained, reverse: Mapping[str, Any]) -> Measured:
     }
     if kind == "valid":
         return Measured(metrics)
-    plain = quality(bicubic(low), split.x)
-    metrics |= {f"bicubic_{name}": plain[name] for name in ("l2", "ssim", "spectrum")}
-    some = examples(split)
+    baseline = quality(bicubic(low), split.x)
+    metrics |= {f"bicubic_{name}": baseline[name] for name in ("l2", "ssim", "spectrum")}
+    shown = examples(split)
     arrays = {
-        name: as_bytes(x[some]) for name, x in (("low", low), ("high", high), ("truth", split.x), ("rebuilt", back))
+        name: as_bytes(x[shown]) for name, x in (("low", low), ("high", high), ("truth", split.x), ("rebuilt", back))
     }
     spectra = torch.stack([energy_spectrum(x) for x in (high, split.x, bicubic(low))]).float().cpu()
     return Measured(metrics, {"data": checksum(trained.folder)}, {**arrays, "spectra": spectra})
 
 
 @torch.no_grad()
-def made(network: nn.Module, x: Tensor) -> Tensor:
-    """What a network makes of (N, …), in batches."""
-    return torch.cat([network(part) for part in x.split(BATCH)])
+def outputs(network: nn.Module, x: Tensor) -> Tensor:
+    """Output of a network for x (N, …), computed in batches."""
+    return torch.cat([network(batch) for batch in x.split(BATCH)])
 
 
 def bicubic(low: Tensor) -> Tensor:
-    """The low resolution enlarged without any network: what a generator must beat."""
+    """The low resolution enlarged by bicubic interpolation: the baseline of every generator."""
     return F.interpolate(low, scale_factor=FACTOR, mode="bicubic", align_corners=False)
 
 
 def quality(high: Tensor, truth: Tensor) -> dict[str, float]:
-    """Of pictures (N, 1, H, W) and what they should be, in [0, 1]: mean square error, its PSNR, SSIM, and how far the
-    energy spectra are apart."""
+    """Mean square error, PSNR, SSIM and distance of energy spectra between pictures and truth, both (N, 1, H, W) in
+    [0, 1]."""
     l2 = (high - truth).square().mean((1, 2, 3))
-    seen = high.clamp(0, 1)
-    found = [ssim(a, b) for a, b in zip(seen.split(BATCH), truth.split(BATCH), strict=True)]
+    batches = zip(high.clamp(0, 1).split(BATCH), truth.split(BATCH), strict=True)
     return {
         "l2": float(l2.mean()),
         "psnr": float(psnr(high.flatten().unsqueeze(0), truth.flatten().unsqueeze(0))),
-        "ssim": float(torch.cat(found).mean()),
+        "ssim": float(torch.cat([ssim(*pair) for pair in batches]).mean()),
         "spectrum": spectrum_distance(high, truth),
     }
 
 
 def examples(split: Split) -> Tensor:
-    """Indices of some frames, one of each plume, later ones of later plumes."""
+    """Indices of frames to show: one of each of the first plumes, at a later time for each further plume."""
     plumes = split.y.unique()[:SHOWN]
-    found = []
+    indices = []
     for i, plume in enumerate(plumes):
-        own = (split.y == plume).nonzero()[:, 0]
-        found.append(own[round((0.4 + 0.5 * i / max(1, len(plumes) - 1)) * (len(own) - 1))])
-    return torch.stack(found)
+        frames = (split.y == plume).nonzero()[:, 0]
+        time = 0.4 + 0.5 * i / max(1, len(plumes) - 1)
+        indices.append(frames[round(time * (len(frames) - 1))])
+    return torch.stack(indices)
 
 
 def as_bytes(x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Frames to train and to test on, by plume: no plume has frames in both."""
+"""Split of simulated smoke into training and test frames; no plume has frames in both."""
 
 from __future__ import annotations
 
@@ -10,42 +10,44 @@ from torch import Tensor
 
 from racecar_lab.datasets import smoke
 from racecar_lab.experiment import Split, Task
-from racecar_lab.experiments.smoke.config import KEPT, SmokeConfig
+from racecar_lab.experiments.smoke.config import TRAINING_PLUMES, SmokeConfig
 from racecar_lab.training import rng
 
 
-def simulated(config: SmokeConfig, seed: int, folder: Path | None) -> Task:
-    """High resolution, (N, 1, 64, 64) in [0, 1]; labels are the plumes.
+def simulated_task(config: SmokeConfig, seed: int, folder: Path | None) -> Task:
+    """Task with pictures of high resolution, (N, 1, 64, 64) in [0, 1]; labels are plumes.
 
-    The last plumes are tested on, always the same ones, so that no search sees them through another seed's split. Of
-    the others the seed chooses frames; a search holds out plumes of them, which then stand for the test plumes, too.
+    The test plumes are always the last ones, so that no search sees them through the split of another seed. The seed
+    chooses training frames from the others. A search holds out some of these plumes, which then replace the test ones.
     """
-    frames, plumes = loaded(folder)
-    order = torch.randperm(KEPT, generator=rng.generator("smoke", seed)).tolist()
-    held = round(config.valid * KEPT)
-    if config.valid and not 0 < held < KEPT:
-        raise ValueError(f"valid={config.valid}: of {KEPT} plumes {held} would be held out; set another share")
-    train = torch.cat([(plumes == one).nonzero()[:, 0] for one in sorted(order[held:])])
-    count = round(config.share * len(frames) * (KEPT - held) / KEPT)
+    frames, plumes = load_frames(folder)
+    order = torch.randperm(TRAINING_PLUMES, generator=rng.generator("smoke", seed)).tolist()
+    held_out = round(config.valid * TRAINING_PLUMES)
+    if config.valid and not 0 < held_out < TRAINING_PLUMES:
+        raise ValueError(
+            f"valid={config.valid}: of {TRAINING_PLUMES} plumes {held_out} would be held out; set another share"
+        )
+    train = torch.cat([(plumes == plume).nonzero()[:, 0] for plume in sorted(order[held_out:])])
+    count = round(config.share * len(frames) * (TRAINING_PLUMES - held_out) / TRAINING_PLUMES)
     if not 2 <= count <= len(train):
         raise ValueError(f"share={config.share}: {count} frames of the {len(train)} there are; set another share")
-    mixed = train[torch.randperm(len(train), generator=rng.generator("smoke frames", seed))]
-    chosen = mixed[:count].sort().values
-    tested = order[:held] if held else range(KEPT, int(plumes.max()) + 1)
-    test = torch.cat([spread((plumes == one).nonzero()[:, 0], config.tests) for one in sorted(tested)])
+    shuffled = train[torch.randperm(len(train), generator=rng.generator("smoke frames", seed))]
+    chosen = shuffled[:count].sort().values
+    test_plumes = sorted(order[:held_out]) if held_out else range(TRAINING_PLUMES, int(plumes.max()) + 1)
+    test = torch.cat([evenly_spaced((plumes == plume).nonzero()[:, 0], config.tests) for plume in test_plumes])
     split = Split(frames[test], plumes[test])
-    return Task(Split(frames[chosen], plumes[chosen]), split, split if held else None)
+    return Task(Split(frames[chosen], plumes[chosen]), split, split if held_out else None)
 
 
-def spread(some: Tensor, count: int) -> Tensor:
-    """So many of them, evenly; all, if there are no more."""
-    if count >= len(some):
-        return some
-    return some[torch.linspace(0, len(some) - 1, count).round().long()]
+def evenly_spaced(values: Tensor, count: int) -> Tensor:
+    """This many values (N,), evenly spaced; all of them, if there are no more."""
+    if count >= len(values):
+        return values
+    return values[torch.linspace(0, len(values) - 1, count).round().long()]
 
 
 @lru_cache(maxsize=1)
-def loaded(folder: Path | None) -> tuple[Tensor, Tensor]:
-    """Frames and their plumes: a process that does many jobs keeps them."""
+def load_frames(folder: Path | None) -> tuple[Tensor, Tensor]:
+    """Frames (N, 1, 64, 64) in [0, 1] and their plumes (N,); cached for further jobs of the process."""
     frames, plumes = smoke.SMOKE.load(folder, "all")
     return frames.float() / 255, plumes

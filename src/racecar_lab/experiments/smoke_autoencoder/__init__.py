@@ -1,4 +1,4 @@
-"""Smoke autoencoders: a generator and its mirror image, filled from a GAN in one half or in both."""
+"""Smoke autoencoders: a decoder and its mirror image, with one half or both initialised from a GAN."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from racecar_lab.datasets import smoke, smoke_real
 from racecar_lab.experiment import PROBED, Experiment, Measured, Stage, Task, Trained
 from racecar_lab.experiments.smoke import QUICK, Smoke
-from racecar_lab.experiments.smoke.splitting import simulated
+from racecar_lab.experiments.smoke.splitting import simulated_task
 from racecar_lab.experiments.smoke_autoencoder.claims import claims
 from racecar_lab.experiments.smoke_autoencoder.config import SmokeAutoencoderConfig
-from racecar_lab.experiments.smoke_autoencoder.measuring import look, measured, rebuild
-from racecar_lab.experiments.smoke_autoencoder.splitting import real
+from racecar_lab.experiments.smoke_autoencoder.measuring import look, measure_autoencoder, rebuild
+from racecar_lab.experiments.smoke_autoencoder.splitting import real_tasks
 from racecar_lab.experiments.smoke_autoencoder.stages import autoencoder, autoencoder_stages
 from racecar_lab.search_space import Search
 from racecar_lab.training.recipe import Recipe, Turn
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 GAN = Smoke()
+"""The experiment whose generators fill the autoencoders."""
 
 
 class SmokeAutoencoder(Experiment[SmokeAutoencoderConfig]):
@@ -65,8 +66,8 @@ class SmokeAutoencoder(Experiment[SmokeAutoencoderConfig]):
         return smoke.SMOKE.name, smoke_real.SMOKE_REAL.name
 
     def data(self, config: SmokeAutoencoderConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
-        """B1 has the frames that smoke itself has."""
-        return {"B1": simulated(config, seed, folder), **real(config, folder)}
+        """B1, the frames of smoke itself, and the real smoke of B2 and B3."""
+        return {"B1": simulated_task(config, seed, folder), **real_tasks(config, folder)}
 
     def network(self, config: SmokeAutoencoderConfig, dropout: float = 0.0) -> nn.Module:
         return GAN.network(config, dropout)
@@ -94,8 +95,8 @@ class SmokeAutoencoder(Experiment[SmokeAutoencoderConfig]):
         return trained.model["autoencoder"], trained.task.train.x[:PROBED]  # type: ignore[index]
 
     def measure(self, config: SmokeAutoencoderConfig, trained: Trained) -> Measured:
-        known = {"data": self.fingerprint(config, trained.folder)} if trained.stage.task == "B1" else {}
-        return measured(trained, known)
+        tables = {"data": self.fingerprint(config, trained.folder)} if trained.stage.task == "B1" else {}
+        return measure_autoencoder(trained, tables)
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
         from racecar_lab.experiments.smoke_autoencoder.figures import all_figures

@@ -1,4 +1,4 @@
-"""What smoke-autoencoder claims, and the figures that the paper prints."""
+"""Claims of smoke-autoencoder, and the numbers that the paper prints."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from racecar_lab.experiment import Claim
 from racecar_lab.experiments.smoke_autoencoder.stages import TASKS, stage_name
 
 SEEDS = 5
-"""That a claim needs."""
+"""Number of seeds that a claim needs at least to be judged."""
 PAPER_B1, PAPER_B2 = 0.6888, 0.133
-"""By how much the paper's RR has less L2 than its Std."""
+"""Share by which the L2 of the paper's RR is lower than that of its Std, on simulated and on real smoke."""
 PAPER_BOTH = 1 - 1.56 / 1.82
-"""What it has less with the decoder alone than with both halves, on real smoke."""
+"""Share by which the L2 of the paper's RR is lower with the decoder alone than with both halves, on real smoke."""
 
 
 def _less(text: str, stage: str, than: str, than_stage: str, paper: float | None = None) -> Claim:
+    """Claim that RR has a lower L2 in ``stage`` than another variant in ``than_stage``."""
     return Claim(
         text, "test_l2", stage, "RR", than, higher=False, minimum_seeds=SEEDS, relative=True, than_stage=than_stage,
         paper=paper,
@@ -21,9 +22,9 @@ def _less(text: str, stage: str, than: str, than_stage: str, paper: float | None
 
 
 def claims() -> tuple[Claim, ...]:
-    """B1: both halves; B2 and B3: the decoder, as the paper has it. Beside them the controls that it lacks."""
+    """Claims about both halves (B1) and the decoder (B2, B3), as in the paper, and about controls that it lacks."""
     both, half = stage_name("B1", "both"), stage_name("B1", "decoder")
-    found = [
+    result = [
         _less("Simulations: RR with both halves has less error than Std with its decoder", both, "Std", half, PAPER_B1),
         _less("Simulations: RR with both halves has less error than Std with both halves", both, "Std", both),
         _less("Simulations: RR with both halves has less error than Std from scratch", both, "Std", "B1"),
@@ -35,13 +36,13 @@ def claims() -> tuple[Claim, ...]:
     ]  # fmt: skip
     for task in ("B2", "B3"):
         half, both = stage_name(task, "decoder"), stage_name(task, "both")
-        what, first = TASKS[task], task == "B2"
-        found += [
-            _less(f"RR's decoder has less error than Std's: {what}", half, "Std", half, PAPER_B2 if first else None),
-            _less(f"RR's decoder has less error than Std from scratch: {what}", half, "Std", task),
+        data, in_paper = TASKS[task], task == "B2"
+        result += [
+            _less(f"RR's decoder has less error than Std's: {data}", half, "Std", half, PAPER_B2 if in_paper else None),
+            _less(f"RR's decoder has less error than Std from scratch: {data}", half, "Std", task),
             _less(
-                f"RR's decoder alone has less error than both its halves: {what}", half, "RR", both,
-                PAPER_BOTH if first else None,
+                f"RR's decoder alone has less error than both its halves: {data}", half, "RR", both,
+                PAPER_BOTH if in_paper else None,
             ),
         ]  # fmt: skip
-    return tuple(found)
+    return tuple(result)

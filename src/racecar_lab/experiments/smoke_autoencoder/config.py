@@ -10,17 +10,18 @@ from racecar_lab.experiments.smoke.config import SmokeConfig
 
 @dataclass(frozen=True, kw_only=True)
 class SmokeAutoencoderConfig(SmokeConfig):
-    """The GAN is that of smoke."""
+    """Settings of smoke-autoencoder: those of smoke, for its GAN, and those of the autoencoders."""
 
     autoencoder_epochs: int = 100
-    """Of each autoencoder, without regulariser."""
+    """Number of epochs of each autoencoder, without regulariser."""
     autoencoder_lr: float = 1e-3
+    """Learning rate of the autoencoders."""
     autoencoder_schedule: Schedule = "onecycle"
-    """With a slow start: without one they died on other seeds, at learning rates that a search had chosen."""
+    """A schedule with warm-up: without it, learning rates that a search had chosen killed nets of other seeds."""
     pictures: int = 240
-    """Of real smoke, that are trained on, at most: a tenth of the paper's 2500, about."""
+    """Largest number of training pictures of real smoke: about a tenth of the paper's 2500."""
     looks: int = 20
-    """How often the error on what is held out is looked at during the training of an autoencoder."""
+    """Number of times that the error on held-out pictures is recorded while an autoencoder trains."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,4 @@
-"""Real smoke to train and to test on: the plume by view and time, photographs by their place in the file."""
+"""Split of real smoke into training and test pictures: the plume by view and time, photographs by their order."""
 
 from __future__ import annotations
 
@@ -10,43 +10,44 @@ from torch import Tensor
 
 from racecar_lab.datasets import smoke_real
 from racecar_lab.experiment import Split, Task
-from racecar_lab.experiments.smoke.config import TESTED
-from racecar_lab.experiments.smoke.splitting import spread
+from racecar_lab.experiments.smoke.config import TEST_PLUMES
+from racecar_lab.experiments.smoke.splitting import evenly_spaced
 from racecar_lab.experiments.smoke_autoencoder.config import SmokeAutoencoderConfig
 
 VIEWS = {"train": (0, 1, 2), "valid": (3,), "test": (4,)}
-"""Cameras of the plume."""
+"""Split → cameras of the plume."""
 EARLY = 2 / 3
-"""Of the frames, the first ones: those that are trained on. What is measured is later, and seen by another camera."""
+"""Share of the frames, from the first one on, to train on. Test frames are later ones, from another camera."""
 BLOCKS = {"train": (0.0, 0.5), "valid": (0.5, 0.7), "test": (0.7, 1.0)}
-"""Of the photographs, in their order: neighbours may be crops of one picture, and stay together."""
+"""Split → first and last share of the photographs, in order: neighbours may be crops of one picture, so each block is
+    contiguous."""
 
 
-def real(config: SmokeAutoencoderConfig, folder: Path | None) -> dict[str, Task]:
-    """B2, the plume, and B3, the photographs: (N, 3, 64, 64) in [0, 1]; labels are views, or 0. A search sees what is
-    between training and test data, which stands for both then. Of what is held out, no more is measured than of the
-    simulations."""
-    (plume, view, frame), (photographs, none) = loaded(folder)
+def real_tasks(config: SmokeAutoencoderConfig, folder: Path | None) -> dict[str, Task]:
+    """Tasks B2, the plume, and B3, the photographs: (N, 3, 64, 64) in [0, 1]; labels are views, or 0.
+
+    In a search the validation pictures replace the test pictures. There are no more test pictures than for the
+    simulations.
+    """
+    (plume, view, frame), (photographs, labels) = load_pictures(folder)
     late = frame >= round(EARLY * (int(frame.max()) + 1))
-    parts: dict[str, dict[str, Split]] = {"B2": {}, "B3": {}}
+    splits: dict[str, dict[str, Split]] = {"B2": {}, "B3": {}}
     for name in ("train", "valid", "test"):
-        own = torch.isin(view, torch.tensor(VIEWS[name])) & (late ^ (name == "train"))
-        some = own.nonzero()[:, 0]
+        in_split = torch.isin(view, torch.tensor(VIEWS[name])) & (late ^ (name == "train"))
         low, high = (round(end * len(photographs)) for end in BLOCKS[name])
-        others = torch.arange(low, high)
-        most = config.pictures if name == "train" else TESTED * config.tests
-        some, others = spread(some, most), spread(others, most)
-        parts["B2"][name] = Split(plume[some], view[some])
-        parts["B3"][name] = Split(photographs[others], none[others])
-    seen = "valid" if config.valid else "test"
-    return {
-        name: Task(part["train"], part[seen], part["valid"] if config.valid else None) for name, part in parts.items()
-    }
+        limit = config.pictures if name == "train" else TEST_PLUMES * config.tests
+        of_plume = evenly_spaced(in_split.nonzero()[:, 0], limit)
+        of_photographs = evenly_spaced(torch.arange(low, high), limit)
+        splits["B2"][name] = Split(plume[of_plume], view[of_plume])
+        splits["B3"][name] = Split(photographs[of_photographs], labels[of_photographs])
+    if config.valid:
+        return {task: Task(split["train"], split["valid"], split["valid"]) for task, split in splits.items()}
+    return {task: Task(split["train"], split["test"]) for task, split in splits.items()}
 
 
 @lru_cache(maxsize=1)
-def loaded(folder: Path | None) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """All there is: a process that does many jobs keeps it."""
+def load_pictures(folder: Path | None) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Pictures, views and frames of the plume, and photographs with labels; cached for further jobs of the process."""
     plume, view = smoke_real.SMOKE_REAL.load(folder, "plume")
-    photographs, none = smoke_real.SMOKE_REAL.load(folder, "photographs")
-    return (plume.float() / 255, view, smoke_real.frames(folder)), (photographs.float() / 255, none)
+    photographs, labels = smoke_real.SMOKE_REAL.load(folder, "photographs")
+    return (plume.float() / 255, view, smoke_real.frames(folder)), (photographs.float() / 255, labels)

@@ -1,4 +1,4 @@
-"""Which halves of an autoencoder are filled from a generator, for which data."""
+"""Stages of smoke-autoencoder, and autoencoders whose halves take weights from a generator."""
 
 from __future__ import annotations
 
@@ -8,35 +8,38 @@ from racecar_lab.experiment import Stage
 from racecar_lab.networks.smoke import encoder, fill_decoder, fill_encoder, generator, weighted
 
 TASKS = {"B1": "simulated smoke", "B2": "the real plume", "B3": "photographs of smoke"}
+"""Task → its description."""
 FILLS = {"decoder": "its decoder", "both": "both halves"}
-"""What a stage takes of A, smoke's generator."""
+"""Fill → the part of an autoencoder that takes weights from stage A, smoke's generator."""
 CHANNELS = {"B1": 1, "B2": 3, "B3": 3}
+"""Task → colours of its pictures."""
 
 
 def stage_name(task: str, fill: str = "") -> str:
-    """As "AB1-both"; from scratch, the task's own name."""
+    """Name of a stage, as "AB1-both"; from scratch, the name of the task."""
     return f"A{task}-{fill}" if fill else task
 
 
 def autoencoder_stages(epochs: int) -> tuple[Stage, ...]:
-    """Every variant has either fill on every task, so that the controls are there; from scratch there is Std alone."""
-    found = []
+    """Stages of every fill on every task for all variants, as controls; from scratch there is only Std."""
+    stages = []
     for task in TASKS:
-        for fill, told in FILLS.items():
-            what = f"an autoencoder, {told} from A, smoke's GAN,"
-            found.append(Stage(stage_name(task, fill), task, after="A", regularised=False, epochs=epochs, network=what))
+        for fill, part in FILLS.items():
+            name, network = stage_name(task, fill), f"an autoencoder, {part} from A, smoke's GAN,"
+            stages.append(Stage(name, task, after="A", regularised=False, epochs=epochs, network=network))
         scratch = Stage(task, task, regularised=False, epochs=epochs, variants=("Std",), network="an autoencoder")
-        found.append(scratch)
-    return tuple(found)
+        stages.append(scratch)
+    return tuple(stages)
 
 
 def autoencoder(stage: Stage, widths: tuple[int, ...], source: nn.Sequential | None) -> nn.ModuleDict:
-    """Encoder and decoder, (N, C, 64, 64) → (N, 1, 16, 16) → (N, C, 64, 64), with He's first weights but for what is
-    filled: all random numbers are drawn either way, so that both fills share their fresh layers."""
+    """Encoder and decoder, (N, C, 64, 64) → (N, 1, 16, 16) → (N, C, 64, 64). Halves that take
+    no weights from ``source`` have He's initialisation. All layers are initialised first, so that both fills have the
+    same new layers."""
     channels = CHANNELS[stage.task]
     front, back = encoder(widths, channels), generator(widths, channels)
     for layer in (*weighted(front), *weighted(back)):
-        _start(layer)
+        _initialise(layer)
     fill = stage.name.partition("-")[2]
     if source is not None:
         fill_decoder(back, source)
@@ -45,8 +48,8 @@ def autoencoder(stage: Stage, widths: tuple[int, ...], source: nn.Sequential | N
     return nn.ModuleDict({"autoencoder": nn.Sequential(front, back)})
 
 
-def _start(layer: nn.Module) -> None:
-    """He's normal numbers, by the inputs that a layer has, and biases of 0: as the generator has at first."""
-    into = layer.weight.shape[1 if isinstance(layer, nn.Conv2d) else 0] * 9  # type: ignore[index]
-    nn.init.normal_(layer.weight, std=(2 / into) ** 0.5)  # type: ignore[arg-type]
+def _initialise(layer: nn.Module) -> None:
+    """Set He's normal weights, by the layer's fan-in, and biases of 0, as in the generator of smoke."""
+    fan_in = layer.weight.shape[1 if isinstance(layer, nn.Conv2d) else 0] * 9  # type: ignore[index]
+    nn.init.normal_(layer.weight, std=(2 / fan_in) ** 0.5)  # type: ignore[arg-type]
     nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
