@@ -130,10 +130,10 @@ class LongTraining(Experiment[LongTrainingConfig]):
         valid, train = order.tensor_split([round(config.valid * len(y))])
         if max(config.images, 1) > len(train):
             raise ValueError(f"images={config.images}: there are {len(train)} to train on")
-        train, first = train[: config.images or None], slice(config.tests or None)
+        train, tested = train[: config.images or None], slice(config.tests or None)
         test_x, test_y = (x[valid], y[valid]) if config.valid else self.source.load(folder, "test")
         train_split = Split(x[train].float() / 255, y[train])
-        test_split = Split(test_x[first].float() / 255, test_y[first])
+        test_split = Split(test_x[tested].float() / 255, test_y[tested])
         return {"A": standardised(Task(train_split, test_split, test_split if config.valid else None))}
 
     def network(self, config: LongTrainingConfig, dropout: float = 0.0) -> nn.Module:

@@ -182,15 +182,19 @@ class Mnist(Experiment[MnistConfig]):
         """Accuracy, reverse loss and likeness of rebuilt pictures, on the test set (in a search: held-out pictures)."""
         model, task = trained.model, trained.task
         split, name = (task.test, "test") if task.valid is None else (task.valid, "valid")
-        back, terms = run_back(model, split.x, {**self.reverse(config), "scale": "relative", "fraction": 1.0})
-        metrics = {f"{name}_accuracy": accuracy(model, split), "reverse_loss": terms, **likeness(split.x, back)}
+        rebuilt, reverse_loss = run_back(model, split.x, {**self.reverse(config), "scale": "relative", "fraction": 1.0})
+        metrics = {
+            f"{name}_accuracy": accuracy(model, split),
+            "reverse_loss": reverse_loss,
+            **likeness(split.x, rebuilt),
+        }
         if config.norm:
             options = {**self.reverse(config), "scale": "relative", "fraction": 1.0}
             metrics["reverse_loss_eval"] = deployed_loss(model, task.train.x[: 4 * BATCH], split.x, options, BATCH)
         if trained.stage.name != "A" or task.valid is not None:
             return Measured(metrics)
         shown = [int((task.test.y == digit).nonzero()[0]) for digit in task.test.y.unique()]
-        return Measured(metrics, arrays={"d1": task.test.x[shown].cpu(), "rebuilt": back[shown].cpu()})
+        return Measured(metrics, arrays={"d1": task.test.x[shown].cpu(), "rebuilt": rebuilt[shown].cpu()})
 
     def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
         from racecar_lab.experiments.paper_figures import accuracy_figure, accuracy_title, chosen, having
@@ -229,16 +233,16 @@ def _shipped() -> tuple[Samples, Samples]:
     return (x[train], y[train]), (x[3::4], y[3::4])
 
 
-def likeness(x: Tensor, back: Tensor) -> dict[str, float]:
-    """Mean SSIM of pictures x (N, 1, H, W) in [0, 1] and rebuilt pictures ``back``, clamped to [0, 1].
+def likeness(x: Tensor, rebuilt: Tensor) -> dict[str, float]:
+    """Mean SSIM of pictures x (N, 1, H, W) in [0, 1] and rebuilt pictures (N, 1, H, W), clamped to [0, 1].
 
     For "ssim_scaled" each rebuilt picture is first multiplied by the factor that fits x best, in favour of nets that
     never learned the brightness.
     """
-    inner, size = ((other * back).sum((1, 2, 3), keepdim=True) for other in (x, back))
-    scaled = back * (inner / size.clamp(min=torch.finfo(size.dtype).tiny))
+    inner, size = ((other * rebuilt).sum((1, 2, 3), keepdim=True) for other in (x, rebuilt))
+    scaled = rebuilt * (inner / size.clamp(min=torch.finfo(size.dtype).tiny))
     metrics = {}
-    for name, rebuilt in (("ssim", back), ("ssim_scaled", scaled)):
-        batches = zip(x.split(BATCH), rebuilt.clamp(0, 1).split(BATCH), strict=True)
+    for name, pictures in (("ssim", rebuilt), ("ssim_scaled", scaled)):
+        batches = zip(x.split(BATCH), pictures.clamp(0, 1).split(BATCH), strict=True)
         metrics[name] = float(torch.cat([ssim(*pair) for pair in batches]).mean())
     return metrics

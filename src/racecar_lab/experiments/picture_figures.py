@@ -46,13 +46,13 @@ def vectors_figure(runs: Sequence[Run], features_name: str, seeds: int = 2, coun
         axis.set_axis_off()
     for i, seed in enumerate(shown_seeds):
         top, column = lines * (i // across), width * (i % across)
-        first, *others = [line[column : column + width] for line in axes[top : top + lines]]
+        features_row, *variant_rows = [line[column : column + width] for line in axes[top : top + lines]]
         features = next(run for run in runs if run.seed == seed).arrays["features"]
-        for axis, picture in zip(first, features, strict=False):
+        for axis, picture in zip(features_row, features, strict=False):
             show_picture(axis, picture[0])
-        first[0].set_title(f"seed {seed}", fontsize=SMALL, pad=2)
-        name_row(first[0], features_name if column == 0 else "", "black")
-        for line, (name, members) in zip(others, groups.items(), strict=True):
+        features_row[0].set_title(f"seed {seed}", fontsize=SMALL, pad=2)
+        name_row(features_row[0], features_name if column == 0 else "", "black")
+        for line, (name, members) in zip(variant_rows, groups.items(), strict=True):
             run = next((run for run in members if run.seed == seed), None)
             if run is None:
                 continue

@@ -95,9 +95,11 @@ def choose_runs(folder: Path, variants: Sequence[str], seed: int | None) -> list
 
 def refuse_other_data(run: Run, data: Path | None) -> None:
     """Raise an error unless the data are those of the run: other data might show plumes that it was trained on."""
-    known, current = str(run.tables.get("data", "")), smoke.checksum(data)
-    if known and current not in known:
-        raise ValueError(f"{run.id} was trained with smoke of {known}, and the data folder has {current}: use its data")
+    recorded, current = str(run.tables.get("data", "")), smoke.checksum(data)
+    if recorded and current not in recorded:
+        raise ValueError(
+            f"{run.id} was trained with smoke of {recorded}, and the data folder has {current}: use its data"
+        )
 
 
 def pictures(run: Run, store: Store, x: Tensor) -> tuple[Tensor, ...]:
@@ -107,8 +109,8 @@ def pictures(run: Run, store: Store, x: Tensor) -> tuple[Tensor, ...]:
     model.load_state_dict(store.weights(run.id))
     generator: nn.Module = model["generator"].eval()
     low = lowered(x)
-    back, _ = run_back(generator, low, {**experiment.reverse(config), "scale": "relative", "fraction": 1.0}, BATCH)
-    return tuple(map(as_bytes, (low, outputs(generator, low), back)))
+    rebuilt, _ = run_back(generator, low, {**experiment.reverse(config), "scale": "relative", "fraction": 1.0}, BATCH)
+    return tuple(map(as_bytes, (low, outputs(generator, low), rebuilt)))
 
 
 def config_of(run: Run) -> SmokeConfig:
@@ -143,6 +145,6 @@ def draw_frames(rows: dict[str, tuple[Tensor, ...]]) -> list[Any]:
 def encode(frames: Sequence[Any], kind: str) -> bytes:
     """File content of an endless animation in Pillow's format ``kind``."""
     buffer = BytesIO()
-    first, *others = frames
-    first.save(buffer, kind, save_all=True, append_images=others, duration=DURATION, loop=0, optimize=True)
+    first, *later = frames
+    first.save(buffer, kind, save_all=True, append_images=later, duration=DURATION, loop=0, optimize=True)
     return buffer.getvalue()

@@ -31,11 +31,11 @@ def measure_generator(trained: Trained, reverse: Mapping[str, Any]) -> Measured:
     low = lowered(split.x)
     high = outputs(generator, low)
     options = {**reverse, "scale": "relative", "fraction": 1.0}
-    back, terms = run_back(generator, low, options, BATCH)
+    rebuilt, reverse_loss = run_back(generator, low, options, BATCH)
     metrics = {
         **{f"{kind}_{name}": value for name, value in quality(high, split.x).items()},
-        **recovery(low, back),
-        "reverse_loss": terms,
+        **recovery(low, rebuilt),
+        "reverse_loss": reverse_loss,
     }
     if kind == "valid":
         return Measured(metrics)
@@ -43,7 +43,7 @@ def measure_generator(trained: Trained, reverse: Mapping[str, Any]) -> Measured:
     metrics |= {f"bicubic_{name}": baseline[name] for name in ("l2", "ssim", "spectrum")}
     shown = examples(split)
     arrays = {
-        name: as_bytes(x[shown]) for name, x in (("low", low), ("high", high), ("truth", split.x), ("rebuilt", back))
+        name: as_bytes(x[shown]) for name, x in (("low", low), ("high", high), ("truth", split.x), ("rebuilt", rebuilt))
     }
     spectra = torch.stack([energy_spectrum(x) for x in (high, split.x, bicubic(low))]).float().cpu()
     return Measured(metrics, {"data": checksum(trained.folder)}, {**arrays, "spectra": spectra})

@@ -37,15 +37,15 @@ def autoencoder(stage: Stage, widths: tuple[int, ...], source: nn.Sequential | N
     no weights from ``source`` have He's initialisation. All layers are initialised first, so that both fills have the
     same new layers."""
     channels = CHANNELS[stage.task]
-    front, back = encoder(widths, channels), generator(widths, channels)
-    for layer in (*weighted(front), *weighted(back)):
+    front, decoder = encoder(widths, channels), generator(widths, channels)
+    for layer in (*weighted(front), *weighted(decoder)):
         _initialise(layer)
     fill = stage.name.partition("-")[2]
     if source is not None:
-        fill_decoder(back, source)
+        fill_decoder(decoder, source)
         if fill == "both":
             fill_encoder(front, source)
-    return nn.ModuleDict({"autoencoder": nn.Sequential(front, back)})
+    return nn.ModuleDict({"autoencoder": nn.Sequential(front, decoder)})
 
 
 def _initialise(layer: nn.Module) -> None:
