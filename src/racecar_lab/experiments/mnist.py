@@ -169,8 +169,8 @@ class Mnist(Experiment[MnistConfig]):
         return coefficient_of(variant, config.strength, Pre=3.0, Drop=0.5)
 
     def reverse(self, config: MnistConfig) -> dict[str, Any]:
-        """The reverse loss compares the three convolutions, not the linear layers. Rebuilt inputs have a
-        ReLU: pixels are not negative."""
+        """The reverse loss compares the three convolutions, not the linear layers. A ReLU keeps rebuilt
+        pixels from being negative."""
         return {
             **config.loss,
             "weight": {"features*": 1.0},

@@ -164,7 +164,7 @@ class Shift(Experiment[ShiftConfig]):
         return coefficient_of(variant, config.strength, Pre=4.0)
 
     def reverse(self, config: ShiftConfig) -> dict[str, Any]:
-        """The reverse loss compares the convolutions. Rebuilt inputs have a ReLU: pixels are not negative."""
+        """The reverse loss compares the convolutions. A ReLU keeps rebuilt pixels from being negative."""
         return {**config.loss, **_reverse_options(config), "fraction": config.fraction}
 
     def measure(self, config: ShiftConfig, trained: Trained) -> Measured:
@@ -209,7 +209,7 @@ def rebuild(network: Call, batch: Batch, networks: Mapping[str, nn.Module]) -> T
 
 
 def _reverse_options(config: ShiftConfig) -> dict[str, Any]:
-    """Arguments of ``Racecar``: the reverse pass compares the convolutions, and rebuilds inputs of at least 0."""
+    """Arguments of ``Racecar``: the reverse pass compares the convolutions; rebuilt pixels pass a ReLU."""
     names = convolutions(config.depth, config.norm)
     return {"weight": {"*": 0.0, **dict.fromkeys(names, 1.0)}, "input_activation": "relu"}
 

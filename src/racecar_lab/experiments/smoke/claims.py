@@ -7,7 +7,7 @@ from racecar_lab.experiment import Claim
 SEEDS = 5
 """Number of seeds that a claim needs at least to be judged."""
 ERROR_MARGIN = 0.05
-"""Largest relative difference in error between generators that count as equally good; double it for the spectrum."""
+"""Largest relative difference in error between generators that count as equally good; twice that for spectra."""
 SSIM_MARGIN = 0.01
 """Largest difference in SSIM between generators that count as equally good."""
 

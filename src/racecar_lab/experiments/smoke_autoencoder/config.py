@@ -17,7 +17,7 @@ class SmokeAutoencoderConfig(SmokeConfig):
     autoencoder_lr: float = 1e-3
     """Learning rate of the autoencoders."""
     autoencoder_schedule: Schedule = "onecycle"
-    """A schedule with warm-up: without it, learning rates that a search had chosen killed nets of other seeds."""
+    """A schedule with warm-up: without it, nets of other seeds died at learning rates that a search had chosen."""
     pictures: int = 240
     """Largest number of training pictures of real smoke: about a tenth of the paper's 2500."""
     looks: int = 20
