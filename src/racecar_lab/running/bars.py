@@ -1,4 +1,4 @@
-"""How far an engine is: bars on a terminal, now and then a line elsewhere."""
+"""The progress of an engine: bars on a terminal; elsewhere a line now and then."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from racecar_lab.running.engines.base import Progress
 
 @contextmanager
 def bars(stages: int, show: bool | None = None) -> Iterator[Progress]:
-    """A bar for all stages, and one for each that is being trained.
+    """A progress bar for all stages together, and one for each stage that is being trained.
 
     Args:
-        stages: how many there are.
-        show: None shows bars on a terminal, and elsewhere lines; False shows nothing.
+        stages: number of stages.
+        show: None shows bars on a terminal, and lines elsewhere; False shows nothing.
     """
     if show is False:
         yield lambda *message: None
@@ -28,20 +28,21 @@ def bars(stages: int, show: bool | None = None) -> Iterator[Progress]:
 
 
 def _lines(stages: int) -> Progress:
-    """How many stages are done, and the one that was heard of last."""
+    """Progress as lines: the number of finished stages, and the last stage that reported."""
     lines, finished = Lines(), 0
 
     def progress(job: str, stage: str, done: int, total: int, note: str) -> None:
         nonlocal finished
         finished += done == -1
-        now = f"; {job} {stage}: {done} of {total} steps" if done >= 0 else ""
-        lines(lambda: f"{finished} of {stages} stages{now}" + (f", {note}" if note else ""))
+        latest = f"; {job} {stage}: {done} of {total} steps" if done >= 0 else ""
+        lines(lambda: f"{finished} of {stages} stages{latest}" + (f", {note}" if note else ""))
 
     return progress
 
 
 @contextmanager
 def _bars(stages: int) -> Iterator[Progress]:
+    """Progress as bars of rich, on standard error."""
     rich, console = need("rich.progress", "lab"), need("rich.console", "lab")
     columns = (
         rich.TextColumn("{task.description}", markup=False),
@@ -52,18 +53,18 @@ def _bars(stages: int) -> Iterator[Progress]:
     )
     with rich.Progress(*columns, console=console.Console(stderr=True)) as progress:
         overall = progress.add_task("all stages", total=stages, note="")
-        open_: dict[tuple[str, str], int] = {}
+        stage_bars: dict[tuple[str, str], int] = {}
 
         def show_progress(job: str, stage: str, done: int, total: int, note: str) -> None:
             key = (job, stage)
             if done < 0:
                 if done == -1:
                     progress.advance(overall)
-                if key in open_:
-                    progress.remove_task(open_.pop(key))
+                if key in stage_bars:
+                    progress.remove_task(stage_bars.pop(key))
                 return
-            if key not in open_:
-                open_[key] = progress.add_task(f"{job} {stage}", total=total, note="")
-            progress.update(open_[key], completed=done, **({"note": note} if note else {}))
+            if key not in stage_bars:
+                stage_bars[key] = progress.add_task(f"{job} {stage}", total=total, note="")
+            progress.update(stage_bars[key], completed=done, **({"note": note} if note else {}))
 
         yield show_progress

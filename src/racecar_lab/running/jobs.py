@@ -1,4 +1,4 @@
-"""What there is to do: a job for each configuration, variant, coefficient and seed, with its stages and their ids."""
+"""Jobs: one for each configuration, variant, coefficient and seed, with its stages and the ids of their results."""
 
 from __future__ import annotations
 
@@ -19,69 +19,72 @@ from racecar_lab.running.record import OTHER_DATA
 from racecar_lab.running.results import Store, identity
 
 MOST = 100_000
-"""Jobs of one command: more are a slip, and would fill the memory with plans."""
+"""Maximal number of jobs of one command: more are probably a typing error, and would fill the memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """All stages of one network: they follow from each other, so one worker does them."""
+    """All stages of one training. Each starts from an earlier one, so one worker does them all."""
 
     experiment: Experiment
     base: Config
-    """As the user gave it, for all variants alike."""
+    """The configuration that the user gave, the same for all variants."""
     tuned: Mapping[str, Any]
-    """What a search chose for this variant instead."""
+    """Settings that a search chose for this variant; they replace those of ``base``."""
     variant: str
     coefficient: float | None
     seed: int
     folder: Path | None
-    """Where the data are."""
+    """The data folder; None: the usual one."""
     stages: tuple[Stage, ...]
     ids: Mapping[str, str]
-    """Stage name → id of its result."""
+    """Stage name → id of its result, also for the stages of ``before``."""
     purpose: str = ""
-    """What its results are made for, of ``record.PURPOSES``; their ids do not depend on it."""
+    """Purpose of its results, one of ``record.PURPOSES``; ids do not depend on it."""
     other_data: tuple[str, ...] = ()
-    """Files of its data that are not the published ones, each with its checksum; ids depend on them."""
+    """Data files that are not the published ones, as "path checksum"; ids depend on them."""
     before: Job | None = None
-    """That of the experiment that this one builds on, which is done first; ``ids`` has its stages, too."""
+    """The job of the experiment that this one builds on; it is done first."""
 
     @property
     def config(self) -> Config:
+        """The configuration that is trained with."""
         return tune(self.base, self.tuned)
 
     @property
     def label(self) -> str:
-        c = "" if self.coefficient is None else f" {self.coefficient:g}"
+        """A short text that names the job in messages."""
+        coefficient = "" if self.coefficient is None else f" {self.coefficient:g}"
         clusters = self.experiment.clusters
-        where = "" if clusters is None else f" {clusters.field} {clusters.of(self.base)}"
-        return f"{self.experiment.name} {self.variant}{c}{where} seed {self.seed}"
+        cluster = "" if clusters is None else f" {clusters.field} {clusters.of(self.base)}"
+        return f"{self.experiment.name} {self.variant}{coefficient}{cluster} seed {self.seed}"
 
     def unfinished(self, store: Store) -> list[Stage]:
+        """The stages whose results are not in the store."""
         return [stage for stage in self.stages if not store.has(self.ids[stage.name])]
 
     def origin(self, stage: Stage) -> tuple[Job, Stage] | None:
-        """The stage that this one starts from, and whose it is."""
+        """The stage that this one starts from, with its job; None if it starts from new weights."""
         if stage.after is None:
             return None
-        own = {one.name: (self, one) for one in self.experiment.stages(self.config)}
-        others = {} if self.before is None else {one.name: (self.before, one) for one in self.before.stages}
-        return {**others, **own}[stage.after]
+        origins = {} if self.before is None else {other.name: (self.before, other) for other in self.before.stages}
+        origins |= {other.name: (self, other) for other in self.experiment.stages(self.config)}
+        return origins[stage.after]
 
     def task(self, tasks: Mapping[str, Task], stage: Stage) -> Task:
-        """What a stage trains on, of all that the experiment's ``data`` gave."""
+        """The task of a stage, from the tasks that the experiment's ``data`` returned."""
         if stage.task not in tasks:
             known = ", ".join(tasks) or "none"
             raise ValueError(f"{type(self.experiment).__name__}.data gave no task {stage.task!r}, but {known}")
         return tasks[stage.task]
 
     def parent(self, stage: Stage) -> str | None:
-        """The id of the stage that this one starts from."""
+        """The id of the stage that this one starts from; None if it starts from new weights."""
         return None if stage.after is None else self.ids[stage.after]
 
 
 def tune(config: Config, tuned: Mapping[str, Any]) -> Config:
-    """A configuration with what a search chose; the coefficient is no field of it."""
+    """A configuration with the settings that a search chose; a coefficient among them is left out."""
     chosen = {name: value for name, value in tuned.items() if name != "coefficient"}
     return replace(config, **chosen) if chosen else config
 
@@ -96,19 +99,28 @@ def make_jobs(
     tuned: Mapping[str, Mapping[str, Any]] | None = None,
     purpose: str = "",
 ) -> list[Job]:
-    """Every combination; says how far it is, where that takes long.
+    """The jobs for every combination of configuration, variant, coefficient and seed; shows progress if it takes long.
 
     Args:
-        coefficients: variant → its coefficients; a variant without an entry has the experiment's own.
-        tuned: variant → settings (and "coefficient") that a search chose for it; "each" has them by cluster, and
+        coefficients: variant → its coefficients; the default is the experiment's coefficient.
+        tuned: variant → settings (and "coefficient") that a search chose for it; "each" has them by cluster,
             "stages" by stage.
-        purpose: what the results are made for: evidence if empty, "quick" or "search".
+        purpose: purpose of the results: "" for evidence, "quick" or "search".
     """
     refuse_incomplete(experiment)
     jobs: list[Job] = []
     seeds = list(dict.fromkeys(islice(seeds, MOST + 1)))
     with bar("planning", None, transient=True) as advance:
-        for job in _every(experiment, config, variants, seeds, folder, coefficients or {}, tuned or {}, purpose):
+        for job in _combinations(
+            experiment,
+            config,
+            variants,
+            seeds,
+            folder,
+            coefficients=coefficients or {},
+            tuned=tuned or {},
+            purpose=purpose,
+        ):
             jobs.append(job)
             advance(1, "jobs")
             refuse_too_many(jobs)
@@ -130,142 +142,183 @@ def refuse_incomplete(experiment: Experiment) -> None:
 
 
 def with_earlier(jobs: Sequence[Job]) -> list[Job]:
-    """The jobs, and before them those that they build on, each once."""
-    first = {tuple(job.before.ids.values()): job.before for job in jobs if job.before is not None}
-    return [*first.values(), *jobs]
+    """The jobs, preceded by the jobs that they build on, each once."""
+    earlier = {tuple(job.before.ids.values()): job.before for job in jobs if job.before is not None}
+    return [*earlier.values(), *jobs]
 
 
 def refuse_too_many(jobs: Sequence[Job]) -> None:
+    """Refuse more than ``MOST`` jobs."""
     if len(jobs) > MOST:
         raise ValueError(f"more than {MOST:,} trainings at once: give fewer seeds, variants or values")
 
 
-def _every(
+def _combinations(
     experiment: Experiment,
     config: Config,
     variants: Sequence[str],
     seeds: Sequence[int],
     folder: Path | None,
+    *,
     coefficients: Mapping[str, Sequence[float]],
     tuned: Mapping[str, Mapping[str, Any]],
     purpose: str,
 ) -> Iterator[Job]:
-    others = cache(lambda name: other_files(source(name), folder))
-    for one in experiment.configs(config, folder):
-        files = {path: checksum for name in experiment.needs(one) for path, checksum in others(name).items()}
-        other, data = tuple(map(" ".join, files.items())), experiment.fingerprint(one, folder)
+    """The jobs of ``make_jobs``, one after the other."""
+    unpublished_files = cache(lambda name: other_files(source(name), folder))
+    for base in experiment.configs(config, folder):
+        files = {
+            path: checksum for name in experiment.needs(base) for path, checksum in unpublished_files(name).items()
+        }
+        other_data, data = tuple(map(" ".join, files.items())), experiment.fingerprint(base, folder)
         data = "; ".join([data, *(checksum for checksum in files.values() if checksum not in data)])
-        why = purpose or (OTHER_DATA if other else "")
-        for name in dict.fromkeys(variants):
-            for own, stages in _parts(experiment, one, name, tuned.get(name, {})):
-                config, values = tune(one, own), _values(experiment, one, name, own, coefficients)
+        for variant in dict.fromkeys(variants):
+            for chosen, stages in _parts(experiment, base, variant, tuned.get(variant, {})):
+                config = tune(base, chosen)
+                values = _coefficients(experiment, base, variant, chosen, coefficients)
                 for stage in stages:
-                    experiment.recipe(config, stage)  # one that cannot be is refused before anything is trained
+                    experiment.recipe(config, stage)  # an impossible recipe is refused before anything is trained
                 for coefficient in values:
                     for seed in seeds:
-                        before = _before(experiment, one, own, name, coefficient, seed, folder, purpose)
-                        earlier = {} if before is None else before.ids
-                        ids = _ids(experiment, config, name, coefficient, seed, stages, data, earlier)
-                        what = experiment, one, own, name, coefficient, seed, folder, stages, ids
-                        yield Job(*what, purpose=why, other_data=other, before=before)
+                        before = _earlier_job(experiment, base, chosen, variant, coefficient, seed, folder, purpose)
+                        yield Job(
+                            experiment=experiment,
+                            base=base,
+                            tuned=chosen,
+                            variant=variant,
+                            coefficient=coefficient,
+                            seed=seed,
+                            folder=folder,
+                            stages=stages,
+                            ids=_ids(
+                                experiment,
+                                config,
+                                variant,
+                                coefficient,
+                                seed,
+                                stages,
+                                data=data,
+                                earlier={} if before is None else before.ids,
+                            ),
+                            purpose=purpose or (OTHER_DATA if other_data else ""),
+                            other_data=other_data,
+                            before=before,
+                        )
 
 
 def _parts(
-    experiment: Experiment, config: Config, name: str, tuned: Mapping[str, Any]
+    experiment: Experiment, config: Config, variant: str, tuned: Mapping[str, Any]
 ) -> Iterator[tuple[dict[str, Any], tuple[Stage, ...]]]:
-    """What a search chose for a variant, and the stages that have it: all of them, or each stage its own."""
-    own = _own(experiment, config, tuned)
-    apart: Mapping[str, Any] | None = own.pop("stages", None)
-    stages = [s for s in experiment.stages(tune(config, own)) if s.variants is None or name in s.variants]
-    if apart is None:
-        yield from [(own, tuple(stages))] * bool(stages)
+    """Pairs of the settings that a search chose for a variant and the stages that they are for: one pair, or one for
+    each stage where the search chose for each by itself."""
+    chosen = _chosen_for_cluster(experiment, config, tuned)
+    by_stage: Mapping[str, Any] | None = chosen.pop("stages", None)
+    all_stages = experiment.stages(tune(config, chosen))
+    stages = tuple(stage for stage in all_stages if stage.variants is None or variant in stage.variants)
+    if by_stage is None:
+        if stages:
+            yield chosen, stages
         return
     for stage in stages:
-        if stage.name not in apart:
-            raise ValueError(f"the search chose nothing for stage {stage.name} of {name}: search once more")
-        yield {**own, **apart[stage.name]}, (stage,)
+        if stage.name not in by_stage:
+            raise ValueError(f"the search chose nothing for stage {stage.name} of {variant}: search once more")
+        yield {**chosen, **by_stage[stage.name]}, (stage,)
 
 
-def _values(
+def _coefficients(
     experiment: Experiment,
     config: Config,
-    name: str,
+    variant: str,
     tuned: Mapping[str, Any],
     coefficients: Mapping[str, Sequence[float]],
 ) -> list[float | None]:
-    """The coefficients of a variant: the user's, that of a search, or the experiment's own; None where it has none."""
-    if not experiment.variant(name).meaning:
+    """The coefficients of a variant: those of the user, else that of a search, else the experiment's; [None] if the
+    variant has no coefficient."""
+    if not experiment.variant(variant).meaning:
         return [None]
-    found = tuned.get("coefficient")
-    default = experiment.coefficient(config, name) if found is None else found
-    values = list(dict.fromkeys(coefficients.get(name) or (default,)))
+    default = tuned.get("coefficient")
+    if default is None:
+        default = experiment.coefficient(config, variant)
+    values = list(dict.fromkeys(coefficients.get(variant) or (default,)))
     for value in values:
         if not (isinstance(value, (int, float)) and math.isfinite(value) and value >= 0):
-            raise ValueError(f"the coefficient of {name} must be a number of at least 0, not {value!r:.80}")
+            raise ValueError(f"the coefficient of {variant} must be a number of at least 0, not {value!r:.80}")
     return values
 
 
-def _before(
+def _earlier_job(
     experiment: Experiment,
     base: Config,
     tuned: Mapping[str, Any],
-    name: str,
+    variant: str,
     coefficient: float | None,
     seed: int,
     folder: Path | None,
     purpose: str,
 ) -> Job | None:
-    """The job that it builds on, with as much of its settings as that one has."""
+    """The job of the experiment that this one builds on, with the settings that the two have in common; None if it
+    builds on none."""
     from racecar_lab.experiments import experiment as named
 
     if not experiment.builds_on:
         return None
-    first = named(experiment.builds_on)
-    known = {f.name for f in fields(first.Config)}
-    config = first.Config(**{field: getattr(base, field) for field in known})
-    chosen = {field: value for field, value in tuned.items() if field in {*known, "coefficient"}}
-    coefficients = {} if coefficient is None else {name: (coefficient,)}
-    (job,) = _every(first, config, [name], [seed], folder, coefficients, {name: chosen}, purpose)
+    earlier = named(experiment.builds_on)
+    names = {field.name for field in fields(earlier.Config)}
+    (job,) = _combinations(
+        earlier,
+        earlier.Config(**{name: getattr(base, name) for name in names}),
+        [variant],
+        [seed],
+        folder,
+        coefficients={} if coefficient is None else {variant: (coefficient,)},
+        tuned={variant: {name: value for name, value in tuned.items() if name in {*names, "coefficient"}}},
+        purpose=purpose,
+    )
     return job
 
 
-def _own(experiment: Experiment, config: Config, tuned: Mapping[str, Any]) -> dict[str, Any]:
-    """What a search chose for a variant; where it chose for each cluster, for that of this configuration."""
+def _chosen_for_cluster(experiment: Experiment, config: Config, tuned: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a search chose for a variant; if it chose for each cluster, those of this configuration's."""
     if "each" not in tuned or experiment.clusters is None:
         return dict(tuned)
-    which = experiment.clusters.of(config)
-    if str(which) not in tuned["each"]:
-        raise ValueError(f"the search chose nothing for {experiment.clusters.field} {which}: search with it, too")
-    return dict(tuned["each"][str(which)])
+    cluster = experiment.clusters.of(config)
+    if str(cluster) not in tuned["each"]:
+        raise ValueError(f"the search chose nothing for {experiment.clusters.field} {cluster}: search with it, too")
+    return dict(tuned["each"][str(cluster)])
 
 
 def _ids(
     experiment: Experiment,
     config: Config,
-    name: str,
+    variant: str,
     coefficient: float | None,
     seed: int,
     stages: Sequence[Stage],
     data: str,
     earlier: Mapping[str, str],
 ) -> dict[str, str]:
-    """A stage's name is a hash of all that determines its result; ``earlier`` ones are those that it builds on."""
+    """Stage name → id, a hash of everything that determines the stage's result.
+
+    Args:
+        data: fingerprint of the data.
+        earlier: ids of the stages of the job that this one builds on; they are returned, too.
+    """
     ids = dict(earlier)
     for stage in stages:
         if stage.after is not None and stage.after not in ids:
             raise ValueError(
                 f"stage {stage.name} of {experiment.name} is after {stage.after!r}, which is none before it"
             )
-        what: dict[str, Any] = {
+        content: dict[str, Any] = {
             "experiment": experiment.name,
             "version": experiment.version,
             "config": config.to_name(),
-            "variant": name,
+            "variant": variant,
             "coefficient": coefficient,
             "seed": seed,
             "stage": [stage.name, stage.task, stage.regularised, stage.epochs],
             "parent": None if stage.after is None else ids[stage.after],
             "data": data,
         }
-        ids[stage.name] = identity(what)
+        ids[stage.name] = identity(content)
     return ids

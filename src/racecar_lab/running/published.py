@@ -1,18 +1,18 @@
-"""Finished runs as they are published: tables that a spreadsheet, pandas and ``git diff`` can read.
+"""Published runs: tables that a spreadsheet, pandas and ``git diff`` can read.
 
-A folder has
+A folder of published runs has
 
-* ``runs.csv``: a line for each run: its id and seed, what was measured, what it cost, and the names of its lines in
-* ``settings.csv``: experiment, variant, coefficient, configuration …, and
+* ``runs.csv``: a line for each run: its id and seed, metrics, cost, and the names of its lines in the next two files;
+* ``settings.csv``: experiment, variant, coefficient, configuration …;
 * ``made.jsonl``: how runs were made: command, commit, versions, device;
-* ``details.jsonl``: curves and tables, which do not fit into cells, a line for each run that has any; a table of rows
-  with the same names is written as its columns;
+* ``details.jsonl``: curves and tables, which do not fit into cells, a line for each run that has any; a table whose
+  rows have the same names is written by column;
 * ``arrays.safetensors``: the arrays that figures show; a tensor is named "id/name";
 * ``SHA256SUMS``: checksums of these files, as ``sha256sum --check`` reads them.
 
-A cell is JSON, except that a text is written without quotes; an empty cell means that there is no such value. Lines of
-JSON alone, each with all of a run, would be 47 MB for the runs under ``results/``, and 20 MB with their settings apart,
-because each line repeats the names of its fields; as tables they are 10 MB, and all of ``results/`` must stay below 20.
+A cell is JSON, except that a text has no quotes; an empty cell means that there is no such value. For the runs under
+``results/``, which must stay below 20 MB in all, these tables are 10 MB. JSON lines, each with everything about a run,
+would be 47 MB, and 20 MB with the settings in a file of their own, because each line repeats the names of its fields.
 """
 
 from __future__ import annotations
@@ -35,22 +35,24 @@ RUNS, SETTINGS, MADE, DETAILS, ARRAYS = "runs.csv", "settings.csv", "made.jsonl"
 SUMS = "SHA256SUMS"
 TEXTS = {"id", "setting", "made", "parent", "status", "note", "finished"}
 TEXTS |= {"experiment", "variant", "stage", "task", "purpose"}
-"""Columns that hold nothing but text: an id may look like a number."""
-_OWN = ("seed", "parent", "status", "note", "dead", "metrics", "cost")
-"""The fields of ``runs.csv`` besides the names of lines; those of parts such as metrics have a column each."""
+"""Columns that are read as text, although an id, for example, may look like a number."""
+_RUN = ("seed", "parent", "status", "note", "dead", "metrics", "cost")
+"""Fields of a record that go into ``runs.csv``; a mapping such as metrics has a column for each name."""
 _SETTING = ("experiment", "variant", "coefficient", "stage", "task", "regularised", "purpose", "other_data")
 _EMPTY: dict[str, Any] = {"coefficient": None, "parent": None, "dead": None, "other_data": []}
-_NONE: dict[str, Any] = {name: {} for name in ("config", "tuned", "metrics", "cost", "curves", "tables", "sha256")}
+"""Values that are written as an empty cell."""
+_NO_PARTS: dict[str, Any] = {name: {} for name in ("config", "tuned", "metrics", "cost", "curves", "tables", "sha256")}
+"""Fields that are mappings, as they are read where a run has no columns for them."""
 
 Records = Mapping[str, list[dict[str, Any]]]
-"""Records by id: one for each setting that a run stands for."""
+"""Run id → its records, one for each setting that the run is the result of."""
 
 
 def read_published(folder: Path) -> Records:
-    """The records of a published folder; none if it is not published.
+    """The records of a published folder; empty if the folder is not published.
 
     Raises:
-        ValueError: a file is not the one that was written.
+        ValueError: a file does not match its checksum.
     """
     if not (folder / RUNS).exists():
         return {}
@@ -59,80 +61,81 @@ def read_published(folder: Path) -> Records:
 
 
 def _records(files: Mapping[str, bytes], where: str) -> Records:
-    """Records from the contents of the files."""
-    settings = {one.pop("setting"): one for one in _read_table(files[SETTINGS])}
-    made = {one.pop("made"): one for one in _read_lines(files[MADE])}
-    details = {one.pop("id"): one for one in _read_lines(files[DETAILS])}
+    """Records from the contents of the files, by file name; errors name ``where``."""
+    settings = {line.pop("setting"): line for line in _read_table(files[SETTINGS])}
+    makers = {line.pop("made"): line for line in _read_lines(files[MADE])}
+    all_details = {line.pop("id"): line for line in _read_lines(files[DETAILS])}
     records: dict[str, list[dict[str, Any]]] = {}
-    for one in _read_table(files[RUNS]):
-        how = {**made[one.pop("made")], "finished": one.pop("finished")}
-        setting, more = settings[one.pop("setting")], details.get(one["id"], {})
-        tables = {name: _rows(table) for name, table in more.get("tables", {}).items()}
-        record = {"format": FORMAT, **_EMPTY, **_NONE, **setting, **one, **more, "tables": tables, "made": how}
+    for run in _read_table(files[RUNS]):
+        made = {**makers[run.pop("made")], "finished": run.pop("finished")}
+        setting, details = settings[run.pop("setting")], all_details.get(run["id"], {})
+        tables = {name: _rows(table) for name, table in details.get("tables", {}).items()}
+        record = {"format": FORMAT, **_EMPTY, **_NO_PARTS, **setting, **run, **details, "tables": tables, "made": made}
         check_record(record, f"run {record['id']} of {where}")
         records.setdefault(record["id"], []).append(record)
     return records
 
 
 def read_arrays(folder: Path) -> dict[str, dict[str, Tensor]]:
-    """The arrays of a published folder by run and name."""
-    found: dict[str, dict[str, Tensor]] = {}
+    """The arrays of a published folder: run id → name → tensor."""
+    arrays: dict[str, dict[str, Tensor]] = {}
     if (folder / ARRAYS).exists():
-        for whole, tensor in need("safetensors.torch", "lab").load(_read(folder, ARRAYS)).items():
-            id, _, name = whole.partition("/")
-            found.setdefault(id, {})[name] = tensor
-    return found
+        for path, tensor in need("safetensors.torch", "lab").load(_read(folder, ARRAYS)).items():
+            id, _, name = path.partition("/")
+            arrays.setdefault(id, {})[name] = tensor
+    return arrays
 
 
 def write_published(
     folder: Path, records: Iterable[Mapping[str, Any]], arrays: Mapping[str, Mapping[str, Tensor]]
 ) -> None:
-    """Write the files of a folder again, so that they hold these records and arrays and nothing else."""
+    """Write the files of a published folder, with these records and arrays; files that are there are replaced."""
     records = sorted(records, key=lambda record: (record["made"].get("finished", ""), record["id"]))
     settings: dict[str, Any] = {}
-    made: dict[str, Any] = {}
-    details: dict[str, Any] = {}
+    makers: dict[str, Any] = {}
+    all_details: dict[str, Any] = {}
     runs: list[dict[str, Any]] = []
     for record in records:
-        setting = {name: record[name] for name in _SETTING} | {name: record[name] for name in ("config", "tuned")}
-        how = {name: value for name, value in record["made"].items() if name != "finished"}
-        more = {name: record[name] for name in ("curves", "tables") if record[name]}
-        names = {"setting": _name(setting, settings), "made": _name(how, made)}
-        if more:
+        setting = {name: record[name] for name in (*_SETTING, "config", "tuned")}
+        made = {name: value for name, value in record["made"].items() if name != "finished"}
+        details = {name: record[name] for name in ("curves", "tables") if record[name]}
+        names = {"setting": _name(setting, settings), "made": _name(made, makers)}
+        if details:
             tables = {name: _columns(table) for name, table in record["tables"].items()}
-            details[record["id"]] = {"id": record["id"], **more} | ({"tables": tables} if tables else {})
-        own = {name: record[name] for name in _OWN}
-        runs.append({"id": record["id"], **names, **own, "finished": record["made"].get("finished", "")})
+            all_details[record["id"]] = {"id": record["id"], **details} | ({"tables": tables} if tables else {})
+        run = {name: record[name] for name in _RUN}
+        runs.append({"id": record["id"], **names, **run, "finished": record["made"].get("finished", "")})
     columns = _names(runs), _names({"setting": name, **setting} for name, setting in settings.items())
     order = {name: i for i, name in enumerate(sorted(settings, key=lambda name: _key(settings[name])))}
     runs.sort(key=lambda run: (order[run["setting"]], run["seed"], run["id"]))
     files = {
         RUNS: _table(columns[0], runs),
         SETTINGS: _table(columns[1], [{"setting": name, **settings[name]} for name in order]),
-        MADE: _lines({"made": name, **made[name]} for name in sorted(made, key=lambda name: _key(made[name]))),
-        DETAILS: _lines(details[id] for id in dict.fromkeys(run["id"] for run in runs) if id in details),
+        MADE: _lines({"made": name, **makers[name]} for name in sorted(makers, key=lambda name: _key(makers[name]))),
+        DETAILS: _lines(all_details[id] for id in dict.fromkeys(run["id"] for run in runs) if id in all_details),
     }
     _compare(records, _records(files, str(folder / RUNS)))
-    tensors = {f"{id}/{name}": tensor for id, some in arrays.items() for name, tensor in some.items()}
-    if tensors:
-        files[ARRAYS] = need("safetensors.torch", "lab").save(tensors)
+    all_tensors = {f"{id}/{name}": tensor for id, tensors in arrays.items() for name, tensor in tensors.items()}
+    if all_tensors:
+        files[ARRAYS] = need("safetensors.torch", "lab").save(all_tensors)
     files[SUMS] = "".join(f"{hashlib.sha256(files[name]).hexdigest()}  {name}\n" for name in sorted(files)).encode()
-    for name, content in files.items():  # the checksums last: without them the others are not read
+    for name, content in files.items():  # the checksums last, without which the other files are not read
         with write_atomically(folder / name) as file:
             file.write(content)
-    if not tensors:
+    if not all_tensors:
         (folder / ARRAYS).unlink(missing_ok=True)
 
 
-def _compare(records: Sequence[Mapping[str, Any]], back: Records) -> None:
-    """Refuse to publish what would not come back as it is, such as a name with a line break."""
-    kept = [_text({**record, "sha256": {}}, sort=True) for record in records]
-    if sorted(kept) != sorted(_text(one, sort=True) for some in back.values() for one in some):
+def _compare(records: Sequence[Mapping[str, Any]], read_back: Records) -> None:
+    """Refuse records that are not the same when they are read back, such as those with a line break in a name."""
+    before = [_text({**record, "sha256": {}}, sort=True) for record in records]
+    after = [_text(record, sort=True) for same_id in read_back.values() for record in same_id]
+    if sorted(before) != sorted(after):
         raise ValueError("these records cannot be published: they have names or texts that no table can hold")
 
 
 def _read(folder: Path, name: str) -> bytes:
-    """A file that is what its checksum says."""
+    """The content of a file, which must match its checksum."""
     try:
         content = (folder / name).read_bytes()
         sums = dict(line.split("  ")[::-1] for line in (folder / SUMS).read_text().splitlines())
@@ -150,16 +153,17 @@ def _read_lines(content: bytes) -> list[dict[str, Any]]:
 
 
 def _read_table(content: bytes) -> list[dict[str, Any]]:
-    """The rows of a table as what they were written from."""
+    """The rows of a CSV file, with the values that were written."""
     names, *rows = csv.reader(io.StringIO(content.decode(), newline=""))
-    places = [(whole, *whole.partition(".")[::2]) for whole in names]
-    return [_row(zip(places, row, strict=True)) for row in rows]
+    columns = [(column, *column.partition(".")[::2]) for column in names]
+    return [_row(zip(columns, row, strict=True)) for row in rows]
 
 
 def _row(cells: Iterable[tuple[tuple[str, str, str], str]]) -> dict[str, Any]:
+    """A row from its cells, each ((column, its part before the dot, its part after the dot), text)."""
     row: dict[str, Any] = {}
-    for (whole, name, part), text in cells:
-        if whole in TEXTS:
+    for (column, name, part), text in cells:
+        if column in TEXTS:
             row |= {} if name == "parent" and not text else {name: text}
         elif text:
             if part:
@@ -170,6 +174,7 @@ def _row(cells: Iterable[tuple[tuple[str, str, str], str]]) -> dict[str, Any]:
 
 
 def _value(text: str) -> Any:
+    """The value of a cell: JSON, or else the text itself."""
     try:
         return json.loads(text)
     except ValueError:
@@ -177,27 +182,29 @@ def _value(text: str) -> Any:
 
 
 def _columns(table: Any) -> Any:
-    """A list of objects with the same names as {"columns": {name: its values}}; anything else as it is."""
+    """A list of dicts with the same keys as {"columns": {key: its values}}; anything else unchanged."""
     if isinstance(table, list) and table and all(isinstance(row, dict) and [*row] == [*table[0]] for row in table):
         return {"columns": {name: [row[name] for row in table] for name in table[0]}}
     return table
 
 
 def _rows(table: Any) -> Any:
-    """What ``_columns`` was given."""
+    """The inverse of ``_columns``."""
     if isinstance(table, dict) and [*table] == ["columns"]:
         return [dict(zip(table["columns"], row, strict=True)) for row in zip(*table["columns"].values(), strict=True)]
     return table
 
 
 def _names(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A column for each name, in the order of the first row that has it; for each name in a part, as "config.lr"."""
+    """The columns of a table: plain ones in the order in which they first occur, then dotted ones such as "config.lr",
+    sorted by their first part."""
     names = dict.fromkeys(name for row in rows for name in _flat(row))
-    first = [name for name in names if "." not in name]
-    return [*first, *sorted((name for name in names if "." in name), key=lambda name: name.partition(".")[0])]
+    plain = [name for name in names if "." not in name]
+    return [*plain, *sorted((name for name in names if "." in name), key=lambda name: name.partition(".")[0])]
 
 
 def _table(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """The content of a CSV file."""
     file = io.StringIO(newline="")
     table = csv.writer(file, lineterminator="\n")
     table.writerow(columns)
@@ -206,28 +213,30 @@ def _table(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, str]:
-    """The cells of a row by column."""
+    """The cells of a row: column → text."""
     cells: dict[str, str] = {}
     for name, value in row.items():
         if isinstance(value, Mapping):
-            cells |= {f"{name}.{part}": _cell(f"{name}.{part}", one) for part, one in value.items()}
+            cells |= {f"{name}.{part}": _cell(f"{name}.{part}", inner) for part, inner in value.items()}
         else:
             cells[name] = "" if name in _EMPTY and value == _EMPTY[name] else _cell(name, value)
     return cells
 
 
 def _cell(name: str, value: Any) -> str:
+    """A value as it is written into column ``name``: JSON, or a text without quotes."""
     if isinstance(value, str) and (name in TEXTS or (value and _value(value) is value)):
         return value
     return _text(value)
 
 
 def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """The content of a file of JSON lines."""
     return "".join(f"{_text(row)}\n" for row in rows).encode()
 
 
 def _name(value: Mapping[str, Any], known: dict[str, Any]) -> str:
-    """A short name for a line: the beginning of its SHA-256."""
+    """A short name for a line, the beginning of its SHA-256; the line is added to ``known``, name → line."""
     name = hashlib.sha256(_text(value).encode()).hexdigest()[:8]
     if known.setdefault(name, value) != value:
         raise ValueError(f"two lines have the name {name}: {value} and {known[name]}")
@@ -235,6 +244,7 @@ def _name(value: Mapping[str, Any], known: dict[str, Any]) -> str:
 
 
 def _key(value: Mapping[str, Any]) -> str:
+    """The key by which lines are sorted."""
     return _text(list(value.values()))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 FORMAT = 2
-"""Of records. There is one: what an older racecar wrote is refused."""
+"""The version of the format of records; records with another one are refused."""
 OTHER_DATA = "other-data"
 PURPOSES = {
     "": "",
@@ -18,8 +18,8 @@ PURPOSES = {
     "search": "runs of a search: no evidence",
     OTHER_DATA: "runs on other data than the published: no evidence",
 }
-"""What a result is made for, and how pages mark it: evidence, to see that it works, to choose settings, to see what
-other files than the published ones give. Only the first is judged."""
+"""Purpose of a result → how pages mark it. "" is evidence, and only that is judged; "quick" is a short run that shows
+that everything works; "search" serves to choose settings; OTHER_DATA is a run on files other than the published."""
 FIELDS: dict[str, type | tuple[type, ...]] = {
     "id": str,
     "experiment": str,
@@ -47,19 +47,20 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
 """Every field of a record, with the type of its value:
 
 * parent: the id of the stage that this one started from;
-* config: the settings as the user gave them, for all variants alike; tuned: what a search chose for this one instead;
-* metrics, cost: a number for each name; curves: a list of numbers; tables: whatever JSON can hold;
-* status: "finished" or "diverged"; dead: layers that see nothing but zeros, None where nobody looked;
-* other_data: files of the data that are not the published ones;
-* made: command, commit, versions, device, time; "asked_by": the command that found the result there under this setting;
-* sha256: of the files of weights and arrays that belong to it."""
+* config: the settings that the user gave, the same for all variants; tuned: those that a search chose for this variant,
+  which replace them;
+* metrics, cost: a number for each name; curves: a list of numbers; tables: any JSON value;
+* status: "finished" or "diverged"; dead: layers whose input is always zero, None if this was not checked;
+* other_data: data files that are not the published ones;
+* made: command, commit, versions, device, time; "asked_by": the command that added the record for another setting;
+* sha256: checksums of the run's files of weights and arrays."""
 CHECKSUM = "checksum"
-"""The field of a file that says what all others must be."""
+"""The field of a file that holds the checksum of all others."""
 _REMEDY = "delete it to train that stage again"
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """One record from a file of its own, whose name begins with the record's id."""
+    """The record in a file, whose name begins with the record's id."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -73,18 +74,18 @@ def read_record(path: Path) -> dict[str, Any]:
 
 
 def with_checksum(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record as it goes into a file of its own."""
+    """A record with its checksum, as it is written into a file."""
     return {**record, CHECKSUM: _checksum(json.loads(json.dumps(record, allow_nan=False)))}
 
 
 def _checksum(record: Mapping[str, Any]) -> str:
-    """Of a record as JSON gives it back, its fields in any order: the beginning of the SHA-256."""
+    """The checksum of a record that has been read from JSON: the beginning of a SHA-256. Key order does not matter."""
     text = json.dumps(record, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def check_record(record: Any, where: str) -> None:
-    """Refuse what is no record, with the place where it was found."""
+    """Refuse anything that is no valid record; errors name ``where``."""
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise ValueError(
             f"{where} is no record of format {FORMAT}, but of another version of racecar or none; {_REMEDY}"
@@ -96,7 +97,7 @@ def check_record(record: Any, where: str) -> None:
 
 
 def wrong(record: Mapping[str, Any]) -> str:
-    """The first field that its readers could not use, as "has no number for seed: 'one'"; empty if there is none."""
+    """The first problem of a record, such as "has another type for seed: 'one'"; empty if there is none."""
     for name, kind in FIELDS.items():
         value = record[name]
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
@@ -110,7 +111,7 @@ def wrong(record: Mapping[str, Any]) -> str:
             return f"has no list for curve {name}: {values!r:.80}"
         numbers |= {f"curve {name}, {i}": value for i, value in enumerate(values)}
     for name, value in numbers.items():
-        if not (value is None or _is_number(value)):  # null stands for a number that was not finite
+        if not (value is None or _is_number(value)):  # null is a number that was not finite
             return f"has no finite number for {name}: {value!r:.80}"
     for name, value in record["tuned"].items():
         if not _is_number(value):

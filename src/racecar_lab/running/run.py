@@ -1,4 +1,4 @@
-"""A finished stage, as the store holds it: what it is, how it was made, and what was measured."""
+"""A run: a finished stage, as the store holds it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Protocol
 from torch import Tensor
 
 DEAD = "dead: the output is the same for every input"
-"""Noted of a finished net."""
+"""The note in the record of such a net."""
 
 
 class Arrays(Protocol):
-    """Where the arrays of a run are."""
+    """A store that has the arrays of runs."""
 
     def arrays(self, run: Run) -> dict[str, Tensor]: ...
 
@@ -35,6 +35,7 @@ class Run:
 
     @property
     def coefficient(self) -> float | None:
+        """The coefficient of the regulariser; None if the variant has none."""
         value = self.record["coefficient"]
         return None if value is None else float(value)
 
@@ -48,11 +49,12 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
+        """The settings that the user gave; a search's are in ``record["tuned"]``."""
         return dict(self.record["config"])
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Those that are numbers."""
+        """The metrics that are finite numbers."""
         return {name: value for name, value in self.record["metrics"].items() if value is not None}
 
     @property
@@ -61,22 +63,23 @@ class Run:
 
     @property
     def finished(self) -> bool:
+        """False if the training diverged."""
         return bool(self.record["status"] == "finished")
 
     @property
     def dead(self) -> bool:
-        """Whether the output depends on nothing any more, or a layer sees nothing but zeros, as far as was looked."""
+        """True if the output is the same for every input, or the input of a layer is always zero."""
         return DEAD in self.record["note"] or bool(self.record["dead"])
 
     @property
     def purpose(self) -> str:
-        """What it was made for, of ``record.PURPOSES``."""
+        """The purpose of the run, one of ``record.PURPOSES``."""
         return str(self.record["purpose"])
 
     @property
     def row(self) -> dict[str, Any]:
-        """All of it that fits into one row of a table. Settings are those that it was trained with, also where a search
-        chose them; lists are tuples, so that rows can be grouped by them."""
+        """The run as one row of a table. "config.…" are the settings of the training, also where a search chose them;
+        lists become tuples, so that rows can be grouped by them."""
         tuned = {name: value for name, value in self.record["tuned"].items() if name != "coefficient"}
         config = {**self.config, **tuned}
         return {
@@ -84,7 +87,7 @@ class Run:
             "coefficient": self.coefficient,
             "status": self.record["status"],
             "purpose": self.purpose,
-            **{f"config.{name}": tuple(one) if isinstance(one, list) else one for name, one in config.items()},
+            **{f"config.{name}": tuple(value) if isinstance(value, list) else value for name, value in config.items()},
             **{f"metrics.{name}": value for name, value in self.metrics.items()},
         }
 

@@ -1,4 +1,4 @@
-"""Experiment × variants × coefficients × seeds → the results store, by an engine."""
+"""Runs jobs with an engine; their results go into the store."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ ENGINES = ("here", "vmap", "ray")
 
 
 def run(jobs: Sequence[Job], options: RunOptions, engine: str = "here", show: bool | None = None) -> list[Failure]:
-    """Do what the store does not hold yet.
+    """Do the jobs whose results are not in the store yet.
 
     Args:
-        jobs: what to do.
-        options: how.
+        jobs: the jobs; those that they build on are added.
+        options: options of all jobs.
         engine: "here", "vmap" or "ray".
-        show: progress bars; None shows them on a terminal, and lines elsewhere.
+        show: as in ``bars``: None shows bars on a terminal, and lines elsewhere; False shows nothing.
 
     Returns:
-        The jobs that failed; all others are in the store.
+        Failures; the results of all other jobs are in the store.
     """
     check(options, engine)
     store, jobs = Store(options.folder), with_earlier(jobs)
     engine = engine_of(jobs, options, engine)
-    broken = {job: failed for job in jobs if (failed := _add_settings(job, store, options.maker.command))}
-    failures = [*broken.values()]
-    for later in (False, True):  # what others build on comes first
-        some = [job for job in jobs if job not in broken and (job.before is not None) is later]
-        ready = [job for job in some if job.before is None or not job.before.unfinished(store)]
+    failed = {job: error for job in jobs if (error := _add_settings(job, store, options.maker.command))}
+    failures = [*failed.values()]
+    for has_earlier in (False, True):  # jobs that others build on come first
+        group = [job for job in jobs if job not in failed and (job.before is not None) is has_earlier]
+        ready = [job for job in group if job.before is None or not job.before.unfinished(store)]
         failures += _run(ready, store, options, engine, show)
-        failures += [_waiting(job) for job in some if job not in ready]
+        failures += [_blocked(job) for job in group if job not in ready]
     return failures
 
 
 def _add_settings(job: Job, store: Store, command: str) -> Failure | None:
-    """What the store holds of a job is its result under this job's setting, too; where a record cannot be read, this
-    job fails, and no other."""
+    """Record the job's setting for those of its results that are in the store already. Returns a failure if one of
+    their records cannot be read."""
     try:
         for id in (job.ids[stage.name] for stage in job.stages):
             if store.has(id) and is_rank_zero():
@@ -54,13 +54,14 @@ def _add_settings(job: Job, store: Store, command: str) -> Failure | None:
     return None
 
 
-def _waiting(job: Job) -> Failure:
-    """Of a job that cannot start: what it builds on failed."""
+def _blocked(job: Job) -> Failure:
+    """The failure of a job that cannot start, because the job that it builds on failed."""
     assert job.before is not None
     return Failure(job.label, f"it starts from {job.before.label}, which failed", "")
 
 
 def _run(jobs: Sequence[Job], store: Store, options: RunOptions, engine: str, show: bool | None) -> list[Failure]:
+    """Do the unfinished jobs among some, of which none builds on another."""
     todo = [job for job in jobs if job.unfinished(store)]
     if not todo:
         return []
@@ -69,11 +70,13 @@ def _run(jobs: Sequence[Job], store: Store, options: RunOptions, engine: str, sh
         if engine == "streams":
             from racecar_lab.running.engines import streams
 
-            return streams.run(jobs, options, progress)  # all, for the same reason as vmap
+            return streams.run(jobs, options, progress)  # all jobs, as for vmap
         if engine == "vmap":
             from racecar_lab.running.engines import vmap
 
-            return vmap.run(jobs, options, progress)  # all: a batch that was begun is found by its members
+            return vmap.run(
+                jobs, options, progress
+            )  # all jobs, because the checkpoint of a batch is named after its members
         if engine == "ray":
             from racecar_lab.running.engines import ray
 
@@ -84,7 +87,7 @@ def _run(jobs: Sequence[Job], store: Store, options: RunOptions, engine: str, sh
 
 
 def begun(jobs: Sequence[Job], options: RunOptions, engine: str) -> list[Path]:
-    """Checkpoints of stages that are not finished: what a run goes on from, if it resumes."""
+    """The existing checkpoints of unfinished stages, from which a run continues with ``resume``."""
     store = Store(options.folder)
     if engine_of(jobs, options, engine) == "streams":
         from racecar_lab.running.engines import streams
@@ -99,10 +102,10 @@ def begun(jobs: Sequence[Job], options: RunOptions, engine: str) -> list[Path]:
 
 
 def engine_of(jobs: Sequence[Job], options: RunOptions, engine: str) -> str:
-    """The engine that is asked for, or that of an experiment which has one of its own; what that one would silently
-    forget is refused."""
-    own = next((job.experiment for job in jobs if job.experiment.engine), None)
-    if own is None:
+    """The engine that the user chose, or that of an experiment that needs a certain one; options that the latter would
+    ignore are refused."""
+    experiment = next((job.experiment for job in jobs if job.experiment.engine), None)
+    if experiment is None:
         return engine
     for refuse, option in (
         (engine != "here", f"--engine {engine}"),
@@ -114,14 +117,14 @@ def engine_of(jobs: Sequence[Job], options: RunOptions, engine: str) -> str:
     ):
         if refuse:
             raise ValueError(
-                f"{option}: {own.name} trains all nets of a method as one stack, in one process, by CUDA graphs on a "
-                "GPU; leave it out, and for several processes give each some --variants and the same --out"
+                f"{option}: {experiment.name} trains all nets of a method as one stack, in one process, by CUDA graphs "
+                "on a GPU; leave it out, and for several processes give each some --variants and the same --out"
             )
-    return own.engine
+    return experiment.engine
 
 
 def check(options: RunOptions, engine: str) -> None:
-    """Refuse what an engine, or torchrun, would silently forget."""
+    """Refuse options that the engine, or torchrun, would ignore."""
     if engine not in ENGINES:
         raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
     vmap, ray, torchrun = engine == "vmap", engine == "ray", distributed.launched()
@@ -142,7 +145,7 @@ def check(options: RunOptions, engine: str) -> None:
         (torchrun and engine != "here", f"--engine {engine}: torchrun shares a training, as only --engine here does"),
         (torchrun and options.workers > 1, f"{workers}: torchrun's processes do one job after the other; leave it out"),
         (
-            torchrun and numbered and distributed.world() == 1,  # once they have joined, each has its own
+            torchrun and numbered and distributed.world() == 1,  # afterwards each process has a numbered GPU
             f"--device {options.device}: torchrun gives each process a GPU of its own; use --device cuda",
         ),
     ):

@@ -1,4 +1,5 @@
-"""Choose learning rate, coefficient and more of every variant on validation data, with the same budget for each."""
+"""Hyperparameter search: it chooses learning rate, coefficient and more for every variant on validation data, with the
+same number of trials for each."""
 
 from __future__ import annotations
 
@@ -25,11 +26,11 @@ def trials(
     folder: Any,
     bases: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> list[Job]:
-    """All jobs of a search: the stages that it judges, and those that these start from.
+    """All jobs of a search, with the stages whose scores count and the stages that these start from.
 
     Args:
-        config: it must hold data out for validation.
-        bases: the settings that the search before it chose, by variant.
+        config: a configuration that holds data out for validation.
+        bases: variant → the settings that an earlier search chose; None if there was none.
     """
     candidates = {name: search.candidates(name, config.optimiser, bases[name] if bases else None) for name in variants}
     return jobs_of(experiment, search, config, candidates, folder)
@@ -38,19 +39,21 @@ def trials(
 def jobs_of(
     experiment: Experiment, search: Search, config: Config, candidates: Mapping[str, Sequence[Setting]], folder: Any
 ) -> list[Job]:
-    """The jobs of a search that try some settings of each variant."""
+    """The jobs that try the candidates, variant → settings, of a search."""
     jobs = []
     seeds = range(search.first_seed, search.first_seed + search.seeds)
     for name, settings in candidates.items():
         for setting in settings:
-            new = make_jobs(experiment, config, [name], seeds, folder, tuned={name: setting}, purpose="search")
-            jobs += new if search.apart else [replace(job, stages=_needed(job.stages, search.stages)) for job in new]
+            trial = make_jobs(experiment, config, [name], seeds, folder, tuned={name: setting}, purpose="search")
+            jobs += (
+                trial if search.apart else [replace(job, stages=_needed(job.stages, search.stages)) for job in trial]
+            )
             refuse_too_many(jobs)
     return jobs
 
 
 def _needed(stages: Sequence[Stage], judged: Sequence[str]) -> tuple[Stage, ...]:
-    """Those that are judged, and those that they start from."""
+    """The stages whose scores count, by name, and those that they start from."""
     names = set(judged)
     for stage in reversed(stages):
         if stage.name in names and stage.after:
@@ -59,37 +62,37 @@ def _needed(stages: Sequence[Stage], judged: Sequence[str]) -> tuple[Stage, ...]
 
 
 def trained(jobs: Sequence[Job]) -> dict[Job, Job]:
-    """Job → the one that is trained in its place. A regulariser with coefficient 0 changes nothing: jobs that differ in
-    it alone are one training, and Std's, where that has the same learning rate."""
-    first: dict[tuple[Any, ...], Job] = {}
-    instead = {}
+    """Job → the job that is trained for it. A regulariser with coefficient 0 changes nothing, so jobs that differ only
+    in their regulariser, and Std with the same settings, share one training."""
+    plain_jobs: dict[tuple[Any, ...], Job] = {}
+    training_of = {}
     for job in jobs:
-        stages = tuple(stage for stage in job.stages if stage.variants is None)  # Std alone has more
-        instead[job] = first.setdefault((job.config, job.seed, stages), job) if _is_plain(job) else job
-    return instead
+        stages = tuple(stage for stage in job.stages if stage.variants is None)  # only Std has other stages
+        training_of[job] = plain_jobs.setdefault((job.config, job.seed, stages), job) if _is_plain(job) else job
+    return training_of
 
 
 def _is_plain(job: Job) -> bool:
-    """Whether nothing is left of its regulariser."""
+    """True if the job has no regulariser, or one with coefficient 0."""
     kind = job.experiment.variant(job.variant).kind
     return kind == "plain" or (kind in ("reverse", "orthogonality", "decay") and job.coefficient == 0)
 
 
 def best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, dict[str, Any]]:
-    """Variant → the settings with the best mean; those with a run that diverged or has no score are out, and
-    those with too large an error, where there is a limit.
+    """Variant → the settings with the best mean score. Settings with a run that diverged or has no score are left out,
+    and if the search has a limit, those with too large an error, too.
 
-    Where runs come in clusters, {"each": cluster → its own settings}: what is chosen for a fold comes from the training
-    pictures of that fold alone, so that no test picture has a part in it. Where the search chooses for each stage by
-    itself, {"stages": stage → its own settings}.
+    If runs come in clusters, {"each": cluster → its settings}: those of a fold are chosen on the training pictures of
+    that fold alone, so that test pictures have no influence. If the search chooses for each stage by itself, {"stages":
+    stage → its settings}.
     """
-    instead = trained(jobs)
+    training_of = trained(jobs)
 
     def for_stages(jobs: Sequence[Job]) -> dict[str, Any]:
         if not search.apart:
-            return _best(jobs, instead, store, search)
+            return _best(jobs, training_of, store, search)
         names = dict.fromkeys(stage.name for job in jobs for stage in job.stages)
-        return {"stages": {name: _best(jobs, instead, store, replace(search, stages=(name,))) for name in names}}
+        return {"stages": {name: _best(jobs, training_of, store, replace(search, stages=(name,))) for name in names}}
 
     def for_clusters(jobs: Sequence[Job]) -> dict[str, Any]:
         clusters = jobs[0].experiment.clusters
@@ -101,14 +104,18 @@ def best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, dict[st
     return {name: for_clusters(members) for name, members in _by(jobs, lambda job: job.variant).items()}
 
 
-def _best(jobs: Sequence[Job], instead: Mapping[Job, Job], store: Store, search: Search) -> dict[str, Any]:
-    """The best setting of one variant, with its score, all that were tried, and the edges at which it lies."""
+def _best(jobs: Sequence[Job], training_of: Mapping[Job, Job], store: Store, search: Search) -> dict[str, Any]:
+    """The best setting of one variant, with its score, all settings that were tried, and the edges that it lies at.
+
+    Args:
+        training_of: as ``trained`` returns it.
+    """
     names = (*search.chosen, "coefficient")
     error, share = search.limit or ("", 0.0)
     columns = {"score": search.metric, **{name: name for name in (*search.beside, error) if name}}
     rows: list[dict[str, Any]] = []
     for setting, members in _by(jobs, lambda job: (*map(job.tuned.get, search.chosen), job.coefficient)).items():
-        runs = [store.get(instead[job].ids[name]) for job in members for name in search.stages]
+        runs = [store.get(training_of[job].ids[name]) for job in members for name in search.stages]
         scores = {column: _mean(runs, metric) for column, metric in columns.items()}
         rows.append({**dict(zip(names, setting, strict=True)), **scores})
     scored = [row for row in rows if row["score"] is not None]
@@ -117,14 +124,14 @@ def _best(jobs: Sequence[Job], instead: Mapping[Job, Job], store: Store, search:
         scored = [row for row in scored if row[error] is not None and row[error] <= (1 + share) * min(errors)]
     if not scored:
         raise ValueError(f"every setting of {jobs[0].variant} that was tried diverged; try smaller learning rates")
-    first = (max if search.higher else min)(scored, key=lambda row: row["score"])
-    chosen = {name: first[name] for name in (*names, "score") if first[name] is not None}
+    best_row = (max if search.higher else min)(scored, key=lambda row: row["score"])
+    chosen = {name: best_row[name] for name in (*names, "score") if best_row[name] is not None}
     chosen["tried"] = sorted(rows, key=lambda row: [row[name] or 0.0 for name in ("coefficient", *search.chosen)])
     return {**chosen, "edge": _edge(chosen)}
 
 
 def _edge(chosen: Mapping[str, Any]) -> list[str]:
-    """What of a choice is the smallest or the largest that was tried, so that the best may lie beyond it."""
+    """A note for each value that is the smallest or largest that was tried: a better one may lie beyond it."""
     notes = []
     for name in (axis for axis in chosen["tried"][0] if axis in chosen and axis != "score"):
         values = sorted({row[name] for row in chosen["tried"] if row[name] is not None})
@@ -135,13 +142,13 @@ def _edge(chosen: Mapping[str, Any]) -> list[str]:
 
 
 def _mean(runs: Sequence[Run], metric: str) -> float | None:
-    """Mean over runs; None if one of them does not have the metric."""
+    """Mean over runs; None if one of them lacks the metric."""
     values = [run.metrics.get(metric) for run in runs]
     return None if None in values else mean(value for value in values if value is not None)
 
 
 def _by(jobs: Iterable[Job], key: Callable[[Job], K]) -> dict[K, list[Job]]:
-    """Jobs by a key, in their order."""
+    """Key → jobs, in their order."""
     groups: dict[K, list[Job]] = {}
     for job in jobs:
         groups.setdefault(key(job), []).append(job)

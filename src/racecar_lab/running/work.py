@@ -1,4 +1,4 @@
-"""Do a job: train its stages one after the other, measure each, and put it into the store."""
+"""The work of a job: train its stages one after the other, measure each, and write its record."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ from racecar_lab.training.variants import Variant, variant
 
 @dataclass(frozen=True)
 class Maker:
-    """Who makes a record: what a reader needs to make it again."""
+    """The command and environment that make a record, so that a reader can make it again."""
 
     command: str
     engine: str
     commit: str | None = None
     workers: int | None = None
-    """Processes at once, where the engine knows."""
+    """Number of processes, if the engine has several."""
 
     def to_dict(self, device: str) -> dict[str, Any]:
+        """The field ``made`` of a record."""
         return {
             "command": self.command,
             "engine": self.engine,
@@ -59,34 +60,36 @@ class Maker:
 
 
 def do(job: Job, store: Store, options: TrainingOptions, maker: Maker) -> None:
-    """Train what is not in the store yet. A stage that diverges is recorded as such, and so are those after it."""
-    todo = job.unfinished(store)
-    if not todo:
+    """Train the stages that are not in the store yet. A stage that diverges is recorded as diverged, and so are those
+    that start from it."""
+    unfinished = job.unfinished(store)
+    if not unfinished:
         return
     tasks = job.experiment.data(job.config, job.seed, job.folder)
-    for stage in todo:
+    for stage in unfinished:
         _do(job, stage, tasks, store, options, maker)
 
 
 def _do(
     job: Job, stage: Stage, tasks: Mapping[str, Task], store: Store, options: TrainingOptions, maker: Maker
 ) -> None:
-    """One stage, of which nothing is left on the device when the next one begins."""
+    """Train a stage and write its record. When this returns, the device holds nothing of it."""
     began = time.perf_counter()
     try:
-        if note := lost(job, stage, store):
+        if note := parent_diverged(job, stage, store):
             raise Diverged(note)
         nets, outcome = _train(job, stage, job.task(tasks, stage), store, options)
         if outcome.note:
             raise Diverged(outcome.note)
         trained = as_trained(job, stage, nets.tasks[0], nets.model, outcome, device=options.device, tasks=tasks)
-        keep = partial(finish, job, trained, outcome, store, maker, began=began)
+        write_record = partial(finish, job, trained, outcome, store, maker, began=began)
     except FloatingPointError as error:
-        keep = partial(write, job, stage, store, maker, note=str(error))
-    distributed.once(partial(keep, device=options.device), options.device)
+        write_record = partial(write, job, stage, store, maker, note=str(error))
+    distributed.once(partial(write_record, device=options.device), options.device)
 
 
 def _train(job: Job, stage: Stage, task: Task, store: Store, options: TrainingOptions) -> tuple[Single, StageOutcome]:
+    """Train a stage, from its checkpoint if there is one."""
     id = job.ids[stage.name]
     checkpoint = store.checkpoint(id)
     if not options.resume and is_rank_zero():
@@ -101,7 +104,7 @@ def _train(job: Job, stage: Stage, task: Task, store: Store, options: TrainingOp
 
 
 def training(job: Job, stage: Stage, task: Task, model: nn.Module) -> Training:
-    """What a stage does with a model that has its first weights."""
+    """The training of a stage, for a model with its initial weights."""
     recipe, config = job.experiment.recipe(job.config, stage), job.config
     recipe = recipe if stage.regularised or recipe.look_always else replace(recipe, looks=0)
     return Training(
@@ -120,8 +123,8 @@ def training(job: Job, stage: Stage, task: Task, model: nn.Module) -> Training:
     )
 
 
-def lost(job: Job, stage: Stage, store: Store) -> str:
-    """Why a stage cannot start: what it starts from diverged."""
+def parent_diverged(job: Job, stage: Stage, store: Store) -> str:
+    """The note of a stage that cannot start, because the stage that it starts from diverged; empty if it can."""
     parent = job.parent(stage)
     if parent is not None and not store.get(parent).finished:
         return f"stage {stage.after}, which it starts from, diverged"
@@ -129,10 +132,10 @@ def lost(job: Job, stage: Stage, store: Store) -> str:
 
 
 def begin(job: Job, stage: Stage, task: Task, store: Store, device: str, fresh: bool = True) -> nn.Module:
-    """What a stage trains, with its first weights.
+    """The model of a stage, with its initial weights.
 
     Args:
-        fresh: False where a checkpoint brings the weights, so that they need no pretraining.
+        fresh: False if a checkpoint has the weights, so that no pretraining is needed.
     """
     torch.manual_seed(rng.seed_of("network", job.experiment.name, job.seed))
     model = _networks(job, stage, store).to(device)
@@ -142,34 +145,35 @@ def begin(job: Job, stage: Stage, task: Task, store: Store, device: str, fresh: 
 
 
 def _variant(job: Job, stage: Stage) -> Variant:
+    """The variant that a stage trains: Std in a stage without regulariser."""
     return variant(job.variant, job.experiment.joins) if stage.regularised else variant("Std")
 
 
 def _networks(job: Job, stage: Stage, store: Store) -> nn.Module:
-    """As the experiment builds them, from those of the stage before, if there is one. Dropout that a variant brings
-    along stays in its place without regulariser, but off: names are the same."""
+    """The networks of a stage, as the experiment builds them, from those of the stage that it starts from. In a stage
+    without regulariser, the layers of variant Drop stay, with probability 0, so that names in state dicts agree."""
     earlier, dropout = None, float(job.coefficient or 0.0) if variant(job.variant).kind == "dropout" else 0.0
     if origin := job.origin(stage):
         earlier = _networks(*origin, store)
         earlier.load_state_dict(store.weights(job.ids[origin[1].name]))
     model = job.experiment.networks(job.config, stage, earlier, dropout)
     if variant(job.variant).kind == "dropout":
-        places = [module for module in model.modules() if isinstance(module, nn.modules.dropout._DropoutNd)]
-        if dropout and not places:
+        layers = [module for module in model.modules() if isinstance(module, nn.modules.dropout._DropoutNd)]
+        if dropout and not layers:
             raise ValueError(f"{job.variant}: this network has no hidden layer for dropout, so it would be Std")
-        for module in places:
-            module.p = module.p if stage.regularised else 0.0
+        for layer in layers:
+            layer.p = layer.p if stage.regularised else 0.0
     return model
 
 
 def pretraining_lr(config: Config) -> float:
-    """That of the training itself, unless pretraining has its own."""
+    """The learning rate of pretraining: that of the training, unless it is set."""
     return config.pretrain_lr or config.lr
 
 
 def _pretrain(job: Job, model: nn.Module, task: Task, checkpoint: Path) -> None:
-    """Pre: its coefficient is the number of epochs for each layer. Layers that the checkpoint holds are not trained
-    again."""
+    """Pretrain a model layer by layer, as variant Pre does; its coefficient is the number of epochs for each layer.
+    Layers that are in the checkpoint are not trained again."""
     epochs, samples = round(job.coefficient or 0), len(task.train)
     if epochs < 1:
         return
@@ -185,11 +189,11 @@ def _pretrain(job: Job, model: nn.Module, task: Task, checkpoint: Path) -> None:
 def as_trained(
     job: Job, stage: Stage, task: Task, model: nn.Module, outcome: StageOutcome, device: str, tasks: Mapping[str, Task]
 ) -> Trained:
-    """What an experiment measures.
+    """The trained model as ``Experiment.measure`` gets it.
 
     Args:
-        task: what the model was trained on, on its device.
-        tasks: all of the experiment's, as they were loaded.
+        task: the task of the stage, on the device.
+        tasks: all tasks of the experiment, as they were loaded.
     """
     return Trained(
         stage,
@@ -214,7 +218,12 @@ def finish(
     began: float,
     measured: Measured | None = None,
 ) -> None:
-    """Measure a trained model, unless that was done, and put it into the store."""
+    """Measure a trained model and write its record.
+
+    Args:
+        began: ``time.perf_counter()`` at the start of the stage.
+        measured: the measurements, if they are made already.
+    """
     stage, model = trained.stage, trained.model
     measured = measured or job.experiment.measure(job.config, trained)
     cost = {
@@ -255,13 +264,13 @@ def write(
     note: str = "",
     dead: Sequence[str] | None = None,
 ) -> None:
-    """One record; without measurements, of a stage that diverged.
+    """Write the record of a stage, which diverged if there are no measurements.
 
     Args:
-        dead: layers that see nothing but zeros; None where nobody looked.
+        dead: layers whose input is always zero; None if this was not checked.
     """
-    lost = [name for name, value in measured.metrics.items() if not math.isfinite(value)] if measured else []
-    notes = [note, f"not finite: {', '.join(lost)}" if lost else ""]
+    not_finite = [name for name, value in measured.metrics.items() if not math.isfinite(value)] if measured else []
+    notes = [note, f"not finite: {', '.join(not_finite)}" if not_finite else ""]
     record = {
         "id": job.ids[stage.name],
         "parent": job.parent(stage),
@@ -290,9 +299,9 @@ def write(
 
 
 def _numbers(value: Any) -> Any:
-    """With null, which JSON knows, for numbers that are not finite."""
+    """A value for JSON: numbers that are not finite become None."""
     if isinstance(value, Mapping):
-        return {name: _numbers(one) for name, one in value.items()}
+        return {name: _numbers(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_numbers(one) for one in value]
+        return [_numbers(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

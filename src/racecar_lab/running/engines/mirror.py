@@ -1,4 +1,4 @@
-"""What happens in a folder of results, to be repeated in another one: the two need no disk in common."""
+"""Changes of a results folder, which are repeated in another one, for machines without a common disk."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pathlib import Path
 from racecar.support.files import remove, spared, write_atomically
 
 KINDS = ("checkpoints", "records", "weights", "arrays", "tensorboard")
-"""A stage that ends writes its weights and arrays, then its record, and removes its checkpoint. Looked at in the
-opposite order, what a record stands for is never missed, nor the record of a checkpoint that is gone."""
+"""Folders, in the order in which they are looked at. A stage that ends writes weights and arrays, then its record, and
+then removes its checkpoint; looking in the opposite order never misses the files of a record that is seen, nor the
+record of a checkpoint that is gone."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """Files that are new or other than before, and files that are there no longer; by their path in the folder."""
+    """Files that are new or changed, and files that were removed; by their path in the folder."""
 
     files: Mapping[str, bytes] = field(default_factory=dict)
     gone: Sequence[str] = ()
@@ -25,7 +26,8 @@ class Changes:
         return bool(self.files or self.gone)
 
     def repeat(self, folder: Path) -> None:
-        """In another folder, such that it is whole at every moment: records come after all else, then files go."""
+        """Repeat the changes in another folder. Records are written last, then files are removed, so that the folder is
+        consistent at every moment."""
         for name in sorted(self.files, key=lambda name: name.startswith("records")):
             dispensable = name.startswith("checkpoints")
             with spared("a checkpoint") if dispensable else nullcontext(), write_atomically(folder / name) as file:
@@ -35,30 +37,31 @@ class Changes:
 
 
 class Mirror:
-    """Sees what changes in a folder while others write into it."""
+    """Observes the changes of a folder that others write into."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._known = self._look()
 
     def changes(self) -> Changes:
-        """Since the last time."""
-        now, files = self._look(), {}
-        for name, state in now.items():
+        """The changes since the last call."""
+        current, files = self._look(), {}
+        for name, state in current.items():
             if self._known.get(name) != state:
-                with suppress(FileNotFoundError):  # it went meanwhile; then it is gone next time
+                with suppress(FileNotFoundError):  # removed meanwhile; the next call reports that
                     files[name] = (self.folder / name).read_bytes()
-        gone = [name for name in self._known if name not in now]
-        self._known = now
+        gone = [name for name in self._known if name not in current]
+        self._known = current
         return Changes(files, gone)
 
     def _look(self) -> dict[str, tuple[int, int, int]]:
-        found = {}
+        """Path → time, size and inode of every file."""
+        states = {}
         for kind in KINDS:
             for path in sorted((self.folder / kind).rglob("*")):
                 with suppress(FileNotFoundError):
-                    if path.is_file() and not path.name.startswith("."):  # those are not complete yet
+                    if path.is_file() and not path.name.startswith("."):  # files that are still being written
                         state = path.stat()
                         name = path.relative_to(self.folder).as_posix()
-                        found[name] = (state.st_mtime_ns, state.st_size, state.st_ino)
-        return found
+                        states[name] = (state.st_mtime_ns, state.st_size, state.st_ino)
+        return states

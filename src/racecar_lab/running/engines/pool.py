@@ -1,9 +1,9 @@
-"""Pieces of work in several processes of this machine, which say how far they are.
+"""Pieces of work in several processes of this machine, with progress.
 
-Workers start anew ("spawn"): each imports torch and the laboratory, four seconds of a core. To fork them from a process
-that has imported all saved a command these seconds, cost twice the code, and is not possible with CUDA. What
-``concurrent.futures`` does not do is added: messages of progress, Ctrl-C that ends everything within seconds, and
-workers that end with their parent, however that ends.
+Workers start anew ("spawn"): each imports torch and the laboratory, four seconds of a core. Forking
+them from a process that has imported everything saves these seconds, but takes twice the code, and is not possible with
+CUDA. This adds to ``concurrent.futures``: messages of progress, Ctrl-C that ends everything within seconds, and workers
+that end with their parent, however that ends.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ from racecar_lab.running.engines.base import Failure, Progress, RunOptions
 
 T = TypeVar("T")
 Work = Callable[[T, RunOptions, Progress], list[Failure]]
-"""Does one piece and returns what failed of it; a function that another process can import."""
+"""A function that does one piece and returns its failures; other processes must be able to import it."""
 PATIENCE = 3.0
-"""Seconds to wait for threads that should end at once."""
+"""Seconds to wait for a thread that should end immediately."""
 
 
 def cores() -> int:
-    """That this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def share_out(
     pieces: Sequence[T], work: Work[T], name: Callable[[T], str], workers: int, options: RunOptions, progress: Progress
 ) -> list[Failure]:
-    """Do all pieces, in this order.
+    """Do all pieces, started in this order.
 
     Args:
-        name: of a piece whose process was killed.
-        workers: processes.
+        name: gives the name of a piece, for the failure if its process is killed.
+        workers: number of processes.
     """
     processes = multiprocessing.get_context("spawn")
-    messages, theirs = processes.Pipe(duplex=False)
-    held, leash = processes.Pipe(duplex=False)
+    messages, messages_in = processes.Pipe(duplex=False)
+    leash_out, leash = processes.Pipe(duplex=False)
     drain = threading.Thread(target=_drain, args=(messages, progress), daemon=True)
     drain.start()
-    begin = theirs, held, processes.Lock(), max(1, cores() // workers)
-    pool = ProcessPoolExecutor(workers, processes, _start, begin)
+    arguments = messages_in, leash_out, processes.Lock(), max(1, cores() // workers)
+    pool = ProcessPoolExecutor(workers, processes, _start, arguments)
     futures: list[Future[list[Failure]]] = []
     try:
         with block_sigint(), suppress(BrokenProcessPool):
@@ -67,13 +67,13 @@ def share_out(
     finally:
         with block_sigint():
             pool.shutdown(wait=False, cancel_futures=True)
-            leash.close()  # whatever a worker does, it ends now
-            theirs.close()  # with the last end that can be written to, the messages end
+            leash.close()  # ends every worker, whatever it is doing
+            messages_in.close()  # ends the thread: nobody can write any more
             drain.join(PATIENCE)
 
 
 def _collect(names: Sequence[str], futures: Sequence[Future[list[Failure]]]) -> list[Failure]:
-    """What failed; a piece has no future if the workers were lost before it was submitted."""
+    """The failures of all pieces; a piece has no future if the workers died before it was submitted."""
     failures: list[Failure] = []
     for name, future in zip_longest(names, futures):
         try:
@@ -90,29 +90,31 @@ _lock: Any = None
 
 
 def _start(messages: Any, leash: Any, lock: Any, threads: int) -> None:
-    """A worker process begins."""
+    """Initialise a worker process."""
     global _messages, _lock
     _messages, _lock = messages, lock
     torch.set_num_threads(threads)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where block_sigint() can do nothing
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for cases in which block_sigint() has no effect
     end_with(leash)
     warnings.simplefilter("ignore")
     warnings.simplefilter("default", UserWarning)
-    warnings.showwarning = lambda message, *_, **__: _say(str(message))
+    warnings.showwarning = lambda message, *_, **__: _send(str(message))
 
 
 def _work(work: Work[T], piece: T, options: RunOptions) -> list[Failure]:
-    return work(piece, options, _say)
+    """Do a piece, in a worker process."""
+    return work(piece, options, _send)
 
 
-def _say(*message: Any) -> None:
-    """How far a job is, or a warning alone."""
+def _send(*message: Any) -> None:
+    """Send the arguments of ``Progress``, or a single warning, to the parent."""
     with _lock:
         _messages.send(message)
 
 
 def _drain(messages: Any, progress: Progress) -> None:
-    with suppress(EOFError, OSError):  # OSError: the last one was killed in the middle of a message
+    """Receive messages until the workers have ended; runs in a thread of the parent."""
+    with suppress(EOFError, OSError):  # OSError: the last worker was killed in the middle of a message
         while True:
             message = messages.recv()
             if len(message) == 1:

@@ -1,4 +1,4 @@
-"""Jobs on a Ray cluster; on this machine alone when none is named."""
+"""The engine "ray": jobs on a Ray cluster, or on this machine if no cluster is named."""
 
 from __future__ import annotations
 
@@ -24,38 +24,39 @@ from racecar_lab.running.results import Store
 from racecar_lab.training.checkpoint import drop_damaged
 
 ATTEMPTS = 3
-"""How often a job is begun, or gone on with, that loses its worker."""
+"""How often a job is started, or continued, if it loses its worker."""
 LOOK = 1.0
-"""Seconds at most until a checkpoint leaves its worker."""
+"""Maximal number of seconds until a checkpoint is sent from its worker."""
 
 News = tuple[list[tuple[Any, ...]], Changes, Failure | None]
-"""What a worker tells: its messages of progress, what it wrote, and why it ended, if it failed."""
+"""What a worker sends: messages of progress, changes of its folder, and its failure, if there is one."""
 
 
 def run(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Failure]:
-    """Do all jobs. A worker has a folder of its own; what it writes into it, checkpoints too, is brought here at once,
-    and what is here of a job goes with it to its worker."""
+    """Do all jobs. A worker writes into a folder of its own; its files, also checkpoints, are copied here at once, and
+    files of a job that are here already are sent to its worker."""
     ray: Any = need("ray", "ray")
-    mine = not ray.is_initialized()
-    if mine:
+    start = not ray.is_initialized()
+    if start:
         address = options.address or os.environ.get("RAY_ADDRESS") or "local"
         cores = {"num_cpus": options.workers} if options.workers and address == "local" else {}
         job = ray.job_config.JobConfig()
-        # or workers would look for modules in the current folder first, also where this process looks there last
+        # otherwise workers look for modules in the current folder first, even if this process looks there last
         job._client_job = os.getcwd() not in {*sys.path} - added
         quiet = {"log_to_driver": False, "include_dashboard": False, "configure_logging": False}
-        with block_sigint():  # it takes SIGTERM for itself, and half a cluster is hard to end
+        with block_sigint():  # Ray replaces the handler of SIGTERM, and a half-started cluster is hard to end
             ray.init(address=address, job_config=job, **quiet, **cores)
     try:
         return _drive(ray, jobs, options, progress)
     finally:
-        if mine:
+        if start:
             ray.shutdown()
 
 
 def _drive(ray: Any, jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Failure]:
+    """Start jobs while workers are free, and receive what they send."""
     store, gpus = Store(options.folder), 0.25 if options.device.startswith("cuda") else 0
-    # A job that loses its worker goes on from its checkpoint, which is here: Ray would begin it anew.
+    # No retries by Ray, which starts a job anew; here it continues from its checkpoint.
     work = ray.remote(num_cpus=1, num_gpus=gpus, num_returns="streaming", max_retries=0)(_work)
     waiting, failures = deque(jobs), []
     running: dict[Any, Job] = {}
@@ -69,14 +70,14 @@ def _drive(ray: Any, jobs: Sequence[Job], options: RunOptions, progress: Progres
             drop_damaged(*(path for stage in job.unfinished(store) for path in store.begun(job.ids[stage.name])))
             begun[job] += 1
             running[work.remote(job, options, _files(job, store))] = job
-        (one,), _ = ray.wait(list(running), num_returns=1)
-        job = running[one]
+        (news,), _ = ray.wait(list(running), num_returns=1)
+        job = running[news]
         try:
-            messages, changes, failed = ray.get(next(one))
+            messages, changes, failed = ray.get(next(news))
         except StopIteration:
-            del running[one]
+            del running[news]
         except ray.exceptions.RayError as error:
-            del running[one]
+            del running[news]
             if isinstance(error, ray.exceptions.RayTaskError):
                 failures.append(failure(job.label, error.cause or error))
             elif begun[job] < ATTEMPTS:
@@ -94,7 +95,7 @@ def _drive(ray: Any, jobs: Sequence[Job], options: RunOptions, progress: Progres
 
 
 def _files(job: Job, store: Store) -> Changes:
-    """What the store holds of a job already."""
+    """The files of a job that are in the store already."""
     paths: list[Path] = []
     for id in job.ids.values():
         paths += store.files(id) if store.has(id) else store.begun(id)
@@ -102,44 +103,44 @@ def _files(job: Job, store: Store) -> Changes:
 
 
 def _work(job: Job, options: RunOptions, begun: Changes) -> Iterator[News]:
-    """On the worker: do a job, and tell what comes of it while it is done."""
-    said: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    """Do a job, on the worker, and yield progress and files meanwhile."""
+    messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         begun.repeat(folder)
         mirror = Mirror(folder)
-        threading.Thread(target=_do, args=(job, options, folder, said), daemon=True).start()
+        threading.Thread(target=_do, args=(job, options, folder, messages), daemon=True).start()
         pause = min(LOOK, max(0.05, options.interval))
         end: list[Failure | None] = []
         while not end:
-            heard = _hear(said, pause)
-            end = [one for one in heard if not isinstance(one, tuple)]
-            messages = [one for one in heard if isinstance(one, tuple)]
+            received = _receive(messages, pause)
+            end = [message for message in received if not isinstance(message, tuple)]
+            progress = [message for message in received if isinstance(message, tuple)]
             changes = mirror.changes()
-            if messages or changes or end:
-                yield messages, changes, end[0] if end else None
+            if progress or changes or end:
+                yield progress, changes, end[0] if end else None
 
 
-def _hear(said: queue.SimpleQueue[Any], seconds: float) -> list[Any]:
-    """All that was said, after waiting for something to be said."""
-    heard = []
+def _receive(messages: queue.SimpleQueue[Any], seconds: float) -> list[Any]:
+    """All messages in a queue, after waiting for the first one."""
+    received = []
     with suppress(queue.Empty):
-        heard.append(said.get(timeout=seconds))
+        received.append(messages.get(timeout=seconds))
         while True:
-            heard.append(said.get_nowait())
-    return heard
+            received.append(messages.get_nowait())
+    return received
 
 
-def _do(job: Job, options: RunOptions, folder: Path, said: queue.SimpleQueue[Any]) -> None:
-    """Beside the one that tells: messages of progress, and in the end the failure or None."""
+def _do(job: Job, options: RunOptions, folder: Path, messages: queue.SimpleQueue[Any]) -> None:
+    """Do a job, in a thread of its own. Puts messages of progress into the queue, at the end the failure or None."""
     import torch
 
     torch.set_num_threads(1)
     failed = None
     try:
-        do_job(job, replace(options, folder=folder, resume=True), lambda *message: said.put(message))
-    except BaseException as error:  # whatever it is, the other one must hear of it
+        do_job(job, replace(options, folder=folder, resume=True), lambda *message: messages.put(message))
+    except BaseException as error:  # of any kind: the other thread waits for the end
         failed = failure(job.label, error)
-        here, there = str(folder), str(options.folder)  # files are named as they are called where the user finds them
-        failed = Failure(job.label, failed.message.replace(here, there), failed.details.replace(here, there))
-    said.put(failed)
+        local, target = str(folder), str(options.folder)  # paths in messages are those where the user finds the files
+        failed = Failure(job.label, failed.message.replace(local, target), failed.details.replace(local, target))
+    messages.put(failed)

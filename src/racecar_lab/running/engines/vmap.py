@@ -21,7 +21,7 @@ from racecar_lab.running.engines.here import size
 from racecar_lab.running.engines.pool import share_out
 from racecar_lab.running.jobs import Job
 from racecar_lab.running.results import Store, identity
-from racecar_lab.running.work import as_trained, begin, finish, lost, pretraining_lr, training, write
+from racecar_lab.running.work import as_trained, begin, finish, parent_diverged, pretraining_lr, training, write
 from racecar_lab.training.checkpoint import drop_damaged, reading
 from racecar_lab.training.curves import Diverged
 from racecar_lab.training.spec import Training
@@ -181,7 +181,7 @@ def _stage(
     pretrained: dict[str, nn.Module] = {}
     for job in jobs:
         try:
-            if note := lost(job, stage, store):
+            if note := parent_diverged(job, stage, store):
                 raise Diverged(note)
             task = job.task(data(job), stage)
             initial_model = partial(begin, job, stage, task, store, fresh=not path.exists())
