@@ -1,4 +1,4 @@
-"""The laboratory's commands, as ``racecar`` has them."""
+"""The laboratory's commands of ``racecar``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from racecar_lab.cli.search import search
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add them to an app: names and examples; options and help stand with each function."""
+    """Add the commands to an app, with names and examples; options and help are in each function."""
     app.command("list", epilog="Example: racecar list")(list_experiments)
     app.command("run", epilog="Example: racecar run peaks --seeds 5 --set lr=1e-4 --out out/peaks")(run_experiment)
     app.command(epilog="Example: racecar sweep information --over weight=1e-3,1e-2,1e-1 --engine vmap")(sweep)

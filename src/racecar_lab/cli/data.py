@@ -1,4 +1,4 @@
-"""``racecar data``: which data sets there are, whether they are here and whole, and how they get here."""
+"""``racecar data``: list, check, fetch and make data sets."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ def list_data(folder: Folder = None) -> None:
     """List the data sets: what they are, their licence, size, and whether they are here."""
     from racecar_lab.datasets import SOURCES, data_folder
 
-    where = data_folder(folder)
+    path = data_folder(folder)
     rows = [
-        (one.name, one.title, one.licence, _size(one.size), _fetched(one), one.here(where)) for one in SOURCES.values()
+        (source.name, source.title, source.licence, _size(source.size), _fetchable(source), source.here(path))
+        for source in SOURCES.values()
     ]
-    show(("name", "what", "licence", "size", "can be fetched", "here"), rows, f"Data folder: {where}")
+    show(("name", "what", "licence", "size", "can be fetched", "here"), rows, f"Data folder: {path}")
 
 
 @data.command("check", epilog="Example: racecar data check mnist cifar10")
@@ -49,25 +50,25 @@ def check_data(names: SomeNames = None, folder: Folder = None) -> None:
     from racecar.support.progress import bar
     from racecar_lab.datasets import SOURCES, check, data_folder, source
 
-    where = data_folder(folder)
-    chosen = [source(name) for name in names or SOURCES]
-    if not where.is_dir():
+    path = data_folder(folder)
+    sources = [source(name) for name in names or SOURCES]
+    if not path.is_dir():
         raise ValueError(
-            f"there is no data folder {where}: name one by --data or RACECAR_DATA, or racecar data fetch NAME"
+            f"there is no data folder {path}: name one by --data or RACECAR_DATA, or racecar data fetch NAME"
         )
     rows: list[tuple[str, str, str]] = []
     problems: list[str] = []
-    with bar("check", len(chosen)) as advance:
-        for one in chosen:
-            advance(0, one.name)
-            if names or one.here(where) != "no":
-                found = check(one, where)
-                problems += found.problems
-                rows.append((one.name, "wrong" if found.problems else "good", "; ".join(found.notes)))
+    with bar("check", len(sources)) as advance:
+        for data_set in sources:
+            advance(0, data_set.name)
+            if names or data_set.here(path) != "no":
+                result = check(data_set, path)
+                problems += result.problems
+                rows.append((data_set.name, "wrong" if result.problems else "good", "; ".join(result.notes)))
             else:
-                rows.append((one.name, "not here", ""))
-            advance(1, one.name)
-    show(("name", "state", "notes"), rows, f"Data folder: {where}")
+                rows.append((data_set.name, "not here", ""))
+            advance(1, data_set.name)
+    show(("name", "state", "notes"), rows, f"Data folder: {path}")
     for problem in problems:
         _complain(problem)
     if problems:
@@ -79,12 +80,12 @@ def fetch_data(names: Names, folder: Folder = None) -> None:
     """Download data sets, check them and unpack them. What was interrupted goes on where it stopped."""
     from racecar_lab.datasets import DataError, data_folder, fetch, source
 
-    where = data_folder(folder)
+    path = data_folder(folder)
     failed = False
-    for one in [source(name) for name in names]:  # all names are known before the first byte comes
+    for data_set in [source(name) for name in names]:  # unknown names are refused before anything is fetched
         try:
-            done = "fetched into" if fetch(one, where) else "was already in"
-            print(f"{one.name} {done} {where}; {one.licence}; {one.citation}")
+            state = "fetched into" if fetch(data_set, path) else "was already in"
+            print(f"{data_set.name} {state} {path}; {data_set.licence}; {data_set.citation}")
         except DataError as error:
             failed = True
             _complain(str(error))
@@ -97,25 +98,26 @@ def make_data(names: Names, folder: Folder = None) -> None:
     """Compute data sets that are not downloaded, which takes minutes. What is here already is not made again."""
     from racecar_lab.datasets import data_folder, make, source
 
-    where = data_folder(folder)
-    for one in [source(name) for name in names]:
-        done = "made in" if make(one, where) else "was already in"
-        print(f"{one.name} {done} {where}; {one.citation}")
+    path = data_folder(folder)
+    for data_set in [source(name) for name in names]:
+        state = "made in" if make(data_set, path) else "was already in"
+        print(f"{data_set.name} {state} {path}; {data_set.citation}")
 
 
-def _fetched(one: Source) -> str:
-    """Whether a data set can be fetched, or is made."""
-    return "yes" if one.downloads else "no" if one.make is None else "made"
+def _fetchable(source: Source) -> str:
+    """Yes or no: the data set can be fetched; or "made"."""
+    return "yes" if source.downloads else "no" if source.make is None else "made"
 
 
 def _complain(problem: str) -> None:
+    """Print a problem on standard error."""
     from racecar.support.console import one_line
 
     print(f"racecar: {one_line(problem)}", file=sys.stderr)
 
 
 def _size(size: int | None) -> str:
-    """Bytes in words."""
+    """A number of bytes as text."""
     if size is None:
         return "unknown"
     return f"{size / 1e6:.0f} MB" if size >= 1e6 else f"{size / 1e3:.0f} kB"

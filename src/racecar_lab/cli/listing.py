@@ -15,15 +15,22 @@ def list_experiments() -> None:
     from racecar_lab.experiments import EXPERIMENTS
 
     rows = [
-        (each.name, each.title, each.section, _needs(each), ",".join(each.variants), str(each.seeds))
-        for each in EXPERIMENTS.values()
+        (
+            experiment.name,
+            experiment.title,
+            experiment.section,
+            _needs(experiment),
+            ",".join(experiment.variants),
+            str(experiment.seeds),
+        )
+        for experiment in EXPERIMENTS.values()
     ]
-    last = "Data sets: `racecar data list` says whether they are here, `racecar data fetch NAME` gets one."
-    show(("name", "what", "paper", "data", "variants", "seeds"), rows, last)
+    hint = "Data sets: `racecar data list` says whether they are here, `racecar data fetch NAME` gets one."
+    show(("name", "what", "paper", "data", "variants", "seeds"), rows, hint)
 
 
 def _needs(experiment: Experiment) -> str:
-    """Data sets, and those that the short form cannot do without where they are others."""
+    """The data sets of an experiment, and those of its short form if they differ."""
     short = {**experiment.quick, **experiment.quick_shipped}
-    usual, quick = (", ".join(experiment.needs(experiment.Config(**how))) or "none" for how in ({}, short))
+    usual, quick = (", ".join(experiment.needs(experiment.Config(**settings))) or "none" for settings in ({}, short))
     return usual if usual == quick else f"{usual} (quick: {quick})"

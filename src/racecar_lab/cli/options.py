@@ -1,4 +1,4 @@
-"""The options of ``run``, ``sweep`` and ``search``: one set, so that what one of them can do, all can."""
+"""The options that ``run``, ``sweep`` and ``search`` have in common."""
 
 from __future__ import annotations
 
@@ -47,10 +47,8 @@ Over = Annotated[str, typer.Option("--over", metavar="FIELD=a,b,c", help="A sett
 
 @dataclass(frozen=True, kw_only=True)
 class CommandOptions:
-    """Options of what is trained, and how; every field is an option of each command.
-
-    Fields that have the name of a field of ``RunOptions`` are handed on as they are.
-    """
+    """Options of trainings; every field is an option of each command. Fields with the name of a field of ``RunOptions``
+    are passed on unchanged."""
 
     variants: Annotated[
         str,
@@ -114,8 +112,8 @@ class CommandOptions:
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """A command as typer sees it: its own parameters, then the fields of ``CommandOptions``. It is called with
-    ``options=CommandOptions(…)`` in their place."""
+    """A command for typer, whose parameters are those of ``command`` followed by the fields of ``CommandOptions``.
+    ``command`` is called with ``options=CommandOptions(…)`` instead of the fields."""
     hints = typing.get_type_hints(CommandOptions, include_extras=True)
     kind = inspect.Parameter.KEYWORD_ONLY
     shared = [
@@ -129,5 +127,5 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         options = CommandOptions(**{f.name: arguments.pop(f.name) for f in fields(CommandOptions)})
         command(**arguments, options=options)
 
-    call.__dict__["__signature__"] = inspect.Signature(parameters)  # which is what typer reads
+    call.__dict__["__signature__"] = inspect.Signature(parameters)  # typer reads this
     return call

@@ -1,4 +1,4 @@
-"""Do jobs as the options say, and say what came of them."""
+"""Do jobs with the options of a command, and print the results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def run_options(options: CommandOptions, folder: Path) -> RunOptions:
-    """How jobs are done, for the laboratory. What would be forgotten on the way is refused."""
+    """The engine's options, from those of a command. Options that the engine would ignore are refused."""
     from racecar_lab.running import runner
     from racecar_lab.running.engines.base import RunOptions
     from racecar_lab.running.work import Maker
@@ -32,21 +32,22 @@ def run_options(options: CommandOptions, folder: Path) -> RunOptions:
 
     _check_device(options.device, options.engine)
     values = vars(options)
-    same = {field.name: values[field.name] for field in fields(RunOptions) if field.name in values}
-    made = RunOptions(folder=folder, maker=Maker(command(), options.engine, commit()), **same)
+    common = {field.name: values[field.name] for field in fields(RunOptions) if field.name in values}
+    maker = Maker(command=command(), engine=options.engine, commit=commit())
+    engine_options = RunOptions(folder=folder, maker=maker, **common)
     try:
-        runner.check(made, options.engine)
+        runner.check(engine_options, options.engine)
     except ValueError:
         if not is_rank_zero():
             raise typer.Exit(2) from None
         raise
     if distributed.launched():  # the processes share every training
-        return replace(made, device=distributed.start(options.device), workers=1)
-    return made
+        return replace(engine_options, device=distributed.start(options.device), workers=1)
+    return engine_options
 
 
 def do(jobs: Sequence[Job], folder: Path, options: CommandOptions, quiet: bool = False) -> None:
-    """Do the jobs, and say what came of them."""
+    """Do the jobs, and print a summary unless ``quiet``; raises ValueError if some failed."""
     from racecar_lab.own import NAMES
     from racecar_lab.running import runner
     from racecar_lab.running.jobs import with_earlier
@@ -55,59 +56,62 @@ def do(jobs: Sequence[Job], folder: Path, options: CommandOptions, quiet: bool =
     from racecar_lab.training import distributed
 
     refuse_other_data(with_earlier(jobs), options)
-    again = command() if options.resume else f"{command()} --resume"
-    interrupts.advice = f"what was finished is in {folder}; to go on: {again}"
-    how, store, every = run_options(options, folder), Store(folder), with_earlier(jobs)
-    for job in every:
+    resume_command = command() if options.resume else f"{command()} --resume"
+    interrupts.advice = f"what was finished is in {folder}; to go on: {resume_command}"
+    engine_options, store, all_jobs = run_options(options, folder), Store(folder), with_earlier(jobs)
+    for job in all_jobs:
         if job.unfinished(store):
             if is_rank_zero():
                 store.check()
-            job.experiment.data(job.config, job.seed, job.folder)  # where they are missing, that is said once
+            job.experiment.data(
+                job.config, job.seed, job.folder
+            )  # one message if data are missing, not one for each job
             break
     if options.budget:
-        _tell_budget(every, how, options.engine)
+        _print_budget(all_jobs, engine_options, options.engine)
         return
-    there = sum(len(job.stages) - len(job.unfinished(store)) for job in every)
-    if there and is_rank_zero():
-        print(f"{there} of {sum(len(job.stages) for job in every)} stages are there already", file=sys.stderr)
-    if is_rank_zero() and (begun := [] if options.resume else runner.begun(every, how, options.engine)):
-        which = f"{begun[0]}" + (f" and {len(begun) - 1} more" if begun[1:] else "")
-        note(f"begun before, and started anew for want of --resume: {which}")
-    failures = runner.run(jobs, how, options.engine)
+    finished = sum(len(job.stages) - len(job.unfinished(store)) for job in all_jobs)
+    if finished and is_rank_zero():
+        print(f"{finished} of {sum(len(job.stages) for job in all_jobs)} stages are there already", file=sys.stderr)
+    if is_rank_zero() and (begun := [] if options.resume else runner.begun(all_jobs, engine_options, options.engine)):
+        names = f"{begun[0]}" + (f" and {len(begun) - 1} more" if begun[1:] else "")
+        note(f"begun before, and started anew for want of --resume: {names}")
+    failures = runner.run(jobs, engine_options, options.engine)
     if is_rank_zero():
         if not quiet:
             if jobs and jobs[0].purpose:
                 kind = "run on other data" if jobs[0].purpose == OTHER_DATA else f"{jobs[0].purpose} run"
                 print(f"a {kind}: no evidence, and nothing of it is judged")
             print(summary(jobs, store))
-            own = dict.fromkeys(NAMES[job.experiment.name] for job in every if job.experiment.name in NAMES)
-            page = ["racecar", "report", str(folder), *(f"--experiment={name}" for name in own)]
+            own_names = dict.fromkeys(NAMES[job.experiment.name] for job in all_jobs if job.experiment.name in NAMES)
+            page = ["racecar", "report", str(folder), *(f"--experiment={name}" for name in own_names)]
             print(f"results: {folder}   page: {shlex.join(page)}")
         for failure in failures:
             print(f"racecar: {failure.job} failed: {failure.message}", file=sys.stderr)
     distributed.stop()
     if failures:
-        raise ValueError(f"{len(failures)} of {len(every)} jobs failed; what was finished is in {folder}")
+        raise ValueError(f"{len(failures)} of {len(all_jobs)} jobs failed; what was finished is in {folder}")
 
 
-def _tell_budget(jobs: Sequence[Job], how: RunOptions, engine: str) -> None:
-    """Print the time that every method would take, and all of them together."""
+def _print_budget(jobs: Sequence[Job], options: RunOptions, engine: str) -> None:
+    """Print the estimated time of every method, and of all together."""
     from racecar.support.table import table
     from racecar_lab.report.words import seconds
     from racecar_lab.running import runner
 
-    if not jobs or runner.engine_of(jobs, how, engine) != "streams":
+    if not jobs or runner.engine_of(jobs, options, engine) != "streams":
         raise ValueError("--budget: only streams is timed beforehand; leave it out")
     from racecar_lab.running.engines import streams
 
-    methods = streams.budget(jobs, how)
-    rows = [[one.method, str(one.nets), str(one.steps), seconds(one.step_s), seconds(one.seconds)] for one in methods]
+    budgets = streams.budget(jobs, options)
+    rows = [[b.method, str(b.nets), str(b.steps), seconds(b.step_s), seconds(b.seconds)] for b in budgets]
     print(table(["method", "nets", "steps", "step", "all steps"], rows))
-    print(f"in all {seconds(sum(one.seconds for one in methods))}, one method after the other; nothing of it was kept")
+    total = seconds(sum(budget.seconds for budget in budgets))
+    print(f"in all {total}, one method after the other; nothing of it was kept")
 
 
 def refuse_other_data(jobs: Sequence[Job], options: CommandOptions) -> None:
-    """Refuse files that are not the published ones, unless the user takes them."""
+    """Refuse data files that are not the published ones, unless the user allows them by ``--other-data``."""
     from racecar_lab.datasets import data_folder
 
     for job in jobs:
@@ -121,13 +125,14 @@ def refuse_other_data(jobs: Sequence[Job], options: CommandOptions) -> None:
 
 
 def _check_device(device: str, engine: str) -> None:
+    """Refuse a device that does not exist."""
     import torch
 
     try:
         chosen = torch.device(device)
     except RuntimeError:
         raise ValueError(f"--device {device!r} is none: use cpu, cuda, cuda:1, …") from None
-    if chosen.type == "cpu" or (chosen.type == "cuda" and engine == "ray"):  # a cluster may have some
+    if chosen.type == "cpu" or (chosen.type == "cuda" and engine == "ray"):  # a cluster may have GPUs
         return
     accelerator, count = torch.accelerator.current_accelerator(), torch.accelerator.device_count()
     devices = [f"{accelerator.type}:{i}" for i in range(count)] if accelerator else []

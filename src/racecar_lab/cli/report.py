@@ -15,7 +15,7 @@ Folder = Annotated[
 Open = Annotated[bool, typer.Option("--open", help="Show the page in a browser.")]
 
 
-def report(folder: Folder, open_page: Open = False, own: Own = None) -> None:
+def report(folder: Folder, open_page: Open = False, own_experiments: Own = None) -> None:
     """Make a page of what was run: claims and verdicts, tables, figures. It is written as DIR/report.html, which needs
     nothing else, and as DIR/report.md.
 
@@ -27,14 +27,14 @@ def report(folder: Folder, open_page: Open = False, own: Own = None) -> None:
     from racecar_lab.experiments import experiments
     from racecar_lab.report import write_report
 
-    known = experiments(own or ())
+    known = experiments(own_experiments or ())
     if folder.exists():
         check_folder(folder, "the folder")
-    written = write_report(folder, known)
-    print(written.html)
-    print(written.markdown)
+    page = write_report(folder, known)
+    print(page.html)
+    print(page.markdown)
     if open_page:
-        webbrowser.open(written.html.absolute().as_uri())
-    if written.problems:
-        more = f" (and {len(written.problems) - 1} more, see the page)" if len(written.problems) > 1 else ""
-        raise ValueError(f"left out: {written.problems[0]}{more}")
+        webbrowser.open(page.html.absolute().as_uri())
+    if page.problems:
+        more = f" (and {len(page.problems) - 1} more, see the page)" if len(page.problems) > 1 else ""
+        raise ValueError(f"left out: {page.problems[0]}{more}")

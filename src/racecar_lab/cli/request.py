@@ -1,4 +1,4 @@
-"""From the texts of options to an experiment, its settings and its seeds."""
+"""Reading of the options: experiment, settings, variants, coefficients and seeds."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """An experiment, and what a user asks of it by the options that ``run``, ``sweep`` and ``search`` share."""
+    """An experiment, with its settings from the options that ``run``, ``sweep`` and ``search`` have in common."""
 
     experiment: Experiment
     config: Config
-    """The experiment's own, or its short form, with what ``--set`` changes."""
+    """The experiment's default configuration or its short form, with the changes by ``--set``."""
     variants: list[str]
     coefficients: dict[str, tuple[float, ...]]
-    """Variant → what ``--coefficient`` gives it."""
+    """Variant → its coefficients from ``--coefficient``."""
     seeds: range
 
     def tuned(self, file: Path | None, settings: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
-        """Variant → what a search chose for it, as it stands in the file of ``--tuned``."""
+        """Variant → the settings that a search chose for it, from the file of ``--tuned``."""
         return {} if file is None else read_tuned(file, self.experiment, self.config, self.variants, settings)
 
 
 def read(name: str, options: CommandOptions) -> Request:
-    """Read the options for an experiment; raises ValueError if they make no sense."""
+    """The request from the options of a command; raises ValueError for invalid ones."""
     from racecar_lab.config import override
     from racecar_lab.experiments import experiment as named
 
@@ -53,45 +53,44 @@ def split(text: str) -> list[str]:
 
 
 def numbers(text: str, option: str) -> tuple[float, ...]:
-    """From "0.01,0.1"; each of them once."""
+    """The numbers in a text such as "0.01,0.1", each once."""
     from racecar_lab.config import parse
 
     return tuple(dict.fromkeys(parse(value.strip(), float, option) for value in text.split(",")))
 
 
 def folder_of(out: Path | None, name: str, *marks: str) -> Path:
-    """Where results go: what is no evidence goes elsewhere than what is, unless the user says where."""
+    """The results folder: that of ``--out``, or out/NAME with marks such as "quick", which keep evidence apart."""
     return out or Path("out") / "-".join(filter(None, (name, *marks)))
 
 
 def _quick(experiment: Experiment, options: CommandOptions) -> dict[str, Any]:
-    """The short form; with data that come with racecar where it needs others, the user names no folder of data, and
-    they are not in the usual one."""
+    """The settings of the short form. If its data sets are missing from the usual folder, and the user names no other
+    folder, data that come with racecar are used if the experiment can."""
     from racecar_lab.datasets import data_folder, source
 
-    where = data_folder(None)
-    missing = [
-        name for name in experiment.needs(experiment.Config(**experiment.quick)) if source(name).here(where) == "no"
-    ]
+    path = data_folder(None)
+    needed = experiment.needs(experiment.Config(**experiment.quick))
+    missing = [name for name in needed if source(name).here(path) == "no"]
     if not (missing and experiment.quick_shipped and options.data is None):
         return experiment.quick
     quick = {**experiment.quick, **experiment.quick_shipped}
     if is_rank_zero():
-        data, remedy = experiment.told_data(experiment.Config(**quick)), source(missing[0]).remedy(where)
-        note(f"{missing[0]} is not in {where} ({remedy}), so this run takes {data}")
+        data, remedy = experiment.told_data(experiment.Config(**quick)), source(missing[0]).remedy(path)
+        note(f"{missing[0]} is not in {path} ({remedy}), so this run takes {data}")
     return quick
 
 
 def _seeds(experiment: Experiment, options: CommandOptions) -> range:
-    """Seeds that the user asks for, or as many as the experiment has by default."""
+    """The seeds that the user asks for, or by default the experiment's number of seeds."""
     from racecar_lab.running.jobs import MOST
 
     if options.seeds > MOST:
         raise ValueError(
             f"--seeds {options.seeds}: at most {MOST:,} at once; more of them by --first-seed, in another run"
         )
-    first, usual = options.first or 0, experiment.quick_seeds if options.quick else experiment.seeds
-    return range(first, first + (options.seeds or usual))
+    first, default = options.first or 0, experiment.quick_seeds if options.quick else experiment.seeds
+    return range(first, first + (options.seeds or default))
 
 
 def _coefficients(

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 @with_options
 def run_experiment(name: Name, options: CommandOptions, out: Out = None, tuned: Tuned = None) -> None:
     """Run an experiment: every variant, every seed, every stage. What is there already is skipped."""
-    asked = read(name, options)
-    _run(asked, [asked.config], options, out, tuned)
+    request = read(name, options)
+    _run(request, [request.config], options, out, tuned)
 
 
 @with_options
@@ -27,43 +27,49 @@ def sweep(name: Name, over: Over, options: CommandOptions, out: Out = None, tune
     """Run an experiment once for each value of a setting; "weight" is the coefficient of every regulariser."""
     from racecar_lab.config import override, parse
 
-    asked = read(name, options)
+    request = read(name, options)
     field, _, text = over.partition("=")
     values = split(text)
     if not values:
         raise ValueError(f"--over {over!r}: write FIELD=a,b,c, for example weight=1e-3,1e-2,1e-1")
     if field not in ("weight", "coefficient"):
-        configs = [override(asked.config, [f"{field}={value}"]) for value in values]
-        _run(asked, configs, options, out, tuned, over)
+        configs = [override(request.config, [f"{field}={value}"]) for value in values]
+        _run(request, configs, options, out, tuned, over)
         return
-    kinds = {name: asked.experiment.variant(name).kind for name in asked.variants}
+    kinds = {name: request.experiment.variant(name).kind for name in request.variants}
     swept = [name for name, kind in kinds.items() if kind in ("reverse", "orthogonality", "decay")]
     if not swept:
-        raise ValueError(f"--over {over!r}: none of {', '.join(asked.variants)} has a weight")
-    if twice := [name for name in swept if name in asked.coefficients]:
-        raise ValueError(f"--over {over!r} and --coefficient both say that of {twice[0]}: leave one of them out")
+        raise ValueError(f"--over {over!r}: none of {', '.join(request.variants)} has a weight")
+    if repeated := [name for name in swept if name in request.coefficients]:
+        raise ValueError(f"--over {over!r} and --coefficient both set that of {repeated[0]}: leave one of them out")
     weights = dict.fromkeys(swept, tuple(parse(value, float, field) for value in values))
-    asked = replace(asked, coefficients={**asked.coefficients, **weights})
-    _run(asked, [asked.config], options, out, tuned, over)
+    request = replace(request, coefficients={**request.coefficients, **weights})
+    _run(request, [request.config], options, out, tuned, over)
 
 
 def _run(
-    asked: Request,
+    request: Request,
     configs: Sequence[Config],
     options: CommandOptions,
     out: Path | None,
     tuned: Path | None,
     over: str = "",
 ) -> None:
-    """Do the jobs of all configurations, of which ``over`` is the setting that is swept."""
+    """Do the jobs of all configurations; ``over`` is the setting that is swept, if there is one."""
     from racecar_lab.running.jobs import make_jobs, refuse_too_many
 
-    settings = [*(options.settings or []), over]
-    chosen = asked.tuned(tuned, settings)
+    chosen = request.tuned(tuned, [*(options.settings or []), over])
     purpose, jobs = "quick" if options.quick else "", []
     for config in configs:
         jobs += make_jobs(
-            asked.experiment, config, asked.variants, asked.seeds, options.data, asked.coefficients, chosen, purpose
+            request.experiment,
+            config,
+            request.variants,
+            request.seeds,
+            folder=options.data,
+            coefficients=request.coefficients,
+            tuned=chosen,
+            purpose=purpose,
         )
         refuse_too_many(jobs)
-    do(jobs, folder_of(out, asked.experiment.name, jobs[0].purpose if jobs else purpose), options)
+    do(jobs, folder_of(out, request.experiment.name, jobs[0].purpose if jobs else purpose), options)

@@ -1,4 +1,4 @@
-"""``racecar search``: learning rate, coefficient and more of every variant, with one budget for all."""
+"""``racecar search``: learning rate, coefficient and more of every variant, with the same number of trials."""
 
 from __future__ import annotations
 
@@ -28,69 +28,74 @@ def search(name: Name, options: CommandOptions, out: Out = None, tuned: Tuned = 
     from racecar_lab.running.results import Store
     from racecar_lab.running.search import best, jobs_of, trained, trials
 
-    asked = read(name, options)
-    one, config, variants = asked.experiment, asked.config, asked.variants
-    if one.search is None:
-        raise ValueError(f"experiment {one.name!r} has no search")
-    for field in one.search.chosen:
+    request = read(name, options)
+    experiment, config, variants = request.experiment, request.config, request.variants
+    if experiment.search is None:
+        raise ValueError(f"experiment {experiment.name!r} has no search")
+    for field in experiment.search.chosen:
         if is_set(options.settings, field):
             raise ValueError(f"--set {field}: the search chooses it")
-    given = _given(asked, tuned, lr, options)
+    bases = _earlier_choice(request, tuned, lr, options)
     if is_set(options.settings, "valid") and not config.valid:
         raise ValueError("--set valid=0: the search needs training data that it holds out")
-    space = one.search_for(config) or one.search
+    space = experiment.search_for(config) or experiment.search
     config = replace(config, valid=config.valid or space.valid)
-    # those of variants that are not run say how many settings each has, unless the user says it
-    others = {name: some for name, some in space.coefficients.items() if not asked.coefficients or name in variants}
-    what = replace(
+    # every variant gets as many settings as the one with the most coefficients has, also if that one is not run; where
+    # the user names coefficients, only variants that are run count
+    coefficients = {
+        variant: values
+        for variant, values in space.coefficients.items()
+        if not request.coefficients or variant in variants
+    }
+    space = replace(
         space,
         seeds=options.seeds or space.seeds,
         first_seed=space.first_seed if options.first is None else options.first,
         lrs={**space.lrs, **({config.optimiser: _rates(lr)} if lr else {})},
-        coefficients={**others, **asked.coefficients},
+        coefficients={**coefficients, **request.coefficients},
     )
-    jobs = trials(one, what, config, variants, options.data, given)
-    folder = folder_of(out, one.name, "search", "quick" if options.quick else "")
+    jobs = trials(experiment, space, config, variants, options.data, bases)
+    folder = folder_of(out, experiment.name, "search", "quick" if options.quick else "")
     if is_rank_zero():
         check_folder(folder, "--out")
     new, chosen = jobs, dict[str, dict[str, Any]]()
-    while new:  # for as long as the best lies at an edge beyond which the search goes on
+    while new:  # until no best setting lies at an edge that the search can extend
         do(list(dict.fromkeys(trained(new).values())), folder, replace(options, resume=True), quiet=True)
         if not is_rank_zero() or options.budget:
             return
-        _refuse_unmeasured(jobs, Store(folder), what.metric)
-        chosen = best(jobs, Store(folder), what)
-        new = jobs_of(one, what, config, {which: what.beyond(found) for which, found in chosen.items()}, options.data)
+        _refuse_unmeasured(jobs, Store(folder), space.metric)
+        chosen = best(jobs, Store(folder), space)
+        candidates = {variant: space.beyond(choice) for variant, choice in chosen.items()}
+        new = jobs_of(experiment, space, config, candidates, options.data)
         jobs = [*jobs, *new]
+    all_stages = list(dict.fromkeys(stage.name for job in jobs for stage in job.stages))
     write_json(
         folder / "tuned.json",
         {
             "command": command(),
-            "experiment": one.name,
+            "experiment": experiment.name,
             "config": jobs[0].base.to_dict(),
-            "metric": what.judged_by,
-            "stages": list(dict.fromkeys(stage.name for job in jobs for stage in job.stages))
-            if what.apart
-            else list(what.stages),
-            "seeds": what.seeds,
+            "metric": space.judged_by,
+            "stages": all_stages if space.apart else list(space.stages),
+            "seeds": space.seeds,
             "variants": chosen,
         },
     )
-    for which, whole in chosen.items():
-        for part, several in whole.get("each", {"": whole}).items():
-            for stage, found in several.get("stages", {"": several}).items():
-                said = [f"{field} {found[field]:.3g}" for field in (*what.chosen, "coefficient") if field in found]
-                where = [f"{one.clusters.field} {part}"] if part and one.clusters else []
-                own = ", ".join([which, *where, *([stage] if stage else [])])
-                print(f"{own}: {', '.join(said)}, {what.metric} {found['score']:.4g}")
-                if found["edge"]:
-                    print(f"  {' and '.join(found['edge'])}: a better one may lie beyond")
+    for variant, by_cluster in chosen.items():
+        for cluster, by_stage in by_cluster.get("each", {"": by_cluster}).items():
+            for stage, choice in by_stage.get("stages", {"": by_stage}).items():
+                values = [f"{field} {choice[field]:.3g}" for field in (*space.chosen, "coefficient") if field in choice]
+                fold = [f"{experiment.clusters.field} {cluster}"] if cluster and experiment.clusters else []
+                label = ", ".join([variant, *fold, *([stage] if stage else [])])
+                print(f"{label}: {', '.join(values)}, {space.metric} {choice['score']:.4g}")
+                if choice["edge"]:
+                    print(f"  {' and '.join(choice['edge'])}: a better one may lie beyond")
     print(folder / "tuned.json")
 
 
 def _refuse_unmeasured(jobs: Sequence[Job], store: Store, metric: str) -> None:
-    """Raise if no finished run has the metric that the search chooses by, as where an experiment always measures on its
-    test set."""
+    """Refuse an experiment whose finished runs lack the metric that the search chooses by, for example because it
+    always measures on its test set."""
     runs = [store.get(id) for job in jobs for id in job.ids.values() if store.has(id)]
     measured = [run.record["metrics"] for run in runs if run.finished]
     if measured and not any(metric in metrics for metrics in measured):
@@ -99,30 +104,31 @@ def _refuse_unmeasured(jobs: Sequence[Job], store: Store, metric: str) -> None:
 
 
 def _rates(text: str) -> tuple[float, ...]:
-    """Learning rates to try."""
+    """The learning rates in the text of ``--lr``."""
     rates = numbers(text, "--lr")
     if not all(0 < rate < float("inf") for rate in rates):
         raise ValueError(f"--lr {text}: learning rates must be greater than 0")
     return rates
 
 
-def _given(
-    asked: Request, tuned: Path | None, lr: str, options: CommandOptions
+def _earlier_choice(
+    request: Request, tuned: Path | None, lr: str, options: CommandOptions
 ) -> Mapping[str, Mapping[str, Any]] | None:
-    """What another search chose that comes before this one; None, if there is none."""
-    from racecar_lab.experiments import experiment
+    """Variant → the settings that the search of the experiment that this one builds on chose; None if it builds on
+    none."""
+    from racecar_lab.experiments import experiment as named
 
-    first = asked.experiment.builds_on
-    if not first:
+    earlier = request.experiment.builds_on
+    if not earlier:
         if tuned is not None:
             raise ValueError("--tuned: this search chooses all by itself; it is `racecar run` that takes the file")
         return None
     if tuned is None:
         raise ValueError(
-            f"learning rates and coefficients are taken as the search of {first} chose them: run `racecar search "
-            f"{first}`, and give its file by --tuned"
+            f"learning rates and coefficients are taken as the search of {earlier} chose them: run `racecar search "
+            f"{earlier}`, and give its file by --tuned"
         )
     for option, text in (("--coefficient", options.coefficient), ("--lr", lr)):
         if text:
-            raise ValueError(f"{option}: the search of {first} chose them")
-    return read_tuned(tuned, experiment(first), asked.config, asked.variants, options.settings or [])
+            raise ValueError(f"{option}: the search of {earlier} chose them")
+    return read_tuned(tuned, named(earlier), request.config, request.variants, options.settings or [])

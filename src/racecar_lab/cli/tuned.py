@@ -1,4 +1,4 @@
-"""The file of ``--tuned``: what ``racecar search`` chose."""
+"""Reading of the file of ``--tuned``, which ``racecar search`` writes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def read_tuned(
     path: Path, experiment: Experiment, config: Config, variants: Sequence[str], settings: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """Variant → settings; raises ValueError for the file of another experiment or optimiser, for one that lacks a
-    variant, and where ``settings``, texts "FIELD=VALUE", have a field that the file has, too."""
+    """Variant → the settings that a search chose. Raises ValueError if the file is of another experiment or optimiser,
+    lacks a variant, or has a field that the user sets by ``settings``, texts "FIELD=VALUE", too."""
     fields = () if experiment.search is None else experiment.search.chosen
     try:
         content = _read(path)
@@ -41,7 +41,7 @@ def is_set(settings: Sequence[str] | None, field: str) -> bool:
 
 
 def _settings(chosen: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
-    """The numbers that were chosen; under "each" and "stages" those of each cluster or stage, where there are some."""
+    """The chosen numbers of a variant; "each" and "stages" hold those of each cluster or stage, if there are any."""
     settings: dict[str, Any] = {key: float(chosen[key]) for key in fields if key in chosen}
     for kind in {"each", "stages"} & chosen.keys():
         settings[kind] = {name: _settings(part, fields) for name, part in chosen[kind].items()}
@@ -49,14 +49,16 @@ def _settings(chosen: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any
 
 
 def _read(path: Path) -> Any:
-    """The content of a search's file, or of one line of several searches, FILE.jsonl#NAME."""
+    """The content of a JSON file, or of the line of a search in FILE.jsonl#NAME."""
     file, _, name = str(path).rpartition("#")
-    several = file.endswith(".jsonl")
-    place = Path(file) if several else path
-    if not place.is_file():
-        raise FileNotFoundError(f"--tuned {place}: there is no such file; give the tuned.json of a `racecar search`")
-    text = place.read_text(encoding="utf-8")
-    if not several:
+    is_lines = file.endswith(".jsonl")
+    file_path = Path(file) if is_lines else path
+    if not file_path.is_file():
+        raise FileNotFoundError(
+            f"--tuned {file_path}: there is no such file; give the tuned.json of a `racecar search`"
+        )
+    text = file_path.read_text(encoding="utf-8")
+    if not is_lines:
         return json.loads(text)
     searches = {line["name"]: line for line in map(json.loads, text.splitlines())}
     if name not in searches:
