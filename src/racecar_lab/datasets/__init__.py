@@ -1,4 +1,4 @@
-"""The data sets of the paper's experiments, in their publishers' layouts: one file each."""
+"""The data sets of the experiments, in their publishers' layouts; each has a module of its own."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ __all__ = [
 ]
 
 SOURCES: dict[str, Source] = {
-    one.name: one for one in (MNIST, CIFAR10, CIFAR100, CIFAR10_1, SHIFT, TEXTURE_SHAPE, SMOKE, SMOKE_REAL, INFORMATION)
+    data_set.name: data_set
+    for data_set in (MNIST, CIFAR10, CIFAR100, CIFAR10_1, SHIFT, TEXTURE_SHAPE, SMOKE, SMOKE_REAL, INFORMATION)
 }
 """All data sets by name."""
 

@@ -1,4 +1,4 @@
-"""What a data set is: where it comes from, under which terms, which files it has, and how they are read."""
+"""The description of a data set: its origin and licence, its files, and how to read them."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ class File:
     """One file of a data set, or a folder of many small ones."""
 
     path: str
-    """Below the data folder."""
+    """Path below the data folder."""
     splits: tuple[str, ...]
     """The splits that are read from it."""
     size: int | None = None
-    """In bytes; None where it is not known."""
+    """Bytes; None if unknown."""
     checksum: str = ""
-    """As published: "sha256:…", "md5:…", or for a folder "git-tree:…"; empty where there is none."""
+    """The published checksum: "sha256:…", "md5:…", or "git-tree:…" for a folder; empty if there is none."""
     exact: bool = True
-    """False: a copy with other bytes will do, such as smaller pictures."""
+    """False if a copy with other bytes, such as smaller pictures, is accepted, too."""
     made: bool = False
-    """It is made here; its checksum was written beside it then."""
+    """True if it is computed on this machine; its checksum is then in a file beside it."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class Download:
     """One file to fetch."""
 
     urls: tuple[str, ...]
-    """The same file in several places, in the order in which they are tried."""
+    """Addresses of the same file, tried in this order."""
     path: str
-    """Where it goes, below the data folder."""
+    """Path of the downloaded file, below the data folder."""
     size: int | None = None
     checksum: str = ""
     members: Mapping[str, str] | None = None
-    """Of a tar archive: path in it → path below the data folder, of files or folders. The archive is not kept."""
+    """For a tar archive: path in it → path below the data folder, of files or folders. The archive is then removed."""
 
 
 @dataclass(frozen=True)
@@ -64,20 +64,20 @@ class Source:
     counts: Mapping[str, int]
     """Split → number of samples."""
     forms: tuple[tuple[File, ...], ...]
-    """The layouts in which its files may lie, in order of preference; the first is what ``fetch`` brings."""
+    """Layouts of its files, in order of preference; the first one is that of ``fetch``."""
     read: Callable[[tuple[Path, ...], str], Samples]
     """(files of a split, split) → samples; a DataError names the file that is damaged."""
     downloads: tuple[Download, ...] = ()
     obtain: str = ""
-    """Where to get it if it cannot be fetched."""
+    """How to get it if it cannot be fetched."""
     make: Callable[[Path], None] | None = None
-    """Makes its one file at that path, where the data are computed and not fetched; see ``making``."""
+    """Computes its single file and writes it to a path, if the data are not fetched; see ``making``."""
 
     def load(self, folder: str | Path | None, split: str) -> Samples:
         """All samples of a split.
 
         Args:
-            folder: the data folder; None: see :func:`data_folder`.
+            folder: the data folder; None: the default, see :func:`data_folder`.
             split: one of ``counts``.
 
         Returns:
@@ -94,7 +94,7 @@ class Source:
         return self.open(folder, split, counted)
 
     def open(self, folder: str | Path | None, split: str, read: Callable[[tuple[Path, ...]], T]) -> T:
-        """What a function reads from the files of a split; its DataError is completed by what to do."""
+        """The result of ``read`` for the files of a split; to its DataError a remedy is added."""
         folder = data_folder(folder)
         paths = tuple(folder / file.path for file in self.find(folder, split))
         try:
@@ -114,14 +114,14 @@ class Source:
         for files, gaps in zip(layouts, missing, strict=True):
             if len(gaps) < len(files):
                 raise DataError(f"{gaps[0]} is missing: {self.remedy(folder)}")
-        looked = " or ".join(files[0].path for files in layouts)
+        expected = " or ".join(files[0].path for files in layouts)
         raise DataError(
-            f"{self.name} is not in {folder} (looked for {looked}): {self.remedy(folder)}; "
+            f"{self.name} is not in {folder} (looked for {expected}): {self.remedy(folder)}; "
             "--data or RACECAR_DATA name another folder"
         )
 
     def here(self, folder: Path) -> str:
-        """Whether the data set is in a folder: "yes", "in part" or "no"."""
+        """Is the data set in a folder? "yes", "in part" or "no"."""
         try:
             for split in self.counts:
                 self.find(folder, split)
@@ -134,24 +134,24 @@ class Source:
         """What to do when files are missing or damaged."""
         if not self.downloads and self.make is None:
             return self.obtain
-        where = "" if folder == data_folder(None) else f" --data {shlex.quote(str(folder))}"
-        return f"racecar data {'fetch' if self.downloads else 'make'} {self.name}{where}"
+        option = "" if folder == data_folder(None) else f" --data {shlex.quote(str(folder))}"
+        return f"racecar data {'fetch' if self.downloads else 'make'} {self.name}{option}"
 
     @property
     def size(self) -> int | None:
-        """Bytes to fetch, or of the files if they cannot be fetched; None where it is not known."""
-        sizes = [one.size for one in self.downloads or self.forms[0]]
+        """Bytes of the downloads, or of the files if they cannot be fetched; None if unknown."""
+        sizes = [file.size for file in self.downloads or self.forms[0]]
         return sum(size for size in sizes if size is not None) if None not in sizes else None
 
 
 def words(error: Exception) -> str:
-    """What an error says, in one line."""
+    """The message of an error, in one line."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def data_folder(given: str | Path | None) -> Path:
-    """The folder of the data sets: the given one, else $RACECAR_DATA, else one in the user's cache."""
-    chosen = given or os.environ.get("RACECAR_DATA")
+def data_folder(folder: str | Path | None) -> Path:
+    """The folder of the data sets: ``folder``, else $RACECAR_DATA, else one in the user's cache."""
+    chosen = folder or os.environ.get("RACECAR_DATA")
     if chosen:
         return Path(chosen).expanduser()
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))

@@ -1,9 +1,9 @@
 """CIFAR-10 and CIFAR-100: 32 × 32 colour pictures of 10 and of 100 kinds of things.
 
-The binary version is preferred; the python version, pickles, is read if it is there instead. Checksums of the archives
-are those of the home page and of TensorFlow Datasets, those of the pickles torchvision's; the home page's archive of
-CIFAR-10 holds the binary files with the checksums below. None are published for the binary files of CIFAR-100, whose
-archive has one. The official split is kept: 50 000 to train, 10 000 to test.
+The binary version is preferred; the python version, which consists of pickles, is read if only that is there. Checksums
+of the archives are those of the home page and of TensorFlow Datasets, those of the pickles torchvision's, and those of
+the binary files of CIFAR-10 are of the files in the home page's archive. For the binary files of CIFAR-100 none are
+published, only for their archive. The official split is kept: 50 000 to train, 10 000 to test.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ COUNTS = {"train": 50_000, "test": 10_000}
 
 
 def read_binary(path: Path, classes: int) -> Samples:
-    """One file of the binary version: per picture one label byte (of 100 classes: coarse, fine), 3072 pixel bytes."""
-    content, before = path.read_bytes(), 2 if classes == 100 else 1
-    if not content or len(content) % (before + PIXELS):
-        raise DataError(f"{path} has {len(content)} bytes, no multiple of {before + PIXELS}: it is truncated")
-    rows = torch.frombuffer(bytearray(content), dtype=torch.uint8).view(-1, before + PIXELS)
-    return _pictures(rows[:, before:], rows[:, before - 1], classes, path)
+    """A file of the binary version: for each picture a byte for the label (two, coarse and fine, for 100 classes) and
+    3072 bytes for the pixels."""
+    content, label_bytes = path.read_bytes(), 2 if classes == 100 else 1
+    if not content or len(content) % (label_bytes + PIXELS):
+        raise DataError(f"{path} has {len(content)} bytes, no multiple of {label_bytes + PIXELS}: it is truncated")
+    rows = torch.frombuffer(bytearray(content), dtype=torch.uint8).view(-1, label_bytes + PIXELS)
+    return _pictures(rows[:, label_bytes:], rows[:, label_bytes - 1], classes, path)
 
 
 def read_python(path: Path, classes: int) -> Samples:
-    """One file of the python version, a pickled dict."""
+    """A file of the python version, a pickled dict."""
     content = read_pickle(path)
     data, labels = content.get(b"data"), content.get(b"fine_labels" if classes == 100 else b"labels")
     if not isinstance(data, Tensor) or data.dim() != 2 or data.shape[1] != PIXELS:

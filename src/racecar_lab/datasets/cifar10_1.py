@@ -32,7 +32,7 @@ CIFAR10_1 = Source(
     counts={"test": 2000},
     forms=tuple(
         tuple(File(f"{folder}{name}", ("test",), size, f"sha256:{sha256}") for name, (size, sha256) in FILES.items())
-        for folder in ("", "CIFAR-10.1/datasets/")  # the second: a clone of the repository
+        for folder in ("", "CIFAR-10.1/datasets/")  # the second is that of a clone of the repository
     ),
     read=_read,
     downloads=tuple(

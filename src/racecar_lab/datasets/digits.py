@@ -14,7 +14,7 @@ from racecar_lab.datasets.idx import read_pair
 
 HERE = Path(__file__).parent
 TOLD = "forty digits that come with racecar, to see that it works: no evidence of anything"
-"""What they are, for those who read of a result."""
+"""A description of these data for reports."""
 
 
 def load() -> Samples:

@@ -1,4 +1,4 @@
-"""A data set from the network into the data folder: download, check, unpack."""
+"""Fetching of a data set into the data folder: download, check, unpack."""
 
 from __future__ import annotations
 
@@ -16,46 +16,47 @@ from racecar_lab.datasets.download import download
 
 
 def fetch(source: Source, folder: str | Path | None = None) -> bool:
-    """Bring a data set into the data folder, unless it is there; whether anything had to be fetched.
+    """Fetch a data set into the data folder. Returns False if it is there already.
 
-    An archive that already lies in the data folder is used, and kept.
+    An archive that is in the data folder is used, and not removed.
     """
     if not source.downloads:
         raise DataError(f"{source.name} cannot be fetched: {source.obtain}")
     folder = data_folder(folder)
     if not check(source, folder).problems:
         return False
-    for one in source.downloads:
-        target = folder / one.path
-        there = bool(one.checksum) and not differs(target, one.size, one.checksum)
-        if not there:
-            download(one.urls, target, one.size, one.checksum)
-        if one.members is not None:
-            _unpack(source, one, folder)
-            if not there:
+    for file in source.downloads:
+        target = folder / file.path
+        exists = bool(file.checksum) and not differs(target, file.size, file.checksum)
+        if not exists:
+            download(file.urls, target, file.size, file.checksum)
+        if file.members is not None:
+            _unpack(source, file, folder)
+            if not exists:
                 target.unlink()
     if problems := check(source, folder).problems:
         raise DataError(problems[0])
     return True
 
 
-def _unpack(source: Source, one: Download, folder: Path) -> None:
-    """Unpack an archive aside; only files that are as published take their places."""
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".unpack.") as made:
-        aside = Path(made)
-        unpack(folder / one.path, aside, one.members or {})
+def _unpack(source: Source, archive: Download, folder: Path) -> None:
+    """Unpack an archive into a temporary folder, check its files, and move them into the data folder."""
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".unpack.") as name:
+        temporary = Path(name)
+        unpack(folder / archive.path, temporary, archive.members or {})
         for file in source.forms[0]:
-            if wrong := differs(aside / file.path, file.size, file.checksum):
-                raise DataError(f"{one.urls[0]}: {file.path} in it {wrong}")
-        for path in sorted(aside.rglob("*")):
+            if difference := differs(temporary / file.path, file.size, file.checksum):
+                raise DataError(f"{archive.urls[0]}: {file.path} in it {difference}")
+        for path in sorted(temporary.rglob("*")):
             if path.is_file():
-                place = folder / path.relative_to(aside)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                os.replace(path, place)
+                target = folder / path.relative_to(temporary)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(path, target)
 
 
 def unpack(archive: Path, folder: Path, members: Mapping[str, str]) -> None:
-    """Plain files of a tar archive, those at or below the given paths, under new names; nothing outside the folder."""
+    """Unpack plain files of a tar archive, those at or below the paths in ``members``, path → new path. Nothing is
+    written outside the folder."""
     if not hasattr(tarfile, "data_filter"):
         raise DataError(f"{archive} cannot be unpacked safely by this Python: it must be 3.11.4 or later")
     try:
@@ -69,6 +70,7 @@ def unpack(archive: Path, folder: Path, members: Mapping[str, str]) -> None:
 
 
 def _renamed(name: str, members: Mapping[str, str]) -> str:
+    """The new path of a member; empty if it is not to be unpacked."""
     path = PurePosixPath(name)
     for old, new in members.items():
         if path.is_relative_to(old):

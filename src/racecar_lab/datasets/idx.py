@@ -1,4 +1,4 @@
-"""The idx format of MNIST: a header that says the shape, then bytes; may be compressed by gzip."""
+"""Reading of MNIST's idx format: a header with the shape, then bytes; possibly compressed by gzip."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from torch import Tensor
 from racecar_lab.datasets.base import DataError, words
 
 BYTES = 0x08
-"""The code of unsigned bytes, the only kind of number in MNIST."""
+"""The code of unsigned bytes, the only type in MNIST."""
 LARGEST = 2**28
-"""Bytes of an array, five times those of MNIST: a small compressed file may hold more than the memory."""
+"""Maximal number of bytes of an array, five times that of MNIST: a small compressed file may hold more than fits into
+memory."""
 
 
 def read_idx(path: Path, dimensions: int) -> Tensor:
-    """The array in an idx file, uint8. No more is read than its header says."""
+    """The array in an idx file, uint8. Only as many bytes are read as the header specifies."""
     start = 4 + 4 * dimensions
     try:
         with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:

@@ -1,6 +1,6 @@
-"""var_u.mat: the task with which Shwartz-Ziv and Tishby looked at the information plane, 12 bits and a label.
+"""var_u.mat, the data with which Shwartz-Ziv and Tishby studied the information plane.
 
-All 4096 patterns of 12 bits, with fixed labels, p(y = 1) = 0.517. How they are split is up to the experiment.
+All 4096 patterns of 12 bits, with fixed labels, p(y = 1) = 0.517. The experiment splits them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _read(paths: tuple[Path, ...], split: str) -> Samples:
     try:
         content = scipy_io.loadmat(BytesIO(path.read_bytes()), variable_names=["F", "y"])
         patterns, labels = torch.from_numpy(content["F"]), torch.from_numpy(content["y"]).flatten()
-    except Exception as error:  # of many kinds
+    except Exception as error:  # damaged files raise errors of many types
         raise DataError(f"{path} is damaged or no MATLAB file with F and y ({words(error)})") from error
     if patterns.dim() != 2 or patterns.shape[1] != BITS or patterns.dtype != torch.uint8 or bool((patterns > 1).any()):
         raise DataError(f"{path} holds F {tuple(patterns.shape)} instead of patterns of {BITS} bits")

@@ -1,4 +1,4 @@
-"""A data set that is computed on this machine: made, and its checksum written beside it."""
+"""Making of data sets that are computed on this machine, with checksums."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 from racecar.support.files import check_folder, write_text
 from racecar_lab.datasets.base import DataError, Source, data_folder
 from racecar_lab.datasets.checking import check
-from racecar_lab.datasets.checksum import beside, digest
+from racecar_lab.datasets.checksum import checksum_file, digest
 
 
 def make(source: Source, folder: str | Path | None = None) -> bool:
-    """Make a data set in the data folder, unless it is there and whole; whether anything had to be made.
+    """Make a data set in the data folder. Returns False if it is there already, and good.
 
-    What it is made with may give other bytes in another version, so no checksum can be published: that of the file is
-    written when it is made, as ``sha256sum`` does.
+    Another version of the software that makes it may give other bytes, so no checksum is published: it is written into
+    a file beside the data when they are made, as ``sha256sum`` does.
     """
     if source.make is None:
         raise DataError(f"{source.name} is not made: {source.remedy(data_folder(folder))}")
@@ -25,7 +25,7 @@ def make(source: Source, folder: str | Path | None = None) -> bool:
         return False
     check_folder(folder, "--data")
     source.make(path)
-    write_text(beside(path), f"{digest(path, 'sha256')}  {path.name}\n")
+    write_text(checksum_file(path), f"{digest(path, 'sha256')}  {path.name}\n")
     if problems := check(source, folder).problems:
         raise DataError(problems[0])
     return True

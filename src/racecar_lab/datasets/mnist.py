@@ -1,7 +1,8 @@
 """MNIST: 28 × 28 grey pictures of handwritten digits.
 
-The checksums of the compressed files are those of TensorFlow Datasets and torchvision; those of the plain files belong
-to them. The official split is kept: 60 000 to train, 10 000 to test, with other writers.
+The checksums of the compressed files are those of TensorFlow Datasets and torchvision; those of the plain
+files are of the same files, decompressed. The official split is kept: 60 000 to train, 10 000 to test, by other
+writers.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from racecar_lab.datasets.idx import read_pair
 MIRRORS = (
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     "https://storage.googleapis.com/cvdf-datasets/mnist/",
-    "https://yann.lecun.com/exdb/mnist/",  # the publisher's own, often closed
+    "https://yann.lecun.com/exdb/mnist/",  # the publisher's site, which is often closed
 )
 COMPRESSED = {
     "train-images-idx3-ubyte": (9912422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),

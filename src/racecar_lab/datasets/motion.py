@@ -1,4 +1,4 @@
-"""Motion blur, as of a camera that moves while the shutter is open; with it, n-MNIST is made from MNIST.
+"""Motion blur, as of a camera that moves while the shutter is open; it turns MNIST into n-MNIST.
 
 n-MNIST (Basu et al. 2017) has the blur of a linear motion of 5 pixels at 15° to the horizontal, counter-clockwise.
 """
@@ -12,21 +12,21 @@ from torch import Tensor
 from torch.nn import functional as F
 
 LENGTH, ANGLE = 5.0, 15.0
-"""Of n-MNIST."""
+"""The motion of n-MNIST."""
 PART = 4096
-"""Pictures that are blurred at once."""
+"""Number of pictures that are blurred at once."""
 
 
 def kernel(length: float = LENGTH, angle: float = ANGLE) -> Tensor:
-    """The trace that a moving point leaves, with a sum of 1: a line with soft edges, one pixel wide.
+    """The kernel of the blur: a line with soft edges, one pixel wide, with a sum of 1.
 
-    A pixel's weight falls from 1 to 0 as the distance of its centre from the line grows from 0 to 1. The line runs
-    between the centres of the first and the last pixel that it covers, so that it is ``length − 1`` long. (MATLAB's
-    fspecial("motion", …) has this rule, too, but for the pixels beside the line's ends.)
+    The weight of a pixel falls from 1 to 0 as the distance of its centre from the line grows from 0 to 1. The line
+    runs between the centres of the first and the last pixel that it covers, so that its length is ``length − 1``.
+    (MATLAB's fspecial("motion", …) has the same rule, except for the pixels next to the line's ends.)
 
     Args:
-        length: pixels that the motion covers, at least 1; 1 blurs nothing.
-        angle: to the horizontal in degrees, counter-clockwise as one sees the picture.
+        length: number of pixels that the motion covers, at least 1, which is no blur.
+        angle: degrees from the horizontal, counter-clockwise in the picture as it is shown.
 
     Returns:
         (height, width) in float64, both odd.
@@ -42,16 +42,16 @@ def kernel(length: float = LENGTH, angle: float = ANGLE) -> Tensor:
     pixels = torch.stack(torch.meshgrid(rows, columns, indexing="ij"), -1)
     nearest = (pixels @ along).clamp(-half, half).unsqueeze(-1) * along
     weights = (1 - (pixels - nearest).norm(dim=-1)).clamp(min=0)
-    weights[weights < 1e-12] = 0  # rounding, where the distance is 1
+    weights[weights < 1e-12] = 0  # rounding errors at distance 1
     rows, columns = (weights.sum(d).nonzero().flatten() for d in (1, 0))
     weights = weights[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     return weights / weights.sum()
 
 
 def blur(pictures: Tensor, length: float = LENGTH, angle: float = ANGLE) -> Tensor:
-    """Pictures (N, C, H, W) of floating point as the motion blurs them, black beyond their borders; same shape.
+    """Pictures (N, C, H, W) of floating point, blurred by the motion; they are black beyond their borders. Same shape.
 
-    Computed in float64, so that every device gives the same but for the last rounding.
+    Computed in float64, so that devices differ by the last rounding only.
     """
     if pictures.dim() != 4 or not pictures.is_floating_point():
         shape = tuple(pictures.shape)
@@ -60,6 +60,6 @@ def blur(pictures: Tensor, length: float = LENGTH, angle: float = ANGLE) -> Tens
     padding = (weights.shape[0] // 2, weights.shape[1] // 2)
     blurred = torch.empty_like(pictures)
     for part, out in zip(pictures.split(PART), blurred.split(PART), strict=True):
-        single = part.double().flatten(0, 1).unsqueeze(1)
-        out.copy_(F.conv2d(single, weights[None, None], padding=padding).view_as(part))
+        planes = part.double().flatten(0, 1).unsqueeze(1)
+        out.copy_(F.conv2d(planes, weights[None, None], padding=padding).view_as(part))
     return blurred

@@ -1,4 +1,4 @@
-"""The peak set of the paper, made from a seed: a peak top-left or bottom-right, and random scribbles over it."""
+"""The peak data of the paper, made from a seed: a peak at the top left or bottom right, and random scribbles."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ CENTRES = ((7.0, 7.0), (20.0, 20.0))
 WIDTH = 3.0
 """Standard deviation of a peak, in pixels."""
 STROKE = 40
-"""Pixels of a scribble."""
+"""Number of pixels of a scribble."""
 INK = 0.6
-"""How bright a scribble is; a peak's top has 1."""
+"""Brightness of a scribble; the top of a peak has 1."""
 
 
 def load(seed: int) -> tuple[Tensor, Tensor]:
-    """(110, 1, 28, 28) pictures with values 0–255, and their labels: 0 top-left, 1 bottom-right, in turn."""
+    """(110, 1, 28, 28) pictures with values 0–255, and their labels (110,), alternating: 0 top left, 1 bottom right."""
     labels = torch.arange(COUNT) % 2
     return ((peaks()[labels] + INK * _scribbles(seed)).clamp(max=1) * 255).unsqueeze(1), labels
 
 
 def peaks() -> Tensor:
-    """(2, 28, 28): the two peaks alone, in [0, 1]."""
+    """The two peaks without scribbles, (2, 28, 28), in [0, 1]."""
     grid = torch.arange(float(SIZE))
     return torch.stack(
         [
@@ -39,18 +39,19 @@ def peaks() -> Tensor:
 
 @lru_cache(16)
 def _scribbles(seed: int) -> Tensor:
-    """(110, 28, 28): made once for all jobs of a seed."""
+    """Scribbles (110, 28, 28), cached for all jobs of a seed."""
     generator = rng.generator("peaks", seed)
     return torch.stack([_scribble(generator) for _ in range(COUNT)])
 
 
 def _scribble(generator: torch.Generator) -> Tensor:
-    """(28, 28), 1 on a line that wanders about at random, else 0."""
-    inked = []
-    row, column, turn = torch.rand(3, generator=generator).mul(torch.tensor([SIZE - 1, SIZE - 1, math.tau])).tolist()
-    for bend in (torch.rand(STROKE, generator=generator) - 0.5).mul(1.5).tolist():
-        turn += bend
-        row = min(max(row + math.sin(turn), 0), SIZE - 1)
-        column = min(max(column + math.cos(turn), 0), SIZE - 1)
-        inked.append(SIZE * int(row) + int(column))
-    return torch.zeros(SIZE * SIZE).index_fill_(0, torch.tensor(inked), 1).view(SIZE, SIZE)
+    """A scribble (28, 28): 1 on a random walk that changes its direction slowly, else 0."""
+    pixels = []
+    ranges = torch.tensor([SIZE - 1, SIZE - 1, math.tau])
+    row, column, direction = torch.rand(3, generator=generator).mul(ranges).tolist()
+    for turn in (torch.rand(STROKE, generator=generator) - 0.5).mul(1.5).tolist():
+        direction += turn
+        row = min(max(row + math.sin(direction), 0), SIZE - 1)
+        column = min(max(column + math.cos(direction), 0), SIZE - 1)
+        pixels.append(SIZE * int(row) + int(column))
+    return torch.zeros(SIZE * SIZE).index_fill_(0, torch.tensor(pixels), 1).view(SIZE, SIZE)

@@ -1,5 +1,5 @@
-"""Which files of a data set are not the published ones. A file is hashed once: its checksum is kept in the data folder
-and holds as long as the file's size and time do."""
+"""Finds the files of a data set that are not the published ones. Checksums are cached in the data folder, and computed
+again if size or time of a file changes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from racecar_lab.datasets.base import DataError, File, Source, data_folder
 from racecar_lab.datasets.checking import wanted_checksum
 from racecar_lab.datasets.checksum import digest
 
-KEPT = ".racecar-checksums.json"
+CACHE = ".racecar-checksums.json"
+"""Name of the file with the cached checksums."""
 
 
 def other_files(source: Source, folder: str | Path | None) -> dict[str, str]:
-    """Path below the data folder → checksum, of the files of a data set that are here and are not what was published,
-    or not what was made here. What is missing is left to those who read it."""
+    """Path below the data folder → checksum, for the files of a data set that differ from the published ones, or from
+    those that were made here. Missing files are ignored; reading them raises an error."""
     folder = data_folder(folder)
     files: dict[File, None] = {}
     for split in source.counts:
         with suppress(DataError):
             files |= dict.fromkeys(source.find(folder, split))
-    kept = _Kept(folder)
+    cache = _Checksums(folder)
     other = {}
     for file in files:
         path, wanted = folder / file.path, wanted_checksum(file, folder)
@@ -33,21 +34,21 @@ def other_files(source: Source, folder: str | Path | None) -> dict[str, str]:
             kind = wanted.partition(":")[0]
             if not kind or path.is_dir() != (kind == "git-tree"):
                 kind = "git-tree" if path.is_dir() else "sha256"
-            checksum = kept.checksum(file.path, kind)
+            checksum = cache.checksum(file.path, kind)
             if checksum != wanted:
                 other[file.path] = checksum
-    kept.write()
+    cache.write()
     return other
 
 
-class _Kept:
-    """The checksums that are known of the files in a data folder."""
+class _Checksums:
+    """The cached checksums of the files in a data folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.known, self.new = folder, _read(folder / KEPT), False
+        self.folder, self.known, self.new = folder, _read(folder / CACHE), False
 
     def checksum(self, path: str, kind: str) -> str:
-        """As "sha256:…"; computed where the file has changed, or was never looked at."""
+        """A checksum such as "sha256:…"; it is computed if the file is new or has changed."""
         stamp = _stamp(self.folder / path)
         known = self.known.get(path, "")
         if not known.startswith(f"{stamp} {kind}:"):
@@ -56,18 +57,19 @@ class _Kept:
         return known.removeprefix(f"{stamp} ")
 
     def write(self) -> None:
-        """Keep what is new, unless the folder cannot be written into: then it is computed again next time."""
+        """Write new checksums into the cache file, if the folder is writable."""
         if self.new:
             with suppress(OSError):
-                write_json(self.folder / KEPT, self.known)
+                write_json(self.folder / CACHE, self.known)
 
 
 def _read(path: Path) -> dict[str, str]:
+    """The content of the cache file; empty if it cannot be read."""
     try:
         content: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return {str(name): str(one) for name, one in content.items()} if isinstance(content, dict) else {}
+    return {str(name): str(value) for name, value in content.items()} if isinstance(content, dict) else {}
 
 
 def _stamp(path: Path) -> str:
@@ -75,5 +77,5 @@ def _stamp(path: Path) -> str:
     if not path.is_dir():
         state = path.stat()
         return f"{state.st_size}-{state.st_mtime_ns}"
-    inside = [(str(one.relative_to(path)), _stamp(one)) for one in sorted(path.rglob("*")) if one.is_file()]
-    return hashlib.sha256(repr(inside).encode()).hexdigest()
+    stamps = [(str(file.relative_to(path)), _stamp(file)) for file in sorted(path.rglob("*")) if file.is_file()]
+    return hashlib.sha256(repr(stamps).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Sequences: two numbers to add and symbols to remember, made from a seed; pictures with their pixels mixed up."""
+"""Sequences: the adding and the copying problem, made from a seed, and pictures whose pixels are permuted."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from torch.nn import functional as F
 from racecar_lab.training import rng
 
 SYMBOLS, ITEMS = 8, 5
-"""To remember: so many of so many kinds."""
+"""Kinds of symbols, and symbols to remember."""
 BLANK, GO = SYMBOLS, SYMBOLS + 1
-"""What else a step of ``copying`` may show."""
+"""Codes of the other inputs of ``copying``."""
 SIDE = 28
 
 
 def adding(count: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Numbers in [0, 1] beside marks, x (count, length, 2), and y (count,), the sum of the two that are marked: one in
-    either half (Hochreiter & Schmidhuber 1997)."""
+    """The adding problem (Hochreiter & Schmidhuber 1997): x (count, length, 2), numbers in [0, 1] and marks, and y
+    (count,), the sum of the two marked numbers, one in each half."""
     numbers = torch.rand(count, length, generator=generator)
     middle = length // 2
     places = torch.stack(
@@ -34,25 +34,26 @@ def adding(count: int, length: int, generator: torch.Generator) -> tuple[Tensor,
 
 
 def copying(count: int, gap: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Symbols y (count, ITEMS), and what is seen, x (count, 2 · ITEMS + gap, SYMBOLS + 2), one-hot: the symbols, a gap
-    of blanks, and from a sign on ITEMS steps in which they must be said again. No two samples have the same symbols."""
+    """The copying problem: one-hot inputs x (count, 2 · ITEMS + gap, SYMBOLS + 2), and targets y (count, ITEMS), the
+    symbols. The input is the symbols, a gap of blanks, and GO, from which on the symbols must be repeated. All samples
+    have different symbols."""
     kinds = SYMBOLS**ITEMS
     if count > kinds:
         raise ValueError(f"{count} samples are asked for: there are {kinds} with different symbols")
     codes = torch.randperm(kinds, generator=generator)[:count]
     y = codes.unsqueeze(1) // SYMBOLS ** torch.arange(ITEMS) % SYMBOLS
-    seen = torch.full((count, 2 * ITEMS + gap), BLANK)
-    seen[:, :ITEMS] = y
-    seen[:, ITEMS + gap] = GO
-    return F.one_hot(seen, SYMBOLS + 2).float(), y
+    inputs = torch.full((count, 2 * ITEMS + gap), BLANK)
+    inputs[:, :ITEMS] = y
+    inputs[:, ITEMS + gap] = GO
+    return F.one_hot(inputs, SYMBOLS + 2).float(), y
 
 
 @cache
 def places() -> Tensor:
-    """(784,): the order in which a picture's pixels are read, the same everywhere."""
+    """The fixed order in which the pixels of a picture are read, (784,)."""
     return torch.randperm(SIDE * SIDE, generator=rng.generator("sequences", "pixels"))
 
 
 def rows(pictures: Tensor) -> Tensor:
-    """Pictures (N, 1, 28, 28) with values 0–255 as 28 steps of 28 pixels in [0, 1], mixed up: (N, 28, 28)."""
+    """Pictures (N, 1, 28, 28) with values 0–255 as 28 steps of 28 permuted pixels in [0, 1]: (N, 28, 28)."""
     return (pictures.flatten(1)[:, places()].float() / 255).unflatten(1, (SIDE, SIDE))

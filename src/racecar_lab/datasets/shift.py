@@ -1,7 +1,7 @@
-"""A shift test of our own for models trained on CIFAR-10; not CIFAR-10.1, and to be named so in every table.
+"""A shift test of our own for models trained on CIFAR-10. It is not CIFAR-10.1, and tables must say so.
 
 2100 natural pictures of seven CIFAR-10 classes (no airplane, deer or horse), chosen from Tiny-ImageNet and brought to
-32 × 32. Labels are those of CIFAR-10. For testing alone.
+32 × 32. Labels are those of CIFAR-10. There is a test split only.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def _read(paths: tuple[Path, ...], split: str) -> Samples:
 
 
 def checksum(folder: str | Path | None) -> str:
-    """Of the file that is used: who made it with another version has other data. Empty where there is none."""
+    """The checksum of the file, because another version of PhiFlow makes other data; empty if there is no file."""
     if SMOKE.here(data_folder(folder)) != "yes":
         return ""
     return SMOKE.open(folder, "all", lambda paths: _digest(paths[0], paths[0].stat().st_mtime_ns))
@@ -44,6 +44,7 @@ def checksum(folder: str | Path | None) -> str:
 
 @lru_cache(maxsize=4)
 def _digest(path: Path, changed: int) -> str:
+    """The checksum of a file, cached until its time ``changed`` differs."""
     return f"sha256:{digest(path, 'sha256')}"
 
 

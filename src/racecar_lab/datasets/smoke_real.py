@@ -28,7 +28,7 @@ def _read(paths: tuple[Path, ...], split: str) -> Samples:
 
 
 def frames(folder: str | Path | None) -> Tensor:
-    """When each picture of the plume was taken: the number of its frame, int64 (600,)."""
+    """The number of the frame of each picture of the plume, int64 (600,)."""
     return SMOKE_REAL.open(folder, "plume", lambda paths: read_npz(paths[0], "frame")[0].long())
 
 

@@ -6,7 +6,7 @@ spectrum (Kazhdan et al. 2003), through a soft threshold: p(y = 1 | x) = 1 / (1 
 p(y = 1) ≈ 0.5, γ so that I(X;Y) = 0.99 bits (Shwartz-Ziv & Tishby 2017).
 
 Rotations of the icosahedron take the patterns to each other in 96 orbits; with reflections, which leave the spectrum
-alone as well, in 82. Some of those share a spectrum all the same: it tells 64 classes apart, which is the number that
+alone as well, in 82. Some of these orbits have the same spectrum: there are 64 different ones, which is the number that
 the paper gives for the orbits.
 """
 
@@ -19,21 +19,22 @@ import torch
 from torch import Tensor
 
 DEGREES = 3
-"""Spherical harmonics of degree 0, 1 and 2: coarse structure, as a threshold on it is what a small net can learn."""
+"""Spherical harmonics of degree 0, 1 and 2: a small net can learn a threshold on such a coarse structure."""
 BITS = 0.99
+"""I(X;Y) of the data."""
 
 
 @cache
 def corners() -> Tensor:
-    """(12, 3) unit vectors."""
+    """The corners of the icosahedron, (12, 3) unit vectors."""
     golden = (1 + 5**0.5) / 2
-    signs = [(one, other) for one in (-1.0, 1.0) for other in (-1.0, 1.0)]
-    flat = torch.tensor([(0.0, one, other * golden) for one, other in signs], dtype=torch.float64)
+    signs = [(y, z) for y in (-1.0, 1.0) for z in (-1.0, 1.0)]
+    flat = torch.tensor([(0.0, y, z * golden) for y, z in signs], dtype=torch.float64)
     return torch.nn.functional.normalize(torch.cat([flat.roll(shift, 1) for shift in range(3)]))
 
 
 def patterns() -> Tensor:
-    """(4096, 12), every pattern once, 0 or 1."""
+    """All patterns, (4096, 12), 0 or 1."""
     return (torch.arange(4096).unsqueeze(1) >> torch.arange(12)) & 1
 
 
@@ -44,24 +45,25 @@ def power_spectrum(x: Tensor, degrees: int = DEGREES) -> Tensor:
     """
     x = x.double()
     cosine = corners() @ corners().mT
-    before, now = torch.ones_like(cosine), cosine  # P_l and P_(l+1)
+    current, following = torch.ones_like(cosine), cosine  # P_l and P_(l+1)
     powers = []
     for degree in range(degrees):
-        powers.append((2 * degree + 1) / (4 * torch.pi) * ((x @ before) * x).sum(1))
-        before, now = now, ((2 * degree + 3) * cosine * now - (degree + 1) * before) / (degree + 2)
+        powers.append((2 * degree + 1) / (4 * torch.pi) * ((x @ current) * x).sum(1))
+        after = ((2 * degree + 3) * cosine * following - (degree + 1) * current) / (degree + 2)
+        current, following = following, after
     return torch.stack(powers, 1)
 
 
 def rule(x: Tensor) -> Tensor:
-    """f(x): the power in the lowest degrees; (N, 12) → (N,)."""
+    """f(x), the power in the lowest degrees; (N, 12) → (N,)."""
     return power_spectrum(x).sum(1)
 
 
 @cache
 def probabilities() -> Tensor:
-    """p(y = 1 | x) of all patterns, with p(y = 1) ≈ 0.5 and I(X;Y) = 0.99 bits."""
+    """p(y = 1 | x) of all patterns, float64 (4096,), with p(y = 1) ≈ 0.5 and I(X;Y) = 0.99 bits."""
     f = rule(patterns())
-    levels = f.mul(1e9).round().unique() / 1e9  # patterns of one class share a level: θ stands between two of them
+    levels = f.mul(1e9).round().unique() / 1e9  # patterns of one spectrum share a level; θ lies between two levels
     between = (levels[1:] + levels[:-1]) / 2
     theta = min(between.tolist(), key=lambda t: abs(float((f > t).double().mean()) - 0.5))
     low, high = 0.0, 1e6
@@ -73,7 +75,7 @@ def probabilities() -> Tensor:
 
 
 def information(p: Tensor) -> float:
-    """I(X;Y) in bits of labels with these probabilities, patterns being equally likely."""
+    """I(X;Y) in bits, for equally likely patterns with these probabilities of label 1."""
 
     def entropy(q: Tensor) -> Tensor:
         return -(torch.special.xlogy(q, q) + torch.special.xlogy(1 - q, 1 - q)) / torch.log(q.new_tensor(2.0))
@@ -83,29 +85,29 @@ def information(p: Tensor) -> float:
 
 def load(seed: int = 0) -> tuple[Tensor, Tensor]:
     """Patterns (4096, 12) as 0 and 1, and their labels (4096,), drawn once for this seed."""
-    drawn = torch.rand(4096, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-    return patterns().float(), (drawn < probabilities()).long()
+    uniform = torch.rand(4096, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return patterns().float(), (uniform < probabilities()).long()
 
 
 @cache
 def symmetries(proper: bool) -> Tensor:
-    """How each rotation of the icosahedron permutes its corners: (60, 12); with reflections (120, 12)."""
+    """The permutations of the corners by the rotations of the icosahedron, (60, 12); with reflections (120, 12)."""
     points = corners()
     cosine = points @ points.mT
     near = (cosine[0] > 0.1).nonzero().flatten().tolist()[1:]
-    beside = next(j for j in near[1:] if cosine[near[0], j] > 0.1)
-    base = points[[0, near[0], beside]]  # a face: where it goes decides where all go
-    found = []
+    third = next(j for j in near[1:] if cosine[near[0], j] > 0.1)
+    base = points[[0, near[0], third]]  # the image of this face determines those of all corners
+    permuted = []
     for chosen in permutations(range(12), 3):
         image = points[list(chosen)]
         if torch.allclose(image @ image.mT, base @ base.mT):
             turn = torch.linalg.solve(base, image)
             if not proper or torch.linalg.det(turn) > 0:
-                found.append(torch.cdist(points @ turn, points).argmin(1))
-    return torch.stack(found)
+                permuted.append(torch.cdist(points @ turn, points).argmin(1))
+    return torch.stack(permuted)
 
 
 def orbits(proper: bool) -> Tensor:
-    """Which orbit each pattern is in under the symmetries, by its smallest member; (4096,)."""
-    numbers = [(patterns()[:, one] << torch.arange(12)).sum(1) for one in symmetries(proper)]
+    """The orbit of each pattern under the symmetries, as the smallest number of a pattern in it; (4096,)."""
+    numbers = [(patterns()[:, order] << torch.arange(12)).sum(1) for order in symmetries(proper)]
     return torch.stack(numbers).amin(0)

@@ -1,10 +1,10 @@
 """Texture against shape (Geirhos et al.): 16 classes, stylised pictures, edges and filled silhouettes.
 
 The 1280 stylised pictures show 160 shape pictures, ten of each class, each in about eight textures; edges and
-silhouettes are made from the same 160. So a random split shows a network in training what it is tested on: split by
-shape picture, with ``held_out``, in all three sets. Of 80 stylised pictures shape and texture are of one class.
-The folders are checked against the ids that git gives them in the authors' repository. The same pictures at 64 pixels
-may also lie in one file, texture_shape_64.npz.
+silhouettes are made from the same 160. With a random split, a network would be tested on shapes that it was trained on:
+split by shape picture, with ``held_out``, in all three sets. In 80 stylised pictures, shape and texture have the same
+class. The folders are compared with their ids in the authors' git repository. The same pictures at 64 pixels may also
+be in one file, texture_shape_64.npz.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CLASSES = (
     "chair", "clock", "dog", "elephant", "keyboard", "knife", "oven", "truck",
 )  # fmt: skip
 FOLDS = 5
-"""Two of the ten shape pictures of every class are held out in each."""
+"""Number of folds; each holds out two of the ten shape pictures of every class."""
 REPOSITORY = "https://github.com/rgeirhos/texture-vs-shape"
 COMMIT = "ccd0c01d42c0a8a834e90ec141e7f24fa915dc23"
 FOLDERS = {
@@ -35,19 +35,20 @@ FOLDERS = {
     "silhouettes": ("stimuli/filled-silhouettes", "23aee8dfaa66268e7c9746870eff68d933e88824"),
 }
 PACKED = "texture_shape_64.npz"
+"""The file with all pictures at 64 pixels."""
 KINDS = {"stylised": "stylized", "edges": "edges", "silhouettes": "filled-silhouettes"}
-"""What the sets are called in it."""
+"""Split → its name in the packed file."""
 NAME = re.compile(r"([a-z]+)(\d+)(?:-([a-z]+)\d+)?\.png")
-"""SHAPE and its number, TEXTURE and its number: cat3-dog1.png shows the third cat in the first dog's texture. A picture
-without a texture is cat3.png. The shape picture is the part before the hyphen."""
+"""Names of pictures: shape and its number, texture and its number. cat3-dog1.png shows the third cat in the texture of
+the first dog; cat3.png has no texture. The part before the hyphen names the shape picture."""
 
 Row = tuple[int, int, int, str]
-"""Class of the shape, number of its picture, class of the texture or -1, name of the file."""
+"""Class of the shape, number of the shape picture, class of the texture or -1, file name."""
 
 
 @dataclass(frozen=True, eq=False)
 class Stimuli:
-    """Pictures and what they show."""
+    """Pictures, with classes of shape and texture."""
 
     images: Tensor
     """uint8 (N, 3, H, W)."""
@@ -56,17 +57,17 @@ class Stimuli:
     texture: Tensor
     """int64 (N,): class of the texture, -1 where there is none."""
     picture: Tensor
-    """int64 (N,): which shape picture of its class, 1 to 10."""
+    """int64 (N,): number of the shape picture in its class, 1 to 10."""
 
     def held_out(self, fold: int) -> Tensor:
-        """bool (N,): the pictures to test on in one of five folds; none of their shapes is in the rest."""
+        """The test pictures of a fold, bool (N,); none of their shape pictures is among the others."""
         if not 0 <= fold < FOLDS:
             raise ValueError(f"fold must be 0 to {FOLDS - 1}, not {fold}")
         return (self.picture - 1) // 2 == fold
 
 
 def stimuli(folder: str | Path | None, split: str) -> Stimuli:
-    """One of the sets "stylised", "edges", "silhouettes", in the order of ``load``, with all that its names say."""
+    """One of the sets "stylised", "edges" and "silhouettes", in the order of ``load``."""
     images, shape = TEXTURE_SHAPE.load(folder, split)
     rows = TEXTURE_SHAPE.open(folder, split, lambda paths: _rows(paths[0], split))
     texture, picture = (torch.tensor(column) for column in ([r[2] for r in rows], [r[1] for r in rows]))
@@ -74,7 +75,7 @@ def stimuli(folder: str | Path | None, split: str) -> Stimuli:
 
 
 def _row(name: str, shape: str, where: Path) -> Row:
-    """What a name says of a picture of that class."""
+    """The row of a picture from its name; ``shape`` is the class that it must have."""
     parts = NAME.fullmatch(name)
     if parts is None or parts[1] != shape or parts[3] not in (None, *CLASSES):
         raise DataError(f"{where} should be named {shape}1.png or {shape}1-TEXTURE1.png")
@@ -82,7 +83,7 @@ def _row(name: str, shape: str, where: Path) -> Row:
 
 
 def _rows(path: Path, split: str) -> list[Row]:
-    """All pictures of a set, sorted: those of a folder, or of the packed file."""
+    """The rows of all pictures of a set, from a folder or the packed file, sorted."""
     if path.name == PACKED:
         return sorted(_packed(path, split)[0])
     files = [(name, file) for name in CLASSES for file in (path / name).glob("[!.]*.png")]
@@ -90,7 +91,7 @@ def _rows(path: Path, split: str) -> list[Row]:
 
 
 def _packed(path: Path, split: str) -> tuple[list[Row], Tensor]:
-    """The rows of a set and its pictures, in the packed file's order."""
+    """The rows of a set and its pictures, in the order of the packed file."""
     arrays = _arrays(path)
     chosen = arrays["kind"] == list(arrays["kind_names"]).index(KINDS[split])
     names = [str(name) for name in arrays["file_name"][chosen]]
@@ -100,11 +101,12 @@ def _packed(path: Path, split: str) -> tuple[list[Row], Tensor]:
 
 
 def _arrays(path: Path) -> dict[str, Any]:
+    """The arrays of the packed file."""
     numpy, names = need("numpy", "lab"), ("x", "kind", "kind_names", "file_name", "shape_label", "class_names")
     try:
         with open(path, "rb") as file, numpy.load(file, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in names}
-    except Exception as error:  # of many kinds
+    except Exception as error:  # damaged files raise errors of many types
         raise DataError(f"{path} is damaged or no npz file with {', '.join(names)} ({words(error)})") from error
 
 
@@ -114,8 +116,8 @@ def _read(paths: tuple[Path, ...], split: str) -> Samples:
         raise DataError(f"{path} has no pictures in folders {CLASSES[0]} … {CLASSES[-1]}")
     labels = torch.tensor([label for label, *_ in rows])
     if path.name == PACKED:
-        found, pictures = _packed(path, split)
-        return pictures[sorted(range(len(found)), key=found.__getitem__)], labels
+        unsorted, pictures = _packed(path, split)
+        return pictures[sorted(range(len(unsorted)), key=unsorted.__getitem__)], labels
     files = [path / CLASSES[label] / name for label, *_, name in rows]
     images = [_picture(file) for file in files]
     for image, file in zip(images, files, strict=True):
@@ -125,6 +127,7 @@ def _read(paths: tuple[Path, ...], split: str) -> Samples:
 
 
 def _picture(path: Path) -> Tensor:
+    """A picture, uint8 (3, H, W)."""
     numpy, image = need("numpy", "lab"), need("PIL.Image", "lab")
     try:
         with image.open(path) as opened:

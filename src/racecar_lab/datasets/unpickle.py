@@ -1,7 +1,7 @@
-"""Pickles as the python version of CIFAR has them, read without running what a pickle may ask for.
+"""Safe reading of the pickles in the python version of CIFAR: no code that a pickle names is run.
 
-Such a file is a dict of lists, numbers, texts and one array of bytes. Only the three names with which NumPy pickles an
-array are let through, and they stand for plain records here, not for NumPy's own classes, which trust their input.
+Such a file is a dict of lists, numbers, texts and one array of bytes. Only the names with which NumPy pickles an array
+are permitted, and they are replaced by simple classes here, because NumPy's own trust their input.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from racecar_lab.datasets.base import DataError, words
 
 
 class _Dtype:
-    """What a pickle says about the kind of its numbers."""
+    """The dtype in a pickle."""
 
     def __init__(self, code: Any, *_: Any) -> None:
         self.code = code.decode() if isinstance(code, bytes) else code
 
     def __setstate__(self, _: Any) -> None:
-        """Byte order and the like: bytes have none."""
+        """Ignores byte order and alignment, which bytes do not have."""
 
 
 class _Array:
-    """What a pickle says about an array, and at last the array."""
+    """The array in a pickle; ``tensor`` is set when its content is read."""
 
     tensor: Tensor | None = None
 
@@ -50,12 +50,14 @@ class _Array:
 ALLOWED: dict[tuple[str, str], Any] = {
     ("numpy.core.multiarray", "_reconstruct"): _Array,
     ("numpy._core.multiarray", "_reconstruct"): _Array,
-    ("numpy", "ndarray"): None,  # an argument of _reconstruct
+    ("numpy", "ndarray"): None,  # an argument of _reconstruct, not used
     ("numpy", "dtype"): _Dtype,
 }
 
 
 class _Unpickler(pickle.Unpickler):
+    """Refuses all names that are not in ``ALLOWED``."""
+
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in ALLOWED:
             raise DataError(f"it asks for {module}.{name}, which no such file needs: refused")
@@ -63,7 +65,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def read_pickle(path: Path) -> dict[bytes, Any]:
-    """The dict in a pickle; arrays of bytes become uint8 tensors, texts of Python 2 are bytes."""
+    """The dict in a pickle; arrays of bytes become uint8 tensors, and texts of Python 2 become bytes."""
     try:
         content = _Unpickler(io.BytesIO(path.read_bytes()), encoding="bytes").load()
     except DataError as error:

@@ -92,7 +92,7 @@ def test_a_file_is_hashed_once(cli, refused, data, writable, monkeypatch):
     real = published.digest
     monkeypatch.setattr(published, "digest", lambda path, kind: (hashed.append(path.name), real(path, kind))[1])
     if not writable:
-        (data / published.KEPT).mkdir()  # a file cannot take its place
+        (data / published.CACHE).mkdir()  # a file cannot take its place
     assert cli(*DIGITS).status == 0
     assert len(hashed) == 4
     assert cli(*DIGITS).status == 0
@@ -107,9 +107,9 @@ def test_a_file_is_hashed_once(cli, refused, data, writable, monkeypatch):
 
 @pytest.mark.parametrize("content", ["[]", '{"MNIST/raw/train-labels-idx1-ubyte.gz": 3}'])
 def test_kept_checksums_that_are_damaged_are_made_anew(cli, data, content):
-    (data / published.KEPT).write_text(content)
+    (data / published.CACHE).write_text(content)
     assert cli(*DIGITS).status == 0
-    assert "sha256:" in (data / published.KEPT).read_text()
+    assert "sha256:" in (data / published.CACHE).read_text()
 
 
 @pytest.mark.parametrize(
