@@ -1,4 +1,4 @@
-"""Settings of an experiment: a frozen dataclass, and how a user changes a field of it."""
+"""Settings of an experiment: a frozen dataclass, and changes of its fields by texts such as "lr=1e-3"."""
 
 from __future__ import annotations
 
@@ -13,60 +13,60 @@ from typing import Any, ClassVar, Literal, TypeVar
 
 V = TypeVar("V")
 MOST = 10**9
-"""The largest whole number of any setting: a larger one is a slip, and a training of so many epochs would not end."""
+"""Maximal value of integer settings: a larger one is probably a typing error, and such a training would never end."""
 Schedule = Literal["constant", "cosine", "onecycle"]
-"""How the step size goes: as it is; to 0 along a cosine; up to it and then to nearly 0, as torch's OneCycleLR."""
+"""Learning rate over the training: constant; down to 0 along a cosine; or up and then down to nearly 0, as in torch's
+OneCycleLR."""
 
 
 def guide(default: V) -> V:
-    """A field that says which runs to make, and nothing about any of them."""
+    """A field that determines which runs are made, but is no setting of any of them."""
     return field(default=default, metadata={"guide": True})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """What every experiment can be told; experiments add their own fields and set the paper's values."""
+    """The settings that all experiments have; experiments add fields, and set the paper's values."""
 
     unnamed: ClassVar[Mapping[str, Any]] = {"weight_decay": 0.0, "pretrain_lr": 0.0, "every": 1}
-    """Fields that the name of a result leaves out at these values: they came when there were results without them,
-    whose names stay."""
+    """Fields that are left out of a result's id at these values: they were added later, and ids must not change."""
     epochs: int = 10
-    """Of the regularised phase."""
+    """Epochs of stages that have no number of their own."""
     lr: float = 1e-4
     batch: int = 0
     """Samples in a batch; 0: all of them."""
     optimiser: Literal["adam", "adamw", "sgd"] = "adam"
     momentum: float = 0.9
-    """Of sgd."""
+    """Momentum of sgd."""
     schedule: Schedule = "constant"
     weight_decay: float = 0.0
-    """Of the optimiser, in every stage; decoupled in adamw. That of variant WD comes on top."""
+    """Weight decay of the optimiser in every stage, decoupled in adamw; that of variant WD is added."""
     pretrain_lr: float = 0.0
-    """Of the pretraining that variant Pre begins with; 0: ``lr``."""
+    """Learning rate of the pretraining of variant Pre; 0: ``lr``."""
     clip: float = 0.0
-    """Largest norm of the gradient; 0: no limit."""
+    """Maximal norm of the gradient; 0: no limit."""
     ema: float = 0.0
-    """Decay of a moving average of the weights, which is then what is measured; 0: none."""
+    """Decay of a moving average of the weights, which is measured instead of the weights; 0: none."""
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     fraction: float = 1.0
     """Share of each batch that the reverse pass sees."""
     every: int = 1
-    """The reverse pass is on in every so-many-th step, with as many times the coefficient."""
+    """Steps from one reverse pass to the next; the coefficient is multiplied by it."""
     valid: float = 0.0
-    """Share of the training set held out, for choosing coefficients and learning rates."""
+    """Share of the training set that is held out, for choosing coefficients and learning rates."""
 
     def __post_init__(self) -> None:
         for f in fields(self):
             value = getattr(self, f.name)
-            for one in value if isinstance(value, tuple) else (value,):
-                if isinstance(one, float) and not math.isfinite(one):  # no record can hold it
-                    raise ValueError(f"{f.name} must be a finite number, not {one!r}")
-                if isinstance(one, int) and one > MOST:
-                    raise ValueError(f"{f.name} must be at most {MOST:,}, not {one!r}")
-        kind: Any = type(self)  # mypy doubts that a class can be hashed
-        for name, known in choices(kind).items():
-            if getattr(self, name) not in known:
-                raise ValueError(f"{name} must be one of {', '.join(map(str, known))}, not {getattr(self, name)!r}")
+            for number in value if isinstance(value, tuple) else (value,):
+                if isinstance(number, float) and not math.isfinite(number):  # records cannot hold it
+                    raise ValueError(f"{f.name} must be a finite number, not {number!r}")
+                if isinstance(number, int) and number > MOST:
+                    raise ValueError(f"{f.name} must be at most {MOST:,}, not {number!r}")
+        kind: Any = type(self)  # Any, because mypy does not take classes as hashable
+        for name, allowed in choices(kind).items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, not {getattr(self, name)!r}")
         if self.every < 1:
             raise ValueError(f"every must be at least 1, not {self.every!r}")
         for name in ("epochs", "lr"):
@@ -80,47 +80,49 @@ class Config:
         self.refuse_no_part("fraction")
 
     def refuse_no_part(self, *names: str) -> None:
+        """Refuse values of these fields that are not in (0, 1]."""
         for name in names:
             if not 0 < getattr(self, name) <= 1:
                 raise ValueError(f"{name} must be in (0, 1], not {getattr(self, name)!r}")
 
     def refuse_negative(self, *names: str) -> None:
+        """Refuse negative values of these fields."""
         for name in names:
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be at least 0, not {getattr(self, name)!r}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Every field, ready for JSON."""
+        """All fields, for JSON."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def to_record(self) -> dict[str, Any]:
-        """What a record holds: every field but those that only say which runs to make."""
+        """The fields of a record: all but those that only determine which runs are made."""
         left_out = guides(type(self))
         return {name: value for name, value in self.to_dict().items() if name not in left_out}
 
     def to_name(self) -> dict[str, Any]:
-        """What names a result: every field, except ``unnamed`` ones at their values."""
-        same = {name for name, value in self.unnamed.items() if getattr(self, name) == value}
-        return {name: value for name, value in self.to_dict().items() if name not in same}
+        """The fields from which a result's id is computed: all but those that have their value in ``unnamed``."""
+        left_out = {name for name, value in self.unnamed.items() if getattr(self, name) == value}
+        return {name: value for name, value in self.to_dict().items() if name not in left_out}
 
 
 def guides(config: type[Config]) -> set[str]:
-    """Fields that say which runs to make, also where a subclass gives them another default."""
+    """The fields that only determine which runs are made, also if a subclass changes their defaults."""
     kinds = [kind for kind in config.__mro__ if issubclass(kind, Config)]
     return {f.name for kind in kinds for f in fields(kind) if "guide" in f.metadata}
 
 
 @cache
 def _hints(config: type[Config]) -> dict[str, Any]:
-    """The types of the fields: they are written as text, which is read once."""
+    """The types of the fields, cached, because annotations are texts that must be evaluated."""
     hints = typing.get_type_hints(config)
     return {f.name: hints[f.name] for f in fields(config)}
 
 
 @cache
 def choices(config: type[Config]) -> dict[str, tuple[Any, ...]]:
-    """Fields that have one of a few values, as their type says."""
+    """Fields whose type is Literal → their allowed values."""
     hints = _hints(config)  # type: ignore[arg-type]
     return {name: typing.get_args(hint) for name, hint in hints.items() if typing.get_origin(hint) is Literal}
 
@@ -129,7 +131,7 @@ C = TypeVar("C", bound=Config)
 
 
 def override(config: C, assignments: Iterable[str]) -> C:
-    """Change fields, each given as "name=value"; names and types are checked."""
+    """A configuration with changed fields, each a text "name=value"; names and types are checked."""
     hints = _hints(type(config))  # type: ignore[arg-type]
     changes: dict[str, Any] = {}
     for assignment in assignments:
@@ -146,15 +148,20 @@ def override(config: C, assignments: Iterable[str]) -> C:
 
 
 def parse(text: str, hint: Any, name: str) -> Any:
-    """A value of the type that a field has."""
+    """A text as a value of a field's type.
+
+    Args:
+        hint: the type.
+        name: name of the field, for errors.
+    """
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         if type(None) in inner and text.lower() in ("none", "null", ""):
             return None
-        (hint,) = [one for one in inner if one is not type(None)]
+        (hint,) = [kind for kind in inner if kind is not type(None)]
         return parse(text, hint, name)
     if origin is Literal:
-        return next((one for one in inner if str(one) == text), text)  # any other is refused with the rest
+        return next((value for value in inner if str(value) == text), text)  # others are refused by Config
     if origin is tuple:
         return tuple(parse(part.strip(), inner[0], name) for part in text.split(",") if part.strip())
     try:

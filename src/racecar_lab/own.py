@@ -1,4 +1,4 @@
-"""An experiment of one's own, which the command line names as package.module:CLASS."""
+"""Experiments of users, which the command line names as package.module:CLASS."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from racecar_lab.experiment import Experiment
 from racecar_lab.incomplete import lacks
 
 NAMES: dict[str, str] = {}
-"""Name of an experiment → package.module:CLASS, as it was given."""
+"""Name of an experiment → package.module:CLASS, as the user named it."""
 
 
 def own_experiment(name: str, folder: Path | None = None, reserved: Container[str] = ()) -> Experiment[Any]:
-    """The experiment that ``name``, package.module:CLASS, stands for.
+    """An instance of the experiment class package.module:CLASS.
 
     Args:
-        folder: where its module is looked for before all installed ones; None: the current folder.
-        reserved: names of experiments that it may not have, for their results would be mixed.
+        folder: folder in which its module is looked for first; None: the current folder.
+        reserved: names of other experiments, which it must not have, because their results would be mixed.
     """
     folder = folder or Path.cwd()
     if not re.fullmatch(r"[^:]+:[^:]+", name):
@@ -41,7 +41,7 @@ def own_experiment(name: str, folder: Path | None = None, reserved: Container[st
         experiment = kind()
     except Exception as error:
         raise ValueError(f"{name}() failed: {type(error).__name__}: {error}") from error
-    # Workers import from elsewhere than the current folder: an experiment comes to them by its name.
+    # Pickled by its name, because workers do not import from the current folder.
     copyreg.pickle(kind, lambda experiment: (own_experiment, (name, folder)))
     NAMES[kind.name] = name
     return experiment

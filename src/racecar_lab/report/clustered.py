@@ -1,4 +1,4 @@
-"""Values of runs that come in clusters, such as folds: means of the clusters first, and clusters are what counts."""
+"""Statistics of runs that come in clusters, such as folds: the mean of each cluster is one value."""
 
 from __future__ import annotations
 
@@ -12,50 +12,51 @@ from racecar_lab.report.statistics import Estimate, estimate
 from racecar_lab.running.run import Run
 
 Key = Any
-"""What runs are paired by: the seed, or (cluster, seed)."""
+"""The key by which runs are paired: seed, or (cluster, seed)."""
 Values = Mapping[Key, float]
 
 
 def cluster_means(values: Values, clusters: Clusters | None) -> dict[Any, float]:
-    """Cluster → mean over its seeds; without clusters the values themselves."""
+    """Cluster → mean over its seeds; without clusters, the values themselves."""
     if clusters is None:
         return dict(values)
     members: dict[Any, list[float]] = {}
     for (cluster, _), value in values.items():
         members.setdefault(cluster, []).append(value)
-    return {cluster: mean(of_cluster) for cluster, of_cluster in members.items()}
+    return {cluster: mean(cluster_values) for cluster, cluster_values in members.items()}
 
 
 def paired(a: Values, b: Values, clusters: Clusters | None) -> tuple[dict[Any, float], dict[Any, float]]:
-    """Both sides of pairs, as means of the clusters, over the seeds that both have there."""
-    both = a.keys() & b.keys()
-    first, second = ({key: value for key, value in side.items() if key in both} for side in (a, b))
+    """Both sides of pairs, as means of the clusters over the seeds that both sides have."""
+    common = a.keys() & b.keys()
+    first, second = ({key: value for key, value in side.items() if key in common} for side in (a, b))
     return cluster_means(first, clusters), cluster_means(second, clusters)
 
 
 def overlapping(estimated: Estimate | None, clusters: Clusters | None) -> Estimate | None:
-    """An estimate from clusters, which knows what they share."""
+    """An estimate from clusters, with their overlap: the data that they share make its error larger."""
     return estimated if estimated is None or clusters is None else replace(estimated, overlap=clusters.overlap)
 
 
 def estimate_of(values: Values, clusters: Clusters | None) -> Estimate | None:
-    """Mean and spread of the clusters, or of the values where there are none."""
+    """Mean and spread of the clusters' means; without clusters, of the values."""
     return overlapping(estimate(list(cluster_means(values, clusters).values())), clusters)
 
 
 def pair_key(run: Run, clusters: Clusters | None) -> Key:
-    """What a run is paired by."""
+    """The key by which a run is paired."""
     return run.seed if clusters is None else (clusters.of(run.config), run.seed)
 
 
 def is_for_each(run: Run, clusters: Clusters | None) -> bool:
-    """Whether it has what a search chose, which may be something else for every cluster."""
+    """True if a run has settings from a search that chose for each cluster."""
     tuned = run.record.get("tuned") or {}
     return clusters is not None and bool(tuned) and tuned.get("coefficient", run.coefficient) == run.coefficient
 
 
 def chosen_for_each(runs: Sequence[Run], clusters: Clusters) -> tuple[float | None, tuple[tuple[str, Any], ...]]:
-    """The coefficient of such runs, None if they differ in it; and all that was chosen, in words where they differ."""
+    """The coefficient of runs that a search chose for each cluster, None if it differs between them; and all chosen
+    settings, with "for each …" as the value of those that differ."""
     tuned = [{**(run.record.get("tuned") or {}), "coefficient": run.coefficient} for run in runs]
     values = {name: {setting.get(name) for setting in tuned} for name in sorted(tuned[0])}
     same = {name: next(iter(values[name])) for name in values if len(values[name]) == 1}

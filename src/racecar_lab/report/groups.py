@@ -1,5 +1,5 @@
-"""Runs that belong together find each other here, for tables, figures, summaries and documents: those that differ in
-nothing but the seed, those of one setting, those of one variant."""
+"""Grouping of runs, for tables, figures, summaries and documents: runs that differ only in the seed, runs of one
+setting, runs of one variant."""
 
 from __future__ import annotations
 
@@ -19,69 +19,76 @@ from racecar_lab.training.variants import VARIANTS
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 Setting = tuple[tuple[str, Any], ...]
-"""Fields of the configuration that are not the same in all runs of an experiment, and their values."""
+"""Names and values of the fields of the configuration that are not the same in all runs of an experiment."""
 EACH: Setting = (("tuned", "for each cluster"),)
+"""Stands for the tuned settings of a group if a search chose them for each cluster."""
 Metric = tuple[str, str]
-"""Stage and name of what was measured."""
+"""Stage and name of a metric."""
 
 
 @dataclass(frozen=True, eq=False)
 class Group:
-    """Runs of one stage that differ in the seed alone, and in the cluster where there are clusters."""
+    """Runs of one stage that differ only in the seed, and in the cluster if there are clusters."""
 
     setting: Setting
     stage: str
     variant: str
     coefficient: float | None
     tuned: Setting
-    """What a search chose for this variant instead of what the configuration says."""
+    """Settings that a search chose for this variant; they replace those of ``config``."""
     runs: Mapping[Key, Run]
-    """By seed, or by cluster and seed; only those that ended well."""
+    """Seed, or cluster and seed → run; without those that diverged."""
     diverged: tuple[Key, ...]
-    """Those whose training diverged, in this stage or in the one that it starts from."""
+    """Keys of runs that diverged, in this stage or in the one that it starts from."""
     config: Mapping[str, Any]
     clusters: Clusters | None = None
 
     @property
     def total(self) -> int:
+        """Number of runs, with those that diverged."""
         return len(self.runs) + len(self.diverged)
 
     @property
     def dead(self) -> list[Key]:
-        """Those whose net ended well by its loss, and is dead."""
-        return [seed for seed, run in self.runs.items() if run.dead]
+        """Keys of runs that did not diverge, but whose net is dead."""
+        return [key for key, run in self.runs.items() if run.dead]
 
     @property
     def lost(self) -> list[Key]:
-        """Those whose net diverged or is dead."""
+        """Keys of runs that diverged or whose net is dead."""
         return [*self.diverged, *self.dead]
 
     @property
     def seeds(self) -> set[Key]:
+        """Keys of all runs."""
         return {*self.runs, *self.diverged}
 
     @property
     def told_lost(self) -> str:
-        """As "1 of 5 diverged, 2 of 5 dead"; empty if all is well."""
+        """The lost runs in words, such as "1 of 5 diverged, 2 of 5 dead"; empty if there are none."""
         counts = {"diverged": len(self.diverged), "dead": len(self.dead)}
         return ", ".join(f"{count} of {self.total} {kind}" for kind, count in counts.items() if count)
 
     @property
     def regularised(self) -> bool:
-        """Whether the regulariser was on in this stage."""
+        """True if the regulariser was on in this stage."""
         return any(run.record.get("regularised") for run in self.runs.values())
 
     def values(self, metric: str) -> dict[Key, float]:
-        """What was measured, by seed, or by cluster and seed."""
-        return {seed: float(run.metrics[metric]) for seed, run in self.runs.items() if metric in run.metrics}
+        """Seed, or cluster and seed → value of a metric."""
+        return {key: float(run.metrics[metric]) for key, run in self.runs.items() if metric in run.metrics}
 
     def mean_of(self, metric: str, without: Collection[Key] = ()) -> Estimate | None:
-        """Of what was measured; of clusters, of their means."""
+        """Mean and spread of a metric; if there are clusters, over their means.
+
+        Args:
+            without: keys of runs to leave out.
+        """
         values = {key: value for key, value in self.values(metric).items() if key not in without}
         return estimate_of(values, self.clusters)
 
     def matches(self, where: Mapping[str, Any]) -> bool:
-        """Whether the configuration has these values, or one of those in a frozenset."""
+        """True if the configuration has these values; a frozenset allows any of its members."""
         return has(self.config, where)
 
 
@@ -97,19 +104,21 @@ class Groups:
     """The part of the configuration that all runs share."""
 
     def setting(self, run: Run) -> Setting:
-        """What tells a run's configuration from others."""
+        """The fields in which the configurations of the experiment's runs differ, with a run's values."""
         return tuple((name, plain(value)) for name, value in run.config.items() if name not in self.common)
 
     @property
     def settings(self) -> list[Setting]:
+        """The settings of all groups, each once."""
         return list(dict.fromkeys(group.setting for group in self.groups))
 
     @property
     def runs(self) -> list[Run]:
+        """The runs of all groups, without those that diverged."""
         return [run for group in self.groups for run in group.runs.values()]
 
     def of(self, setting: Setting | None = None, stage: str | None = None, variant: str | None = None) -> list[Group]:
-        """Those of a setting, a stage, a variant."""
+        """The groups of a setting, stage and variant; None means any."""
         return [
             group
             for group in self.groups
@@ -120,7 +129,7 @@ class Groups:
 
 
 def collect(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
-    """Values by key, both in their order."""
+    """Key → values, both in the order of the pairs."""
     values: dict[K, list[V]] = {}
     for key, value in pairs:
         values.setdefault(key, []).append(value)
@@ -128,8 +137,7 @@ def collect(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
 
 
 def telling(configs: Sequence[Mapping[str, Any]], but: Collection[str] = ()) -> list[Setting]:
-    """Of each configuration what tells it from the others: the fields that are not the same in all, save those that are
-    named by ``but``."""
+    """For each configuration, its values of the fields that are not the same in all; fields in ``but`` are left out."""
     names = dict.fromkeys(name for config in configs for name in config if name not in but)
     values = {name: [plain(config.get(name)) for config in configs] for name in names}
     varying = [name for name in names if len(set(values[name])) > 1]
@@ -137,7 +145,7 @@ def telling(configs: Sequence[Mapping[str, Any]], but: Collection[str] = ()) -> 
 
 
 def has(config: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
-    """Whether a configuration has these values, or one of those in a frozenset."""
+    """True if a configuration has these values; a frozenset allows any of its members."""
     return all(
         name in config and plain(config[name]) in (wanted if isinstance(wanted, frozenset) else [plain(wanted)])
         for name, wanted in where.items()
@@ -145,20 +153,22 @@ def has(config: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
 
 
 def printed_value(paper: Sequence[Paper], group: Group, metric: str) -> Paper | None:
-    """The paper's figure for a group; the one that says most about the configuration, if several fit."""
+    """The paper's number for a group; if several match, the one with the most conditions on the configuration."""
     wanted = metric, group.stage, group.variant
-    fitting = (value for value in paper if (value.metric, value.stage, value.variant) == wanted)
-    return max(filter(lambda value: group.matches(value.where), fitting), key=lambda v: len(v.where), default=None)
+    matching = [
+        value for value in paper if (value.metric, value.stage, value.variant) == wanted and group.matches(value.where)
+    ]
+    return max(matching, key=lambda value: len(value.where), default=None)
 
 
 def asked(run: Run) -> dict[str, Any]:
-    """The configuration of a run, and whether a search has changed it."""
+    """The configuration of a run; field "tuned" is True if a search chose some of the settings."""
     return {**run.config, "tuned": bool(run.record.get("tuned"))}
 
 
 def by_setting(runs: Sequence[Run], but: Collection[str] = ()) -> dict[str, list[Run]]:
-    """Finished runs of one configuration each, all with settings from a search or none; the name says what tells them
-    from the others, as " (optimiser = sgd)". In fields that are named by ``but`` they may differ."""
+    """Text of a configuration, such as " (optimiser = sgd)" → its finished runs. The text has the fields in which
+    configurations differ, without those named in ``but``; runs with settings from a search are separate."""
     runs = [run for run in runs if run.finished]
     texts = map(label, telling([asked(run) for run in runs], but))
     names = [f" ({text})" if text else "" for text in texts]
@@ -166,8 +176,8 @@ def by_setting(runs: Sequence[Run], but: Collection[str] = ()) -> dict[str, list
 
 
 def by_variant(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Finished runs of each variant, in our order, by seed; of each of its coefficients, if there are several and a
-    search did not choose all of them, as it does for each fold."""
+    """Variant, or variant and coefficient → its finished runs by seed, in the order of ``VARIANTS``. The coefficient is
+    added if there are several, unless all were chosen by a search, for example for each fold."""
     groups: dict[str, list[Run]] = {}
     for name in VARIANTS:
         members = [run for run in runs if run.variant == name and run.finished]
@@ -179,7 +189,7 @@ def by_variant(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 class Identity(NamedTuple):
-    """What all runs of a group share."""
+    """The properties that all runs of a group have in common."""
 
     setting: Setting
     stage: str
@@ -189,7 +199,7 @@ class Identity(NamedTuple):
 
 
 def gather(runs: Iterable[Run], clusters: Clusters | None = None) -> Groups:
-    """Group the runs of one experiment, finished and diverged ones. Clusters of one setting are one group, also where a
+    """Group the runs of one experiment, finished and diverged ones. The clusters of a setting are one group, also if a
     search chose for each of them."""
     runs = sorted(runs, key=lambda run: (str(run.record["made"].get("finished") or ""), run.id))
     apart = () if clusters is None else (clusters.field,)
@@ -209,12 +219,13 @@ def gather(runs: Iterable[Run], clusters: Clusters | None = None) -> Groups:
 
 
 def label(setting: Setting) -> str:
-    """As "net = linear, sizes = 784 128 2"."""
-    return ", ".join(f"{name} = {_written(value)}" for name, value in with_loss(setting))
+    """A setting in words, such as "net = linear, sizes = 784 128 2"."""
+    return ", ".join(f"{name} = {_value_text(value)}" for name, value in with_loss(setting))
 
 
 def with_loss(setting: Setting) -> Setting:
-    """The fields of a loss that has a name as one, ("loss", its name), where all of them tell settings apart."""
+    """A setting whose fields of the loss are replaced by one, ("loss", name), if it has all of them and the loss has a
+    name."""
     loss = loss_name(dict(setting)) if set(LOSS) <= dict(setting).keys() else None
     if loss is None:
         return setting
@@ -222,19 +233,21 @@ def with_loss(setting: Setting) -> Setting:
 
 
 def plain(value: Any) -> Any:
-    """A value of a configuration as it is compared: hashable, and the same before and after JSON."""
+    """A value of a configuration in a form for comparisons: hashable, and the same before and after JSON."""
     if isinstance(value, dict):
         return tuple(sorted((name, plain(part)) for name, part in value.items()))
     return tuple(map(plain, value)) if isinstance(value, (list, tuple)) else value
 
 
-def _written(value: Any) -> str:
+def _value_text(value: Any) -> str:
+    """A value of a setting as text."""
     if isinstance(value, tuple):
-        return " ".join(map(_written, value)) or "none"
+        return " ".join(map(_value_text, value)) or "none"
     return "not set" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _identity(run: Run, setting: Setting, clusters: Clusters | None) -> Identity:
+    """The identity of a run's group."""
     if is_for_each(run, clusters):
         return Identity(setting, run.stage, run.variant, None, EACH)
     tuned = sorted((run.record.get("tuned") or {}).items())
@@ -244,6 +257,7 @@ def _identity(run: Run, setting: Setting, clusters: Clusters | None) -> Identity
 
 
 def _group(identity: Identity, runs: Mapping[Key, Run], clusters: Clusters | None) -> Group:
+    """A group from its runs, by seed or by cluster and seed."""
     setting, stage, variant, coefficient, tuned = identity
     if clusters is not None and tuned == EACH:
         coefficient, tuned = chosen_for_each(list(runs.values()), clusters)
@@ -254,19 +268,19 @@ def _group(identity: Identity, runs: Mapping[Key, Run], clusters: Clusters | Non
 
 
 def _depths(runs: Sequence[Run]) -> dict[str, int]:
-    """Stage → how many stages come before it."""
+    """Stage → number of stages before it."""
     stages = {run.id: run.stage for run in runs}
-    before = {run.stage: stages[parent] for run in runs if (parent := run.record.get("parent")) in stages}
+    parents = {run.stage: stages[parent] for run in runs if (parent := run.record.get("parent")) in stages}
     depths = {}
     for stage in set(stages.values()):
-        depths[stage], earlier = 0, stage
-        while earlier in before and depths[stage] < len(before):
-            earlier, depths[stage] = before[earlier], depths[stage] + 1
+        depths[stage], ancestor = 0, stage
+        while ancestor in parents and depths[stage] < len(parents):
+            ancestor, depths[stage] = parents[ancestor], depths[stage] + 1
     return depths
 
 
 def _order(identity: Identity, depths: Mapping[str, int]) -> tuple[Any, ...]:
-    """Settings, then stages as they follow each other, then variants in our order, then coefficients."""
+    """The key by which groups are sorted: setting, stage by depth, variant as in ``VARIANTS``, coefficient, tuned."""
     known = [*VARIANTS, identity.variant]
     return (
         [_sortable(value) for _, value in identity.setting],
@@ -278,5 +292,5 @@ def _order(identity: Identity, depths: Mapping[str, int]) -> tuple[Any, ...]:
 
 
 def _sortable(value: Any) -> tuple[int, float, str]:
-    """Numbers before words."""
+    """A key that sorts numbers before texts."""
     return (0, float(value), "") if isinstance(value, (int, float)) else (1, 0.0, str(value))

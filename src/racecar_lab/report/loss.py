@@ -1,4 +1,4 @@
-"""The configuration of a record, and the reverse loss that it stands for."""
+"""The configuration of a record, and its reverse loss."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from racecar_lab.training.loss_config import DEFAULT, LOSS, loss_name
 
 
 def config_of(experiment: Experiment, config: Mapping[str, Any]) -> Any:
-    """The configuration that a record holds; None if it comes from another version of the experiment."""
-    known = {one.name for one in fields(experiment.Config)}
+    """The configuration of a record as an object of the experiment's Config; None if its values are not valid now."""
+    known = {field.name for field in fields(experiment.Config)}
     values: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in config.items() if name in known
     }
@@ -24,8 +24,8 @@ def config_of(experiment: Experiment, config: Mapping[str, Any]) -> Any:
 
 
 def loss_of(experiment: Experiment[C], config: C) -> str:
-    """As "scale relative, gradient both, reduction mean (that of before)"."""
-    given = experiment.reverse(config)
-    arguments = {name: given.get(name, DEFAULT[name]) for name in LOSS}
+    """The reverse loss in words, such as "scale relative, gradient both, reduction mean (that of before)"."""
+    reverse = experiment.reverse(config)
+    arguments = {name: reverse.get(name, DEFAULT[name]) for name in LOSS}
     name = loss_name(arguments)
     return ", ".join(f"{key} {value}" for key, value in arguments.items()) + (f" ({name})" if name else "")

@@ -1,4 +1,4 @@
-"""Records from a folder: what is broken is named, the rest is not lost."""
+"""Reading of the runs in a folder; those that can be read are used even if others are broken."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from racecar_lab.running.run import Run
 
 
 def read_runs(folder: Path) -> tuple[list[Run], list[str]]:
-    """All runs whose records can be read, and a line for each one that cannot.
+    """All runs whose records can be read, and a message for each record that cannot.
 
     Raises:
-        ValueError: there is none to be read.
+        ValueError: no record can be read.
     """
     if not folder.is_dir():
         raise ValueError(f"{folder} is no folder: name the one that racecar run wrote into")
@@ -28,7 +28,7 @@ def read_runs(folder: Path) -> tuple[list[Run], list[str]]:
 
 
 def inside(folder: Path) -> list[Path]:
-    """Folders of records right below a folder that holds none itself."""
+    """The subfolders that hold records, of a folder that holds none itself."""
     if any((folder / "records").glob("*.json")) or (folder / RUNS).exists():
         return []
     folders = {path.parent.parent for path in folder.glob("*/records/*.json")}
@@ -36,7 +36,7 @@ def inside(folder: Path) -> list[Path]:
 
 
 def _advice(folder: Path) -> str:
-    """What to do about a folder without records."""
+    """The message about a folder without records."""
     if folder.name == "records" and any(folder.glob("*.json")):
         return f"{folder} holds the records themselves: name the folder that it is in, {folder.parent}"
     command = f"racecar run NAME --out {shlex.quote(str(folder))}"

@@ -1,4 +1,4 @@
-"""In what a gain is told: points of accuracy, per cent, or what the metric itself is in."""
+"""Units of gains: points of accuracy, per cent, or the unit of the metric."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _NAMES = {"psnr(_scaled)?": "dB", "ssim(_scaled)?": "SSIM", "test_l2": "L2"}
 
 
 class Unit(NamedTuple):
-    """A gain times the factor is in this unit."""
+    """A unit; a gain is multiplied by ``factor``."""
 
     name: str
     factor: float = 1.0
 
 
 def unit(claim: Claim) -> Unit:
-    """Of a claim's gain."""
+    """The unit of a claim's gain."""
     if claim.relative:
         return Unit("%", 100.0)
     if _SHARES.search(claim.metric):
         return Unit("points", 100.0)
-    known = (name for pattern, name in _NAMES.items() if re.fullmatch(pattern, claim.metric))
-    return Unit(next(known, claim.metric))
+    names = (name for pattern, name in _NAMES.items() if re.fullmatch(pattern, claim.metric))
+    return Unit(next(names, claim.metric))

@@ -15,25 +15,25 @@ KNOWN = {
     "gradient": ("both", "reverse", "weights"),
     "reduction": ("mean", "sum"),
 }
-"""The values of these arguments that ``Racecar`` accepts."""
+"""Argument → its values that ``Racecar`` accepts."""
 DEFAULT = {"scale": "relative", "gradient": "reverse", "reduction": "mean"}
-"""The defaults of ``Racecar``, written out: names of records depend on them, and must not change with the library."""
+"""The defaults of ``Racecar``, repeated here: ids of results depend on them, and must not change with the library."""
 FIRST_LOSS = {"scale": "relative", "gradient": "both", "reduction": "sum"}
-"""The loss before it was a setting."""
+"""The loss of results from the time before it was a setting."""
 PAPER = {"scale": "sum", "gradient": "both", "reduction": "sum"}
-"""The paper's own."""
+"""The loss of the paper."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossConfig(Config):
-    """Which reverse loss RR, lRR and RR1 have: that of ``Racecar`` itself, unless the user says otherwise."""
+    """Settings with the reverse loss of RR, lRR and RR1; the defaults are those of ``Racecar``."""
 
     unnamed: ClassVar[Mapping[str, Any]] = {**Config.unnamed, **FIRST_LOSS}
     scale: str = DEFAULT["scale"]
     gradient: str = DEFAULT["gradient"]
     reduction: str = DEFAULT["reduction"]
     strength: float = 0.001
-    """λ, the weight of the mean of the terms over the constrained layers, or of their sum with reduction "sum"."""
+    """λ, the weight of the mean over the constrained layers, or of the sum with reduction "sum"."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -44,7 +44,7 @@ class LossConfig(Config):
 
     @property
     def loss(self) -> dict[str, str]:
-        """Arguments of ``Racecar``."""
+        """The arguments of ``Racecar`` that define the loss."""
         return {name: getattr(self, name) for name in LOSS}
 
 
@@ -53,7 +53,7 @@ LOSSES: dict[str, dict[str, str]] = {
     "the default": DEFAULT,
     "that of before": {name: FIRST_LOSS[name] for name in ("scale", "gradient")},
 }
-"""Arguments of ``Racecar`` by the name of the loss."""
+"""Name of a loss → its arguments of ``Racecar``."""
 
 
 def loss_name(arguments: Mapping[str, object]) -> str | None:
