@@ -10,12 +10,17 @@ import typer
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder that racecar run smoke wrote into, with weights.")]
 Out = Annotated[Path, typer.Option("--out", metavar="FILE", help="A .gif, or a .png that moves.")]
 Variants = Annotated[
-    str, typer.Option("--variants", metavar="A,B", help="A row of pictures for each, as racecar run names them.")
+    str,
+    typer.Option("--variants", metavar="A,B", help="Variants, as racecar run names them; each has a row of pictures."),
 ]
 Data = Annotated[Path | None, typer.Option("--data", metavar="DIR", help="Folder of the data sets.")]
-Seed = Annotated[int | None, typer.Option("--seed", help="Of the run. Without it: the smallest that all have.")]
-Plume = Annotated[int, typer.Option("--plume", help="0 to 19; from 16 on, no training has seen it.")]
-Every = Annotated[int, typer.Option("--every", help="Of the frames, every so-many-th is shown.")]
+Seed = Annotated[
+    int | None, typer.Option("--seed", help="Seed of the run. Without it: the smallest that all variants have.")
+]
+Plume = Annotated[
+    int, typer.Option("--plume", help="Number of the plume, 0 to 19; those from 16 on are in no training set.")
+]
+Every = Annotated[int, typer.Option("--every", help="Show every N-th frame.", metavar="N")]
 
 
 def film(

@@ -40,7 +40,7 @@ Tuned = Annotated[
     typer.Option("--tuned", metavar="FILE", help="What `racecar search` chose; one of several: FILE.jsonl#NAME."),
 ]
 Rates = Annotated[
-    str, typer.Option("--lr", metavar="a,b,c", help="Learning rates that it tries; without it those of the experiment.")
+    str, typer.Option("--lr", metavar="a,b,c", help="Learning rates to try; without it, those of the experiment.")
 ]
 Over = Annotated[str, typer.Option("--over", metavar="FIELD=a,b,c", help="A setting, or weight: the coefficient.")]
 
@@ -96,15 +96,16 @@ class CommandOptions:
     ] = 0
     compile: Annotated[bool, typer.Option("--compile", help="torch.compile the training step.")] = False
     interval: Annotated[
-        float, typer.Option("--checkpoint-every", metavar="SECONDS", min=0, help="Between checkpoints.")
+        float, typer.Option("--checkpoint-every", metavar="SECONDS", min=0, help="Time between checkpoints.")
     ] = 60.0
     address: Annotated[
-        str | None, typer.Option("--address", help="Of a Ray cluster; without it one on this machine.")
+        str | None,
+        typer.Option("--address", help="Address of a Ray cluster; without it, Ray is started on this machine."),
     ] = None
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write scalars to DIR/tensorboard.")] = False
     budget: Annotated[
         bool,
-        typer.Option("--budget", help="Of streams: time every method's steps first, say what all takes, and stop."),
+        typer.Option("--budget", help="Only for streams: estimate the time of every method, print it, and stop."),
     ] = False
     graphs: Annotated[
         bool, typer.Option("--cuda-graphs", help="On a GPU: replay steps, for nets bound by launches.")

@@ -69,7 +69,7 @@ class Source:
     """(files of a split, split) → samples; a DataError names the file that is damaged."""
     downloads: tuple[Download, ...] = ()
     obtain: str = ""
-    """How to get it if it cannot be fetched."""
+    """Advice on how to get it if it cannot be fetched."""
     make: Callable[[Path], None] | None = None
     """Computes its single file and writes it to a path, if the data are not fetched; see ``making``."""
 
@@ -131,7 +131,7 @@ class Source:
         return "yes"
 
     def remedy(self, folder: Path) -> str:
-        """What to do when files are missing or damaged."""
+        """Advice for missing or damaged files."""
         if not self.downloads and self.make is None:
             return self.obtain
         option = "" if folder == data_folder(None) else f" --data {shlex.quote(str(folder))}"

@@ -24,12 +24,12 @@ from racecar_lab.running.results import Store
 from racecar_lab.training.checkpoint import drop_damaged
 
 ATTEMPTS = 3
-"""How often a job is started, or continued, if it loses its worker."""
+"""Maximal number of times that a job is started, or continued after it lost its worker."""
 LOOK = 1.0
 """Maximal number of seconds until a checkpoint is sent from its worker."""
 
 News = tuple[list[tuple[Any, ...]], Changes, Failure | None]
-"""What a worker sends: messages of progress, changes of its folder, and its failure, if there is one."""
+"""One report of a worker: its progress messages, changes of its folder, and its failure, if there is one."""
 
 
 def run(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Failure]:
