@@ -239,7 +239,7 @@ def test_a_row_from_several_records(tmp_path):
     bench(tmp_path, "h200-d", other, combine=True)
     assert cost.cost(tmp_path, "h200-*").splitlines() == [
         "|  | plain, ms | exact | 1/8 | memory at 1/8, 1/16 | ÷ by hand, at most |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        "|---|---:|---:|---:|---:|---:|",
         "| ViT-B/16 | 20.0 | 2.50 | 1.25 | 1.12, – | 1.02 of 2 |",
     ]
 
