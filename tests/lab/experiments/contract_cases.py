@@ -20,16 +20,16 @@ from tests.lab.experiments.smoke_cases import TINY as SMOKE
 from tests.lab.experiments.smoke_cases import TINY_AUTOENCODER as AUTOENCODER
 from tests.lab.experiments.smoke_cases import small_data
 
-SLICES = {"grid": False, "epochs": 2, "batch": 50, "precision": "float32"}
+SLICES = {"grid": False, "epochs": 1, "batch": 20, "precision": "float32"}
 SMALL: dict[str, dict[str, Any]] = {
     "digits": {"shipped": True, "epochs": 2},
     "peaks": {"epochs": 2, "nets": ("linear",)},
     "information": {"epochs": 2, "finetune": 2},
-    "mnist": {"epochs": 1, "finetune": 1, "batch": 10, "share": 0.4, "cost": 1.0},
+    "mnist": {"epochs": 1, "finetune": 1, "batch": 10, "share": 0.22, "cost": 1.0},
     "smoke": SMOKE,
     "smoke-autoencoder": AUTOENCODER,
     "slices": {"grid": False, "epochs": 2},
-    "slices-mnist": SLICES,
+    "slices-mnist": {**SLICES, "batch": 50},
     "slices-cifar": {**SLICES, "width": 1 / 16},
     "long-training": {"images": 20, "widths": (2, 3, 4), "epochs": 2, "batch": 8, "cost": 1.0},
     "safety": {"design": "one", "images": 20, "epochs": 1, "batch": 10, "labels": (2, 3), "draws": 2, "tests": 20},
@@ -45,7 +45,7 @@ CONFIGS |= {
 TRAINED = [name for name, one in EXPERIMENTS.items() if not one.engine]
 """Without the streams, whose engine has tests of its own in cli/test_streams.py."""
 SEARCHED = [name for name in TRAINED if EXPERIMENTS[name].search is not None]
-COUNTS = {"train": 100, "test": 50}
+DIGITS, COLOURS = {"train": 100, "test": 50}, {"train": 40, "test": 20}
 
 
 @contextmanager
@@ -54,11 +54,11 @@ def data_of_all(folder: Path) -> Iterator[Path]:
     rng = np.random.default_rng(0)
     caches = mnist.pictures, safety._tasks, splitting.pictures
     with small_data(folder), pytest.MonkeyPatch.context() as patch:
-        for source in (MNIST, CIFAR10):
-            for split, count in COUNTS.items():
+        for source, counts in ((MNIST, DIGITS), (CIFAR10, COLOURS)):
+            for split, count in counts.items():
                 patch.setitem(source.counts, split, count)  # type: ignore[arg-type]
-        write_mnist(folder, COUNTS, rng)
-        write_cifar(folder, COUNTS, rng)
+        write_mnist(folder, DIGITS, rng)
+        write_cifar(folder, COLOURS, rng)
         texture_cases.write(folder, patch)
         patch.setattr(information, "SWEEP", (30,))
         patch.setattr(mnist, "LAYOUT", (6, "M", 8, "M", 12, "M"))
