@@ -24,7 +24,7 @@ SLICES = {"grid": False, "epochs": 1, "batch": 20, "precision": "float32"}
 SMALL: dict[str, dict[str, Any]] = {
     "digits": {"shipped": True, "epochs": 2},
     "peaks": {"epochs": 2, "nets": ("linear",)},
-    "information": {"epochs": 2, "finetune": 2},
+    "information": {"epochs": 1, "finetune": 2},
     "mnist": {"epochs": 1, "finetune": 1, "batch": 10, "share": 0.22, "cost": 1.0},
     "smoke": SMOKE,
     "smoke-autoencoder": AUTOENCODER,

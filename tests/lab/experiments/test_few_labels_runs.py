@@ -32,7 +32,7 @@ def pictures(tmp_path, monkeypatch):
     return with_pictures(tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize("norm, variants", [("batch", ("Std", "RR")), ("group", ("RR",))])
+@pytest.mark.parametrize("norm, variants", [("batch", ("Std",)), ("group", ("RR",))])
 def test_runs(norm, variants, pictures, tmp_path):
     config = replace(TINY, norm=norm)
     jobs = make_jobs(FEW, config, variants, [0], pictures)
