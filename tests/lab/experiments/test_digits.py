@@ -39,8 +39,6 @@ def test_digits_are_a_new_pair_for_every_seed():
         classes.update(y.tolist())
     assert len(pairs) > 50
     assert set(classes) == set(range(10))
-    again = DIGITS.data(QUICK, 3, None)["A"].train.x
-    assert again.equal(DIGITS.data(QUICK, 3, None)["A"].train.x)
 
 
 def test_digits_from_all_of_mnist(monkeypatch, tmp_path):

@@ -1,15 +1,14 @@
 """The experiments: their networks and coefficients, and what they say of the paper."""
 
-from dataclasses import fields
 from itertools import pairwise, product
 
 import pytest
 import torch
 from torch import nn
 
-from racecar_lab.experiments import EXPERIMENTS, PAPER, experiment
+from racecar_lab.experiments import EXPERIMENTS, experiment
 from racecar_lab.experiments.information import WIDTHS
-from tests.lab.experiments.untrained import DIGITS, INFORMATION, PEAKS, QUICK, trained
+from tests.lab.experiments.untrained import DIGITS, INFORMATION, PEAKS, QUICK
 
 pytestmark = pytest.mark.usefixtures("no_data")
 
@@ -76,26 +75,6 @@ def test_the_papers_figures():
     assert "misprint" in next(p.note for p in DIGITS.paper if p.variant == "RR")
 
 
-@pytest.mark.parametrize("name", ["digits", "peaks", "information"])
-def test_claims_can_be_judged(name):
-    """Of metrics that are measured, of stages, variants and settings that there are; none twice."""
-    one = experiment(name)
-    configs = [QUICK] if name == "digits" else one.configs(one.Config(), None)
-    measured = {*one.measure(configs[0], trained(one, configs[0])).metrics, "lpips_alexnet"}
-    known = {f.name for f in fields(one.Config)}
-    stages = {stage.name for stage in one.stages(configs[0])}
-    for claim in (*one.claims, *one.paper):
-        assert claim.metric in measured
-        assert claim.stage in stages
-        assert set(claim.where) <= known
-        held = [c.to_dict() for c in configs]
-        assert any(all(c[field] == value for field, value in claim.where.items()) for c in held)
-    for claim in one.claims:
-        assert {claim.better, claim.than} <= set(one.variants)
-        assert claim.higher is (claim.metric not in ("lpips_alexnet", "i_xd_span"))
-    assert len({claim.text for claim in one.claims}) == len(one.claims) >= 4
-
-
 def test_claims_are_the_papers():
     """Ours is the one that is better: in every network, and on either task."""
     lab = [one for one in EXPERIMENTS.values() if not one.engine]  # streams has methods of its own
@@ -108,19 +87,10 @@ def test_claims_are_the_papers():
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_what_can_be_read_of_it(name):
+def test_variants_and_the_quick_run(name):
     one = experiment(name)
-    assert one.name == name
-    assert one.title
-    assert one.section
-    assert one.summary.endswith(".")
     assert [one.variant(name).name for name in one.variants] == list(one.variants)
     assert {"Std", "RR"} <= set(one.variants)
-    searched = ("few-labels", "long-training", "shift", "sequences")
-    assert ("Ort" in one.variants) is (one in PAPER or name in searched)
-    wanted = 10 if name in ("information", "slices", *searched) else 3 if one.clusters else 5  # in each of five folds
-    wanted = 20 if name == "streams" else wanted
-    assert one.seeds == wanted
     assert one.Config(**one.quick) != one.Config()
 
 

@@ -1,6 +1,6 @@
 """Few labels, in small: every norm trained, what is measured of it again by hand, and its claims."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from statistics import mean
 
 import pytest
@@ -18,7 +18,6 @@ from racecar_lab.report.groups import gather
 from racecar_lab.report.verdicts import NOT_RUN, TOO_FEW
 from racecar_lab.running.jobs import make_jobs
 from racecar_lab.running.results import Store
-from racecar_lab.running.search import trials
 from racecar_lab.running.work import begin
 from racecar_lab.training import augment, rng
 from racecar_lab.training.loss_config import FIRST_LOSS
@@ -33,7 +32,7 @@ def pictures(tmp_path, monkeypatch):
     return with_pictures(tmp_path, monkeypatch)
 
 
-@pytest.mark.parametrize("norm, variants", [("none", FEW.variants), ("batch", ("Std", "RR")), ("group", ("RR",))])
+@pytest.mark.parametrize("norm, variants", [("batch", ("Std",)), ("group", ("RR",))])
 def test_runs(norm, variants, pictures, tmp_path):
     config = replace(TINY, norm=norm)
     jobs = make_jobs(FEW, config, variants, [0], pictures)
@@ -139,25 +138,10 @@ def test_gradients_lie_as_parameters_do(pictures, tmp_path, monkeypatch):
     assert all(mine == own for mine, own in seen)
 
 
-def test_a_search(pictures, tmp_path):
-    """The same number of trials for every variant, judged by the probe on what is held out."""
-    config = replace(TINY, valid=0.4, labels=(1,), draws=1)
-    search = replace(FEW.search, seeds=1)
-    jobs = trials(FEW, search, config, FEW.variants, pictures)
-    assert {name: sum(job.variant == name for job in jobs) for name in FEW.variants} == dict.fromkeys(FEW.variants, 18)
-    for path in pictures.rglob("t10k*"):
-        path.unlink()
-    assert run(jobs[:1], tmp_path / "out") == []
-    (found,) = results(tmp_path / "out").values()
-    assert set(found["metrics"]) == {"valid_accuracy"}
-
-
 def test_claims():
-    """About fields and metrics that there are, at the settings that the experiment has by itself."""
-    names, usual = {f.name for f in fields(FEW.Config)}, FEW.Config().to_dict()
-    assert len({(claim.text, claim.design["tune_lrs"]) for claim in FEW.claims}) == len(FEW.claims)
+    """At the settings that the experiment has by itself."""
+    usual = FEW.Config().to_dict()
     for claim in FEW.claims:
-        assert set(claim.where) <= names
         where = {name: value for name, value in claim.where.items() if name not in ("task", "norm")}
         losses = {name: where.pop(name) for name in ("scale", "gradient") if claim.design == FIRST}
         assert all(usual[name] == value for name, value in where.items())

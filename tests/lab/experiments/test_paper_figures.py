@@ -29,11 +29,6 @@ def test_all_of_it(layout, real, name, count):
         assert re.search(r"\d", figure.get_label())  # what is said of it has numbers
 
 
-def test_titles_are_unique(all_drawn):
-    titles = [title for figures in all_drawn.values() for title in figures]
-    assert len(set(titles)) == len(titles)
-
-
 CASES = {
     "one run": lambda runs: [run for run in runs if run.stage == "A"][:1],
     "no order": lambda runs: runs[::-1],
@@ -68,25 +63,11 @@ def test_with_nothing_to_show(real, name, case):
     assert draw(name, NOTHING[case](real[name])) == {}
 
 
-@pytest.mark.parametrize("stage", ["A", "AA", "AB", "B"])
-def test_one_stage_of_information(real, stage):
-    figures = draw("information", [run for run in real["information"] if run.stage == stage])
-    assert all(map(shown, figures.values()))
-    assert bool(figures) is True
-
-
 def test_a_search_has_accuracies_only(real):
     """Its runs keep no planes."""
     figures = draw("information", [other(run, tables={}) for run in real["information"]])
     assert len(figures) == 1
     assert "Accuracy" in next(iter(figures))
-
-
-@pytest.mark.parametrize("name, variants", [("digits", ("WD", "Pre")), ("information", ("WD", "Drop", "lRR", "RR1"))])
-def test_other_variants(real, name, variants):
-    runs = [other(run, variant=which) for which in variants for run in real[name] if run.variant == "RR"]
-    figures = draw(name, runs)
-    assert all(map(shown, figures.values()))
 
 
 # What they show
@@ -109,13 +90,6 @@ def test_vectors_are_those_of_the_runs(real, all_drawn):
     assert f"RR {carried:.0%}" in figure.get_label()
 
 
-def test_features_are_shown_for_every_seed(real):
-    """Also where the first variant has no run."""
-    runs = [run for run in real["digits"] if (run.variant, run.seed) != ("Std", 0)]
-    figure = find(draw("digits", runs), "singular vectors")
-    assert all(axis.images for axis in np.array(figure.axes).reshape(2, 3, 4)[:, 0, :2].flat)
-
-
 @pytest.mark.parametrize("name, word", [("digits", "during training"), ("peaks", "784-128-2")])
 def test_the_strip_shows_the_first_picture_over_training(real, all_drawn, name, word):
     """The picture itself stands beside what is made of it."""
@@ -131,12 +105,6 @@ def test_the_strip_shows_the_first_picture_over_training(real, all_drawn, name, 
         for axis, picture in zip(line, [truth, *pictures[:, 0, 0]], strict=True):
             assert np.array_equal(axis.images[0].get_array(), picture)
             assert axis.images[0].get_clim() == (0, 255)
-
-
-def test_the_strip_shows_all_variants_if_a_seed_has_them(real):
-    runs = [diverged(run) if (run.variant, run.seed) == ("RR", 0) else run for run in real["digits"]]
-    figure = find(draw("digits", runs), "during training")
-    assert [name for axis in figure.axes if (name := axis.get_ylabel())] == ["Std", "RR"]
 
 
 def test_planes_are_means_over_the_seeds(real):

@@ -10,7 +10,7 @@ from torch import nn
 
 from racecar import Racecar
 from racecar.cli.app import run as command
-from racecar_lab.datasets import MNIST, DataError
+from racecar_lab.datasets import MNIST
 from racecar_lab.experiments import experiment
 from racecar_lab.experiments import safety as module
 from racecar_lab.experiments.safety import Safety
@@ -50,11 +50,6 @@ def test_data(pictures):
     x, y = Safety.source.load(pictures, "test")
     wanted = nn.functional.avg_pool2d(x[y >= 5][:20].float() / 255, 2)
     torch.testing.assert_close(tasks["B"].test.x, wanted)
-
-
-def test_data_that_are_missing(tmp_path):
-    with pytest.raises(DataError, match="mnist is not in"):
-        SAFETY.data(ONE, 0, tmp_path)
 
 
 @pytest.mark.parametrize("context", [one for one in CONTEXTS if one.lr == 1e-3 and one.depth > 3], ids=str)
@@ -174,10 +169,3 @@ def test_quick_through_the_command_line(pictures, tmp_path, capsys):
 
 def plain_results(folder):
     return [run.record for run in Store(folder).runs()]
-
-
-def test_missing_data_are_missed_once(tmp_path, capsys):
-    (tmp_path / "empty").mkdir()
-    arguments = ["run", "safety", "--quick", "--data", str(tmp_path / "empty"), "--out", str(tmp_path / "out")]
-    assert command(arguments) == 2
-    assert "racecar: mnist is not in" in capsys.readouterr().err

@@ -1,18 +1,15 @@
-"""The page of the safety map and its figure, from made-up records."""
+"""The tables of the safety map and its figure, from made-up records."""
 
 import random
 
 import pytest
 
 from racecar_lab.experiments import experiment
-from racecar_lab.experiments.safety.design import CONTEXTS, LAMBDAS, LOSSES, PLAIN, covering, fields_of, name_of
+from racecar_lab.experiments.safety.design import CONTEXTS, LAMBDAS, LOSSES, PLAIN, covering, fields_of
 from racecar_lab.experiments.safety.map_figure import all_figures
 from racecar_lab.experiments.safety.rule import judge, nets_of
 from racecar_lab.experiments.safety.tables import sentences_and_tables
-from racecar_lab.report import write_report
-from racecar_lab.running.published import write_published
 from racecar_lab.running.run import Run
-from tests.figures import LEAST, smallest
 from tests.lab.report.records import record
 
 SAFETY = experiment("safety")
@@ -55,42 +52,6 @@ def records():
     return map_records(range(1))
 
 
-def page(records, folder):
-    """Of published records."""
-    write_published(folder, records, {})
-    report = write_report(folder, {"safety": SAFETY})
-    assert not report.problems
-    return report
-
-
-@pytest.mark.soak
-def test_the_page_of_a_whole_map(records, tmp_path):
-    assert len(records) == 54 + 39 * 7 * 9
-    report = page(records, tmp_path)
-    text = report.markdown.read_text()
-    assert report.html.stat().st_size < 300_000
-    gain, error = verdict_of(records).cells["gain"].loc[PLANTED]
-    assert gain == pytest.approx(0.05, abs=2 * error)
-    gain = f"the probe gains +{100 * gain:.1f} ± {100 * error:.1f} points"
-    assert f"Chosen: reverse · anchored · layerwise, λ = 0.03; {gain}" in text
-    asked = "--set design=confirm --set losses=reverse:anchored:layerwise:0.03 --first-seed 100 --seeds 10"
-    assert f"not confirmed yet: racecar run safety {asked}" in text
-    assert len(list((tmp_path / "figures").iterdir())) == 1
-
-
-def test_words():
-    runs = [Run(one) for one in map_records(range(2), made_up=LOSSES[:3])]
-    notes, _ = sentences_and_tables(runs)
-    assert notes[0].startswith("Chosen")
-    assert "378 nets with a reverse loss beside 108 plain twins, 0 of which are dead" in notes[1]
-    assert "plain training works in 54 of 54 contexts" in notes[1]
-    other = [Run({**run.record, "config": {**run.record["config"], "images": 9}}) for run in runs[:5]]
-    assert "5 nets trained or measured in another way than most left out." in sentences_and_tables([*runs, *other])[0]
-    assert sentences_and_tables([])[0][0] == "No setting is both safe and harmless: nothing is chosen."
-    alone = [run for run in runs if run.variant != "Std"]
-    assert any("378 nets without a plain twin left out" in one for one in sentences_and_tables(alone)[0])
-
-
 def test_tables():
     """The rows of the settings that were run afresh; those that kill, and where, by hand."""
     fresh = [one for one in map_records(range(100, 102), made_up=[KILLER]) if one["coefficient"] in (None, 0.1)]
@@ -117,27 +78,6 @@ def test_nets(records):
     assert (len(nets), left_out) == (len(records), 0)
     assert nets.source.isna().any()
     assert nets.dead[nets.source.isna()].all()
-
-
-@pytest.mark.soak
-def test_the_figures(records):
-    verdict = verdict_of(records)
-    chosen, figures = verdict.chosen, all_figures(verdict)
-    assert ["gains" in title for title in figures] == [True, False]
-    for title, figure in figures.items():
-        assert title.endswith("; the frame: what the rule chooses")
-        assert smallest(figure) >= LEAST
-        assert [axis.get_title("left") for axis in figure.axes] == [
-            f"gradient {one}" for one in ("both", "reverse", "weights")
-        ]
-        assert sum(len(axis.texts) for axis in figure.axes) == 39 * 7
-        (frame,) = [patch for axis in figure.axes for patch in axis.patches]
-        losses = [loss for loss in LOSSES if loss.split(":")[0] == chosen[0].split(":")[0]]
-        assert frame.get_xy() == (LAMBDAS.index(chosen[1]) - 0.5, losses.index(chosen[0]) - 0.5)
-    gained, killed = figures.values()
-    gain = verdict.cells["gain", "mean"][chosen]
-    assert f"{100 * gain:.1f} for the chosen {name_of(chosen)}" in gained.get_label()
-    assert killed.axes[0].images[0].get_array()[0, 6] == pytest.approx(100 / 3)
 
 
 def test_a_figure_of_little():

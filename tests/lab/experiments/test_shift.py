@@ -1,7 +1,6 @@
-"""Shift, in small: every stage trained, what is measured of it again by hand, its search, claims and figure."""
+"""Shift, in small: every stage trained, what is measured of it again by hand, its claims and figure."""
 
-import re
-from dataclasses import fields, replace
+from dataclasses import replace
 from statistics import mean
 
 import pytest
@@ -16,15 +15,12 @@ from racecar_lab.experiments.shift_figures import SCORES, all_figures
 from racecar_lab.experiments.shift_scores import CHANGES, SHIFTS
 from racecar_lab.experiments.small_net import autoencoder, convolutions, small_net
 from racecar_lab.report.claims import judge
-from racecar_lab.report.glossary import meanings
 from racecar_lab.report.groups import gather
 from racecar_lab.report.verdicts import NOT_RUN
 from racecar_lab.running.jobs import make_jobs
 from racecar_lab.running.results import Store
-from racecar_lab.running.search import trials
 from racecar_lab.running.work import begin
 from racecar_lab.training import rng
-from tests.figures import LEAST, smallest
 from tests.lab.experiments.few_labels_cases import with_pictures
 from tests.lab.report.records import untrained
 from tests.lab.tiny import results, run
@@ -50,24 +46,21 @@ def counted(known, strange):
     return float(((apart > 0).double() + 0.5 * (apart == 0)).mean())
 
 
-@pytest.mark.parametrize(
-    "norm, engine, variants", [("none", "here", SHIFT.variants), ("batch", "vmap", ("Std", "lRR"))]
-)
-def test_runs(norm, engine, variants, pictures, tmp_path):
-    jobs = make_jobs(SHIFT, replace(TINY, norm=norm), variants, [0], pictures)
-    assert run(jobs, tmp_path / "out", engine) == []
+def test_runs(pictures, tmp_path):
+    variants = ("Std", "lRR")
+    jobs = make_jobs(SHIFT, replace(TINY, norm="batch"), variants, [0], pictures)
+    assert run(jobs, tmp_path / "out", "vmap") == []
     found = {(one["variant"], one["stage"]): one for one in results(tmp_path / "out").values()}
     assert set(found) == {*((name, "A") for name in variants), ("Std", "AE")}
     for (_, stage), one in found.items():
         wanted = {"test_accuracy", *aurocs(*NET)} if stage == "A" else {"reconstruction", *aurocs(*OWN)}
         assert set(one["metrics"]) == wanted
         assert all(0 <= value <= 1 for name, value in one["metrics"].items() if name != "reconstruction")
-        assert meanings(wanted).keys() == wanted
         severities = one["tables"]["AUROC by severity"]
         assert [(row["shift"], row["severity"]) for row in severities] == [
             *((shift, severity) for shift in CHANGES for severity in ("mild", "strong")), ("unseen", "")
         ]  # fmt: skip
-        layers = convolutions(3, norm) if stage == "A" else []
+        layers = convolutions(3, "batch") if stage == "A" else []
         assert [row["layer"] for row in one["tables"]["AUROC by layer"]] == 7 * layers
 
 
@@ -140,34 +133,6 @@ def test_the_autoencoder_is_as_large_as_the_net(task, depth, norm):
     assert coder(x).shape == x.shape
 
 
-def test_a_search(pictures, tmp_path):
-    """Judged by the accuracy on known classes that are held out; no test file is opened, no autoencoder trained."""
-    jobs = trials(SHIFT, replace(SHIFT.search, seeds=1), replace(TINY, valid=0.4), SHIFT.variants, pictures)
-    assert len(jobs) == 4 * 18
-    for path in pictures.rglob("t10k*"):
-        path.unlink()
-    assert run(jobs[:1], tmp_path / "out") == []
-    (found,) = results(tmp_path / "out").values()
-    assert set(found["metrics"]) == {"valid_accuracy"}
-
-
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        ({"task": "blur"}, "task must be one of digits, cifar"),
-        ({"norm": "group"}, "norm must be one of none, batch"),
-        ({"depth": 4}, "depth must be 3, 6, 9"),
-        ({"noise": (0.1,)}, "noise must be two numbers above 0, mild and strong"),
-        ({"contrast": (0.5, 0.0)}, "contrast must be two numbers above 0"),
-        ({"tests": -1}, "tests must be at least 0"),
-        ({"autoencoder_lr": 0.0}, "autoencoder_lr must be greater than 0"),
-    ],
-)
-def test_bad_settings(change, message):
-    with pytest.raises(ValueError, match=message):
-        SHIFT.Config(**change)
-
-
 def test_claims_find_both_sides(pictures):
     """lRR's layer-wise error against five other scores of Std's nets, in every shift; each is measured."""
     jobs = make_jobs(SHIFT, SHIFT.Config(), SHIFT.variants, range(5), pictures)
@@ -181,7 +146,6 @@ def test_claims_find_both_sides(pictures):
         assert ours.split("_")[1] == other.split("_")[1]
         assert one.than.variant == "Std"
         assert (one.than.stage == "AE") is ("autoencoder" in other)
-    assert {field for one in SHIFT.claims for field in one.where} <= {f.name for f in fields(SHIFT.Config)}
 
 
 def test_the_figure(pictures):
@@ -193,8 +157,6 @@ def test_the_figure(pictures):
         one.record["metrics"] = {name: value for name, value in one.metrics.items() if name.endswith(own)}
         runs.append(one)
     (figure,) = all_figures(runs).values()
-    assert smallest(figure) >= LEAST
-    assert len(re.findall(r"\d\.\d\d by ", figure.get_label())) >= len(SHIFTS)
     assert [axis.get_title() for axis in figure.axes] == list(SHIFTS.values())
     for axis in figure.axes:
         assert [label.get_text() for label in axis.get_yticklabels()] == list(SCORES.values())
@@ -203,4 +165,3 @@ def test_the_figure(pictures):
         assert len(places) == 3 * len(NET) + len(OWN)
         assert places["RR", 0] == pytest.approx(0.61)
         assert places["autoencoder", len(NET)] == pytest.approx(0.51)
-    assert all_figures([]) == {}

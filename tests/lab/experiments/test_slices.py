@@ -10,13 +10,10 @@ import torch
 
 from racecar import Racecar
 from racecar.inspect import calibrate, invertibility
-from racecar_lab.datasets import CIFAR10, MNIST, DataError
+from racecar_lab.datasets import CIFAR10, MNIST
 from racecar_lab.experiment import Trained, accuracy
 from racecar_lab.experiments import OURS, experiment
 from racecar_lab.experiments.slices import BATCH, SLICES, Slices, SlicesCifar, SlicesMnist, reverse_loss
-from racecar_lab.report.claims import judge
-from racecar_lab.report.groups import gather
-from racecar_lab.report.verdicts import NOT_RUN, TOO_FEW
 from racecar_lab.running.jobs import make_jobs
 from racecar_lab.running.results import Store
 from racecar_lab.running.work import begin, training
@@ -25,7 +22,7 @@ from racecar_lab.training.recipe import Recipe
 from racecar_lab.training.single import Single
 from racecar_lab.training.spec import TrainingOptions
 from tests.lab.experiments.pictures import write_cifar, write_mnist
-from tests.lab.report.records import record, runs, untrained
+from tests.lab.report.records import record, runs
 from tests.lab.tiny import results, run
 
 BITS = experiment("slices")
@@ -84,41 +81,14 @@ def test_claims():
         assert one.seeds == (10 if one is BITS else 5)
 
 
-def test_runs_are_judged(tmp_path):
-    """By what is measured of them: one of the jobs is trained to see it."""
-    jobs = make_jobs(BITS, replace(SHORT, epochs=1), ["RR"], range(3), None)
-    assert run(jobs[:1], tmp_path) == []
-    (trained,) = Store(tmp_path).runs()
-    made_up = untrained(jobs, trained.metrics)
-    findings = judge(BITS.claims, gather(made_up), lambda config, variant: config["strength"])
-    assert [found.pairs for found in findings] == [3] * 20
-    assert all(found.verdict not in (TOO_FEW, NOT_RUN) for found in findings)
-
-
-@pytest.mark.parametrize("name", ["slices-mnist", "slices-cifar"])
-def test_pictures(name, pictures, tmp_path):
-    one = experiment(name)
-    narrow = {"width": 1 / 16} if name == "slices-cifar" else {}
-    config = one.Config(grid=False, epochs=1, batch=8, fraction=1 / 4, every=2, precision="float32", **narrow)
-    jobs = make_jobs(one, config, ["RR"], [0], pictures)
-    assert run(jobs, tmp_path / "out") == []
-    (found,) = results(tmp_path / "out").values()
-    running = {"reverse_loss_running", "reverse_loss_eval"} if name == "slices-cifar" else set()
-    assert set(found["metrics"]) == {"reverse_loss", "test_accuracy"} | running
-    task = one.data(config, 0, pictures)["A"]
-    assert (len(task.train), len(task.test)) == (20, 10)
-    if name == "slices-cifar":
-        assert task.train.x.mean((0, 2, 3)).abs().max() < 1e-5
-        torch.testing.assert_close(task.train.x.std((0, 2, 3)), torch.ones(3))
-    else:
-        assert 0 <= task.train.x.min() < task.train.x.max() == 1
-
-
-@pytest.mark.parametrize("name, source", [("slices-mnist", "mnist"), ("slices-cifar", "cifar10")])
-def test_data_that_are_missing(name, source, tmp_path):
-    one = experiment(name)
-    with pytest.raises(DataError, match=f"racecar data fetch {source}"):
-        one.data(one.Config(), 0, tmp_path)
+def test_pictures(pictures):
+    """Digits are in [0, 1]; colours have mean 0 and standard deviation 1."""
+    digits, colours = (experiment(name) for name in ("slices-mnist", "slices-cifar"))
+    x = digits.data(digits.Config(), 0, pictures)["A"].train.x
+    assert 0 <= x.min() < x.max() == 1
+    x = colours.data(colours.Config(), 0, pictures)["A"].train.x
+    assert x.mean((0, 2, 3)).abs().max() < 1e-5
+    torch.testing.assert_close(x.std((0, 2, 3)), torch.ones(3))
 
 
 def test_which_layers(pictures):

@@ -11,7 +11,7 @@ from racecar_lab.measures.dead import is_dead
 from racecar_lab.networks.smoke import encoder, fill_decoder, fill_encoder, generator, weighted
 from racecar_lab.running.results import Store
 from tests.lab.experiments.smoke_cases import AUTOENCODER, TINY_AUTOENCODER, autoencoder_jobs, small_data
-from tests.lab.tiny import plain, results, run
+from tests.lab.tiny import run
 
 WIDTHS = (4, 6, 6, 4, 3)
 
@@ -143,26 +143,10 @@ def test_every_stage_is_there(whole):
     assert {stage for variant, stage in found if variant == "Std"} == {"A", "B1", "B2", "B3", *fills}
 
 
-def test_claims_can_be_judged(whole):
-    measured = {}
-    for one in Store(whole).runs():
-        measured.setdefault(one.stage, set(one.metrics)).intersection_update(one.metrics)
-    for claim in AUTOENCODER.claims:
-        assert claim.metric in measured[claim.stage]
-        assert claim.metric in measured[claim.than_stage or claim.stage]
-        assert not claim.higher
-    assert {claim.than for claim in AUTOENCODER.claims} == {"Std", "Ort", "RR"}
-    assert {round(claim.paper, 4) for claim in AUTOENCODER.claims if claim.paper} == {0.6888, 0.133, 0.1429}
-
-
-def test_a_search_has_what_it_chooses_by(folder, tmp_path):
-    assert run(autoencoder_jobs(folder, ("Ort",), valid=0.25), tmp_path) == []
-    runs = {one.stage: one.metrics for one in Store(tmp_path).runs()}
-    search = AUTOENCODER.search
-    assert all(search.metric in metrics for stage, metrics in runs.items() if stage != "A")
-    assert not any(name.startswith("test") for one in runs.values() for name in one)
-    given = {"lr": 0.5, "coefficient": 2.0}  # as the search of smoke chose them
-    tried = search.candidates("RR", "adam", given)
+def test_a_search_goes_on_with_what_smokes_chose():
+    """For each variant it tries learning rates of the autoencoder alone."""
+    given = {"lr": 0.5, "coefficient": 2.0}
+    tried = AUTOENCODER.search.candidates("RR", "adam", given)
     assert [{**one, "autoencoder_lr": None} for one in tried] == [{**given, "autoencoder_lr": None}] * len(tried)
     assert len({one["autoencoder_lr"] for one in tried}) == len(tried) > 2
 
@@ -174,38 +158,6 @@ def test_curves_end_at_what_is_measured(whole):
             curve = one.arrays["curve"]
             assert len(curve) == TINY_AUTOENCODER["looks"] + 1
             assert float(curve[-1]) == pytest.approx(one.metrics["test_l2"], rel=1e-4)
-
-
-def test_cut_in_an_autoencoder(folder, whole, tmp_path, monkeypatch):
-    """Its GAN is done, and not done again."""
-    import racecar_lab.experiments.smoke_autoencoder as module
-
-    some, count, first = autoencoder_jobs(folder, ("RR",)), 0, module.rebuild
-
-    def stop(network, batch, networks):
-        nonlocal count
-        count += 1
-        if count == 2:
-            raise InterruptedError
-        return first(network, batch, networks)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "rebuild", stop)
-        assert len(run(some, tmp_path, interval=0.0)) == 1
-    assert [one.stage for one in Store(tmp_path).runs()] == ["A"]
-    assert run(some, tmp_path) == []
-    wanted = {id: one for id, one in results(whole).items() if one["variant"] == "RR"}
-    assert plain(results(tmp_path)) == plain(wanted)
-
-
-def test_figures(whole):
-    figures = AUTOENCODER.figures(Store(whole).runs())
-    assert len(figures) == 3 * 3
-    for title, figure in figures.items():
-        assert figure.get_label(), title
-    curves = next(figure for title, figure in figures.items() if "sooner" in title)
-    names = [line.get_label() for line in curves.axes[0].lines]
-    assert names == ["Std, scratch", "Std, decoder", "RR, decoder", "Std, both", "RR, both"]
 
 
 def test_steps_to_an_error():

@@ -14,7 +14,7 @@ from racecar_lab.experiments.streams.config import CHOOSING, StreamsConfig
 from racecar_lab.experiments.streams.figures import DRAWN
 from racecar_lab.experiments.streams.rule import answers, overall_answer
 from racecar_lab.experiments.streams.transfer import area, scores_of_runs, transfer
-from racecar_lab.report.section import findings_of, section
+from racecar_lab.report.section import findings_of
 from racecar_lab.running.results import Store
 from racecar_lab.running.run import Run
 from racecar_lab.streams import METHODS
@@ -94,21 +94,6 @@ def test_claims_can_be_judged():
         assert claim.minimum_seeds == STREAMS.seeds == 20
         if claim.where["norm"] != "none":
             assert METHODS[claim.better].norm == METHODS[claim.than].norm == "none"
-
-
-def test_the_report():
-    """It begins with the answers; then comes a table of every method on each stream and net."""
-    runs = made_up({**USUAL, "linear": (0.6, 0.01), "linear + CReLU": (0.65, 0.01)})
-    report = section("streams", "in-streams", runs, STREAMS)
-    assert "Is linear ahead of every regulariser? Yes." in report.finding
-    assert "Will an eighth of the batch do? No." in report.finding
-    assert "published" not in report.problem
-    assert any("Kumar et al. (2023) have 500 tasks, here 200" in note for note in report.notes)
-    rows = {row[0].text: row for row in report.tables[1].rows}
-    assert list(rows) == list(METHODS)
-    assert rows["linear"][[c.title for c in report.tables[1].columns].index("while learning, %")].value == (
-        pytest.approx(60, abs=1)
-    )
 
 
 def test_settings_that_no_search_chose():
