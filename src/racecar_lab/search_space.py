@@ -122,7 +122,7 @@ def _spread(values: Sequence[float], count: int) -> list[float]:
 
 
 def _agree(setting: Setting, best: Mapping[str, Any], but: Collection[str]) -> bool:
-    """Whether a setting has the numbers of the best one, save those that are named by ``but``."""
+    """True if a setting has the numbers of the best one, except those named by ``but``."""
     return all(value == best[axis] for axis, value in setting.items() if axis not in but)
 
 

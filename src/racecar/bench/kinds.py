@@ -53,7 +53,7 @@ class Kind:
         return {}
 
     def has_floor(self) -> bool:
-        """Whether this kind has a floor: its time over the plain step's if matrix products alone took time."""
+        """True if a floor is computed for this kind: the ratio to the plain step if matrix products alone took time."""
         return True
 
     def applies_to(self, workload: Workload) -> bool:

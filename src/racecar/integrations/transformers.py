@@ -93,7 +93,7 @@ class RacecarMixin:
         return self.attached
 
     def _scaled(self, items: Any) -> bool:
-        """Whether the loss is divided by the number of accumulated batches already, so that the trainer does not do it
+        """True if the loss is divided by the number of accumulated batches already, so that the trainer does not do it
         again: the rule of its own ``training_step``."""
         is_scaled = getattr(self, "loss_is_scaled_for_ga", None)
         if is_scaled is not None:

@@ -59,7 +59,7 @@ def to_markdown(page: Page, folder: str) -> str:
 
 
 def shown_figures(section: Section) -> list[Picture]:
-    """What Markdown shows."""
+    """The figures of a section that report.md links: the forest plot, and the first ones of the experiment."""
     return [*([section.forest] if section.forest else []), *section.figures[:MOST]]
 
 

@@ -34,7 +34,7 @@ class Picture:
 
     title: str
     alt: str
-    """What is seen, for those who cannot see it: the label that whoever drew the figure gave it."""
+    """Alternative text for people who cannot see the figure: its label in matplotlib."""
     width: float
     """In points."""
     height: float

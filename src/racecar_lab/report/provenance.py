@@ -11,9 +11,9 @@ from racecar_lab.running.run import Run
 
 
 def commands(runs: Sequence[Run]) -> list[str]:
-    """All that led to these runs, or found them there."""
-    made = (run.record["made"] for run in runs)
-    return list(dict.fromkeys(filter(None, (str(how.get("asked_by") or how.get("command") or "") for how in made))))
+    """Command lines that made these runs, or that asked for them when they were there."""
+    makers = (run.record["made"] for run in runs)
+    return list(dict.fromkeys(filter(None, (str(how.get("asked_by") or how.get("command") or "") for how in makers))))
 
 
 def facts(runs: Sequence[Run], groups: Groups) -> dict[str, str]:

@@ -119,7 +119,8 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
 
 
 def _told(common: Section, experiment: Experiment[Any], groups: Groups) -> Section:
-    """What an experiment of many settings says of itself. The first note is the finding, of runs that are evidence."""
+    """The section of an experiment of many settings, which writes its notes and tables itself. Of runs that are
+    evidence the first note is the finding."""
     newest = [*groups.runs, *groups.diverged]
     texts, tables = experiment.told(newest)
     first = 0 if common.mark else 1
@@ -183,7 +184,8 @@ def _judged(experiment: Experiment, groups: Groups) -> list[Finding]:
 
 
 def _pictures(experiment: Experiment, runs: Sequence[Run]) -> tuple[list[Picture], str]:
-    """What an experiment draws of its runs, and what went wrong with it: the rest is not lost for that."""
+    """The figures that an experiment draws of its runs, and the error if they cannot be drawn: the rest of the page is
+    made all the same."""
     try:
         return [picture(figure, title) for title, figure in experiment.figures(runs).items()] if runs else [], ""
     except Exception as error:

@@ -67,10 +67,10 @@ def _records(files: Mapping[str, bytes], where: str) -> Records:
     all_details = {line.pop("id"): line for line in _read_lines(files[DETAILS])}
     records: dict[str, list[dict[str, Any]]] = {}
     for run in _read_table(files[RUNS]):
-        made = {**makers[run.pop("made")], "finished": run.pop("finished")}
+        maker = {**makers[run.pop("made")], "finished": run.pop("finished")}
         setting, details = settings[run.pop("setting")], all_details.get(run["id"], {})
         tables = {name: _rows(table) for name, table in details.get("tables", {}).items()}
-        record = {"format": FORMAT, **_EMPTY, **_NO_PARTS, **setting, **run, **details, "tables": tables, "made": made}
+        record = {"format": FORMAT, **_EMPTY, **_NO_PARTS, **setting, **run, **details, "tables": tables, "made": maker}
         check_record(record, f"run {record['id']} of {where}")
         records.setdefault(record["id"], []).append(record)
     return records
@@ -97,9 +97,9 @@ def write_published(
     runs: list[dict[str, Any]] = []
     for record in records:
         setting = {name: record[name] for name in (*_SETTING, "config", "tuned")}
-        made = {name: value for name, value in record["made"].items() if name != "finished"}
+        maker = {name: value for name, value in record["made"].items() if name != "finished"}
         details = {name: record[name] for name in ("curves", "tables") if record[name]}
-        names = {"setting": _name(setting, settings), "made": _name(made, makers)}
+        names = {"setting": _name(setting, settings), "made": _name(maker, makers)}
         if details:
             tables = {name: _columns(table) for name, table in record["tables"].items()}
             all_details[record["id"]] = {"id": record["id"], **details} | ({"tables": tables} if tables else {})
