@@ -52,6 +52,14 @@ class CReLU(nn.Module):
         return torch.cat([z, -z], 1).relu()
 
 
+class BatchNorm(nn.BatchNorm1d):
+    """Batch norm of (N, C) or (N, C, H, W). Positions are one axis to it, because vmap refuses ``nn.BatchNorm2d`` on a
+    GPU where convolutions leave their channels last."""
+
+    def forward(self, z: Tensor) -> Tensor:
+        return super().forward(z) if z.dim() == 2 else super().forward(z.flatten(2)).view(z.shape)
+
+
 class StreamBlock(nn.Module):
     """A weighted operation with its norm, activation and pooling."""
 
@@ -63,7 +71,7 @@ class StreamBlock(nn.Module):
         if norm == "layer":
             self.norm = nn.GroupNorm(1, width) if convolution else nn.LayerNorm(width)
         elif norm == "batch":
-            self.norm = nn.BatchNorm2d(width) if convolution else nn.BatchNorm1d(width)
+            self.norm = BatchNorm(width)
         self.activation = CReLU() if activation == "crelu" else nn.ReLU()
         self.pool = nn.MaxPool2d(2) if convolution else nn.Identity()
 
