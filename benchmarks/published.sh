@@ -95,6 +95,7 @@ streams_budget() {  # OPTIONS: what the search of all methods would take on one 
 streams_labels() { _streams labels-mlp3 "--set stream=labels --set net=mlp3 --set tasks=16 --set passes=40" "$@"; }
 streams_permuted() { _streams permuted-mlp3 "--set stream=permuted --set net=mlp3 --set tasks=80" "$@"; }
 streams_cifar_labels() { _streams cifar-labels-kumar "--set stream=cifar-labels --set net=kumar --set tasks=14 --set passes=30 --set images=320" "$@"; }
+streams_cifar_labels_batch() { _streams cifar-labels-kumar-batch "--set stream=cifar-labels --set net=kumar --set norm=batch --set tasks=14 --set passes=30 --set images=320" "$@"; }
 streams_pairs() { _streams pairs-kumar "--set stream=pairs --set net=kumar --set tasks=120 --set passes=5 --set images=400 --set batch=20" "$@"; }
 streams_kumar_labels() { _streams labels-mlp2 "--set stream=labels --set net=mlp2 --set tasks=8 --set passes=400" "$@"; }  # as many steps a task as Kumar et al.
 

@@ -12,7 +12,7 @@ from benchmarks import records
 from benchmarks.keep_learning_digits import CHOOSING, JUDGED, NETS, by_strength, first_accuracy, judge, late_accuracy
 from benchmarks.tables.common import gain, markdown, typeset
 from racecar_lab.experiments import experiment
-from racecar_lab.experiments.streams.conditions import by_conditions, by_method, judged_runs
+from racecar_lab.experiments.streams.conditions import Conditions, by_conditions, by_method, judged_runs
 from racecar_lab.experiments.streams.published_searches import SEARCHES, read_scores
 from racecar_lab.experiments.streams.transfer import transfer_table
 from racecar_lab.report.section import findings_of
@@ -78,10 +78,15 @@ def streams_runs(results: Path) -> list[Run]:
     return judged_runs(Store(results / "streams").runs())
 
 
+def stream_and_norm(conditions: Conditions) -> str:
+    """Heading of a stream's columns, such as "cifar-labels, batch norm"."""
+    return conditions.stream if conditions.norm == "none" else f"{conditions.stream}, {conditions.norm} norm"
+
+
 def streams_claims(results: Path) -> str:
     """Points, corrected interval and verdict of all claims; a row for each pair of methods, a column for a stream."""
     runs = streams_runs(results)
-    streams = {str(conditions.cell): conditions.stream for conditions in by_conditions(runs)}
+    streams = {str(conditions.cell): stream_and_norm(conditions) for conditions in by_conditions(runs)}
     rows: dict[str, dict[str, str]] = {}
     for finding in judged_findings(findings_of(experiment("streams"), runs)):
         cell, _, text = finding.claim.text.partition(": ")
@@ -108,7 +113,7 @@ def streams_methods(results: Path) -> str:
         metrics = {"second half": conditions.judged_by, "first task": f"first_{conditions.judged_by}"}
         if conditions.stream == "permuted":
             metrics["second half, test pictures"] = "test_accuracy"
-        head += [f"{conditions.stream}: {name}" for name in metrics]
+        head += [f"{stream_and_norm(conditions)}: {name}" for name in metrics]
         for method, row in rows.items():
             for metric in metrics.values():
                 values = [100 * run.record["metrics"][metric] for run in runs_by_method.get(method, ())]

@@ -95,7 +95,8 @@ def over_tasks(panels: Mapping[Conditions, Mapping[str, Sequence[Tensor]]]) -> F
             summary.append(f"{method} {means[0]:.1f} to {means[-1]:.1f}")
         axis.locator_params(axis="x", integer=True)
         ylabel = "test accuracy, %" if conditions.judged_by == "test_accuracy" else "accuracy while learning, %"
-        axis.set(xlabel="task", ylabel=ylabel, title=str(conditions))
+        axis.set(xlabel="task", ylabel=ylabel)
+        axis.set_title(str(conditions), wrap=True)
         labels.append(f"{conditions}, {ylabel}, from the first tasks to the last: {', '.join(summary)}")
     handles = {line.get_label(): line for (axis,) in axes for line in axis.get_lines()}
     figure.legend(list(handles.values()), list(map(str, handles)), loc="outside upper center", ncols=2, fontsize=SMALL)
