@@ -54,9 +54,9 @@ smoke_epochs() {  # was run first, and chose 800: the fewest epochs with which S
 smoke() {  # LOSS: default or paper; and the autoencoders. Both may run at once; above 1e-3 nets die on single seeds
     local base="--device cuda --cuda-graphs --data $data" lr="--seeds 2 --lr 1e-4,3e-4,1e-3"
     if [ "$1" = paper ]; then
-        _smoke "$base $paper" RR smoke-paper "$lr --coefficient RR=0,1e-6,1e-5,1e-4" 4
+        _smoke "$base $paper" RR smoke-paper "$lr --weight RR=0,1e-6,1e-5,1e-4" 4
     else
-        _smoke "$base" Std,Ort,RR smoke "$lr --coefficient Ort=0,0.01,0.1,1 --coefficient RR=0,0.01,0.1,1" 11
+        _smoke "$base" Std,Ort,RR smoke "$lr --weight Ort=0,0.01,0.1,1 --weight RR=0,0.01,0.1,1" 11
     fi
 }
 

@@ -35,7 +35,7 @@ class Rings(Experiment[RingsConfig]):
     name, title, Config = "rings", "Three rings in sixteen dimensions", RingsConfig
     variants, seeds = ("Std", "RR"), 5
     claims = (Claim("RR leads back to the input better than Std", "cosine", stage="A", better="RR", than="Std"),)
-    search = Search(lrs={"adam": (1e-3, 1e-2)}, coefficients={"RR": (0.01, 0.1)})
+    search = Search(lrs={"adam": (1e-3, 1e-2)}, weights={"RR": (0.01, 0.1)})
 
     def data(self, config: RingsConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         generator = torch.Generator().manual_seed(seed)
@@ -51,7 +51,7 @@ class Rings(Experiment[RingsConfig]):
     def network(self, config: RingsConfig, dropout: float = 0.0) -> nn.Module:
         return nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 3))
 
-    def coefficient(self, config: RingsConfig, variant: str) -> float:  # λ of RR; Std has none
+    def weight(self, config: RingsConfig, variant: str) -> float:  # λ of RR; Std has none
         return 0.1
 
     def measure(self, config: RingsConfig, trained: Trained) -> Measured:

@@ -118,7 +118,7 @@ def map_of_settings(results: Path, lr: str, scale: str) -> str:
     runs, rows = finished_runs(results / "few-labels-map"), []
     for row, (lam, change) in MAP.items():
         where = {**FIRST_DESIGN, "lr": float(lr), "scale": scale, **change}
-        ours = by_seed([run for run in runs if run.record["coefficient"] == lam], "RR", where)
+        ours = by_seed([run for run in runs if run.record["weight"] == lam], "RR", where)
         std = by_seed(runs, "Std", {**where, **{name: FIRST_DESIGN[name] for name in OF_RR}})
         if ours:
             cells = [mean_and_sd(points(ours, std, f"probe_{n}"), 1, "+") for n in LABELS]

@@ -104,7 +104,7 @@ def _cells(runs: list[Run]) -> list[str]:
     count = sum(accuracy < FAILED for accuracy in swapped)
     low, high = (round(100 * end) for end in exact_share(count, len(swapped)))
     return [
-        "–" if first.coefficient is None else f"{first.coefficient:g}",
+        "–" if first.weight is None else f"{first.weight:g}",
         f"{first.record['tuned'].get('lr', first.config['lr']):.2g}",
         *means,
         f"{count} of {words.count(len(swapped), 'net')} ({low} to {high} %)",

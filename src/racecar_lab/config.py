@@ -51,9 +51,9 @@ class Config:
     fraction: float = 1.0
     """Share of each batch that the reverse pass sees."""
     every: int = 1
-    """Steps from one reverse pass to the next; the coefficient is multiplied by it."""
+    """Steps from one reverse pass to the next; λ is multiplied by it."""
     valid: float = 0.0
-    """Share of the training set that is held out, for choosing coefficients and learning rates."""
+    """Share of the training set that is held out, for choosing λ and learning rates."""
 
     def __post_init__(self) -> None:
         for f in fields(self):

@@ -151,10 +151,10 @@ class Experiment(Generic[C]):
     """Numbers that the paper prints."""
     search: ClassVar[Search | None] = None
     """Search space of ``racecar search``; None: no search."""
-    paper_coefficients: ClassVar[Mapping[str, tuple[float, ...]]] = {}
-    """Coefficients for the search, by variant, if the loss is a plain sum like the paper's: λ then has another unit."""
+    paper_weights: ClassVar[Mapping[str, tuple[float, ...]]] = {}
+    """λ for the search, by variant, if the loss is a plain sum like the paper's: λ then has another unit."""
     stackable: ClassVar[tuple[str, ...]] = ()
-    """Fields of the configuration that change only the initial weights or the coefficient, so that nets that differ in
+    """Fields of the configuration that change only the initial weights or λ, so that nets that differ in
     them can be trained as one batched net."""
     builds_on: ClassVar[str] = ""
     """Name of an experiment that is run first: stages start from its networks, with the same settings and seed, and
@@ -229,14 +229,14 @@ class Experiment(Generic[C]):
         """The search space of ``racecar search`` for a configuration; None: no search."""
         if self.search is None or self.reverse(config).get("scale") != "sum":
             return self.search
-        return replace(self.search, coefficients={**self.search.coefficients, **self.paper_coefficients})
+        return replace(self.search, weights={**self.search.weights, **self.paper_weights})
 
-    def coefficient(self, config: C, variant: str) -> float:
-        """The default coefficient of a variant."""
-        raise lacks(type(self), "coefficient")
+    def weight(self, config: C, variant: str) -> float:
+        """The default λ of a variant, the weight of its regulariser."""
+        raise lacks(type(self), "weight")
 
     def reverse(self, config: C) -> dict[str, Any]:
-        """Arguments of ``Racecar`` except mode. The coefficient multiplies ``weight``."""
+        """Arguments of ``Racecar`` except mode. Its ``weight`` is multiplied by λ."""
         return {"fraction": config.fraction}
 
     def orthogonality(self, config: C) -> dict[str, Any]:

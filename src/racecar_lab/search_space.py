@@ -1,4 +1,4 @@
-"""What a search tries: learning rates, coefficients and more, with the same budget for every variant."""
+"""What a search tries: learning rates, λs and more, with the same budget for every variant."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 from racecar_lab.training.variants import variant
 
 Setting = dict[str, float]
-"""One learning rate ``lr``, one ``coefficient`` where the variant has one, and values of other fields."""
+"""One learning rate ``lr``, λ as ``weight`` where the variant has one, and values of other fields."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """What is tried. A variant with a coefficient tries each of its ``coefficients`` with each of ``lrs``; one without
+    """What is tried. A variant with a λ tries each of its ``weights`` with each of ``lrs``; one without
     tries as many learning rates, spread over the same range. All of this with each combination of ``fields``. An
-    experiment that builds on another takes learning rate and coefficient from its search and tries ``fields``."""
+    experiment that builds on another takes learning rate and λ from its search and tries ``fields``."""
 
     lrs: Mapping[str, tuple[float, ...]]
     """By optimiser."""
-    coefficients: Mapping[str, tuple[float, ...]]
+    weights: Mapping[str, tuple[float, ...]]
     fields: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """More fields of the configuration, such as weight_decay, with what is tried for every variant."""
     own: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
-    """Variant → fields that it alone tries, such as Pre's pretrain_lr, with so many coefficients fewer."""
+    """Variant → fields that it alone tries, such as Pre's pretrain_lr, with so many λs fewer."""
     metric: str = "valid_accuracy"
     higher: bool = True
     """Whether more of it is better."""
@@ -71,15 +71,15 @@ class Search:
         if optimiser not in self.lrs:
             raise ValueError(f"the search knows no learning rates for {optimiser}, but for {', '.join(self.lrs)}")
         lrs = self.lrs[optimiser]
-        grids = {key: {"coefficient": values, **self.own.get(key, {})} for key, values in self.coefficients.items()}
+        grids = {key: {"weight": values, **self.own.get(key, {})} for key, values in self.weights.items()}
         counts = {key: math.prod(map(len, grid.values())) for key, grid in grids.items()}
         count = max(counts.values(), default=1)
         if not variant(name).meaning:
             return _grid({"lr": _spread(lrs, len(lrs) * count), **self.fields})
-        if not self.coefficients.get(name):
-            raise ValueError(f"the search has no coefficients for {name}, but for {', '.join(self.coefficients)}")
+        if not self.weights.get(name):
+            raise ValueError(f"the search has no weights for {name}, but for {', '.join(self.weights)}")
         if counts[name] != count:
-            tried = f"{counts[name]} coefficients" + " and fields of its own" * (name in self.own)
+            tried = f"{counts[name]} weights" + " and fields of its own" * (name in self.own)
             raise ValueError(f"the search gives {name} {tried} and others {count}")
         return _grid({**grids[name], "lr": lrs, **self.fields})
 
@@ -95,7 +95,7 @@ class Search:
             chosen: the best setting, and under "tried" all settings; nothing is there if each cluster or stage has its
                 own.
         """
-        axes = ("lr", "coefficient", *self.chosen[1:])
+        axes = ("lr", "weight", *self.chosen[1:])
         tried = [{axis: row[axis] for axis in axes if row.get(axis) is not None} for row in chosen.get("tried", ())]
         new: list[Setting] = []
         for axis in axes:

@@ -27,7 +27,7 @@ def test_the_default_is_what_the_rule_chose():
     """From every net that was trained, and confirmed on fresh seeds without a death."""
     found, default = loss.safety_verdict(RESULTS), Settings()
     wanted = {"gradient": default.reach, "scale": default.scale, "mode": default.mode, "layers": "all"}
-    assert fields_of(found.chosen) == {**wanted, "lam": default.weight}
+    assert fields_of(found.chosen) == {**wanted, "weight": default.weight}
     assert default.reduction == "mean"
     assert found.confirmed
     assert found.cells["nets", "killed"][found.chosen] == found.fresh["nets", "killed"][found.chosen] == 0

@@ -118,7 +118,7 @@ def test_nets_that_fail(tmp_path):
                     config, id = {"lr": 1.0, **chosen_loss}, f"{len(runs):016}"
                     metrics, tuned = {"test_accuracy": accuracy}, {"lr": 0.125}
                     runs.append(
-                        record(name, seed, metrics, stage=stage, coefficient=weight, config=config, tuned=tuned, id=id)
+                        record(name, seed, metrics, stage=stage, weight=weight, config=config, tuned=tuned, id=id)
                     )
     write(tmp_path / "information-100", runs)
     assert small_nets.swapped(tmp_path).splitlines()[2:] == [

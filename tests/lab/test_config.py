@@ -35,7 +35,7 @@ CHOICES = {
     "tune_lrs": ((1e-3,), (1e-3, 1e-2)),
     "depth": (3, 6, 9, 30),
     "losses": ((), ("both:mean:full",), ("both:mean:full:0.1", "weights:sum:layerwise")),
-    "lams": ((0.1,), (0.01, 1.0)),
+    "weights": ((0.1,), (0.01, 1.0)),
     "depths": ((3,), (6, 12)),
     "starts": (("he",), ("torch", "orthogonal")),
     "norms": (("none",), ("batch", "group")),
@@ -200,14 +200,14 @@ def test_values_that_make_no_sense(config):
 
 OWN = {
     "information": ("source=mat", "finetune=0", "finetune=-3"),  # 0 must not become "as many as the first phase has"
-    "peaks": ("nets=two,three", "nets=", "nets=two,two", "strength=-1", "beta=-1", "valid=0.2"),  # it holds nothing out
-    "digits": ("strength=-1", "beta=-1", "valid=0.2"),
+    "peaks": ("nets=two,three", "nets=", "nets=two,two", "weight=-1", "beta=-1", "valid=0.2"),  # it holds nothing out
+    "digits": ("weight=-1", "beta=-1", "valid=0.2"),
 }
 
 
 @pytest.mark.parametrize("name", [*LOSSES, *(name for name in OWN if name not in LOSSES)])
 def test_own_settings_that_make_no_sense(name):
-    loss = ("scale=big", "gradient=d", "reduction=max", "strength=-1") if name in LOSSES else ()
+    loss = ("scale=big", "gradient=d", "reduction=max", "weight=-1") if name in LOSSES else ()
     assert not allowed(CONFIGS[name], (*OWN.get(name, ()), *loss))
 
 

@@ -91,7 +91,7 @@ class Tiny(Experiment):
         first, after = Stage("A"), {"after": "A", "regularised": False, "epochs": config.finetune}
         return (first, Stage("AA", **after), Stage("AB", task="B", **after)) if config.finetune else (first,)
 
-    def coefficient(self, config: Any, variant: str) -> float:
+    def weight(self, config: Any, variant: str) -> float:
         return {"Ort": 0.1, "Pre": 2.0, "WD": 0.1, "Drop": 0.5}.get(variant, 0.3)
 
     def reverse(self, config: Any) -> dict[str, Any]:
@@ -162,11 +162,11 @@ def make(
     seeds: Iterable[int] = (0,),
     experiment: Experiment | None = None,
     folder: Path | None = None,
-    coefficients: Mapping[str, Sequence[float]] | None = None,
+    weights: Mapping[str, Sequence[float]] | None = None,
     **config: Any,
 ) -> list[Job]:
     """Jobs of some variants and seeds."""
-    return make_jobs(experiment or Tiny(), TinyConfig(**config), tuple(variants), seeds, folder, coefficients)
+    return make_jobs(experiment or Tiny(), TinyConfig(**config), tuple(variants), seeds, folder, weights)
 
 
 def run(jobs: Sequence[Job], folder: Path, engine: str = "here", **plan: Any) -> list[Failure]:

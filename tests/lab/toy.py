@@ -74,7 +74,7 @@ class Toy(Experiment[ToyConfig]):
         )
         return Recipe(turns=turns, look=pictures, looks=2)
 
-    def coefficient(self, config: ToyConfig, variant: str) -> float:
+    def weight(self, config: ToyConfig, variant: str) -> float:
         return 2.0 if variant == "Pre" else 0.3
 
     def reverse(self, config: ToyConfig) -> dict[str, Any]:

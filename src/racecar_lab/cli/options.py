@@ -42,7 +42,7 @@ Tuned = Annotated[
 Rates = Annotated[
     str, typer.Option("--lr", metavar="a,b,c", help="Learning rates to try; without it, those of the experiment.")
 ]
-Over = Annotated[str, typer.Option("--over", metavar="FIELD=a,b,c", help="A setting, or weight: the coefficient.")]
+Over = Annotated[str, typer.Option("--over", metavar="FIELD=a,b,c", help="A setting; weight: λ of every regulariser.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,12 +83,12 @@ class CommandOptions:
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Change a setting; repeatable.")
     ] = None
-    coefficient: Annotated[
+    weight: Annotated[
         list[str] | None,
         typer.Option(
-            "--coefficient",
+            "--weight",
             metavar="VARIANT=a,b",
-            help="Coefficients of a variant's regulariser, in a search those that it tries; repeatable.",
+            help="Weights λ of a variant's regulariser, in a search those that it tries; repeatable.",
         ),
     ] = None
     workers: Annotated[

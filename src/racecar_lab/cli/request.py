@@ -1,4 +1,4 @@
-"""Reading of the options: experiment, settings, variants, coefficients and seeds."""
+"""Reading of the options: experiment, settings, variants, λs and seeds."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Request:
     config: Config
     """The experiment's default configuration or its short form, with the changes by ``--set``."""
     variants: list[str]
-    coefficients: dict[str, tuple[float, ...]]
-    """Variant → its coefficients from ``--coefficient``."""
+    weights: dict[str, tuple[float, ...]]
+    """Variant → its λs from ``--weight``."""
     seeds: range
 
     def tuned(self, file: Path | None, settings: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
@@ -43,8 +43,8 @@ def read(name: str, options: CommandOptions) -> Request:
     short = _quick(experiment, options) if options.quick else {}
     config = override(experiment.Config(**short), options.settings or [])
     variants = [experiment.variant(name).name for name in split(options.variants) or experiment.variants]
-    coefficients = _coefficients(experiment, options, variants)
-    return Request(experiment, config, variants, coefficients, _seeds(experiment, options))
+    weights = _weights(experiment, options, variants)
+    return Request(experiment, config, variants, weights, _seeds(experiment, options))
 
 
 def split(text: str) -> list[str]:
@@ -93,18 +93,16 @@ def _seeds(experiment: Experiment, options: CommandOptions) -> range:
     return range(first, first + (options.seeds or default))
 
 
-def _coefficients(
-    experiment: Experiment, options: CommandOptions, variants: Sequence[str]
-) -> dict[str, tuple[float, ...]]:
-    """Variant → coefficients, from texts such as "RR=0.01,0.1"."""
-    coefficients: dict[str, tuple[float, ...]] = {}
-    for text in options.coefficient or []:
+def _weights(experiment: Experiment, options: CommandOptions, variants: Sequence[str]) -> dict[str, tuple[float, ...]]:
+    """Variant → λs, from texts such as "RR=0.01,0.1"."""
+    weights: dict[str, tuple[float, ...]] = {}
+    for text in options.weight or []:
         name, equals, values = text.partition("=")
         if not equals:
-            raise ValueError(f"--coefficient {text!r}: write VARIANT=a,b,c, for example RR=0.01,0.1")
+            raise ValueError(f"--weight {text!r}: write VARIANT=a,b,c, for example RR=0.01,0.1")
         if not experiment.variant(name).meaning:
-            raise ValueError(f"--coefficient {text!r}: {name} has no coefficient")
+            raise ValueError(f"--weight {text!r}: {name} has no weight")
         if name not in variants:
-            raise ValueError(f"--coefficient {text!r}: {name} is not run, but {', '.join(variants)}")
-        coefficients[name] = numbers(values, f"--coefficient {name}")
-    return coefficients
+            raise ValueError(f"--weight {text!r}: {name} is not run, but {', '.join(variants)}")
+        weights[name] = numbers(values, f"--weight {name}")
+    return weights

@@ -24,7 +24,7 @@ def run_experiment(name: Name, options: CommandOptions, out: Out = None, tuned: 
 
 @with_options
 def sweep(name: Name, over: Over, options: CommandOptions, out: Out = None, tuned: Tuned = None) -> None:
-    """Run an experiment once for each value of a setting; "weight" is the coefficient of every regulariser."""
+    """Run an experiment once for each value of a setting; "weight" is λ of every regulariser."""
     from racecar_lab.config import override, parse
 
     request = read(name, options)
@@ -32,7 +32,7 @@ def sweep(name: Name, over: Over, options: CommandOptions, out: Out = None, tune
     values = split(text)
     if not values:
         raise ValueError(f"--over {over!r}: write FIELD=a,b,c, for example weight=1e-3,1e-2,1e-1")
-    if field not in ("weight", "coefficient"):
+    if field != "weight":
         configs = [override(request.config, [f"{field}={value}"]) for value in values]
         _run(request, configs, options, out, tuned, over)
         return
@@ -40,10 +40,10 @@ def sweep(name: Name, over: Over, options: CommandOptions, out: Out = None, tune
     swept = [name for name, kind in kinds.items() if kind in ("reverse", "orthogonality", "decay")]
     if not swept:
         raise ValueError(f"--over {over!r}: none of {', '.join(request.variants)} has a weight")
-    if repeated := [name for name in swept if name in request.coefficients]:
-        raise ValueError(f"--over {over!r} and --coefficient both set that of {repeated[0]}: leave one of them out")
+    if repeated := [name for name in swept if name in request.weights]:
+        raise ValueError(f"--over {over!r} and --weight both set that of {repeated[0]}: leave one of them out")
     weights = dict.fromkeys(swept, tuple(parse(value, float, field) for value in values))
-    request = replace(request, coefficients={**request.coefficients, **weights})
+    request = replace(request, weights={**request.weights, **weights})
     _run(request, [request.config], options, out, tuned, over)
 
 
@@ -67,7 +67,7 @@ def _run(
             request.variants,
             request.seeds,
             folder=options.data,
-            coefficients=request.coefficients,
+            weights=request.weights,
             tuned=chosen,
             purpose=purpose,
         )

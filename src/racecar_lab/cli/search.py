@@ -1,4 +1,4 @@
-"""``racecar search``: learning rate, coefficient and more of every variant, with the same number of trials."""
+"""``racecar search``: learning rate, λ and more of every variant, with the same number of trials."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @with_options
 def search(name: Name, options: CommandOptions, out: Out = None, tuned: Tuned = None, lr: Rates = "") -> None:
-    """Choose learning rate and coefficient of every variant on held-out training data, with one budget for all."""
+    """Choose learning rate and λ of every variant on held-out training data, with one budget for all."""
     from dataclasses import replace
 
     from racecar.support.files import check_folder, write_json
@@ -40,19 +40,17 @@ def search(name: Name, options: CommandOptions, out: Out = None, tuned: Tuned = 
         raise ValueError("--set valid=0: the search needs training data that it holds out")
     space = experiment.search_for(config) or experiment.search
     config = replace(config, valid=config.valid or space.valid)
-    # every variant gets as many settings as the one with the most coefficients has, also if that one is not run; where
-    # the user names coefficients, only variants that are run count
-    coefficients = {
-        variant: values
-        for variant, values in space.coefficients.items()
-        if not request.coefficients or variant in variants
+    # every variant gets as many settings as the one with the most λs has, also if that one is not run; where
+    # the user names λs, only variants that are run count
+    weights = {
+        variant: values for variant, values in space.weights.items() if not request.weights or variant in variants
     }
     space = replace(
         space,
         seeds=options.seeds or space.seeds,
         first_seed=space.first_seed if options.first is None else options.first,
         lrs={**space.lrs, **({config.optimiser: _rates(lr)} if lr else {})},
-        coefficients={**coefficients, **request.coefficients},
+        weights={**weights, **request.weights},
     )
     jobs = trials(experiment, space, config, variants, options.data, bases)
     folder = folder_of(out, experiment.name, "search", "quick" if options.quick else "")
@@ -84,7 +82,7 @@ def search(name: Name, options: CommandOptions, out: Out = None, tuned: Tuned = 
     for variant, by_cluster in chosen.items():
         for cluster, by_stage in by_cluster.get("each", {"": by_cluster}).items():
             for stage, choice in by_stage.get("stages", {"": by_stage}).items():
-                values = [f"{field} {choice[field]:.3g}" for field in (*space.chosen, "coefficient") if field in choice]
+                values = [f"{field} {choice[field]:.3g}" for field in (*space.chosen, "weight") if field in choice]
                 fold = [f"{experiment.clusters.field} {cluster}"] if cluster and experiment.clusters else []
                 label = ", ".join([variant, *fold, *([stage] if stage else [])])
                 print(f"{label}: {', '.join(values)}, {space.metric} {choice['score']:.4g}")
@@ -125,10 +123,10 @@ def _earlier_choice(
         return None
     if tuned is None:
         raise ValueError(
-            f"learning rates and coefficients are taken as the search of {earlier} chose them: run `racecar search "
+            f"learning rates and weights are taken as the search of {earlier} chose them: run `racecar search "
             f"{earlier}`, and give its file by --tuned"
         )
-    for option, text in (("--coefficient", options.coefficient), ("--lr", lr)):
+    for option, text in (("--weight", options.weight), ("--lr", lr)):
         if text:
             raise ValueError(f"{option}: the search of {earlier} chose them")
     return read_tuned(tuned, named(earlier), request.config, request.variants, options.settings or [])

@@ -21,7 +21,7 @@ LONG = 24
 """Settings that are longer than this are listed above the table, which shows their numbers."""
 
 Key = tuple[str, ...]
-"""Settings, stage, variant, coefficient and tuned settings, as text."""
+"""Settings, stage, variant, λ and tuned settings, as text."""
 
 
 def summary(jobs: Sequence[Job], store: Store) -> str:
@@ -37,7 +37,7 @@ def summary(jobs: Sequence[Job], store: Store) -> str:
     distinct = telling([job.base.to_dict() for job in jobs], _clusters(jobs))
     settings = dict(zip(jobs, map(_setting_text, distinct), strict=True))
     runs: dict[Key, list[Run]] = collect(
-        ((settings[job], stage.name, job.variant, _coefficient(job), _tuned(job)), run)
+        ((settings[job], stage.name, job.variant, _weight(job), _tuned(job)), run)
         for job in jobs
         for stage in job.stages
         if (run := known.get(job.ids[stage.name])) is not None
@@ -86,24 +86,24 @@ def _clusters(jobs: Sequence[Job]) -> tuple[str, ...]:
     return () if clusters is None else (clusters.field,)
 
 
-def _coefficient(job: Job) -> str:
-    """The coefficient, unless a search chose one for each cluster."""
+def _weight(job: Job) -> str:
+    """λ, unless a search chose one for each cluster."""
     if job.tuned and _clusters([job]):
         return ""
-    return "" if job.coefficient is None else f"{job.coefficient:g}"
+    return "" if job.weight is None else f"{job.weight:g}"
 
 
 def _tuned(job: Job) -> str:
     """The settings that a search chose."""
     if job.tuned and (field := _clusters([job])):
         return f"for each {field[0]}"
-    return ", ".join(f"{name} {value:.3g}" for name, value in job.tuned.items() if name != "coefficient")
+    return ", ".join(f"{name} {value:.3g}" for name, value in job.tuned.items() if name != "weight")
 
 
 def _blocks(groups: Mapping[Key, Sequence[Run]]) -> Iterator[str]:
     """The table, in as many parts as are needed for the width."""
     metrics = list(dict.fromkeys(metric for runs in groups.values() for run in runs for metric in run.metrics))
-    heads = ["settings", "stage", "variant", "coefficient", "tuned", "runs"]
+    heads = ["settings", "stage", "variant", "weight", "tuned", "runs"]
     rows = [[*key, _count(runs)] for key, runs in groups.items()]
     needed = [i for i, head in enumerate(heads) if head not in ("settings", "tuned") or any(row[i] for row in rows)]
     keys = [[row[i] for i in needed] for row in (heads, *rows)]
@@ -146,11 +146,11 @@ def _explanations(jobs: Sequence[Job]) -> list[str]:
 
     stages = {stage.name: stage for job in jobs for stage in job.stages}
     meanings = {job.variant: variant(job.variant).meaning for job in jobs if variant(job.variant).meaning}
-    coefficients = ", ".join(f"{meaning} for {name}" for name, meaning in meanings.items())
+    weights = ", ".join(f"{meaning} for {name}" for name, meaning in meanings.items())
     return [
         f"Mean ± standard deviation over the runs, one for each {' and '.join((*_clusters(jobs), 'seed'))}.",
         "stage: " + "; ".join(f"{name}, {stage.told}" for name, stage in stages.items()) + ".",
-        *([f"coefficient: {coefficients}."] if coefficients else []),
+        *([f"weight: {weights}."] if weights else []),
         *(["tuned: what a search chose for the variant."] if any(_tuned(job) for job in jobs) else []),
     ]
 

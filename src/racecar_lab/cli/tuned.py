@@ -21,7 +21,7 @@ def read_tuned(
     try:
         content = _read(path)
         made_for = content["experiment"], content["config"]["optimiser"]
-        tuned = {name: _settings(chosen, (*fields, "coefficient")) for name, chosen in content["variants"].items()}
+        tuned = {name: _settings(chosen, (*fields, "weight")) for name, chosen in content["variants"].items()}
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} is no file of `racecar search` ({type(error).__name__}: {error})") from None
     if made_for != (experiment.name, config.optimiser):

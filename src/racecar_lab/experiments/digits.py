@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from racecar_lab.config import Config
 from racecar_lab.datasets import MNIST, digits
 from racecar_lab.experiment import Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained
-from racecar_lab.experiments.shared import coefficient_of
+from racecar_lab.experiments.shared import weight_of
 from racecar_lab.measures.features import first_layer, rebuilt
 from racecar_lab.networks.dense import dense, glorot
 from racecar_lab.training import rng
@@ -36,7 +36,7 @@ class DigitsConfig(Config):
     """Twice the paper's 1000. The authors' code applies the softmax twice, so that its classification loss hardly
     changes the weights, and the reverse loss alone trains them. Otherwise half the pairs need longer."""
     lr: float = 1e-4
-    strength: float = 1e-5
+    weight: float = 1e-5
     """The authors' λ, the factor on half the squared error, summed over the batch, of pixels 0–255."""
     beta: float = 0.1
     """The authors' β of SRIP."""
@@ -45,7 +45,7 @@ class DigitsConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.refuse_negative("strength", "beta")
+        self.refuse_negative("weight", "beta")
         if self.valid:
             raise ValueError(f"valid must be 0, not {self.valid!r}: of two pictures none can be held out")
 
@@ -94,8 +94,8 @@ class Digits(Experiment[DigitsConfig]):
     def network(self, config: DigitsConfig, dropout: float = 0.0) -> nn.Module:
         return glorot(dense((784, 10)))
 
-    def coefficient(self, config: DigitsConfig, variant: str) -> float:
-        return coefficient_of(variant, config.strength / 2, Ort=config.beta, Pre=100.0, Drop=0.5)
+    def weight(self, config: DigitsConfig, variant: str) -> float:
+        return weight_of(variant, config.weight / 2, Ort=config.beta, Pre=100.0, Drop=0.5)
 
     def reverse(self, config: DigitsConfig) -> dict[str, Any]:
         """Options of the paper's own reverse loss."""

@@ -14,7 +14,7 @@ from racecar.inspect import activations, invertibility, plane
 from racecar_lab.datasets import INFORMATION, DataError, data_folder, sphere
 from racecar_lab.datasets.checksum import differs, digest
 from racecar_lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
-from racecar_lab.experiments.shared import OURS, coefficient_of
+from racecar_lab.experiments.shared import OURS, weight_of
 from racecar_lab.networks.dense import dense, glorot
 from racecar_lab.search_space import Search
 from racecar_lab.training import rng
@@ -39,13 +39,13 @@ SWEEP = (5, 10, 20, 30, 50, 100)
 
 @dataclass(frozen=True, kw_only=True)
 class InformationConfig(LossConfig):
-    unnamed: ClassVar[Mapping[str, Any]] = {**LossConfig.unnamed, "strength": 0.1}
+    unnamed: ClassVar[Mapping[str, Any]] = {**LossConfig.unnamed, "weight": 0.1}
     epochs: int = 400
     finetune: int = 200
     """Number of epochs of the stages without regulariser."""
     lr: float = 3e-3
     batch: int = 512
-    strength: float = LossConfig.strength
+    weight: float = LossConfig.weight
     source: Literal["sphere", "var_u"] = "sphere"
     """Source of the data: "sphere", made from the task's rule, or "var_u", the well-known file that --data names."""
 
@@ -77,7 +77,7 @@ class Information(Experiment[InformationConfig]):
     seeds = 10
     search = Search(
         lrs={"adam": (1e-3, 3e-3, 1e-2, 3e-2), "sgd": (1e-2, 3e-2, 1e-1, 3e-1)},
-        coefficients={
+        weights={
             "Ort": (0.0, 1e-3, 1e-2, 1e-1, 1.0, 10.0),
             **dict.fromkeys(OURS, (0.0, 1e-2, 1e-1, 1.0, 10.0, 100.0)),
             "Pre": (1.0, 5.0, 10.0, 20.0, 40.0, 80.0),
@@ -86,7 +86,7 @@ class Information(Experiment[InformationConfig]):
         stages=("AA", "AB"),
         seeds=20,  # of five, a setting that fails in half of all nets shows no failure too often
     )
-    paper_coefficients = dict.fromkeys(OURS, (0.0, 1e-3, 1e-2, 1e-1, 1.0, 10.0))
+    paper_weights = dict.fromkeys(OURS, (0.0, 1e-3, 1e-2, 1e-1, 1.0, 10.0))
     claims = (
         Claim("RR beats Std on swapped labels", "test_accuracy", "AB", "RR", "Std"),
         Claim("RR beats Ort on swapped labels", "test_accuracy", "AB", "RR", "Ort"),
@@ -141,8 +141,8 @@ class Information(Experiment[InformationConfig]):
             Stage("B", task="B", regularised=False, variants=("Std",)),
         )
 
-    def coefficient(self, config: InformationConfig, variant: str) -> float:
-        return coefficient_of(variant, config.strength, Pre=20.0)
+    def weight(self, config: InformationConfig, variant: str) -> float:
+        return weight_of(variant, config.weight, Pre=20.0)
 
     def reverse(self, config: InformationConfig) -> dict[str, Any]:
         """Options of the reverse loss, which weighs all layers alike."""

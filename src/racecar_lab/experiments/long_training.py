@@ -13,7 +13,7 @@ from torch import nn
 from racecar_lab.config import Schedule
 from racecar_lab.datasets import CIFAR10, Source
 from racecar_lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
-from racecar_lab.experiments.shared import OURS, coefficient_of, refuse_depth, standardised, three_blocks
+from racecar_lab.experiments.shared import OURS, refuse_depth, standardised, three_blocks, weight_of
 from racecar_lab.measures.calibration import calibration
 from racecar_lab.search_space import Search
 from racecar_lab.training import rng
@@ -92,7 +92,7 @@ class LongTraining(Experiment[LongTrainingConfig]):
     section = "ours"
     summary = (
         "Six or nine convolutions learn CIFAR-10 for 30 epochs by a strong recipe: He's first weights, flips and "
-        "shifts, one cycle of the learning rate, AdamW. Learning rate, weight decay and coefficient are searched for "
+        "shifts, one cycle of the learning rate, AdamW. Learning rate, weight decay and λ are searched for "
         "every variant alike. The question is what the reverse pass still gains without norms, and how near that comes "
         "to batch norm."
     )
@@ -105,11 +105,11 @@ class LongTraining(Experiment[LongTrainingConfig]):
     claims = claims()
     search = Search(
         lrs={"adamw": (1e-3, 3e-3)},
-        coefficients={"Ort": (0.0, 1e-3, 1e-2, 1e-1), **dict.fromkeys(OURS, (0.0, 1e-2, 1e-1, 1.0))},
+        weights={"Ort": (0.0, 1e-3, 1e-2, 1e-1), **dict.fromkeys(OURS, (0.0, 1e-2, 1e-1, 1.0))},
         fields={"weight_decay": (1e-2, 1e-1)},
         seeds=2,
     )
-    paper_coefficients = dict.fromkeys(OURS, (0.0, 1e-8, 1e-7, 1e-6))
+    paper_weights = dict.fromkeys(OURS, (0.0, 1e-8, 1e-7, 1e-6))
     stackable = ("start",)
     source: ClassVar[Source] = CIFAR10
 
@@ -143,8 +143,8 @@ class LongTraining(Experiment[LongTrainingConfig]):
         """One stage; only Std has the longer training."""
         return (Stage("A", epochs=config.long_epochs, variants=("Std",)) if config.longer else Stage("A"),)
 
-    def coefficient(self, config: LongTrainingConfig, variant: str) -> float:
-        return coefficient_of(variant, config.strength, Pre=4.0)
+    def weight(self, config: LongTrainingConfig, variant: str) -> float:
+        return weight_of(variant, config.weight, Pre=4.0)
 
     def reverse(self, config: LongTrainingConfig) -> dict[str, Any]:
         """The reverse loss compares all convolutions, and leaves out the classifier."""

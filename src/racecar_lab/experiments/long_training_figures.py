@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ROW, EDGE = 0.3, 0.65
 """Inches: height of a row, which its text needs; margin around a panel."""
-SHOWN_TOGETHER = ("longer", "norm", "depth", "strength", *LOSS)
+SHOWN_TOGETHER = ("longer", "norm", "depth", "weight", *LOSS)
 """Fields whose values one figure shows side by side."""
 KINDS: dict[str, tuple[str, object]] = {"batch norm": ("norm", "batch"), "longer": ("longer", True)}
 """Suffix of a row's name → the field and value that it stands for."""

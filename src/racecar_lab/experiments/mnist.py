@@ -16,7 +16,7 @@ from racecar_lab.config import Schedule
 from racecar_lab.datasets import MNIST, Source, digits, motion
 from racecar_lab.datasets.base import Samples
 from racecar_lab.experiment import Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained, accuracy
-from racecar_lab.experiments.shared import OURS, coefficient_of, run_back, started
+from racecar_lab.experiments.shared import OURS, run_back, started, weight_of
 from racecar_lab.measures.features import deployed_loss
 from racecar_lab.networks.vgg import vgg
 from racecar_lab.search_space import Search
@@ -42,7 +42,7 @@ class MnistConfig(LongerConfig, LossConfig):
 
     λ of the published runs, 0.09, was chosen on the held-out pictures, with the search's seeds (results/mnist-lambda):
     of 0.09, 0.3, 0.9, 3 and 9 the smallest rebuilds them about as well as any without batch norm, and best with it;
-    accuracy falls from 0.9 on. (Records have the coefficient of a sum over the three layers, a third of λ.) The
+    accuracy falls from 0.9 on. (Records have λ of a sum over the three layers, a third of that.) The
     published runs do not use the seeds 0, 1, 100 and 101, with which test pictures had been looked at before.
     """
 
@@ -105,7 +105,7 @@ class Mnist(Experiment[MnistConfig]):
     variants = ("Std", "Ort", "Pre", "RR", "lRR", "RR1", "WD")
     search = Search(
         lrs={"adam": (3e-4, 1e-3, 3e-3), "sgd": (1e-2, 3e-2, 1e-1)},
-        coefficients={
+        weights={
             "Ort": (0.0, 1e-3, 1e-2, 1e-1),
             "Pre": (1.0, 3.0, 10.0, 30.0),
             **dict.fromkeys(OURS, (0.0, 1e-2, 1e-1, 1.0)),
@@ -114,7 +114,7 @@ class Mnist(Experiment[MnistConfig]):
         stages=("AA", "AB"),
         valid=HELD_OUT,
     )
-    paper_coefficients = dict.fromkeys(OURS, (0.0, 1e-6, 1e-5, 1e-4))
+    paper_weights = dict.fromkeys(OURS, (0.0, 1e-6, 1e-5, 1e-4))
     claims = claims()
     paper = (
         *(
@@ -165,8 +165,8 @@ class Mnist(Experiment[MnistConfig]):
         stages = (Stage("A", epochs=epochs, variants=variants), Stage("AA", **after), Stage("AB", task="B", **after))
         return stages if config.longer else (*stages, Stage("B", task="B", regularised=False, variants=("Std",)))
 
-    def coefficient(self, config: MnistConfig, variant: str) -> float:
-        return coefficient_of(variant, config.strength, Pre=3.0, Drop=0.5)
+    def weight(self, config: MnistConfig, variant: str) -> float:
+        return weight_of(variant, config.weight, Pre=3.0, Drop=0.5)
 
     def reverse(self, config: MnistConfig) -> dict[str, Any]:
         """The reverse loss compares the three convolutions, not the linear layers. A ReLU keeps rebuilt

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 DASHES = ("-", "--", ":", "-.")
-"""Line styles of one variant's coefficients, if there are several."""
+"""Line styles of one variant's λs, if there are several."""
 STAGES = ("A", "AA", "AB")
 """The stage with regulariser, and the stages that continue from it."""
 
 
 def chosen(runs: Sequence[Run]) -> list[Run]:
-    """Runs with the coefficient that a search chose, if there was one: the runs of a sweep are left out."""
-    return [run for run in runs if run.record.get("tuned", {}).get("coefficient", run.coefficient) == run.coefficient]
+    """Runs with the λ that a search chose, if there was one: the runs of a sweep are left out."""
+    return [run for run in runs if run.record.get("tuned", {}).get("weight", run.weight) == run.weight]
 
 
 def rows_of(runs: Sequence[Run], kinds: Mapping[str, tuple[str, object]]) -> dict[str, list[Run]]:
@@ -57,7 +57,7 @@ def having(runs: Sequence[Run], array: str) -> list[Run]:
 
 
 def look_of(name: str, names: Iterable[str]) -> dict[str, Any]:
-    """Matplotlib style for a name from ``by_variant``: colour and marker of the variant, line of the coefficient."""
+    """Matplotlib style for a name from ``by_variant``: colour and marker of the variant, line of λ."""
     variant = name.split()[0]
     alike = [other for other in names if other.split()[0] == variant]
     return {**look(variant), "linestyle": DASHES[alike.index(name) % len(DASHES)]}

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from racecar_lab.config import Config
 from racecar_lab.datasets import peaks
 from racecar_lab.experiment import Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained, accuracy
-from racecar_lab.experiments.shared import coefficient_of
+from racecar_lab.experiments.shared import weight_of
 from racecar_lab.measures.features import class_means, first_layer, rebuilt
 from racecar_lab.networks.dense import dense, glorot
 from racecar_lab.training.loss_config import PAPER
@@ -39,14 +39,14 @@ class PeaksConfig(Config):
     lr: float = 1e-4
     nets: tuple[str, ...] = tuple(NETS)
     """Networks, each in runs of its own."""
-    strength: float = 1e-6
+    weight: float = 1e-6
     """The authors' λ, the factor on half the squared error, summed over the batch, of pixels 0–255."""
     beta: float = 0.1
     """The authors' β of SRIP."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.refuse_negative("strength", "beta")
+        self.refuse_negative("weight", "beta")
         if self.valid:
             raise ValueError(f"valid must be 0, not {self.valid!r}: this experiment has no search")
         if not self.nets or len(set(self.nets)) < len(self.nets) or not set(self.nets) <= set(NETS):
@@ -98,8 +98,8 @@ class Peaks(Experiment[PeaksConfig]):
         widths = (784, 128, 2) if net == "two" else (784, 2)
         return glorot(dense(widths, nn.ReLU, norm=True, last=net != "linear", dropout=dropout))
 
-    def coefficient(self, config: PeaksConfig, variant: str) -> float:
-        return coefficient_of(variant, config.strength / 2, Ort=config.beta, Pre=500.0, Drop=0.5)
+    def weight(self, config: PeaksConfig, variant: str) -> float:
+        return weight_of(variant, config.weight / 2, Ort=config.beta, Pre=500.0, Drop=0.5)
 
     def reverse(self, config: PeaksConfig) -> dict[str, Any]:
         """Options of the paper's own reverse loss."""

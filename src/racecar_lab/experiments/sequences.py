@@ -2,8 +2,8 @@
 
 The claims were fixed before any net with a regulariser was trained: on each of three tasks RR and lRR beat Std and Ort,
 by accuracy (rows, copy) or mean squared error (add), on five seeds or more. Length and epochs were chosen by looking at
-Std alone. Learning rates and coefficients of the search were chosen by a smaller search, which saw only held-out
-samples: its best rate was the largest, 1e-2, and coefficients from 1e-3 on did harm.
+Std alone. Learning rates and λs of the search were chosen by a smaller search, which saw only held-out
+samples: its best rate was the largest, 1e-2, and λ from 1e-3 on did harm.
 
 The cell's layers are the projections of its input and of its last state, with gates stacked. Every step joins the two,
 and a reverse pass cannot cross a join. So RR starts anew from the output of each projection, as lRR does. They differ
@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from racecar import Racecar
 from racecar_lab.datasets import MNIST, Source, sequences
 from racecar_lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained
-from racecar_lab.experiments.shared import coefficient_of, mean_terms
+from racecar_lab.experiments.shared import mean_terms, weight_of
 from racecar_lab.networks.recurrent import Recurrent
 from racecar_lab.search_space import Search
 from racecar_lab.training import rng
@@ -100,11 +100,11 @@ class Sequences(Experiment[SequencesConfig]):
     seeds = 10
     search = Search(
         lrs={"adam": (1e-3, 3e-3, 1e-2, 3e-2)},
-        coefficients=dict.fromkeys(("Ort", *OURS), (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)),
+        weights=dict.fromkeys(("Ort", *OURS), (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)),
         valid=0.2,
         seeds=2,
     )
-    paper_coefficients = dict.fromkeys(OURS, (0.0, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5))
+    paper_weights = dict.fromkeys(OURS, (0.0, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5))
     joins = True
     claims = claims()
     source: ClassVar[Source] = MNIST
@@ -151,8 +151,8 @@ class Sequences(Experiment[SequencesConfig]):
         sizes: dict[str, Any] = {"hidden": config.hidden, "layers": config.layers, "answers": answers}
         return Recurrent(features, outputs, cell=config.cell, dropout=dropout, **sizes)
 
-    def coefficient(self, config: SequencesConfig, variant: str) -> float:
-        return coefficient_of(variant, config.strength, Pre=4.0)
+    def weight(self, config: SequencesConfig, variant: str) -> float:
+        return weight_of(variant, config.weight, Pre=4.0)
 
     def reverse(self, config: SequencesConfig) -> dict[str, Any]:
         """The reverse loss compares the layer before the cell and the cell's projections, not the output layer."""

@@ -15,21 +15,21 @@ from racecar_lab.experiment import Split, Task
 from racecar_lab.networks.vgg import VGG, vgg
 
 M = TypeVar("M", bound=nn.Module)
-COEFFICIENTS = {"Ort": 1e-2, "OrtB": 1e-2, "WD": 1e-4, "Drop": 0.1}
-"""Default coefficients of the variants without a reverse pass."""
+WEIGHTS = {"Ort": 1e-2, "OrtB": 1e-2, "WD": 1e-4, "Drop": 0.1}
+"""Default λ of the variants without a reverse pass."""
 OURS = ("RR", "lRR", "RR1")
 """Variants with a reverse pass."""
 
 
-def coefficient_of(variant: str, ours: float, **overrides: float) -> float:
-    """The default coefficient of a variant.
+def weight_of(variant: str, ours: float, **overrides: float) -> float:
+    """The default λ of a variant.
 
     Args:
         variant: its name.
         ours: λ, for variants with a reverse pass.
-        overrides: by variant, coefficients that an experiment has instead of those in ``COEFFICIENTS``.
+        overrides: by variant, λs that an experiment has instead of those in ``WEIGHTS``.
     """
-    return {**COEFFICIENTS, **overrides}.get(variant, ours)
+    return {**WEIGHTS, **overrides}.get(variant, ours)
 
 
 def _as_torch(module: nn.Conv2d) -> None:

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from racecar_lab.datasets import CIFAR10, MNIST, Source
 from racecar_lab.experiment import Claim, Experiment, Measured, Stage, Task, Trained, accuracy
-from racecar_lab.experiments.shared import OURS, coefficient_of, refuse_depth
+from racecar_lab.experiments.shared import OURS, refuse_depth, weight_of
 from racecar_lab.experiments.shift_scores import CHANGES, SEVERITIES, SHIFTS, corrupted, of_autoencoder, of_net
 from racecar_lab.experiments.small_net import SIDES, autoencoder, convolutions, small_net
 from racecar_lab.measures import transfer
@@ -116,13 +116,13 @@ class Shift(Experiment[ShiftConfig]):
     sources: ClassVar[dict[str, Source]] = {"digits": MNIST, "cifar": CIFAR10}
     search = Search(
         lrs={"adam": (1e-3, 3e-3, 1e-2)},
-        coefficients={
+        weights={
             "Ort": (0.0, 1e-4, 1e-3, 1e-2, 1e-1, 1.0),
             **dict.fromkeys(OURS, (0.0, 3e-2, 1e-1, 3e-1, 1.0, 3.0)),
         },
         seeds=2,
     )
-    paper_coefficients = dict.fromkeys(OURS, (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3))
+    paper_weights = dict.fromkeys(OURS, (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3))
     stackable = ("start",)
     claims = claims()
 
@@ -160,8 +160,8 @@ class Shift(Experiment[ShiftConfig]):
     def recipe(self, config: ShiftConfig, stage: Stage) -> Recipe:
         return Recipe(turns=(Turn(rebuild, lr=config.autoencoder_lr),)) if stage.name == "AE" else Recipe()
 
-    def coefficient(self, config: ShiftConfig, variant: str) -> float:
-        return coefficient_of(variant, config.strength, Pre=4.0)
+    def weight(self, config: ShiftConfig, variant: str) -> float:
+        return weight_of(variant, config.weight, Pre=4.0)
 
     def reverse(self, config: ShiftConfig) -> dict[str, Any]:
         """The reverse loss compares the convolutions. A ReLU keeps rebuilt pixels from being negative."""

@@ -17,7 +17,7 @@ from racecar_lab.config import Schedule, guide
 from racecar_lab.datasets import CIFAR10, MNIST, Source, sphere
 from racecar_lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar_lab.experiments.information import TRAIN, WIDTHS
-from racecar_lab.experiments.shared import coefficient_of, mean_terms, standardised, started
+from racecar_lab.experiments.shared import mean_terms, standardised, started, weight_of
 from racecar_lab.measures.features import deployed_loss
 from racecar_lab.networks.dense import dense, glorot
 from racecar_lab.networks.vgg import VGG16, vgg
@@ -162,8 +162,8 @@ class Slices(Experiment[S]):
         exact = (config.fraction, config.every) == SLICES[0]
         return (Stage("A", variants=None if exact else ("RR", "lRR", "RR1")),)
 
-    def coefficient(self, config: S, variant: str) -> float:
-        return coefficient_of(variant, config.strength, Pre=20.0)
+    def weight(self, config: S, variant: str) -> float:
+        return weight_of(variant, config.weight, Pre=20.0)
 
     def reverse(self, config: S) -> dict[str, Any]:
         """The reverse loss weighs all layers alike, and leaves out a classifier on top of convolutions."""

@@ -34,7 +34,7 @@ def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
 def slice_name(group: Group) -> str:
     """Label of a slice, as "1/8, 1 of 4" (share of the batch, share of the steps) or "exact"; the variant's name, if it
     has no reverse pass."""
-    if group.coefficient is None:
+    if group.weight is None:
         return group.variant
     fraction, every = (group.config[name] for name in SLICE)
     if (fraction, every) == (1, 1):
@@ -45,4 +45,4 @@ def slice_name(group: Group) -> str:
 
 def _order(group: Group) -> tuple[bool, int, float]:
     """Sort key: plain training first, then the exact reverse pass, then ever smaller slices."""
-    return group.coefficient is not None, group.config["every"], -group.config["fraction"]
+    return group.weight is not None, group.config["every"], -group.config["fraction"]

@@ -12,7 +12,7 @@ from racecar_lab.running.run import Run
 from racecar_lab.training.variants import VARIANTS
 
 K = TypeVar("K")
-NOT_STD = ("fraction", "every", "layers", "decay", "scale", "gradient", "reduction", "strength", "mode", "cost")
+NOT_STD = ("fraction", "every", "layers", "decay", "scale", "gradient", "reduction", "weight", "mode", "cost")
 """Settings that say nothing to plain training: a variant with any of them stands beside the same Std."""
 APART = 1.5
 """The largest ratio over the smallest at most, or the machine did other work and they say nothing."""

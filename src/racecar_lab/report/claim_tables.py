@@ -77,12 +77,12 @@ def _compared(finding: Finding, setting: Setting) -> str:
 
 
 def _side(name: str, group: Group | None, claim: Claim) -> str:
-    """A variant with its coefficient, what was tuned, and the fields that tell the sides apart."""
+    """A variant with its λ, what was tuned, and the fields that tell the sides apart."""
     if group is None:
         return name
     fields = label(tuple((field, group.config[field]) for field in claim.against))
-    weight = "" if group.coefficient is None else words.number(group.coefficient)
-    tuned = label(tuple((field, value) for field, value in group.tuned if field != "coefficient"))
+    weight = "" if group.weight is None else words.number(group.weight)
+    tuned = label(tuple((field, value) for field, value in group.tuned if field != "weight"))
     details = ", ".join(filter(None, (weight, tuned, fields)))
     return f"{name} ({details})" if details else name
 

@@ -15,7 +15,7 @@ from racecar_lab.training.loss_config import LOSS
 from racecar_lab.training.variants import VARIANTS
 
 Usual = Callable[[Mapping[str, Any], str], float | None]
-"""The coefficient that an experiment gives a variant under a configuration; None if it has none."""
+"""The λ that an experiment gives a variant under a configuration; None if it has none."""
 
 
 def judge(
@@ -29,8 +29,8 @@ def judge(
     Holm's correction is over all claims of a configuration, those that were not run among them; what else lies in the
     folder makes no verdict stricter.
 
-    Where a variant was run with several coefficients, the claim is about the one that a search chose, or else about the
-    usual one; if that is not among them, every coefficient is tested. Runs with settings from a search are held against
+    Where a variant was run with several λs, the claim is about the one that a search chose, or else about the
+    usual one; if that is not among them, every λ is tested. Runs with settings from a search are held against
     such runs alone. Claims of one design are judged by its runs, and corrected by themselves.
     """
     findings = []
@@ -116,16 +116,16 @@ def _only(setting: Setting, names: Collection[str]) -> Setting:
 
 
 def _chosen(groups: Sequence[Group], usual: Usual) -> list[Group]:
-    """Of each kind, tuned or not, those with the coefficient that it should have; all, if none has it."""
+    """Of each kind, tuned or not, those with the λ that it should have; all, if none has it."""
     chosen = []
     for tuned in (False, True):
         of_kind = [group for group in groups if bool(group.tuned) is tuned]
-        chosen += [group for group in of_kind if group.coefficient == _wanted(group, usual)] or of_kind
+        chosen += [group for group in of_kind if group.weight == _wanted(group, usual)] or of_kind
     return chosen
 
 
 def _wanted(group: Group, usual: Usual) -> float | None:
-    return dict(group.tuned).get("coefficient") if group.tuned else usual(group.config, group.variant)
+    return dict(group.tuned).get("weight") if group.tuned else usual(group.config, group.variant)
 
 
 def _printed(claim: Claim, paper: Sequence[Paper], better: Group, than: Group) -> float | None:

@@ -51,15 +51,15 @@ def pair_key(run: Run, clusters: Clusters | None) -> Key:
 def is_for_each(run: Run, clusters: Clusters | None) -> bool:
     """True if a run has settings from a search that chose for each cluster."""
     tuned = run.record.get("tuned") or {}
-    return clusters is not None and bool(tuned) and tuned.get("coefficient", run.coefficient) == run.coefficient
+    return clusters is not None and bool(tuned) and tuned.get("weight", run.weight) == run.weight
 
 
 def chosen_for_each(runs: Sequence[Run], clusters: Clusters) -> tuple[float | None, tuple[tuple[str, Any], ...]]:
-    """The coefficient of runs that a search chose for each cluster, None if it differs between them; and all chosen
+    """λ of runs that a search chose for each cluster, None if it differs between them; and all chosen
     settings, with "for each …" as the value of those that differ."""
-    tuned = [{**(run.record.get("tuned") or {}), "coefficient": run.coefficient} for run in runs]
+    tuned = [{**(run.record.get("tuned") or {}), "weight": run.weight} for run in runs]
     values = {name: {setting.get(name) for setting in tuned} for name in sorted(tuned[0])}
     same = {name: next(iter(values[name])) for name in values if len(values[name]) == 1}
     varying = {f"{name}s": f"for each {clusters.field}" for name in values if name not in same}
     chosen = {**same, **varying}
-    return same.get("coefficient"), tuple((name, value) for name, value in chosen.items() if value is not None)
+    return same.get("weight"), tuple((name, value) for name, value in chosen.items() if value is not None)

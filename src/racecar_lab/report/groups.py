@@ -33,7 +33,7 @@ class Group:
     setting: Setting
     stage: str
     variant: str
-    coefficient: float | None
+    weight: float | None
     tuned: Setting
     """Settings that a search chose for this variant; they replace those of ``config``."""
     runs: Mapping[Key, Run]
@@ -99,7 +99,7 @@ class Groups:
     groups: Sequence[Group]
     diverged: Sequence[Run]
     left_out: int
-    """Records that a later one of the same setting, stage, variant, coefficient and seed replaces."""
+    """Records that a later one of the same setting, stage, variant, λ and seed replaces."""
     common: Mapping[str, Any]
     """The part of the configuration that all runs share."""
 
@@ -176,15 +176,15 @@ def by_setting(runs: Sequence[Run], but: Collection[str] = ()) -> dict[str, list
 
 
 def by_variant(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """Variant, or variant and coefficient → its finished runs by seed, in the order of ``VARIANTS``. The coefficient is
+    """Variant, or variant and λ → its finished runs by seed, in the order of ``VARIANTS``. λ is
     added if there are several, unless all were chosen by a search, for example for each fold."""
     groups: dict[str, list[Run]] = {}
     for name in VARIANTS:
         members = [run for run in runs if run.variant == name and run.finished]
-        tuned = all("coefficient" in run.record.get("tuned", {}) for run in members)
-        several = len({run.coefficient for run in members}) > 1 and not tuned
-        members.sort(key=lambda run: (run.coefficient or 0.0, run.seed))
-        groups |= collect((f"{name} {run.coefficient:g}" if several else name, run) for run in members)
+        tuned = all("weight" in run.record.get("tuned", {}) for run in members)
+        several = len({run.weight for run in members}) > 1 and not tuned
+        members.sort(key=lambda run: (run.weight or 0.0, run.seed))
+        groups |= collect((f"{name} {run.weight:g}" if several else name, run) for run in members)
     return groups
 
 
@@ -194,7 +194,7 @@ class Identity(NamedTuple):
     setting: Setting
     stage: str
     variant: str
-    coefficient: float | None
+    weight: float | None
     tuned: Setting
 
 
@@ -251,20 +251,18 @@ def _identity(run: Run, setting: Setting, clusters: Clusters | None) -> Identity
     if is_for_each(run, clusters):
         return Identity(setting, run.stage, run.variant, None, EACH)
     tuned = sorted((run.record.get("tuned") or {}).items())
-    return Identity(
-        setting, run.stage, run.variant, run.coefficient, tuple((name, plain(value)) for name, value in tuned)
-    )
+    return Identity(setting, run.stage, run.variant, run.weight, tuple((name, plain(value)) for name, value in tuned))
 
 
 def _group(identity: Identity, runs: Mapping[Key, Run], clusters: Clusters | None) -> Group:
     """A group from its runs, by seed or by cluster and seed."""
-    setting, stage, variant, coefficient, tuned = identity
+    setting, stage, variant, weight, tuned = identity
     if clusters is not None and tuned == EACH:
-        coefficient, tuned = chosen_for_each(list(runs.values()), clusters)
+        weight, tuned = chosen_for_each(list(runs.values()), clusters)
     finished = {pair: run for pair, run in runs.items() if run.finished}
     diverged = tuple(pair for pair in runs if pair not in finished)
     config = next(iter(runs.values())).config
-    return Group(setting, stage, variant, coefficient, tuned, finished, diverged, config, clusters)
+    return Group(setting, stage, variant, weight, tuned, finished, diverged, config, clusters)
 
 
 def _depths(runs: Sequence[Run]) -> dict[str, int]:
@@ -280,13 +278,13 @@ def _depths(runs: Sequence[Run]) -> dict[str, int]:
 
 
 def _order(identity: Identity, depths: Mapping[str, int]) -> tuple[Any, ...]:
-    """The key by which groups are sorted: setting, stage by depth, variant as in ``VARIANTS``, coefficient, tuned."""
+    """The key by which groups are sorted: setting, stage by depth, variant as in ``VARIANTS``, λ, tuned."""
     known = [*VARIANTS, identity.variant]
     return (
         [_sortable(value) for _, value in identity.setting],
         (depths[identity.stage], identity.stage),
         (known.index(identity.variant), identity.variant),
-        -1.0 if identity.coefficient is None else identity.coefficient,
+        -1.0 if identity.weight is None else identity.weight,
         [_sortable(value) for _, value in identity.tuned],
     )
 

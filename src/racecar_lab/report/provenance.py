@@ -44,7 +44,7 @@ def notes(groups: Groups) -> list[str]:
     if groups.left_out:
         texts.append(
             f"{words.count(groups.left_out, 'record')} left out: a newer one has the same setting, stage, variant, "
-            "coefficient and seed."
+            "λ and seed."
         )
     finished = {run.id: run for run in groups.runs if run.record.get("note")}
     for what, runs in (("Diverged", groups.diverged), ("Finished, but", list(finished.values()))):
@@ -57,6 +57,6 @@ def notes(groups: Groups) -> list[str]:
 
 def _noted(run: Run, groups: Groups) -> str:
     """As "RR (0.1), A, net = linear: the loss was not finite"."""
-    whose = run.variant if run.coefficient is None else f"{run.variant} ({words.number(run.coefficient)})"
+    whose = run.variant if run.weight is None else f"{run.variant} ({words.number(run.weight)})"
     which = ", ".join(filter(None, (whose, run.stage, label(groups.setting(run)))))
     return f"{which}: {run.record.get('note') or 'no reason given'}"

@@ -17,7 +17,7 @@ from racecar_lab.report.statistics import estimate
 Rows = Sequence[Mapping[str, Any]]
 
 _WHICH = (Column("stage"), Column("setting"))
-_WHOSE = (Column("variant", "variant"), Column("coefficient", "number"), Column("tuned"))
+_WHOSE = (Column("variant", "variant"), Column("λ", "number"), Column("tuned"))
 
 
 def results_table(caption: str, groups: Groups, metrics: Sequence[Metric], paper: Sequence[Paper] = ()) -> Table:
@@ -123,7 +123,7 @@ def _which(group: Group) -> list[Cell]:
 def _whose(group: Group) -> list[Cell]:
     return [
         Cell(group.variant, kind="variant"),
-        number_cell(group.coefficient, words.number),
+        number_cell(group.weight, words.number),
         word_cell(label(group.tuned)),
     ]
 

@@ -67,7 +67,7 @@ def runs_figure(
         groups: of one setting.
         metrics: stage and name of each panel; the panels stand below each other.
         paper: values that the paper prints.
-        name_of: what stands beside a group; its variant, with a coefficient where that is needed, if None.
+        name_of: what stands beside a group; its variant, with λ where that is needed, if None.
     """
     shown = [(stage, name, [group for group in groups if group.stage == stage]) for stage, name in metrics]
     heights = [0.75 + ROW * len(rows) for *_, rows in shown]
@@ -146,9 +146,9 @@ def curves(group: Group) -> dict[str, dict[float, list[float]]]:
 
 
 def _name(group: Group, others: Sequence[Group]) -> str:
-    """The variant, with its coefficient where that is needed to tell it from others."""
+    """The variant, with its λ where that is needed to tell it from others."""
     alone = sum(other.variant == group.variant for other in others) == 1
-    return _text(group.variant) if alone else f"{_text(group.variant)} {words.number(group.coefficient, 2)}"
+    return _text(group.variant) if alone else f"{_text(group.variant)} {words.number(group.weight, 2)}"
 
 
 def _text(name: str) -> str:

@@ -173,10 +173,10 @@ def findings_of(experiment: Experiment, runs: Sequence[Run]) -> list[Finding]:
 
 def _judged(experiment: Experiment, groups: Groups) -> list[Finding]:
     def usual(config: Mapping[str, Any], variant: str) -> float | None:
-        """The coefficient that it gives a variant; None if its records come from another version of it."""
+        """The λ that it gives a variant; None if its records come from another version of it."""
         known = config_of(experiment, config)
         try:
-            return None if known is None else experiment.coefficient(known, variant)
+            return None if known is None else experiment.weight(known, variant)
         except (KeyError, Incomplete):
             return None
 

@@ -1,4 +1,4 @@
-"""Jobs: one for each configuration, variant, coefficient and seed, with its stages and the ids of their results."""
+"""Jobs: one for each configuration, variant, λ and seed, with its stages and the ids of their results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Job:
     tuned: Mapping[str, Any]
     """Settings that a search chose for this variant; they replace those of ``base``."""
     variant: str
-    coefficient: float | None
+    weight: float | None
     seed: int
     folder: Path | None
     """The data folder; None: the usual one."""
@@ -54,10 +54,10 @@ class Job:
     @property
     def label(self) -> str:
         """A short text that names the job in messages."""
-        coefficient = "" if self.coefficient is None else f" {self.coefficient:g}"
+        weight = "" if self.weight is None else f" {self.weight:g}"
         clusters = self.experiment.clusters
         cluster = "" if clusters is None else f" {clusters.field} {clusters.of(self.base)}"
-        return f"{self.experiment.name} {self.variant}{coefficient}{cluster} seed {self.seed}"
+        return f"{self.experiment.name} {self.variant}{weight}{cluster} seed {self.seed}"
 
     def unfinished(self, store: Store) -> list[Stage]:
         """The stages whose results are not in the store."""
@@ -84,8 +84,8 @@ class Job:
 
 
 def tune(config: Config, tuned: Mapping[str, Any]) -> Config:
-    """A configuration with the settings that a search chose; a coefficient among them is left out."""
-    chosen = {name: value for name, value in tuned.items() if name != "coefficient"}
+    """A configuration with the settings that a search chose; λ among them is left out."""
+    chosen = {name: value for name, value in tuned.items() if name != "weight"}
     return replace(config, **chosen) if chosen else config
 
 
@@ -95,15 +95,15 @@ def make_jobs(
     variants: Sequence[str],
     seeds: Iterable[int],
     folder: Path | None,
-    coefficients: Mapping[str, Sequence[float]] | None = None,
+    weights: Mapping[str, Sequence[float]] | None = None,
     tuned: Mapping[str, Mapping[str, Any]] | None = None,
     purpose: str = "",
 ) -> list[Job]:
-    """The jobs for every combination of configuration, variant, coefficient and seed; shows progress if it takes long.
+    """The jobs for every combination of configuration, variant, λ and seed; shows progress if it takes long.
 
     Args:
-        coefficients: variant → its coefficients; the default is the experiment's coefficient.
-        tuned: variant → settings (and "coefficient") that a search chose for it; "each" has them by cluster,
+        weights: variant → its λs; the default is the experiment's λ.
+        tuned: variant → settings (and λ, as "weight") that a search chose for it; "each" has them by cluster,
             "stages" by stage.
         purpose: purpose of the results: "" for evidence, "quick" or "search".
     """
@@ -117,7 +117,7 @@ def make_jobs(
             variants,
             seeds,
             folder,
-            coefficients=coefficients or {},
+            weights=weights or {},
             tuned=tuned or {},
             purpose=purpose,
         ):
@@ -160,7 +160,7 @@ def _combinations(
     seeds: Sequence[int],
     folder: Path | None,
     *,
-    coefficients: Mapping[str, Sequence[float]],
+    weights: Mapping[str, Sequence[float]],
     tuned: Mapping[str, Mapping[str, Any]],
     purpose: str,
 ) -> Iterator[Job]:
@@ -175,18 +175,18 @@ def _combinations(
         for variant in dict.fromkeys(variants):
             for chosen, stages in _parts(experiment, base, variant, tuned.get(variant, {})):
                 config = tune(base, chosen)
-                values = _coefficients(experiment, base, variant, chosen, coefficients)
+                values = _weights(experiment, base, variant, chosen, weights)
                 for stage in stages:
                     experiment.recipe(config, stage)  # an impossible recipe is refused before anything is trained
-                for coefficient in values:
+                for weight in values:
                     for seed in seeds:
-                        before = _earlier_job(experiment, base, chosen, variant, coefficient, seed, folder, purpose)
+                        before = _earlier_job(experiment, base, chosen, variant, weight, seed, folder, purpose)
                         yield Job(
                             experiment=experiment,
                             base=base,
                             tuned=chosen,
                             variant=variant,
-                            coefficient=coefficient,
+                            weight=weight,
                             seed=seed,
                             folder=folder,
                             stages=stages,
@@ -194,7 +194,7 @@ def _combinations(
                                 experiment,
                                 config,
                                 variant,
-                                coefficient,
+                                weight,
                                 seed,
                                 stages,
                                 data=data,
@@ -225,24 +225,24 @@ def _parts(
         yield {**chosen, **by_stage[stage.name]}, (stage,)
 
 
-def _coefficients(
+def _weights(
     experiment: Experiment,
     config: Config,
     variant: str,
     tuned: Mapping[str, Any],
-    coefficients: Mapping[str, Sequence[float]],
+    weights: Mapping[str, Sequence[float]],
 ) -> list[float | None]:
-    """The coefficients of a variant: those of the user, else that of a search, else the experiment's; [None] if the
-    variant has no coefficient."""
+    """The λs of a variant: those of the user, else that of a search, else the experiment's; [None] if the
+    variant has none."""
     if not experiment.variant(variant).meaning:
         return [None]
-    default = tuned.get("coefficient")
+    default = tuned.get("weight")
     if default is None:
-        default = experiment.coefficient(config, variant)
-    values = list(dict.fromkeys(coefficients.get(variant) or (default,)))
+        default = experiment.weight(config, variant)
+    values = list(dict.fromkeys(weights.get(variant) or (default,)))
     for value in values:
         if not (isinstance(value, (int, float)) and math.isfinite(value) and value >= 0):
-            raise ValueError(f"the coefficient of {variant} must be a number of at least 0, not {value!r:.80}")
+            raise ValueError(f"the weight of {variant} must be a number of at least 0, not {value!r:.80}")
     return values
 
 
@@ -251,7 +251,7 @@ def _earlier_job(
     base: Config,
     tuned: Mapping[str, Any],
     variant: str,
-    coefficient: float | None,
+    weight: float | None,
     seed: int,
     folder: Path | None,
     purpose: str,
@@ -270,8 +270,8 @@ def _earlier_job(
         [variant],
         [seed],
         folder,
-        coefficients={} if coefficient is None else {variant: (coefficient,)},
-        tuned={variant: {name: value for name, value in tuned.items() if name in {*names, "coefficient"}}},
+        weights={} if weight is None else {variant: (weight,)},
+        tuned={variant: {name: value for name, value in tuned.items() if name in {*names, "weight"}}},
         purpose=purpose,
     )
     return job
@@ -291,7 +291,7 @@ def _ids(
     experiment: Experiment,
     config: Config,
     variant: str,
-    coefficient: float | None,
+    weight: float | None,
     seed: int,
     stages: Sequence[Stage],
     data: str,
@@ -314,7 +314,7 @@ def _ids(
             "version": experiment.version,
             "config": config.to_name(),
             "variant": variant,
-            "coefficient": coefficient,
+            "weight": weight,
             "seed": seed,
             "stage": [stage.name, stage.task, stage.regularised, stage.epochs],
             "parent": None if stage.after is None else ids[stage.after],

@@ -3,7 +3,7 @@
 A folder of published runs has
 
 * ``runs.csv``: a line for each run: its id and seed, metrics, cost, and the names of its lines in the next two files;
-* ``settings.csv``: experiment, variant, coefficient, configuration …;
+* ``settings.csv``: experiment, variant, weight, configuration …;
 * ``made.jsonl``: how runs were made: command, commit, versions, device;
 * ``details.jsonl``: curves and tables, which do not fit into cells, a line for each run that has any; a table whose
   rows have the same names is written by column;
@@ -38,8 +38,8 @@ TEXTS |= {"experiment", "variant", "stage", "task", "purpose"}
 """Columns that are read as text, although an id, for example, may look like a number."""
 _RUN = ("seed", "parent", "status", "note", "dead", "metrics", "cost")
 """Fields of a record that go into ``runs.csv``; a mapping such as metrics has a column for each name."""
-_SETTING = ("experiment", "variant", "coefficient", "stage", "task", "regularised", "purpose", "other_data")
-_EMPTY: dict[str, Any] = {"coefficient": None, "parent": None, "dead": None, "other_data": []}
+_SETTING = ("experiment", "variant", "weight", "stage", "task", "regularised", "purpose", "other_data")
+_EMPTY: dict[str, Any] = {"weight": None, "parent": None, "dead": None, "other_data": []}
 """Values that are written as an empty cell."""
 _NO_PARTS: dict[str, Any] = {name: {} for name in ("config", "tuned", "metrics", "cost", "curves", "tables", "sha256")}
 """Fields that are mappings, as they are read where a run has no columns for them."""

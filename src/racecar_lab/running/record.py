@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-FORMAT = 2
+FORMAT = 3
 """The version of the format of records; records with another one are refused."""
 OTHER_DATA = "other-data"
 PURPOSES = {
@@ -24,7 +24,7 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
     "id": str,
     "experiment": str,
     "variant": str,
-    "coefficient": (int, float, type(None)),
+    "weight": (int, float, type(None)),
     "seed": int,
     "stage": str,
     "task": str,
@@ -104,7 +104,7 @@ def wrong(record: Mapping[str, Any]) -> str:
             return f"has another type for {name}: {value!r:.80}"
     if record["purpose"] not in PURPOSES:
         return f"has an unknown purpose: {record['purpose']!r}"
-    numbers = {"coefficient": record["coefficient"]}
+    numbers = {"weight": record["weight"]}
     numbers |= {f"{part} {name}": value for part in ("metrics", "cost") for name, value in record[part].items()}
     for name, values in record["curves"].items():
         if not isinstance(values, list):

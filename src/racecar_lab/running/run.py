@@ -34,9 +34,9 @@ class Run:
         return str(self.record["variant"])
 
     @property
-    def coefficient(self) -> float | None:
-        """The coefficient of the regulariser; None if the variant has none."""
-        value = self.record["coefficient"]
+    def weight(self) -> float | None:
+        """λ, the weight of the regulariser; None if the variant has none."""
+        value = self.record["weight"]
         return None if value is None else float(value)
 
     @property
@@ -80,11 +80,11 @@ class Run:
     def row(self) -> dict[str, Any]:
         """The run as one row of a table. "config.…" are the settings of the training, also where a search chose them;
         lists become tuples, so that rows can be grouped by them."""
-        tuned = {name: value for name, value in self.record["tuned"].items() if name != "coefficient"}
+        tuned = {name: value for name, value in self.record["tuned"].items() if name != "weight"}
         config = {**self.config, **tuned}
         return {
             **{name: self.record[name] for name in ("id", "experiment", "variant", "stage", "seed")},
-            "coefficient": self.coefficient,
+            "weight": self.weight,
             "status": self.record["status"],
             "purpose": self.purpose,
             **{f"config.{name}": tuple(value) if isinstance(value, list) else value for name, value in config.items()},

@@ -1,4 +1,4 @@
-"""Hyperparameter search: it chooses learning rate, coefficient and more for every variant on validation data, with the
+"""Hyperparameter search: it chooses learning rate, λ and more for every variant on validation data, with the
 same number of trials for each."""
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _needed(stages: Sequence[Stage], judged: Sequence[str]) -> tuple[Stage, ...]
 
 
 def trained(jobs: Sequence[Job]) -> dict[Job, Job]:
-    """Job → the job that is trained for it. A regulariser with coefficient 0 changes nothing, so jobs that differ only
+    """Job → the job that is trained for it. A regulariser with λ = 0 changes nothing, so jobs that differ only
     in their regulariser, and Std with the same settings, share one training."""
     plain_jobs: dict[tuple[Any, ...], Job] = {}
     training_of = {}
@@ -73,9 +73,9 @@ def trained(jobs: Sequence[Job]) -> dict[Job, Job]:
 
 
 def _is_plain(job: Job) -> bool:
-    """True if the job has no regulariser, or one with coefficient 0."""
+    """True if the job has no regulariser, or one with λ = 0."""
     kind = job.experiment.variant(job.variant).kind
-    return kind == "plain" or (kind in ("reverse", "orthogonality", "decay") and job.coefficient == 0)
+    return kind == "plain" or (kind in ("reverse", "orthogonality", "decay") and job.weight == 0)
 
 
 def best(jobs: Sequence[Job], store: Store, search: Search) -> dict[str, dict[str, Any]]:
@@ -110,11 +110,11 @@ def _best(jobs: Sequence[Job], training_of: Mapping[Job, Job], store: Store, sea
     Args:
         training_of: as ``trained`` returns it.
     """
-    names = (*search.chosen, "coefficient")
+    names = (*search.chosen, "weight")
     error, share = search.limit or ("", 0.0)
     columns = {"score": search.metric, **{name: name for name in (*search.beside, error) if name}}
     rows: list[dict[str, Any]] = []
-    for setting, members in _by(jobs, lambda job: (*map(job.tuned.get, search.chosen), job.coefficient)).items():
+    for setting, members in _by(jobs, lambda job: (*map(job.tuned.get, search.chosen), job.weight)).items():
         runs = [store.get(training_of[job].ids[name]) for job in members for name in search.stages]
         scores = {column: _mean(runs, metric) for column, metric in columns.items()}
         rows.append({**dict(zip(names, setting, strict=True)), **scores})
@@ -126,7 +126,7 @@ def _best(jobs: Sequence[Job], training_of: Mapping[Job, Job], store: Store, sea
         raise ValueError(f"every setting of {jobs[0].variant} that was tried diverged; try smaller learning rates")
     best_row = (max if search.higher else min)(scored, key=lambda row: row["score"])
     chosen = {name: best_row[name] for name in (*names, "score") if best_row[name] is not None}
-    chosen["tried"] = sorted(rows, key=lambda row: [row[name] or 0.0 for name in ("coefficient", *search.chosen)])
+    chosen["tried"] = sorted(rows, key=lambda row: [row[name] or 0.0 for name in ("weight", *search.chosen)])
     return {**chosen, "edge": _edge(chosen)}
 
 

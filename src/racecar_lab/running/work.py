@@ -116,7 +116,7 @@ def training(job: Job, stage: Stage, task: Task, model: nn.Module) -> Training:
         seed=job.seed,
         epochs=stage.epochs or config.epochs,
         variant=_variant(job, stage),
-        coefficient=float(job.coefficient or 0.0),
+        weight=float(job.weight or 0.0),
         reverse=job.experiment.reverse(config),
         orthogonality=job.experiment.orthogonality(config),
         id=job.ids[stage.name],
@@ -152,7 +152,7 @@ def _variant(job: Job, stage: Stage) -> Variant:
 def _networks(job: Job, stage: Stage, store: Store) -> nn.Module:
     """The networks of a stage, as the experiment builds them, from those of the stage that it starts from. In a stage
     without regulariser, the layers of variant Drop stay, with probability 0, so that names in state dicts agree."""
-    earlier, dropout = None, float(job.coefficient or 0.0) if variant(job.variant).kind == "dropout" else 0.0
+    earlier, dropout = None, float(job.weight or 0.0) if variant(job.variant).kind == "dropout" else 0.0
     if origin := job.origin(stage):
         earlier = _networks(*origin, store)
         earlier.load_state_dict(store.weights(job.ids[origin[1].name]))
@@ -172,9 +172,9 @@ def pretraining_lr(config: Config) -> float:
 
 
 def _pretrain(job: Job, model: nn.Module, task: Task, checkpoint: Path) -> None:
-    """Pretrain a model layer by layer, as variant Pre does; its coefficient is the number of epochs for each layer.
+    """Pretrain a model layer by layer, as variant Pre does; its weight is the number of epochs for each layer.
     Layers that are in the checkpoint are not trained again."""
-    epochs, samples = round(job.coefficient or 0), len(task.train)
+    epochs, samples = round(job.weight or 0), len(task.train)
     if epochs < 1:
         return
     if isinstance(model, nn.ModuleDict):
@@ -276,7 +276,7 @@ def write(
         "parent": job.parent(stage),
         "experiment": job.experiment.name,
         "variant": job.variant,
-        "coefficient": job.coefficient,
+        "weight": job.weight,
         "seed": job.seed,
         "stage": stage.name,
         "task": stage.task,

@@ -3,7 +3,7 @@
     from racecar_lab.streams import DESIGNS, METHODS, StreamStack
 
     method = METHODS["linear"]                              # one of 28
-    settings = method.settings("adam")                      # 20 of (learning rate, strength, second number)
+    settings = method.settings("adam")                      # 20 of (learning rate, weight, second number)
     nets = StreamStack(method, DESIGNS["mlp3"], (1, 28, 28), 10, seeds=[0] * 20, settings=settings, device="cuda")
     for x, y, test in stream:                               # x (batches, 20, N, 1, 28, 28), y (batches, 20, N)
         nets.new_task(zero_head=False)
@@ -11,7 +11,7 @@
         accuracy = (nets.outputs(test.x).argmax(2) == test.y).float().mean(1)
         measures = nets.metrics(test.x)                     # dead units, effective rank, weight norm, linear error
 
-The strength is the method's main number: the factor λ of a penalty, or, for a method without λ, what takes its place,
+The weight is the method's main number: the factor λ of a penalty, or, for a method without λ, what takes its place,
 such as ReDo's threshold or the replacement rate of continual backprop. Few methods have a second number.
 
 A net depends on its seed, its setting and its batches alone, not on the other nets of the stack. ``step`` does not wait

@@ -9,9 +9,9 @@ from typing import Literal, NamedTuple
 from racecar_lab.streams.nets import Activation, Norm
 
 LEARNING_RATES = {"adam": (1e-4, 3e-4, 1e-3, 3e-3), "sgd": (3e-3, 1e-2, 3e-2, 1e-1)}
-"""Learning rates that are tried with each optimiser, for methods with a strength."""
+"""Learning rates that are tried with each optimiser, for methods with a weight."""
 SPAN = {"adam": (-4.5, -2.0), "sgd": (-3.0, -0.5)}
-"""Smallest and largest learning rate, as powers of ten, of methods without a strength. These try more learning rates
+"""Smallest and largest learning rate, as powers of ten, of methods without a weight. These try more learning rates
 than others, so that all methods have equally many settings."""
 SETTINGS = 20
 """Number of settings that are tried with every method."""
@@ -22,7 +22,7 @@ class MethodSetting(NamedTuple):
 
     lr: float
     """Learning rate."""
-    strength: float = 0.0
+    weight: float = 0.0
     """The method's main number: the factor λ of a penalty; ReDo's threshold τ, the replacement rate ρ of continual
     backprop or the shrinkage p of Shrink & Perturb, which have no λ; 0 for methods without such a number."""
     second: float = 0.0
@@ -41,9 +41,9 @@ class Method:
     penalty: str = ""
     """Name of the penalty in ``PENALTIES``; empty: none."""
     coupling: Literal["loss", "ratio", "decoupled"] = "loss"
-    """How the penalty's gradient changes the parameters. "loss": times the strength it is added to the task's gradient.
-    "ratio": likewise, but times a factor that makes its norm "strength" times the norm of the task's gradient; the
-    factor is measured every ``MEASURED`` steps. "decoupled": times learning rate and strength it is subtracted from the
+    """How the penalty's gradient changes the parameters. "loss": times the weight it is added to the task's gradient.
+    "ratio": likewise, but times a factor that makes its norm "weight" times the norm of the task's gradient; the
+    factor is measured every ``MEASURED`` steps. "decoupled": times learning rate and weight it is subtracted from the
     parameters after the optimiser's step."""
     h_from: Literal["data", "random", "earlier"] = "data"
     """What the penalty ``linear`` takes as h: the layers' inputs for the batch, normal random numbers, or the layers'
@@ -51,11 +51,11 @@ class Method:
     fraction: float = 1.0
     """Share of the batch, its first samples, from which ``linear`` takes h."""
     reverse: Literal["", "full", "layerwise"] = ""
-    """Mode of the paper's reverse loss, which is added to the task's loss times the strength; empty: none."""
+    """Mode of the paper's reverse loss, which is added to the task's loss times the weight; empty: none."""
     change: Literal["", "shrink-and-perturb", "redo", "continual-backprop", "reset"] = ""
     """How the parameters are changed beside the optimiser, after each step, or, with "reset", before each task."""
-    strengths: tuple[tuple[float, float], ...] = ()
-    """Pairs (strength, second number) that are tried; empty for methods without a strength."""
+    weights: tuple[tuple[float, float], ...] = ()
+    """Pairs (weight, second number) that are tried; empty for methods without a weight."""
     second_meaning: str = ""
     """What the second number of a setting means, where the method has one."""
 
@@ -71,7 +71,7 @@ class Method:
 
     def settings(self, optimiser: str) -> tuple[MethodSetting, ...]:
         """The settings that are tried with optimiser "adam" or "sgd": ``SETTINGS`` for every method of ``METHODS``."""
-        if self.strengths:
-            return tuple(MethodSetting(lr, *pair) for lr, pair in product(LEARNING_RATES[optimiser], self.strengths))
+        if self.weights:
+            return tuple(MethodSetting(lr, *pair) for lr, pair in product(LEARNING_RATES[optimiser], self.weights))
         low, high = SPAN[optimiser]
         return tuple(MethodSetting(10 ** (low + (high - low) * i / (SETTINGS - 1))) for i in range(SETTINGS))

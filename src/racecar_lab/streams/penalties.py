@@ -1,4 +1,4 @@
-"""Penalties on the parameters of one net, each as in the paper that proposed it, before multiplication by the strength.
+"""Penalties on the parameters of one net, each as in the paper that proposed it, before multiplication by the weight.
 
 A penalty may have a state, tensors that it keeps from step to step: ``initial_state`` computes it from the initial
 parameters, ``advance`` updates it before each evaluation of the penalty. Activations are constants to a penalty: no
@@ -23,7 +23,7 @@ K = 2
 SCALE = 2.0
 """The factor s of Parseval regularisation: the square of the gain √2 of ReLU."""
 WIDTH = 64
-"""Width of the nets that the strengths of Parseval regularisation are meant for; other widths scale the penalty."""
+"""Width of the nets that the weights of Parseval regularisation are meant for; other widths scale the penalty."""
 TINY = 1e-12
 """Lower bound of denominators."""
 

@@ -193,44 +193,44 @@ class StreamStack:
 
         Args:
             due: whether this is a step in which ReDo checks at least one net of the stack.
-            setting: learning rate, strength and second number, (3,).
+            setting: learning rate, weight and second number, (3,).
             x, y, earlier: samples (N, *shape), their labels (N,), and samples of an earlier task.
         """
-        lr, strength, second = setting.unbind()
+        lr, weight, second = setting.unbind()
         key, parameters, step = state["key"], state["parameters"], state["step"] + 1
         number = step * SLOTS
         state = {**state, "step": step}
-        (_, (logits, loss, watched, buffers)), gradients = self._task(parameters, state["buffers"], x, y, strength)
+        (_, (logits, loss, watched, buffers)), gradients = self._task(parameters, state["buffers"], x, y, weight)
         penalty_gradients: Tensors = {}
         if (penalty := self.penalty) is not None:
             inputs = self._inputs(parameters, state["buffers"], watched, earlier, key, number)
             penalty_state = state["penalty"] = penalty.advance(self.net, parameters, state["penalty"])
             penalty_gradients = grad(lambda p: penalty.value(self.net, p, penalty_state, inputs))(parameters)
             if self.method.coupling == "ratio":
-                measured = strength * self._ratio(gradients, penalty_gradients)
+                measured = weight * self._ratio(gradients, penalty_gradients)
                 state["factor"] = torch.where((step - 1) % MEASURED == 0, measured, state["factor"])
             if self.method.coupling != "decoupled":
-                factor = state["factor"] if self.method.coupling == "ratio" else strength
+                factor = state["factor"] if self.method.coupling == "ratio" else weight
                 gradients = {name: g + factor * penalty_gradients[name] for name, g in gradients.items()}
         moments: Moments
         parameters, moments = self.update(parameters, gradients, state["moments"], lr)
         if self.method.coupling == "decoupled":
-            parameters = decoupled(parameters, penalty_gradients, lr * strength)
+            parameters = decoupled(parameters, penalty_gradients, lr * weight)
         if self.method.change == "shrink-and-perturb":
-            parameters = shrink_and_perturb(self.net, parameters, key, number, strength, second)
+            parameters = shrink_and_perturb(self.net, parameters, key, number, weight, second)
         elif self.method.change == "redo":
             sums = state["change"] = count_activity(state["change"], watched.units, step, second)
             if due:
-                args = (self.net, parameters, moments, sums, key, number, step, strength, second)
+                args = (self.net, parameters, moments, sums, key, number, step, weight, second)
                 parameters, moments = redo(*args)
         elif self.method.change == "continual-backprop":
-            args = (self.net, parameters, moments, state["change"], watched.units, key, number, strength, second)
+            args = (self.net, parameters, moments, state["change"], watched.units, key, number, weight, second)
             parameters, moments, state["change"] = continual_backprop.replace_units(*args)
         accuracy = (logits.argmax(1) == y).to(loss.dtype).mean()
         state |= {"parameters": parameters, "moments": moments, "buffers": buffers}
         return state, torch.stack((loss, accuracy))
 
-    def _task(self, parameters: Tensors, buffers: Tensors, x: Tensor, y: Tensor, strength: Tensor) -> Any:
+    def _task(self, parameters: Tensors, buffers: Tensors, x: Tensor, y: Tensor, weight: Tensor) -> Any:
         """The minimised loss with (logits, the task's loss, tensors of the forward pass, buffers after it), and its
         gradients by parameter. The minimised loss is the task's, with the paper's reverse loss if the method has it."""
 
@@ -241,7 +241,7 @@ class StreamStack:
                 return loss, (logits, loss, watched, after)
             logits, reverse = output_and_loss(self.racecar, parameters, buffers, x)
             loss = F.cross_entropy(logits, y)
-            return loss + strength * reverse, (logits, loss, Watched([], []), buffers)
+            return loss + weight * reverse, (logits, loss, Watched([], []), buffers)
 
         gradients, value = grad_and_value(minimised, has_aux=True)(parameters)
         return value, gradients

@@ -59,7 +59,7 @@ def decoupled(parameters: Tensors, gradients: Tensors, size: Tensor) -> Tensors:
 
     Args:
         gradients: the penalty's gradients before the optimiser's step.
-        size: learning rate times strength, shape ().
+        size: learning rate times weight, shape ().
     """
     return {name: p - size * gradients[name] for name, p in parameters.items()}
 

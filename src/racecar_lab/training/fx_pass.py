@@ -70,8 +70,8 @@ def _equal_node(node: fx.Node, exposed: set[fx.Node]) -> fx.Node | None:
 
 
 def _fold(recorded: fx.GraphModule, exposed: set[fx.Node]) -> None:
-    """Compute constants once: a fifth of the operations, such as the gradient of the loss by itself, times a
-    coefficient. (``const_fold`` of torch.fx starts from attributes of a module, and most constants here from ones of a
+    """Compute constants once: a fifth of the operations, such as the gradient of the loss by itself, times λ.
+    (``const_fold`` of torch.fx starts from attributes of a module, and most constants here from ones of a
     known shape.)"""
     constants: dict[fx.Node, Any] = {}
 

@@ -32,7 +32,7 @@ class LossConfig(Config):
     scale: str = DEFAULT["scale"]
     gradient: str = DEFAULT["gradient"]
     reduction: str = DEFAULT["reduction"]
-    strength: float = 0.001
+    weight: float = 0.001
     """λ, the weight of the mean over the constrained layers, or of the sum with reduction "sum"."""
 
     def __post_init__(self) -> None:
@@ -40,7 +40,7 @@ class LossConfig(Config):
         for name, values in KNOWN.items():
             if getattr(self, name) not in values:
                 raise ValueError(f"{name} must be one of {', '.join(values)}, not {getattr(self, name)!r:.80}")
-        self.refuse_negative("strength")
+        self.refuse_negative("weight")
 
     @property
     def loss(self) -> dict[str, str]:

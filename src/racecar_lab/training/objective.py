@@ -32,8 +32,8 @@ class Objective(nn.Module):
     def forward(
         self, x: Tensor, y: Tensor, noise: Tensor | None = None, latent: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """The task's loss and the regulariser before its coefficient, two scalars. The regulariser is the mean over the
-        network's calls.
+        """The task's loss and the regulariser before λ, two scalars. The regulariser is the mean over the network's
+        calls.
 
         Args:
             x, y: samples and labels, (N, …).

@@ -84,7 +84,7 @@ class Recipe:
     symmetries: bool = False
     """Square training pictures are flipped and rotated by multiples of 90° at random: in one of eight ways each."""
     fade: bool = False
-    """True if the regulariser's coefficient falls linearly to 0 over the training."""
+    """True if the regulariser's λ falls linearly to 0 over the training."""
     look: Look | None = None
     """A function that takes a snapshot of the model during training."""
     looks: int = 0

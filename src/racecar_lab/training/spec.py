@@ -55,8 +55,8 @@ class Training:
     seed: int = 0
     epochs: int = 1
     variant: Variant = VARIANTS["Std"]
-    coefficient: float = 0.0
-    """The variant's setting, whose meaning is ``variant.meaning``."""
+    weight: float = 0.0
+    """λ; ``variant.meaning`` says what it is."""
     reverse: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of ``Racecar``."""
     orthogonality: Mapping[str, Any] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Training:
     @property
     def regulariser_weight(self) -> float:
         """The multiplier of the regulariser in the loss; 0 for variants without one."""
-        return self.coefficient if self.variant.kind in IN_LOSS else 0.0
+        return self.weight if self.variant.kind in IN_LOSS else 0.0
 
     def schedule_factor(self, step: int, total: int) -> float:
         """The multiplier of the regulariser at this step of ``total``, beside ``regulariser_weight``."""
@@ -77,7 +77,7 @@ class Training:
     @property
     def weight_decay(self) -> float:
         """Weight decay: the optimiser's plus that of the variant WD."""
-        return self.config.weight_decay + (self.coefficient if self.variant.kind == "decay" else 0.0)
+        return self.config.weight_decay + (self.weight if self.variant.kind == "decay" else 0.0)
 
     @property
     def networks(self) -> dict[str, nn.Module]:

@@ -25,13 +25,13 @@ class Variant:
     mode: str = ""
     """The mode of ``Racecar``; empty for other kinds."""
     meaning: str = ""
-    """The quantity that the variant's coefficient is; empty if it has no coefficient."""
+    """The quantity that the variant's λ is; empty if it has none."""
     schedule: Schedule | None = None
-    """The schedule of the coefficient over ``SCHEDULE_EPOCHS`` epochs, stretched or compressed to the length of a
-    training; None: the coefficient is constant."""
+    """The schedule of λ over ``SCHEDULE_EPOCHS`` epochs, stretched or compressed to the length of a training;
+    None: λ is constant."""
 
     def schedule_factor(self, progress: float) -> float:
-        """The multiplier of the coefficient when a share ``progress`` of the training is over."""
+        """The multiplier of λ when a share ``progress`` of the training is over."""
         if self.schedule is None:
             return 1.0
         return self.schedule.at(int(progress * SCHEDULE_EPOCHS)) / self.schedule.at(0)
@@ -80,7 +80,7 @@ def variant(name: str, joins: bool = False) -> Variant:
 
 
 class Regularised(nn.Module):
-    """A model whose call returns its output and its regulariser, before the coefficient. This base class has a
+    """A model whose call returns its output and its regulariser, before λ. This base class has a
     regulariser of 0, for variants that add nothing to the loss."""
 
     noise = 0
@@ -109,13 +109,17 @@ class Regularised(nn.Module):
 
 
 class _Reverse(Regularised):
-    """A model with the loss of its reverse pass: RR, lRR and RR1."""
+    """A model with the loss of its reverse pass: RR, lRR and RR1.
+
+    ``rr.weight`` only says which layers count. λ multiplies the loss outside, because batched nets have a λ each, it
+    may fade from step to step, and curves show the loss before it. With λ in ``rr.weight``, results round differently.
+    """
 
     prefix = "rr.model."
 
     def __init__(self, model: nn.Module, example: Any, mode: str, options: Mapping[str, Any], every: int) -> None:
         nn.Module.__init__(self)  # without self.model: functional_call fails on a module that is registered twice
-        self.rr = Racecar(model, example, mode=mode, **{"weight": 1.0, **options})  # λ is the coefficient
+        self.rr = Racecar(model, example, mode=mode, **{"weight": 1.0, **options})
         self.every = Every(self.rr, every)
         # Gradients are averaged over processes, each of which sums over its own part of the batch.
         self.processes = distributed.world() if self.rr.scale == "sum" else 1

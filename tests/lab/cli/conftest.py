@@ -66,6 +66,6 @@ def ran(cli, trained, tmp_path):
 @pytest.fixture
 def search(monkeypatch):
     """Two settings for each variant, one seed."""
-    small = Search(lrs={"adam": (1e-3, 1e-2)}, coefficients={"RR": (0.1,)}, stages=("AA", "AB"), seeds=1)
+    small = Search(lrs={"adam": (1e-3, 1e-2)}, weights={"RR": (0.1,)}, stages=("AA", "AB"), seeds=1)
     monkeypatch.setattr(type(experiment("information")), "search", small)
     return small

@@ -34,7 +34,7 @@ def test_mnist_without_any_data(cli, refused, undrawn):
 
 def test_information_and_its_stages(cli):
     names = ("Std", "Pre", "lRR", "Drop")
-    result = cli("run", *INFORMATION, "--seeds", "1", "--variants", ",".join(names), "--coefficient", "Pre=1")
+    result = cli("run", *INFORMATION, "--seeds", "1", "--variants", ",".join(names), "--weight", "Pre=1")
     assert (result.status, result.err) == (0, "")
     found = {(one["variant"], one["stage"]) for one in records("out")}
     assert found == {(v, s) for v in names for s in ("A", "AA", "AB")} | {("Std", "B")}

@@ -18,7 +18,7 @@ SMALL = (
 
 @pytest.mark.soak
 def test_search_and_run(cli, tmp_path, monkeypatch):
-    small = replace(TEXTURE.search, lrs={"adam": (1e-3, 1e-1)}, coefficients={"RR": (0.1,)}, seeds=1)
+    small = replace(TEXTURE.search, lrs={"adam": (1e-3, 1e-1)}, weights={"RR": (0.1,)}, seeds=1)
     monkeypatch.setattr(type(TEXTURE), "search", small)
     (tmp_path / "data").mkdir()
     write(tmp_path / "data", monkeypatch)
@@ -44,6 +44,6 @@ def test_search_and_run(cli, tmp_path, monkeypatch):
     }
     for one in records("run"):
         own = tuned[one["variant"]]["each"][str(one["config"]["fold"])]
-        assert one["tuned"] == {key: own[key] for key in ("lr", "coefficient") if key in own}
+        assert one["tuned"] == {key: own[key] for key in ("lr", "weight") if key in own}
     again = cli("run", *SMALL, "--set", "slim=1", "--seeds", "1", "--tuned", "out/tuned.json", "--out", "run")
     assert again.err == "20 of 20 stages are there already\n"

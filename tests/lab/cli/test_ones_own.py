@@ -36,7 +36,7 @@ class Mine(Experiment):
     def network(self, config, dropout=0.0):
         return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
 
-    def coefficient(self, config, variant):
+    def weight(self, config, variant):
         return 0.001
 
 
@@ -192,7 +192,7 @@ LACKING = {
     "title": "give the class title = ",
     "data": "define data(config, seed, folder), which returns a dict",
     "network": "define network(config, dropout=0.0), which returns the untrained torch.nn.Module",
-    "coefficient": "define coefficient(config, variant), which returns",
+    "weight": "define weight(config, variant), which returns",
 }
 
 
@@ -206,8 +206,8 @@ def test_what_is_missing_is_named(write, refused, tmp_path, part):
 @pytest.mark.parametrize(
     "more, words",
     [
-        ("Mine.coefficient = lambda *_: None", "the coefficient of RR must be a number of at least 0"),
-        ("Mine.coefficient = lambda *_: float('nan')", "the coefficient of RR must be a number of at"),
+        ("Mine.weight = lambda *_: None", "the weight of RR must be a number of at least 0"),
+        ("Mine.weight = lambda *_: float('nan')", "the weight of RR must be a number of at"),
         ("Mine.stages = lambda *_: (Stage('B', after='A'),)", "stage B of mine is after 'A', which is none before it"),
     ],
 )
@@ -222,7 +222,7 @@ def test_a_search_without_its_metric(write, refused):
     write("""
 from racecar_lab.experiment import Measured
 from racecar_lab.search_space import Search
-Mine.search = Search(lrs={"adam": (1e-3,)}, coefficients={"RR": (0.1,)}, seeds=1)
+Mine.search = Search(lrs={"adam": (1e-3,)}, weights={"RR": (0.1,)}, seeds=1)
 Mine.measure = lambda *_: Measured({"size": 1.0})
 """)
     line = refused("search", "mine:Mine", "--set", "epochs=1", "--workers", "1")

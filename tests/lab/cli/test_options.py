@@ -19,7 +19,7 @@ OWN = {"run": set(), "sweep": {"--over"}, "search": {"--lr"}}
 def small(monkeypatch):
     """Two settings for each variant, one seed; nothing here needs data from elsewhere."""
     monkeypatch.setenv("RACECAR_DATA", "nothing")
-    found = Search(lrs={"adam": (1e-3, 1e-2)}, coefficients={"RR": (0.1,)}, stages=("AA", "AB"), seeds=1)
+    found = Search(lrs={"adam": (1e-3, 1e-2)}, weights={"RR": (0.1,)}, stages=("AA", "AB"), seeds=1)
     monkeypatch.setattr(type(experiment("information")), "search", found)
 
 
@@ -31,7 +31,7 @@ def test_commands_share_their_options(cli):
     found = {name: set(re.findall(r"^  (--[a-z-]+)", cli(name, "--help").out, re.MULTILINE)) for name in OWN}
     shared = set.intersection(*found.values())
     assert {name: some - shared for name, some in found.items()} == OWN
-    assert {"--coefficient", "--tensorboard", "--cuda-graphs", "--compile", "--checkpoint-every", "--resume"} <= shared
+    assert {"--weight", "--tensorboard", "--cuda-graphs", "--compile", "--checkpoint-every", "--resume"} <= shared
 
 
 def test_sweep_writes_tensorboard(cli, tmp_path):
@@ -40,20 +40,20 @@ def test_sweep_writes_tensorboard(cli, tmp_path):
     assert list((tmp_path / "out" / "tensorboard").rglob("events*"))
 
 
-def test_search_tries_the_users_coefficients_on_the_users_seeds(cli):
-    given = ("--variants", "RR", "--coefficient", "RR=0.2", "--first-seed", "7")
+def test_search_tries_the_users_weights_on_the_users_seeds(cli):
+    given = ("--variants", "RR", "--weight", "RR=0.2", "--first-seed", "7")
     assert cli("search", *INFORMATION, *given).status == 0
-    assert {(one["coefficient"], one["seed"]) for one in records()} == {(0.2, 7)}
+    assert {(one["weight"], one["seed"]) for one in records()} == {(0.2, 7)}
     (tried,) = json.loads((Store("out").folder / "tuned.json").read_text())["variants"].values()
-    assert {one["coefficient"] for one in tried["tried"]} == {0.2}
+    assert {one["weight"] for one in tried["tried"]} == {0.2}
 
 
 REFUSED = [
     (("sweep", *PEAKS, "--over", "lr=1e-4", "--cuda-graphs"), "--cuda-graphs goes with --device cuda"),
-    (("sweep", *PEAKS, "--over", "lr=1e-4", "--coefficient", "Std=1"), "Std has no coefficient"),
-    (("sweep", *PEAKS, "--over", "weight=1", "--coefficient", "RR=2"), "RR"),  # which of the two?
+    (("sweep", *PEAKS, "--over", "lr=1e-4", "--weight", "Std=1"), "Std has no weight"),
+    (("sweep", *PEAKS, "--over", "weight=1", "--weight", "RR=2"), "RR"),  # which of the two?
     (("search", *INFORMATION, "--variants", "RR", "--engine", "vmap", "--compile"), "does not compile"),
-    (("search", *INFORMATION, "--variants", "RR", "--coefficient", "Ort=1"), "Ort is not run"),
+    (("search", *INFORMATION, "--variants", "RR", "--weight", "Ort=1"), "Ort is not run"),
 ]
 
 

@@ -31,7 +31,7 @@ def test_run(ran, cli):
         some = [one["metrics"] for one in found if one["variant"] == row["variant"]]
         assert row["runs"] == "2"
         assert row["stage"] == "A"
-        assert row["coefficient"] == ("5e-07" if row["variant"] == "RR" else "")
+        assert row["weight"] == ("5e-07" if row["variant"] == "RR" else "")
         for metric in ("test_accuracy", "cosine_1", "cosine_2", "carried", "ssim"):
             values = [one[metric] for one in some]
             assert row[metric] == f"{mean(values):.3f} ± {stdev(values):.3f}"
@@ -40,7 +40,7 @@ def test_run(ran, cli):
 def test_the_table_fits_and_explains_itself(ran, cli):
     lines = ran.out.splitlines()
     assert max(map(len, lines)) <= 100
-    assert "coefficient: λ for RR." in lines
+    assert "weight: λ for RR." in lines
     assert "stage: A, trained from fresh weights." in lines
     assert any(line.startswith("Mean ± standard deviation") for line in lines)
     assert not any(line.startswith("verdict: ") for line in lines), "a quick run is no evidence"
@@ -56,7 +56,7 @@ def test_the_table_fits_and_explains_itself(ran, cli):
         "--seeds",
         "1",
         "--set",
-        "strength=0.000000123456789",
+        "weight=0.000000123456789",
         "--set",
         "momentum=0.123456789",
     )
@@ -82,7 +82,7 @@ def test_what_is_there_is_skipped(ran, cli, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "more", [("--set", "lr=1e-3"), ("--set", "beta=0.2"), ("--coefficient", "RR=1e-6"), ("--variants", "Ort")], ids=str
+    "more", [("--set", "lr=1e-3"), ("--set", "beta=0.2"), ("--weight", "RR=1e-6"), ("--variants", "Ort")], ids=str
 )
 def test_what_is_changed_is_run(ran, cli, more):
     assert cli(*PEAKS, "--variants", "RR", "--seeds", "1", *more).err == ""
@@ -112,9 +112,9 @@ def test_the_record_says_how_it_was_made(cli):
     assert one["made"]["device"].startswith("CPU")
 
 
-def test_several_coefficients(cli):
-    result = cli(*PEAKS, "--variants", "RR,Ort", "--seeds", "1", "--coefficient", "RR=1e-6, 1e-7")
-    assert [(row["variant"], row["coefficient"]) for row in rows(result.out)] == [
+def test_several_weights(cli):
+    result = cli(*PEAKS, "--variants", "RR,Ort", "--seeds", "1", "--weight", "RR=1e-6, 1e-7")
+    assert [(row["variant"], row["weight"]) for row in rows(result.out)] == [
         ("RR", "1e-06"),
         ("RR", "1e-07"),
         ("Ort", "0.1"),
@@ -122,7 +122,7 @@ def test_several_coefficients(cli):
 
 
 @pytest.mark.parametrize(
-    "more", [("--variants", "Std,Std"), ("--variants", "RR", "--coefficient", "RR=1e-6,1e-6")], ids=["variant", "λ"]
+    "more", [("--variants", "Std,Std"), ("--variants", "RR", "--weight", "RR=1e-6,1e-6")], ids=["variant", "λ"]
 )
 def test_what_is_named_twice_counts_once(cli, more):
     """Two runs of one seed would be called two runs, with a spread of 0."""

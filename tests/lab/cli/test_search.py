@@ -35,9 +35,9 @@ def test_search_and_tuned(cli, search, undrawn):
         scores = {}
         for one in records("out"):
             if one["variant"] == name and one["stage"] in ("AA", "AB"):
-                scores.setdefault((one["tuned"]["lr"], one["coefficient"]), []).append(one["metrics"]["valid_accuracy"])
+                scores.setdefault((one["tuned"]["lr"], one["weight"]), []).append(one["metrics"]["valid_accuracy"])
         best = max(mean(values) for values in scores.values())
-        assert mean(scores[found["lr"], found.get("coefficient")]) == best == pytest.approx(found["score"])
+        assert mean(scores[found["lr"], found.get("weight")]) == best == pytest.approx(found["score"])
         assert f"{name}: lr {found['lr']:.3g}" in result.out
     assert result.out.splitlines()[-1] == "out/tuned.json"
 
@@ -51,8 +51,8 @@ def test_search_and_tuned(cli, search, undrawn):
     assert said == {(name, f"lr {found['lr']:.3g}") for name, found in tuned["variants"].items()}
     for one in records("tuned"):
         chosen = tuned["variants"][one["variant"]]
-        assert one["tuned"] == {key: chosen[key] for key in ("lr", "coefficient") if key in chosen}
-        assert one["coefficient"] == chosen.get("coefficient")
+        assert one["tuned"] == {key: chosen[key] for key in ("lr", "weight") if key in chosen}
+        assert one["weight"] == chosen.get("weight")
         assert one["config"]["lr"] == 3e-3
         assert one["config"]["valid"] == 0
     report = cli("report", "tuned")
@@ -68,12 +68,12 @@ def test_search_of_more_fields(cli, refused, search, monkeypatch):
     result = cli("search", *INFORMATION, "--variants", "RR")
     found = json.loads((Store("out").folder / "tuned.json").read_text())["variants"]["RR"]
     assert sorted(row["weight_decay"] for row in found["tried"]) == [0.1, 0.7]
-    assert f"RR: lr 0.001, weight_decay {found['weight_decay']}, coefficient 0.1, " in result.out
+    assert f"RR: lr 0.001, weight_decay {found['weight_decay']}, weight 0.1, " in result.out
     given = (*INFORMATION[:-1], "tuned", "--seeds", "1", "--variants", "RR")
     used = cli("run", *given, "--tuned", "out/tuned.json")
     assert {row["tuned"] for row in rows(used.out)} == {f"lr 0.001, weight_decay {found['weight_decay']}"}
     for one in records("tuned"):
-        assert one["tuned"] == {"lr": 1e-3, "weight_decay": found["weight_decay"], "coefficient": 0.1}
+        assert one["tuned"] == {"lr": 1e-3, "weight_decay": found["weight_decay"], "weight": 0.1}
         assert one["config"]["weight_decay"] == 0
     own = ("--set", "weight_decay=0.1")
     assert "weight_decay is given" in refused("run", *given, "--tuned", "out/tuned.json", *own)
@@ -82,7 +82,7 @@ def test_search_of_more_fields(cli, refused, search, monkeypatch):
 
 @pytest.mark.soak
 def test_a_search_after_another(cli, refused, search, tuned, monkeypatch, tmp_path):
-    """It tries its own fields alone, with what the first one chose, and says all of it. Learning rates and coefficients
+    """It tries its own fields alone, with what the first one chose, and says all of it. Learning rates and weights
     are given to the first one."""
     assert "chooses all by itself" in refused("search", *INFORMATION, "--variants", "RR", "--tuned", tuned)
     sets = [f"--set={name}={','.join(map(str, one)) if isinstance(one, tuple) else one}" for name, one in TINY.items()]
@@ -98,12 +98,12 @@ def test_a_search_after_another(cli, refused, search, tuned, monkeypatch, tmp_pa
         str(small(monkeypatch, tmp_path)),
         "--other-data",
     )
-    many = ("--lr", "0.002,0.004,0.002", "--coefficient", "RR=0.5,1", "--coefficient", "lRR=1,2")
+    many = ("--lr", "0.002,0.004,0.002", "--weight", "RR=0.5,1", "--weight", "lRR=1,2")
     assert "lRR is not run" in refused("search", "smoke", *given, *many)
-    few = ("--lr", "0.002", "--coefficient", "RR=0.5,1")  # fewer than lRR has by itself, which is not run
+    few = ("--lr", "0.002", "--weight", "RR=0.5,1")  # fewer than lRR has by itself, which is not run
     assert cli("search", "smoke", *given, *few, "--out", "first").status == 0
     first = json.loads((tmp_path / "first" / "tuned.json").read_text())["variants"]["RR"]
-    assert {(one["lr"], one["coefficient"]) for one in first["tried"]} == {(0.002, 0.5), (0.002, 1)}
+    assert {(one["lr"], one["weight"]) for one in first["tried"]} == {(0.002, 0.5), (0.002, 1)}
 
     own = (
         "search",
@@ -118,7 +118,7 @@ def test_a_search_after_another(cli, refused, search, tuned, monkeypatch, tmp_pa
     )
     assert "racecar search smoke`, and give its file by --tuned" in refused(*own)
     own = (*own, "--tuned", "first/tuned.json")
-    assert "--coefficient" in refused(*own, "--coefficient", "RR=1")
+    assert "--weight" in refused(*own, "--weight", "RR=1")
     assert "--lr" in refused(*own, "--lr", "1")
     assert "Std" in refused(*own, "--variants", "RR,Std")
     assert cli(*own).status == 0
@@ -126,8 +126,8 @@ def test_a_search_after_another(cli, refused, search, tuned, monkeypatch, tmp_pa
     rates = experiment("smoke-autoencoder").search.fields["autoencoder_lr"]
     assert set(found) == {f"AB{i}-{fill}" for i in (1, 2, 3) for fill in ("decoder", "both")}
     for stage, one in found.items():  # each has its own best
-        tried = {(row["lr"], row["coefficient"], row["autoencoder_lr"]): row["score"] for row in one["tried"]}
-        assert set(tried) == {(first["lr"], first["coefficient"], rate) for rate in rates}
+        tried = {(row["lr"], row["weight"], row["autoencoder_lr"]): row["score"] for row in one["tried"]}
+        assert set(tried) == {(first["lr"], first["weight"], rate) for rate in rates}
         errors = {
             run["tuned"]["autoencoder_lr"]: run["metrics"]["valid_relative"]
             for run in records("out")
@@ -135,7 +135,7 @@ def test_a_search_after_another(cli, refused, search, tuned, monkeypatch, tmp_pa
         }
         assert one["autoencoder_lr"] == min(errors, key=errors.get)
         assert one["score"] == errors[one["autoencoder_lr"]]
-        assert (one["lr"], one["coefficient"]) == (first["lr"], first["coefficient"])
+        assert (one["lr"], one["weight"]) == (first["lr"], first["weight"])
     assert [one["stage"] for one in records("out") if one["experiment"] == "smoke"] == ["A"]
     own = ("run", "smoke-autoencoder", *own[2:-3], "runs", "--tuned", "out/tuned.json")
     assert cli(*own).status == 0
@@ -159,8 +159,8 @@ def test_what_a_search_chose_may_be_what_is_usual(cli, tuned, first, tmp_path, u
     """Then nothing is trained twice, and the page shows the runs as both."""
     content = json.loads((tmp_path / "tuned.json").read_text())
     usual = experiment("information").Config()
-    weight = experiment("information").coefficient(usual, "RR")
-    content["variants"] = {"RR": {"lr": usual.lr, "coefficient": weight}, "Std": {"lr": 0.5}}
+    weight = experiment("information").weight(usual, "RR")
+    content["variants"] = {"RR": {"lr": usual.lr, "weight": weight}, "Std": {"lr": 0.5}}
     (tmp_path / "tuned.json").write_text(json.dumps(content))
     more = {"usual": (), "tuned": ("--tuned", tuned)}
     arguments = ("run", *INFORMATION, "--seeds", "1", "--variants", "Std,RR")
@@ -173,7 +173,7 @@ def test_what_a_search_chose_may_be_what_is_usual(cli, tuned, first, tmp_path, u
     by_id = {one["id"]: [same["tuned"] for same in found if same["id"] == one["id"]] for one in found}
     assert len(by_id) == 3
     for choices in by_id.values():
-        assert sorted(choices, key=len) == [{}, {"lr": usual.lr, "coefficient": weight}]
+        assert sorted(choices, key=len) == [{}, {"lr": usual.lr, "weight": weight}]
     plain = [one["id"] for one in records("out") if one["variant"] == "Std"]
     assert len(plain) == len(set(plain))
     assert cli("report", "out").status == 0
@@ -216,7 +216,7 @@ def tuned(tmp_path):
     """A file as a search leaves it."""
     path = tmp_path / "tuned.json"
     config = replace(experiment("information").Config(), valid=0.1).to_dict()
-    content = {"experiment": "information", "config": config, "variants": {"RR": {"lr": 0.5, "coefficient": 2.0}}}
+    content = {"experiment": "information", "config": config, "variants": {"RR": {"lr": 0.5, "weight": 2.0}}}
     path.write_text(json.dumps(content))
     return str(path)
 

@@ -61,7 +61,7 @@ def test_cut_and_resumed(cli, tmp_path, monkeypatch):
 
 
 class Made:
-    """Nets that are trained already: with the learning rate and the strength that suit them best at 1e-2 and 10."""
+    """Nets that are trained already: with the learning rate and the weight that suit them best at 1e-2 and 10."""
 
     total, step_s, over = 100, 2e-3, True
 
@@ -79,8 +79,7 @@ class Made:
 
     def measured(self, arrays):
         far = [
-            torch.tensor([job.config.lr / 1e-2, (job.coefficient or 10.0) / 10.0]).log10().abs().sum()
-            for job in self.jobs
+            torch.tensor([job.config.lr / 1e-2, (job.weight or 10.0) / 10.0]).log10().abs().sum() for job in self.jobs
         ]
         return [
             Measured({"online_accuracy": float(0.9 - 0.1 * one + 1e-3 * (job.seed % 7)), "first_online_accuracy": 0.5})
@@ -99,11 +98,11 @@ def test_searched_beyond_the_edge_and_judged_on_other_seeds(cli, trained, tmp_pa
     for name in ("linear", "Std", "linear,Std"):
         said = cli(*search, "--variants", name)
         assert said.status == 0, said.err
-    assert "linear: lr 0.01, second 0, coefficient 10" in said.out
+    assert "linear: lr 0.01, second 0, weight 10" in said.out
     assert "may lie beyond" not in said.out
     tuned = json.loads((tmp_path / "s" / "tuned.json").read_text())
     found = tuned["variants"]["linear"]
-    assert (found["lr"], found["coefficient"]) == (1e-2, 10)
+    assert (found["lr"], found["weight"]) == (1e-2, 10)
     assert {row["lr"] for row in found["tried"]} == {1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2}
     assert {run.seed for run in Store(tmp_path / "s").runs()} == {1000, 1001, 1002}
     records = Store(tmp_path / "s").runs()
@@ -150,7 +149,7 @@ REFUSED = {
     "seed 1000: seeds from 1000 on are for a search": ("--first-seed", "1000"),
     "norm=layer: LayerNorm has a norm of its own": ("--variants", "LayerNorm", "--set", "norm=layer"),
     "norm=batch: RR does not keep the statistics": ("--variants", "RR", "--set", "norm=batch"),
-    "--coefficient 'Std=1': Std has no coefficient": ("--variants", "Std", "--coefficient", "Std=1"),
+    "--weight 'Std=1': Std has no weight": ("--variants", "Std", "--weight", "Std=1"),
 }
 
 

@@ -50,7 +50,7 @@ def flips(path):
 def test_a_damaged_checkpoint_is_named_and_its_stage_starts_again(cli, monkeypatch, engine, variant, tmp_path):
     """One flipped bit, anywhere: the result is that of a run that nobody interrupted, bit for bit."""
     more = ("--variants", variant, "--seeds", "1", "--engine", engine, "--checkpoint-every", "0", "--set", "epochs=5")
-    arguments = (*PEAKS, *more, "--coefficient", "Pre=1") if variant == "Pre" else (*PEAKS, *more)
+    arguments = (*PEAKS, *more, "--weight", "Pre=1") if variant == "Pre" else (*PEAKS, *more)
     path, *others = interrupted(cli, monkeypatch, *arguments)  # of Pre: that of the pretraining comes first
     for one in others:
         one.unlink()

@@ -75,7 +75,7 @@ WHOLE: dict[str, dict[str, Any]] = {
     "safety": {
         "design": "cover",
         "losses": tuple(f"both:relative:{mode}" for mode in ("full", "layerwise", "input")),
-        "lams": (0.1,),
+        "weights": (0.1,),
         "depths": (3,),
         "norms": ("none",),
     }

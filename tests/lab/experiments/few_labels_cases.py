@@ -30,11 +30,11 @@ def with_pictures(folder, monkeypatch, kind=FewLabels):
     return folder
 
 
-def record(variant, seed, probe, coefficient=None, status="finished", id="x", **config):
+def record(variant, seed, probe, weight=None, status="finished", id="x", **config):
     metrics = {"source_accuracy": 0.9, "probe_2": probe, "probe_10": probe + 0.1, "tune_2": probe - 0.1}
     if variant == "Std":
         metrics["untrained_2"] = 0.4
     base = {**FEW.Config().to_dict(), **config}
-    fields = {"variant": variant, "seed": seed, "coefficient": coefficient, "config": base, "stage": "A", "tuned": {}}
+    fields = {"variant": variant, "seed": seed, "weight": weight, "config": base, "stage": "A", "tuned": {}}
     fields |= {"metrics": metrics if status == "finished" else {}, "status": status, "tables": {}, "made": {}}
     return Run({"id": id, **fields, "note": "", "dead": None})

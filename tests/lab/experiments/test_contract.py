@@ -136,10 +136,10 @@ REFUSED = [
     ("mnist", {"share": 0.0}, "share must be"),
     ("mnist", {"share": 1.5}, "share must be"),
     ("mnist", {"cost": 0.9}, "cost must be"),
-    ("mnist", {"strength": -1.0}, "strength must be"),
+    ("mnist", {"weight": -1.0}, "weight must be"),
     *(("safety", {name: value}, name) for name, value in (
-        ("design", "x"), ("mode", "none"), ("depth", 9), ("norm", "layer"), ("lams", (0.2,)), ("lams", ()),
-        ("lams", (10.0,)), ("labels", ()), ("lam", -1.0), ("images", 0), ("start", "zero"), ("lrs", (1.0,)),
+        ("design", "x"), ("mode", "none"), ("depth", 9), ("norm", "layer"), ("weights", (0.2,)), ("weights", ()),
+        ("weights", (10.0,)), ("labels", ()), ("weight", -1.0), ("images", 0), ("start", "zero"), ("lrs", (1.0,)),
         ("layers", "none"), ("layers", "classifier"),
     )),
     ("sequences", {"task": "digits"}, "task must be one of rows, add, copy"),
@@ -283,12 +283,12 @@ def test_every_variant_has_the_same_budget(name):
     spaces = [one.search_for(one.Config())]
     if hasattr(one.Config(), "scale"):
         spaces = [one.search_for(one.Config(scale=scale)) for scale in ("relative", "sum")]
-        assert (spaces[0].coefficients != spaces[1].coefficients) is bool(one.paper_coefficients)
+        assert (spaces[0].weights != spaces[1].weights) is bool(one.paper_weights)
     for space in spaces:
-        base = {"lr": 1e-3, "coefficient": 1.0} if one.builds_on else None  # as the search before chose them
+        base = {"lr": 1e-3, "weight": 1.0} if one.builds_on else None  # as the search before chose them
         for optimiser in space.lrs or ("adam", "sgd"):
             assert len({len(space.candidates(variant, optimiser, base)) for variant in one.variants}) == 1
-        assert all(min(values) == 0 for variant, values in space.coefficients.items() if variant != "Pre")
+        assert all(min(values) == 0 for variant, values in space.weights.items() if variant != "Pre")
 
 
 @pytest.mark.parametrize("name", SEARCHED)

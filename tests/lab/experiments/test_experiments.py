@@ -1,4 +1,4 @@
-"""The experiments: their networks and coefficients, and what they say of the paper."""
+"""The experiments: their networks and weights, and what they say of the paper."""
 
 from itertools import pairwise, product
 
@@ -37,13 +37,13 @@ def test_networks():
     assert parts(INFORMATION.network(INFORMATION.Config())) == expected
 
 
-def test_the_authors_coefficients():
+def test_the_authors_weights():
     """λ/2 of the sum over the batch; β on σ², from one product."""
-    for one, strength in ((DIGITS, 1e-5), (PEAKS, 1e-6)):
+    for one, weight in ((DIGITS, 1e-5), (PEAKS, 1e-6)):
         config = one.Config()
         for name in ("RR", "lRR", "RR1"):
-            assert one.coefficient(config, name) == strength / 2
-        assert one.coefficient(config, "Ort") == 0.1
+            assert one.weight(config, name) == weight / 2
+        assert one.weight(config, "Ort") == 0.1
         assert one.reverse(config)["scale"] == "sum"
         assert one.orthogonality(config) == {"power": 1, "squared": True}
         assert config.lr == 1e-4

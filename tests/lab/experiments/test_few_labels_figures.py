@@ -56,7 +56,7 @@ def test_a_net_that_died_is_counted_and_no_gain():
 
 
 def test_settings_that_say_nothing_to_std():
-    """RR with a larger slice, other layers or a coefficient that fades is held against the Std that there is, but not
+    """RR with a larger slice, other layers or a weight that fades is held against the Std that there is, but not
     against the one that was trained longer."""
     runs = [record("Std", seed, 0.5 + 0.1 * seed) for seed in range(3)]
     runs += [record("Std", seed, 0.0, longer=True) for seed in range(3)]

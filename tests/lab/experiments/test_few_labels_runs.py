@@ -167,7 +167,7 @@ def test_claims_find_both_sides(pictures, tmp_path):
     jobs = make_jobs(FEW, FEW.Config(), FEW.variants, range(3), pictures)
     jobs += make_jobs(FEW, FEW.Config(fraction=1.0), ["RR"], range(3), pictures)
     runs = [
-        record(job.variant, job.seed, 0.5 + 0.01 * job.seed + 0.1 * (job.variant == "RR"), job.coefficient,
+        record(job.variant, job.seed, 0.5 + 0.01 * job.seed + 0.1 * (job.variant == "RR"), job.weight,
                longer=job.config.longer, fraction=job.config.fraction, tune_lrs=(), id=id)
         for job in jobs for id in job.ids.values()
     ]  # fmt: skip
@@ -183,10 +183,10 @@ def test_claims_find_both_sides(pictures, tmp_path):
         assert other["fraction"] == (1.0 if "exact" in text else 1 / 8)
 
 
-# A coefficient that fades, and shifts without flips
+# A weight that fades, and shifts without flips
 
 
-def test_a_coefficient_that_fades(pictures, tmp_path, monkeypatch):
+def test_a_weight_that_fades(pictures, tmp_path, monkeypatch):
     """The training again, by hand; the vmap engine does the same, also from a recording."""
     monkeypatch.setattr(vmapped, "RECORDED", 0)
     config = replace(TINY, decay=True, epochs=2, labels=(1,), draws=1, tune_draws=0)

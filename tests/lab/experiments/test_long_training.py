@@ -153,7 +153,7 @@ def made_up(variant, seed, score, id, tuned=None, **config):
         "id": id,
         "variant": variant,
         "seed": seed,
-        "coefficient": None,
+        "weight": None,
         "stage": "A",
         "made": {},
         "tables": {},

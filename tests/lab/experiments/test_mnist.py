@@ -136,7 +136,7 @@ def test_a_search_never_sees_the_test_set(pictures, tmp_path, monkeypatch):
         return (x, y) if split == "train" else (x, torch.full_like(y, 99))  # no output has that number
 
     monkeypatch.setattr(type(ONE.source), "load", lambda self, folder, split: spoiled(folder, split))
-    search = replace(ONE.search, lrs={"adam": (1e-3, 3e-3)}, seeds=1, coefficients={"RR": (0.1,)})
+    search = replace(ONE.search, lrs={"adam": (1e-3, 3e-3)}, seeds=1, weights={"RR": (0.1,)})
     jobs = trials(ONE, search, replace(SHORT, share=0.05, valid=search.valid), ["Std", "RR"], pictures)
     assert len(jobs) == 4
     assert run(jobs, tmp_path / "out") == []
@@ -216,7 +216,7 @@ def test_claims_can_be_judged(pictures):
 def test_the_reverse_pass_is_learned(pictures, tmp_path, monkeypatch):
     """The point of it, in small: RR's picture is far nearer to the input than Std's."""
     monkeypatch.setattr("racecar_lab.experiments.mnist.LAYOUT", LAYOUT)
-    config = replace(SHORT, **FIRST_LOSS, share=0.2, epochs=4, batch=16, lr=3e-3, cost=1.0, fraction=1.0, strength=0.1)
+    config = replace(SHORT, **FIRST_LOSS, share=0.2, epochs=4, batch=16, lr=3e-3, cost=1.0, fraction=1.0, weight=0.1)
     found = {}
     for job in make_jobs(ONE, config, ["Std", "RR"], [0], pictures):
         assert run([replace(job, stages=job.stages[:1])], tmp_path / "out") == []

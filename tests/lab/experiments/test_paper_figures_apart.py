@@ -6,7 +6,7 @@ import pytest
 from tests.lab.experiments.paper_figure_cases import draw, other, planes, points, shifted, shown
 
 DIFFERENT = {
-    "coefficients": lambda run: {"coefficient": 0.7} if run.variant == "RR" else None,
+    "weights": lambda run: {"weight": 0.7} if run.variant == "RR" else None,
     "tasks": lambda run: {"config": {**run.config, "source": "var_u"}},
     "optimisers": lambda run: {"config": {**run.config, "optimiser": "sgd"}},
     "learning rates": lambda run: {"config": {**run.config, "lr": 0.5}},
@@ -56,8 +56,8 @@ def test_no_mean_over_what_is_not_alike(real, case):
 
 def test_a_sweep_around_what_a_search_chose(real):
     """The figures show what it chose; the sweep has one of its own on every page."""
-    tuned = [other(run, tuned={"lr": 1e-3, "coefficient": run.coefficient}) for run in real["information"]]
-    swept = [shifted(run, -3.0, coefficient=9.0) for run in tuned if run.variant == "RR"]
+    tuned = [other(run, tuned={"lr": 1e-3, "weight": run.weight}) for run in real["information"]]
+    swept = [shifted(run, -3.0, weight=9.0) for run in tuned if run.variant == "RR"]
     found = planes(draw("information", [*tuned, *swept]))
     assert list(found["A"]) == ["Std", "RR"]
     assert np.allclose(found["A"]["RR"], points(tuned, "RR", "A"), atol=1e-5)
@@ -65,8 +65,8 @@ def test_a_sweep_around_what_a_search_chose(real):
 
 @pytest.mark.parametrize("name", ["digits", "peaks"])
 def test_pictures_of_other_settings_are_beside_not_instead(real, all_drawn, name):
-    """Both are seen, with the coefficient in their name."""
+    """Both are seen, with the weight in their name."""
     runs = real[name]
-    new = [other(run, coefficient=0.123) for run in runs if run.variant == "RR"]
+    new = [other(run, weight=0.123) for run in runs if run.variant == "RR"]
     before, after = all_drawn[name], draw(name, [*runs, *new])
     assert sum(map(shown, after.values())) > sum(map(shown, before.values()))

@@ -156,7 +156,7 @@ def test_quick_through_the_command_line(pictures, tmp_path, capsys):
         "--out",
         str(tmp_path / "out"),
     ]
-    small = ["images=40", "epochs=1", "labels=10", "tests=20", "lams=0.1"]
+    small = ["images=40", "epochs=1", "labels=10", "tests=20", "weights=0.1"]
     assert command([*arguments, "--workers", "1", *(part for one in small for part in ("--set", one))]) == 0
     first, *said = capsys.readouterr().out.splitlines()
     assert first == "a quick run: no evidence, and nothing of it is judged"

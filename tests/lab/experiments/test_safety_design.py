@@ -83,10 +83,10 @@ def test_settings():
         assert settings_of(f"{loss}:{place:g}", (0.1, 1.0)) == [(loss, place)]  # its own λ, whatever the others
         assert true_lambda((loss, place)) == pytest.approx(place / (1e4 if ":sum:" in loss else 1), rel=1e-12)
     assert fields_of(("both:relative:full:body", 0.1)) == {
-        "gradient": "both", "scale": "relative", "mode": "full", "layers": "body", "lam": 0.1,
+        "gradient": "both", "scale": "relative", "mode": "full", "layers": "body", "weight": 0.1,
     }  # fmt: skip
     assert fields_of(("weights:sum:full", 0.3)) == {
-        "gradient": "weights", "scale": "sum", "mode": "full", "layers": "all", "lam": pytest.approx(3e-5),
+        "gradient": "weights", "scale": "sum", "mode": "full", "layers": "all", "weight": pytest.approx(3e-5),
     }  # fmt: skip
 
 
@@ -105,10 +105,10 @@ def test_no_such_loss(text):
 
 
 @pytest.mark.parametrize("loss", ["both:mean:full", "both:relative:full:body"])
-@pytest.mark.parametrize("lam", ["0.2", "3", "10", "0.10", "0.0001"])
-def test_no_such_lambda(loss, lam):
+@pytest.mark.parametrize("weight", ["0.2", "3", "10", "0.10", "0.0001"])
+def test_no_such_lambda(loss, weight):
     with pytest.raises(ValueError, match=r"must be one of 0\.001, 0\.003, 0\.01, 0\.03, 0\.1, 0\.3, 1 \("):
-        settings_of(f"{loss}:{lam}")
+        settings_of(f"{loss}:{weight}")
 
 
 # Jobs
@@ -127,7 +127,7 @@ def test_the_whole_map(whole):
     assert Counter(job.variant for job in whole) == {"Std": 54, "RR": 1134, "lRR": 1134, "RR1": 189}
     plain = [job.config for job in whole if job.variant == "Std"]
     assert [context_of(c) for c in plain] == list(CONTEXTS)
-    assert {(c.gradient, c.scale, c.mode, c.layers, c.lam) for c in plain} == {("none", "none", "none", "all", 0.0)}
+    assert {(c.gradient, c.scale, c.mode, c.layers, c.weight) for c in plain} == {("none", "none", "none", "all", 0.0)}
     parts = Counter(len(part) for part in vmap._parts(whole))
     assert parts == {7: 39 * 9, 6: 9}  # seven λ, or six starts and step sizes
 
@@ -137,9 +137,9 @@ def test_the_nets_of_every_setting(whole):
     for job in whole:
         if job.variant != "Std":
             c = job.config
-            assert job.coefficient == c.lam
-            nets.setdefault((c.gradient, c.scale, c.mode, c.layers, c.lam), []).append(context_of(c))
-    names = ("gradient", "scale", "mode", "layers", "lam")
+            assert job.weight == c.weight
+            nets.setdefault((c.gradient, c.scale, c.mode, c.layers, c.weight), []).append(context_of(c))
+    names = ("gradient", "scale", "mode", "layers", "weight")
     assert nets == {tuple(fields_of(one)[name] for name in names): contexts for one, contexts in COVER.items()}
 
 
@@ -154,8 +154,8 @@ def test_a_confirmation(whole):
     assert len({job.ids["A"] for job in jobs}) == len(jobs)
     assert {len(part) for part in vmap._parts(jobs)} == {12}  # two seeds of six starts and step sizes
     assert Counter(job.variant for job in jobs) == {"Std": 108, "lRR": 108, "RR": 216}
-    assert {job.coefficient for job in jobs} == {None, 0.1, 1e-4, 0.03}
-    assert {(job.coefficient, job.config.layers) for job in jobs} == {
+    assert {job.weight for job in jobs} == {None, 0.1, 1e-4, 0.03}
+    assert {(job.weight, job.config.layers) for job in jobs} == {
         (None, "all"), (0.1, "all"), (1e-4, "all"), (0.03, "body"),
     }  # fmt: skip
     ids = {job.ids["A"] for job in whole}
@@ -164,7 +164,7 @@ def test_a_confirmation(whole):
 
 
 def test_some_of_it():
-    config = SAFETY.Config(losses=("both:mean:full",), lams=(0.1, 1.0), depths=(3,), norms=("none", "batch"))
+    config = SAFETY.Config(losses=("both:mean:full",), weights=(0.1, 1.0), depths=(3,), norms=("none", "batch"))
     jobs = make_jobs(SAFETY, config, SAFETY.variants, [0], None)
     assert Counter(job.variant for job in jobs)["RR"] == 2 * 2  # a start for each norm
     assert {(job.config.depth, job.config.norm) for job in jobs} == {(3, "none"), (3, "batch")}
@@ -176,7 +176,7 @@ def test_some_of_it_without_classifier(text, places):
     found = design_configs(SAFETY.Config(losses=(text,)))
     mine = [one for one in found if one.mode != "none"]
     assert {(one.gradient, one.scale, one.mode, one.layers) for one in mine} == {tuple(text.split(":")[:4])}
-    assert [one.lam for one in mine] == [place for place in places for _ in range(9)]
+    assert [one.weight for one in mine] == [place for place in places for _ in range(9)]
     assert {context_of(one) for one in found if one.mode == "none"} == {context_of(one) for one in mine}
 
 
@@ -184,7 +184,7 @@ def test_some_of_it_without_classifier(text, places):
     "config, message",
     [
         ({"depth": 6}, "depth with design=cover: the design sets this field for each net; add design=one"),
-        ({"design": "one", "lams": (0.1,)}, "lams with design=one: this field is for a design"),
+        ({"design": "one", "weights": (0.1,)}, "weights with design=one: this field is for a design"),
         ({"design": "confirm"}, "design=confirm needs losses with their λ"),
         ({"design": "confirm", "losses": ("both:mean:full",)}, "design=confirm needs losses with their λ"),
         ({"design": "confirm", "losses": ("both:relative:full:body",)}, "design=confirm needs losses with their λ"),

@@ -33,7 +33,7 @@ def map_records(seeds=range(5), best=PLANTED, made_up=LOSSES):
         lost = killed and context.depth == 3
         return record(
             VARIANTS[config["mode"]], seed, {} if lost else metrics | {"probe_10": 0.2 if killed else probe},
-            experiment="safety", coefficient=config["lam"] if loss else None, config=config,
+            experiment="safety", weight=config["weight"] if loss else None, config=config,
             status="diverged" if lost else "finished", made={"finished": "2026-11-17T07:00:00Z"},
         )  # fmt: skip
 
@@ -54,7 +54,7 @@ def records():
 
 def test_tables():
     """The rows of the settings that were run afresh; those that kill, and where, by hand."""
-    fresh = [one for one in map_records(range(100, 102), made_up=[KILLER]) if one["coefficient"] in (None, 0.1)]
+    fresh = [one for one in map_records(range(100, 102), made_up=[KILLER]) if one["weight"] in (None, 0.1)]
     _, tables = sentences_and_tables([Run(one) for one in [*map_records(range(1), made_up=[KILLER]), *fresh]])
     best, losses, confirmed = (
         [{c.title: cell.text for c, cell in zip(table.columns, row, strict=True)} for row in table.rows]
@@ -81,7 +81,7 @@ def test_nets(records):
 
 
 def test_a_figure_of_little():
-    few = [one for one in map_records(range(1), made_up=LOSSES[:1]) if one["coefficient"] in (None, 0.1)]
+    few = [one for one in map_records(range(1), made_up=LOSSES[:1]) if one["weight"] in (None, 0.1)]
     for figure in all_figures(verdict_of(few)).values():
         (axis,) = figure.axes
         assert len(axis.texts) == 1

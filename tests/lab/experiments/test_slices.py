@@ -236,9 +236,9 @@ def test_every_slice_has_a_row():
     records = []
     for optimiser, (fraction, every), seed in product(("adam", "sgd"), [(0.125, 4), (0.0625, 1), (1.0, 1)], (0, 1)):
         config = {**SHORT.to_dict(), "optimiser": optimiser, "fraction": fraction, "every": every}
-        for variant, coefficient in (("RR", 0.2), ("Std", None)) if fraction == 1 else (("RR", 0.2),):
+        for variant, weight in (("RR", 0.2), ("Std", None)) if fraction == 1 else (("RR", 0.2),):
             metrics = {"reverse_loss": fraction / every + seed, "test_accuracy": 1 - fraction}
-            about = {"experiment": "slices", "config": config, "coefficient": coefficient}
+            about = {"experiment": "slices", "config": config, "weight": weight}
             records.append(record(variant, seed, metrics, **about))
     figures = BITS.figures(runs(records))
     assert [title.rpartition(" (")[2] for title in figures] == ["optimiser = adam)"] * 2 + ["optimiser = sgd)"] * 2

@@ -145,7 +145,7 @@ def test_every_stage_is_there(whole):
 
 def test_a_search_goes_on_with_what_smokes_chose():
     """For each variant it tries learning rates of the autoencoder alone."""
-    given = {"lr": 0.5, "coefficient": 2.0}
+    given = {"lr": 0.5, "weight": 2.0}
     tried = AUTOENCODER.search.candidates("RR", "adam", given)
     assert [{**one, "autoencoder_lr": None} for one in tried] == [{**given, "autoencoder_lr": None}] * len(tried)
     assert len({one["autoencoder_lr"] for one in tried}) == len(tried) > 2

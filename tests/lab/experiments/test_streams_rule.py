@@ -36,9 +36,9 @@ def made_up(values, seeds=20, tuned=None, first_seed=0, **fields):
         for seed in range(first_seed, first_seed + seeds):
             value = mean + random.Random(f"{name} {seed}").gauss(0, spread)
             metrics = {config.protocol.metric: value, f"first_{config.judged_by}": first[0] if first else 0.5}
-            coefficient = (tuned or {}).get("coefficient") if METHODS[name].strengths else None
+            weight = (tuned or {}).get("weight") if METHODS[name].weights else None
             runs.append(Run(record(name, seed, metrics, experiment="streams", config=config.to_dict(),
-                                   coefficient=coefficient, tuned=tuned or {"lr": 1e-3, "second": 0.0},
+                                   weight=weight, tuned=tuned or {"lr": 1e-3, "second": 0.0},
                                    purpose="search" if tuned else "")))  # fmt: skip
     return runs
 
@@ -137,17 +137,17 @@ def test_accuracy_over_the_tasks():
 
 
 def grid(best, cell, first=0.5):
-    """The runs of a search: of linear with two strengths, and of plain training.
+    """The runs of a search: of linear with two weights, and of plain training.
 
     Args:
-        best: strength → score.
+        best: weight → score.
         cell: the stream and net, as fields of the configuration.
-        first: accuracy on the first task, for both strengths or by strength.
+        first: accuracy on the first task, for both weights or by weight.
     """
     runs = []
-    for strength, value in best.items():
-        tuned = {"lr": 1e-3, "second": 0.0, "coefficient": strength}
-        at = first[strength] if isinstance(first, dict) else first
+    for weight, value in best.items():
+        tuned = {"lr": 1e-3, "second": 0.0, "weight": weight}
+        at = first[weight] if isinstance(first, dict) else first
         runs += made_up({"linear": (value, 0.0, at)}, 3, tuned, CHOOSING, **cell)
     for lr in (1e-4, 1e-2):
         runs += made_up({"Std": (0.1, 0.0, 0.5)}, 3, {"lr": lr, "second": 0.0}, CHOOSING, **cell)
@@ -181,10 +181,10 @@ def test_published_searches_lie_beside_the_records(tmp_path):
     """The report of published runs has the tables of the searches; two for the same stream and net are one table."""
     config = {**StreamsConfig(valid=0.0).to_dict(), **CELL._asdict()}
     rows = [
-        {"lr": 1e-3, "coefficient": strength, "second": 0.0, "score": strength / 10, "first_online_accuracy": 0.5}
-        for strength in (1, 3)
+        {"lr": 1e-3, "weight": weight, "second": 0.0, "score": weight / 10, "first_online_accuracy": 0.5}
+        for weight in (1, 3)
     ]
-    plain = {"lr": 1e-3, "coefficient": None, "second": 0.0, "score": 0.2, "first_online_accuracy": 0.5}
+    plain = {"lr": 1e-3, "weight": None, "second": 0.0, "score": 0.2, "first_online_accuracy": 0.5}
     lines = [
         {"name": name, "experiment": "streams", "config": config, "variants": {name: {"tried": tried}}}
         for name, tried in (("linear", rows), ("Std", [plain]))
@@ -196,7 +196,7 @@ def test_published_searches_lie_beside_the_records(tmp_path):
         f"{CELL}: what the search found, mean over its seeds", "Does one λ do for all streams and nets?"
     ]  # fmt: skip
     assert [[cell.text for cell in row[:4]] for row in tables[-2].rows] == [
-        ["linear", "2", "lr 0.001, strength 3", "30.0"], ["Std", "1", "lr 0.001", "20.0"]
+        ["linear", "2", "lr 0.001, weight 3", "30.0"], ["Std", "1", "lr 0.001", "20.0"]
     ]  # fmt: skip
     assert len(STREAMS.told(made_up({"linear": (0.6, 0.01)}))[1]) == len(tables) - 2
 

@@ -19,7 +19,7 @@ def run_search(name, score):
     """All settings that a search tries until it adds no more, and the best of them."""
     rows, new = [], STREAMS.search.candidates(name, "adam")
     while new:
-        rows += [{"coefficient": None, **setting, "score": score(setting)} for setting in new]
+        rows += [{"weight": None, **setting, "score": score(setting)} for setting in new]
         best = max(rows, key=lambda row: row["score"])
         new = STREAMS.search.beyond({**{k: v for k, v in best.items() if v is not None}, "tried": rows})
     return rows, best
@@ -33,33 +33,33 @@ def peak(**at):
 @pytest.mark.parametrize(
     "name, at",
     [
-        ("linear", {"lr": 1e-3, "coefficient": 1.0}),
-        ("linear", {"lr": 1e-3, "coefficient": 100.0}),
-        ("linear", {"lr": 1e-5, "coefficient": 1e-3}),
+        ("linear", {"lr": 1e-3, "weight": 1.0}),
+        ("linear", {"lr": 1e-3, "weight": 100.0}),
+        ("linear", {"lr": 1e-5, "weight": 1e-3}),
         ("Std", {"lr": 1e-1}),
-        ("Shrink & Perturb", {"lr": 1e-3, "coefficient": 3e-3, "second": 1e-1}),
-        ("ReDo", {"lr": 3e-4, "coefficient": 0.1, "second": 1e2}),
+        ("Shrink & Perturb", {"lr": 1e-3, "weight": 3e-3, "second": 1e-1}),
+        ("ReDo", {"lr": 3e-4, "weight": 0.1, "second": 1e2}),
     ],
 )
 def test_the_search_goes_on_beyond_the_edge(name, at):
     """The search ends with the best setting inside the tried ones, and tries no setting twice."""
     rows, best = run_search(name, peak(**at))
-    points = [(row["lr"], row["coefficient"], row["second"]) for row in rows]
+    points = [(row["lr"], row["weight"], row["second"]) for row in rows]
     assert len(set(points)) == len(points) <= STREAMS.search.most
     for axis, value in at.items():
         assert best[axis] == pytest.approx(value, rel=0.2 if name == "Std" else 1e-6)
         values = {row[axis] for row in rows}
         assert min(values) < best[axis] < max(values)
-    inside = name == "linear" and at == {"lr": 1e-3, "coefficient": 1.0}
+    inside = name == "linear" and at == {"lr": 1e-3, "weight": 1.0}
     assert (len(rows) == 20) is inside
 
 
 def test_zero_is_an_end():
     def score(setting):
-        return -setting["coefficient"] - abs(setting["lr"] - 1e-3) - abs(setting["second"] - 2e3)
+        return -setting["weight"] - abs(setting["lr"] - 1e-3) - abs(setting["second"] - 2e3)
 
     rows, best = run_search("ReDo", score)
-    assert best["coefficient"] == 0
+    assert best["weight"] == 0
     assert len(rows) == 20 + 4  # a shorter period, of which 1000 was the shortest, for four rates
 
 
@@ -68,7 +68,7 @@ OTHER = {"stream": "labels", "net": "mlp6", "norm": "layer", "tasks": 3, "passes
 
 
 def test_every_setting_counts():
-    """Runs that differ in any setting, the method, the strength or the seed have different ids."""
+    """Runs that differ in any setting, the method, the weight or the seed have different ids."""
     config = StreamsConfig()
     jobs = [
         make_jobs(STREAMS, replace(config, **{name: value}), ["linear"], [0], None) for name, value in OTHER.items()

@@ -173,17 +173,17 @@ def test_a_search_chooses_for_each_fold(folder, tmp_path):
     store = Store(tmp_path / "out")
     for job in jobs:
         wanted = 1e-3 if job.config.fold == 1 else 3e-3
-        score = (job.config.lr == wanted) + (job.coefficient == 0.1 * (job.config.fold != 2))
+        score = (job.config.lr == wanted) + (job.weight == 0.1 * (job.config.fold != 2))
         for stage in job.stages:
             one = record(job.variant, job.seed, {"valid_accuracy": float(score)}, stage=stage.name)
             store.write({**one, "id": job.ids[stage.name]}, {}, {})
     chosen = best(jobs, store, search)
-    each = {fold: (one["lr"], one["coefficient"]) for fold, one in chosen["RR"]["each"].items()}
+    each = {fold: (one["lr"], one["weight"]) for fold, one in chosen["RR"]["each"].items()}
     assert each == {"0": (3e-3, 0.1), "1": (1e-3, 0.1), "2": (3e-3, 0.0), "3": (3e-3, 0.1), "4": (3e-3, 0.1)}
-    tuned = {"RR": {"each": {fold: {"lr": lr, "coefficient": c} for fold, (lr, c) in each.items()}}}
+    tuned = {"RR": {"each": {fold: {"lr": lr, "weight": c} for fold, (lr, c) in each.items()}}}
     for job in make_jobs(TEXTURE, TINY, ["RR"], [0], folder, tuned=tuned):
-        assert (job.config.lr, job.coefficient) == each[str(job.config.fold)]
-        assert job.label == f"texture-shape RR {job.coefficient:g} fold {job.config.fold} seed 0"
+        assert (job.config.lr, job.weight) == each[str(job.config.fold)]
+        assert job.label == f"texture-shape RR {job.weight:g} fold {job.config.fold} seed 0"
     del tuned["RR"]["each"]["4"]
     with pytest.raises(ValueError, match="the search chose nothing for fold 4: search with it, too"):
         make_jobs(TEXTURE, TINY, ["RR"], [0], folder, tuned=tuned)
@@ -219,7 +219,7 @@ def with_tables(runs):
         one.record["metrics"]["weights"] = 68.0 if one.config["reduced"] else 100.0
         one.record["tuned"] = {"lr": 0.001}
         if one.variant != "Std":  # a search chooses for each fold
-            one.record["coefficient"] = one.record["tuned"]["coefficient"] = 0.1 if one.config["fold"] else 0.0
+            one.record["weight"] = one.record["tuned"]["weight"] = 0.1 if one.config["fold"] else 0.0
         generator = torch.Generator().manual_seed(one.seed)
         shape = (4, 3, 8, 8)
         one.__dict__["arrays"] = {

@@ -24,14 +24,14 @@ def record(
     *,
     experiment: str = "peaks",
     stage: str = "A",
-    coefficient: float | None = None,
+    weight: float | None = None,
     config: dict[str, Any] | None = None,
     parent: str | None = None,
     status: str = "finished",
     **more: Any,
 ) -> dict[str, Any]:
     """One record; what is not said is as usual."""
-    what = [experiment, variant, seed, stage, coefficient, config, parent]
+    what = [experiment, variant, seed, stage, weight, config, parent]
     made = {
         "command": f"racecar run {experiment} --seeds 5", "racecar": "0.1.0", "commit": "abc1234", "torch": "2.13.0",
         "python": "3.11.7", "device": "CPU x86_64", "engine": "here", "finished": f"2026-11-15T07:00:{seed:02}Z",
@@ -39,7 +39,7 @@ def record(
     made |= more.pop("made", {})
     return {
         "format": FORMAT, "id": identity({"what": what}), "experiment": experiment, "variant": variant,
-        "coefficient": coefficient, "seed": seed, "stage": stage, "task": "A", "regularised": stage == "A",
+        "weight": weight, "seed": seed, "stage": stage, "task": "A", "regularised": stage == "A",
         "parent": parent, "purpose": "", "config": {"epochs": 10, "lr": 1e-4} if config is None else config,
         "tuned": {}, "metrics": metrics or {}, "curves": {}, "tables": {},
         "cost": {"wall_s": 12.0, "step_s": 0.001, "steps": 100}, "status": status, "note": "", "dead": None,
@@ -57,7 +57,7 @@ def untrained(jobs: Sequence[Job], names: Iterable[str]) -> list[Run]:
     found = []
     for job in jobs:
         value = 0.5 + 0.01 * job.seed + 0.1 * (job.variant == "RR")
-        one = {"experiment": job.experiment.name, "coefficient": job.coefficient, "config": job.base.to_dict()}
+        one = {"experiment": job.experiment.name, "weight": job.weight, "config": job.base.to_dict()}
         metrics = dict.fromkeys(names, value)
         found += [record(job.variant, job.seed, metrics, stage=s, id=id, tuned={}, **one) for s, id in job.ids.items()]
     return runs(found)
@@ -97,7 +97,7 @@ class Peaks(Experiment):
         Paper("lpips", "A", "Ort", 0.495, 0.006, note="over all vectors"),
     )
 
-    def coefficient(self, config: Any, variant: str) -> float:
+    def weight(self, config: Any, variant: str) -> float:
         return {"Ort": 0.1, "RR": 5e-7}.get(variant, 0.0)
 
     def figures(self, runs: Any) -> dict[str, Any]:
@@ -117,9 +117,9 @@ def peaks_records(seeds: int = 5) -> list[dict[str, Any]]:
         ("two", (("Std", None), ("RR", 5e-7))),
     ):
         config = {"net": net, "epochs": 5000, "lr": 1e-4, "sizes": [784, 128, 2]}
-        for variant, coefficient in choices:
+        for variant, weight in choices:
             for seed in range(seeds):
-                draw = random.Random(f"{net} {variant} {coefficient} {seed}")
+                draw = random.Random(f"{net} {variant} {weight} {seed}")
                 good = {"Std": 0.2, "Ort": 0.21, "RR": 0.96}[variant]
                 metrics: dict[str, Any] = {
                     "cosine_1": good + draw.gauss(0, 0.02),
@@ -127,7 +127,7 @@ def peaks_records(seeds: int = 5) -> list[dict[str, Any]]:
                     "test_accuracy": 0.9 + draw.gauss(0, 0.02),
                 }
                 more: dict[str, Any] = {}
-                if coefficient == 5e-6 and seed == 3:
+                if weight == 5e-6 and seed == 3:
                     metrics = dict.fromkeys(metrics)
                     more = {"status": "diverged", "note": "the loss was not finite in epoch 12"}
                 elif net == "linear":
@@ -147,9 +147,9 @@ def peaks_records(seeds: int = 5) -> list[dict[str, Any]]:
                     "wall_s": 60.0, "step_s": (1.5e-3 if variant == "RR" else 1e-3) * (1 + draw.random() / 9),
                     "steps": 5000, "peak_memory": 3_000_000 if variant == "RR" else 2_000_000,
                 }  # fmt: skip
-                first = record(variant, seed, metrics, config=config, coefficient=coefficient, cost=cost, **more)
+                first = record(variant, seed, metrics, config=config, weight=weight, cost=cost, **more)
                 found.append(first)
-                what = {"stage": "AB", "config": config, "coefficient": coefficient, "parent": first["id"]}
+                what = {"stage": "AB", "config": config, "weight": weight, "parent": first["id"]}
                 after = {"test_accuracy": (0.9 if variant == "RR" else 0.86) + draw.gauss(0, 0.03)}
                 found.append(record(variant, seed, after, **what, status=first["status"], note="A diverged"))
     return found

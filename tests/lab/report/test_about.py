@@ -15,9 +15,7 @@ from tests.lab.report.records import record, runs
 def timed(variant, seed, seconds, fraction=0.125, every=1, **more):
     config = {"fraction": fraction, "every": every, "norm": more.pop("norm", False)}
     cost = {"wall_s": 1.0, "step_s": seconds, "steps": 9, "peak_memory": None}
-    return record(
-        variant, seed, {"m": 1.0}, config=config, cost=cost, coefficient=None if variant == "Std" else 0.1, **more
-    )
+    return record(variant, seed, {"m": 1.0}, config=config, cost=cost, weight=None if variant == "Std" else 0.1, **more)
 
 
 def costs(records):

@@ -147,35 +147,35 @@ def test_what_the_paper_has():
     assert down.paper == pytest.approx(-0.1)
 
 
-def test_the_usual_coefficient_is_the_one_that_is_claimed_of():
+def test_the_usual_weight_is_the_one_that_is_claimed_of():
     swept = [
-        record("RR", seed, {"m": value + weight}, coefficient=weight)
+        record("RR", seed, {"m": value + weight}, weight=weight)
         for weight in (0.1, 1.0)
         for seed, value in enumerate(RR)
     ]
     groups = made(swept, Std=STD)
     (usual,) = judge([claim()], groups, lambda config, variant: 0.1)
-    assert usual.better.coefficient == 0.1
+    assert usual.better.weight == 0.1
     both = judge([claim()], groups)
-    assert [found.better.coefficient for found in both] == [0.1, 1.0]
+    assert [found.better.weight for found in both] == [0.1, 1.0]
     assert both[1].p_holm == pytest.approx(2 * both[1].p)  # two tests now
 
 
 def test_tuned_runs_are_held_against_tuned_ones():
-    """And the coefficient that the search chose counts, not the usual one."""
+    """And the weight that the search chose counts, not the usual one."""
 
-    def some(variant, values, coefficients, **tuned):
+    def some(variant, values, weights, **tuned):
         return [
-            record(variant, seed, {"m": value}, coefficient=one, tuned=tuned)
-            for one in coefficients
+            record(variant, seed, {"m": value}, weight=one, tuned=tuned)
+            for one in weights
             for seed, value in enumerate(values)
         ]
 
     plain = [*some("Std", STD, [None]), *some("RR", RR, [0.1, 1.0])]
-    tuned = [*some("Std", ORT, [None], lr=1e-3), *some("RR", RR, [0.1, 1.0], lr=1e-2, coefficient=1.0)]
+    tuned = [*some("Std", ORT, [None], lr=1e-3), *some("RR", RR, [0.1, 1.0], lr=1e-2, weight=1.0)]
     found = judge([claim()], gather(runs([*plain, *tuned])), lambda config, variant: 0.1)
-    pairs = [(label(one.better.tuned), one.better.coefficient, label(one.than.tuned)) for one in found]
-    assert pairs == [("", 0.1, ""), ("coefficient = 1, lr = 0.01", 1.0, "lr = 0.001")]
+    pairs = [(label(one.better.tuned), one.better.weight, label(one.than.tuned)) for one in found]
+    assert pairs == [("", 0.1, ""), ("lr = 0.01, weight = 1", 1.0, "lr = 0.001")]
 
 
 def test_a_usual_run_that_a_search_chose_is_held_against_tuned_ones_too():

@@ -124,7 +124,7 @@ def test_a_cross_validation_of_two_equal_classifiers():
 def some(values, **more):
     """Records of RR and Std: {(fold, seed): (RR's, Std's)}."""
     return [
-        record(name, seed, {"m": value}, config={"epochs": 10, "fold": fold}, coefficient=c, **more)
+        record(name, seed, {"m": value}, config={"epochs": 10, "fold": fold}, weight=c, **more)
         for (fold, seed), both in values.items()
         for name, value, c in zip(("RR", "Std"), both, (0.1, None), strict=True)
     ]
@@ -148,15 +148,15 @@ def test_a_search_may_choose_for_each_fold():
 
     def one(fold, lr, c, tuned_c):
         config = {"epochs": 10, "fold": fold}
-        return record("RR", 0, {"m": 0.5}, config=config, coefficient=c, tuned={"lr": lr, "coefficient": tuned_c})
+        return record("RR", 0, {"m": 0.5}, config=config, weight=c, tuned={"lr": lr, "weight": tuned_c})
 
     records = [one(0, 1e-3, 0.1, 0.1), one(1, 1e-2, 0.1, 0.1), one(2, 1e-3, 1.0, 1.0), one(0, 1e-3, 7.0, 0.1)]
     each, sweep = gather(runs(records), FOLDS).groups
-    assert (each.coefficient, each.total) == (None, 3)
-    assert label(each.tuned) == "coefficients = for each fold, lrs = for each fold"
-    assert (sweep.coefficient, sweep.total) == (7.0, 1)
+    assert (each.weight, each.total) == (None, 3)
+    assert label(each.tuned) == "lrs = for each fold, weights = for each fold"
+    assert (sweep.weight, sweep.total) == (7.0, 1)
     (same,) = gather(runs(records[:1]), FOLDS).groups
-    assert (same.coefficient, label(same.tuned)) == (0.1, "coefficient = 0.1, lr = 0.001")
+    assert (same.weight, label(same.tuned)) == (0.1, "lr = 0.001, weight = 0.1")
 
 
 CLAIM = Claim("RR is better", "m", "A", "RR", "Std")

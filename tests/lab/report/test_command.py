@@ -117,7 +117,7 @@ BROKEN = [
     ({"metrics": []}, "metrics"),
     ({"seed": "0"}, "seed"),
     ({"seed": None}, "seed"),
-    ({"coefficient": "1"}, "coefficient"),
+    ({"weight": "1"}, "weight"),
     ({"variant": None}, "variant"),
     ({"cost": {"step_s": "fast"}}, "cost step_s"),
     ({"curves": {"loss": 3}}, "curve loss"),

@@ -44,9 +44,9 @@ def tries(purpose):
     """Runs that would change every verdict, of a setting of their own."""
     config = {"net": "linear", "epochs": 3, "lr": 1e-4, "sizes": [784, 128, 2], "valid": 0.1}
     return [
-        record(variant, seed, {"cosine_1": value + seed / 100, "lpips": value}, config=config, coefficient=coefficient,
+        record(variant, seed, {"cosine_1": value + seed / 100, "lpips": value}, config=config, weight=weight,
                made={"command": COMMANDS[purpose]}, purpose=purpose)
-        for variant, coefficient, value in (("Std", None, 0.9), ("RR", 5e-7, 0.1))
+        for variant, weight, value in (("Std", None, 0.9), ("RR", 5e-7, 0.1))
         for seed in range(1000, 1003)
     ]  # fmt: skip
 
@@ -101,8 +101,8 @@ def test_a_short_try_has_a_verdict_of_its_own():
     real = peaks_records(5)
     alone, config = page(real).sections[0], {"net": "linear", "epochs": 3, "lr": 1e-4, "sizes": [784, 128, 2]}
     short = [
-        record(variant, seed, {"cosine_1": value + seed / 100}, config=config, coefficient=coefficient)
-        for variant, coefficient, value in (("Std", None, 0.9), ("RR", 5e-7, 0.1))
+        record(variant, seed, {"cosine_1": value + seed / 100}, config=config, weight=weight)
+        for variant, weight, value in (("Std", None, 0.9), ("RR", 5e-7, 0.1))
         for seed in range(5)
     ]
     together = page([*real, *short])

@@ -72,12 +72,12 @@ def test_runs_that_diverged_are_counted_and_not_among_the_values():
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_order(order):
-    """Stages as they follow each other, variants as the laboratory has them, coefficients as numbers."""
+    """Stages as they follow each other, variants as the laboratory has them, weights as numbers."""
     records = [
-        record("RR", coefficient=10.0), record("RR", coefficient=9.0), record("Std"), record("Ort", coefficient=0.1),
+        record("RR", weight=10.0), record("RR", weight=9.0), record("Std"), record("Ort", weight=0.1),
         record("Mine"), record("Std", stage="B"), record("Std", stage="AA", parent=record("Std")["id"]),
     ]  # fmt: skip
-    found = [(group.stage, group.variant, group.coefficient) for group in gather(runs(records[::order])).groups]
+    found = [(group.stage, group.variant, group.weight) for group in gather(runs(records[::order])).groups]
     expected = [("A", "Std", None), ("A", "Ort", 0.1), ("A", "RR", 9.0), ("A", "RR", 10.0), ("A", "Mine", None)]
     assert found == [*expected, ("B", "Std", None), ("AA", "Std", None)]
 

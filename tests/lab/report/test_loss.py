@@ -21,7 +21,7 @@ def test_new_runs_have_the_loss_of_the_library():
         config = experiment(name).Config()
         arguments = experiment(name).reverse(config)
         assert {field: arguments[field] for field in LOSS} == usual
-        assert all(experiment(name).coefficient(config, which) == Settings().weight for which in ("RR", "lRR", "RR1"))
+        assert all(experiment(name).weight(config, which) == Settings().weight for which in ("RR", "lRR", "RR1"))
 
 
 def test_losses_are_judged_apart():
@@ -29,7 +29,7 @@ def test_losses_are_judged_apart():
     losses = {**FIRST_LOSS, "reduction": "mean"}, {"scale": "relative", "gradient": "reverse", "reduction": "mean"}
     records = [
         record(variant, seed, {"test_accuracy": value}, experiment="information", stage="AB",
-               config=INFORMATION.Config(**loss).to_record(), coefficient=0.1 if variant == "RR" else None)
+               config=INFORMATION.Config(**loss).to_record(), weight=0.1 if variant == "RR" else None)
         for gain, loss in zip((0.0, 0.1), losses, strict=True)
         for seed in range(3)
         for variant, value in (("Std", 0.5), ("RR", 0.5 + gain + 0.01 * seed * (gain > 0)))
@@ -46,5 +46,5 @@ def test_losses_are_judged_apart():
 
 def test_the_papers_own_loss_is_named():
     for name in ("digits", "peaks"):
-        page = section(name, "a", [Run(record("RR", coefficient=5e-7, experiment=name))], experiment(name))
+        page = section(name, "a", [Run(record("RR", weight=5e-7, experiment=name))], experiment(name))
         assert page.about["reverse loss"] == "scale sum, gradient both, reduction sum (the paper's)"

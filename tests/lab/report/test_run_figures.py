@@ -18,9 +18,7 @@ def lines(axis, colour):
 
 def swept(weights):
     found = [
-        record(
-            "RR", seed, {"m": 10 * weight + seed}, coefficient=weight, status="diverged" if weight > 3 else "finished"
-        )
+        record("RR", seed, {"m": 10 * weight + seed}, weight=weight, status="diverged" if weight > 3 else "finished")
         for weight in weights
         for seed in (0, 2)
     ]
@@ -91,10 +89,10 @@ def test_each_says_what_is_seen():
 
 
 def test_letters_are_legible_on_a_telephone():
-    """Whatever is drawn: nine variants with two stages and coefficients, long names, curves."""
+    """Whatever is drawn: nine variants with two stages and weights, long names, curves."""
     names = ["a variant with a name that is longer than others", *VARIANTS][:9]
     given = [
-        record(name, seed, {"m": seed / 3}, coefficient=c, stage=stage, curves={"epoch": [1, 2], "loss": [3e3, 1]})
+        record(name, seed, {"m": seed / 3}, weight=c, stage=stage, curves={"epoch": [1, 2], "loss": [3e3, 1]})
         for name in names
         for c in (0.1, 1.0)
         for stage in ("A", "AA")
@@ -107,7 +105,7 @@ def test_letters_are_legible_on_a_telephone():
 
 
 def test_which_figures_there_are():
-    """Every run of what was measured, with all coefficients; curves, where there are some; for each setting."""
+    """Every run of what was measured, with all weights; curves, where there are some; for each setting."""
     (title,) = usual_figures(swept([0.1, 1.0]), [("A", "m")])
     assert title == "m: every run, with the mean and its 95 % interval"
     (title,) = usual_figures(gather(runs([record(curves={"epoch": [1], "loss": [2.0]})])), [("A", "m")])

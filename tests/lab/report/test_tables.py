@@ -22,8 +22,8 @@ def rows(table):
 
 
 def test_paper_and_ours():
-    records = [record("RR", seed, {"lpips": value}, coefficient=5e-7) for seed, value in enumerate(VALUES)]
-    records += [record("RR", 3, {"lpips": None}, coefficient=5e-7, status="diverged"), record("Std", 0, {"lpips": 0.5})]
+    records = [record("RR", seed, {"lpips": value}, weight=5e-7) for seed, value in enumerate(VALUES)]
+    records += [record("RR", 3, {"lpips": None}, weight=5e-7, status="diverged"), record("Std", 0, {"lpips": 0.5})]
     paper = [
         Paper("lpips", "A", "RR", 0.3, where={"epochs": 11}),
         Paper("lpips", "A", "RR", 0.217, 0.022, note="over all"),
@@ -36,7 +36,7 @@ def test_paper_and_ours():
     assert rr["ours − paper"].value == pytest.approx(mean(VALUES) - 0.217)
     assert rr["ours − paper"].text == "0.000"
     assert (rr["runs"].text, rr["runs"].note) == ("3", "1 of 4 diverged")
-    assert rr["coefficient"].text == "5e−7"
+    assert rr["λ"].text == "5e−7"
     assert rr["note"].text == "over all"
     assert (std["ours"].text, std["95 % interval"].text, std["paper"].text) == ("0.5", "–", "–")
     assert "setting" not in std  # nothing to tell

@@ -19,14 +19,14 @@ SETTING = {"valid": 0.2, "clip": 0.5, "schedule": "onecycle"}
 
 
 def jobs():
-    """All variants of the vmap engine and two seeds; all three stages, with several coefficients and step sizes."""
+    """All variants of the vmap engine and two seeds; all three stages, with several weights and step sizes."""
     alone = make(["Std", "Ort", "Pre", "lRR", "RR1"], [0, 1], finetune=0, **SETTING)
     decays = [
         job
         for decay in (0.0, 0.05)
-        for job in make(["WD"], [0, 1], coefficients={"WD": (0.01, 0.1)}, finetune=0, weight_decay=decay, **SETTING)
+        for job in make(["WD"], [0, 1], weights={"WD": (0.01, 0.1)}, finetune=0, weight_decay=decay, **SETTING)
     ]
-    stages = [make(["RR"], [0, 1], coefficients={"RR": (0.1, 0.5)}, lr=lr, **SETTING) for lr in (1e-2, 3e-3)]
+    stages = [make(["RR"], [0, 1], weights={"RR": (0.1, 0.5)}, lr=lr, **SETTING) for lr in (1e-2, 3e-3)]
     return [*alone, *decays, *stages[0], *stages[1]]
 
 
@@ -243,8 +243,8 @@ def test_one_diverges_and_the_others_go_on(name, engine, tmp_path):
 )
 def test_divergence_is_found(when, setting, engine, tmp_path):
     """In the last step the loss is finite, but what comes out of it is not a network any more."""
-    epochs, coefficient = (3, 0.3) if when == "later" else (1, 1e30)
-    made = make(["RR"], [0], coefficients={"RR": [coefficient]}, epochs=epochs, scales=("sum",), **setting)
+    epochs, weight = (3, 0.3) if when == "later" else (1, 1e30)
+    made = make(["RR"], [0], weights={"RR": [weight]}, epochs=epochs, scales=("sum",), **setting)
     assert run(made, tmp_path, engine) == []
     found = {one["stage"]: one for one in results(tmp_path).values()}
     assert {stage: one["status"] for stage, one in found.items()} == dict.fromkeys(("A", "AA", "AB"), "diverged")

@@ -11,17 +11,15 @@ from racecar import MissingExtra
 from racecar_lab.running.results import Store
 from tests.lab.report.records import peaks_records, record, write
 
-HEAD = ["id", "experiment", "variant", "stage", "seed", "coefficient", "status", "purpose"]
+HEAD = ["id", "experiment", "variant", "stage", "seed", "weight", "status", "purpose"]
 
 
 @pytest.fixture
 def store(tmp_path):
     """Two experiments, runs that diverged, one that a search tuned, one of ``--quick``."""
-    tuned = {"lr": 0.5, "coefficient": 0.2}
+    tuned = {"lr": 0.5, "weight": 0.2}
     others = [
-        record(
-            "RR", 7, {"m": 0.5}, coefficient=0.2, tuned=tuned, config={"lr": 1e-3, "few": [1, 2]}, experiment="other"
-        ),
+        record("RR", 7, {"m": 0.5}, weight=0.2, tuned=tuned, config={"lr": 1e-3, "few": [1, 2]}, experiment="other"),
         record("Std", 8, {"m": None}, purpose="quick", config={"lr": 1e-3, "few": []}, experiment="other"),
     ]
     return Store(write(tmp_path / "out", [*peaks_records(2), *others]))
@@ -35,7 +33,7 @@ def test_rows_hold_what_the_files_say(store):
         one = files[row["id"]]
         assert {name: row[name] for name in HEAD[:-1]} == {name: one[name] for name in HEAD[:-1]}
         assert row["purpose"] == one["purpose"]
-        config = {**one["config"], **{k: v for k, v in one["tuned"].items() if k != "coefficient"}}
+        config = {**one["config"], **{k: v for k, v in one["tuned"].items() if k != "weight"}}
         assert {name: row[f"config.{name}"] for name in config} == {
             name: tuple(value) if isinstance(value, list) else value for name, value in config.items()
         }

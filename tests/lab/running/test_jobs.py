@@ -1,4 +1,4 @@
-"""What there is to do: all combinations once, each with its coefficient and settings."""
+"""What there is to do: all combinations once, each with its weight and settings."""
 
 from dataclasses import replace
 from itertools import count
@@ -20,7 +20,7 @@ def test_all_combinations():
     one = experiment("peaks")
     config = one.Config(nets=("linear", "two"))
     jobs = make_jobs(one, config, ["Std", "Ort", "RR"], [0, 5], None, {"RR": (1e-6, 1e-7)})
-    found = [(*job.config.nets, job.variant, job.coefficient, job.seed) for job in jobs]
+    found = [(*job.config.nets, job.variant, job.weight, job.seed) for job in jobs]
     values = {"Std": [None], "Ort": [0.1], "RR": [1e-6, 1e-7]}
     assert sorted(found, key=str) == sorted(
         ((net, v, c, s) for net in config.nets for v in values for c in values[v] for s in (0, 5)), key=str
@@ -30,8 +30,8 @@ def test_all_combinations():
 
 @pytest.mark.parametrize(
     "more",
-    [{"variants": ["RR", "RR"]}, {"seeds": [0, 0]}, {"coefficients": {"RR": [0.5, 0.5]}}],
-    ids=["variants", "seeds", "coefficients"],
+    [{"variants": ["RR", "RR"]}, {"seeds": [0, 0]}, {"weights": {"RR": [0.5, 0.5]}}],
+    ids=["variants", "seeds", "weights"],
 )
 def test_nothing_is_done_or_counted_twice(more):
     given = {"variants": ["RR"], "seeds": [0], "folder": None, **more}
@@ -39,33 +39,33 @@ def test_nothing_is_done_or_counted_twice(more):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
-def test_coefficients_that_make_no_sense(value):
+def test_weights_that_make_no_sense(value):
     with pytest.raises(ValueError, match="RR"):
         make_jobs(experiment("peaks"), LINEAR, ["RR"], [0], None, {"RR": [value]})
 
 
-def test_coefficient():
+def test_weight():
     """The user's own before that of a search, before that of the experiment; Std has none."""
     one = experiment("peaks")
 
     def of(variant, **more):
         (job,) = make_jobs(one, LINEAR, [variant], [0], None, **more)
-        return job.coefficient
+        return job.weight
 
     assert of("Std") is None
-    assert of("Std", coefficients={"Std": [3.0]}, tuned={"Std": {"coefficient": 2.0}}) is None
-    assert of("RR") == LINEAR.strength / 2 == 5e-7  # half the authors' λ
+    assert of("Std", weights={"Std": [3.0]}, tuned={"Std": {"weight": 2.0}}) is None
+    assert of("RR") == LINEAR.weight / 2 == 5e-7  # half the authors' λ
     assert of("Ort") == LINEAR.beta == 0.1
-    assert of("RR", tuned={"RR": {"coefficient": 2.0}}) == 2.0
-    assert of("RR", tuned={"RR": {"coefficient": 0.0}}) == 0.0
-    assert of("RR", tuned={"RR": {"coefficient": 2.0}}, coefficients={"RR": [3.0]}) == 3.0
-    assert of("RR", coefficients={"Ort": [3.0]}) == 5e-7
+    assert of("RR", tuned={"RR": {"weight": 2.0}}) == 2.0
+    assert of("RR", tuned={"RR": {"weight": 0.0}}) == 0.0
+    assert of("RR", tuned={"RR": {"weight": 2.0}}, weights={"RR": [3.0]}) == 3.0
+    assert of("RR", weights={"Ort": [3.0]}) == 5e-7
 
 
 def test_tuned():
     """A variant's own settings are in its configuration and name, the common ones in its base."""
     one = experiment("peaks")
-    tuned = {"RR": {"lr": 0.5, "coefficient": 2.0}, "Std": {"lr": 0.25}}
+    tuned = {"RR": {"lr": 0.5, "weight": 2.0}, "Std": {"lr": 0.25}}
     std, rr, ort = make_jobs(one, LINEAR, ["Std", "RR", "Ort"], [0], None, tuned=tuned)
     assert [job.config.lr for job in (std, rr, ort)] == [0.25, 0.5, LINEAR.lr]
     assert {job.base for job in (std, rr, ort)} == {LINEAR}
@@ -86,7 +86,7 @@ def test_stages_and_what_is_there(tmp_path):
     assert [stage.name for stage in std.unfinished(store)] == ["A", "AB", "B"]
     assert rr.unfinished(store) == list(rr.stages)
     assert std.label == "information Std seed 3"
-    assert rr.label == f"information RR {QUICK['information'].strength:g} seed 3"
+    assert rr.label == f"information RR {QUICK['information'].weight:g} seed 3"
 
 
 def test_unknown_variant():

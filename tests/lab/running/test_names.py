@@ -113,14 +113,14 @@ def test_every_setting_counts(name, data):
 
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS if name not in MANY])
 def test_names_of_one_run_differ(name):
-    """Every variant, coefficient, seed and stage has a name of its own, of sixteen hexadecimal digits."""
-    coefficients = {v: [0.1, 0.2, 3.0] for v in VARIANTS if VARIANTS[v].meaning}
-    jobs = make_jobs(experiment(name), QUICK[name], list(VARIANTS), range(3), None, coefficients)
+    """Every variant, weight, seed and stage has a name of its own, of sixteen hexadecimal digits."""
+    weights = {v: [0.1, 0.2, 3.0] for v in VARIANTS if VARIANTS[v].meaning}
+    jobs = make_jobs(experiment(name), QUICK[name], list(VARIANTS), range(3), None, weights)
     assert len(jobs) == 3 * (1 + 3 * (len(VARIANTS) - 1))
     found = [id for job in jobs for id in job.ids.values()]
     assert len(set(found)) == len(found)
     assert all(re.fullmatch("[0-9a-f]{16}", id) for id in found)
-    again = make_jobs(experiment(name), QUICK[name], list(VARIANTS), range(3), None, coefficients)
+    again = make_jobs(experiment(name), QUICK[name], list(VARIANTS), range(3), None, weights)
     assert [job.ids for job in again] == [job.ids for job in jobs]
 
 
@@ -130,7 +130,7 @@ def test_published_results_keep_their_names(monkeypatch):
     count, together, checksums = 0, defaultdict(list), set()
     for run in (run for folder in sorted(ROOT.glob("results/*")) for run in Store(folder).runs()):
         one = run.record
-        shared = one["experiment"], run.variant, run.coefficient, repr(one["config"]), repr(one["tuned"])
+        shared = one["experiment"], run.variant, run.weight, repr(one["config"]), repr(one["tuned"])
         together[shared].append(run)
         if one["experiment"].startswith("smoke"):
             checksums |= set(re.findall("sha256:[0-9a-f]{64}", run.tables.get("data", "")))
@@ -141,10 +141,10 @@ def test_published_results_keep_their_names(monkeypatch):
             continue
         seeds = {run.seed for run in runs}
         ends = [run for run in runs if run.seed in (min(seeds), max(seeds))]
-        one, variant, coefficient = experiment(runs[0].record["experiment"]), runs[0].variant, runs[0].coefficient
+        one, variant, weight = experiment(runs[0].record["experiment"]), runs[0].variant, runs[0].weight
         fields = {**ONE.get(one.name, {}), **runs[0].config}
         config = one.Config(**{key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()})
-        given = {} if coefficient is None else {variant: [coefficient]}
+        given = {} if weight is None else {variant: [weight]}
         tuned = {variant: runs[0].record["tuned"]}
         jobs = make_jobs(one, config, [variant], {run.seed for run in ends}, None, given, tuned)
         ids = {job.seed: job.ids for job in jobs if job.base == config}  # a run may go through others, too

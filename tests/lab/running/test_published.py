@@ -17,7 +17,7 @@ from tests.lab.tiny import plain
 
 TABLES = {"plane": [{"name": "d1", "i": 1.5}, {"name": "d2", "i": 2.0}], "rows": [{"a": 1}, {"b": 2}], "data": "x"}
 RECORDS = [
-    record("RR", seed, {"λ": 0.1 * seed, "lost": None}, coefficient=c, curves={"loss": [1.0, None]}, tables=TABLES,
+    record("RR", seed, {"λ": 0.1 * seed, "lost": None}, weight=c, curves={"loss": [1.0, None]}, tables=TABLES,
            tuned={"lr": 1e-3} if c else {}, dead=[] if c else ["conv1"])
     for seed in range(3) for c in (None, 0.5)
 ]  # fmt: skip

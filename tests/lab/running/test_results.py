@@ -31,7 +31,7 @@ def files(folder):
 
 
 def test_what_was_written_is_read(store):
-    one = record("RR", 3, {"test_accuracy": 0.5}, coefficient=5e-7)
+    one = record("RR", 3, {"test_accuracy": 0.5}, weight=5e-7)
     id = one["id"]
     assert not store.has(id)
     store.write(one, WEIGHTS, ARRAYS)
@@ -43,7 +43,7 @@ def test_what_was_written_is_read(store):
         for kind in ("weights", "arrays")
     }
     assert run.record == {**one, "sha256": sums}
-    assert (run.id, run.variant, run.coefficient, run.seed, run.stage) == (id, "RR", 5e-7, 3, "A")
+    assert (run.id, run.variant, run.weight, run.seed, run.stage) == (id, "RR", 5e-7, 3, "A")
     assert (run.metrics, run.finished, run.tables) == ({"test_accuracy": 0.5}, True, {})
     for found, kept in ((store.weights(id), WEIGHTS), (run.arrays, ARRAYS)):
         assert found.keys() == kept.keys()
@@ -70,7 +70,7 @@ def test_nothing_to_keep_makes_no_file(store):
 def test_a_run_without_a_store():
     run = Run(record("Std"))
     assert run.arrays == {}
-    assert run.coefficient is None
+    assert run.weight is None
 
 
 def test_a_checkpoint_goes_when_its_stage_is_done(store):

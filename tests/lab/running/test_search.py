@@ -19,7 +19,7 @@ from tests.lab.tiny import make, run
 
 INFORMATION = experiment("information")
 CONFIG = replace(INFORMATION.Config(), valid=INFORMATION.search.valid)
-SMALL = Search(lrs={"adam": (1e-3, 1e-2)}, coefficients={"RR": (0.1, 1.0), "Ort": (1.0, 2.0)}, stages=("AA", "AB"))
+SMALL = Search(lrs={"adam": (1e-3, 1e-2)}, weights={"RR": (0.1, 1.0), "Ort": (1.0, 2.0)}, stages=("AA", "AB"))
 
 
 @pytest.mark.parametrize("optimiser", ["adam", "sgd"])
@@ -32,13 +32,13 @@ def test_the_same_budget_for_every_variant(optimiser):
     assert set(counts.values()) == {len(search.lrs[optimiser]) * 6 * search.seeds}
     for name in names:
         own = [job for job in jobs if job.variant == name]
-        tried = {(job.config.lr, job.coefficient) for job in own}
+        tried = {(job.config.lr, job.weight) for job in own}
         assert len(tried) * search.seeds == len(own)
         lrs = sorted({lr for lr, _ in tried})
         assert lrs[0] == pytest.approx(min(search.lrs[optimiser]))
         assert lrs[-1] == pytest.approx(max(search.lrs[optimiser]))
         if VARIANTS[name].meaning:
-            grid = {(lr, c) for lr in search.lrs[optimiser] for c in search.coefficients[name]}
+            grid = {(lr, c) for lr in search.lrs[optimiser] for c in search.weights[name]}
             assert tried == grid
         else:
             ratios = [b / a for a, b in pairwise(lrs)]  # evenly spread
@@ -49,9 +49,9 @@ def test_the_same_budget_for_every_variant(optimiser):
 
 
 def test_fields_of_one_variant_alone(tmp_path):
-    """Instead of some of its coefficients: budgets stay the same."""
+    """Instead of some of its weights: budgets stay the same."""
     search = replace(
-        SMALL, coefficients={"RR": (0.1, 1.0), "Pre": (3.0,)}, own={"Pre": {"pretrain_lr": (1e-3, 1e-2)}}, seeds=1
+        SMALL, weights={"RR": (0.1, 1.0), "Pre": (3.0,)}, own={"Pre": {"pretrain_lr": (1e-3, 1e-2)}}, seeds=1
     )
     jobs = trials(INFORMATION, search, CONFIG, ["Std", "RR", "Pre"], None)
     assert Counter(job.variant for job in jobs) == dict.fromkeys(("Std", "RR", "Pre"), 2 * 2)
@@ -63,11 +63,11 @@ def test_fields_of_one_variant_alone(tmp_path):
         return job.config.lr - job.config.pretrain_lr
 
     found = best(jobs, store_of(tmp_path, jobs, score), search)
-    assert (found["Pre"]["lr"], found["Pre"]["pretrain_lr"], found["Pre"]["coefficient"]) == (1e-2, 1e-3, 3.0)
+    assert (found["Pre"]["lr"], found["Pre"]["pretrain_lr"], found["Pre"]["weight"]) == (1e-2, 1e-3, 3.0)
     assert "pretrain_lr" not in found["RR"]
     assert search.chosen == ("lr", "pretrain_lr")
-    unlike = replace(search, coefficients={"RR": (0.1, 1.0), "Pre": (3.0, 4.0)})
-    with pytest.raises(ValueError, match="the search gives RR 2 coefficients and others 4"):
+    unlike = replace(search, weights={"RR": (0.1, 1.0), "Pre": (3.0, 4.0)})
+    with pytest.raises(ValueError, match="the search gives RR 2 weights and others 4"):
         unlike.candidates("RR", "adam")
 
 
@@ -77,8 +77,8 @@ def test_more_fields_are_tried_by_every_variant():
     jobs = trials(INFORMATION, search, CONFIG, ["Std", "RR", "Ort"], None)
     assert Counter(job.variant for job in jobs) == dict.fromkeys(("Std", "RR", "Ort"), 2 * 2 * 3)
     for name in ("Std", "RR", "Ort"):
-        own = [(job.config.lr, job.config.weight_decay, job.coefficient) for job in jobs if job.variant == name]
-        without = {(one["lr"], one.get("coefficient")) for one in SMALL.candidates(name, "adam")}
+        own = [(job.config.lr, job.config.weight_decay, job.weight) for job in jobs if job.variant == name]
+        without = {(one["lr"], one.get("weight")) for one in SMALL.candidates(name, "adam")}
         assert set(own) == {(lr, decay, c) for lr, c in without for decay in decays}
         assert len(set(own)) == len(own)
 
@@ -87,11 +87,11 @@ def test_the_papers_loss_has_a_scale_of_its_own():
     """The same search but for the λ of a plain sum; 0 is the lower end of every grid."""
     usual, paper = (INFORMATION.search_for(replace(CONFIG, scale=scale)) for scale in ("relative", "sum"))
     assert usual == INFORMATION.search
-    changed = {name for name, values in paper.coefficients.items() if values != usual.coefficients[name]}
+    changed = {name for name, values in paper.weights.items() if values != usual.weights[name]}
     assert changed == {"RR", "lRR", "RR1"}
-    assert replace(paper, coefficients=usual.coefficients) == usual
+    assert replace(paper, weights=usual.weights) == usual
     for one in (usual, paper):
-        assert {min(one.coefficients[name]) for name in ("Ort", "RR", "lRR", "RR1", "WD")} == {0}
+        assert {min(one.weights[name]) for name in ("Ort", "RR", "lRR", "RR1", "WD")} == {0}
 
 
 def test_seeds_of_the_search_are_its_own():
@@ -128,8 +128,8 @@ def test_what_it_cannot_search(name, optimiser, words):
 
 
 def test_budgets_that_differ_are_refused():
-    with pytest.raises(ValueError, match="Ort 1 coefficients and others 3"):
-        replace(SMALL, coefficients={"RR": (1.0, 2.0, 3.0), "Ort": (1.0,)}).candidates("Ort", "adam")
+    with pytest.raises(ValueError, match="Ort 1 weights and others 3"):
+        replace(SMALL, weights={"RR": (1.0, 2.0, 3.0), "Ort": (1.0,)}).candidates("Ort", "adam")
 
 
 # Beyond the edge
@@ -137,7 +137,7 @@ def test_budgets_that_differ_are_refused():
 
 def tried(settings, score):
     """A choice among settings, as ``best`` makes it."""
-    rows = [{"coefficient": None, **setting, "score": score(setting)} for setting in settings]
+    rows = [{"weight": None, **setting, "score": score(setting)} for setting in settings]
     first = max(rows, key=lambda row: row["score"])
     return {**{name: value for name, value in first.items() if value is not None}, "tried": rows}
 
@@ -147,19 +147,19 @@ WIDE = replace(SMALL, fields={"weight_decay": (0.0, 0.1)}, most=40)
 
 def test_a_search_goes_on_where_the_best_lies_at_an_edge():
     """By hand: the largest rate, with all else that was tried; the largest decay, with both rates and the best
-    coefficient; nothing of the coefficient 0.1, the smallest, as the best one is not."""
-    chosen = tried(WIDE.candidates("RR", "adam"), lambda one: one["lr"] + one["coefficient"] + one["weight_decay"])
-    new = {(one["lr"], one["coefficient"], one["weight_decay"]) for one in WIDE.beyond(chosen)}
+    weight; nothing of the weight 0.1, the smallest, as the best one is not."""
+    chosen = tried(WIDE.candidates("RR", "adam"), lambda one: one["lr"] + one["weight"] + one["weight_decay"])
+    new = {(one["lr"], one["weight"], one["weight_decay"]) for one in WIDE.beyond(chosen)}
     rates = {(3e-2, c, decay) for c in (0.1, 1.0) for decay in (0.0, 0.1)}
-    coefficients = {(lr, 3.0, 0.1) for lr in (1e-3, 1e-2)}
+    weights = {(lr, 3.0, 0.1) for lr in (1e-3, 1e-2)}
     decays = {(lr, 1.0, 0.3) for lr in (1e-3, 1e-2)}
-    assert new == rates | coefficients | decays
+    assert new == rates | weights | decays
 
 
 def test_where_it_does_not_go_on():
     """Below 0, inside, above the limit of settings, and by itself."""
-    settings = replace(WIDE, coefficients={"RR": (0.0, 1.0)}).candidates("RR", "adam")
-    lowest = tried(settings, lambda one: -abs(one["lr"] - 1e-3) - one["coefficient"] - one["weight_decay"])
+    settings = replace(WIDE, weights={"RR": (0.0, 1.0)}).candidates("RR", "adam")
+    lowest = tried(settings, lambda one: -abs(one["lr"] - 1e-3) - one["weight"] - one["weight_decay"])
     assert {one["lr"] for one in WIDE.beyond(lowest)} == {3e-4}
     assert WIDE.beyond({**lowest, "lr": 2e-3, "tried": [*lowest["tried"], {**lowest["tried"][0], "lr": 2e-3}]}) == []
     assert replace(WIDE, most=11).beyond(lowest) == replace(WIDE, most=0).beyond(lowest) == []
@@ -168,7 +168,7 @@ def test_where_it_does_not_go_on():
 
 def test_plain_training_goes_on_in_its_own_steps():
     """Ten rates in two decades: the next two fill half a decade. Of one rate nothing is known."""
-    search = Search(lrs={"adam": (1e-3, 1e-1)}, coefficients={"RR": (1.0, 2.0, 3.0, 4.0, 5.0)}, most=12)
+    search = Search(lrs={"adam": (1e-3, 1e-1)}, weights={"RR": (1.0, 2.0, 3.0, 4.0, 5.0)}, most=12)
     chosen = tried(search.candidates("Std", "adam"), lambda one: one["lr"])
     assert len(chosen["tried"]) == 10
     assert [one["lr"] for one in search.beyond(chosen)] == pytest.approx([10 ** (-1 + i / 4.5) for i in (1, 2)])
@@ -188,10 +188,10 @@ def test_half_decades():
 PLAIN = ("Std", "Ort", "OrtB", "RR", "lRR", "RR1", "WD")
 
 
-def test_a_coefficient_of_zero_is_std(tmp_path):
+def test_a_weight_of_zero_is_std(tmp_path):
     """Bit for bit, in every stage: that is why one training will do for all."""
     zero = dict.fromkeys(PLAIN, (0.0,))
-    jobs = make(PLAIN, seeds=(0, 1), coefficients=zero, fraction=0.5, finetune=1)
+    jobs = make(PLAIN, seeds=(0, 1), weights=zero, fraction=0.5, finetune=1)
     assert len(jobs) == 14
     assert not run(jobs, tmp_path)
     store = Store(tmp_path)
@@ -207,15 +207,15 @@ def test_a_coefficient_of_zero_is_std(tmp_path):
 
 def test_what_is_trained_once(tmp_path):
     """Of two learning rates and two decays: λ = 0 of all that share them, and of Std where it has them, too. Other
-    coefficients, Pre and dropout are trained by themselves, and budgets are what they were."""
+    weights, Pre and dropout are trained by themselves, and budgets are what they were."""
     own = {"Ort": (0.0, 1.0), "RR": (0.0, 1.0), "Drop": (0.0, 0.5), "Pre": (0.0, 3.0)}
-    search = replace(SMALL, coefficients=own, fields={"weight_decay": (0.0, 0.1)}, seeds=2)
+    search = replace(SMALL, weights=own, fields={"weight_decay": (0.0, 0.1)}, seeds=2)
     jobs = trials(INFORMATION, search, CONFIG, ["RR", "Ort", "Drop", "Pre", "Std"], None)
     instead = trained(jobs)
     assert set(instead) == set(jobs)
     for job, other in instead.items():
         assert (job.config, job.seed) == (other.config, other.seed)
-        alone = job.variant in ("Drop", "Pre") or bool(job.coefficient)
+        alone = job.variant in ("Drop", "Pre") or bool(job.weight)
         assert (other is job) == (alone or (job.variant == "RR" or job.config.lr not in (1e-3, 1e-2)))
     spared = len(jobs) - len(set(instead.values()))
     assert spared == 2 * 2 * 2 * 2  # Ort and Std, with two rates and two decays, two seeds each
@@ -224,7 +224,7 @@ def test_what_is_trained_once(tmp_path):
         return 0.5 if job.variant == "RR" else 0.1
 
     found = best(jobs, store_of(tmp_path, set(instead.values()), score), search)
-    assert found["Ort"]["coefficient"] == 0
+    assert found["Ort"]["weight"] == 0
     assert found["Ort"]["score"] == 0.5
     assert len(found["Ort"]["tried"]) == len(found["RR"]["tried"]) == 2 * 2 * 2
 
@@ -257,25 +257,25 @@ def test_the_best_mean_over_seeds_and_stages(higher, tmp_path, jobs):
     def score(job, stage):
         if stage in ("A", "B"):
             return 1.0 - job.config.lr
-        lucky = 0.5 if job.seed == 1001 and (job.config.lr, job.coefficient) == (1e-3, 0.1) else 0.0
-        return 0.3 + 0.1 * (job.coefficient or 0) + job.config.lr + (0.02 if stage == "AB" else 0.0) + lucky
+        lucky = 0.5 if job.seed == 1001 and (job.config.lr, job.weight) == (1e-3, 0.1) else 0.0
+        return 0.3 + 0.1 * (job.weight or 0) + job.config.lr + (0.02 if stage == "AB" else 0.0) + lucky
 
     chosen = best(jobs, store_of(tmp_path, jobs, score), replace(SMALL, higher=higher))
     assert list(chosen) == ["Std", "RR"]
     expected = {}
     for job in jobs:
-        key = (job.variant, job.config.lr, job.coefficient)
+        key = (job.variant, job.config.lr, job.weight)
         expected.setdefault(key, []).append(mean([score(job, "AA"), score(job, "AB")]))
     for name, found in chosen.items():
         means = {key[1:]: mean(values) for key, values in expected.items() if key[0] == name}
-        lr, coefficient = (max if higher else min)(means, key=means.get)
-        assert (found["lr"], found.get("coefficient")) == (lr, coefficient)
-        assert found["score"] == pytest.approx(means[lr, coefficient])
-        told = {(row["lr"], row["coefficient"]): row["score"] for row in found["tried"]}
+        lr, weight = (max if higher else min)(means, key=means.get)
+        assert (found["lr"], found.get("weight")) == (lr, weight)
+        assert found["score"] == pytest.approx(means[lr, weight])
+        told = {(row["lr"], row["weight"]): row["score"] for row in found["tried"]}
         assert told == pytest.approx(means)
-    assert "coefficient" not in chosen["Std"]
+    assert "weight" not in chosen["Std"]
     if higher:
-        assert (chosen["RR"]["lr"], chosen["RR"]["coefficient"]) == (1e-3, 0.1)
+        assert (chosen["RR"]["lr"], chosen["RR"]["weight"]) == (1e-3, 0.1)
 
 
 @pytest.mark.parametrize(("share", "lrs"), [(0.5, {1e-3}), (9.1, {1e-2})])
@@ -289,7 +289,7 @@ def test_no_error_above_the_limit(share, lrs, tmp_path, jobs):
     for one in found.values():
         assert one["score"] == one["lr"] / 2
         assert {row["error"] == row["lr"] for row in one["tried"]} == {True}
-        assert len(one["edge"]) == 1 + ("coefficient" in one)
+        assert len(one["edge"]) == 1 + ("weight" in one)
     assert limited.judged_by == f"valid_accuracy where error is within {100 * share:g} % of the smallest"
     for nothing in (replace(SMALL, metric="nothing"), replace(limited, limit=("nothing", 1.0))):
         with pytest.raises(ValueError, match="diverged"):
@@ -307,12 +307,12 @@ def test_the_best_of_more_fields(tmp_path):
 
     means = {}
     for job in jobs:
-        key = (job.variant, job.config.lr, job.config.weight_decay, job.config.momentum, job.coefficient)
+        key = (job.variant, job.config.lr, job.config.weight_decay, job.config.momentum, job.weight)
         means[key] = score(job, "AA")
     chosen = best(jobs, store_of(tmp_path, jobs, score), search)
     for name, found in chosen.items():
         own = {key[1:]: value for key, value in means.items() if key[0] == name}
-        fields = ("lr", "weight_decay", "momentum", "coefficient")
+        fields = ("lr", "weight_decay", "momentum", "weight")
         assert own[tuple(found.get(field) for field in fields)] == max(own.values()) == pytest.approx(found["score"])
         assert {tuple(row[field] for field in fields): row["score"] for row in found["tried"]} == pytest.approx(own)
         said = " ".join(found["edge"])
@@ -330,7 +330,7 @@ def test_a_setting_that_diverged_once_is_out(tmp_path, jobs, stage):
     chosen = best(jobs, store_of(tmp_path, jobs, lambda job, name: job.config.lr, lost), SMALL)
     assert chosen["RR"]["lr"] == 1e-3
     assert chosen["Std"]["lr"] == pytest.approx(1e-2)
-    scores = {(row["lr"], row["coefficient"]): row["score"] for row in chosen["RR"]["tried"]}
+    scores = {(row["lr"], row["weight"]): row["score"] for row in chosen["RR"]["tried"]}
     assert scores == {(1e-3, 0.1): 1e-3, (1e-3, 1.0): 1e-3, (1e-2, 0.1): None, (1e-2, 1.0): None}
 
 
@@ -347,13 +347,13 @@ def test_all_diverged(tmp_path, jobs):
 
 
 @pytest.mark.parametrize("lr", [0.1, 0.2, 0.3])
-@pytest.mark.parametrize("coefficient", [None, 1.0, 2.0, 3.0])
-def test_the_edge_of_the_grid(lr, coefficient):
+@pytest.mark.parametrize("weight", [None, 1.0, 2.0, 3.0])
+def test_the_edge_of_the_grid(lr, weight):
     """Said of each number by itself, and of none that has tried ones on both sides."""
-    values = [None] if coefficient is None else [1.0, 2.0, 3.0]
-    tried = [{"lr": a, "coefficient": b, "score": 0.5} for a in (0.1, 0.2, 0.3) for b in values]
-    found = {"lr": lr, "tried": tried} | ({} if coefficient is None else {"coefficient": coefficient})
+    values = [None] if weight is None else [1.0, 2.0, 3.0]
+    tried = [{"lr": a, "weight": b, "score": 0.5} for a in (0.1, 0.2, 0.3) for b in values]
+    found = {"lr": lr, "tried": tried} | ({} if weight is None else {"weight": weight})
     said = " ".join(search._edge(found))
-    ends = {0.1: "lr 0.1 is the smallest", 0.3: "lr 0.3 is the largest", 1.0: "coefficient 1 is the smallest"}
-    ends[3.0] = "coefficient 3 is the largest"
-    assert {end for end in ends.values() if end in said} == {ends[one] for one in (lr, coefficient) if one in ends}
+    ends = {0.1: "lr 0.1 is the smallest", 0.3: "lr 0.3 is the largest", 1.0: "weight 1 is the smallest"}
+    ends[3.0] = "weight 3 is the largest"
+    assert {end for end in ends.values() if end in said} == {ends[one] for one in (lr, weight) if one in ends}

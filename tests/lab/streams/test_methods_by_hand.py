@@ -55,7 +55,7 @@ class PlainSteps:
     def __init__(self, stacked, i, optimiser):
         self.method, self.template = stacked.method, stacked.net
         self.start, self.parameters = net(stacked, i), net(stacked, i)
-        self.key, self.lr, self.strength, self.second = stacked.state["key"][i], *stacked.settings[i].tolist()
+        self.key, self.lr, self.weight, self.second = stacked.state["key"][i], *stacked.settings[i].tolist()
         kinds = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
         self.optimiser = kinds[optimiser](self.parameters.values(), self.lr)
         self.u = {n.removesuffix(".u"): v[i].clone() for n, v in stacked.state["penalty"].items() if n.endswith(".u")}
@@ -70,7 +70,7 @@ class PlainSteps:
         logits, inputs, units = by_hand.forward(parameters, x, method)
         loss = F.cross_entropy(logits, y)
         if method.reverse:
-            loss = loss + self.strength * by_hand.reverse_loss(method, parameters, x)
+            loss = loss + self.weight * by_hand.reverse_loss(method, parameters, x)
         gradients = torch.autograd.grad(loss, tensors, retain_graph=True)
         penalty_gradients = [torch.zeros_like(p) for p in tensors]
         if method.penalty:
@@ -86,14 +86,14 @@ class PlainSteps:
             penalty_gradients = [
                 torch.zeros_like(p) if g is None else g for p, g in zip(tensors, computed, strict=True)
             ]
-        factor = self.strength
+        factor = self.weight
         if method.coupling == "ratio":
             if number % 2 == 1:  # MEASURED is 2
                 hidden = [i for i, name in enumerate(names) if name.endswith("op.weight")]
                 of_task, of_penalty = (
                     torch.cat([each[i].flatten() for i in hidden]).norm() for each in (gradients, penalty_gradients)
                 )
-                self.factor = self.strength * of_task / of_penalty
+                self.factor = self.weight * of_task / of_penalty
             factor = self.factor
         for p, g, extra in zip(tensors, gradients, penalty_gradients, strict=True):
             p.grad = g if method.coupling == "decoupled" else g + factor * extra
@@ -102,7 +102,7 @@ class PlainSteps:
         with torch.no_grad():
             if method.coupling == "decoupled":
                 for p, extra in zip(tensors, penalty_gradients, strict=True):
-                    p -= self.lr * self.strength * extra
+                    p -= self.lr * self.weight * extra
             self._change(number, units)
         return loss.item()
 
@@ -128,7 +128,7 @@ class PlainSteps:
         match self.method.change:
             case "shrink-and-perturb":
                 for name, p in self.parameters.items():
-                    p.copy_(p - self.strength * p + self.second * self._fresh(number, name))
+                    p.copy_(p - self.weight * p + self.second * self._fresh(number, name))
             case "redo":
                 for i, h in enumerate(units):  # all of these steps lie in the window
                     self.sums[i] = self.sums.get(i, 0) + by_hand.mean_activity(h)
@@ -136,7 +136,7 @@ class PlainSteps:
                     for i, total in self.sums.items():
                         fresh = self._fresh(number, f"blocks.{i}.op.weight")
                         for unit in range(len(total)):
-                            if total[unit] <= self.strength * total.mean():
+                            if total[unit] <= self.weight * total.mean():
                                 by_hand.renew(self.parameters, self.optimiser, i, unit, fresh[unit])
                     self.sums = {}
             case "continual-backprop":
@@ -155,7 +155,7 @@ class PlainSteps:
                 0.99 * utilities[unit] + 0.01 * active[unit].item() * outgoing[:, columns].abs().sum().item()
             )
         mature = [unit for unit in range(width) if ages[unit] > self.second]
-        self.count[i] = self.count.get(i, 0.0) + self.strength * len(mature)
+        self.count[i] = self.count.get(i, 0.0) + self.weight * len(mature)
         if self.count[i] > 1 and mature:
             unit = min(mature, key=lambda candidate: utilities[candidate])
             shape = (1, *self.parameters[weights[i]].shape[1:])

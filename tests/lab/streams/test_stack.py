@@ -180,8 +180,8 @@ def test_every_method_has_as_many_settings_and_half_decades(optimiser):
         settings = method.settings(optimiser)
         assert len(set(settings)) == 20
         assert all(setting.lr > 0 for setting in settings)
-        strengths = sorted({setting.strength for setting in settings} - {0.0})
-        for low, high in pairwise(strengths):
+        weights = sorted({setting.weight for setting in settings} - {0.0})
+        for low, high in pairwise(weights):
             assert 2.9 < high / low < 10.1
 
 

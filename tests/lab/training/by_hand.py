@@ -17,7 +17,7 @@ NOISE = 5 + 4 + 3
 """Number of random numbers in a step of Ort: a vector for the smaller side of every weight."""
 SCHEDULE = ((0.1, 1.0), (0.25, 1e-1), (0.35, 1e-2), (0.6, 1e-4), (1.0, 0.0))
 """Schedule of OrtB, with steps at 20, 50, 70 and 120 of 200 epochs: the share of the training at which each interval
-ends, and the multiplier of the coefficient in it."""
+ends, and the multiplier of λ in it."""
 
 
 def by_hand(name, config, seed=0, stage="A", task="A", start=None):
@@ -29,8 +29,8 @@ def by_hand(name, config, seed=0, stage="A", task="A", start=None):
     model = tiny.network(config)
     if start is not None:
         model.load_state_dict(start)
-    coefficient = tiny.coefficient(config, name) if which.meaning else 0.0
-    decay = config.weight_decay + (coefficient if name == "WD" else 0.0)
+    weight = tiny.weight(config, name) if which.meaning else 0.0
+    decay = config.weight_decay + (weight if name == "WD" else 0.0)
     if config.optimiser == "sgd":
         optimiser = torch.optim.SGD(model.parameters(), config.lr, momentum=config.momentum, weight_decay=decay)
     else:
@@ -64,7 +64,7 @@ def by_hand(name, config, seed=0, stage="A", task="A", start=None):
                 factor = next(factor for end, factor in SCHEDULE if done < end)
             loss = F.cross_entropy(output, y)
             optimiser.zero_grad()
-            (loss + coefficient * factor * extra).backward()
+            (loss + weight * factor * extra).backward()
             if config.clip:
                 nn.utils.clip_grad_norm_(model.parameters(), config.clip)
             optimiser.step()

@@ -253,7 +253,7 @@ def test_the_record_says_how_it_was_made(tmp_path):
     a, aa = records["A"], records["AA"]
     assert a["parent"] is None
     assert aa["parent"] == a["id"]
-    assert (a["variant"], a["coefficient"], a["seed"], a["regularised"]) == ("RR", 0.3, 3, True)
+    assert (a["variant"], a["weight"], a["seed"], a["regularised"]) == ("RR", 0.3, 3, True)
     assert aa["regularised"] is False
     assert a["config"]["epochs"] == 3
     assert a["cost"]["steps"] == 9

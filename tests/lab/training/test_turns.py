@@ -155,7 +155,7 @@ def test_weight_decay_of_a_turn(on, decay):
     """Every turn has the configuration's; that of variant WD is added if the turn has the regulariser."""
     task, config = Toy().data(ToyConfig(), 0, None)["A"], ToyConfig(weight_decay=0.1)
     turn = Turn(lambda call, batch, networks: call(batch.x).square().mean(), regularised=on)
-    one = Training(dense((6, 5), nn.Tanh), task, config, Recipe(turns=(turn,)), variant=VARIANTS["WD"], coefficient=0.3)
+    one = Training(dense((6, 5), nn.Tanh), task, config, Recipe(turns=(turn,)), variant=VARIANTS["WD"], weight=0.3)
     (step,) = Single(one, TrainingOptions()).distinct_steps
     assert [group["weight_decay"] for group in step.optimiser.param_groups] == [pytest.approx(decay)]
 

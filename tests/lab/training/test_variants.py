@@ -157,9 +157,9 @@ def test_unknown():
 
 
 @pytest.mark.parametrize("name", [name for name, one in EXPERIMENTS.items() if not one.engine])
-def test_every_experiment_has_a_coefficient_for_every_variant(name):
+def test_every_experiment_has_a_weight_for_every_variant(name):
     one = experiment(name)
-    found = {which: one.coefficient(one.Config(), which) for which in VARIANTS if VARIANTS[which].meaning}
+    found = {which: one.weight(one.Config(), which) for which in VARIANTS if VARIANTS[which].meaning}
     assert not {which: value for which, value in found.items() if not value > 0}
     assert found["Pre"] == round(found["Pre"])  # epochs
     assert found["Drop"] < 1

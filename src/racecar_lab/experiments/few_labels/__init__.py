@@ -15,7 +15,7 @@ from racecar_lab.experiments.few_labels.claims import USUAL as USUAL
 from racecar_lab.experiments.few_labels.claims import claims
 from racecar_lab.experiments.few_labels.config import FewLabelsConfig
 from racecar_lab.experiments.few_labels.measuring import measure_all
-from racecar_lab.experiments.shared import OURS, coefficient_of
+from racecar_lab.experiments.shared import OURS, weight_of
 from racecar_lab.experiments.small_net import SIDES, convolutions, small_net
 from racecar_lab.measures import transfer
 from racecar_lab.search_space import Search
@@ -49,7 +49,7 @@ class FewLabels(Experiment[FewLabelsConfig]):
     sources: ClassVar[dict[str, Source]] = {"digits": MNIST, "blur": MNIST, "cifar": CIFAR10}
     search = Search(
         lrs={"adam": (1e-3, 3e-3, 1e-2)},
-        coefficients={
+        weights={
             **dict.fromkeys(("Ort", "OrtB"), (0.0, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)),
             "Pre": (2.0, 6.0, 18.0),
             **dict.fromkeys(OURS, (0.0, 3e-2, 1e-1, 3e-1, 1.0, 3.0)),
@@ -58,7 +58,7 @@ class FewLabels(Experiment[FewLabelsConfig]):
         own={"Pre": {"pretrain_lr": (1e-3, 3e-3)}},
         seeds=2,
     )
-    paper_coefficients = dict.fromkeys(OURS, (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3))
+    paper_weights = dict.fromkeys(OURS, (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3))
     stackable = ("start",)
     claims = claims()
 
@@ -94,8 +94,8 @@ class FewLabels(Experiment[FewLabelsConfig]):
         """One stage; the longer training is for Std alone."""
         return (Stage("A", epochs=config.long_epochs, variants=("Std",)) if config.longer else Stage("A"),)
 
-    def coefficient(self, config: FewLabelsConfig, variant: str) -> float:
-        return coefficient_of(variant, config.strength, Pre=4.0)
+    def weight(self, config: FewLabelsConfig, variant: str) -> float:
+        return weight_of(variant, config.weight, Pre=4.0)
 
     def reverse(self, config: FewLabelsConfig) -> dict[str, Any]:
         """Only the convolutions of ``config.layers`` have a reverse loss. The rebuilt input goes through a ReLU: pixels

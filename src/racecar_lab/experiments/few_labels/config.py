@@ -22,7 +22,7 @@ class FewLabelsConfig(LongerConfig, LossConfig):
     unnamed: ClassVar[Mapping[str, Any]] = {
         **LossConfig.unnamed,
         "reduction": "mean",
-        "strength": 0.1,
+        "weight": 0.1,
         "start": "torch",
         "tune_lrs": (),
     }
@@ -40,12 +40,12 @@ class FewLabelsConfig(LongerConfig, LossConfig):
     layers: Literal["all", "early", "late"] = "all"
     """Convolutions that have a reverse loss: "all", "early" (the first block) or "late" (the last)."""
     decay: bool = False
-    """The coefficient falls to 0 over the training, in a straight line."""
+    """λ falls to 0 over the training, in a straight line."""
     epochs: int = 4
     lr: float = 1e-3
     batch: int = 64
     fraction: float = SLICE
-    strength: float = LossConfig.strength
+    weight: float = LossConfig.weight
     labels: tuple[int, ...] = (2, 10, 50, 250)
     """Numbers of labelled pictures per class of the new task."""
     draws: int = 5

@@ -160,7 +160,7 @@ def gains(runs: Sequence[Run]) -> Cells:
         for metric in (f"{kind}_{n}" for kind in KINDS for n in label_counts(run.metrics, kind)):
             if (other := base.metrics.get(metric)) is not None:
                 difference = None if run.dead or base.dead else run.metrics[metric] - other
-                differences.append(((*key, ("λ", run.coefficient)), (metric, difference)))
+                differences.append(((*key, ("λ", run.weight)), (metric, difference)))
     return {
         key: {metric: _gain(values) for metric, values in collect(pairs).items()}
         for key, pairs in collect(differences).items()

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from racecar_lab.datasets import MNIST, Source, data_folder
 from racecar_lab.experiment import PROBED, Experiment, Measured, Split, Stage, Task, Trained, accuracy
 from racecar_lab.experiments.safety.design import SafetyConfig, design_configs
-from racecar_lab.experiments.shared import coefficient_of, three_blocks
+from racecar_lab.experiments.shared import three_blocks, weight_of
 from racecar_lab.measures import transfer
 from racecar_lab.measures.dead import is_dead
 from racecar_lab.measures.probe import body, choose, features, ridge
@@ -55,12 +55,12 @@ class Safety(Experiment[SafetyConfig]):
     )
     Config = SafetyConfig
     quick: ClassVar[dict[str, Any]] = {
-        "losses": ("reverse:relative:layerwise",), "lams": (0.1, 0.3), "depths": (3,), "images": 192, "epochs": 2,
+        "losses": ("reverse:relative:layerwise",), "weights": (0.1, 0.3), "depths": (3,), "images": 192, "epochs": 2,
         "batch": 16, "labels": (10,), "draws": 2, "tests": 250,
     }  # fmt: skip
     variants = ("Std", "RR", "lRR", "RR1")
     seeds = 5
-    stackable = ("start", "lam")
+    stackable = ("start", "weight")
     light = True
     tells = True
     source: ClassVar[Source] = MNIST
@@ -92,8 +92,8 @@ class Safety(Experiment[SafetyConfig]):
     def stages(self, config: SafetyConfig) -> tuple[Stage, ...]:
         return (Stage("A", variants=(VARIANT[config.mode],)),)
 
-    def coefficient(self, config: SafetyConfig, variant: str) -> float:
-        return coefficient_of(variant, config.lam, Pre=4.0)
+    def weight(self, config: SafetyConfig, variant: str) -> float:
+        return weight_of(variant, config.weight, Pre=4.0)
 
     def reverse(self, config: SafetyConfig) -> dict[str, Any]:
         """As for a user of Racecar: the reverse pass has the whole batch, and λ multiplies the mean over layers."""

@@ -106,7 +106,7 @@ class SafetyConfig(Config):
     ``mode`` on describe."""
     losses: tuple[str, ...] = guide(())
     """Losses of the design: each gradient:scale:mode, or gradient:scale:mode:λ; empty: all of the map."""
-    lams: tuple[float, ...] = guide(LAMBDAS)
+    weights: tuple[float, ...] = guide(LAMBDAS)
     """λ of the design, on the grid that all losses share: for scale "sum" 10,000 times the true λ."""
     depths: tuple[int, ...] = guide(DEPTHS)
     starts: tuple[str, ...] = guide(STARTS)
@@ -117,7 +117,7 @@ class SafetyConfig(Config):
     scale: Literal["none", Scale] = "relative"
     layers: Literal["all", "body"] = "all"
     """Layers that have a reverse loss: "all", or "body", all but the classifier."""
-    lam: float = 0.1
+    weight: float = 0.1
     """The λ that the net is trained with."""
     depth: Depth = 3
     """Number of convolutions in three blocks."""
@@ -141,12 +141,18 @@ class SafetyConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, levels in (("lams", LAMBDAS), ("depths", DEPTHS), ("starts", STARTS), ("norms", NORMS), ("lrs", LRS)):
+        for name, levels in (
+            ("weights", LAMBDAS),
+            ("depths", DEPTHS),
+            ("starts", STARTS),
+            ("norms", NORMS),
+            ("lrs", LRS),
+        ):
             if not getattr(self, name) or not set(getattr(self, name)) <= set(levels):
                 raise ValueError(f"{name} must be some of {', '.join(map(str, levels))}, not {getattr(self, name)!r}")
         if len({value == "none" for value in (self.mode, self.gradient, self.scale)}) > 1:
             raise ValueError("mode, gradient and scale are all none, for plain training, or none of them is")
-        self.refuse_negative("lam", "tests")
+        self.refuse_negative("weight", "tests")
         if not self.labels or min(self.labels) < 1 or len(set(self.labels)) < len(self.labels):
             raise ValueError(f"labels must be numbers of at least 1, each once, not {self.labels!r}")
         for name in ("images", "draws", "l2"):
@@ -154,7 +160,7 @@ class SafetyConfig(Config):
                 raise ValueError(f"{name} must be greater than 0, not {getattr(self, name)!r}")
 
 
-PLAIN = {"mode": "none", "gradient": "none", "scale": "none", "layers": "all", "lam": 0.0}
+PLAIN = {"mode": "none", "gradient": "none", "scale": "none", "layers": "all", "weight": 0.0}
 """Fields of training without a reverse loss."""
 NET_FIELDS = (*PLAIN, *Context._fields)
 """Fields that the design sets for each net."""
@@ -166,7 +172,7 @@ def fields_of(setting: Setting) -> dict[str, Any]:
     """The fields of a net's configuration that a setting defines."""
     gradient, scale, mode, *layers = setting[0].split(":")
     names = {"gradient": gradient, "scale": scale, "mode": mode, "layers": layers[0] if layers else "all"}
-    return {**names, "lam": true_lambda(setting)}
+    return {**names, "weight": true_lambda(setting)}
 
 
 def design_configs(config: SafetyConfig) -> list[SafetyConfig]:
@@ -181,7 +187,7 @@ def design_configs(config: SafetyConfig) -> list[SafetyConfig]:
     confirms = config.design == "confirm"
     if confirms and not all(text.split(":")[-1][:1].isdigit() for text in config.losses or ("",)):
         raise ValueError("design=confirm needs losses with their λ, as losses=reverse:relative:layerwise:0.1")
-    places = [place for place in LAMBDAS if place in config.lams]
+    places = [place for place in LAMBDAS if place in config.weights]
     levels = (config.depths, config.starts, config.norms, config.lrs)
     nets = [
         (setting, context)

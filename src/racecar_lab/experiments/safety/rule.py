@@ -87,9 +87,9 @@ def _row(run: Run) -> tuple[Any, ...]:
     """The values of ``COLUMNS`` for a net."""
     config, metrics = run.config, run.metrics
     loss, place = "", 0.0
-    if run.coefficient is not None:
+    if run.weight is not None:
         loss = ":".join(config[name] for name in ("gradient", "scale", "mode")) + ":body" * (config["layers"] == "body")
-        place = float(f"{run.coefficient * (SUMMED if config['scale'] == 'sum' else 1):g}")
+        place = float(f"{run.weight * (SUMMED if config['scale'] == 'sum' else 1):g}")
     context = (config[name] for name in CONTEXT)
     dead = not run.finished or bool(metrics.get("dead", 1.0))
     return loss, place, *context, run.seed, dead, *map(metrics.get, ("source_accuracy", "probe_10"))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from racecar_lab.datasets import smoke
 from racecar_lab.experiment import PROBED, Experiment, Measured, Stage, Task, Trained
-from racecar_lab.experiments.shared import coefficient_of, started
+from racecar_lab.experiments.shared import started, weight_of
 from racecar_lab.experiments.smoke.claims import ERROR_MARGIN, claims
 from racecar_lab.experiments.smoke.config import SmokeConfig
 from racecar_lab.experiments.smoke.losses import gan
@@ -29,7 +29,7 @@ OURS = ("RR", "lRR")
 """Variants with a reverse pass."""
 QUICK: dict[str, Any] = {
     "epochs": 5, "widths": (8, 16, 16, 8, 8), "critic_widths": (8, 16, 32), "share": 0.04, "tests": 10, "lr": 3e-3,
-    "strength": 0.1,
+    "weight": 0.1,
 }  # fmt: skip
 
 
@@ -48,13 +48,13 @@ class Smoke(Experiment[SmokeConfig]):
     variants = ("Std", "Ort", "RR", "lRR")
     search = Search(
         lrs={"adam": (3e-4, 1e-3, 3e-3, 1e-2)},
-        coefficients=dict.fromkeys(("Ort", *OURS), (0.0, 1e-3, 1e-2, 1e-1, 1.0)),
+        weights=dict.fromkeys(("Ort", *OURS), (0.0, 1e-3, 1e-2, 1e-1, 1.0)),
         metric="psnr_scaled",  # unscaled, a black picture has 12 dB, and the right one, but too bright, has 1 dB
         limit=("valid_l2", ERROR_MARGIN),
         valid=0.25,
         seeds=2,
     )
-    paper_coefficients = dict.fromkeys(OURS, (0.0, 1e-7, 1e-6, 1e-5, 1e-4))
+    paper_weights = dict.fromkeys(OURS, (0.0, 1e-7, 1e-6, 1e-5, 1e-4))
     claims = claims()
 
     def fingerprint(self, config: SmokeConfig, folder: Path | None) -> str:
@@ -73,8 +73,8 @@ class Smoke(Experiment[SmokeConfig]):
     def networks(self, config: SmokeConfig, stage: Stage, earlier: nn.Module | None, dropout: float = 0.0) -> nn.Module:
         return nn.ModuleDict({"generator": self.network(config), "discriminator": Discriminator(config.critic_widths)})
 
-    def coefficient(self, config: SmokeConfig, variant: str) -> float:
-        return coefficient_of(variant, config.strength, Pre=4.0)
+    def weight(self, config: SmokeConfig, variant: str) -> float:
+        return weight_of(variant, config.weight, Pre=4.0)
 
     def reverse(self, config: SmokeConfig) -> dict[str, Any]:
         """The reverse loss compares all layers of the generator. A ReLU keeps rebuilt smoke from being negative."""

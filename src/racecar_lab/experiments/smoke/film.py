@@ -115,7 +115,7 @@ def pictures(run: Run, store: Store, x: Tensor) -> tuple[Tensor, ...]:
 
 def config_of(run: Run) -> SmokeConfig:
     """The configuration that a run was trained with, including settings from a search."""
-    tuned = {name: value for name, value in (run.record.get("tuned") or {}).items() if name != "coefficient"}
+    tuned = {name: value for name, value in (run.record.get("tuned") or {}).items() if name != "weight"}
     values = {**run.config, **tuned}
     lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
     return SmokeConfig(**{**values, **lists})

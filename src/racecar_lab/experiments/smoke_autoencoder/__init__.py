@@ -49,7 +49,7 @@ class SmokeAutoencoder(Experiment[SmokeAutoencoderConfig]):
     rebuilds = True
     search = Search(
         lrs={},
-        coefficients={},
+        weights={},
         fields={"autoencoder_lr": (1e-3, 3e-3, 1e-2, 3e-2)},
         metric="valid_relative",
         higher=False,
@@ -81,8 +81,8 @@ class SmokeAutoencoder(Experiment[SmokeAutoencoderConfig]):
     def stages(self, config: SmokeAutoencoderConfig) -> tuple[Stage, ...]:
         return autoencoder_stages(config.autoencoder_epochs)
 
-    def coefficient(self, config: SmokeAutoencoderConfig, variant: str) -> float:
-        return GAN.coefficient(config, variant)
+    def weight(self, config: SmokeAutoencoderConfig, variant: str) -> float:
+        return GAN.weight(config, variant)
 
     def reverse(self, config: SmokeAutoencoderConfig) -> dict[str, Any]:
         return GAN.reverse(config)

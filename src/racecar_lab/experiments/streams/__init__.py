@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
 MEANINGS = {"shrink-and-perturb": "p", "redo": "τ", "continual-backprop": "ρ"}
-"""Change of parameters → the symbol of its strength in the literature. The strength of all other methods is λ."""
+"""Change of parameters → the symbol of its weight in the literature. That of all other methods is λ."""
 HELD = 1 / 6
 """Share of the training pictures that a search holds out, on streams whose tasks have test pictures."""
 
@@ -55,7 +55,7 @@ class Streams(Experiment[StreamsConfig]):
     variants = tuple(METHODS)
     seeds = SEEDS
     claims = all_claims()
-    search = StreamSearch(lrs={}, coefficients={}, metric="online_accuracy", valid=0.0, first_seed=CHOOSING)
+    search = StreamSearch(lrs={}, weights={}, metric="online_accuracy", valid=0.0, first_seed=CHOOSING)
     light = True
     tells = True
 
@@ -63,7 +63,7 @@ class Streams(Experiment[StreamsConfig]):
         """The method of this name, as the variant that reports show."""
         method = method_of(name)
         symbol = MEANINGS.get(method.change, "share" if method.coupling == "ratio" else "λ")
-        meaning = symbol if method.strengths else ""
+        meaning = symbol if method.weights else ""
         return Variant(name, method.about, "plain" if name == "Std" else "method", meaning=meaning)
 
     def fingerprint(self, config: StreamsConfig, folder: Path | None) -> str:
@@ -90,7 +90,7 @@ class Streams(Experiment[StreamsConfig]):
     def stages(self, config: StreamsConfig) -> tuple[Stage, ...]:
         return (Stage("A"),)
 
-    def coefficient(self, config: StreamsConfig, variant: str) -> float:
+    def weight(self, config: StreamsConfig, variant: str) -> float:
         return usual(method_of(variant))[0]
 
     def reverse(self, config: StreamsConfig) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def scores_of_search(search: Mapping[str, Any]) -> tuple[Conditions, dict[str, S
 def _by_setting(rows: Sequence[Mapping[str, Any]], column: str) -> dict[SettingKey, float]:
     """The numbers of a column of the tried settings, by setting; settings without a number are left out."""
     return {
-        (row["lr"] or 0.0, row["coefficient"] or 0.0, row["second"] or 0.0): row[column]
+        (row["lr"] or 0.0, row["weight"] or 0.0, row["second"] or 0.0): row[column]
         for row in rows
         if row[column] is not None
     }

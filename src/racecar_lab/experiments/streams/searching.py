@@ -14,7 +14,7 @@ from racecar_lab.streams.method import MethodSetting
 
 @dataclass(frozen=True)
 class StreamSearch(Search):
-    """A search over the 20 settings of every method. A user's learning rates and strengths replace them."""
+    """A search over the 20 settings of every method. A user's learning rates and weights replace them."""
 
     most: int = 80
 
@@ -23,21 +23,21 @@ class StreamSearch(Search):
         return "lr", "second"
 
     def candidates(self, name: str, optimiser: str, base: Mapping[str, float] | None = None) -> list[Setting]:
-        """The settings of a method that are tried first; the strength of a method is its coefficient."""
+        """The settings of a method that are tried first."""
         method = method_of(name)
         settings = method.settings(optimiser)
-        rates, strengths = self.lrs.get(optimiser), self.coefficients.get(name)
-        if rates or strengths:
+        rates, weights = self.lrs.get(optimiser), self.weights.get(name)
+        if rates or weights:
             lrs = rates or dict.fromkeys(setting.lr for setting in settings)
-            usual_pairs = dict.fromkeys((setting.strength, setting.second) for setting in settings)
-            pairs = [(strength, usual(method)[1]) for strength in strengths] if strengths else usual_pairs
+            usual_pairs = dict.fromkeys((setting.weight, setting.second) for setting in settings)
+            pairs = [(weight, usual(method)[1]) for weight in weights] if weights else usual_pairs
             settings = tuple(MethodSetting(lr, *pair) for lr, pair in product(lrs, pairs))
         return [
-            {"lr": lr, "second": second, **({"coefficient": strength} if method.strengths else {})}
-            for lr, strength, second in settings
+            {"lr": lr, "second": second, **({"weight": weight} if method.weights else {})}
+            for lr, weight, second in settings
         ]
 
 
 def usual(method: Method) -> tuple[float, float]:
-    """Strength and second number of a method if no search chose them: the middle ones of those that are tried."""
-    return method.strengths[len(method.strengths) // 2] if method.strengths else (0.0, 0.0)
+    """Weight and second number of a method if no search chose them: the middle ones of those that are tried."""
+    return method.weights[len(method.weights) // 2] if method.weights else (0.0, 0.0)

@@ -26,7 +26,7 @@ FORMS = {"linear": "λ as it is", "linear by ratio": "by the ratio of gradient n
 """Methods that differ in how λ is applied, with the words for it."""
 
 SettingKey = tuple[float, float, float]
-"""Learning rate, strength and second number, 0 where a method has none."""
+"""Learning rate, weight and second number, 0 where a method has none."""
 
 
 class SearchScores(NamedTuple):
@@ -45,7 +45,7 @@ ScoresByConditions = Mapping[Conditions, Mapping[str, SearchScores]]
 def setting_key(run: Run) -> SettingKey:
     """The setting with which a run was trained."""
     config = {**run.config, **(run.record.get("tuned") or {})}
-    return float(config["lr"]), float(run.coefficient or 0.0), float(config["second"])
+    return float(config["lr"]), float(run.weight or 0.0), float(config["second"])
 
 
 def scores_of_runs(conditions: Conditions, runs: Sequence[Run]) -> dict[str, SearchScores]:
@@ -194,10 +194,10 @@ def transfer_table(searches: ScoresByConditions) -> Table:
 
 
 def format_setting(setting: SettingKey) -> str:
-    """A setting in words, such as "lr 0.001, strength 3"; numbers that are 0 are left out."""
-    lr, strength, second = setting
+    """A setting in words, such as "lr 0.001, weight 3"; numbers that are 0 are left out."""
+    lr, weight, second = setting
     parts = [f"lr {lr:.3g}"]
-    parts += [f"strength {strength:.3g}"] if strength else []
+    parts += [f"weight {weight:.3g}"] if weight else []
     parts += [f"and {second:.3g}"] if second else []
     return ", ".join(parts)
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from racecar_lab.datasets.texture_shape import CLASSES, FOLDS, TEXTURE_SHAPE
 from racecar_lab.experiment import Experiment, Measured, Stage, Task, Trained
-from racecar_lab.experiments.shared import OURS, coefficient_of, three_blocks
+from racecar_lab.experiments.shared import OURS, three_blocks, weight_of
 from racecar_lab.experiments.texture_shape.claims import PAPER, claims
 from racecar_lab.experiments.texture_shape.config import TextureShapeConfig
 from racecar_lab.experiments.texture_shape.measuring import measure
@@ -52,7 +52,7 @@ class TextureShape(Experiment[TextureShapeConfig]):
     clusters = CLUSTERS
     search = Search(
         lrs={"adam": (1e-3, 3e-3, 1e-2)},
-        coefficients={
+        weights={
             "WD": (0.0, 1e-5, 1e-4, 1e-3),
             "Ort": (0.0, 1e-2, 1e-1, 1.0),
             "Pre": (1.0, 3.0, 10.0, 30.0),
@@ -62,7 +62,7 @@ class TextureShape(Experiment[TextureShapeConfig]):
         valid=0.25,
         seeds=2,
     )
-    paper_coefficients = dict.fromkeys(OURS, (0.0, 1e-7, 1e-6, 1e-5))
+    paper_weights = dict.fromkeys(OURS, (0.0, 1e-7, 1e-6, 1e-5))
     stackable = ("start",)
     claims = claims()
     paper = PAPER
@@ -105,8 +105,8 @@ class TextureShape(Experiment[TextureShapeConfig]):
         first = Stage("A", epochs=config.long_epochs if config.longer else None, variants=only)
         return first, Stage("AA", after="A", regularised=False, epochs=config.finetune, variants=only)
 
-    def coefficient(self, config: TextureShapeConfig, variant: str) -> float:
-        return coefficient_of(variant, config.strength, Pre=3.0)
+    def weight(self, config: TextureShapeConfig, variant: str) -> float:
+        return weight_of(variant, config.weight, Pre=3.0)
 
     def reverse(self, config: TextureShapeConfig) -> dict[str, Any]:
         """All convolutions have a reverse loss, the classifier has none."""

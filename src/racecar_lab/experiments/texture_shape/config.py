@@ -15,7 +15,7 @@ from racecar_lab.training.loss_config import LossConfig
 @dataclass(frozen=True, kw_only=True)
 class TextureShapeConfig(LongerConfig, LossConfig):
     """Settings of texture-shape. The defaults are like the paper's: no augmentation, no norm, PyTorch's initial
-    weights. A search chooses learning rate and coefficient."""
+    weights. A search chooses learning rate and λ."""
 
     split: Literal["shape", "random"] = "shape"
     """How test pictures are held out. "shape": by shape picture, with all stylised pictures made of it; "random":

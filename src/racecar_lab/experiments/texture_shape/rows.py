@@ -15,7 +15,7 @@ from racecar_lab.training.loss_config import LOSS
 if TYPE_CHECKING:
     from racecar_lab.running.run import Run
 
-BESIDE = ("fold", "split", "longer", "reduced", "strength", *LOSS)
+BESIDE = ("fold", "split", "longer", "reduced", "weight", *LOSS)
 """Fields whose values one figure shows together."""
 KINDS: dict[str, tuple[str, object]] = {"fewer weights": ("reduced", True), "longer": ("longer", True)}
 """Words that a row's name has after the variant: each with the field and value that it stands for."""

@@ -28,10 +28,10 @@ def run(jobs: Sequence[Job], options: RunOptions, progress: Progress) -> list[Fa
 
 def size(job: Job) -> float:
     """A rough estimate of a job's time, for sorting: parameters × epochs × passes per step. A regularised step takes
-    about twice as long as a plain one, and Pre's coefficient is a number of epochs."""
+    about twice as long as a plain one, and Pre's weight is a number of epochs."""
     with torch.device("meta"):  # no weights are allocated, and no random numbers are drawn
         network = job.experiment.networks(job.config, job.stages[0], None)
-    extra = {"reverse": 1.0, "orthogonality": 1.0, "pretrain": job.coefficient or 0.0}
+    extra = {"reverse": 1.0, "orthogonality": 1.0, "pretrain": job.weight or 0.0}
     passes = 1 + extra.get(variant(job.variant).kind, 0.0)
     return passes * job.config.epochs * sum(parameter.numel() for parameter in network.parameters())
 

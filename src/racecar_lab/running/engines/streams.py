@@ -91,7 +91,7 @@ def learning(jobs: Sequence[Job], device: str) -> Learning:
     method = method_of(first.variant, config.norm)
     pool = first.experiment.data(config, first.seed, first.folder)["A"]
     settings = [
-        MethodSetting(job.config.lr, job.coefficient or 0.0, _config(job).second or usual(method)[1]) for job in jobs
+        MethodSetting(job.config.lr, job.weight or 0.0, _config(job).second or usual(method)[1]) for job in jobs
     ]
     return Learning(config, method, pool, [job.seed for job in jobs], settings, device)
 

@@ -1,4 +1,4 @@
-"""The engine "vmap": all seeds and coefficients of a variant are trained as one batched net, by ``torch.func.vmap``."""
+"""The engine "vmap": all seeds and λs of a variant are trained as one batched net, by ``torch.func.vmap``."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _parts(jobs: Sequence[Job]) -> list[list[Job]]:
 
 def _optimiser_key(job: Job) -> tuple[float, ...]:
     """Settings of the optimiser; jobs that share them share an optimiser."""
-    decay = job.coefficient if variant(job.variant).kind == "decay" else None
+    decay = job.weight if variant(job.variant).kind == "decay" else None
     return job.config.lr, job.config.weight_decay, decay or 0.0
 
 
@@ -67,7 +67,7 @@ def _pretraining_key(job: Job) -> str:
     """Settings of the pretraining; jobs that share them share a pretraining, whatever their learning rates."""
     shared = {name: value for name, value in job.config.to_dict().items() if name not in ("lr", "weight_decay")}
     shared["pretrain_lr"] = pretraining_lr(job.config)
-    return identity({"seed": job.seed, "epochs": job.coefficient, "config": shared})
+    return identity({"seed": job.seed, "epochs": job.weight, "config": shared})
 
 
 def _data_key(job: Job) -> tuple[int, Any]:

@@ -29,7 +29,7 @@ class Vmapped(Nets):
     """E nets trained as one by ``torch.func.vmap``. The module of the first net serves for all of them.
 
     Args:
-        trainings: of one configuration, except for learning rate, weight decay, coefficient and seed. Those with the
+        trainings: of one configuration, except for learning rate, weight decay, λ and seed. Those with the
             same learning rate and weight decay follow one another.
     """
 

@@ -56,7 +56,7 @@ def trainer(name, config, fade=False, graphed=False):
     task = tiny.data(config, 0, None)["A"]
     one = Training(
         tiny.network(config), task, config, Recipe(fade=fade), epochs=config.epochs,
-        variant=variant(name), coefficient=0.1, reverse={"scale": "relative"},
+        variant=variant(name), weight=0.1, reverse={"scale": "relative"},
     )  # fmt: skip
     nets = Single(one, options)
     if graphed:
@@ -157,7 +157,7 @@ def test_many_nets_at_once(setting, replayed, tmp_path, monkeypatch):
 
     given = {"epochs": 12, "batch": 20, "finetune": 0, **BATCHED[setting]}
     names = ["Std", "RR"] if setting == "adam" else ["RR"]
-    jobs = make(names, [0, 1], coefficients={"RR": (0.1, 0.5)}, **given)
+    jobs = make(names, [0, 1], weights={"RR": (0.1, 0.5)}, **given)
     jobs += make(["RR"], [0], **{**given, "lr": 3e-3})
     with monkeypatch.context() as patch:  # test_engines has the recorded steps, which take their time to record
         patch.setattr(vmap, "Vmapped", Plain)
