@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,16 +10,20 @@ import torch
 from torch import Tensor, nn
 
 from racecar.plan.plan import Plan
+from racecar.plan.way_back import WayBack
 from racecar.presets import name_of
+from racecar.reverse import backwards
 from racecar.reverse.eager_step import rebuild, watch_all
 from racecar.reverse.engine import Engine
 from racecar.reverse.health import DeadFlags, Health, can_read_values
 from racecar.reverse.input_activation import Activation, activation
 from racecar.reverse.loss import no_loss
 from racecar.reverse.norm_statistics import PassStatistics
+from racecar.reverse.prepared import PreparedPlan
 from racecar.reverse.reverse_statistics import ReverseStatistics
 from racecar.reverse.run_step import run_step
 from racecar.reverse.settings import Settings
+from racecar.reverse.way_arguments import GivenTensors, plan_of_way
 from racecar.reverse.weights import Weight
 from racecar.rules.registry import Rule, UserRules, checked_rules
 from racecar.support.compiling import compiling
@@ -174,12 +178,17 @@ class Racecar(nn.Module):
     @property
     def plan(self) -> Plan:
         """How every layer is reversed, for the branch that the model took in its last call; prints as a table."""
+        return replace(self._planned.plan, preset=name_of(self._engine.settings))
+
+    @property
+    def _planned(self) -> PreparedPlan:
+        """The plan of the last call; of the example inputs, before the first one."""
         latest = self._engine.cache.latest
         if latest is None:
             raise RuntimeError(
                 "a Racecar that was copied, or whose model was replaced, is planned in its next call: call it once"
             )
-        return replace(latest.plan, preset=name_of(self._engine.settings))
+        return latest
 
     @property
     def mode(self) -> str:
@@ -274,6 +283,60 @@ class Racecar(nn.Module):
             statistics = PassStatistics(self.reverse_statistics)
             rebuilt = rebuild(prepared, values, statistics, engine.masks.find(mask, args, kwargs))
         return [None if entry.layer is None else rebuilt.get(entry.layer.index) for entry in prepared.plan]
+
+    def reverse(
+        self, y: Any, *, to: str | None = None, start: str | None = None, given: GivenTensors | None = None
+    ) -> Tensor | tuple[Tensor, ...]:
+        """Run the model backwards from any output y: the input to which its transposed weights lead.
+
+            x = rr.reverse(y)                            # y need not be an output that the model gave
+            d = rr.reverse(y, to="layer2")               # as far as the input of that layer
+            x = rr.reverse(activation, start="layer2")   # from an activation of a layer
+
+        The rules are those of mode "full", whatever ``rr.mode`` is, through all layers, also those with weight 0. The
+        model is not run. Shapes are those of the example inputs, for any number of samples; the branch is that of the
+        last call. Batch norms use the statistics of the reverse data, as in :meth:`reconstruct`. Gradients flow to y
+        and to the weights. Padding is not masked, and a softmax at the end of the model is not undone: give logits.
+        Before ``torch.compile`` with ``fullgraph=True`` call it once with the same arguments.
+
+        Args:
+            y: (N, …), of the shape of the model's output. Of several outputs give all of them, as the model returns
+                them, or some as a dict from name or index to tensor (None or left out: not followed). Where their ways
+                meet, the mean is taken on.
+            to: the layer at whose d, its input, the reverse pass ends.
+            start: the layer whose output y is, after its norm and activation.
+            given: where several tensors are joined (a residual add, a concatenation, a gate) the way back is not
+                unique. Name of the join, which the error says, → the tensor that is joined with the one that the
+                reverse pass goes on with, or a tuple with all of them and None in the place of that one.
+
+        Returns:
+            (N, …) of the shape of the model's input, or of d_m of the layer ``to``; a tuple if the ways lead to several
+            inputs. Where a norm, an activation or an embedding comes before the first layer, it is the output of that.
+        """
+        statistics = PassStatistics(self.reverse_statistics)
+        engine = self._engine
+        function = engine.settings.input_activation
+        return backwards.reverse(self._planned.layer_graph, y, to, start, given, function, statistics)
+
+    def reverse_plan(
+        self,
+        outputs: Sequence[str | int] | None = None,
+        *,
+        to: str | None = None,
+        start: str | None = None,
+        given: Collection[str] = (),
+    ) -> WayBack:
+        """The way of :meth:`reverse`: which outputs are followed, through which layers, and where ways meet.
+
+        Args:
+            outputs: names or indices of those that y would give; None: all.
+            to, start: as for :meth:`reverse`.
+            given: the names of the joins at which a tensor would be given.
+
+        Returns:
+            A plan that prints as a table.
+        """
+        return plan_of_way(self._planned.layer_graph, outputs, to, start, given)
 
     def extra_repr(self) -> str:
         s = self._engine.settings

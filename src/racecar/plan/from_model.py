@@ -44,7 +44,7 @@ def layer_graph_of(
             warnings.filterwarnings("ignore", message="None of the inputs have requires_grad=True")
             try:
                 with torch.set_grad_enabled(trainable), Watch() as watch, ModuleWatch(watch, model, rules) as modules:
-                    model(*args, **kwargs)
+                    output = model(*args, **kwargs)
             except Unsupported:
                 raise
             except Exception as error:
@@ -56,7 +56,8 @@ def layer_graph_of(
         if nested.among(inputs):
             inputs = nested.pad(watch, inputs, versions, modules)
             versions = [version(x) for x in inputs]
-        return LayerGraph(model, Trace(watch.calls, inputs, watch.versions, versions, inputs), rules, modules)
+        trace = Trace(watch.calls, inputs, watch.versions, versions, inputs)
+        return LayerGraph(model, trace, rules, modules, output)
 
 
 def warn_about(layer_graph: LayerGraph) -> None:

@@ -9,12 +9,14 @@ from torch import nn
 from racecar.plan import classify, composites, module_rules, sums
 from racecar.plan.batch import batch_dims
 from racecar.plan.call_order import CallOrder
+from racecar.plan.constants import Constants
 from racecar.plan.coverage import coverage
 from racecar.plan.graph import Graph, Op
 from racecar.plan.layer import Layer
 from racecar.plan.layers import find_layers
 from racecar.plan.match import Matcher
 from racecar.plan.norms import batch_norms
+from racecar.plan.outputs import Output, outputs_of
 from racecar.plan.slices import per_sample
 from racecar.rules.context import of_input
 from racecar.rules.registry import Rules
@@ -54,9 +56,12 @@ class LayerGraph:
         trace: one forward pass.
         rules: rules that come before the registered ones.
         modules: which module made which calls; None: rules for modules are not used.
+        output: of the model in that pass.
     """
 
-    def __init__(self, model: nn.Module, trace: Trace, rules: Rules, modules: ModuleWatch | None = None) -> None:
+    def __init__(
+        self, model: nn.Module, trace: Trace, rules: Rules, modules: ModuleWatch | None = None, output: Any = None
+    ) -> None:
         self.graph = graph = _operations(model, trace, rules, modules)
         self.layers = find_layers(graph)
         ordinal = {call: i for i, call in enumerate(trace.links)} | {-1: -1}
@@ -66,6 +71,16 @@ class LayerGraph:
         """For each value the position, among all calls, of the call that made it, or −1 − i for input i."""
         self.in_place = _in_place_changes(graph)
         size = batch_size(trace.inputs)
+        self.batch_size = size
+        """The number of samples in the planned pass."""
+        self.shapes = [trace.tensor(value).shape for value in range(len(trace.values))]
+        """The shape of each value in the planned pass."""
+        self.outputs: tuple[Output, ...] = outputs_of(output, trace)
+        """The outputs of the model."""
+        self.constants = Constants(trace, model, modules)
+        """The arguments of all calls that are no data, to make the calls again without a forward pass."""
+        self.callers = _callers(model, trace, modules)
+        """For each call that uses data the name of the module that made it."""
         self.batch = batch_dims(graph, size)
         """Where the samples run in each value."""
         self.per_sample = per_sample(graph, self.batch, size)
@@ -89,6 +104,8 @@ class LayerGraph:
         names = {layer.name for layer in self.layers}
         self.coverage = coverage(graph, model, modules, [layer.op for layer in self.layers], names, rules)
         """Which weights the layers use, and why no layer uses the others."""
+        self.ways: dict[Any, Any] = {}
+        """The ways back that were asked for so far, by :func:`racecar.reverse.way_arguments.find_way`."""
         graph.forget()
 
     def _sample_shape(self, value: int) -> tuple[int, ...]:
@@ -116,6 +133,13 @@ def _operations(model: nn.Module, trace: Trace, rules: Rules, modules: ModuleWat
     sums.gather(graph)
     composites.gather(graph)
     return graph
+
+
+def _callers(model: nn.Module, trace: Trace, modules: ModuleWatch | None) -> tuple[str, ...]:
+    """For each call that uses data the name of the innermost module whose forward made it."""
+    names = {module: name for name, module in model.named_modules()}
+    callers = [None if modules is None else modules.caller(i) for i in trace.links]
+    return tuple("" if module is None else names.get(module, "") for module in callers)
 
 
 def _in_place_changes(graph: Graph) -> InPlaceChanges:

@@ -48,7 +48,7 @@ def run(
     else:
         output, trace = watch_forward(engine.model, args, kwargs, clone)
     engine.masks.refuse_ignored(kwargs, trace)
-    prepared, values = plan_and_values(engine, trace, args, kwargs, start)
+    prepared, values = plan_and_values(engine, trace, args, kwargs, start, output=output)
     del trace
     if not prepared.terms:
         return output, Outcome(no_loss(values.inputs), {}, None)
@@ -73,7 +73,7 @@ def watch_all(
 ) -> tuple[Any, PreparedPlan, ForwardValues]:
     """Call the model once, to rebuild all its d_m: the output, the plan and the tensors of the pass."""
     output, trace = watch_forward(engine.model, args, kwargs, engine.cache.clone)
-    return output, *plan_and_values(engine, trace, args, kwargs, whole=True)
+    return output, *plan_and_values(engine, trace, args, kwargs, whole=True, output=output)
 
 
 def plan_and_values(
@@ -83,6 +83,7 @@ def plan_and_values(
     kwargs: Mapping[str, Any],
     start: RngState | None = None,
     whole: bool = False,
+    output: Any = None,
 ) -> tuple[PreparedPlan, ForwardValues]:
     """The plan of the branch that a pass took, made now if the branch is new, and the tensors of the pass.
 
@@ -92,6 +93,7 @@ def plan_and_values(
         args, kwargs: of the model's call.
         start: the random state before the pass; None: the present one.
         whole: whether all layers are to be rebuilt, on the whole batch, also where λ is 0.
+        output: of the model in that pass.
     """
     settings, cache = engine.settings, engine.cache
     part = BatchSlice(*settings.slice_of(trace.inputs))
@@ -102,7 +104,7 @@ def plan_and_values(
         layer_graph = layer_graph_of(engine.model, args, kwargs, settings.rules, start)
         if not layer_graph.match.fits(trace, sliced):
             # The model takes branches at random: plan the pass itself, without the rules for whole modules.
-            layer_graph = LayerGraph(engine.model, trace, settings.rules)
+            layer_graph = LayerGraph(engine.model, trace, settings.rules, output=output)
         prepared = engine.add(layer_graph)
     elif (frozen := prepared.frozen_now()) != prepared.frozen:
         prepared = engine.refreeze(prepared, frozen)

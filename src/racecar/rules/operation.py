@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -55,6 +55,14 @@ class Operation:
         """A copy of the operation with another context."""
         rest = self.name, self.module, self.trainable, self.inplace_at
         return Operation(self.func, self.args, self.kwargs, self.at, *rest, context)
+
+    def filled(self, tensors: Mapping[Path, Any]) -> Operation:
+        """A copy of the operation with tensors in some places, and the data in the others."""
+        args, kwargs = list(self.args), dict(self.kwargs)
+        for path, tensor in tensors.items():
+            _put(args, kwargs, path, tensor)
+        rest = self.name, self.module, self.trainable, self.inplace_at, self.context
+        return Operation(self.func, tuple(args), kwargs, self.at, *rest)
 
     def with_members(self, members: Sequence[Operation]) -> Operation:
         """A copy of the operation with other members."""

@@ -77,6 +77,14 @@ class Trace:
         then = [self.input_versions[slot] if call < 0 else self.versions[call] for call, slot in self.values]
         return {value for value, tensor in enumerate(self._tensors) if version(tensor) != then[value]}
 
+    def data_ids(self) -> set[int]:
+        """The ids of all tensors of data."""
+        return {id(tensor) for tensor in self._tensors}
+
+    def latest(self, tensor: Tensor) -> int | None:
+        """The number of the latest value that a tensor has; None if it is no data."""
+        return next((i for i in range(len(self._tensors) - 1, -1, -1) if self._tensors[i] is tensor), None)
+
     def tensor(self, value: int) -> Tensor:
         """The tensor of a value as it was when it was made; of one that was changed through another, as it is now."""
         tensor = tensor_of(self.values[value], self.calls, self.kept_inputs)
