@@ -17,7 +17,7 @@ FLOORS = (
     {"plan"},
     {"reverse"},
     {"racecar", "functional", "presets", "orthogonality"},
-    {"every", "gradient_share"},
+    {"every", "gradient_share", "inversion"},
     {"inspect", "pretrain"},
     {"integrations"},
     {"bench"},

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from racecar import functional, orthogonality, presets, rules
     from racecar.every import Every
     from racecar.gradient_share import GradientShare
+    from racecar.inversion import invert
     from racecar.racecar import Racecar
 
 __version__ = "0.1.0"
@@ -42,12 +43,13 @@ __all__ = [
     "RuleError",
     "Unsupported",
     "functional",
+    "invert",
     "orthogonality",
     "presets",
     "rules",
 ]
 
-_HOMES = {"Every": "every", "GradientShare": "gradient_share", "Racecar": "racecar"}
+_HOMES = {"Every": "every", "GradientShare": "gradient_share", "Racecar": "racecar", "invert": "inversion"}
 
 
 def __getattr__(name: str) -> Any:
