@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import torch
-from torch.nn.functional import conv_transpose2d
+from torch.nn.functional import conv_transpose2d, leaky_relu
 
 from racecar import Racecar
 
@@ -46,6 +46,17 @@ def test_start(capsys):
     model, tokens = made["classifier"], made["tokens"]
     torch.testing.assert_close(made["rr"](tokens)[0], model(tokens))
     assert (model(tokens).argmax(1) == made["label"]).float().mean() > 0.8
+
+
+def test_reverse(capsys):
+    made, said = run(DOCS / "reverse.md", capsys)
+    back, before, after = (float(one) for one in re.findall(r"0\.\d+", said))
+    assert back < 0.05
+    assert after < before / 3
+    first, second = made["model"][0], made["model"][2]
+    with torch.no_grad():
+        hidden = leaky_relu((made["model"](made["new"]) - second.bias) @ second.weight)
+        torch.testing.assert_close(made["rebuilt"], (hidden - first.bias) @ first.weight)
 
 
 def test_plan(capsys):

@@ -49,3 +49,17 @@ def test_a_net_that_keeps_learning_beside_one_that_does_not(monkeypatch, capsys)
     assert kept > 0.9
     before, after = re.findall(r"start in (\d) of 5 layers", said)
     assert int(after) < int(before)
+
+
+@pytest.mark.soak
+def test_what_comes_back_of_three_nets(monkeypatch, capsys):
+    """docs/reverse.md: layer by layer an untrained net looks invertible; training saves most gradient steps."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    monkeypatch.setattr(sys, "argv", ["run_backwards", "--seeds", "1"])
+    runpy.run_path(str(EXAMPLES / "run_backwards.py"), run_name="__main__")
+    rows = [re.findall(r"(-?[\d.]+) to ", line) for line in capsys.readouterr().out.splitlines()[2:]]
+    untrained, plain, ours = ([float(one) for one in row] for row in rows)
+    assert min(untrained[0], plain[0], ours[0]) > 0.7
+    assert untrained[1] < 0.3 < ours[1]
+    assert ours[2] <= ours[3] / 4
+    assert ours[2] <= plain[2] / 4
