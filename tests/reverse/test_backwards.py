@@ -13,7 +13,8 @@ from torch.nn import functional as F
 from torch.nn.utils.parametrizations import orthogonal, weight_norm
 
 from racecar import Racecar
-from tests.by_hand import Net, batch_norm, undo_conv, undo_linear, up
+from tests.by_hand import Net, batch_norm, rebuild, undo_conv, undo_linear, up
+from tests.cases import CASES
 from tests.networks import NETWORKS, call
 from tests.rules.common import chain, close, drawn, random, same_product
 
@@ -43,6 +44,27 @@ def test_of_the_models_output_it_is_what_reconstruct_rebuilds(name, training):
         y = call(copy.deepcopy(model), x)
     torch.testing.assert_close(rr.reverse(y), rebuilt, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(dict(model.state_dict()), state, rtol=0, atol=0)
+
+
+ONLY_FROM_A_LAYER = {
+    "softmax_at_the_end", "log_softmax_at_the_end", "activation_and_softmax_at_the_end", "pooling_at_the_end",
+    "dropout_is_passed_over",
+}  # fmt: skip
+"""Cases in which mode "full" starts above a softmax or a pooling, which no output tells, or above random numbers."""
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "join" not in name])
+def test_the_cases_by_hand(name):
+    """From the output of the last layer, and from that of the model."""
+    model, x, by_hand = CASES[name]()
+    rr = Racecar(model, x)
+    layers = by_hand(model, copy.deepcopy(x))
+    expected = rebuild(layers, layerwise=False)[layers[0].name]
+    with torch.no_grad():
+        if name != "hugging_face_conv1d":  # its layer works on (N · T, C)
+            close(rr.reverse(layers[-1].out, start=layers[-1].name), expected)
+        if name not in ONLY_FROM_A_LAYER:
+            close(rr.reverse(call(model, copy.deepcopy(x))), expected)
 
 
 def pooled():

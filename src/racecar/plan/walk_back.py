@@ -114,11 +114,8 @@ class _Walk:
         """A layer on the way; adds the leg that leads on from its d."""
         if layer.problem:
             raise self._blocked(layer.op)
-        name, first = (
-            shown(layer.name),
-            layer.below is None and (layer.bottom is None or layer.bottom.role is Role.SOURCE),
-        )
-        if first or layer is self.to:
+        name, bottom = shown(layer.name), layer.bottom
+        if layer is self.to or (layer.below is None and (bottom is None or bottom.role is Role.SOURCE)):
             onward = Leg(name, (), layer.d)
             self.ends.setdefault(layer.d, []).append(onward)
         else:
