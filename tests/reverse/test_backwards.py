@@ -237,6 +237,30 @@ def test_constants_of_every_kind():
         close(rr.reverse(y), undo_linear(model.a, (d - model.shift) / 3) + torch.arange(3))
 
 
+def test_a_model_that_was_moved():
+    """Constants that a model makes for itself are made where y is."""
+    model = chain(lambda x: x - torch.arange(3, dtype=x.dtype, device=x.device), nn.Linear(3, 4), nn.BatchNorm1d(4))
+    rr = Racecar(model, random(2, 3)).to("meta")
+    assert rr.reverse(random(5, 4).to("meta")).device.type == "meta"
+
+
+def test_the_branch_is_that_of_the_last_call():
+    """A second head in training alone."""
+
+    def forward(m, x):
+        h = torch.tanh(m.a(x))
+        return (m.b(h), m.c(h)) if m.training else m.b(h)
+
+    model = Net(forward, a=nn.Linear(3, 4), b=nn.Linear(4, 2), c=nn.Linear(4, 5)).double()
+    rr, y = Racecar(model, random(2, 3)), random(6, 2)
+    first = undo_linear(model.a, torch.tanh(undo_linear(model.b, y)))
+    close(rr.reverse((y, None)), first)
+    with pytest.raises(ValueError, match="2 outputs"):
+        rr.reverse(y)
+    rr.eval()(random(2, 3))
+    close(rr.reverse(y), first)
+
+
 def test_a_layer_to_end_at_and_a_layer_to_start_from():
     model = pooled()
     x = random(3, 2, 8, 8)

@@ -13,7 +13,7 @@ from tests.sources import trees
 
 LIBRARY = Path(racecar.__file__).parent
 FILE = Path(torch_private.__file__)
-PYTHONS = {"_replace", "_exit", "_getframe"}
+PYTHONS = {"_fields", "_replace", "_exit", "_getframe"}
 """Of named tuples, os and sys."""
 
 
