@@ -1,7 +1,8 @@
-"""The reverse pass written by hand, net by net: what ours is timed against.
+"""The default loss written by hand, net by net: what ours is timed against.
 
 Each function takes (model, x, fraction) and returns (output, loss), the loss being that of
-``Racecar(model, x, fraction=fraction)``: λ times the mean of the relative errors of all layers, d a fixed target.
+``Racecar(model, x, fraction=fraction)``: λ times the mean of the relative errors of all layers, each layer from its own
+output, d a fixed target.
 """
 
 from __future__ import annotations
@@ -18,15 +19,11 @@ from racecar_lab.networks.resnet import Basic, Bottleneck, ResNet
 from racecar_lab.networks.vgg import VGG
 from racecar_lab.networks.vit import EncoderBlock, ViT
 
-DEFAULT = Settings()
-LAYERWISE = DEFAULT.mode == "layerwise"
-"""Every layer from its own output; else from what the layer above rebuilt, wherever the reverse pass is unique."""
-
 LossFunction = Callable[[nn.Module, Tensor, float], tuple[Tensor, Tensor]]
 
 
 def find(model: nn.Module) -> LossFunction | None:
-    """The function for a model, None if nobody wrote one."""
+    """The function for a model; None if there is none."""
     if isinstance(model, nn.Sequential) and all(isinstance(part, nn.Flatten | nn.Linear | nn.ReLU) for part in model):
         return mlp
     return next((step for kind, step in LOSSES.items() if isinstance(model, kind)), None)
@@ -48,12 +45,16 @@ def relative(d: Tensor, back: Tensor) -> Tensor:
 
 def weighed(terms: Sequence[Tensor]) -> Tensor:
     """λ times the mean."""
-    assert isinstance(DEFAULT.weight, float)
-    return DEFAULT.weight * torch.stack(list(terms)).mean()
+    weight = Settings().weight
+    assert isinstance(weight, float)
+    return weight * torch.stack(list(terms)).mean()
 
 
-def norm_again(norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
-    """Batch norm with the statistics of the reverse data (N, C, H, W); running statistics stay as they are."""
+def norm_again(norm: nn.BatchNorm2d | None, x: Tensor) -> Tensor:
+    """Batch norm with the statistics of the reverse data (N, C, H, W), if there is one; running statistics stay as they
+    are."""
+    if norm is None:
+        return x
     if not norm.training or x.numel() == x.shape[1]:  # one value has no statistics
         return F.batch_norm(x, norm.running_mean, norm.running_var, norm.weight, norm.bias, False, 0.0, norm.eps)
     return F.batch_norm(x, None, None, norm.weight, norm.bias, True, 0.0, norm.eps)
@@ -87,61 +88,43 @@ def mlp(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
         h = F.relu(linear(h))
         ds.append(h[:n])
     output = linears[-1](h)
-
-    ds.append(output[:n])
-    back, terms = output[:n], []
-    for m in range(len(linears) - 1, -1, -1):
-        back = linear_back(linears[m], ds[m + 1] if LAYERWISE else back)
-        if m:
-            back = F.relu(back)
-        terms.append(relative(ds[m], back))
-    return output, weighed(terms)
+    backs = [linear_back(linear, d) for linear, d in zip(linears, [*ds[1:], output[:n]], strict=True)]
+    backs = [backs[0], *map(F.relu, backs[1:])]
+    return output, weighed([relative(d, back) for d, back in zip(ds, backs, strict=True)])
 
 
 def vgg(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
-    """One reverse pass, from the last linear layer to the pictures. x: (N, channels, H, W)."""
+    """Convolutions and pooling, then linear layers. x: (N, channels, H, W)."""
     assert isinstance(model, VGG)
     n, h = samples(x, fraction), x
-    convs: list[nn.Conv2d] = []
-    norms: list[nn.BatchNorm2d | None] = []
-    linears: list[nn.Linear] = []
-    ds = [x[:n]]
-    for part in model.features:
+    layers: list[nn.Conv2d | nn.Linear] = []
+    norms: dict[int, nn.BatchNorm2d] = {}  # by the number of the layer that follows
+    ds = [x[:n]]  # what each layer sees, before it is pooled
+    for part in [*model.features, model.avgpool, nn.Flatten(), *model.classifier]:
         h = part(h)
-        if isinstance(part, nn.Conv2d):
-            convs.append(part)
-            norms.append(None)
+        if isinstance(part, nn.Conv2d | nn.Linear):
+            layers.append(part)
         elif isinstance(part, nn.BatchNorm2d):
-            norms[-1] = part
+            norms[len(layers)] = part
         elif isinstance(part, nn.ReLU):
             ds.append(h[:n])
-    pooled = model.avgpool(h)
-    h = pooled.flatten(1)
-    for part in model.classifier:
-        h = part(h)
-        if isinstance(part, nn.Linear):
-            linears.append(part)
-        elif isinstance(part, nn.ReLU):
-            ds.append(h[:n])
-
-    ds.append(h[:n])
-    back, terms = h[:n], []
-    for linear in reversed(linears[1:]):
-        output = ds.pop()
-        back = F.relu(linear_back(linear, output if LAYERWISE else back))
-        terms.append(relative(ds[-1], back))
-    output = ds.pop()
-    back = linear_back(linears[0], output if LAYERWISE else back).view(n, *pooled.shape[1:])
-    for conv, norm in zip(reversed(convs), reversed(norms), strict=True):
-        d = ds.pop()
-        back = enlarge(F.relu(back if norm is None else norm_again(norm, back)), d)
+        elif part is model.avgpool:
+            pooled = h[:n].shape
+    terms = []
+    for m, (layer, d, above) in enumerate(zip(layers, ds, [*ds[1:], h[:n]], strict=True)):
+        if isinstance(layer, nn.Conv2d):
+            back = conv_back(layer, above, above.shape[2])
+        else:
+            back = linear_back(layer, above)
+            back = back.view(pooled) if d.dim() == 4 else back
+        if m:
+            back = enlarge(F.relu(norm_again(norms.get(m), back)), d)
         terms.append(relative(d, back))
-        back = conv_back(conv, d if LAYERWISE else back, back.shape[2])
-    return h, weighed([*terms, relative(x[:n], back)])
+    return h, weighed(terms)
 
 
 def resnet(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
-    """Every block by itself: the reverse pass starts again at each sum. x: (N, 3, H, W)."""
+    """A stem, residual blocks and a linear layer. x: (N, 3, H, W)."""
     assert isinstance(model, ResNet)
     n = samples(x, fraction)
     h = model.relu(model.bn1(model.conv1(x)))
@@ -171,39 +154,34 @@ def residual(
         norm: the batch norm that made d, None if a sum did.
     """
     n = len(d)
+    terms: list[Tensor] = []
 
-    def into_d(conv: nn.Conv2d, y: Tensor) -> Tensor:
-        back = conv_back(conv, y, x.shape[2])
-        back = F.relu(back if norm is None else norm_again(norm, back))
-        return relative(d, enlarge(back, d))
+    def rebuild(conv: nn.Conv2d, y: Tensor, height: int, d: Tensor, norm: nn.BatchNorm2d | None) -> None:
+        back = F.relu(norm_again(norm, conv_back(conv, y, height)))
+        terms.append(relative(d, enlarge(back, d)))
 
     pairs = [(block.conv1, block.bn1), (block.conv2, block.bn2)]
     if isinstance(block, Bottleneck):
         pairs.append((block.conv3, block.bn3))
-    h, inner = x, []
-    for conv, bn in pairs[:-1]:
-        h = F.relu(bn(conv(h)))
-        inner.append(h[:n])
-    h = pairs[-1][1](pairs[-1][0](h))
-
-    back, terms = h[:n], []
-    for i in range(len(pairs) - 1, 0, -1):
-        back = conv_back(pairs[i][0], back, inner[i - 1].shape[2])
-        back = F.relu(norm_again(pairs[i - 1][1], back))
-        terms.append(relative(inner[i - 1], back))
-        back = inner[i - 1] if LAYERWISE else back
-    terms.append(into_d(pairs[0][0], back))
+    h, below, below_norm = x, d, norm
+    for conv, bn in pairs:
+        height = h.shape[2]
+        h = bn(conv(h))
+        if conv is not pairs[-1][0]:
+            h = F.relu(h)
+        rebuild(conv, h[:n], height, below, below_norm)
+        below, below_norm = h[:n], bn
     shortcut = x
     if block.downsample is not None:
         shortcut = block.downsample(x)
         projection = block.downsample[0]
         assert isinstance(projection, nn.Conv2d)
-        terms.append(into_d(projection, shortcut[:n]))
+        rebuild(projection, shortcut[:n], x.shape[2], d, norm)
     return F.relu(h + shortcut), terms
 
 
 def vit(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
-    """Every linear layer by itself, but for the two of an MLP. x: (N, 3, H, W)."""
+    """A patch embedding, transformer blocks and a linear head. x: (N, 3, H, W)."""
     assert isinstance(model, ViT)
     n, patch = samples(x, fraction), model.patch_embed.proj
     h = model.embed(x)
@@ -230,12 +208,12 @@ def transformer(block: EncoderBlock, h: Tensor, n: int) -> tuple[Tensor, list[Te
     d3 = block.norm2(h)
     d4 = mlp.act(mlp.fc1(d3))
     out = mlp.fc2(d4)
-    terms = [relative(d1[:n], block.norm1(linear_back(attention.qkv, qkv[:n])))]
-    terms.append(relative(d2[:n], linear_back(attention.proj, mixed[:n])))
-    back = mlp.act(linear_back(mlp.fc2, out[:n]))
-    terms.append(relative(d4[:n], back))
-    terms.append(relative(d3[:n], block.norm2(linear_back(mlp.fc1, d4[:n] if LAYERWISE else back))))
-    return h + out, terms
+    return h + out, [
+        relative(d1[:n], block.norm1(linear_back(attention.qkv, qkv[:n]))),
+        relative(d2[:n], linear_back(attention.proj, mixed[:n])),
+        relative(d3[:n], block.norm2(linear_back(mlp.fc1, d4[:n]))),
+        relative(d4[:n], mlp.act(linear_back(mlp.fc2, out[:n]))),
+    ]
 
 
 LOSSES: dict[type[nn.Module], LossFunction] = {VGG: vgg, ResNet: resnet, ViT: vit}
