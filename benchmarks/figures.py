@@ -11,6 +11,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from benchmarks import records
+from benchmarks.bench import depth
 from benchmarks.keep_learning_digits import JUDGED, NETS
 from benchmarks.tables.common import finished_runs
 from benchmarks.tables.few_labels import STARTS, TASKS, by_seed, points
@@ -115,7 +117,13 @@ def peaks(results: Path) -> Figure:
     return vectors_figure(having(runs, "vectors"), "class means")
 
 
+def cost_of_depth(results: Path) -> Figure:
+    """Time of a step over the number of layers."""
+    return depth.figure(records.read(results / "bench", "depth-cpu")["depth-cpu"]["models"])
+
+
 FIGURES: dict[str, Callable[[Path], Figure]] = {
+    "depth": cost_of_depth,
     "when": few_labels,
     "keep-learning": keep_learning,
     "streams": streams,

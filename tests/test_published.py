@@ -41,7 +41,7 @@ def test_every_picture_is_shown():
     shown = {file for page in PAGES for file, _ in links(page)}
     pictures = {path for kind in ("svg", "png", "gif") for path in ROOT.glob(f"**/*.{kind}")}
     kept = {path for path in pictures if path.relative_to(ROOT).parts[0] in ("docs", "results")}
-    assert kept - {ROOT / "docs/images/depth.png"} - shown == set()
+    assert kept - shown == set()
 
 
 def test_results_are_few_files():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from statistics import median
 from typing import Any
 
-from benchmarks.bench import growth
+from benchmarks.bench import depth
 from benchmarks.bench.kinds import ByHand
 from racecar.bench import record_table
 from racecar.bench.kinds import DEFAULT
@@ -29,7 +29,7 @@ def compare_with_hand(model: dict[str, Any]) -> dict[str, Any]:
 
 def markdown(record: Mapping[str, Any]) -> str:
     """A record as Markdown."""
-    grow, more = record["settings"].get("grow"), []
-    if grow:
-        more.append(markdown_table(growth.head(grow), "|" + " --- |" * 5, growth.rows(record["models"], grow)))
+    more = []
+    if record["settings"].get("grow"):
+        more.append(markdown_table(depth.HEAD, "|" + " --- |" * len(depth.HEAD), depth.rows(record["models"])))
     return record_table.markdown(record, BY_HAND_COLUMNS, more)

@@ -1,10 +1,10 @@
-"""What steps are compared with: the same loss by hand, SRIP; and memory that other processes hold."""
+"""What steps are compared with: the same loss by hand, and SRIP."""
 
 import pytest
 import torch
 from torch import nn
 
-from benchmarks.bench import by_hand, remote
+from benchmarks.bench import by_hand
 from benchmarks.bench.kinds import ByHand, PublishedSrip, Srip, our_srip, published_srip
 from racecar.bench.kinds import PLAIN, ReverseKind, reverse_kinds
 from racecar.bench.workload import StepOptions, Workload
@@ -91,31 +91,3 @@ def test_every_kind_is_one_graph_and_none_recompiles_another():
             for loss in losses:
                 loss().backward()
     torch._dynamo.reset()
-
-
-def test_memory_that_others_hold(monkeypatch):
-    """Tried again while there is hope."""
-    tries, cleared = [], []
-    monkeypatch.setattr(remote.time, "sleep", lambda seconds: None)
-
-    def work():
-        tries.append(1)
-        if len(tries) < 3:
-            raise torch.OutOfMemoryError("full")
-        return "done"
-
-    assert remote.patiently(work, lambda: cleared.append(1), patience=60) == "done"
-    assert (len(tries), len(cleared)) == (3, 2)
-    tries.clear()
-    with pytest.raises(torch.OutOfMemoryError):
-        remote.patiently(work, lambda: None, patience=0)
-
-
-def test_what_says_that_memory_is_full():
-    wrapped = ValueError("the model does not accept this")
-    wrapped.__cause__ = torch.OutOfMemoryError("full")
-    assert remote.is_full(wrapped)
-    assert remote.is_full(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"))
-    assert not remote.is_full(ValueError("another"))
-    with pytest.raises(ZeroDivisionError):
-        remote.patiently(lambda: 1 / 0, lambda: None, patience=60)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.bench import growth
+from benchmarks.bench import depth
 from benchmarks.bench.__main__ import main
 
 ROOT = Path(__file__).parents[2]
@@ -21,14 +21,11 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.soak
-def test_growth(folder, monkeypatch, capsys):
-    monkeypatch.setattr(growth, "FAMILIES", dict.fromkeys(growth.FAMILIES, (16, 4)))
-    given = (*FEW, "--fractions", "1", "--depth", "2,4", "--figure", "growth", "--out", "growth.json")
-    assert main(given) == 0
+def test_depth(folder, monkeypatch, capsys):
+    monkeypatch.setattr(depth, "FAMILIES", dict.fromkeys(depth.FAMILIES, (16, 4)))
+    assert main([*FEW, "--fractions", "1", "--depth", "2,4", "--out", "depth.json"]) == 0
     assert "ms per layer" in capsys.readouterr().out
-    assert (folder / "growth.svg").exists()
-    assert (folder / "growth.png").exists()
-    assert main(["--show", "growth.json"]) == 0
+    assert main(["--show", "depth.json"]) == 0
     assert "| ms per layer |" in capsys.readouterr().out
 
 
@@ -46,10 +43,8 @@ def test_processes_that_start_anew(folder):
     "arguments, words",
     [
         (["--depth", "1,x"], "--depth '1,x'"),
-        (["--depth", "2", "--width", "3"], "one thing grows at a time"),
         (["--depth", "2", "--models", "mlp"], "leave out --models"),
-        (["--figure", "f"], "give --depth, --width or --batches"),
-        (["--figure", "/proc/sys/out/f", "--depth", "2"], "cannot be written"),
+        (["--out", "/proc/sys/out/f.json", "--depth", "2"], "cannot be written"),
         (["--models", "vgg99"], "unknown net 'vgg99'"),
         (["--fraction", "1"], "--fraction"),
     ],

@@ -48,11 +48,11 @@ def run(arguments: Sequence[str]) -> int:
             return interrupts.tell()
         if debug:
             traceback.print_exception(error)
-        message = _message(error)
+        text = message(error)
         if type(error).__name__ == "NoArgsIsHelpError":  # a group of commands on its own: the message is its help
-            print(message)
+            print(text)
             return 0
-        print(f"racecar: {one_line(message) or type(error).__name__}", file=sys.stderr)
+        print(f"racecar: {one_line(text) or type(error).__name__}", file=sys.stderr)
         return 2
     except (KeyboardInterrupt, typer.Abort):
         return interrupts.tell()
@@ -68,7 +68,7 @@ def refuse_empty(arguments: Sequence[str]) -> None:
             raise ValueError(f"{name} is empty: give it a value, or leave it out")
 
 
-def _message(error: Exception) -> str:
+def message(error: Exception) -> str:
     """The text of an error for the user; for a file, "FILE: reason" without the system's error number."""
     if hasattr(error, "format_message"):
         return str(error.format_message())

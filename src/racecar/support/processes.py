@@ -1,8 +1,7 @@
-"""Ask for the rank of this process, and end it together with its parent."""
+"""Ask for the rank of this process, and end it together with another one."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import threading
 from contextlib import suppress
@@ -14,11 +13,6 @@ def is_rank_zero() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) <= 1 or os.environ.get("RANK", "0") == "0"
 
 
-def end_with_parent() -> None:
-    """End this process as soon as its parent has ended; nobody waits for its work then."""
-    threading.Thread(target=_wait, daemon=True).start()
-
-
 def end_with(leash: Connection) -> None:
     """End this process as soon as the other end of a pipe is closed, at the latest when its holder has ended."""
     threading.Thread(target=_hold, args=(leash,), daemon=True).start()
@@ -28,10 +22,3 @@ def _hold(leash: Connection) -> None:
     with suppress(EOFError, OSError):
         leash.recv()
     os._exit(1)
-
-
-def _wait() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
