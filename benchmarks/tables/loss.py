@@ -21,7 +21,7 @@ DEAD = 0.2
 @cache
 def safety_verdict(results: Path) -> Verdict:
     """The verdict of the rule on the published map of safe settings."""
-    return judge(nets_of(Store(results / "safety").runs())[0])
+    return judge(nets_of(Store(results / "safety").runs()))
 
 
 def fresh_settings(results: Path) -> str:

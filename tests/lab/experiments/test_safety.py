@@ -11,8 +11,8 @@ from torch import nn
 from racecar import Racecar
 from racecar.cli.app import run as command
 from racecar_lab.datasets import MNIST
+from racecar_lab.experiment import Trained
 from racecar_lab.experiments import experiment
-from racecar_lab.experiments import safety as module
 from racecar_lab.experiments.safety import Safety
 from racecar_lab.experiments.safety.design import CONTEXTS, fields_of
 from racecar_lab.measures.dead import is_dead
@@ -136,8 +136,8 @@ def test_what_is_measured(pictures, tmp_path):
         net.features[0].weight.zero_()
         net.features[0].bias.copy_(-torch.ones(16))
     assert is_dead(net, x)
-    trained = module.Trained(SAFETY.stages(ONE)[0], net, SAFETY.data(ONE, 0, pictures)["A"], 0, "lRR",
-                             torch.device("cpu"), pictures)  # fmt: skip
+    tasks = SAFETY.data(ONE, 0, pictures)
+    trained = Trained(SAFETY.stages(ONE)[0], net, tasks["A"], 0, "lRR", torch.device("cpu"), pictures, tasks=tasks)
     found = SAFETY.measure(ONE, trained).metrics
     assert found["dead"] == 1.0
     assert found["probe_2"] == pytest.approx(0.2)  # constant features: always the same class

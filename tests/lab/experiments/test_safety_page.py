@@ -2,6 +2,7 @@
 
 import random
 
+import pandas
 import pytest
 
 from racecar_lab.experiments import experiment
@@ -44,7 +45,7 @@ def map_records(seeds=range(5), best=PLANTED, made_up=LOSSES):
 
 
 def verdict_of(records):
-    return judge(nets_of(map(Run, records))[0])
+    return judge(nets_of(map(Run, records)))
 
 
 @pytest.fixture(scope="module")
@@ -72,12 +73,14 @@ def test_tables():
 
 def test_nets(records):
     for loss in (LOSSES[0], LOSSES[-1]):  # of all layers, and without the classifier
-        nets, _ = nets_of([Run(map_records(range(1), made_up=[loss])[-1])])
+        nets = nets_of([Run(map_records(range(1), made_up=[loss])[-1])])
         assert (nets.loss[0], nets.place[0]) == (loss, 1.0)
-    nets, left_out = nets_of(map(Run, records))
-    assert (len(nets), left_out) == (len(records), 0)
+    nets = nets_of(map(Run, records))
+    assert len(nets) == len(records)
     assert nets.source.isna().any()
     assert nets.dead[nets.source.isna()].all()
+    longer = {**records[0], "config": {**records[0]["config"], "epochs": 7}}
+    pandas.testing.assert_frame_equal(nets_of(map(Run, [longer, *records])), nets)
 
 
 def test_a_figure_of_little():

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from racecar_lab.datasets import MNIST, Source, data_folder
@@ -77,7 +77,7 @@ class Safety(Experiment[SafetyConfig]):
     def data(self, config: SafetyConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """Two tasks, "A": digits 0–4; "B": digits 5–9; pictures are halved to 14 × 14. They are cached for thousands of
         nets."""
-        return _tasks(data_folder(folder), seed, config.images, max(config.labels), config.tests, "cpu")
+        return _tasks(data_folder(folder), seed, config.images, max(config.labels), config.tests)
 
     def network(self, config: SafetyConfig, dropout: float = 0.0) -> nn.Module:
         norm = config.norm != "none"
@@ -101,11 +101,9 @@ class Safety(Experiment[SafetyConfig]):
         return {"scale": config.scale, "gradient": config.gradient, "reduction": "mean", "weight": weight}
 
     def measure(self, config: SafetyConfig, trained: Trained) -> Measured:
-        folder, device = data_folder(trained.folder), str(trained.device)
-        tasks = _tasks(folder, trained.seed, config.images, max(config.labels), config.tests, device)
         source = accuracy(trained.model, trained.task.test)
         dead = source < LIVING or is_dead(trained.model, trained.task.train.x[:PROBED])
-        metrics = {"source_accuracy": source, "dead": float(dead), **_probes(config, trained, tasks["B"])}
+        metrics = {"source_accuracy": source, "dead": float(dead), **_probes(config, trained)}
         return Measured({name: short(value) for name, value in metrics.items()})
 
     def told(self, runs: Sequence[Run]) -> tuple[Sequence[str], Sequence[Table]]:
@@ -117,41 +115,30 @@ class Safety(Experiment[SafetyConfig]):
         from racecar_lab.experiments.safety.map_figure import all_figures
         from racecar_lab.experiments.safety.rule import judge, nets_of
 
-        return all_figures(judge(nets_of(runs)[0]))
+        return all_figures(judge(nets_of(runs)))
 
 
 @lru_cache(maxsize=64)
-def _tasks(folder: Path, seed: int, images: int, labels: int, tests: int, device: str) -> Mapping[str, Task]:
-    """The tasks of a seed on a device, with pictures of half the size."""
-    if device != "cpu":
-        tasks = _tasks(folder, seed, images, labels, tests, "cpu")
-        return {name: task.to(device) for name, task in tasks.items()}
+def _tasks(folder: Path, seed: int, images: int, labels: int, tests: int) -> Mapping[str, Task]:
+    """The tasks of a seed, with pictures of half the size."""
     generator = rng.generator("safety", seed)
     sides = (CLASSES, CLASSES)
     tasks = transfer.tasks(Safety.source, folder, generator, sides=sides, images=images, labels=labels, tests=tests)
-    return {name: Task(*(_halved(split) for split in (task.train, task.test))) for name, task in tasks.items()}
+    return {name: Task(_halved(task.train), _halved(task.test)) for name, task in tasks.items()}
 
 
 def _halved(split: Split) -> Split:
     return Split(F.avg_pool2d(split.x, 28 // SIDE), split.y)
 
 
-@lru_cache(maxsize=64)
-def _chosen(y: Tensor, labels: int, count: int, seed: int) -> Tensor:
-    """Indices (draws, classes · labels) of labelled pictures, the same for all nets of a seed."""
-    draws = [choose(y, labels, rng.generator("safety", seed, labels, i)) for i in range(count)]
-    return torch.stack(draws).to(y.device)
-
-
-def _probes(config: SafetyConfig, trained: Trained, task: Task) -> dict[str, float]:
-    """Accuracy on the new task by labels per class, mean over the draws."""
-    net = body(trained.model)
-    sets = [_chosen(task.train.y, n, config.draws, trained.seed) for n in config.labels]
-    flat = torch.cat([indices.flatten() for indices in sets])
-    parts = features(net, task.train.x[flat]).split([indices.numel() for indices in sets])
-    test = Split(features(net, task.test.x), task.test.y)
-    accuracies = [
-        ridge(Split(x.view(*indices.shape, -1), task.train.y[indices]), test, CLASSES, config.l2).mean()
-        for indices, x in zip(sets, parts, strict=True)
-    ]
-    return {f"probe_{n}": value for n, value in zip(config.labels, torch.stack(accuracies).tolist(), strict=True)}
+def _probes(config: SafetyConfig, trained: Trained) -> dict[str, float]:
+    """Accuracy on the new task by labels per class: the mean over random sets, which are the same for all nets of a
+    seed."""
+    net, task = body(trained.model), trained.tasks["B"].to(trained.device)
+    test, accuracies = Split(features(net, task.test.x), task.test.y), {}
+    for n in config.labels:
+        generators = (rng.generator("safety", trained.seed, n, i) for i in range(config.draws))
+        sets = torch.stack([choose(task.train.y, n, generator) for generator in generators]).to(trained.device)
+        labelled = Split(features(net, task.train.x[sets.flatten()]).view(*sets.shape, -1), task.train.y[sets])
+        accuracies[f"probe_{n}"] = ridge(labelled, test, CLASSES, config.l2).mean().item()
+    return accuracies

@@ -46,7 +46,7 @@ from racecar_lab.experiments.safety.design import (
     Context,
     Setting,
 )
-from racecar_lab.report.groups import plain
+from racecar_lab.report.groups import collect, plain
 from racecar_lab.running.run import Run
 
 FRESH = 100
@@ -62,25 +62,20 @@ CONTEXT = list(Context._fields)
 COLUMNS = ["loss", "place", *CONTEXT, "seed", "dead", "source", "probe"]
 
 
-def nets_of(runs: Iterable[Run]) -> tuple[Any, int]:
-    """The nets of a map as a pandas frame with ``COLUMNS``, and the number of nets that were left out because they
-    were trained or measured in another way than most.
+def nets_of(runs: Iterable[Run]) -> Any:
+    """The nets of a map as a pandas frame with ``COLUMNS``, without those that were trained or measured in another way
+    than most.
 
     Plain nets have the loss "". "source" is the accuracy on the source's test pictures, "probe" that of the probe with
     10 labels; both are NaN where the loss was not finite.
     """
-    rows: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
-    for run in runs:
-        if run.record["experiment"] == "safety":
-            shared = {
-                name: plain(value) for name, value in run.config.items() if name not in (*NET_FIELDS, *GUIDES, "design")
-            }
-            rows.setdefault(tuple(sorted(shared.items())), []).append(_row(run))
-    most = max(rows.values(), key=len, default=[])
-    nets = (
-        need("pandas", "lab").DataFrame(most, columns=COLUMNS).astype({"dead": bool, "source": float, "probe": float})
+    designed = (*NET_FIELDS, *GUIDES, "design")
+    way_and_row = (
+        (plain({name: value for name, value in run.config.items() if name not in designed}), _row(run)) for run in runs
     )
-    return nets, sum(map(len, rows.values())) - len(most)
+    rows = max(collect(way_and_row).values(), key=len, default=[])
+    nets = need("pandas", "lab").DataFrame(rows, columns=COLUMNS)
+    return nets.astype({"dead": bool, "source": float, "probe": float})
 
 
 def _row(run: Run) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ def sentences_and_tables(runs: Iterable[Run]) -> tuple[list[str], list[Table]]:
     no outcome."""
     runs = list(runs)
     evidence = not any(run.purpose for run in runs)
-    nets, left_out = nets_of(runs)
+    nets = nets_of(runs)
     verdict = judge(nets)
     counts, cells = verdict.counts, verdict.cells
     notes = [
@@ -36,7 +36,7 @@ def sentences_and_tables(runs: Iterable[Run]) -> tuple[list[str], list[Table]]:
             notes.append(f"Refuted on fresh seeds: {name_of(setting)}. {_deaths(verdict, setting, fresh=True)}.")
     if counts["alone"]:
         notes.append(f"{words.count(counts['alone'], 'net')} without a plain twin left out.")
-    if left_out:
+    if left_out := len(runs) - len(nets):
         notes.append(f"{words.count(left_out, 'net')} trained or measured in another way than most left out.")
     if any(":sum:" in loss for loss, _ in cells.index):
         notes.append(f"For scale sum, the λ of figure and tables is {SUMMED:,.0f} times the true one.")
