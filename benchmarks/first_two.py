@@ -29,8 +29,11 @@ from benchmarks import plainly
 from benchmarks.records import as_module
 from racecar.bench.record import circumstances, write_json
 from racecar_lab.experiments import experiment
+from racecar_lab.running import runner
+from racecar_lab.running.engines.base import RunOptions
 from racecar_lab.running.jobs import Job, make_jobs
 from racecar_lab.running.results import Store
+from racecar_lab.running.work import Maker
 
 VARIANTS = ("Std", "Ort", "RR")
 CORES = len(os.sched_getaffinity(0))
@@ -56,7 +59,7 @@ def name_of(job: Job) -> tuple[str, str, int]:
 def laboratory() -> list[dict[str, Any]]:
     """Ours, in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        _python("-m", "benchmarks.laboratory", folder)
+        _python("-m", "benchmarks.first_two", "--laboratory", folder)
         runs = [Store(folder).get(job.ids["A"]) for job in jobs()]
     return [{key: run.record["curves"][key][-1] for key in ("train_loss", "regulariser")} for run in runs]
 
@@ -88,7 +91,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=Path("results/bench"))
+    parser.add_argument("--laboratory", type=Path, metavar="FOLDER", help="train ours alone, into a folder")
     options = parser.parse_args()
+    if options.laboratory:
+        made = RunOptions(folder=options.laboratory, maker=Maker("benchmark", "here"))
+        sys.exit(len(runner.run(jobs(), made, "here", show=False)))
     ways: dict[str, Callable[[], list[dict[str, Any]]]] = {
         "plain, one after the other": lambda: plain(1),
         f"plain, {CORES} at once": lambda: plain(CORES),
