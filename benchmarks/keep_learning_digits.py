@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean
@@ -36,7 +36,6 @@ from typing import Any, NamedTuple
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
 from torch.nn import functional as F
 
 from benchmarks import records
@@ -92,8 +91,6 @@ COMPARISONS = (
     Comparison("keep_learning", "orthogonality", -2.0, 2 * len(NETS)),
     Comparison("share", "keep_learning", -3.0, len(NETS)),
 )
-Parameters = dict[str, Tensor]
-"""Parameters by name, of one net, or of E nets with a first dimension for the nets."""
 
 
 class Stream(NamedTuple):
@@ -128,91 +125,38 @@ def new_net(net: str, seed: int) -> nn.Module:
     return model
 
 
-def forward_of(method: str, model: nn.Module, x: Tensor) -> Callable[[Parameters, Tensor], tuple[Tensor, Tensor]]:
-    """A function from one net's parameters and a batch to its logits and the method's penalty, shape (), which is added
-    to the loss times the strength.
+def train(method: str, net: str, seed: int, strength: float, stream: Stream) -> list[float]:
+    """Train one net; its accuracy while learning on each task.
 
     Args:
-        method: "plain" (penalty 0), "orthogonality" (Σ‖WᵀW − I‖² over all layers but the head), "linear" (mode "linear"
-            with λ = 1, without the head) or "keep_learning" (the preset as it comes).
-        model: the net.
-        x: pictures, as examples of inputs.
+        method: "plain"; "orthogonality" (Σ‖WᵀW − I‖² over all layers but the head); "linear" (mode "linear" without the
+            head); "keep_learning" (the preset as it comes); or "share" (the preset with ``GradientShare``).
+        net: one of ``NETS``.
+        seed: seed of the initial weights.
+        strength: the number by which the method's penalty is multiplied; of method "share", the share.
+        stream: the tasks.
     """
-    if method in SETTINGS:
-        rr = Racecar(model, x[:8], **SETTINGS[method])
-        return lambda p, x: functional_call(rr, {f"model.{key}": value for key, value in p.items()}, (x,))
-    weights = [key for key, value in model.named_parameters() if value.dim() > 1][:-1]
-
-    def run(p: Parameters, x: Tensor) -> tuple[Tensor, Tensor]:
-        output = functional_call(model, p, (x,))
-        if method == "orthogonality":
-            return output, orthogonality.so([p[key] for key in weights])
-        return output, output.new_zeros(())
-
-    return run
-
-
-def train(method: str, net: str, seeds: Sequence[int], strengths: Sequence[float], streams: Sequence[Stream]) -> Tensor:
-    """Train a net for every strength and seed; their accuracies while learning on each task, (strengths, seeds, tasks).
-
-    All nets are trained at once. They do not influence each other: the loss is the sum of the nets' losses, and Adam
-    treats every weight by itself. For method "share", whose nets are trained one by one, the strengths are shares.
-    """
-    if method == "share":
-        pairs = list(zip(seeds, streams, strict=True))
-        return torch.tensor([[train_by_share(net, *pair, share) for pair in pairs] for share in strengths])
-    models = [new_net(net, seed) for _ in strengths for seed in seeds]
-    streams = [*streams] * len(strengths)
-    forward = vmap(forward_of(method, models[0], streams[0].x))
-    each = [dict(model.named_parameters()) for model in models]
-    p: Parameters = {key: torch.stack([named[key].detach() for named in each]).requires_grad_() for key in each[0]}
-    times = torch.tensor([strength for strength in strengths for _ in seeds])
-    optimiser = torch.optim.Adam(list(p.values()), LR, fused=True)
-    accuracies = []
-    for x, y, last in _batches(streams):
-        output, penalty = forward(p, x)
-        task = F.cross_entropy(output.flatten(0, 1), y.flatten(), reduction="sum") / y.shape[1]
-        optimiser.zero_grad()
-        (task + (times * penalty).sum()).backward()
-        optimiser.step()
-        accuracies.append((output.detach().argmax(2) == y).float().mean(1))
-        if last:
-            print(f"{net}, {method}: {100 * mean(accuracies[-1].tolist()):.0f} % at the end of a task", flush=True)
-    per_task = torch.stack(accuracies).reshape(len(streams[0].y), -1, len(models)).mean(1)
-    return per_task.T.reshape(len(strengths), len(seeds), -1)
-
-
-def train_by_share(net: str, seed: int, stream: Stream, share: float) -> list[float]:
-    """Train one net by the preset with ``GradientShare`` instead of λ; its accuracy while learning on each task."""
     model = new_net(net, seed)
-    rr = Racecar(model, stream.x[:8], **presets.keep_learning)
-    total = GradientShare(model.parameters(), share)
+    weights = [parameter for parameter in model.parameters() if parameter.dim() > 1][:-1]
+    settings = presets.keep_learning if method == "share" else SETTINGS.get(method)
+    rr = Racecar(model, stream.x[:8], **settings) if settings else None
+    share = GradientShare(model.parameters(), strength) if method == "share" else None
     optimiser = torch.optim.Adam(model.parameters(), LR, fused=True)
-    accuracies, by_task = [], []
-    for x, y, last in _batches([stream]):
-        output, loss = rr(x[0])
-        optimiser.zero_grad()
-        total(F.cross_entropy(output, y[0]), loss).backward()
-        optimiser.step()
-        accuracies.append(float((output.detach().argmax(1) == y[0]).float().mean()))
-        if last:
-            by_task.append(mean(accuracies))
-            accuracies = []
-    print(f"{net}, share, seed {seed}: {100 * by_task[-1]:.0f} % in the last task", flush=True)
+    by_task = []
+    for y, order in zip(stream.y, stream.order, strict=True):
+        accuracies = []
+        for chosen in order.flatten().split(BATCH):
+            output, penalty = rr(stream.x[chosen]) if rr else (model(stream.x[chosen]), torch.zeros(()))
+            if method == "orthogonality":
+                penalty = orthogonality.so(weights)
+            task = F.cross_entropy(output, y[chosen])
+            optimiser.zero_grad()
+            (share(task, penalty) if share else task + strength * penalty).backward()
+            optimiser.step()
+            accuracies.append(float((output.detach().argmax(1) == y[chosen]).float().mean()))
+        by_task.append(mean(accuracies))
+    print(f"{net}, {method}, seed {seed}: {100 * by_task[-1]:.0f} % in the last task", flush=True)
     return by_task
-
-
-def _batches(streams: Sequence[Stream]) -> Iterator[tuple[Tensor, Tensor, bool]]:
-    """The batches of E streams: pictures (E, 16, 1, 8, 8), labels (E, 16), and whether it is the last of a task."""
-    tasks, epochs, _ = streams[0].order.shape
-    for task in range(tasks):
-        for epoch in range(epochs):
-            orders = torch.stack([stream.order[task, epoch] for stream in streams]).split(BATCH, 1)
-            for i, chosen in enumerate(orders, 1):
-                pairs = list(zip(streams, chosen, strict=True))
-                x = torch.stack([stream.x[pictures] for stream, pictures in pairs])
-                y = torch.stack([stream.y[task, pictures] for stream, pictures in pairs])
-                yield x, y, epoch == epochs - 1 and i == len(orders)
 
 
 def load_or_train(method: str, net: str, seeds: Sequence[int], strengths: Sequence[float], out: Path) -> dict[str, Any]:
@@ -225,8 +169,9 @@ def load_or_train(method: str, net: str, seeds: Sequence[int], strengths: Sequen
     if existing.items() >= settings.items():
         return existing
     began = time.perf_counter()
-    accuracies = train(method, net, seeds, strengths, [make_stream(seed) for seed in seeds]).tolist()
-    rounded = [[[round(value, 5) for value in by_task] for by_task in by_seed] for by_seed in accuracies]
+    streams = {seed: make_stream(seed) for seed in seeds}
+    learned = [[train(method, net, seed, value, streams[seed]) for seed in seeds] for value in strengths]
+    rounded = [[[round(value, 5) for value in by_task] for by_task in by_seed] for by_seed in learned]
     program = circumstances(records.as_module("benchmarks.keep_learning_digits"), "cpu")
     del program["seed"]  # a record has several
     record = {**settings, "learned": rounded, **program, "seconds": round(time.perf_counter() - began, 1)}
