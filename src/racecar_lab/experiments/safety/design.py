@@ -141,13 +141,8 @@ class SafetyConfig(Config):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, levels in (
-            ("weights", LAMBDAS),
-            ("depths", DEPTHS),
-            ("starts", STARTS),
-            ("norms", NORMS),
-            ("lrs", LRS),
-        ):
+        grids = {"weights": LAMBDAS, "depths": DEPTHS, "starts": STARTS, "norms": NORMS, "lrs": LRS}
+        for name, levels in grids.items():
             if not getattr(self, name) or not set(getattr(self, name)) <= set(levels):
                 raise ValueError(f"{name} must be some of {', '.join(map(str, levels))}, not {getattr(self, name)!r}")
         if len({value == "none" for value in (self.mode, self.gradient, self.scale)}) > 1:
