@@ -81,26 +81,25 @@ def enlarge(back: Tensor, d: Tensor) -> Tensor:
 
 def mlp(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
     """``nn.Sequential`` of linear layers with ReLU between them. x: (N, …)."""
-    assert isinstance(model, nn.Sequential)
-    n, linears = samples(x, fraction), [part for part in model if isinstance(part, nn.Linear)]
-    h, ds = x.flatten(1), [x[:n].flatten(1)]
-    for linear in linears[:-1]:
-        h = F.relu(linear(h))
-        ds.append(h[:n])
-    output = linears[-1](h)
-    backs = [linear_back(linear, d) for linear, d in zip(linears, [*ds[1:], output[:n]], strict=True)]
-    backs = [backs[0], *map(F.relu, backs[1:])]
-    return output, weighed([relative(d, back) for d, back in zip(ds, backs, strict=True)])
+    return chain(list(model.children()), x, fraction)
 
 
 def vgg(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
     """Convolutions and pooling, then linear layers. x: (N, channels, H, W)."""
     assert isinstance(model, VGG)
+    return chain([*model.features, model.avgpool, nn.Flatten(), *model.classifier], x, fraction)
+
+
+def chain(parts: Sequence[nn.Module], x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
+    """Layers one after the other with batch norm, ReLU and pooling between them. x: (N, …)."""
     n, h = samples(x, fraction), x
     layers: list[nn.Conv2d | nn.Linear] = []
     norms: dict[int, nn.BatchNorm2d] = {}  # by the number of the layer that follows
     ds = [x[:n]]  # what each layer sees, before it is pooled
-    for part in [*model.features, model.avgpool, nn.Flatten(), *model.classifier]:
+    pooled = h[:n].shape
+    for part in parts:
+        if isinstance(part, nn.Flatten):
+            pooled = h[:n].shape
         h = part(h)
         if isinstance(part, nn.Conv2d | nn.Linear):
             layers.append(part)
@@ -108,15 +107,13 @@ def vgg(model: nn.Module, x: Tensor, fraction: float) -> tuple[Tensor, Tensor]:
             norms[len(layers)] = part
         elif isinstance(part, nn.ReLU):
             ds.append(h[:n])
-        elif part is model.avgpool:
-            pooled = h[:n].shape
     terms = []
     for m, (layer, d, above) in enumerate(zip(layers, ds, [*ds[1:], h[:n]], strict=True)):
         if isinstance(layer, nn.Conv2d):
             back = conv_back(layer, above, above.shape[2])
         else:
             back = linear_back(layer, above)
-            back = back.view(pooled) if d.dim() == 4 else back
+            back = back.view(pooled) if d.dim() > 2 else back
         if m:
             back = enlarge(F.relu(norm_again(norms.get(m), back)), d)
         terms.append(relative(d, back))
