@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from racecar import Racecar
+from racecar.watch.recorder import Watch
 
 NET = """\
 net = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 2))
@@ -25,20 +25,6 @@ rr = Racecar(net, x, mode="full", weight=1.0)
 output, loss = rr(x)"""
 
 
-class Watching(TorchFunctionMode):
-    """Notes every torch function that is called, as racecar.watch does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[tuple[str, Tensor, Tensor]] = []
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        output = func(*args, **(kwargs or {}))
-        if isinstance(output, Tensor):
-            self.calls.append((func.__name__, args[0], output))
-        return output
-
-
 @cache
 def net() -> dict[str, Any]:
     """The variables of the page's first block, by name."""
@@ -48,10 +34,11 @@ def net() -> dict[str, Any]:
 
 
 def watch(names: dict[str, Any]) -> str:
-    with Watching() as seen, torch.no_grad():
+    """Every call of a torch function, as racecar.watch sees it."""
+    with Watch() as seen, torch.no_grad():
         names["net"](names["x"])
-    lines = ["call     from                          to"]
-    return "\n".join([*lines, *(f"{name:7}  {_row(x):28}  {_row(y)}" for name, x, y in seen.calls)])
+    calls = [f"{call.func.__name__:7}  {_row(call.args[0]):28}  {_row(call.out)}" for call in seen.calls]
+    return "\n".join(["call     from                          to", *calls])
 
 
 def run(names: dict[str, Any]) -> str:
