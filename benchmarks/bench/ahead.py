@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import product
@@ -28,13 +29,18 @@ def compile_ahead(
         jobs: the number of processes.
     """
     tasks = list(product(dict.fromkeys(kind.once() for kind in kinds), names))
-    with (
-        bar("compiling", len(tasks)) as advance,
-        ProcessPoolExecutor(jobs, get_context("spawn"), max_tasks_per_child=1) as pool,
-    ):
+    threads = max(1, (os.cpu_count() or 1) // jobs)
+    new_pool = ProcessPoolExecutor(jobs, get_context("spawn"), _compile_with, (threads,), max_tasks_per_child=1)
+    with bar("compiling", len(tasks)) as advance, new_pool as pool:
         futures = [pool.submit(_compile, name, open_model, options, kind) for kind, name in tasks]
         for _ in as_completed(futures):
             advance(1, "")
+
+
+def _compile_with(threads: int) -> None:
+    from torch._inductor import config
+
+    config.compile_threads = threads  # else every process starts a worker for every core
 
 
 def _compile(name: str, open_model: OpenModel, options: StepOptions, kind: Kind) -> None:
