@@ -1,5 +1,7 @@
 """Our step beside the one by hand, and kinds of steps that are compiled ahead in processes of their own."""
 
+import os
+from pathlib import Path
 from statistics import median
 
 import pytest
@@ -40,18 +42,18 @@ def test_ours_over_by_hand():
 
 
 def broken(name: str):
+    """Says in a file in which process it was called, and fails."""
+    Path(name).write_text(str(os.getpid()))
     raise ValueError("no such net")
 
 
 @pytest.mark.soak
-def test_compiling_ahead(monkeypatch, tmp_path):
-    """Every kind leaves what was compiled on the disk; one that fails says so where it is timed."""
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiled"))
-    kinds = reverse_kinds([0.25], [1, 2])
-    compile_ahead(["resnet"], tiny, StepOptions(compile=True), kinds, jobs=2)
-    assert any((tmp_path / "compiled").rglob("*"))
-    compile_ahead(["resnet"], broken, StepOptions(compile=True), kinds, jobs=2)
-    (model,) = run(["resnet"], broken, CPU, kinds, 1)
+def test_compiling_ahead(tmp_path):
+    """In processes of their own, one for each; a net that fails says so where it is timed."""
+    names = [str(tmp_path / name) for name in ("a", "b")]
+    compile_ahead(names, broken, CPU, [PLAIN], jobs=2)
+    assert len({Path(name).read_text() for name in names} | {str(os.getpid())}) == 3
+    (model,) = run(names[:1], broken, CPU, [PLAIN], 1)
     assert model["error"] == "ValueError: no such net"
 
 
