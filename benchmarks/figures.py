@@ -113,7 +113,8 @@ def streams(results: Path) -> Figure:
 
 def peaks(results: Path) -> Figure:
     """Right singular vectors of the first layer of the peak experiment's 784-128-2 net."""
-    runs = [run for run in gather(Store(results / "peaks").runs()).runs if run.config["nets"] == ["two"]]
+    groups = gather(Store(results / "peaks").runs())
+    runs = [run for group in groups for run in group.runs.values() if run.config["nets"] == ["two"]]
     return vectors_figure(having(runs, "vectors"), "class means")
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from racecar.support.files import write_text
 from racecar_lab.cli.report import report
 from racecar_lab.experiments import EXPERIMENTS
-from racecar_lab.report.shown import shown_arrays
+from racecar_lab.report.figure_arrays import figure_arrays
 from racecar_lab.running.published import write_published
 from racecar_lab.running.results import Store
 from racecar_lab.running.run import Run
@@ -49,7 +49,7 @@ def publish(folder: Path, sources: Sequence[Path], experiment: str = "") -> tupl
     if not new:
         raise ValueError(f"no records{f' of {experiment}' if experiment else ''} in {', '.join(map(str, sources))}")
     runs = [*kept(Store(folder).runs(), new), *(Run({**run.record, "curves": {}}, run.store) for run in new)]
-    arrays = shown_arrays(runs, EXPERIMENTS)
+    arrays = figure_arrays(runs, EXPERIMENTS)
     write_published(folder, [run.record for run in runs], arrays)
     return len(new), sum(map(len, arrays.values()))
 

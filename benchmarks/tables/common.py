@@ -9,10 +9,10 @@ from pathlib import Path
 
 from racecar_lab.experiments import experiment
 from racecar_lab.report import words
+from racecar_lab.report.claim_words import gain_text
 from racecar_lab.report.findings import Finding
 from racecar_lab.report.section import findings_of
 from racecar_lab.report.statistics import Estimate, estimate
-from racecar_lab.report.told import gain_told
 from racecar_lab.running.results import Store
 from racecar_lab.running.run import Run
 
@@ -64,5 +64,5 @@ def with_interval(gain: Estimate | None) -> str:
 
 def gain(finding: Finding) -> str:
     """A claim's gain as "+1.2 (0.3 to 2.1)", with its corrected interval."""
-    mean, _, interval = gain_told(finding).partition(", ")
+    mean, _, interval = gain_text(finding).partition(", ")
     return f"{mean.partition(' ')[0]} ({interval})"

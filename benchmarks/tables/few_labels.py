@@ -8,9 +8,8 @@ from typing import Any
 
 from benchmarks.tables.common import claims, finished_runs, gain, markdown, mean_and_sd, with_interval
 from racecar_lab.experiments import few_labels
-from racecar_lab.report.groups import has
+from racecar_lab.report.settings import has
 from racecar_lab.report.statistics import estimate, gains
-from racecar_lab.report.told import judged
 from racecar_lab.report.verdicts import SIGNS
 from racecar_lab.running.run import Run
 from racecar_lab.training.loss_config import loss_name
@@ -84,9 +83,10 @@ CLAIMS: dict[str, dict[str, tuple[str, str]]] = {
 def by_loss(results: Path, kind: str) -> str:
     """A row for each task, depth and start: sign of the verdict, mean gain and corrected interval of each claim."""
     cells = {}
-    for finding in judged(claims(results / "few-labels-losses")):
-        assert finding.better is not None
-        config = finding.better.config
+    for finding in claims(results / "few-labels-losses"):
+        if finding.sides is None or not finding.judged:
+            continue
+        config = finding.sides[0].config
         row = list(TASKS).index(config["task"]), config["depth"], list(STARTS).index(config["start"])
         cells[row, loss_name(config), finding.claim.text] = f"{SIGNS[finding.verdict]} {gain(finding)}"
     columns = CLAIMS[kind]

@@ -16,7 +16,6 @@ from racecar_lab.experiments.streams.conditions import Conditions, by_conditions
 from racecar_lab.experiments.streams.published_searches import SEARCHES, read_scores
 from racecar_lab.experiments.streams.transfer import transfer_table
 from racecar_lab.report.section import findings_of
-from racecar_lab.report.told import judged as judged_findings
 from racecar_lab.running.results import Store
 from racecar_lab.running.run import Run
 
@@ -88,9 +87,10 @@ def streams_claims(results: Path) -> str:
     runs = streams_runs(results)
     streams = {str(conditions.cell): stream_and_norm(conditions) for conditions in by_conditions(runs)}
     rows: dict[str, dict[str, str]] = {}
-    for finding in judged_findings(findings_of(experiment("streams"), runs)):
-        cell, _, text = finding.claim.text.partition(": ")
-        rows.setdefault(text, {})[cell] = f"{gain(finding)} {finding.verdict}"
+    for finding in findings_of(experiment("streams"), runs):
+        if finding.judged:
+            cell, _, text = finding.claim.text.partition(": ")
+            rows.setdefault(text, {})[cell] = f"{gain(finding)} {finding.verdict}"
     cells = [[text, *(by_cell.get(cell, "–") for cell in streams)] for text, by_cell in rows.items()]
     return markdown(["claim", *streams.values()], cells)
 

@@ -40,10 +40,10 @@ def slices(results: Path) -> str:
 
 
 def _cell(finding: Finding) -> str:
-    assert finding.better is not None
+    assert finding.sides is not None
     cell = [] if finding.interval is None else [gain(finding).partition(" (")[0], SIGNS[finding.verdict]]
-    if finding.better.lost:
-        cell.append(f"**{len(finding.better.lost)} of {len(finding.better.seeds)} lost**")
+    if finding.sides[0].broken:
+        cell.append(f"**{len(finding.sides[0].broken)} of {len(finding.sides[0].all_runs)} lost**")
     return " ".join(cell)
 
 

@@ -10,7 +10,7 @@ from benchmarks.tables.common import finished_runs, markdown, mean_and_sd
 from benchmarks.tables.few_labels import CHANCE, ROWS, by_seed
 from racecar_lab.experiments.information import FAILED
 from racecar_lab.report import words
-from racecar_lab.report.groups import has
+from racecar_lab.report.settings import has
 from racecar_lab.report.statistics import exact_share
 from racecar_lab.running.run import Run
 from racecar_lab.training.loss_config import DEFAULT, PAPER

@@ -14,9 +14,9 @@ from racecar_lab.experiments import EXPERIMENTS
 from racecar_lab.experiments.texture_shape import rows as texture
 from racecar_lab.experiments.texture_shape.claims import STAGE
 from racecar_lab.experiments.texture_shape.splitting import CLUSTERS
+from racecar_lab.report.claim_words import gain_text, mean_of
 from racecar_lab.report.clustered import estimate_of
 from racecar_lab.report.statistics import estimate
-from racecar_lab.report.told import gain_told, judged, mean_of
 from racecar_lab.report.verdicts import CONTRADICTED, SUPPORTED, UNDECIDED
 from racecar_lab.running.results import Store
 
@@ -158,11 +158,11 @@ def outcomes(results: Path, folder: str) -> str:
     lowest and highest mean gain; of a claim with one setting its gain and corrected interval."""
     rows = []
     for text in SUMMARY[folder]:
-        settings = [finding for finding in judged(claims(results / folder)) if finding.claim.text == text]
+        settings = [finding for finding in claims(results / folder) if finding.judged and finding.claim.text == text]
         counts = [
             sum(finding.verdict == verdict for finding in settings) for verdict in (SUPPORTED, UNDECIDED, CONTRADICTED)
         ]
-        low, high = (gain_told(end(settings, key=mean_of)).partition(", ")[0] for end in (min, max))
+        low, high = (gain_text(end(settings, key=mean_of)).partition(", ")[0] for end in (min, max))
         number, _, unit = low.partition(" ")
         shown = f"{gain(settings[0])} {unit}" if len(settings) == 1 else f"{number} to {high}"
         rows.append([text, *(str(count) if count else "" for count in counts), shown.replace("test_nll", "nats")])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from racecar.support.table import table
 
 if TYPE_CHECKING:
-    from racecar_lab.report.groups import Setting
+    from racecar_lab.report.settings import Setting
     from racecar_lab.running.jobs import Job
     from racecar_lab.running.results import Store
     from racecar_lab.running.run import Run
@@ -27,14 +27,15 @@ Key = tuple[str, ...]
 def summary(jobs: Sequence[Job], store: Store) -> str:
     """A table with mean ± sd of every metric over the seeds, and explanations; or the notes of an experiment that tells
     its results itself."""
-    from racecar_lab.report.groups import collect, telling
+    from racecar_lab.report.groups import collect
+    from racecar_lab.report.settings import differing
 
     all_runs, _ = store.read()  # a record that cannot be read has made its job fail already
     known = {run.id: run for run in all_runs if jobs and run.purpose == jobs[0].purpose}
     if jobs and jobs[0].experiment.tells:
         notes, _ = jobs[0].experiment.told(list(known.values()))
         return "\n".join(notes)
-    distinct = telling([job.base.to_dict() for job in jobs], _clusters(jobs))
+    distinct = differing([job.base.to_dict() for job in jobs], _clusters(jobs))
     settings = dict(zip(jobs, map(_setting_text, distinct), strict=True))
     runs: dict[Key, list[Run]] = collect(
         ((settings[job], stage.name, job.variant, _weight(job), _tuned(job)), run)
@@ -68,9 +69,9 @@ def _title(jobs: Sequence[Job]) -> str:
 
     if not jobs:
         return ""
-    from racecar_lab.report.groups import telling
+    from racecar_lab.report.settings import differing
 
-    left_out = {*dict(telling([job.base.to_dict() for job in jobs])[0]), *guides(type(jobs[0].base))}
+    left_out = {*dict(differing([job.base.to_dict() for job in jobs])[0]), *guides(type(jobs[0].base))}
     same = _setting_text(tuple(item for item in changed(jobs[0].base).items() if item[0] not in left_out))
     return jobs[0].experiment.title + (f": {same}" if same else "")
 
@@ -157,7 +158,8 @@ def _explanations(jobs: Sequence[Job]) -> list[str]:
 
 def _verdict(jobs: Sequence[Job], runs: Sequence[Run]) -> list[str]:
     """The verdict of these runs alone, as on their page; none if they are no evidence."""
-    from racecar_lab.report.section import findings_of, tally
+    from racecar_lab.report.claim_words import tally
+    from racecar_lab.report.section import findings_of
     from racecar_lab.report.verdicts import overall
 
     findings = findings_of(jobs[0].experiment, runs) if runs and not jobs[0].purpose else []

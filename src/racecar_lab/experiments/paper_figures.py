@@ -90,7 +90,7 @@ def plane_figure(runs: Sequence[Run]) -> Figure:
 def accuracy_figure(runs: Sequence[Run]) -> Figure:
     """Test accuracy of every stage and variant, a dot for each seed. Grey: Std trained on B from scratch, all seeds and
     their mean. Dotted: the rule that only counts ones."""
-    groups = gather(runs).groups
+    groups = gather(runs)
     stages = [stage for stage in STAGES if any(group.stage == stage for group in groups)]
     figure = runs_figure(groups, [(stage, "test_accuracy") for stage in stages or ["B"]], {})
     scratch, counts = scratch_and_counts(runs)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from racecar_lab.report.groups import Group, collect, gather, label
+from racecar_lab.report.groups import Group, collect, gather
 from racecar_lab.report.run_figures import runs_figure
+from racecar_lab.report.settings import label
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,7 +21,7 @@ SLICE = ("fraction", "every")
 
 def all_figures(runs: Sequence[Run]) -> dict[str, Figure]:
     """Title → figure, one for each metric and setting; a figure shows all slices."""
-    groups = sorted(gather(runs).groups, key=_order)
+    groups = sorted(gather(runs), key=_order)
     settings = collect((tuple(field for field in group.setting if field[0] not in SLICE), group) for group in groups)
     figures = {}
     for setting in sorted(settings, key=label):

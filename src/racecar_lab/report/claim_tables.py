@@ -2,66 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 from racecar_lab.experiment import Claim
 from racecar_lab.report import words
+from racecar_lab.report.claim_words import distinct_settings, ends_of, mean_of
 from racecar_lab.report.findings import Finding
-from racecar_lab.report.groups import Group, Setting, label
-from racecar_lab.report.page_table import Cell, Column, Table, number_cell
+from racecar_lab.report.groups import Group
+from racecar_lab.report.metrics import unit
+from racecar_lab.report.page_table import Cell, Table, number_cell
+from racecar_lab.report.settings import Setting, label, without
 from racecar_lab.report.statistics import exact_share
-from racecar_lab.report.told import judged, telling_settings
-from racecar_lab.report.units import unit
-from racecar_lab.report.verdicts import NOT_RUN, VERDICTS
+from racecar_lab.report.verdicts import FEWEST, NOT_RUN, VERDICTS
 
 
 def claims_table(findings: Sequence[Finding]) -> Table:
-    """The claims that were judged, with the numbers behind the verdicts."""
-    findings = judged(findings)
-    columns = [
-        Column("claim"), Column("verdict"), Column("gain", "number"), Column("95 % interval (Holm)", "number"),
-        Column("pairs", "number"), Column("could show", "number"), Column("paper's gain", "number"),
-        Column("p (Holm)", "number"), Column("lost nets"), Column("sd ratio", "number"),
-    ]  # fmt: skip
+    """The claims with a verdict, and the numbers behind it."""
+    findings = [finding for finding in findings if finding.judged]
     rows = [
-        [
-            Cell(finding.claim.text, note=_compared(finding, setting)),
-            Cell(finding.verdict, VERDICTS.index(finding.verdict), "verdict"),
-            *_gain(finding),
-            number_cell(finding.pairs, str),
-            _scaled(finding, finding.smallest, lambda value: words.number(value, 2)),
-            _paper(finding),
-            _p(finding),
-            _lost(finding),
-            _spread(finding),
-        ]
-        for finding, setting in zip(findings, telling_settings(findings), strict=True)
+        {
+            "claim": Cell(finding.claim.text, note=_compared(finding, setting)),
+            "verdict": Cell(finding.verdict, VERDICTS.index(finding.verdict), "verdict"),
+            "gain": _gain(finding),
+            "95 % interval (Holm)": _interval(finding),
+            "pairs": number_cell(finding.pairs, str),
+            "could show": number_cell(_scaled(finding, finding.smallest), lambda value: words.number(value, 2)),
+            "paper's gain": _paper(finding),
+            "p (Holm)": _p(finding),
+            "lost nets": _broken(finding),
+            "sd ratio": _spread(finding),
+        }
+        for finding, setting in zip(findings, distinct_settings(findings), strict=True)
     ]
-    return Table.of("Claims in numbers", columns, rows, keep=("pairs",))
+    return Table.of("Claims in numbers", rows, keep=("pairs",))
 
 
 def unjudged_table(findings: Sequence[Finding]) -> Table:
     """The other claims, with the reason."""
-    with_verdict = {id(finding) for finding in judged(findings)}
-    findings = [finding for finding in findings if id(finding) not in with_verdict]
+    findings = [finding for finding in findings if not finding.judged]
     rows = [
-        [Cell(finding.claim.text, note=_compared(finding, ())), Cell(_why(finding)), Cell(label(setting))]
-        for finding, setting in zip(findings, telling_settings(findings), strict=True)
+        {
+            "claim": Cell(finding.claim.text, note=_compared(finding, ())),
+            "why": Cell(_why(finding)),
+            "setting": Cell(label(setting)),
+        }
+        for finding, setting in zip(findings, distinct_settings(findings), strict=True)
     ]
-    return Table.of("Claims that were not judged", [Column("claim"), Column("why"), Column("setting")], rows)
+    return Table.of("Claims that were not judged", rows)
 
 
 def _why(finding: Finding) -> str:
     if finding.verdict == NOT_RUN:
         return "not run: one side has no runs of this setting"
-    needed, nets = max(3, finding.claim.minimum_seeds), _lost(finding)
+    needed, nets = max(FEWEST, finding.claim.minimum_seeds), _broken(finding)
     text = f"too few runs: {words.count(finding.pairs, 'pair')}, and {needed} are asked for"
     return text if nets.text == words.NONE else f"{text}; lost nets: {nets.text}, {nets.note}"
 
 
 def _compared(finding: Finding, setting: Setting) -> str:
-    """As "RR (0.1) against Std: test_accuracy of A, higher is better; norm = True"."""
+    """The two sides, as "RR (0.1) against Std: test_accuracy of A, higher is better; norm = True"."""
     claim, where = finding.claim, f"; {label(setting)}" if setting else ""
     if claim.fails_below is not None:
         rule = f"share of nets below {claim.fails_below:g}"
@@ -72,63 +71,62 @@ def _compared(finding: Finding, setting: Setting) -> str:
     metric, other = f"{claim.metric} of {claim.stage}", claim.than_stage
     if claim.than_metric:
         other = f"{claim.than_metric} of {claim.than_stage or claim.stage}"
-    sides = f"{_side(claim.better, finding.better, claim)} against {_side(claim.than, finding.than, claim)}"
+    better, than = finding.sides or (None, None)
+    sides = f"{_side(claim.better, better, claim)} against {_side(claim.than, than, claim)}"
     return f"{sides}: {f'{metric} against {other}' if other else metric}, {rule}{where}"
 
 
 def _side(name: str, group: Group | None, claim: Claim) -> str:
-    """A variant with its λ, what was tuned, and the fields that tell the sides apart."""
+    """A variant with its λ, what was tuned, and the fields in which the sides differ."""
     if group is None:
         return name
-    fields = label(tuple((field, group.config[field]) for field in claim.against))
     weight = "" if group.weight is None else words.number(group.weight)
-    tuned = label(tuple((field, value) for field, value in group.tuned if field != "weight"))
-    details = ", ".join(filter(None, (weight, tuned, fields)))
+    fields = tuple((field, group.config[field]) for field in claim.against)
+    details = ", ".join(filter(None, (weight, label(without(group.tuned, ("weight",))), label(fields))))
     return f"{name} ({details})" if details else name
 
 
-def _gain(finding: Finding) -> list[Cell]:
-    """The gain and its interval in the claim's unit; of all pairs below it, where some nets are dead."""
-    scale, gain, ends = unit(finding.claim), finding.gain, finding.interval
-    assert gain is not None
-    assert ends is not None
-    low, high = (scale.factor * end for end in ends)
-    whole, wide = "", ""
-    if finding.whole is not None and finding.whole_interval is not None:
-        whole = f"with dead nets {words.plus_minus(finding.whole.times(scale.factor))}"
-        wide = words.interval((scale.factor * finding.whole_interval[0], scale.factor * finding.whole_interval[1]))
-    scaled = gain.times(scale.factor)
-    return [
-        Cell(f"{words.plus_minus(scaled)} {scale.name}", scaled.mean, "number", whole),
-        Cell(words.interval((low, high)), low, "number", wide),
-    ]
+def _gain(finding: Finding) -> Cell:
+    """The gain; in the note that of all pairs, if some nets are dead."""
+    scale, of_all = unit(finding.claim), finding.gain_with_dead
+    assert finding.gain is not None
+    note = "" if of_all is None else f"with dead nets {words.plus_minus(of_all.times(scale.factor))}"
+    text = f"{words.plus_minus(finding.gain.times(scale.factor))} {scale.name}"
+    return Cell(text, mean_of(finding), "number", note)
 
 
-def _scaled(finding: Finding, value: float | None, write: Callable[[float], str]) -> Cell:
+def _interval(finding: Finding) -> Cell:
+    scale, of_all = unit(finding.claim).factor, finding.interval_with_dead
+    note = "" if of_all is None else words.interval((scale * of_all[0], scale * of_all[1]))
+    return Cell(words.interval(ends_of(finding)), ends_of(finding)[0], "number", note)
+
+
+def _scaled(finding: Finding, value: float | None) -> float | None:
     """A number in the claim's unit."""
-    return number_cell(None if value is None else unit(finding.claim).factor * value, write)
+    return None if value is None else unit(finding.claim).factor * value
 
 
 def _paper(finding: Finding) -> Cell:
-    """With how often so many pairs would show it."""
+    """The paper's gain, with how often so many pairs would show it."""
     note = "" if finding.power is None else f"shown with probability {finding.power:.2f}"
-    return replace(_scaled(finding, finding.paper, words.signed), note=note)
+    return number_cell(_scaled(finding, finding.paper), words.signed, note)
 
 
-def _lost(finding: Finding) -> Cell:
+def _broken(finding: Finding) -> Cell:
     """Dead or diverged nets of each side, with exact intervals of their share."""
-    if finding.p_lost is None:
+    if finding.p_broken is None:
         return Cell(words.NONE)
     sides = []
-    for group in finding.sides:
-        low, high = (round(100 * end) for end in exact_share(len(group.lost), group.total))
-        sides.append(f"{group.variant} {len(group.lost)} of {group.total} ({low} to {high} %)")
-    return Cell(", ".join(sides), note=f"p {words.p_value(finding.p_lost)}, McNemar's exact test")
+    for group in finding.sides or ():
+        count, total = len(group.broken), len(group.all_runs)
+        low, high = (round(100 * end) for end in exact_share(count, total))
+        sides.append(f"{group.variant} {count} of {total} ({low} to {high} %)")
+    return Cell(", ".join(sides), note=f"p {words.p_value(finding.p_broken)}, McNemar's exact test")
 
 
 def _p(finding: Finding) -> Cell:
     note = "" if finding.p is None else f"uncorrected {words.p_value(finding.p)}"
-    return Cell(words.p_value(finding.p_holm), finding.p_holm, "number", note)
+    return number_cell(finding.p_holm, words.p_value, note)
 
 
 def _spread(finding: Finding) -> Cell:
@@ -137,5 +135,4 @@ def _spread(finding: Finding) -> Cell:
         return number_cell(None, str)
     better, than, p = finding.spreads
     note = f"{words.number(better, 2)} and {words.number(than, 2)}" + ("" if p is None else f", p {words.p_value(p)}")
-    ratio = better / than if than else None
-    return Cell(words.ratio(ratio), ratio, "number", note)
+    return number_cell(better / than if than else None, words.ratio, note)

@@ -1,4 +1,4 @@
-"""What becomes of an experiment's claims."""
+"""Test of an experiment's claims: which runs are the two sides of each, and which tests are corrected together."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from itertools import product
 from typing import Any
 
 from racecar_lab.experiment import Claim, Paper
-from racecar_lab.report.findings import Family, Finding, measured
-from racecar_lab.report.groups import Group, Groups, Setting, collect, printed_value
+from racecar_lab.report.findings import Family, Finding
+from racecar_lab.report.groups import Group, collect, printed_value
+from racecar_lab.report.settings import Setting, only, without
 from racecar_lab.report.statistics import holm
 from racecar_lab.training.loss_config import LOSS
 from racecar_lab.training.variants import VARIANTS
@@ -20,7 +21,7 @@ Usual = Callable[[Mapping[str, Any], str], float | None]
 
 def judge(
     claims: Sequence[Claim],
-    groups: Groups,
+    groups: Sequence[Group],
     usual: Usual = lambda config, variant: None,
     paper: Sequence[Paper] = (),
 ) -> list[Finding]:
@@ -33,46 +34,45 @@ def judge(
     usual one; if that is not among them, every λ is tested. Runs with settings from a search are held against
     such runs alone. Claims of one design are judged by its runs, and corrected by themselves.
     """
+    designs = collect((tuple(claim.design.items()), claim) for claim in claims_of(claims, groups))
     findings = []
-    for design, of_design in collect(
-        (tuple(claim.design.items()), claim) for claim in claims_of(claims, groups)
-    ).items():
-        members = [group for group in groups.groups if group.matches(dict(design))]
-        findings += _judge_design(of_design, replace(groups, groups=members), usual, paper)
+    for design, of_design in designs.items():
+        members = [group for group in groups if group.matches(dict(design))]
+        findings += _judge_design(of_design, members, usual, paper)
     return findings
 
 
-def claims_of(claims: Sequence[Claim], groups: Groups) -> list[Claim]:
+def claims_of(claims: Sequence[Claim], groups: Sequence[Group]) -> list[Claim]:
     """The claims of designs that were run; all, if nothing was."""
-    return [claim for claim in claims if any(group.matches(claim.design) for group in groups.groups)] or list(claims)
+    return [claim for claim in claims if any(group.matches(claim.design) for group in groups)] or list(claims)
 
 
-def _judge_design(claims: Sequence[Claim], groups: Groups, usual: Usual, paper: Sequence[Paper]) -> list[Finding]:
+def _judge_design(
+    claims: Sequence[Claim], groups: Sequence[Group], usual: Usual, paper: Sequence[Paper]
+) -> list[Finding]:
     """The findings of one design: in each configuration, all claims are corrected together."""
-    telling = _telling(groups, {field for claim in claims for field in (*claim.where, *claim.against)})
-    tests = [(claim, _tests(claim, telling, groups, usual, paper)) for claim in claims]
+    fields = _family_fields(groups, {field for claim in claims for field in (*claim.where, *claim.against)})
+    tests = [(claim, _tests(claim, fields, groups, usual, paper)) for claim in claims]
     findings = []
     for family in dict.fromkeys(test.family for _, of_claim in tests for test in of_claim) or (Family(),):
         of_family = []
         for claim, of_claim in tests:
             here = [test for test in of_claim if test.family == family]
             of_family += here or [Finding(claim, family, family.setting)]  # it was not run in this configuration
-        corrected = holm([test.p for test in of_family])
-        findings += [test.decided(level) for test, level in zip(of_family, corrected, strict=True)]
+        for test, (p, level) in zip(of_family, holm([test.p for test in of_family]), strict=True):
+            findings.append(replace(test, p_holm=p, level=level))
     return findings
 
 
-def _telling(groups: Groups, named: Collection[str]) -> set[str]:
-    """Fields that tell configurations apart. Those that claims name do not, nor those that depend on them alone, as a
+def _family_fields(groups: Sequence[Group], named: Collection[str]) -> set[str]:
+    """Fields in which configurations differ, without those that claims name and those that depend on them alone, as a
     learning rate may on the optimiser: one configuration goes through their values."""
-    values = collect(
-        ((_only(group.setting, named), name), value) for group in groups.groups for name, value in group.setting
-    )
+    values = collect(((only(group.setting, named), name), value) for group in groups for name, value in group.setting)
     return {name for (_, name), field_values in values.items() if len(set(field_values)) > 1}
 
 
 def _tests(
-    claim: Claim, telling: Collection[str], groups: Groups, usual: Usual, paper: Sequence[Paper]
+    claim: Claim, fields: Collection[str], groups: Sequence[Group], usual: Usual, paper: Sequence[Paper]
 ) -> list[Finding]:
     """A claim in every setting that has runs of both sides, before it is corrected."""
     sides = (
@@ -80,39 +80,30 @@ def _tests(
         (claim.than, claim.than_stage or claim.stage, {**claim.where, **claim.against}),
     )
     fitting = [
-        [group for group in groups.of(stage=stage, variant=name) if group.matches(where)]
-        for name, stage, where in sides
+        [group for group in groups if (group.variant, group.stage) == (variant, stage) and group.matches(where)]
+        for variant, stage, where in sides
     ]
     findings = []
-    for setting in dict.fromkeys(_without(setting, claim.against) for setting in groups.settings):
+    for setting in dict.fromkeys(without(group.setting, claim.against) for group in groups):
         better_groups, than_groups = (_chosen(_side(side, setting, claim.against), usual) for side in fitting)
         for better, than in product(better_groups, than_groups):
-            here = setting in (_without(group.setting, claim.against) for group in (better, than))
+            here = setting in (without(group.setting, claim.against) for group in (better, than))
             if here and bool(better.tuned) is bool(than.tuned):
-                family = Family(_only(setting, telling), bool(better.tuned))
-                printed = _printed(claim, paper, better, than)
-                findings.append(measured(claim, family, setting, better, than, printed))
+                family = Family(only(setting, fields), bool(better.tuned))
+                findings.append(Finding(claim, family, setting, (better, than), _printed(claim, paper, better, than)))
     return findings
 
 
 def _side(groups: Sequence[Group], setting: Setting, against: Collection[str]) -> list[Group]:
     """Of a variant's groups those that may be one side of a claim in a setting. A variant without reverse pass knows no
     loss: where it was not run beside this one, its runs beside another are the same nets."""
-    fitting = [group for group in groups if _without(group.setting, against) == setting]
+    fitting = [group for group in groups if without(group.setting, against) == setting]
     variant = VARIANTS.get(groups[0].variant) if groups else None
     if fitting or variant is None or variant.kind == "reverse":
         return fitting
     but = {*LOSS, *against}
-    others = [group for group in groups if _without(group.setting, but) == _without(setting, but)]
+    others = [group for group in groups if without(group.setting, but) == without(setting, but)]
     return [group for group in others if group.setting == others[0].setting]
-
-
-def _without(setting: Setting, names: Collection[str]) -> Setting:
-    return tuple((name, value) for name, value in setting if name not in names)
-
-
-def _only(setting: Setting, names: Collection[str]) -> Setting:
-    return tuple((name, value) for name, value in setting if name in names)
 
 
 def _chosen(groups: Sequence[Group], usual: Usual) -> list[Group]:

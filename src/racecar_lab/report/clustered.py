@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from statistics import mean
 from typing import Any
 
 from racecar_lab.clusters import Clusters
 from racecar_lab.report.statistics import Estimate, estimate
-from racecar_lab.running.run import Run
 
 Key = Any
-"""The key by which runs are paired: seed, or (cluster, seed)."""
+"""The key by which runs are paired: the seed, or (cluster, seed) if there are clusters."""
 Values = Mapping[Key, float]
 
 
@@ -41,25 +40,3 @@ def overlapping(estimated: Estimate | None, clusters: Clusters | None) -> Estima
 def estimate_of(values: Values, clusters: Clusters | None) -> Estimate | None:
     """Mean and spread of the clusters' means; without clusters, of the values."""
     return overlapping(estimate(list(cluster_means(values, clusters).values())), clusters)
-
-
-def pair_key(run: Run, clusters: Clusters | None) -> Key:
-    """The key by which a run is paired."""
-    return run.seed if clusters is None else (clusters.of(run.config), run.seed)
-
-
-def is_for_each(run: Run, clusters: Clusters | None) -> bool:
-    """True if a run has settings from a search that chose for each cluster."""
-    tuned = run.record.get("tuned") or {}
-    return clusters is not None and bool(tuned) and tuned.get("weight", run.weight) == run.weight
-
-
-def chosen_for_each(runs: Sequence[Run], clusters: Clusters) -> tuple[float | None, tuple[tuple[str, Any], ...]]:
-    """λ of runs that a search chose for each cluster, None if it differs between them; and all chosen
-    settings, with "for each …" as the value of those that differ."""
-    tuned = [{**(run.record.get("tuned") or {}), "weight": run.weight} for run in runs]
-    values = {name: {setting.get(name) for setting in tuned} for name in sorted(tuned[0])}
-    same = {name: next(iter(values[name])) for name in values if len(values[name]) == 1}
-    varying = {f"{name}s": f"for each {clusters.field}" for name in values if name not in same}
-    chosen = {**same, **varying}
-    return same.get("weight"), tuple((name, value) for name, value in chosen.items() if value is not None)

@@ -1,38 +1,29 @@
-"""A claim held against runs: its gain, its doubt, the nets it lost, what it could have shown, and its verdict."""
+"""A claim held against runs: its gain, its doubt, the nets that broke, what it could have shown, and its verdict."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 
 from racecar_lab.experiment import Claim
 from racecar_lab.report.clustered import Key, overlapping, paired
-from racecar_lab.report.groups import Group, Setting, label
-from racecar_lab.report.statistics import (
-    Corrected,
-    Estimate,
-    PairedShares,
-    estimate,
-    exact_pairs,
-    gains,
-    same_spread,
-    shares,
-)
-from racecar_lab.report.verdicts import NOT_RUN, SUPPORTED, TOO_FEW, UNDECIDED, agreed, equivalence
-from racecar_lab.report.verdicts import verdict as verdict_of
+from racecar_lab.report.groups import Group
+from racecar_lab.report.settings import Setting, label
+from racecar_lab.report.statistics import LEVEL, Estimate, PairedShares, estimate, exact_pairs, gains, same_spread
+from racecar_lab.report.verdicts import NOT_RUN, SUPPORTED, TOO_FEW, UNDECIDED, verdict
 
 Gain = Estimate | PairedShares
 
 
 @dataclass(frozen=True)
 class Family:
-    """What one configuration claims: these tests are corrected together, and no others with them."""
+    """A configuration: the tests of its claims are corrected together, and no others with them."""
 
     setting: Setting = ()
-    """What tells the configuration from others."""
+    """The fields that distinguish the configuration from others."""
     tuned: bool = False
-    """Whether its settings are from a search."""
+    """True if its settings are from a search."""
 
     def __str__(self) -> str:
         return "; ".join(filter(None, (label(self.setting), "settings from a search" if self.tuned else "")))
@@ -45,49 +36,108 @@ class Finding:
     claim: Claim
     family: Family = Family()
     setting: Setting = ()
-    better: Group | None = None
-    than: Group | None = None
-    gain: Gain | None = None
-    """Of the paired differences, positive in the claimed direction, of pairs in which both nets live. Clusters are
-    pairs: the mean over their seeds."""
-    whole: Gain | None = None
-    """The same of all pairs; None where no net of a pair is dead."""
+    sides: tuple[Group, Group] | None = None
+    """Runs of the variant that should be better, and of the other; None: the claim was not run in this setting."""
     paper: float | None = None
     """The gain that the paper prints."""
-    p: float | None = None
-    """Of the paired t-test, two-sided; for a margin, of the test that the difference lies within it."""
     p_holm: float | None = None
-    level: float = 0.95
-    """Of the interval, corrected by Holm's method."""
-    interval: tuple[float, float] | None = None
-    """Of the mean gain."""
-    whole_interval: tuple[float, float] | None = None
-    """Of all pairs, where some have dead nets."""
-    verdict: str = NOT_RUN
+    """p-value after Holm's correction."""
+    level: float = LEVEL
+    """Level of the interval, corrected by Holm's method."""
+
+    @cached_property
+    def gain(self) -> Gain | None:
+        """Mean paired difference, positive in the claimed direction, of pairs in which both nets live; of all pairs, if
+        there is none. A net that died is no difference of so many points. Clusters are pairs: the mean over their
+        seeds."""
+        if self.sides is None or self.claim.fails_below is not None:  # a dead net is a failure, too
+            return self._all_pairs
+        better, than = self.sides
+        return self._gain({*better.dead, *than.dead}) or self._all_pairs
+
+    @cached_property
+    def gain_with_dead(self) -> Gain | None:
+        """The gain of all pairs; None if no net of a pair is dead."""
+        pairs = self._all_pairs
+        return pairs if pairs is not None and pairs.n > self.pairs else None
+
+    @cached_property
+    def _all_pairs(self) -> Gain | None:
+        return self._gain(set())
+
+    def _gain(self, without: set[Key]) -> Gain | None:
+        """The gain of pairs of which neither key is in ``without``."""
+        if self.sides is None:
+            return None
+        claim, clusters = self.claim, self.sides[0].clusters
+        a, b = (
+            {key: value for key, value in group.values(metric).items() if key not in without}
+            for group, metric in zip(self.sides, claim.metrics, strict=True)
+        )
+        if claim.fails_below is not None:
+            a, b = ({**values, **dict.fromkeys(group.diverged, -math.inf)}
+                    for values, group in zip((a, b), self.sides, strict=True))  # fmt: skip
+            fails = [(a[key] < claim.fails_below, b[key] < claim.fails_below) for key in a.keys() & b.keys()]
+            return PairedShares(len(fails), fails.count((True, False)), fails.count((False, True))) if fails else None
+        a, b = paired(a, b, clusters)
+        higher = claim.higher or (claim.relative and claim.margin is not None)  # a margin is on either side
+        return overlapping(estimate(gains(a, b, higher, claim.relative)), clusters)
 
     @property
     def pairs(self) -> int:
-        """Those that the gain is of."""
+        """Number of pairs behind the gain."""
         return 0 if self.gain is None else self.gain.n
 
     @property
-    def sides(self) -> tuple[Group, ...]:
-        return tuple(group for group in (self.better, self.than) if group is not None)
+    def p(self) -> float | None:
+        """p-value of the paired t-test, two-sided; for a margin, of the test that the difference lies within it."""
+        if isinstance(self.gain, Estimate) and self.claim.margin is not None:
+            return self.gain.p_within(self.claim.margin)
+        return None if self.gain is None else self.gain.p
+
+    @cached_property
+    def interval(self) -> tuple[float, float] | None:
+        """Interval of the gain."""
+        return None if self.gain is None else self.gain.interval(self.level)
+
+    @cached_property
+    def interval_with_dead(self) -> tuple[float, float] | None:
+        """Interval of the gain of all pairs, if some have dead nets."""
+        return None if self.gain_with_dead is None else self.gain_with_dead.interval(self.level)
+
+    @cached_property
+    def verdict(self) -> str:
+        """The verdict. A claim is undecided if all pairs together would have another verdict than those in which both
+        nets live. A seed that diverged on one side alone has no pair, and cannot have the same effect."""
+        if self.sides is None:
+            return NOT_RUN
+        claim = self.claim
+        decided = verdict(self.pairs, self.interval, claim.minimum_seeds, claim.margin)
+        if self.gain_with_dead is not None:
+            of_all = verdict(self.gain_with_dead.n, self.interval_with_dead, claim.minimum_seeds, claim.margin)
+            decided = decided if decided == of_all else of_all if decided == TOO_FEW else UNDECIDED
+        return UNDECIDED if decided == SUPPORTED and claim.margin is not None and self.diverged_alone else decided
 
     @property
-    def apart(self) -> set[Key]:
+    def judged(self) -> bool:
+        """True if there were enough runs for a verdict."""
+        return self.verdict not in (TOO_FEW, NOT_RUN)
+
+    @property
+    def diverged_alone(self) -> set[Key]:
         """Seeds that diverged on one side and ended well on the other."""
-        if self.better is None or self.than is None:
+        if self.sides is None:
             return set()
-        return (self.better.runs.keys() & set(self.than.diverged)) | (self.than.runs.keys() & set(self.better.diverged))
+        better, than = self.sides
+        return (better.runs.keys() & set(than.diverged)) | (than.runs.keys() & set(better.diverged))
 
     @property
-    def p_lost(self) -> float | None:
-        """Of McNemar's exact test that both sides lose as many nets, dead or diverged; None if no net was lost."""
-        if self.better is None or self.than is None or not (self.better.lost or self.than.lost):
+    def p_broken(self) -> float | None:
+        """p-value of McNemar's exact test that as many nets are dead or diverged on both sides; None if none is."""
+        if self.sides is None or not any(group.broken for group in self.sides):
             return None
-        better, than = set(self.better.lost), set(self.than.lost)
-        both = self.better.seeds & self.than.seeds
+        better, than = (set(group.broken) for group in self.sides)
+        both = self.sides[0].all_runs.keys() & self.sides[1].all_runs.keys()
         return exact_pairs(len((better - than) & both), len((than - better) & both))
 
     @property
@@ -103,77 +153,10 @@ class Finding:
     @property
     def spreads(self) -> tuple[float, float, float | None] | None:
         """Standard deviations of both variants over their common seeds, and the p-value of their being the same."""
-        if self.better is None or self.than is None or self.pairs < 2:
+        if self.sides is None or self.pairs < 2:
             return None
-        metric, than_metric = self.claim.metrics
-        a, b = paired(self.better.values(metric), self.than.values(than_metric), self.better.clusters)
+        first, second = (group.values(metric) for group, metric in zip(self.sides, self.claim.metrics, strict=True))
+        a, b = paired(first, second, self.sides[0].clusters)
         means = [estimate(list(side.values())) for side in (a, b)]
         sds = [mean.sd for mean in means if mean is not None and mean.sd is not None]
         return (sds[0], sds[1], same_spread(a, b)) if len(sds) == 2 else None
-
-    def decided(self, corrected: Corrected) -> Finding:
-        """With its verdict, at the level that Holm's method gives it.
-
-        A net that died is no difference of so many points: the gain is that of pairs in which both live. Where all
-        pairs together would have another verdict, the claim is undecided. What diverges on one side alone has no pair,
-        and cannot have the same effect.
-        """
-        if self.gain is None:
-            return self
-        verdict = self._verdict(self.gain, corrected.level)
-        if self.whole is not None:
-            whole = self._verdict(self.whole, corrected.level)
-            verdict = whole if verdict == TOO_FEW else agreed(verdict, whole)
-        if verdict == SUPPORTED and self.claim.margin is not None and self.apart:
-            verdict = UNDECIDED
-        return replace(
-            self,
-            p_holm=corrected.p,
-            level=corrected.level,
-            interval=self.gain.interval(corrected.level),
-            whole_interval=None if self.whole is None else self.whole.interval(corrected.level),
-            verdict=verdict,
-        )
-
-    def _verdict(self, gain: Gain, level: float) -> str:
-        claim, interval = self.claim, gain.interval(level)
-        if interval is None:
-            return TOO_FEW
-        if claim.margin is None:
-            return verdict_of(gain.n, interval, claim.minimum_seeds)
-        return equivalence(gain.n, interval, claim.margin, claim.minimum_seeds)
-
-
-def measured(
-    claim: Claim, family: Family, setting: Setting, better: Group, than: Group, paper: float | None
-) -> Finding:
-    """A claim with its gain, before it is corrected and judged."""
-    dead = {*better.dead, *than.dead} if claim.fails_below is None else set()  # which is a failure, too
-    whole = _gain(claim, better, than, set())
-    gain = _gain(claim, better, than, dead) or whole  # no pair in which both live
-    common = Finding(claim, family, setting, better, than, verdict=TOO_FEW)
-    if gain is None:
-        return common
-    p = gain.p_within(claim.margin) if isinstance(gain, Estimate) and claim.margin is not None else gain.p
-    more = whole if whole is not None and whole.n > gain.n else None
-    return replace(common, gain=gain, whole=more, paper=paper, p=p)
-
-
-def _gain(claim: Claim, better: Group, than: Group, without: set[Key]) -> Gain | None:
-    a, b = (
-        {seed: value for seed, value in group.values(metric).items() if seed not in without}
-        for group, metric in zip((better, than), claim.metrics, strict=True)
-    )
-    if claim.fails_below is not None:
-        a, b = ({**side, **dict.fromkeys(group.diverged, -math.inf)} for side, group in ((a, better), (b, than)))
-        return failures(a, b, claim.fails_below)
-    a, b = paired(a, b, better.clusters)
-    higher = claim.higher or claim.margin is not None  # a margin is on either side: there it is how much more it is
-    gain = estimate(shares(a, b, higher) if claim.relative else gains(a, b, claim.higher))
-    return overlapping(gain, better.clusters)
-
-
-def failures(better: Mapping[Key, float], than: Mapping[Key, float], below: float) -> PairedShares | None:
-    """Pairs of which one side has a value below a bound; None if there are no pairs."""
-    pairs = [(better[seed] < below, than[seed] < below) for seed in better.keys() & than.keys()]
-    return PairedShares(len(pairs), pairs.count((True, False)), pairs.count((False, True))) if pairs else None

@@ -1,27 +1,24 @@
-"""Grouping of runs, for tables, figures, summaries and documents: runs that differ only in the seed, runs of one
-setting, runs of one variant."""
+"""Groups of runs that differ in the seed alone, for tables, figures, claims and documents."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from graphlib import TopologicalSorter
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from racecar_lab.clusters import Clusters
 from racecar_lab.experiment import Paper
-from racecar_lab.report.clustered import Key, chosen_for_each, estimate_of, is_for_each, pair_key
+from racecar_lab.report.clustered import Key, estimate_of
+from racecar_lab.report.settings import Setting, differing, has, label, plain
 from racecar_lab.report.statistics import Estimate
 from racecar_lab.running.run import Run
-from racecar_lab.training.loss_config import LOSS, loss_name
 from racecar_lab.training.variants import VARIANTS
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
-Setting = tuple[tuple[str, Any], ...]
-"""Names and values of the fields of the configuration that are not the same in all runs of an experiment."""
-EACH: Setting = (("tuned", "for each cluster"),)
-"""Stands for the tuned settings of a group if a search chose them for each cluster."""
 Metric = tuple[str, str]
 """Stage and name of a metric."""
 
@@ -31,43 +28,44 @@ class Group:
     """Runs of one stage that differ only in the seed, and in the cluster if there are clusters."""
 
     setting: Setting
+    """The fields in which groups differ."""
     stage: str
     variant: str
     weight: float | None
     tuned: Setting
     """Settings that a search chose for this variant; they replace those of ``config``."""
-    runs: Mapping[Key, Run]
-    """Seed, or cluster and seed → run; without those that diverged."""
-    diverged: tuple[Key, ...]
-    """Keys of runs that diverged, in this stage or in the one that it starts from."""
-    config: Mapping[str, Any]
+    all_runs: Mapping[Key, Run]
+    """Seed, or cluster and seed → run; diverged ones too."""
     clusters: Clusters | None = None
 
+    @cached_property
+    def config(self) -> Mapping[str, Any]:
+        return next(iter(self.all_runs.values())).config
+
+    @cached_property
+    def runs(self) -> Mapping[Key, Run]:
+        """The runs that did not diverge, in this stage or in the one that it starts from."""
+        return {key: run for key, run in self.all_runs.items() if run.finished}
+
     @property
-    def total(self) -> int:
-        """Number of runs, with those that diverged."""
-        return len(self.runs) + len(self.diverged)
+    def diverged(self) -> list[Key]:
+        return [key for key, run in self.all_runs.items() if not run.finished]
 
     @property
     def dead(self) -> list[Key]:
-        """Keys of runs that did not diverge, but whose net is dead."""
+        """Runs that did not diverge, but whose net is dead."""
         return [key for key, run in self.runs.items() if run.dead]
 
     @property
-    def lost(self) -> list[Key]:
-        """Keys of runs that diverged or whose net is dead."""
+    def broken(self) -> list[Key]:
+        """Runs that diverged or whose net is dead."""
         return [*self.diverged, *self.dead]
 
     @property
-    def seeds(self) -> set[Key]:
-        """Keys of all runs."""
-        return {*self.runs, *self.diverged}
-
-    @property
-    def told_lost(self) -> str:
-        """The lost runs in words, such as "1 of 5 diverged, 2 of 5 dead"; empty if there are none."""
+    def broken_text(self) -> str:
+        """The broken runs in words, such as "1 of 5 diverged, 2 of 5 dead"; empty if there are none."""
         counts = {"diverged": len(self.diverged), "dead": len(self.dead)}
-        return ", ".join(f"{count} of {self.total} {kind}" for kind, count in counts.items() if count)
+        return ", ".join(f"{count} of {len(self.all_runs)} {kind}" for kind, count in counts.items() if count)
 
     @property
     def regularised(self) -> bool:
@@ -79,11 +77,7 @@ class Group:
         return {key: float(run.metrics[metric]) for key, run in self.runs.items() if metric in run.metrics}
 
     def mean_of(self, metric: str, without: Collection[Key] = ()) -> Estimate | None:
-        """Mean and spread of a metric; if there are clusters, over their means.
-
-        Args:
-            without: keys of runs to leave out.
-        """
+        """Mean and spread of a metric, of all runs but those ``without``; if there are clusters, over their means."""
         values = {key: value for key, value in self.values(metric).items() if key not in without}
         return estimate_of(values, self.clusters)
 
@@ -92,40 +86,29 @@ class Group:
         return has(self.config, where)
 
 
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """All groups of an experiment, in the order in which a page shows them."""
+def gather(runs: Iterable[Run], clusters: Clusters | None = None) -> list[Group]:
+    """Group the runs of one experiment, finished and diverged ones, in the order in which a page shows them: by
+    setting, stage, variant and λ.
 
-    groups: Sequence[Group]
-    diverged: Sequence[Run]
-    left_out: int
-    """Records that a later one of the same setting, stage, variant, λ and seed replaces."""
-    common: Mapping[str, Any]
-    """The part of the configuration that all runs share."""
+    Of records that agree in all of these and in the seed, the newest counts. The clusters of a setting are one group,
+    also if a search chose for each of them.
+    """
+    runs = sorted(runs, key=lambda run: (str(run.record["made"].get("finished") or ""), run.id))
+    settings = differing([run.config for run in runs], () if clusters is None else (clusters.field,))
+    members: dict[tuple[Any, ...], dict[Key, Run]] = {}
+    for run, setting in zip(runs, settings, strict=True):
+        key = run.seed if clusters is None else (clusters.of(run.config), run.seed)
+        identity = setting, run.stage, run.variant, *_choice(run, clusters)
+        members.setdefault(identity, {})[key] = run
+    stages = _in_order(runs)
 
-    def setting(self, run: Run) -> Setting:
-        """The fields in which the configurations of the experiment's runs differ, with a run's values."""
-        return tuple((name, plain(value)) for name, value in run.config.items() if name not in self.common)
+    def order(identity: tuple[Any, ...]) -> tuple[Any, ...]:
+        setting, stage, variant, weight, tuned = identity
+        known = [*VARIANTS, variant].index(variant), variant
+        weight = -1.0 if weight is None else weight
+        return _sortable(setting), stages.index(stage), known, weight, _sortable(tuned or ())
 
-    @property
-    def settings(self) -> list[Setting]:
-        """The settings of all groups, each once."""
-        return list(dict.fromkeys(group.setting for group in self.groups))
-
-    @property
-    def runs(self) -> list[Run]:
-        """The runs of all groups, without those that diverged."""
-        return [run for group in self.groups for run in group.runs.values()]
-
-    def of(self, setting: Setting | None = None, stage: str | None = None, variant: str | None = None) -> list[Group]:
-        """The groups of a setting, stage and variant; None means any."""
-        return [
-            group
-            for group in self.groups
-            if (setting is None or group.setting == setting)
-            and (stage is None or group.stage == stage)
-            and (variant is None or group.variant == variant)
-        ]
+    return [_group(identity, members[identity], clusters) for identity in sorted(members, key=order)]
 
 
 def collect(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
@@ -134,22 +117,6 @@ def collect(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
     for key, value in pairs:
         values.setdefault(key, []).append(value)
     return values
-
-
-def telling(configs: Sequence[Mapping[str, Any]], but: Collection[str] = ()) -> list[Setting]:
-    """For each configuration, its values of the fields that are not the same in all; fields in ``but`` are left out."""
-    names = dict.fromkeys(name for config in configs for name in config if name not in but)
-    values = {name: [plain(config.get(name)) for config in configs] for name in names}
-    varying = [name for name in names if len(set(values[name])) > 1]
-    return [tuple((name, values[name][i]) for name in varying) for i in range(len(configs))]
-
-
-def has(config: Mapping[str, Any], where: Mapping[str, Any]) -> bool:
-    """True if a configuration has these values; a frozenset allows any of its members."""
-    return all(
-        name in config and plain(config[name]) in (wanted if isinstance(wanted, frozenset) else [plain(wanted)])
-        for name, wanted in where.items()
-    )
 
 
 def printed_value(paper: Sequence[Paper], group: Group, metric: str) -> Paper | None:
@@ -161,7 +128,7 @@ def printed_value(paper: Sequence[Paper], group: Group, metric: str) -> Paper | 
     return max(matching, key=lambda value: len(value.where), default=None)
 
 
-def asked(run: Run) -> dict[str, Any]:
+def config_with_tuned(run: Run) -> dict[str, Any]:
     """The configuration of a run; field "tuned" is True if a search chose some of the settings."""
     return {**run.config, "tuned": bool(run.record.get("tuned"))}
 
@@ -170,7 +137,7 @@ def by_setting(runs: Sequence[Run], but: Collection[str] = ()) -> dict[str, list
     """Text of a configuration, such as " (optimiser = sgd)" → its finished runs. The text has the fields in which
     configurations differ, without those named in ``but``; runs with settings from a search are separate."""
     runs = [run for run in runs if run.finished]
-    texts = map(label, telling([asked(run) for run in runs], but))
+    texts = map(label, differing([config_with_tuned(run) for run in runs], but))
     names = [f" ({text})" if text else "" for text in texts]
     return dict(sorted(collect(zip(names, runs, strict=True)).items()))
 
@@ -188,107 +155,37 @@ def by_variant(runs: Sequence[Run]) -> dict[str, list[Run]]:
     return groups
 
 
-class Identity(NamedTuple):
-    """The properties that all runs of a group have in common."""
-
-    setting: Setting
-    stage: str
-    variant: str
-    weight: float | None
-    tuned: Setting
+def _choice(run: Run, clusters: Clusters | None) -> tuple[float | None, Setting | None]:
+    """λ and tuned settings of a run; (None, None) if a search chose them for each cluster."""
+    tuned = run.record.get("tuned") or {}
+    if clusters is not None and tuned and tuned.get("weight", run.weight) == run.weight:
+        return None, None
+    return run.weight, tuple((name, plain(value)) for name, value in sorted(tuned.items()))
 
 
-def gather(runs: Iterable[Run], clusters: Clusters | None = None) -> Groups:
-    """Group the runs of one experiment, finished and diverged ones. The clusters of a setting are one group, also if a
-    search chose for each of them."""
-    runs = sorted(runs, key=lambda run: (str(run.record["made"].get("finished") or ""), run.id))
-    apart = () if clusters is None else (clusters.field,)
-    settings = telling([run.config for run in runs], apart)
-    newest = {
-        (_identity(run, setting, clusters), pair_key(run, clusters)): run
-        for run, setting in zip(runs, settings, strict=True)
-    }
-    members = collect((identity, (pair, run)) for (identity, pair), run in newest.items())
-    depths = _depths(runs)
-    ordered = sorted(members, key=lambda identity: _order(identity, depths))
-    groups = [_group(identity, dict(sorted(members[identity], key=itemgetter(0))), clusters) for identity in ordered]
-    config, varying = (runs[0].config, dict(settings[0])) if runs else ({}, {})
-    common = {name: plain(value) for name, value in config.items() if name not in varying and name not in apart}
-    diverged = [run for run in newest.values() if not run.finished]
-    return Groups(groups, diverged, len(runs) - len(newest), common)
-
-
-def label(setting: Setting) -> str:
-    """A setting in words, such as "net = linear, sizes = 784 128 2"."""
-    return ", ".join(f"{name} = {_value_text(value)}" for name, value in with_loss(setting))
-
-
-def with_loss(setting: Setting) -> Setting:
-    """A setting whose fields of the loss are replaced by one, ("loss", name), if it has all of them and the loss has a
-    name."""
-    loss = loss_name(dict(setting)) if set(LOSS) <= dict(setting).keys() else None
-    if loss is None:
-        return setting
-    return (*((name, value) for name, value in setting if name not in LOSS), ("loss", loss))
-
-
-def plain(value: Any) -> Any:
-    """A value of a configuration in a form for comparisons: hashable, and the same before and after JSON."""
-    if isinstance(value, dict):
-        return tuple(sorted((name, plain(part)) for name, part in value.items()))
-    return tuple(map(plain, value)) if isinstance(value, (list, tuple)) else value
-
-
-def _value_text(value: Any) -> str:
-    """A value of a setting as text."""
-    if isinstance(value, tuple):
-        return " ".join(map(_value_text, value)) or "none"
-    return "not set" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _identity(run: Run, setting: Setting, clusters: Clusters | None) -> Identity:
-    """The identity of a run's group."""
-    if is_for_each(run, clusters):
-        return Identity(setting, run.stage, run.variant, None, EACH)
-    tuned = sorted((run.record.get("tuned") or {}).items())
-    return Identity(setting, run.stage, run.variant, run.weight, tuple((name, plain(value)) for name, value in tuned))
-
-
-def _group(identity: Identity, runs: Mapping[Key, Run], clusters: Clusters | None) -> Group:
-    """A group from its runs, by seed or by cluster and seed."""
+def _group(identity: tuple[Any, ...], runs: Mapping[Key, Run], clusters: Clusters | None) -> Group:
+    """A group from what its runs share. If a search chose for each cluster, the settings that are the same for all
+    clusters keep their value; the value of the others is "for each …"."""
     setting, stage, variant, weight, tuned = identity
-    if clusters is not None and tuned == EACH:
-        weight, tuned = chosen_for_each(list(runs.values()), clusters)
-    finished = {pair: run for pair, run in runs.items() if run.finished}
-    diverged = tuple(pair for pair in runs if pair not in finished)
-    config = next(iter(runs.values())).config
-    return Group(setting, stage, variant, weight, tuned, finished, diverged, config, clusters)
+    if clusters is not None and tuned is None:
+        choices = [{**run.record["tuned"], "weight": run.weight} for run in runs.values()]
+        values = {name: {choice.get(name) for choice in choices} for name in sorted(choices[0])}
+        same = {name: next(iter(several)) for name, several in values.items() if len(several) == 1}
+        chosen = same | {f"{name}s": f"for each {clusters.field}" for name in values if name not in same}
+        weight = same.get("weight")
+        tuned = tuple((name, value) for name, value in chosen.items() if value is not None)
+    return Group(setting, stage, variant, weight, tuned, dict(sorted(runs.items(), key=itemgetter(0))), clusters)
 
 
-def _depths(runs: Sequence[Run]) -> dict[str, int]:
-    """Stage → number of stages before it."""
+def _in_order(runs: Sequence[Run]) -> list[str]:
+    """The stages of runs, each after the one that it starts from; else by name."""
     stages = {run.id: run.stage for run in runs}
-    parents = {run.stage: stages[parent] for run in runs if (parent := run.record.get("parent")) in stages}
-    depths = {}
-    for stage in set(stages.values()):
-        depths[stage], ancestor = 0, stage
-        while ancestor in parents and depths[stage] < len(parents):
-            ancestor, depths[stage] = parents[ancestor], depths[stage] + 1
-    return depths
+    before: dict[str, set[str]] = {stage: set() for stage in sorted(set(stages.values()))}
+    for run in runs:
+        before[run.stage] |= {stages.get(run.record.get("parent") or "", run.stage)} - {run.stage}
+    return list(TopologicalSorter(before).static_order())
 
 
-def _order(identity: Identity, depths: Mapping[str, int]) -> tuple[Any, ...]:
-    """The key by which groups are sorted: setting, stage by depth, variant as in ``VARIANTS``, λ, tuned."""
-    known = [*VARIANTS, identity.variant]
-    return (
-        [_sortable(value) for _, value in identity.setting],
-        (depths[identity.stage], identity.stage),
-        (known.index(identity.variant), identity.variant),
-        -1.0 if identity.weight is None else identity.weight,
-        [_sortable(value) for _, value in identity.tuned],
-    )
-
-
-def _sortable(value: Any) -> tuple[int, float, str]:
-    """A key that sorts numbers before texts."""
-    return (0, float(value), "") if isinstance(value, (int, float)) else (1, 0.0, str(value))
+def _sortable(setting: Setting) -> list[tuple[int, float, str]]:
+    """A key that sorts settings, numbers before texts."""
+    return [(0, float(value), "") if isinstance(value, (int, float)) else (1, 0.0, str(value)) for _, value in setting]

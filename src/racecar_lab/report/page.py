@@ -13,8 +13,9 @@ from typing import Any
 
 from racecar.support.extras import need
 from racecar_lab.report import words
+from racecar_lab.report.claim_words import tally
 from racecar_lab.report.pictures import Picture
-from racecar_lab.report.section import Section, tally
+from racecar_lab.report.section import Section
 from racecar_lab.report.verdicts import SIGNS
 
 LONGEST = 40

@@ -1,8 +1,9 @@
-"""A table of a page: one form for HTML and Markdown. A cell has its text, and the value that it is sorted by."""
+"""A table of a page: one form for HTML and Markdown. pandas' ``to_html`` is not enough: a cell has its text, the value
+that it is sorted by, and a note in small print."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,33 +24,28 @@ class Cell:
     """More about it, in small print."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """Head of a column."""
-
-    title: str
-    kind: str = "text"
+Row = Mapping[str, Cell]
+"""Head of the column → entry."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under their heads; columns that say nothing are left out."""
+    """Rows with the same heads."""
 
     caption: str
-    columns: Sequence[Column]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Row]
 
     @staticmethod
-    def of(
-        caption: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], keep: Collection[str] = ()
-    ) -> Table:
+    def of(caption: str, rows: Sequence[Row], keep: Collection[str] = ()) -> Table:
         """A table without the columns that are empty throughout, except those to ``keep``."""
-        filled = [
-            i
-            for i, column in enumerate(columns)
-            if column.title in keep or any(row[i].text not in ("", words.NONE) for row in rows)
-        ]
-        return Table(caption, [columns[i] for i in filled], [[row[i] for i in filled] for row in rows])
+        heads = {head for row in rows for head, cell in row.items() if cell.text not in ("", words.NONE)} | {*keep}
+        return Table(caption, [{head: cell for head, cell in row.items() if head in heads} for row in rows])
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Head of each column → "number", "variant" or "text": how it is aligned, and whether it stays in sight."""
+        kinds = {head: {row[head].kind for row in self.rows} for head in (self.rows[0] if self.rows else ())}
+        return {head: next((kind for kind in ("number", "variant") if kind in kinds[head]), "text") for head in kinds}
 
 
 def word_cell(text: str) -> Cell:
@@ -57,9 +53,9 @@ def word_cell(text: str) -> Cell:
     return Cell(text, kind="word" if len(text) <= 32 else "text")
 
 
-def number_cell(value: float | None, write: Callable[[Any], str]) -> Cell:
+def number_cell(value: float | None, write: Callable[[Any], str], note: str = "") -> Cell:
     """A number, written by a function."""
-    return Cell(words.NONE if value is None else write(value), value, "number")
+    return Cell(words.NONE if value is None else write(value), value, "number", note)
 
 
 def mean_cell(estimate: Estimate | None) -> Cell:

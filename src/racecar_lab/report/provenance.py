@@ -1,4 +1,4 @@
-"""How records were made, and what is noted of them."""
+"""How records were made, and the notes in them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from collections import Counter
 from collections.abc import Sequence
 
 from racecar_lab.report import words
-from racecar_lab.report.groups import Groups, collect, label
+from racecar_lab.report.groups import Group, collect
+from racecar_lab.report.settings import label, plain
 from racecar_lab.running.run import Run
 
 
 def commands(runs: Sequence[Run]) -> list[str]:
     """Command lines that made these runs, or that asked for them when they were there."""
     makers = (run.record["made"] for run in runs)
-    return list(dict.fromkeys(filter(None, (str(how.get("asked_by") or how.get("command") or "") for how in makers))))
+    lines = (str(maker.get("asked_by") or maker.get("command") or "") for maker in makers)
+    return list(dict.fromkeys(filter(None, lines)))
 
 
-def facts(runs: Sequence[Run], groups: Groups) -> dict[str, str]:
-    """How the records were made: versions, machines, settings. A run that two settings share was trained once."""
+def facts(runs: Sequence[Run], groups: Sequence[Group]) -> dict[str, str]:
+    """Versions, machines and common settings of the records. A run that two settings share was trained once."""
     runs = list({run.id: run for run in runs}.values())
 
     def all_of(name: str) -> str:
@@ -28,35 +30,47 @@ def facts(runs: Sequence[Run], groups: Groups) -> dict[str, str]:
 
     finished = sorted(str(end) for run in runs if (end := run.record["made"].get("finished")))
     seconds = sum(run.record["cost"].get("wall_s") or 0.0 for run in runs)
+    varying = _varying(groups)
+    config = groups[0].config if groups else {}
     values = {
         "stages": str(len(runs)),
         "time": words.seconds(seconds) if seconds else "",
         "finished": " to ".join(dict.fromkeys((*finished[:1], *finished[-1:]))),
         **{name: all_of(name) for name in ("device", "engine", "racecar", "commit", "torch", "python")},
-        "settings": label(tuple(groups.common.items())),
+        "settings": label(tuple((name, plain(value)) for name, value in config.items() if name not in varying)),
     }
     return {name: text for name, text in values.items() if text}
 
 
-def notes(groups: Groups) -> list[str]:
-    """Records that were left out, and what is noted of runs: a later stage only repeats it of the one before."""
+def notes(runs: Sequence[Run], groups: Sequence[Group]) -> list[str]:
+    """The number of records that newer ones replace, and the notes of runs; a later stage repeats that of the one
+    before, and is left out."""
     texts = []
-    if groups.left_out:
+    if replaced := len(runs) - sum(len(group.all_runs) for group in groups):
         texts.append(
-            f"{words.count(groups.left_out, 'record')} left out: a newer one has the same setting, stage, variant, "
-            "λ and seed."
+            f"{words.count(replaced, 'record')} left out: a newer one has the same setting, stage, variant, λ and seed."
         )
-    finished = {run.id: run for run in groups.runs if run.record.get("note")}
-    for what, runs in (("Diverged", groups.diverged), ("Finished, but", list(finished.values()))):
-        ids = {run.id for run in runs}
-        first = [run for run in runs if run.record.get("parent") not in ids]
-        for text, seeds in collect((_noted(run, groups), run.seed) for run in first).items():
+    newest = [run for group in groups for run in group.all_runs.values()]
+    diverged = [run for run in newest if not run.finished]
+    noted = {run.id: run for run in newest if run.finished and run.record.get("note")}
+    varying = _varying(groups)
+    for what, members in (("Diverged", diverged), ("Finished, but", list(noted.values()))):
+        ids = {run.id for run in members}
+        first = [run for run in members if run.record.get("parent") not in ids]
+        for text, seeds in collect((_note(run, varying), run.seed) for run in first).items():
             texts.append(f"{what}: {text} (seed {', '.join(map(str, sorted(set(seeds))))}).")
     return texts
 
 
-def _noted(run: Run, groups: Groups) -> str:
+def _varying(groups: Sequence[Group]) -> set[str]:
+    """Fields of the configuration that are not the same in all runs, the clusters' among them."""
+    settings = {name for group in groups for name, _ in group.setting}
+    return settings | {group.clusters.field for group in groups if group.clusters is not None}
+
+
+def _note(run: Run, varying: set[str]) -> str:
     """As "RR (0.1), A, net = linear: the loss was not finite"."""
     whose = run.variant if run.weight is None else f"{run.variant} ({words.number(run.weight)})"
-    which = ", ".join(filter(None, (whose, run.stage, label(groups.setting(run)))))
-    return f"{which}: {run.record.get('note') or 'no reason given'}"
+    setting = tuple((name, plain(value)) for name, value in run.config.items() if name in varying)
+    parts = ", ".join(filter(None, (whose, run.stage, label(setting))))
+    return f"{parts}: {run.record.get('note') or 'no reason given'}"

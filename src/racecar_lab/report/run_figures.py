@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from racecar.inspect.style import SMALL, WIDTH, look, new_figure, styled
 from racecar_lab.experiment import Paper
 from racecar_lab.report import words
-from racecar_lab.report.groups import Group, Groups, Metric, collect, label, printed_value
+from racecar_lab.report.groups import Group, Metric, collect, printed_value
+from racecar_lab.report.settings import label
 from racecar_lab.report.statistics import estimate
 
 if TYPE_CHECKING:
@@ -21,28 +22,22 @@ LONGEST = 32
 """Letters of a name."""
 ROW = 0.3
 """Inches of a row of runs."""
-LOST = "#A3241C"
-"""The colour of what is said of nets that were lost."""
+BROKEN = "#A3241C"
+"""The colour of what is said of nets that died or diverged."""
 
 
-def usual_figures(groups: Groups, metrics: Sequence[Metric], paper: Sequence[Paper] = ()) -> dict[str, Figure]:
-    """For experiments that draw nothing themselves, for each setting: every run of some metrics; then curves over
-    training.
-
-    Args:
-        groups: of the experiment.
-        metrics: the ones to show.
-        paper: what it prints.
-    """
+def usual_figures(groups: Sequence[Group], metrics: Sequence[Metric], paper: Sequence[Paper] = ()) -> dict[str, Figure]:
+    """Figures by title, for experiments that draw nothing themselves, for each setting: every run of some metrics; then
+    curves over training."""
     runs, over_training = {}, {}
-    for setting in groups.settings:
-        members, where = groups.of(setting), f" ({label(setting)})" if setting else ""
+    for setting, members in collect((group.setting, group) for group in groups).items():
+        where = f" ({label(setting)})" if setting else ""
         measured = [
-            (stage, name)
+            (name, (stage, name))
             for stage, name in metrics
             if any(group.values(name) for group in members if group.stage == stage)
         ]
-        for name, stages in collect((name, (stage, name)) for stage, name in measured).items():
+        for name, stages in collect(measured).items():
             known = {(group, name): value.value for group in members if (value := printed_value(paper, group, name))}
             diamonds = "; ◇: the paper" if known else ""
             title = f"{name}: every run, with the mean and its 95 % interval{diamonds}{where}"
@@ -67,13 +62,13 @@ def runs_figure(
         groups: of one setting.
         metrics: stage and name of each panel; the panels stand below each other.
         paper: values that the paper prints.
-        name_of: what stands beside a group; its variant, with λ where that is needed, if None.
+        name_of: the text beside a group; None: its variant, with λ where that is needed.
     """
-    shown = [(stage, name, [group for group in groups if group.stage == stage]) for stage, name in metrics]
-    heights = [0.75 + ROW * len(rows) for *_, rows in shown]
-    figure, axes = new_figure(len(shown), 1, (WIDTH, sum(heights)), height_ratios=heights)
+    panels = [(stage, name, [group for group in groups if group.stage == stage]) for stage, name in metrics]
+    heights = [0.75 + ROW * len(rows) for *_, rows in panels]
+    figure, axes = new_figure(len(panels), 1, (WIDTH, sum(heights)), height_ratios=heights)
     labels = []
-    for (axis,), (stage, name, rows) in zip(axes, shown, strict=True):
+    for (axis,), (stage, name, rows) in zip(axes, panels, strict=True):
         names = [_name(group, rows) if name_of is None else _text(name_of(group)) for group in rows]
         means = [_row(axis, y, group, name, paper.get((group, name))) for y, group in enumerate(rows)]
         axis.set_yticks(range(len(rows)), names)
@@ -81,7 +76,7 @@ def runs_figure(
         axis.grid(False, axis="y")
         axis.set(xlabel=_text(name), title=_text(f"stage {stage}"))
         axis.locator_params(axis="x", nbins=5)
-        texts = [f"{who} {_short(value)}" for who, value in zip(names, means, strict=True) if value is not None]
+        texts = [f"{who} {words.number(mean, 3)}" for who, mean in zip(names, means, strict=True) if mean is not None]
         labels.append(f"mean {name}, stage {stage}: {', '.join(texts) or 'no net is left'}")
     if len({name for _, name in metrics}) == 1:  # one axis for all, so that stages can be compared
         low, high = zip(*(axis.get_xlim() for (axis,) in axes), strict=True)
@@ -96,17 +91,17 @@ def _row(axis: Axes, y: float, group: Group, metric: str, paper: float | None) -
     dead = set(group.dead)
     values = [value for seed, value in group.values(metric).items() if seed not in dead]
     style = look(group.variant, round(y))
-    axis.plot(values, _beside(y - 0.16, len(values)), linestyle="none", markersize=4.5, alpha=0.75, **style)
+    beside = [y - 0.16 + 0.2 * (i / max(1, len(values) - 1) - 0.5) for i in range(len(values))]  # none hides another
+    axis.plot(values, beside, linestyle="none", markersize=4.5, alpha=0.75, **style)
     mean = group.mean_of(metric, dead)
     if mean is not None:
-        ends = mean.interval() or (mean.mean, mean.mean)
-        axis.plot(ends, [y + 0.24] * 2, color=style["color"], linewidth=1.4)
+        axis.plot(mean.interval() or (mean.mean, mean.mean), [y + 0.24] * 2, color=style["color"], linewidth=1.4)
         axis.plot([mean.mean] * 2, [y + 0.1, y + 0.38], color=style["color"], linewidth=2.2)
     if paper is not None:
         axis.plot([paper], [y + 0.24], marker="D", markersize=6, markerfacecolor="none", color="#333333")
-    if group.lost:
-        axis.annotate(f"✕ {group.told_lost}", (0.01, y + 0.24), xycoords=("axes fraction", "data"), va="center",
-                      fontsize=SMALL, color=LOST)  # fmt: skip
+    if group.broken:
+        axis.annotate(f"✕ {group.broken_text}", (0.01, y + 0.24), xycoords=("axes fraction", "data"), va="center",
+                      fontsize=SMALL, color=BROKEN)  # fmt: skip
     return None if mean is None else mean.mean
 
 
@@ -124,7 +119,8 @@ def curves_figure(groups: Sequence[Group], stage: str, name: str) -> Figure:
         axis.yaxis.set_minor_formatter(lambda value, _: "")
     axis.set(xlabel=_over(groups), ylabel=_text(name), title=_text(f"stage {stage}"))
     figure.legend(loc="outside upper center", ncols=3, fontsize=SMALL)
-    texts = [f"{who} from {_short(line[0])} to {_short(line[-1])}" for who, line in means.items() if line]
+    ends = {who: (words.number(line[0], 3), words.number(line[-1], 3)) for who, line in means.items() if line}
+    texts = [f"{who} from {first} to {last}" for who, (first, last) in ends.items()]
     figure.set_label(f"mean {name}, stage {stage}: {', '.join(texts)}")
     return figure
 
@@ -132,17 +128,36 @@ def curves_figure(groups: Sequence[Group], stage: str, name: str) -> Figure:
 def curves(group: Group) -> dict[str, dict[float, list[float]]]:
     """Name of a curve → place → values of the seeds there; without those that are 0 all the time."""
     over = _over([group])
-    curves: dict[str, dict[float, list[float]]] = {}
+    points: dict[str, list[tuple[float, float]]] = {}
     for run in group.runs.values():
         of_run = run.record.get("curves", {})
         for name, values in of_run.items():
             places = of_run.get(over, range(1, len(values) + 1))
-            if name == over or len(values) != len(places):
-                continue
-            for place, value in zip(places, values, strict=True):
-                if place is not None and value is not None:
-                    curves.setdefault(name, {}).setdefault(place, []).append(value)
-    return {name: curve for name, curve in curves.items() if any(map(any, curve.values()))}
+            if name != over and len(values) == len(places):
+                pairs = zip(places, values, strict=True)
+                points.setdefault(name, []).extend(pair for pair in pairs if None not in pair)
+    return {name: collect(pairs) for name, pairs in points.items() if any(value for _, value in pairs)}
+
+
+def _line(axis: Axes, group: Group, curve: Mapping[float, list[float]], others: Sequence[Group]) -> list[float]:
+    """Draw one curve, if it has points; returns the means."""
+    places = sorted(curve)
+    places = places[:: -max(1, -(-len(places) // POINTS))][::-1]  # from the end, so that the last one stays
+    means = [mean for place in places if (mean := estimate(curve[place])) is not None]
+    if not means:
+        return []
+    middle = [mean.mean for mean in means]
+    low, high = ([mean.mean + sign * (mean.sd or 0.0) for mean in means] for sign in (-1, 1))
+    style = look(group.variant, others.index(group)) | {"linewidth": 1.2, "markersize": 4}
+    axis.plot(places, middle, label=_name(group, others), markevery=max(1, len(places) // 6), **style)
+    axis.fill_between(places, low, high, color=style["color"], alpha=0.15, linewidth=0)
+    return middle
+
+
+def _over(groups: Sequence[Group]) -> str:
+    """The unit of a curve's places: epoch, step, or just points."""
+    names = {name for group in groups for run in group.runs.values() for name in run.record.get("curves", {})}
+    return next((name for name in ("epoch", "step") if name in names), "point")
 
 
 def _name(group: Group, others: Sequence[Group]) -> str:
@@ -154,33 +169,3 @@ def _name(group: Group, others: Sequence[Group]) -> str:
 def _text(name: str) -> str:
     """A name as it stands in a figure: not too long, and no formula whatever its letters are."""
     return (name if len(name) <= LONGEST else name[: LONGEST - 1] + "…").replace("$", r"\$")
-
-
-def _beside(x: float, count: int) -> list[float]:
-    """Places side by side around x, so that equal values do not hide each other."""
-    return [x + 0.2 * (i / max(1, count - 1) - 0.5) for i in range(count)]
-
-
-def _short(value: float) -> str:
-    return words.number(value, 3)
-
-
-def _over(groups: Sequence[Group]) -> str:
-    """What the curves run over."""
-    names = {name for group in groups for run in group.runs.values() for name in run.record.get("curves", {})}
-    return next((name for name in ("epoch", "step") if name in names), "point")
-
-
-def _line(axis: Axes, group: Group, curve: Mapping[float, list[float]], others: Sequence[Group]) -> list[float]:
-    """Draw one curve, if it has points; returns the means."""
-    places = sorted(curve)
-    places = places[:: -max(1, -(-len(places) // POINTS))][::-1]  # from the end, so that the last one stays
-    points = {place: mean for place in places if (mean := estimate(curve[place])) is not None}
-    if not points:
-        return []
-    x, middle = list(points), [mean.mean for mean in points.values()]
-    low, high = ([mean.mean + sign * (mean.sd or 0.0) for mean in points.values()] for sign in (-1, 1))
-    style = look(group.variant, others.index(group)) | {"linewidth": 1.2, "markersize": 4}
-    axis.plot(x, middle, label=_name(group, others), markevery=max(1, len(x) // 6), **style)
-    axis.fill_between(x, low, high, color=style["color"], alpha=0.15, linewidth=0)
-    return middle

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from racecar_lab.experiment import Experiment, Incomplete
-from racecar_lab.report import words
-from racecar_lab.report.about import about
+from racecar_lab.report.about import about, config_of, configs_of, glossary
 from racecar_lab.report.claim_tables import claims_table, unjudged_table
+from racecar_lab.report.claim_words import sentence, tally
 from racecar_lab.report.claims import claims_of, judge
+from racecar_lab.report.costs import cost_table
 from racecar_lab.report.findings import Finding
 from racecar_lab.report.forest import forest
 from racecar_lab.report.forest import title as forest_title
-from racecar_lab.report.glossary import glossary
-from racecar_lab.report.groups import Groups, collect, gather
-from racecar_lab.report.loss import config_of
+from racecar_lab.report.groups import Group, collect, gather
 from racecar_lab.report.page_table import Table
 from racecar_lab.report.pictures import Picture, picture
 from racecar_lab.report.provenance import commands, facts, notes
-from racecar_lab.report.result_tables import cost_table, inner_tables, results_table
+from racecar_lab.report.result_tables import inner_tables, results_table
 from racecar_lab.report.run_figures import usual_figures
-from racecar_lab.report.told import judged, sentence
-from racecar_lab.report.verdicts import VERDICTS, overall
+from racecar_lab.report.verdicts import overall
 from racecar_lab.running.record import PURPOSES
 from racecar_lab.running.run import Run
+
+UNKNOWN = (
+    "No experiment is known by the name {}, so nothing is claimed of these runs. If it is one of your own, make the "
+    "page with --experiment package.module:CLASS."
+)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -37,49 +39,44 @@ class Section:
     anchor: str
     title: str
     place: str
-    """In the paper."""
+    """Section of the paper."""
     summary: str
     mark: str
-    """What its runs are if they are no evidence; empty if they are."""
+    """The purpose of its runs if they are no evidence; empty if they are."""
     about: Mapping[str, str] = field(default_factory=dict)
-    """The data, the loss, the first weights, what a step costs; said before the tables."""
+    """The data, the loss, the first weights, the cost of a step; before the tables."""
     findings: Sequence[Finding] = ()
     finding: str = ""
-    """What was found, in one sentence."""
+    """The outcome in one sentence."""
     forest: Picture | None = None
-    """One picture of all claims that were judged; None if none was."""
+    """One picture of all claims with a verdict; None if there are none."""
     opening: Table | None = None
-    """The experiment's own, of the paper and ours, below the forest."""
+    """The experiment's own table of the paper and ours, below the forest."""
     figures: Sequence[Picture] = ()
     tables: Sequence[Table] = ()
     more: Sequence[Table] = ()
-    """Long ones, folded away at first."""
+    """Long tables, folded away at first."""
     notes: Sequence[str] = ()
     glossary: Mapping[str, str]
-    """Variants, stages and metrics, with what they are."""
+    """Variants, stages and metrics, with their meanings."""
     commands: Sequence[str]
     facts: Mapping[str, str]
     problem: str = ""
-    """What went wrong while it was made; empty if nothing."""
+    """The error while its figures were drawn; empty if there was none."""
 
     @property
     def verdict(self) -> str:
-        """Of all claims together; empty if there are none."""
+        """The verdict on all claims together; empty if there are none."""
         return overall([finding.verdict for finding in self.findings]) if self.findings else ""
 
     @property
     def outcomes(self) -> list[tuple[str, str, str]]:
-        """Of each configuration: what tells it from the others, its verdict, and how many claims became what."""
+        """For each configuration: its fields that differ, its verdict, and the number of claims with each verdict."""
         families = collect((str(finding.family), finding) for finding in self.findings)
-        verdicts = {name: overall([finding.verdict for finding in members]) for name, members in families.items()}
-        return [(name, verdict, tally(families[name])) for name, verdict in verdicts.items()]
-
-
-def tally(findings: Sequence[Finding]) -> str:
-    """As "3 claims: 2 × supported, 1 × too few runs"."""
-    counts = Counter(finding.verdict for finding in findings)
-    parts = ", ".join(f"{counts[name]} × {name}" for name in VERDICTS if counts[name])
-    return f"{words.count(len(findings), 'claim')}: {parts}"
+        return [
+            (name, overall([finding.verdict for finding in members]), tally(members))
+            for name, members in families.items()
+        ]
 
 
 def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment | None, purpose: str = "") -> Section:
@@ -94,9 +91,7 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
     """
     known: Experiment[Any] = experiment or Experiment()
     groups = gather(runs, known.clusters)
-    parsed = [config_of(experiment, group.config) for group in groups.groups] if experiment else []
-    configs = list(dict.fromkeys(config for config in parsed if config is not None))
-    stages = dict.fromkeys(stage for config in configs for stage in known.stages(config))
+    configs = configs_of(experiment, groups) if experiment else []
     common = Section(
         name=name,
         anchor=anchor,
@@ -104,57 +99,51 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         place=known.section,
         summary=known.summary,
         mark=PURPOSES[purpose],
-        glossary=glossary(groups, list(stages), known.joins),
+        glossary=glossary(known, configs, groups),
         commands=commands(runs),
         facts=facts(runs, groups),
     )
     if known.tells:
-        return _told(common, known, groups)
-    unknown = [
-        f"No experiment is known by the name {name}, so nothing is claimed of these runs. If it is one of your own, "
-        "make the page with --experiment package.module:CLASS."
-    ]
-    texts = [*([] if experiment else unknown), *notes(groups)]
-    return _measured(replace(common, about=about(groups, known, configs), notes=texts), known, groups)
+        return _written_by(known, common, groups)
+    texts = [*([] if experiment else [UNKNOWN.format(name)]), *notes(runs, groups)]
+    return _measured(known, replace(common, about=about(known, configs, groups), notes=texts), groups)
 
 
-def _told(common: Section, experiment: Experiment[Any], groups: Groups) -> Section:
+def _written_by(experiment: Experiment[Any], common: Section, groups: Sequence[Group]) -> Section:
     """The section of an experiment of many settings, which writes its notes and tables itself. Of runs that are
-    evidence the first note is the finding."""
-    newest = [*groups.runs, *groups.diverged]
-    texts, tables = experiment.told(newest)
+    evidence the first note is the outcome."""
+    runs = sorted((run for group in groups for run in group.all_runs.values()), key=lambda run: not run.finished)
+    texts, tables = experiment.told(runs)
     first = 0 if common.mark else 1
-    figures, problem = _pictures(experiment, newest)
+    figures, problem = _pictures(experiment, runs)
     finding = "".join(texts[:first])
     return replace(common, finding=finding, notes=texts[first:], tables=tables, figures=figures, problem=problem)
 
 
-def _measured(common: Section, experiment: Experiment[Any], groups: Groups) -> Section:
-    """Claims with their verdicts, what was measured, and the figures."""
-    claims, paper = claims_of(experiment.claims, groups), experiment.paper
-    named = {metric for claim in claims for metric in claim.metrics} | {value.metric for value in paper}
-    if common.mark:
-        paper = ()
-    findings = [] if common.mark else _judged(experiment, groups)
-    stages = collect((metric, run.stage) for run in groups.runs for metric in run.metrics)
+def _measured(experiment: Experiment[Any], common: Section, groups: Sequence[Group]) -> Section:
+    """Claims with their verdicts, the measurements, and the figures. Metrics that claims or the paper name come
+    first."""
+    runs = [run for group in groups for run in group.runs.values()]
+    claims, paper = claims_of(experiment.claims, groups), () if common.mark else experiment.paper
+    named = {metric for claim in claims for metric in claim.metrics} | {value.metric for value in experiment.paper}
+    stages = collect((metric, run.stage) for run in runs for metric in run.metrics)
     measured = [(stage, metric) for metric in stages for stage in dict.fromkeys(stages[metric])]
     main = [(stage, metric) for stage, metric in measured if metric in named] or measured
     rest = [pair for pair in measured if pair not in main]
-    with_verdict = judged(findings)
-    figures, problem = _pictures(experiment, groups.runs)
+    findings = [] if common.mark else _findings(experiment, groups)
+    judged = [finding for finding in findings if finding.judged]
+    opening = None if common.mark else experiment.beside_paper(runs)
+    figures, problem = _pictures(experiment, runs)
     if not figures:
-        usual = usual_figures(groups, main, paper)
-        figures = [picture(figure, title) for title, figure in usual.items()]
-    beside = None if common.mark else experiment.beside_paper(groups.runs)
-    caption = "Paper and ours" if paper and beside is None else "Results"
+        figures = [picture(figure, title) for title, figure in usual_figures(groups, main, paper).items()]
     return replace(
         common,
         findings=findings,
         finding=sentence(findings),
-        forest=picture(forest(with_verdict), forest_title(with_verdict)) if with_verdict else None,
-        opening=beside,
+        forest=picture(forest(judged), forest_title(judged)) if judged else None,
+        opening=opening,
         figures=figures,
-        tables=[results_table(caption, groups, main, paper)],
+        tables=[results_table("Paper and ours" if paper and opening is None else "Results", groups, main, paper)],
         more=[
             claims_table(findings),
             unjudged_table(findings),
@@ -167,11 +156,11 @@ def _measured(common: Section, experiment: Experiment[Any], groups: Groups) -> S
 
 
 def findings_of(experiment: Experiment, runs: Sequence[Run]) -> list[Finding]:
-    """What becomes of an experiment's claims in some runs."""
-    return _judged(experiment, gather(runs, experiment.clusters))
+    """The findings on an experiment's claims by some runs."""
+    return _findings(experiment, gather(runs, experiment.clusters))
 
 
-def _judged(experiment: Experiment, groups: Groups) -> list[Finding]:
+def _findings(experiment: Experiment, groups: Sequence[Group]) -> list[Finding]:
     def usual(config: Mapping[str, Any], variant: str) -> float | None:
         """The λ that it gives a variant; None if its records come from another version of it."""
         known = config_of(experiment, config)

@@ -10,12 +10,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 from racecar.support.extras import need
 
 ALPHA = 0.05
 """Largest chance of an error in all claims of an experiment together."""
+LEVEL = 1 - ALPHA
+"""Level of an interval that is not corrected."""
 POWER = 0.8
 """Chance with which an effect is seen that could have been shown."""
 
@@ -37,7 +39,7 @@ class Estimate:
         """Standard error of the mean; None for a single value."""
         return None if self.sd is None else self.sd * math.sqrt(1 / self.n + self.overlap)
 
-    def interval(self, level: float = 1 - ALPHA) -> tuple[float, float] | None:
+    def interval(self, level: float = LEVEL) -> tuple[float, float] | None:
         """Student's interval of the mean; None for a single value."""
         if self.error is None:
             return None
@@ -58,7 +60,7 @@ class Estimate:
         exactly if Student's two-sided interval of level 1 − α lies inside."""
         return self._p_value(max(0.0, margin - abs(self.mean)))
 
-    def smallest(self, level: float = 1 - ALPHA) -> float | None:
+    def smallest(self, level: float = LEVEL) -> float | None:
         """The smallest mean that as many values with this spread show in four of five cases: Student's interval of that
         level then excludes 0."""
         if self.error is None:
@@ -66,21 +68,17 @@ class Estimate:
         inverse = need("scipy.special", "lab").nctdtrinc
         return float(inverse(self.n - 1, 1 - POWER, self._quantile(level))) * self.error
 
-    def power(self, mean: float, level: float = 1 - ALPHA) -> float | None:
+    def power(self, mean: float, level: float = LEVEL) -> float | None:
         """How often as many values with this spread show such a mean: Student's interval of that level lies on its side
         of 0."""
-        if self.error is None:
-            return None
-        if self.error == 0:
-            return float(mean != 0)
+        if not self.error:  # values without any spread leave no doubt
+            return None if self.error is None else float(mean != 0)
         return float(_stats().nct.sf(self._quantile(level), self.n - 1, abs(mean) / self.error))
 
     def _p_value(self, distance: float) -> float | None:
-        """Two-sided p-value of a mean so far from the hypothesis. Values without any spread leave no doubt."""
-        if self.error is None:
-            return None
-        if self.error == 0:
-            return float(distance == 0)
+        """Two-sided p-value of a mean so far from the hypothesis."""
+        if not self.error:
+            return None if self.error is None else float(distance == 0)
         return 2 * float(_stats().t.sf(abs(distance) / self.error, self.n - 1))
 
     def _quantile(self, level: float) -> float:
@@ -109,18 +107,18 @@ class PairedShares:
         """p-value of McNemar's exact test."""
         return exact_pairs(self.worse, self.better)
 
-    def interval(self, level: float = 1 - ALPHA) -> tuple[float, float]:
+    def interval(self, level: float = LEVEL) -> tuple[float, float]:
         """Of the difference, given how many pairs differ: Clopper and Pearson's of the share of those that speak for
         the claim. It excludes 0 exactly if McNemar's exact test of that level does."""
         differ = self.worse + self.better
         low, high = exact_share(self.better, differ, level) if differ else (0.5, 0.5)
         return (2 * low - 1) * differ / self.n, (2 * high - 1) * differ / self.n
 
-    def smallest(self, level: float = 1 - ALPHA) -> float:
+    def smallest(self, level: float = LEVEL) -> float:
         """The smallest difference that so many pairs can show: all that differ speak for it."""
         return min(1.0, math.ceil(1 - math.log2(1 - level)) / self.n)
 
-    def power(self, mean: float, level: float = 1 - ALPHA) -> None:
+    def power(self, mean: float, level: float = LEVEL) -> None:
         """Not known without how many pairs would differ."""
 
     def times(self, factor: float) -> Estimate:
@@ -141,25 +139,22 @@ def estimate(values: Sequence[float]) -> Estimate | None:
     return Estimate(n, mean, float(stdev(values)) if n > 1 else None)
 
 
-def gains(better: Mapping[Any, float], than: Mapping[Any, float], higher: bool) -> list[float]:
-    """Paired differences over the seeds that both have, positive in the claimed direction."""
+def gains(better: Mapping[Any, float], than: Mapping[Any, float], higher: bool, relative: bool = False) -> list[float]:
+    """Paired differences over the seeds that both have, positive in the claimed direction; with ``relative`` as shares
+    of the other value, where that is not 0."""
     sign = 1 if higher else -1
-    return [sign * (better[seed] - than[seed]) for seed in sorted(better.keys() & than.keys())]
+    pairs = [(better[seed], than[seed]) for seed in sorted(better.keys() & than.keys())]
+    if relative:
+        return [sign * (value / other - 1) for value, other in pairs if other != 0]
+    return [sign * (value - other) for value, other in pairs]
 
 
-def shares(better: Mapping[Any, float], than: Mapping[Any, float], higher: bool = True) -> list[float]:
-    """The same as shares of the other value, where that is not 0."""
-    sign = 1 if higher else -1
-    return [sign * (better[seed] / than[seed] - 1) for seed in sorted(better.keys() & than.keys()) if than[seed] != 0]
-
-
-@dataclass(frozen=True)
-class Corrected:
+class Corrected(NamedTuple):
     """A test after Holm's correction."""
 
     p: float | None
     level: float
-    """At which the interval of the difference excludes 0 exactly if the test is rejected."""
+    """Level at which the interval of the difference excludes 0 exactly if the test is rejected."""
 
 
 def holm(p_values: Sequence[float | None], alpha: float = ALPHA) -> list[Corrected]:
@@ -182,7 +177,7 @@ def holm(p_values: Sequence[float | None], alpha: float = ALPHA) -> list[Correct
     return [corrected[i] for i in range(m)]
 
 
-def exact_share(count: int, total: int, level: float = 1 - ALPHA) -> tuple[float, float]:
+def exact_share(count: int, total: int, level: float = LEVEL) -> tuple[float, float]:
     """Clopper and Pearson's exact interval of a share, of ``count`` among ``total``."""
     low, high = _stats().binomtest(count, total).proportion_ci(level)
     return float(low), float(high)

@@ -10,7 +10,7 @@ import torch
 
 from racecar_lab.datasets import DataError, Source
 from racecar_lab.experiments import EXPERIMENTS, experiment
-from racecar_lab.report.glossary import meanings
+from racecar_lab.report.metrics import meanings
 from racecar_lab.running.results import Store
 from racecar_lab.training.single import Single
 from tests.lab.experiments.contract_cases import CONFIGS, SEARCHED, TRAINED, WHOLE, data_of_all, jobs_of

@@ -175,7 +175,7 @@ def test_claims_find_both_sides(pictures, tmp_path):
     assert [one.verdict for one in findings] == [
         TOO_FEW if one.pairs else NOT_RUN for one in findings
     ]  # a map: 3 seeds
-    tested = {one.claim.text: (one.better.config, one.than.config) for one in findings if one.pairs}
+    tested = {one.claim.text: (one.sides[0].config, one.sides[1].config) for one in findings if one.pairs}
     assert len(tested) == 7
     for text, (ours, other) in tested.items():
         assert (ours["longer"], ours["fraction"]) == (False, 1 / 8)

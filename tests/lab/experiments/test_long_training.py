@@ -186,7 +186,7 @@ def test_claims(runs):
     findings = judge(LONG.claims, gather(runs), lambda config, name: None)
     assert len(findings) == 2 * 2 * len(LONG.claims) == 2 * 2 * 5 * 3
     for one in findings:
-        ours, other = one.better.config, one.than.config
+        ours, other = one.sides[0].config, one.sides[1].config
         assert (ours["norm"], ours["longer"]) == ("none", False)
         assert other["norm"] == ("batch" if "batch norm" in one.claim.text else "none")
         assert other["longer"] is ("seconds" in one.claim.text)

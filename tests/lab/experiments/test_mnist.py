@@ -206,10 +206,10 @@ def test_claims_can_be_judged(pictures):
     assert all(found.pairs == 3 and found.verdict != TOO_FEW for found in findings)
     for found in findings:
         longer = "seconds" in found.claim.text
-        assert found.better.config["longer"] is False
-        assert found.than.config["longer"] is longer
+        assert found.sides[0].config["longer"] is False
+        assert found.sides[1].config["longer"] is longer
         assert (found.claim.than == "Std") or not longer
-        assert found.than.stage == ("B" if "scratch" in found.claim.text else found.better.stage)
+        assert found.sides[1].stage == ("B" if "scratch" in found.claim.text else found.sides[0].stage)
     assert {(c.than, c.stage) for c in ONE.claims if c.metric == "ssim"} == {("Std", "A"), ("Ort", "A")}
 
 

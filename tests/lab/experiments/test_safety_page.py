@@ -58,8 +58,7 @@ def test_tables():
     fresh = [one for one in map_records(range(100, 102), made_up=[KILLER]) if one["weight"] in (None, 0.1)]
     _, tables = sentences_and_tables([Run(one) for one in [*map_records(range(1), made_up=[KILLER]), *fresh]])
     best, losses, confirmed = (
-        [{c.title: cell.text for c, cell in zip(table.columns, row, strict=True)} for row in table.rows]
-        for table in tables
+        [{head: cell.text for head, cell in row.items()} for row in table.rows] for table in tables
     )
     assert {row["λ"] for row in best} == {"0.001", "0.003", "0.01"}
     (loss,) = losses

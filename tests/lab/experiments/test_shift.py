@@ -142,10 +142,10 @@ def test_claims_find_both_sides(pictures):
     for one in found:
         assert one.verdict != NOT_RUN
         ours, other = one.claim.metrics
-        assert (one.better.variant, one.better.stage, ours.split("_")[2]) == ("lRR", "A", "layerwise")
+        assert (one.sides[0].variant, one.sides[0].stage, ours.split("_")[2]) == ("lRR", "A", "layerwise")
         assert ours.split("_")[1] == other.split("_")[1]
-        assert one.than.variant == "Std"
-        assert (one.than.stage == "AE") is ("autoencoder" in other)
+        assert one.sides[1].variant == "Std"
+        assert (one.sides[1].stage == "AE") is ("autoencoder" in other)
 
 
 def test_the_figure(pictures):

@@ -103,11 +103,11 @@ def test_settings_that_no_search_chose():
         run.record["tuned"] = {}
     notes, tables = STREAMS.told(plain)
     assert "nothing is judged" in notes[0]
-    assert [row[0].text for row in tables[0].rows] == ["Std", "linear"]
+    assert [row["method"].text for row in tables[0].rows] == ["Std", "linear"]
     both = [*made_up({"linear": (0.5, 0.01), "Std": (0.6, 0.01)}), *plain]
     notes, tables = STREAMS.told(both)
     assert "Does linear keep nets learning? No." in notes[0]
-    assert [row[3].text for row in tables[1].rows] == ["20", "20"]
+    assert [row["nets"].text for row in tables[1].rows] == ["20", "20"]
 
 
 class MadeUpArrays:
@@ -195,7 +195,7 @@ def test_published_searches_lie_beside_the_records(tmp_path):
     assert [table.caption for table in tables[-2:]] == [
         f"{CELL}: what the search found, mean over its seeds", "Does one λ do for all streams and nets?"
     ]  # fmt: skip
-    assert [[cell.text for cell in row[:4]] for row in tables[-2].rows] == [
+    assert [[cell.text for cell in list(row.values())[:4]] for row in tables[-2].rows] == [
         ["linear", "2", "lr 0.001, weight 3", "30.0"], ["Std", "1", "lr 0.001", "20.0"]
     ]  # fmt: skip
     assert len(STREAMS.told(made_up({"linear": (0.6, 0.01)}))[1]) == len(tables) - 2

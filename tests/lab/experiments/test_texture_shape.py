@@ -205,8 +205,8 @@ def test_claims_find_both_sides():
     for one in found:
         assert one.verdict != NOT_RUN
         assert one.pairs == FOLDS
-        assert one.better.variant == "RR"
-        assert len(one.better.runs) == len(one.than.runs) == 15
+        assert one.sides[0].variant == "RR"
+        assert len(one.sides[0].runs) == len(one.sides[1].runs) == 15
     papers = [one.paper for one in found if one.claim.text == "RR beats Std on stylised pictures of new shapes"]
     assert papers == pytest.approx([0.105, 0.105])
 
@@ -240,8 +240,8 @@ def test_what_the_paper_prints_and_ours():
         if (one.variant, one.seed) == ("Std", 0) and one.config["fold"] < 2:
             one.record["dead"], one.record["metrics"]["test_accuracy"] = ["output"], 1 / 16
     table = TEXTURE.beside_paper(runs)
-    assert [column.title for column in table.columns] == ["", "paper", "paper-like"]
-    found = {name.text: (paper.text, ours.text, ours.note) for name, paper, ours in table.rows}
+    assert list(table.columns) == ["", "paper", "paper-like"]
+    found = {name.text: (paper.text, ours.text, ours.note) for name, paper, ours in map(dict.values, table.rows)}
     assert found == {
         "stylised pictures, accuracy in %: Std": ("44.2", "51.2", "50.7 to 51.7; 2 of 15 dead"),
         "stylised pictures, accuracy in %: Ort": ("47.0", "51.0", "51.0 to 51.0"),

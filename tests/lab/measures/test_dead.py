@@ -72,7 +72,7 @@ def test_dead_nets_are_counted(tmp_path, monkeypatch, capsys):
     runs = list(Store(tmp_path).runs())
     assert [one.record["dead"] for one in runs] == [["5"]] * 2
     (results_table, *_) = section("tiny", "tiny", runs, Tiny()).tables
-    assert {row[-1].note for row in results_table.rows} == {"2 of 2 dead"}
+    assert {row["runs"].note for row in results_table.rows} == {"2 of 2 dead"}
     for one in runs:
         one.record["note"] = ""
     assert all(one.dead for one in runs)

@@ -6,9 +6,9 @@ import pytest
 
 from racecar.reverse.settings import Settings
 from racecar_lab.experiments import experiment
-from racecar_lab.report.about import about, told_costs
+from racecar_lab.report.about import about, loss_of
+from racecar_lab.report.costs import step_cost
 from racecar_lab.report.groups import gather
-from racecar_lab.report.loss import loss_of
 from tests.lab.report.records import record, runs
 
 
@@ -19,7 +19,7 @@ def timed(variant, seed, seconds, fraction=0.125, every=1, **more):
 
 
 def costs(records):
-    return told_costs(gather(runs(records)).groups)
+    return step_cost(gather(runs(records)))
 
 
 def _by(command):
@@ -89,7 +89,7 @@ def test_all_that_varies_is_said(monkeypatch):
         for start, scale in (("torch", "relative"), ("he", "sum"))
     ]
     configs = [one.Config(start=start, scale=scale) for start, scale in (("torch", "relative"), ("he", "sum"))]
-    told = about(gather(runs(found)), one, configs)
+    told = about(one, configs, gather(runs(found)))
     assert set(told["first weights"].split("; ")) == {"PyTorch's own", "He's"}
     assert set(re.findall(r"scale (\w+)", told["reverse loss"])) == {"relative", "sum"}
-    assert about(gather(runs(found)), one, []) == {}
+    assert about(one, [], gather(runs(found))) == {}

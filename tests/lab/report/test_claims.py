@@ -8,7 +8,8 @@ from scipy import stats
 from racecar_lab.experiment import Claim, Paper
 from racecar_lab.report.claim_tables import claims_table
 from racecar_lab.report.claims import judge
-from racecar_lab.report.groups import gather, label
+from racecar_lab.report.groups import gather
+from racecar_lab.report.settings import label
 from racecar_lab.report.verdicts import CONTRADICTED, NOT_RUN, SUPPORTED, TOO_FEW, UNDECIDED
 from tests.lab.report.records import record, runs
 
@@ -85,7 +86,7 @@ def test_diverged_runs_are_no_pairs():
     wild = record("RR", 4, {"m": 0.9}, status="diverged")
     (found,) = judge([claim()], made([wild], Std=STD, RR=RR[:4]))
     assert found.pairs == 4
-    assert found.better.diverged == (4,)
+    assert found.sides[0].diverged == [4]
 
 
 DEAD = "dead: the output is the same for every input"
@@ -99,17 +100,17 @@ def test_a_dead_net_is_an_outcome_of_its_own():
     (found,) = judge([claim()], made([dead, plain], Std=STD, RR=RR))
     assert alone.verdict == SUPPORTED
     assert (found.gain, found.interval, found.pairs) == (alone.gain, alone.interval, 5)
-    assert (found.whole.n, found.verdict) == (6, UNDECIDED)
-    assert found.whole_interval[0] < 0 < found.whole_interval[1]
-    assert (alone.p_lost, found.p_lost) == (None, 1.0)
-    assert alone.whole is None
+    assert (found.gain_with_dead.n, found.verdict) == (6, UNDECIDED)
+    assert found.interval_with_dead[0] < 0 < found.interval_with_dead[1]
+    assert (alone.p_broken, found.p_broken) == (None, 1.0)
+    assert alone.gain_with_dead is None
 
 
 def test_a_dead_net_that_changes_nothing():
     """The other side died: both views say the same."""
     more = [record("RR", 5, {"m": 0.6}), record("Std", 5, {"m": 0.5}, note=DEAD)]
     (found,) = judge([claim()], made(more, Std=STD, RR=RR))
-    assert (found.verdict, found.pairs, found.whole.n) == (SUPPORTED, 5, 6)
+    assert (found.verdict, found.pairs, found.gain_with_dead.n) == (SUPPORTED, 5, 6)
 
 
 def test_all_dead():
@@ -118,8 +119,8 @@ def test_all_dead():
         [record("RR", seed, {"m": 0.1 + 0.001 * seed}, note=DEAD) for seed in range(8)],
         Std=[0.5 + 0.01 * seed for seed in range(8)],
     ))[0]  # fmt: skip
-    assert (found.verdict, found.pairs, found.whole) == (CONTRADICTED, 8, None)
-    assert found.p_lost == pytest.approx(2 / 2**8)
+    assert (found.verdict, found.pairs, found.gain_with_dead) == (CONTRADICTED, 8, None)
+    assert found.p_broken == pytest.approx(2 / 2**8)
 
 
 def test_shares_of_nets_that_fail():
@@ -155,9 +156,9 @@ def test_the_usual_weight_is_the_one_that_is_claimed_of():
     ]
     groups = made(swept, Std=STD)
     (usual,) = judge([claim()], groups, lambda config, variant: 0.1)
-    assert usual.better.weight == 0.1
+    assert usual.sides[0].weight == 0.1
     both = judge([claim()], groups)
-    assert [found.better.weight for found in both] == [0.1, 1.0]
+    assert [found.sides[0].weight for found in both] == [0.1, 1.0]
     assert both[1].p_holm == pytest.approx(2 * both[1].p)  # two tests now
 
 
@@ -174,7 +175,7 @@ def test_tuned_runs_are_held_against_tuned_ones():
     plain = [*some("Std", STD, [None]), *some("RR", RR, [0.1, 1.0])]
     tuned = [*some("Std", ORT, [None], lr=1e-3), *some("RR", RR, [0.1, 1.0], lr=1e-2, weight=1.0)]
     found = judge([claim()], gather(runs([*plain, *tuned])), lambda config, variant: 0.1)
-    pairs = [(label(one.better.tuned), one.better.weight, label(one.than.tuned)) for one in found]
+    pairs = [(label(one.sides[0].tuned), one.sides[0].weight, label(one.sides[1].tuned)) for one in found]
     assert pairs == [("", 0.1, ""), ("lr = 0.01, weight = 1", 1.0, "lr = 0.001")]
 
 
@@ -183,7 +184,7 @@ def test_a_usual_run_that_a_search_chose_is_held_against_tuned_ones_too():
     std = [*usual, *({**one, "tuned": {"lr": 1e-4}} for one in usual)]
     rr = [record("RR", seed, {"m": value}, tuned={"lr": 1e-2}) for seed, value in enumerate(RR)]
     (found,) = judge([claim()], gather(runs([*std, *rr])))
-    assert (found.verdict, found.pairs, label(found.than.tuned)) == (SUPPORTED, 5, "lr = 0.0001")
+    assert (found.verdict, found.pairs, label(found.sides[1].tuned)) == (SUPPORTED, 5, "lr = 0.0001")
 
 
 def test_a_variant_without_reverse_pass_knows_no_loss():
@@ -223,7 +224,7 @@ def test_stages_that_differ():
     groups = made(more, Std=ORT, RR=ORT)
     (found,) = judge([Claim("RR beats Std from scratch", "m", "AB", "RR", "Std", than_stage="B")], groups)
     assert found.p == pytest.approx(stats.ttest_rel(RR, STD).pvalue)
-    assert (found.better.stage, found.than.stage) == ("AB", "B")
+    assert (found.sides[0].stage, found.sides[1].stage) == ("AB", "B")
     (missing,) = judge([Claim("", "m", "AB", "RR", "Std")], groups)
     assert missing.verdict == NOT_RUN
 
@@ -236,5 +237,5 @@ def test_metrics_that_differ():
     assert found.p == pytest.approx(stats.ttest_rel(RR, STD).pvalue)
     assert found.gain.mean == pytest.approx(mean(RR) - mean(STD))
     assert found.spreads[:2] == pytest.approx((stats.tstd(RR), stats.tstd(STD)))
-    ((cell, *_),) = claims_table([found]).rows
-    assert "m of A against other of A" in cell.note
+    (row,) = claims_table([found]).rows
+    assert "m of A against other of A" in row["claim"].note

@@ -15,8 +15,9 @@ from racecar_lab.experiment import Claim
 from racecar_lab.report.about import about
 from racecar_lab.report.claims import judge
 from racecar_lab.report.clustered import cluster_means, estimate_of, paired
-from racecar_lab.report.groups import gather, label
+from racecar_lab.report.groups import gather
 from racecar_lab.report.result_tables import results_table
+from racecar_lab.report.settings import label
 from racecar_lab.report.statistics import Estimate, estimate
 from racecar_lab.report.verdicts import SUPPORTED, TOO_FEW, UNDECIDED
 from tests.lab.report.records import Peaks, record, runs
@@ -132,14 +133,13 @@ def some(values, **more):
 
 def test_folds_are_one_group():
     found = gather(runs(some({(f, s): (0.5 + f, 0.1) for f, s in product(range(2), range(3))})), FOLDS)
-    assert found.settings == [()]
-    assert "fold" not in found.common
-    std, rr = found.groups
+    std, rr = found
+    assert std.setting == rr.setting == ()
     assert list(rr.runs) == list(product(range(2), range(3)))
     assert rr.values("m")[1, 2] == 1.5
     assert (rr.mean_of("m").n, rr.mean_of("m").mean) == (2, 1.0)
     assert rr.mean_of("m", without=[(1, s) for s in range(3)]).n == 1
-    assert len(gather(runs(some({(0, 0): (1, 1), (1, 0): (1, 1)}))).groups) == 4, "without clusters they are settings"
+    assert len(gather(runs(some({(0, 0): (1, 1), (1, 0): (1, 1)})))) == 4, "without clusters they are settings"
     assert std.dead == []
 
 
@@ -151,11 +151,11 @@ def test_a_search_may_choose_for_each_fold():
         return record("RR", 0, {"m": 0.5}, config=config, weight=c, tuned={"lr": lr, "weight": tuned_c})
 
     records = [one(0, 1e-3, 0.1, 0.1), one(1, 1e-2, 0.1, 0.1), one(2, 1e-3, 1.0, 1.0), one(0, 1e-3, 7.0, 0.1)]
-    each, sweep = gather(runs(records), FOLDS).groups
-    assert (each.weight, each.total) == (None, 3)
+    each, sweep = gather(runs(records), FOLDS)
+    assert (each.weight, len(each.all_runs)) == (None, 3)
     assert label(each.tuned) == "lrs = for each fold, weights = for each fold"
-    assert (sweep.weight, sweep.total) == (7.0, 1)
-    (same,) = gather(runs(records[:1]), FOLDS).groups
+    assert (sweep.weight, len(sweep.all_runs)) == (7.0, 1)
+    (same,) = gather(runs(records[:1]), FOLDS)
     assert (same.weight, label(same.tuned)) == (0.1, "lr = 0.001, weight = 0.1")
 
 
@@ -197,10 +197,7 @@ def test_pages_state_the_model():
         clusters = FOLDS
 
     groups = gather(runs(some({(f, 0): (0.5, 0.1) for f in range(3)})), FOLDS)
-    assert about(groups, Folded(), [])["pairs"] == (
-        "a fold, the mean over its seeds, is one; t-tests and intervals have n = folds, and 1/n + 0.25 for 1/n, "
-        "because they share training data (Nadeau and Bengio 2003)"
-    )
-    assert "pairs" not in about(groups, Peaks(), [])
+    assert about(Folded(), [], groups)["pairs"] == FOLDS.told
+    assert "pairs" not in about(Peaks(), [], groups)
     cells = results_table("x", groups, [("A", "m")]).rows[0]
-    assert "3 (in 3 folds)" in [f"{cell.text} ({cell.note})" for cell in cells]
+    assert "3 (in 3 folds)" in [f"{cell.text} ({cell.note})" for cell in cells.values()]

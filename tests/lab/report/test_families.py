@@ -5,7 +5,8 @@ from scipy import stats
 
 from racecar_lab.report.claims import judge
 from racecar_lab.report.findings import Family
-from racecar_lab.report.groups import gather, label
+from racecar_lab.report.groups import gather
+from racecar_lab.report.settings import label
 from racecar_lab.report.verdicts import NOT_RUN, SUPPORTED
 from tests.lab.report.records import record, runs
 from tests.lab.report.test_claims import ORT, RR, STD, claim, made

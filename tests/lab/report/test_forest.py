@@ -4,13 +4,14 @@ from itertools import pairwise
 
 import pytest
 
-from racecar_lab.experiment import Claim, Paper, Stage
+from racecar_lab.experiment import Claim, Experiment, Paper, Stage
+from racecar_lab.report.about import glossary
+from racecar_lab.report.claim_words import distinct_settings, sentence
 from racecar_lab.report.claims import judge
 from racecar_lab.report.forest import THIN, forest, title
-from racecar_lab.report.glossary import glossary, meanings
-from racecar_lab.report.groups import gather, label
-from racecar_lab.report.told import judged, sentence, telling_settings
-from racecar_lab.report.units import unit
+from racecar_lab.report.groups import gather
+from racecar_lab.report.metrics import meanings, unit
+from racecar_lab.report.settings import label
 from racecar_lab.report.verdicts import UNDECIDED
 from tests.figures import legible
 from tests.lab.report.records import record, runs
@@ -34,6 +35,10 @@ def findings():
     ]
     paper = [Paper("test_accuracy", "A", "RR", 0.9), Paper("test_accuracy", "A", "Std", 0.85)]
     return judge(CLAIMS, gather(runs(records)), paper=paper)
+
+
+def judged(findings):
+    return [finding for finding in findings if finding.judged]
 
 
 def dots(axis):
@@ -138,8 +143,8 @@ def test_settings_that_tell_apart():
     ]
     claims = [Claim("", "m", "A", "RR", "Std", where={"net": net}) for net in ("one", "two")]
     found = judge(claims, gather(runs(records)))
-    assert sorted(map(label, telling_settings(found))) == ["norm = False"] * 2 + ["norm = True"] * 2
-    assert telling_settings(found[:1]) == [()]
+    assert sorted(map(label, distinct_settings(found))) == ["norm = False"] * 2 + ["norm = True"] * 2
+    assert distinct_settings(found[:1]) == [()]
 
 
 @pytest.mark.parametrize(
@@ -163,11 +168,16 @@ def test_units(metric, more, expected):
 
 def test_what_names_mean():
     groups = gather(runs([record("RR", 0, {"probe_10": 0.5, "odd": 1.0}), record("Std", 0, {}, stage="AB")]))
-    found = glossary(groups, [Stage("A"), Stage("AB", "B", "A", regularised=False), Stage("B", "B")])
+
+    class Known(Experiment):
+        def stages(self, config):
+            return Stage("A"), Stage("AB", "B", "A", regularised=False), Stage("B", "B")
+
+    found = glossary(Known(), [None], groups)
     assert list(found) == ["RR", "Std", "stage A", "stage AB", "probe_10"]
     assert found["stage AB"] == "trained from A's weights on task B without regulariser"
     assert "with 10 labelled pictures" in found["probe_10"]
-    assert [glossary(groups, [], joins)["RR"].split(", ")[1] for joins in (False, True)] == [
-        "the full reverse pass", "the full reverse pass between joins"
-    ]  # fmt: skip
+    assert found["RR"] == "racecar, the full reverse pass"
+    Known.joins = True
+    assert glossary(Known(), [None], groups)["RR"] == "racecar, the full reverse pass between joins"
     assert meanings(["odd"]) == {}

@@ -32,30 +32,30 @@ def test_curves_are_averaged_where_they_have_points():
         {"epoch": [1, 2], "loss": [2.0, None]},
         {"epoch": [1], "loss": [0.5, 0.6]},  # does not fit together
     ]
-    groups = gather(runs([record("RR", seed, curves=one) for seed, one in enumerate(given)])).groups
+    groups = gather(runs([record("RR", seed, curves=one) for seed, one in enumerate(given)]))
     (axis,) = curves_figure(groups, "A", "loss").axes
     assert lines(axis, COLOURS["RR"]) == [[[1, 3.0], [2, 3.0], [3, 2.0]]]
     assert axis.get_xlabel() == "epoch"
 
 
 def test_curves_without_anything_to_see():
-    (group,) = gather(runs([record(curves={"epoch": [1, 2], "regulariser": [0.0, 0.0], "loss": [None, None]})])).groups
+    (group,) = gather(runs([record(curves={"epoch": [1, 2], "regulariser": [0.0, 0.0], "loss": [None, None]})]))
     assert curves(group) == {}
-    (group,) = gather(runs([record()])).groups
+    (group,) = gather(runs([record()]))
     assert curves(group) == {}
 
 
 def test_long_curves_are_thinned_and_keep_their_end():
     count = 5003
     curve = {"epoch": list(range(count)), "loss": [float(one) for one in range(count)]}
-    (axis,) = curves_figure(gather(runs([record(curves=curve)])).groups, "A", "loss").axes
+    (axis,) = curves_figure(gather(runs([record(curves=curve)])), "A", "loss").axes
     (points,) = lines(axis, COLOURS["Std"])
     assert len(points) <= 120
     assert points[-1] == [count - 1, count - 1]
 
 
 def test_every_run_is_a_dot():
-    groups = swept([1.0]).groups
+    groups = swept([1.0])
     rr = next(group for group in groups if group.variant == "RR")
     (axis,) = runs_figure(groups, [("A", "m")], {(rr, "m"): 7.0}).axes
     assert [x for x, _ in lines(axis, COLOURS["RR"])[0]] == [10.0, 12.0]
@@ -66,7 +66,7 @@ def test_every_run_is_a_dot():
 def test_a_dead_net_is_counted_and_no_dot():
     dead = "dead: the output is the same for every input"
     given = [record("RR", seed, {"m": 0.9 if seed else 0.1}, note="" if seed else dead) for seed in range(3)]
-    figure = runs_figure(gather(runs(given)).groups, [("A", "m")], {})
+    figure = runs_figure(gather(runs(given)), [("A", "m")], {})
     (axis,) = figure.axes
     assert [x for x, _ in lines(axis, COLOURS["RR"])[0]] == [0.9, 0.9]
     assert [text.get_text() for text in axis.texts] == ["✕ 1 of 3 dead"]
@@ -75,16 +75,16 @@ def test_a_dead_net_is_counted_and_no_dot():
 
 def test_stages_stand_on_one_axis():
     given = [record("RR", seed, {"m": seed + 9.0 * (s == "B")}, stage=s) for s in "AB" for seed in range(2)]
-    one, other = runs_figure(gather(runs(given)).groups, [("A", "m"), ("B", "m")], {}).axes
+    one, other = runs_figure(gather(runs(given)), [("A", "m"), ("B", "m")], {}).axes
     assert one.get_xlim() == other.get_xlim()
 
 
 def test_each_says_what_is_seen():
     """Means, by hand."""
-    figure = runs_figure(swept([0.1, 1.0]).groups, [("A", "m")], {})
+    figure = runs_figure(swept([0.1, 1.0]), [("A", "m")], {})
     assert figure.get_label() == "mean m, stage A: Std 4, RR 0.1 2, RR 1 11"
     given = [record("RR", seed, curves={"epoch": [1, 2], "loss": [4.0 + seed, 1.0]}) for seed in (0, 2)]
-    figure = curves_figure(gather(runs(given)).groups, "A", "loss")
+    figure = curves_figure(gather(runs(given)), "A", "loss")
     assert figure.get_label() == "mean loss, stage A: RR from 5 to 1"
 
 

@@ -5,7 +5,8 @@ from scipy import stats
 
 from racecar_lab.experiment import Claim
 from racecar_lab.report.claims import judge
-from racecar_lab.report.groups import gather, label
+from racecar_lab.report.groups import gather
+from racecar_lab.report.settings import label
 from racecar_lab.report.verdicts import CONTRADICTED, NOT_RUN, SUPPORTED, TOO_FEW, UNDECIDED
 from tests.lab.report.records import record, runs
 
@@ -43,7 +44,7 @@ def test_the_same_effect_by_scipy():
     below = stats.ttest_1samp(ratios, -0.03, alternative="greater").pvalue
     assert found.p == pytest.approx(2 * max(above, below))
     assert found.verdict == SUPPORTED
-    assert (found.better.config["fraction"], found.than.config["fraction"]) == (0.125, 1.0)
+    assert (found.sides[0].config["fraction"], found.sides[1].config["fraction"]) == (0.125, 1.0)
 
 
 def test_the_same_effect_by_hand():
@@ -80,7 +81,7 @@ def test_what_diverges_on_one_side_is_not_the_same():
     config = {"net": "one", "fraction": 0.125, "every": 1}
     lost = [record("RR", 4, {}, config=config, status="diverged")]
     (found,) = judge([same()], slices(lost, whole=EXACT, eighth=NEAR[:4]))
-    assert (found.verdict, found.pairs, found.apart) == (UNDECIDED, 4, {4})
+    assert (found.verdict, found.pairs, found.diverged_alone) == (UNDECIDED, 4, {4})
     lost = [record("RR", seed, {}, config=config, status="diverged") for seed in range(5)]
     assert judge([same()], slices(lost, whole=EXACT))[0].verdict == TOO_FEW
     both = [
@@ -99,4 +100,4 @@ def test_all_else_is_the_same_on_both_sides():
     """Two networks: each is held against itself."""
     found = judge([same(net="one"), same(net="two")], slices(nets=("one", "two"), whole=EXACT, eighth=NEAR))
     assert [label(one.setting) for one in found] == ["net = one", "net = two"]
-    assert all(one.better.config["net"] == one.than.config["net"] for one in found)
+    assert all(one.sides[0].config["net"] == one.sides[1].config["net"] for one in found)

@@ -8,8 +8,9 @@ from racecar_lab.experiment import Claim, Paper
 from racecar_lab.report import words
 from racecar_lab.report.claim_tables import claims_table, unjudged_table
 from racecar_lab.report.claims import judge
+from racecar_lab.report.costs import cost_table
 from racecar_lab.report.groups import gather
-from racecar_lab.report.result_tables import cost_table, inner_tables, results_table
+from racecar_lab.report.result_tables import inner_tables, results_table
 from racecar_lab.report.statistics import Estimate
 from tests.lab.report.records import record, runs
 
@@ -18,7 +19,7 @@ VALUES = [0.2, 0.23, 0.22]
 
 def rows(table):
     """Rows as dictionaries by the head of the column."""
-    return [{column.title: cell for column, cell in zip(table.columns, row, strict=True)} for row in table.rows]
+    return table.rows
 
 
 def test_paper_and_ours():

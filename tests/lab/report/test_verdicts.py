@@ -13,8 +13,6 @@ from racecar_lab.report.verdicts import (
     SUPPORTED,
     TOO_FEW,
     UNDECIDED,
-    agreed,
-    equivalence,
     overall,
     verdict,
 )
@@ -45,7 +43,7 @@ def test_known_effects(effect):
 )
 def test_known_equivalence(effect, likely):
     """Within a margin of 1, at its edge, and far outside; at the edge it is rarely called the same."""
-    found = verdicts(effect, lambda n, interval: equivalence(n, interval, 1.0), n=20)
+    found = verdicts(effect, lambda n, interval: verdict(n, interval, margin=1.0), n=20)
     assert max(found, key=found.get) == likely
     assert found[likely] > 0.9
     if abs(effect) >= 1:
@@ -86,8 +84,3 @@ def test_verdict(n, interval, minimum, expected):
 )
 def test_overall(verdicts, expected):
     assert overall(verdicts) == expected
-
-
-def test_two_views():
-    assert agreed(SUPPORTED, SUPPORTED) == SUPPORTED
-    assert {agreed(SUPPORTED, UNDECIDED), agreed(SUPPORTED, CONTRADICTED)} == {UNDECIDED}

@@ -12,9 +12,10 @@ import numpy as np
 
 from racecar.inspect.style import SMALL, WIDTH, ink_on, new_figure, styled
 from racecar_lab.experiments.paper_figures import chosen, look_of
-from racecar_lab.report.about import NOT_STD
-from racecar_lab.report.groups import Setting, asked, by_setting, by_variant, collect, telling
-from racecar_lab.report.run_figures import LOST as DEAD_COLOUR
+from racecar_lab.report.costs import REGULARISER_FIELDS
+from racecar_lab.report.groups import by_setting, by_variant, collect, config_with_tuned
+from racecar_lab.report.run_figures import BROKEN as DEAD_COLOUR
+from racecar_lab.report.settings import Setting, differing
 from racecar_lab.training.variants import VARIANTS
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def _band(axis: Axes, runs: Sequence[Run], kind: str, **style: Any) -> None:
 
 def gains(runs: Sequence[Run]) -> Cells:
     """The gain of RR over Std in every setting that has both, from their common seeds."""
-    keys = telling([asked(run) for run in runs])
+    keys = differing([config_with_tuned(run) for run in runs])
     std = {
         (_std_key(key), run.seed): run
         for key, run in zip(keys, runs, strict=True)
@@ -176,7 +177,7 @@ def _gain(values: Sequence[float | None]) -> Gain:
 
 def _std_key(key: Setting) -> Setting:
     """A setting without the fields that make no difference to Std."""
-    return tuple((name, value) for name, value in key if name not in NOT_STD)
+    return tuple((name, value) for name, value in key if name not in REGULARISER_FIELDS)
 
 
 def names(cells: Cells) -> list[str]:

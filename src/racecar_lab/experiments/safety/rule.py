@@ -46,7 +46,8 @@ from racecar_lab.experiments.safety.design import (
     Context,
     Setting,
 )
-from racecar_lab.report.groups import collect, plain
+from racecar_lab.report.groups import collect
+from racecar_lab.report.settings import plain
 from racecar_lab.running.run import Run
 
 FRESH = 100

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from racecar_lab.experiments.safety.design import DEPTHS, LOSSES, NORMS, SUMMED, Setting, name_of
 from racecar_lab.experiments.safety.rule import CONFIRMING, FRESH, Verdict, judge, nets_of
 from racecar_lab.report import words
-from racecar_lab.report.page_table import Cell, Column, Table, number_cell, word_cell
+from racecar_lab.report.page_table import Cell, Table, number_cell, word_cell
 from racecar_lab.running.run import Run
 
 BEST = 8
@@ -89,13 +89,6 @@ def _with_error(value: float, error: float) -> Cell:
     return _number(value, lambda v: f"{_points(v)} ± {100 * error:.1f}")
 
 
-def _table(caption: str, rows: Sequence[Mapping[str, Cell]]) -> Table:
-    """A table from rows, each column title → cell; all rows have the same titles."""
-    first = rows[0] if rows else {}
-    columns = [Column(title, "number" if cell.kind == "number" else "text") for title, cell in first.items()]
-    return Table.of(caption, columns, [list(row.values()) for row in rows])
-
-
 def _best(verdict: Verdict) -> Table:
     """The best settings, in the order of the rule."""
     rows = []
@@ -108,7 +101,7 @@ def _best(verdict: Verdict) -> Table:
             "± se": _number(cell["gain", "error"], lambda error: f"{100 * error:.1f}"),
             "source accuracy, points: none": source.pop("none"), **source, "nets": _number(cell["nets", "nets"]),
         })  # fmt: skip
-    return _table("Safe and harmless, in the order of the rule", rows)
+    return Table.of("Safe and harmless, in the order of the rule", rows)
 
 
 def fresh_table(verdict: Verdict) -> Table:
@@ -124,7 +117,7 @@ def fresh_table(verdict: Verdict) -> Table:
             **{f"probe, {norm}": _with_error(cell["probe", norm], cell["probe error", norm]) for norm in NORMS},
             **{f"source, {norm}": _number(cell["source", norm], _points) for norm in NORMS},
         })  # fmt: skip
-    return _table("All contexts, ten fresh seeds: points more than plain training (± standard error)", rows)
+    return Table.of("All contexts, ten fresh seeds: points more than plain training (± standard error)", rows)
 
 
 def _losses(verdict: Verdict) -> Table:
@@ -140,4 +133,4 @@ def _losses(verdict: Verdict) -> Table:
             "kills from λ": _number(min(killers, default=nan)),
             "there": Cell(_deaths(verdict, (loss, killers[0]), fresh=False) if len(killers) else ""),
         })  # fmt: skip
-    return _table("Every loss", rows)
+    return Table.of("Every loss", rows)

@@ -15,7 +15,6 @@ from racecar_lab.report.forest import forest
 from racecar_lab.report.groups import collect
 from racecar_lab.report.section import findings_of
 from racecar_lab.report.statistics import estimate
-from racecar_lab.report.told import judged
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,16 +39,19 @@ def all_figures(experiment: Experiment[Any], runs: Sequence[Run]) -> dict[str, F
     """The figures by title: accuracy over the tasks, then the claims on each stream and net."""
     chosen = judged_runs(runs)
     runs = chosen or [run for run in runs if run.finished and run.purpose != "search"]
-    claimed = judged(findings_of(experiment, chosen)) if chosen else []
+    findings = findings_of(experiment, chosen) if chosen else []
     findings_by_cell = collect(
-        (str(cell), finding) for finding in claimed for cell in CELLS if finding.claim.text.startswith(f"{cell}: ")
+        (str(cell), finding)
+        for finding in findings
+        for cell in CELLS
+        if finding.judged and finding.claim.text.startswith(f"{cell}: ")
     )
     figures: dict[str, Figure] = {}
     if panels := panels_of(runs):
         figures["Accuracy over the tasks: means over the nets and their 95 % intervals"] = over_tasks(panels)
     return figures | {
-        f"The claims on {cell}": forest([_without_cell(finding, cell) for finding in findings])
-        for cell, findings in findings_by_cell.items()
+        f"The claims on {cell}": forest([_without_cell(finding, cell) for finding in of_cell])
+        for cell, of_cell in findings_by_cell.items()
     }
 
 

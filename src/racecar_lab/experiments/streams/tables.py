@@ -14,7 +14,7 @@ from racecar_lab.experiments.streams.rule import answers, overall_answer
 from racecar_lab.experiments.streams.transfer import format_setting, scores_of_runs, search_tables, setting_key
 from racecar_lab.report import words
 from racecar_lab.report.claim_tables import claims_table, unjudged_table
-from racecar_lab.report.page_table import Cell, Column, Table, mean_cell, number_cell, word_cell
+from racecar_lab.report.page_table import Cell, Table, mean_cell, number_cell, word_cell
 from racecar_lab.report.section import findings_of
 from racecar_lab.report.statistics import estimate
 from racecar_lab.streams import METHODS
@@ -58,11 +58,11 @@ def notes_and_tables(experiment: Experiment[Any], runs: Sequence[Run]) -> tuple[
     overall = {question.text: overall_answer(answer[question]) for question in QUESTIONS}
     summary = " ".join(f"{text} {verdict.capitalize()}." for text, verdict in overall.items() if verdict != "not run")
     summary = summary or "None of the questions can be answered by these runs."
-    columns = [Column("question"), *(Column(str(cell)) for cell in CELLS)]
     rows = [
-        [Cell(question.text), *(word_cell(answer[question].get(cell, "")) for cell in CELLS)] for question in QUESTIONS
+        {"question": Cell(question.text)} | {str(cell): word_cell(answer[question].get(cell, "")) for cell in CELLS}
+        for question in QUESTIONS
     ]
-    answers_table = Table("The answers, by the rule that was written before the runs", columns, rows)
+    answers_table = Table("The answers, by the rule that was written before the runs", rows)
     claim_tables = [claims_table(findings), unjudged_table(findings)]
     return [summary, *notes], [answers_table, *tables, *claim_tables, *search_tables(published_scores(judged))]
 
@@ -79,22 +79,20 @@ def _protocol(runs: Sequence[Run]) -> str:
 
 def results_table(conditions: Conditions, runs: Sequence[Run]) -> Table:
     """The results of every method under the same conditions: its setting, and mean ± standard deviation over seeds."""
-    columns = [
-        Column("method"), Column("what it is"), Column("setting"), Column("nets", "number"),
-        *(Column(title, "number") for title in (*SHARES.values(), *NUMBERS.values())), Column("a net's step", "number"),
-    ]  # fmt: skip
     rows = []
     for method, runs_of_method in by_method(runs).items():
-        cells = [_mean(runs_of_method, metric, 100.0) for metric in SHARES]
-        cells += [_mean(runs_of_method, metric, 1.0) for metric in NUMBERS]
         seconds = [step_s for run in runs_of_method if (step_s := run.record["cost"].get("step_s"))]
-        step = number_cell(mean(seconds) if seconds else None, words.seconds)
-        about = METHODS[method].about if method in METHODS else ""
-        setting, count = word_cell(_setting(runs_of_method)), number_cell(len(runs_of_method), str)
-        rows.append([word_cell(method), Cell(about), setting, count, *cells, step])
+        rows.append({
+            "method": word_cell(method),
+            "what it is": Cell(METHODS[method].about if method in METHODS else ""),
+            "setting": word_cell(_setting(runs_of_method)),
+            "nets": number_cell(len(runs_of_method), str),
+            **{title: _mean(runs_of_method, metric, 100.0) for metric, title in SHARES.items()},
+            **{title: _mean(runs_of_method, metric, 1.0) for metric, title in NUMBERS.items()},
+            "a net's step": number_cell(mean(seconds) if seconds else None, words.seconds),
+        })  # fmt: skip
     return Table.of(
         f"{conditions}: accuracy in the second half of the tasks, units and weights at the end, mean ± sd over seeds",
-        columns,
         rows,
     )
 

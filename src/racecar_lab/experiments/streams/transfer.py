@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from racecar_lab.experiments.streams.conditions import Conditions, by_method
 from racecar_lab.report.groups import collect
-from racecar_lab.report.page_table import Cell, Column, Table, number_cell, word_cell
+from racecar_lab.report.page_table import Cell, Table, number_cell, word_cell
 from racecar_lab.streams.method import LEARNING_RATES
 
 if TYPE_CHECKING:
@@ -103,21 +103,19 @@ def search_tables(searches: ScoresByConditions) -> list[Table]:
 def area_table(conditions: Conditions, methods: Mapping[str, SearchScores]) -> Table:
     """A table of every method under the same conditions: the chosen setting, its score, and the score averaged over
     learning rates, which shows how much the choice of the learning rate matters."""
-    columns = [
-        Column("method"), Column("settings", "number"), Column("chosen"), Column("best, %", "number"),
-        Column("over learning rates, %", "number"), Column("first task of the chosen, %", "number"),
-    ]  # fmt: skip
     rows = []
     for name, (scores, first_scores) in methods.items():
         if not scores:
             continue
         best = max(scores, key=scores.__getitem__)
         first = first_scores.get(best)
-        rows.append([
-            word_cell(name), number_cell(len(scores), str), word_cell(format_setting(best)),
-            _percent(scores[best]), _percent(area(scores, conditions.optimiser)), _percent(first),
-        ])  # fmt: skip
-    return Table.of(f"{conditions}: what the search found, mean over its seeds", columns, rows)
+        rows.append({
+            "method": word_cell(name), "settings": number_cell(len(scores), str),
+            "chosen": word_cell(format_setting(best)), "best, %": _percent(scores[best]),
+            "over learning rates, %": _percent(area(scores, conditions.optimiser)),
+            "first task of the chosen, %": _percent(first),
+        })  # fmt: skip
+    return Table.of(f"{conditions}: what the search found, mean over its seeds", rows)
 
 
 class Transfer(NamedTuple):
@@ -169,11 +167,6 @@ def transfer(searches: ScoresByConditions, method: str) -> Transfer | None:
 
 def transfer_table(searches: ScoresByConditions) -> Table:
     """A table of whether one λ suits all streams and nets: a row for each optimiser and each way of applying λ."""
-    columns = [
-        Column("λ"), Column("optimiser"), Column("cells", "number"), Column("one setting for all"),
-        Column("largest loss, points", "number"), Column("there"), Column("largest loss of the first task", "number"),
-        Column("at first there"), Column("transfers"),
-    ]  # fmt: skip
     rows = []
     for optimiser in dict.fromkeys(conditions.optimiser for conditions in searches):
         same_optimiser = {
@@ -184,13 +177,15 @@ def transfer_table(searches: ScoresByConditions) -> Table:
                 continue
             worst = max(best.losses, key=best.losses.__getitem__)
             worst_first = max(best.first, key=best.first.__getitem__, default=None)
-            rows.append([
-                Cell(form), word_cell(optimiser), number_cell(len(best.losses), str),
-                word_cell(format_setting(best.setting)), _percent(best.losses[worst]), word_cell(str(worst)),
-                _percent(None if worst_first is None else best.first[worst_first]),
-                word_cell("" if worst_first is None else str(worst_first)), word_cell("yes" if best.holds else "no"),
-            ])  # fmt: skip
-    return Table("Does one λ do for all streams and nets?", columns, rows)
+            rows.append({
+                "λ": Cell(form), "optimiser": word_cell(optimiser), "cells": number_cell(len(best.losses), str),
+                "one setting for all": word_cell(format_setting(best.setting)),
+                "largest loss, points": _percent(best.losses[worst]), "there": word_cell(str(worst)),
+                "largest loss of the first task": _percent(None if worst_first is None else best.first[worst_first]),
+                "at first there": word_cell("" if worst_first is None else str(worst_first)),
+                "transfers": word_cell("yes" if best.holds else "no"),
+            })  # fmt: skip
+    return Table("Does one λ do for all streams and nets?", rows)
 
 
 def format_setting(setting: SettingKey) -> str:

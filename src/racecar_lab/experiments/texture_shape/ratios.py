@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -12,9 +11,9 @@ from racecar_lab.experiments.texture_shape.claims import PAPER, STAGE, TIME, WEI
 from racecar_lab.experiments.texture_shape.rows import SETTINGS, mean_of, recipe, rows, settings, values
 from racecar_lab.experiments.texture_shape.splitting import CLUSTERS
 from racecar_lab.report import words
-from racecar_lab.report.about import credible, step_ratios
 from racecar_lab.report.clustered import paired
-from racecar_lab.report.page_table import Cell, Column, Table, number_cell
+from racecar_lab.report.costs import credible, step_ratios
+from racecar_lab.report.page_table import Cell, Table, number_cell
 
 if TYPE_CHECKING:
     from racecar_lab.running.run import Run
@@ -34,13 +33,16 @@ def paper_table(runs: Sequence[Run]) -> Table | None:
     if not columns:
         return None
     names = dict.fromkeys(name for column in columns.values() for name in column)
+    none = number_cell(None, str)
     lines = [
-        [Cell(name), next(column[name][0] for column in columns.values() if name in column)]
-        + [column[name][1] if name in column else Cell(words.NONE, kind="number") for column in columns.values()]
+        {
+            "": Cell(name),
+            "paper": next(column[name][0] for column in columns.values() if name in column),
+            **{head: column[name][1] if name in column else none for head, column in columns.items()},
+        }
         for name in names
     ]
-    heads = [Column(""), Column("paper", "number"), *(Column(name, "number") for name in columns)]
-    return Table("Paper and ours", heads, lines)
+    return Table("Paper and ours", lines)
 
 
 def _column(runs: Sequence[Run]) -> dict[str, tuple[Cell, Cell]]:
@@ -56,7 +58,7 @@ def _column(runs: Sequence[Run]) -> dict[str, tuple[Cell, Cell]]:
         cells[f"the same, points: {FEWER}, over Ort"] = Cell("≥ 0", 0.0, "number"), number_cell(gain, _signed)
     for name, (ours, paper_ratio) in paper_ratios(runs).items():
         note = _edges_note(nets["RR"]) if name.startswith("edges") else ""
-        our_cell = replace(number_cell(ours, _signed), note=note)
+        our_cell = number_cell(ours, _signed, note)
         cells[f"{name}, in %".replace("\n", " ")] = number_cell(paper_ratio, _signed), our_cell
     return cells
 

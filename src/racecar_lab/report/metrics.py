@@ -1,15 +1,14 @@
-"""What the names on a page mean: its variants, stages and metrics."""
+"""Metrics in words, and the units of gains in them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from typing import NamedTuple
 
-from racecar_lab.experiment import Stage
-from racecar_lab.report.groups import Groups
-from racecar_lab.training.variants import VARIANTS, variant
+from racecar_lab.experiment import Claim
 
-METRICS = {
+MEANINGS = {
     r"test_accuracy": "share of test pictures that are put into the right class",
     r"valid_accuracy": "the same of pictures held out of the training set; searches choose by it",
     r"train_accuracy": "the same of the training set",
@@ -54,6 +53,7 @@ METRICS = {
     r"valid_(l2|psnr|ssim|spectrum|relative)": "the same of pictures held out of the training set",
     r"bicubic_(l2|ssim|spectrum)": "the same of bicubic interpolation, without any net",
     r"learning": "mean over the training of log₁₀ of the relative error on test pictures: lower is sooner",
+    r"carried": "share of the data that the two leading singular vectors carry",
     r"cosine_(\d+)": "cosine between the features to be found and the {} leading singular vectors",
     r"lpips.*": "perceptual distance (LPIPS) of singular vectors from the features to be found: 0 is the same",
     r"i_xd": "information about the input in the activations, mean over the layers, in bits",
@@ -69,24 +69,33 @@ METRICS = {
     r"lost": "share of nets whose weights were not finite at the end",
     r"dead": "share of nets whose output does not depend on the input",
 }
+"""Pattern of a metric's name → its meaning; {} stands for the groups of the pattern."""
+SHARES = re.compile(r"accuracy|_within$|^(probe|tune|auroc)_")
+"""Metrics between 0 and 1, with gains in points."""
+UNITS = {r"psnr(_scaled)?": "dB", r"ssim(_scaled)?": "SSIM", r"test_l2": "L2"}
+"""Pattern of a metric's name → its unit."""
 
 
-def glossary(groups: Groups, stages: Sequence[Stage], joins: bool = False) -> dict[str, str]:
-    """Variants that were run, stages and metrics that were measured, each with what it is.
+class Unit(NamedTuple):
+    """A unit; a gain is multiplied by ``factor``."""
 
-    Args:
-        joins: whether the network has some, so that RR is another one.
-    """
-    known = [group.variant for group in groups.groups if group.variant in VARIANTS]
-    variants = {name: variant(name, joins).title for name in known}
-    reached = {group.stage for group in groups.groups}
-    trained = {f"stage {stage.name}": stage.told for stage in stages if stage.name in reached}
-    return {**variants, **trained, **meanings(name for run in groups.runs for name in run.metrics)}
+    name: str
+    factor: float = 1.0
 
 
 def meanings(names: Iterable[str]) -> dict[str, str]:
-    """What metrics are; a name that nobody explained is left out."""
+    """The meaning of each metric; a name without one is left out."""
     matches = (
-        (name, re.fullmatch(pattern, name), text) for name in dict.fromkeys(names) for pattern, text in METRICS.items()
+        (name, re.fullmatch(pattern, name), text) for name in dict.fromkeys(names) for pattern, text in MEANINGS.items()
     )
     return {name: text.format(*match.groups()) for name, match, text in matches if match}
+
+
+def unit(claim: Claim) -> Unit:
+    """The unit of a claim's gain: per cent, points, or the unit of the metric."""
+    if claim.relative:
+        return Unit("%", 100.0)
+    if SHARES.search(claim.metric):
+        return Unit("points", 100.0)
+    names = (name for pattern, name in UNITS.items() if re.fullmatch(pattern, claim.metric))
+    return Unit(next(names, claim.metric))

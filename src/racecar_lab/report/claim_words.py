@@ -1,0 +1,83 @@
+"""Findings in words: the gain of one, a claim in all its settings, all claims in a sentence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from racecar_lab.report import words
+from racecar_lab.report.findings import Finding
+from racecar_lab.report.groups import collect
+from racecar_lab.report.metrics import unit
+from racecar_lab.report.settings import Setting, only, with_loss
+from racecar_lab.report.verdicts import VERDICTS
+
+
+def sentence(findings: Sequence[Finding]) -> str:
+    """The outcome in one sentence: the first claim with its number, and how many claims have each verdict."""
+    judged = [finding for finding in findings if finding.judged]
+    if not judged:
+        return f"None of {words.count(len(findings), 'claim')} could be judged by these runs." if findings else ""
+    n, counts = len(judged), Counter(finding.verdict for finding in judged)
+    rest = f"of {n} claims {', '.join(f'{counts[name]} {name}' for name in VERDICTS if name in counts)}"
+    if len(counts) == 1:
+        rest = f"{f'all {n}' if n > 1 else 'the only claim'} {judged[0].verdict}"
+    return f"{claim_text([finding for finding in judged if finding.claim.text == judged[0].claim.text])}; {rest}."
+
+
+def tally(findings: Sequence[Finding]) -> str:
+    """As "3 claims: 2 × supported, 1 × too few runs"."""
+    counts = Counter(finding.verdict for finding in findings)
+    parts = ", ".join(f"{counts[name]} × {name}" for name in VERDICTS if counts[name])
+    return f"{words.count(len(findings), 'claim')}: {parts}"
+
+
+def claim_text(findings: Sequence[Finding]) -> str:
+    """One claim with its verdict and gain; in several settings, with the smallest and the largest gain."""
+    first = findings[0]
+    if len(findings) == 1:
+        return f"{first.claim.text}: {first.verdict} ({gain_text(first)})"
+    counts = Counter(finding.verdict for finding in findings)
+    verdicts = ", ".join(f"{name} in {counts[name]}" for name in VERDICTS if name in counts)
+    ends = " to ".join(mean_text(extreme(findings, key=mean_of)) for extreme in (min, max))
+    return f"{first.claim.text}: of {len(findings)} settings {verdicts} ({ends} {unit(first.claim).name})"
+
+
+def gain_text(finding: Finding) -> str:
+    """The gain with its interval, as "+1.2 points, 0.3 to 2.1"."""
+    return f"{mean_text(finding)} {unit(finding.claim).name}, {words.interval(ends_of(finding))}"
+
+
+def mean_text(finding: Finding) -> str:
+    """The gain alone, as "+1.2", to two digits of its interval."""
+    low, high = ends_of(finding)
+    return words.signed(mean_of(finding), (high - low) / 2)
+
+
+def mean_of(finding: Finding) -> float:
+    """The gain of a finding with a verdict, in its unit."""
+    assert finding.gain is not None
+    return unit(finding.claim).factor * finding.gain.mean
+
+
+def ends_of(finding: Finding) -> tuple[float, float]:
+    """The ends of the gain's interval, in its unit."""
+    assert finding.interval is not None
+    low, high = finding.interval
+    return unit(finding.claim).factor * low, unit(finding.claim).factor * high
+
+
+def distinct_settings(findings: Sequence[Finding]) -> list[Setting]:
+    """For each finding the fields that distinguish its setting from the others'. Left out are fields that never vary,
+    that a claim names itself, or that follow from another field; of two that follow from each other, a number with
+    decimals goes first."""
+    named = {name for finding in findings for name in (*finding.claim.where, *finding.claim.against)}
+    settings = [dict(with_loss(finding.setting)) for finding in findings]
+    names = [name for name in dict.fromkeys(name for setting in settings for name in setting) if name not in named]
+    names.sort(key=lambda name: any(isinstance(setting.get(name), float) for setting in settings))
+    kept: list[str] = []
+    for name in names:
+        together = collect((tuple(map(setting.get, kept)), setting.get(name)) for setting in settings)
+        if any(len(set(values)) > 1 for values in together.values()):
+            kept.append(name)
+    return [only(tuple(setting.items()), kept) for setting in settings]

@@ -1,0 +1,131 @@
+"""The cost of a training step: time and memory of groups of runs, beside plain training on the same machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from statistics import median
+from typing import Any, TypeVar
+
+from racecar_lab.report import words
+from racecar_lab.report.clustered import Key
+from racecar_lab.report.groups import Group, collect
+from racecar_lab.report.page_table import Cell, Table, number_cell
+from racecar_lab.report.result_tables import group_cells
+from racecar_lab.report.settings import without
+from racecar_lab.running.run import Run
+from racecar_lab.training.variants import VARIANTS
+
+K = TypeVar("K")
+Place = tuple[str, str]
+"""Engine and device."""
+REGULARISER_FIELDS = (
+    "fraction", "every", "layers", "decay", "scale", "gradient", "reduction", "weight", "mode", "cost",
+)  # fmt: skip
+"""Settings that change nothing in plain training: variants that differ in them are compared with the same Std."""
+APART = 1.5
+"""Largest ratio over the smallest up to which times are believed: beyond it the machine did other work."""
+LEAST = 0.95
+"""A step with a reverse pass that takes less than this of one without was timed beside other work, too."""
+
+
+def cost_table(groups: Sequence[Group], reference: str = "Std") -> Table:
+    """Time for a step and memory, also as ratios to plain training in the same place; of stages with a regulariser."""
+    groups = list(groups)
+    rows = []
+    for group in [group for group in groups if group.regularised] or groups:
+        wanted = group.setting, group.stage, reference
+        same = [other for other in groups if (other.setting, other.stage, other.variant) == wanted]
+        for place in sorted({_place(run) for run in group.runs.values()}):
+            time, memory = (_costs([group], place, name) for name in ("step_s", "peak_memory"))
+            base_time, base_memory = (_costs(same, place, name) for name in ("step_s", "peak_memory"))
+            rows.append({
+                **group_cells(group), "device": Cell(place[1], kind="word", note=place[0] and f"engine {place[0]}"),
+                "time per step": _median_cell(time.values(), words.seconds),
+                f"time × {reference}": _median_cell(_ratios(time, base_time), words.ratio),
+                "peak memory": _median_cell(memory.values(), words.size),
+                f"memory × {reference}": _median_cell(_ratios(memory, base_memory), words.ratio),
+                "runs": number_cell(sum(_place(run) == place for run in group.runs.values()), str),
+            })  # fmt: skip
+    return Table.of("Time and memory during the runs, beside which the machine may have done other work", rows)
+
+
+def step_cost(groups: Sequence[Group]) -> str:
+    """Time of a step over that of Std with the same seed, on the same engine and device, in words, for every slice of
+    the reverse pass. If some were timed alone, only of those. Empty if nothing can be compared."""
+    slices = _slices(groups, alone=True) or _slices(groups)
+    if not slices:
+        return ""
+    if not all(map(credible, slices.values())):
+        low, high = (end(ratio for ratios in slices.values() for ratio in ratios) for end in (min, max))
+        single = f"{low:.2f} to {high:.2f} × Std"
+        return f"not known from these runs: single seeds have {single}, as on a machine that does other work"
+    texts = [f"{name} {_range(ratios)} × Std" for name, ratios in slices.items()]
+    return f"{', '.join(texts)} (same seed, same machine)"
+
+
+def credible(ratios: Sequence[float]) -> bool:
+    """Whether times of steps over those of Std can be from a machine that did nothing else."""
+    return min(ratios) >= LEAST and max(ratios) <= APART * min(ratios)
+
+
+def step_ratios(ours: Mapping[K, Run], std: Mapping[K, Run], alone: bool = False) -> list[float]:
+    """Time of a step over that of the run of the same name, on the same engine and device.
+
+    Args:
+        alone: take only pairs that one process made, one after the other.
+    """
+    pairs = [(run, std[name]) for name, run in ours.items() if name in std and _place(run) == _place(std[name])]
+    if alone:
+        pairs = [(run, plain) for run, plain in pairs if _process(run) == _process(plain) is not None]
+    return [_step(run) / _step(plain) for run, plain in pairs if _step(run) and _step(plain)]
+
+
+def _slices(groups: Sequence[Group], alone: bool = False) -> dict[str, list[float]]:
+    """Slice of the reverse pass, as "RR with 1/8 of the batch in one of 4 steps" → ratios to Std."""
+    plain = collect(((group.stage, without(group.setting, REGULARISER_FIELDS)), group)
+                    for group in groups if group.variant == "Std")  # fmt: skip
+    slices = []
+    for group in groups:
+        if group.regularised and group.variant in VARIANTS and VARIANTS[group.variant].kind == "reverse":
+            fraction, every = group.config.get("fraction", 1.0), group.config.get("every", 1)
+            share = "all of the batch" if fraction == 1 else f"1/{round(1 / fraction)} of the batch"
+            name = f"{group.variant} with {share}" + ("" if every == 1 else f" in one of {every} steps")
+            for std in plain.get((group.stage, without(group.setting, REGULARISER_FIELDS)), []):
+                slices += [(name, ratio) for ratio in step_ratios(group.runs, std.runs, alone)]
+    return collect(slices)
+
+
+def _place(run: Run) -> Place:
+    return str(run.record["made"].get("engine") or ""), str(run.record["made"].get("device") or "")
+
+
+def _process(run: Run) -> str | None:
+    """The command that made a run, if it used one process; several at once are in each other's way."""
+    return run.record["made"].get("command") if run.record["made"].get("workers") == 1 else None
+
+
+def _step(run: Run) -> float:
+    """Seconds of a step; 0 if they are not known."""
+    return float(run.record["cost"].get("step_s") or 0)
+
+
+def _costs(groups: Sequence[Group], place: Place, name: str) -> dict[Key, float]:
+    """One kind of cost of the runs in one place, by seed."""
+    runs = ((key, run) for group in groups for key, run in group.runs.items() if _place(run) == place)
+    costs = collect((key, cost) for key, run in runs if (cost := run.record["cost"].get(name)) is not None)
+    return {key: median(values) for key, values in costs.items()}
+
+
+def _ratios(costs: Mapping[Key, float], base: Mapping[Key, float]) -> list[float]:
+    """Ratios of the seeds that both have."""
+    return [value / base[key] for key, value in costs.items() if base.get(key)]
+
+
+def _median_cell(values: Collection[float], write: Callable[[Any], str]) -> Cell:
+    """The median, because a busy machine spoils a mean."""
+    return number_cell(median(values), write) if values else Cell("n/a", kind="number")
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = (f"{end:.2f}" for end in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
