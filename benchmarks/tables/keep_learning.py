@@ -99,7 +99,7 @@ def one_lambda(results: Path) -> str:
     """For each way of using λ the one setting that loses least on all streams, and whether it transfers; from the
     published scores of the searches."""
     table = transfer_table(read_scores(results / "streams" / SEARCHES))
-    return markdown([column.title for column in table.columns], [[cell.text for cell in row] for row in table.rows])
+    return markdown(list(table.columns), [[cell.text for cell in row.values()] for row in table.rows])
 
 
 def streams_methods(results: Path) -> str:

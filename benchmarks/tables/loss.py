@@ -27,7 +27,7 @@ def safety_verdict(results: Path) -> Verdict:
 def fresh_settings(results: Path) -> str:
     """Settings that were run in all contexts on fresh seeds."""
     table = fresh_table(safety_verdict(results))
-    return markdown([column.title for column in table.columns], [[cell.text for cell in row] for row in table.rows])
+    return markdown(list(table.columns), [[cell.text for cell in row.values()] for row in table.rows])
 
 
 def small_nets(results: Path) -> str:
