@@ -5,8 +5,9 @@ import re
 import pytest
 
 from racecar.reverse.settings import Settings
+from racecar_lab.experiment import Experiment, Stage
 from racecar_lab.experiments import experiment
-from racecar_lab.report.about import about, loss_of
+from racecar_lab.report.about import about, glossary, loss_of
 from racecar_lab.report.costs import step_cost
 from racecar_lab.report.groups import gather
 from tests.lab.report.records import record, runs
@@ -93,3 +94,19 @@ def test_all_that_varies_is_said(monkeypatch):
     assert set(told["first weights"].split("; ")) == {"PyTorch's own", "He's"}
     assert set(re.findall(r"scale (\w+)", told["reverse loss"])) == {"relative", "sum"}
     assert about(one, [], gather(runs(found))) == {}
+
+
+def test_what_names_mean():
+    groups = gather(runs([record("RR", 0, {"probe_10": 0.5, "odd": 1.0}), record("Std", 0, {}, stage="AB")]))
+
+    class Known(Experiment):
+        def stages(self, config):
+            return Stage("A"), Stage("AB", "B", "A", regularised=False), Stage("B", "B")
+
+    class Joined(Known):
+        joins = True
+
+    names = glossary(Known(), [None], groups)
+    assert list(names) == ["RR", "Std", "stage A", "stage AB", "probe_10"]
+    assert names["stage AB"] == "trained from A's weights on task B without regulariser"
+    assert names["RR"] != glossary(Joined(), [None], groups)["RR"]
