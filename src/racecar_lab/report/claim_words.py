@@ -26,7 +26,7 @@ def sentence(findings: Sequence[Finding]) -> str:
 
 
 def tally(findings: Sequence[Finding]) -> str:
-    """As "3 claims: 2 × supported, 1 × too few runs"."""
+    """The verdicts counted, as "3 claims: 2 × supported, 1 × too few runs"."""
     counts = Counter(finding.verdict for finding in findings)
     parts = ", ".join(f"{counts[name]} × {name}" for name in VERDICTS if counts[name])
     return f"{words.count(len(findings), 'claim')}: {parts}"

@@ -95,7 +95,7 @@ def _tests(
 
 
 def _side(groups: Sequence[Group], setting: Setting, against: Collection[str]) -> list[Group]:
-    """Of a variant's groups those that may be one side of a claim in a setting. A variant without reverse pass knows no
+    """The groups of a variant that may be one side of a claim in a setting. A variant without reverse pass knows no
     loss: where it was not run beside this one, its runs beside another are the same nets."""
     fitting = [group for group in groups if without(group.setting, against) == setting]
     variant = VARIANTS.get(groups[0].variant) if groups else None
@@ -107,7 +107,7 @@ def _side(groups: Sequence[Group], setting: Setting, against: Collection[str]) -
 
 
 def _chosen(groups: Sequence[Group], usual: Usual) -> list[Group]:
-    """Of each kind, tuned or not, those with the λ that it should have; all, if none has it."""
+    """The groups of each kind, tuned or not, with the λ that it should have; all, if none has it."""
     chosen = []
     for tuned in (False, True):
         of_kind = [group for group in groups if bool(group.tuned) is tuned]

@@ -64,7 +64,7 @@ def step_cost(groups: Sequence[Group]) -> str:
 
 
 def credible(ratios: Sequence[float]) -> bool:
-    """Whether times of steps over those of Std can be from a machine that did nothing else."""
+    """True if ratios of step times to those of Std can be from a machine that did nothing else."""
     return min(ratios) >= LEAST and max(ratios) <= APART * min(ratios)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LINE, ROW, THIN, EDGE = 0.17, 0.24, 0.045, 0.55
 """Inches of a line of words, of an interval, of one of many intervals, and of a panel's axis."""
 LETTERS = 47
-"""Of a line of words."""
+"""Letters in a line of words."""
 MANY = 60
 """Findings up to which every setting of a claim is named. Of more each is a thin line, the best above."""
 
@@ -60,7 +60,7 @@ def forest(findings: Sequence[Finding]) -> Figure:
 
 
 def _wrapped(text: str) -> str:
-    """In lines; a name and its value stay on one."""
+    """A text in lines; a name and its value stay on one."""
     return fill(text.replace(" = ", "\u00a0=\u00a0"), LETTERS)
 
 

@@ -26,12 +26,12 @@ MOST = 6
 
 @dataclass(frozen=True, eq=False)
 class Page:
-    """All that is shown."""
+    """A page: its title, and a section for each experiment."""
 
     title: str
     sections: Sequence[Section]
     problems: Sequence[str]
-    """What could not be read or drawn."""
+    """Messages about records that cannot be read and figures that cannot be drawn."""
 
     @property
     def tally(self) -> str:

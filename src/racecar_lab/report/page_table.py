@@ -17,7 +17,7 @@ class Cell:
 
     text: str
     value: float | None = None
-    """What it is sorted by, if it is a number; None sorts last."""
+    """The number that it is sorted by; None sorts last."""
     kind: str = "text"
     """"text", "word" (a short text), "number", "variant" or "verdict"."""
     note: str = ""

@@ -36,10 +36,10 @@ class Picture:
     alt: str
     """Alternative text for people who cannot see the figure: its label in matplotlib."""
     width: float
-    """In points."""
+    """Points, like ``height``."""
     height: float
     svg: str
-    """In the colours of day."""
+    """The figure in the colours of day."""
 
     @property
     def data(self) -> str:

@@ -69,7 +69,7 @@ def _varying(groups: Sequence[Group]) -> set[str]:
 
 
 def _note(run: Run, varying: set[str]) -> str:
-    """As "RR (0.1), A, net = linear: the loss was not finite"."""
+    """The run and its note, as "RR (0.1), A, net = linear: the loss was not finite"."""
     whose = run.variant if run.weight is None else f"{run.variant} ({words.number(run.weight)})"
     setting = tuple((name, plain(value)) for name, value in run.config.items() if name in varying)
     parts = ", ".join(filter(None, (whose, run.stage, label(setting))))

@@ -108,8 +108,8 @@ class PairedShares:
         return exact_pairs(self.worse, self.better)
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
-        """Of the difference, given how many pairs differ: Clopper and Pearson's of the share of those that speak for
-        the claim. It excludes 0 exactly if McNemar's exact test of that level does."""
+        """Interval of the difference, given how many pairs differ: Clopper and Pearson's of the share of those that
+        speak for the claim. It excludes 0 exactly if McNemar's exact test of that level rejects."""
         differ = self.worse + self.better
         low, high = exact_share(self.better, differ, level) if differ else (0.5, 0.5)
         return (2 * low - 1) * differ / self.n, (2 * high - 1) * differ / self.n
@@ -122,7 +122,7 @@ class PairedShares:
         """Not known without how many pairs would differ."""
 
     def times(self, factor: float) -> Estimate:
-        """In another unit."""
+        """The same in another unit, without its doubt."""
         return Estimate(self.n, factor * self.mean, None)
 
 

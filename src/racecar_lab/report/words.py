@@ -7,10 +7,12 @@ import math
 from racecar_lab.report.statistics import Estimate
 
 NONE = "–"
+MOST_PLACES = 6
+"""Decimal places; smaller numbers are written with an exponent."""
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """To so many significant digits."""
+    """A number with so many significant digits."""
     return NONE if value is None else _typeset(f"{value:z.{digits}g}")
 
 
@@ -21,8 +23,8 @@ def plus_minus(estimate: Estimate | None) -> str:
     mean, sd = estimate.mean, estimate.sd
     if not sd:
         return number(mean) + ("" if sd is None else " ± 0")
-    places = _places(sd)
-    if places is None or abs(mean) >= 1e5:
+    places = _places(sd, abs(mean))
+    if places is None:
         return f"{number(mean, 3)} ± {number(sd, 2)}"
     return _typeset(f"{mean:z.{places}f} ± {sd:.{places}f}")
 
@@ -32,8 +34,8 @@ def interval(ends: tuple[float, float] | None) -> str:
     if ends is None:
         return NONE
     low, high = ends
-    places = _places((high - low) / 2)
-    if places is None or max(abs(low), abs(high)) >= 1e5:
+    places = _places((high - low) / 2, max(abs(low), abs(high)))
+    if places is None:
         return f"{number(low, 3)} to {number(high, 3)}"
     return _typeset(f"{low:z.{places}f} to {high:z.{places}f}")
 
@@ -59,34 +61,33 @@ def ratio(value: float | None) -> str:
 
 def seconds(value: float) -> str:
     """A duration, in the unit that suits it."""
-    for size, unit in ((3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms")):
-        if value >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value * 1e6:.3g} µs"
+    units = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "µs": 1e-6}
+    name = next((name for name, size in units.items() if value >= size), "µs")
+    return f"{value / units[name]:.3g} {name}"
 
 
 def size(count: float) -> str:
     """Bytes, in the unit that suits them."""
-    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if count >= 2**power:
-            return f"{count / 2**power:.3g} {unit}"
-    return f"{count:.0f} B"
+    units = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10}
+    name = next((name for name, size in units.items() if count >= size), "")
+    return f"{count / units[name]:.3g} {name}" if name else f"{count:.0f} B"
 
 
 def count(n: int, singular: str, plural: str = "") -> str:
-    """As "1 run" or "2 runs"."""
+    """A number of things, as "1 run" or "2 runs"."""
     return f"{n} {singular if n == 1 else plural or singular + 's'}"
 
 
-def _places(spread: float) -> int | None:
-    """Decimal places that show two digits of a spread; None where that would be too many."""
-    if spread <= 0 or not math.isfinite(spread):
+def _places(spread: float, largest: float = 0.0) -> int | None:
+    """Decimal places that show two digits of a spread; None if exponents are shorter."""
+    if spread <= 0 or not math.isfinite(spread) or largest >= 1e5:
         return None
     places = max(0, 1 - math.floor(math.log10(spread)))
-    return places if places <= 6 else None
+    return places if places <= MOST_PLACES else None
 
 
 def _typeset(text: str) -> str:
+    """Short exponents and real minus signs."""
     for long, short in (("e-0", "e-"), ("e+0", "e"), ("e+", "e")):
         text = text.replace(long, short)
     return text.replace("-", "−")

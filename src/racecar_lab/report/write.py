@@ -22,7 +22,7 @@ FIGURES = "figures"
 
 @dataclass(frozen=True)
 class Report:
-    """What was written, and what could not be."""
+    """The files of a page, and the problems that it names."""
 
     html: Path
     markdown: Path
@@ -85,8 +85,7 @@ def _kinds(runs: Sequence[Run], experiments: Mapping[str, Experiment]) -> dict[t
 
 def _anchor(name: str, others: Sequence[str]) -> str:
     """A name as part of an address, unlike all others."""
-    plain = "in-" + (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "experiment")
-    anchor, i = plain, 1
+    anchor = "in-" + (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "experiment")
     while anchor in others:
-        anchor, i = f"{plain}-{i + 1}", i + 1
+        anchor += "-again"
     return anchor
