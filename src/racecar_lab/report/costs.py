@@ -30,20 +30,17 @@ LEAST = 0.95
 
 def cost_table(groups: Sequence[Group], reference: str = "Std") -> Table:
     """Time for a step and memory, also as ratios to plain training in the same place; of stages with a regulariser."""
-    groups = list(groups)
     rows = []
     for group in [group for group in groups if group.regularised] or groups:
         wanted = group.setting, group.stage, reference
         same = [other for other in groups if (other.setting, other.stage, other.variant) == wanted]
         for place in sorted({_place(run) for run in group.runs.values()}):
-            time, memory = (_costs([group], place, name) for name in ("step_s", "peak_memory"))
-            base_time, base_memory = (_costs(same, place, name) for name in ("step_s", "peak_memory"))
             rows.append({
                 **group_cells(group), "device": Cell(place[1], kind="word", note=place[0] and f"engine {place[0]}"),
-                "time per step": _median_cell(time.values(), words.seconds),
-                f"time × {reference}": _median_cell(_ratios(time, base_time), words.ratio),
-                "peak memory": _median_cell(memory.values(), words.size),
-                f"memory × {reference}": _median_cell(_ratios(memory, base_memory), words.ratio),
+                "time per step": _median_cell(_costs(group, place, "step_s").values(), words.seconds),
+                f"time × {reference}": _median_cell(_ratios(group, same, place, "step_s"), words.ratio),
+                "peak memory": _median_cell(_costs(group, place, "peak_memory").values(), words.size),
+                f"memory × {reference}": _median_cell(_ratios(group, same, place, "peak_memory"), words.ratio),
                 "runs": number_cell(sum(_place(run) == place for run in group.runs.values()), str),
             })  # fmt: skip
     return Table.of("Time and memory during the runs, beside which the machine may have done other work", rows)
@@ -109,16 +106,17 @@ def _step(run: Run) -> float:
     return float(run.record["cost"].get("step_s") or 0)
 
 
-def _costs(groups: Sequence[Group], place: Place, name: str) -> dict[Key, float]:
+def _costs(group: Group, place: Place, name: str) -> dict[Key, float]:
     """One kind of cost of the runs in one place, by seed."""
-    runs = ((key, run) for group in groups for key, run in group.runs.items() if _place(run) == place)
-    costs = collect((key, cost) for key, run in runs if (cost := run.record["cost"].get(name)) is not None)
-    return {key: median(values) for key, values in costs.items()}
+    costs = {key: run.record["cost"].get(name) for key, run in group.runs.items() if _place(run) == place}
+    return {key: cost for key, cost in costs.items() if cost is not None}
 
 
-def _ratios(costs: Mapping[Key, float], base: Mapping[Key, float]) -> list[float]:
-    """Ratios of the seeds that both have."""
-    return [value / base[key] for key, value in costs.items() if base.get(key)]
+def _ratios(group: Group, references: Sequence[Group], place: Place, name: str) -> list[float]:
+    """Ratios of a cost to that of the references with the same seed: to the median of several."""
+    costs = collect(item for reference in references for item in _costs(reference, place, name).items())
+    base = {key: median(values) for key, values in costs.items()}
+    return [cost / base[key] for key, cost in _costs(group, place, name).items() if base.get(key)]
 
 
 def _median_cell(values: Collection[float], write: Callable[[Any], str]) -> Cell:
