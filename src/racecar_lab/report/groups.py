@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from graphlib import TopologicalSorter
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -100,13 +99,13 @@ def gather(runs: Iterable[Run], clusters: Clusters | None = None) -> list[Group]
         key = run.seed if clusters is None else (clusters.of(run.config), run.seed)
         identity = setting, run.stage, run.variant, *_choice(run, clusters)
         members.setdefault(identity, {})[key] = run
-    stages = _in_order(runs)
+    depths = _depths(runs)
 
     def order(identity: tuple[Any, ...]) -> tuple[Any, ...]:
         setting, stage, variant, weight, tuned = identity
         known = [*VARIANTS, variant].index(variant), variant
         weight = -1.0 if weight is None else weight
-        return _sortable(setting), stages.index(stage), known, weight, _sortable(tuned or ())
+        return _sortable(setting), (depths[stage], stage), known, weight, _sortable(tuned or ())
 
     return [_group(identity, members[identity], clusters) for identity in sorted(members, key=order)]
 
@@ -177,13 +176,15 @@ def _group(identity: tuple[Any, ...], runs: Mapping[Key, Run], clusters: Cluster
     return Group(setting, stage, variant, weight, tuned, dict(sorted(runs.items(), key=itemgetter(0))), clusters)
 
 
-def _in_order(runs: Sequence[Run]) -> list[str]:
-    """The stages of runs, each after the one that it starts from; else by name."""
-    stages = {run.id: run.stage for run in runs}
-    before: dict[str, set[str]] = {stage: set() for stage in sorted(set(stages.values()))}
+def _depths(runs: Sequence[Run]) -> dict[str, int]:
+    """Stage → number of stages before it."""
+    by_id, depths = {run.id: run for run in runs}, {run.stage: 0 for run in runs}
     for run in runs:
-        before[run.stage] |= {stages.get(run.record.get("parent") or "", run.stage)} - {run.stage}
-    return list(TopologicalSorter(before).static_order())
+        depth, parent = 0, by_id.get(run.record.get("parent") or "")
+        while parent is not None and depth < len(by_id):  # a record made by hand may be its own parent
+            depth, parent = depth + 1, by_id.get(parent.record.get("parent") or "")
+        depths[run.stage] = max(depth, depths[run.stage])
+    return depths
 
 
 def _sortable(setting: Setting) -> list[tuple[int, float, str]]:

@@ -80,6 +80,14 @@ def test_order(order):
     assert found == [*expected, ("B", "Std", None), ("AA", "Std", None)]
 
 
+def test_stages_in_both_orders():
+    """Some nets are trained on A and then on B, others on B and then on A."""
+    first = [record("Std", stage="A"), record("RR", stage="B")]
+    then = [record("Std", stage="B", parent=first[0]["id"]), record("RR", stage="A", parent=first[1]["id"])]
+    groups = gather(runs([*then, *first]))
+    assert [(group.variant, group.stage) for group in groups] == [("Std", "A"), ("RR", "A"), ("Std", "B"), ("RR", "B")]
+
+
 CONFIGS = st.lists(
     st.dictionaries(st.sampled_from("abc"), st.sampled_from([0, 0.5, None, [1, 2], [1, [2]], {"x": 1}, "word"])),
     max_size=5,
