@@ -88,7 +88,7 @@ class Finding:
         """Number of pairs behind the gain."""
         return 0 if self.gain is None else self.gain.n
 
-    @property
+    @cached_property
     def p(self) -> float | None:
         """p-value of the paired t-test, two-sided; for a margin, of the test that the difference lies within it."""
         if isinstance(self.gain, Estimate) and self.claim.margin is not None:
@@ -150,7 +150,7 @@ class Finding:
         """How often so many pairs with this spread would show the paper's gain."""
         return None if self.gain is None or self.paper is None else self.gain.power(self.paper, self.level)
 
-    @property
+    @cached_property
     def spreads(self) -> tuple[float, float, float | None] | None:
         """Standard deviations of both variants over their common seeds, and the p-value of their being the same."""
         if self.sides is None or self.pairs < 2:
