@@ -100,7 +100,7 @@ def _panel(axis: Axes, scale: Unit, rows: Sequence[Row]) -> None:
     axis.grid(False, axis="y")
 
 
-def title(findings: Sequence[Finding]) -> str:
+def forest_title(findings: Sequence[Finding]) -> str:
     """The title of the picture, with the meaning of its marks."""
     marks = [f"{SIGNS[verdict]} {verdict}" for verdict in dict.fromkeys(finding.verdict for finding in findings)]
     marks += ["◇ the paper's gain"] if any(finding.paper is not None for finding in findings) else []

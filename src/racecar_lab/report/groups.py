@@ -39,15 +39,17 @@ class Group:
 
     @cached_property
     def config(self) -> Mapping[str, Any]:
+        """The configuration of one of the runs; the others differ from it in their cluster alone."""
         return next(iter(self.all_runs.values())).config
 
     @cached_property
     def runs(self) -> Mapping[Key, Run]:
-        """The runs that did not diverge, in this stage or in the one that it starts from."""
+        """The runs that did not diverge."""
         return {key: run for key, run in self.all_runs.items() if run.finished}
 
     @property
     def diverged(self) -> list[Key]:
+        """Runs that diverged, in this stage or in the one that it starts from."""
         return [key for key, run in self.all_runs.items() if not run.finished]
 
     @property

@@ -13,8 +13,7 @@ from racecar_lab.report.claim_words import sentence, tally
 from racecar_lab.report.claims import claims_of, judge
 from racecar_lab.report.costs import cost_table
 from racecar_lab.report.findings import Finding
-from racecar_lab.report.forest import forest
-from racecar_lab.report.forest import title as forest_title
+from racecar_lab.report.forest import forest, forest_title
 from racecar_lab.report.groups import Group, collect, gather
 from racecar_lab.report.page_table import Table
 from racecar_lab.report.pictures import Picture, picture
@@ -124,8 +123,9 @@ def _measured(experiment: Experiment[Any], common: Section, groups: Sequence[Gro
     """Claims with their verdicts, the measurements, and the figures. Metrics that claims or the paper name come
     first."""
     runs = [run for group in groups for run in group.runs.values()]
-    claims, paper = claims_of(experiment.claims, groups), () if common.mark else experiment.paper
-    named = {metric for claim in claims for metric in claim.metrics} | {value.metric for value in experiment.paper}
+    claims, paper = claims_of(experiment.claims, groups), experiment.paper
+    named = {metric for claim in claims for metric in claim.metrics} | {value.metric for value in paper}
+    paper = () if common.mark else paper
     stages = collect((metric, run.stage) for run in runs for metric in run.metrics)
     measured = [(stage, metric) for metric in stages for stage in dict.fromkeys(stages[metric])]
     main = [(stage, metric) for stage, metric in measured if metric in named] or measured
