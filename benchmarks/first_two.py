@@ -31,7 +31,8 @@ from racecar.bench.record import circumstances, write_json
 from racecar_lab.experiments import experiment
 from racecar_lab.running import runner
 from racecar_lab.running.engines.base import RunOptions
-from racecar_lab.running.jobs import Job, make_jobs
+from racecar_lab.running.job import Job
+from racecar_lab.running.jobs import make_jobs
 from racecar_lab.running.results import Store
 from racecar_lab.running.work import Maker
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from racecar_lab.running.jobs import Job
+from racecar_lab.running.job import Job
 from tests.lab.tiny import STEPS, die, run
 
 

@@ -22,7 +22,8 @@ from racecar_lab.experiment import Experiment, Measured, Split, Stage, Task, Tra
 from racecar_lab.networks.dense import dense
 from racecar_lab.running import runner
 from racecar_lab.running.engines.base import Failure, RunOptions
-from racecar_lab.running.jobs import Job, make_jobs
+from racecar_lab.running.job import Job
+from racecar_lab.running.jobs import make_jobs
 from racecar_lab.running.results import Store
 from racecar_lab.running.work import Maker
 from racecar_lab.training import rng
@@ -166,7 +167,7 @@ def make(
     **config: Any,
 ) -> list[Job]:
     """Jobs of some variants and seeds."""
-    return make_jobs(experiment or Tiny(), TinyConfig(**config), tuple(variants), seeds, folder, weights)
+    return make_jobs(experiment or Tiny(), TinyConfig(**config), tuple(variants), seeds, folder, weights=weights)
 
 
 def run(jobs: Sequence[Job], folder: Path, engine: str = "here", **plan: Any) -> list[Failure]:

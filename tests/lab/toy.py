@@ -17,7 +17,8 @@ from racecar_lab.config import Config
 from racecar_lab.experiment import Experiment, Measured, Split, Stage, Task, Trained
 from racecar_lab.networks.dense import dense
 from racecar_lab.running.engines.base import Failure
-from racecar_lab.running.jobs import Job, make_jobs
+from racecar_lab.running.job import Job
+from racecar_lab.running.jobs import make_jobs
 from racecar_lab.training import distributed, rng
 from racecar_lab.training.recipe import Batch, Recipe, Turn
 from tests.lab.tiny import run

@@ -20,7 +20,7 @@ from racecar_lab.cli.summary import summary
 
 if TYPE_CHECKING:
     from racecar_lab.running.engines.base import RunOptions
-    from racecar_lab.running.jobs import Job
+    from racecar_lab.running.job import Job
 
 
 def run_options(options: CommandOptions, folder: Path) -> RunOptions:

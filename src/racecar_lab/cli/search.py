@@ -15,7 +15,7 @@ from racecar_lab.cli.tuned import is_set, read_tuned
 
 if TYPE_CHECKING:
     from racecar_lab.cli.request import Request
-    from racecar_lab.running.jobs import Job
+    from racecar_lab.running.job import Job
     from racecar_lab.running.results import Store
 
 

@@ -11,7 +11,7 @@ from racecar.support.table import table
 
 if TYPE_CHECKING:
     from racecar_lab.report.settings import Setting
-    from racecar_lab.running.jobs import Job
+    from racecar_lab.running.job import Job
     from racecar_lab.running.results import Store
     from racecar_lab.running.run import Run
 

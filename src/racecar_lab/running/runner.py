@@ -8,7 +8,8 @@ from pathlib import Path
 from racecar.support.processes import is_rank_zero
 from racecar_lab.running.bars import bars
 from racecar_lab.running.engines.base import Failure, RunOptions, failure
-from racecar_lab.running.jobs import Job, with_earlier
+from racecar_lab.running.job import Job
+from racecar_lab.running.jobs import with_earlier
 from racecar_lab.running.results import Store
 from racecar_lab.training import distributed
 

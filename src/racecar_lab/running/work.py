@@ -21,7 +21,7 @@ from racecar.support.processes import is_rank_zero
 from racecar_lab.config import Config
 from racecar_lab.experiment import Measured, Stage, Task, Trained
 from racecar_lab.measures.dead import dead_layers, is_dead
-from racecar_lab.running.jobs import Job
+from racecar_lab.running.job import Job
 from racecar_lab.running.results import Store
 from racecar_lab.running.run import DEAD
 from racecar_lab.training import distributed, rng

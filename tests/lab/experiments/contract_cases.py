@@ -13,7 +13,8 @@ from racecar_lab.datasets import CIFAR10, MNIST
 from racecar_lab.experiments import EXPERIMENTS, experiment, information, mnist, safety
 from racecar_lab.experiments.small_net import WIDTHS
 from racecar_lab.experiments.texture_shape import splitting
-from racecar_lab.running.jobs import Job, make_jobs
+from racecar_lab.running.job import Job
+from racecar_lab.running.jobs import make_jobs
 from tests.lab.experiments import few_labels_cases, texture_cases
 from tests.lab.experiments.pictures import write_cifar, write_mnist
 from tests.lab.experiments.smoke_cases import TINY as SMOKE

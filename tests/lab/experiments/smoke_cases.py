@@ -10,7 +10,8 @@ import pytest
 from racecar_lab.experiments import experiment
 from racecar_lab.experiments.smoke import splitting
 from racecar_lab.experiments.smoke_autoencoder import splitting as real_splitting
-from racecar_lab.running.jobs import Job, make_jobs
+from racecar_lab.running.job import Job
+from racecar_lab.running.jobs import make_jobs
 from tests.lab.smoke_data import small
 
 SMOKE, AUTOENCODER = experiment("smoke"), experiment("smoke-autoencoder")

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from racecar.support.files import write_json
 from racecar_lab.config import Config
 from racecar_lab.experiment import Claim, Experiment, Paper
-from racecar_lab.running.jobs import Job
+from racecar_lab.running.job import Job
 from racecar_lab.running.record import FORMAT, with_checksum
 from racecar_lab.running.results import identity
 from racecar_lab.running.run import Run

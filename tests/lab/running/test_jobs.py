@@ -8,7 +8,8 @@ import pytest
 
 from racecar_lab.experiments import experiment
 from racecar_lab.running import jobs
-from racecar_lab.running.jobs import make_jobs, tune
+from racecar_lab.running.job import tune
+from racecar_lab.running.jobs import make_jobs
 from racecar_lab.running.results import Store
 from tests.lab.report.records import record
 from tests.lab.running.quick_configs import QUICK
@@ -19,7 +20,7 @@ LINEAR = replace(QUICK["peaks"], nets=("linear",))
 def test_all_combinations():
     one = experiment("peaks")
     config = one.Config(nets=("linear", "two"))
-    jobs = make_jobs(one, config, ["Std", "Ort", "RR"], [0, 5], None, {"RR": (1e-6, 1e-7)})
+    jobs = make_jobs(one, config, ["Std", "Ort", "RR"], [0, 5], None, weights={"RR": (1e-6, 1e-7)})
     found = [(*job.config.nets, job.variant, job.weight, job.seed) for job in jobs]
     values = {"Std": [None], "Ort": [0.1], "RR": [1e-6, 1e-7]}
     assert sorted(found, key=str) == sorted(
@@ -41,7 +42,7 @@ def test_nothing_is_done_or_counted_twice(more):
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
 def test_weights_that_make_no_sense(value):
     with pytest.raises(ValueError, match="RR"):
-        make_jobs(experiment("peaks"), LINEAR, ["RR"], [0], None, {"RR": [value]})
+        make_jobs(experiment("peaks"), LINEAR, ["RR"], [0], None, coefficients={"RR": [value]})
 
 
 def test_weight():

@@ -115,12 +115,12 @@ def test_every_setting_counts(name, data):
 def test_names_of_one_run_differ(name):
     """Every variant, weight, seed and stage has a name of its own, of sixteen hexadecimal digits."""
     weights = {v: [0.1, 0.2, 3.0] for v in VARIANTS if VARIANTS[v].meaning}
-    jobs = make_jobs(experiment(name), QUICK[name], list(VARIANTS), range(3), None, weights)
+    jobs = make_jobs(experiment(name), QUICK[name], list(VARIANTS), range(3), None, weights=weights)
     assert len(jobs) == 3 * (1 + 3 * (len(VARIANTS) - 1))
     found = [id for job in jobs for id in job.ids.values()]
     assert len(set(found)) == len(found)
     assert all(re.fullmatch("[0-9a-f]{16}", id) for id in found)
-    again = make_jobs(experiment(name), QUICK[name], list(VARIANTS), range(3), None, weights)
+    again = make_jobs(experiment(name), QUICK[name], list(VARIANTS), range(3), None, weights=weights)
     assert [job.ids for job in again] == [job.ids for job in jobs]
 
 
@@ -146,7 +146,7 @@ def test_published_results_keep_their_names(monkeypatch):
         config = one.Config(**{key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()})
         given = {} if weight is None else {variant: [weight]}
         tuned = {variant: runs[0].record["tuned"]}
-        jobs = make_jobs(one, config, [variant], {run.seed for run in ends}, None, given, tuned)
+        jobs = make_jobs(one, config, [variant], {run.seed for run in ends}, None, coefficients=given, tuned=tuned)
         ids = {job.seed: job.ids for job in jobs if job.base == config}  # a run may go through others, too
         assert [ids[run.seed][run.stage] for run in ends] == [run.id for run in ends]
         count += len(ends)

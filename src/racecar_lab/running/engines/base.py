@@ -11,7 +11,7 @@ from typing import Any
 from racecar.support.full import is_full
 from racecar.support.interrupts import heard
 from racecar.support.processes import is_rank_zero
-from racecar_lab.running.jobs import Job
+from racecar_lab.running.job import Job
 from racecar_lab.running.results import Store
 from racecar_lab.running.work import Maker, do
 from racecar_lab.training.spec import TrainingOptions

@@ -9,7 +9,7 @@ import torch
 
 from racecar_lab.running.engines.base import Failure, Progress, RunOptions, do_job, failure
 from racecar_lab.running.engines.pool import cores, share_out
-from racecar_lab.running.jobs import Job
+from racecar_lab.running.job import Job
 from racecar_lab.training.variants import variant
 
 ON_ONE_GPU = 4

@@ -19,7 +19,7 @@ from racecar.support.importing import added
 from racecar.support.interrupts import block_sigint
 from racecar_lab.running.engines.base import Failure, Progress, RunOptions, do_job, failure
 from racecar_lab.running.engines.mirror import Changes, Mirror
-from racecar_lab.running.jobs import Job
+from racecar_lab.running.job import Job
 from racecar_lab.running.results import Store
 from racecar_lab.training.checkpoint import drop_damaged
 

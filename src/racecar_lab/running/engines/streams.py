@@ -19,7 +19,7 @@ from racecar_lab.experiments.streams.config import CHOOSING, StreamsConfig, meth
 from racecar_lab.experiments.streams.learning import Learning
 from racecar_lab.experiments.streams.searching import usual
 from racecar_lab.running.engines.base import Failure, FullStage, Progress, RunOptions, failure
-from racecar_lab.running.jobs import Job
+from racecar_lab.running.job import Job
 from racecar_lab.running.results import Store, identity
 from racecar_lab.running.work import write
 from racecar_lab.streams import MethodSetting

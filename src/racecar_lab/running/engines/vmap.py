@@ -19,7 +19,7 @@ from racecar_lab.experiment import Measured, Stage, Task, Trained
 from racecar_lab.running.engines.base import Failure, FullStage, Progress, RunOptions, failure
 from racecar_lab.running.engines.here import size
 from racecar_lab.running.engines.pool import share_out
-from racecar_lab.running.jobs import Job
+from racecar_lab.running.job import Job
 from racecar_lab.running.results import Store, identity
 from racecar_lab.running.work import as_trained, begin, finish, parent_diverged, pretraining_lr, training, write
 from racecar_lab.training.checkpoint import drop_damaged, reading
