@@ -33,8 +33,8 @@ from racecar_lab.running import runner
 from racecar_lab.running.engines.base import RunOptions
 from racecar_lab.running.job import Job
 from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.record_writer import Maker
 from racecar_lab.running.results import Store
-from racecar_lab.running.work import Maker
 
 VARIANTS = ("Std", "Ort", "RR")
 CORES = len(os.sched_getaffinity(0))

@@ -99,7 +99,7 @@ class Trained:
     device: torch.device
     folder: Path | None = None
     """The data folder; None: the default one."""
-    history: dict[str, Tensor] = field(default_factory=dict)
+    history: Mapping[str, Tensor] = field(default_factory=dict)
     """Snapshots that ``Recipe.look`` took during training, by name, stacked; the first dimension is time."""
     tasks: Mapping[str, Task] = field(default_factory=dict)
     """All tasks of ``Experiment.data`` by name, on the CPU."""

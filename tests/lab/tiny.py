@@ -24,8 +24,8 @@ from racecar_lab.running import runner
 from racecar_lab.running.engines.base import Failure, RunOptions
 from racecar_lab.running.job import Job
 from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.record_writer import Maker
 from racecar_lab.running.results import Store
-from racecar_lab.running.work import Maker
 from racecar_lab.training import rng
 from racecar_lab.training.recipe import Recipe
 

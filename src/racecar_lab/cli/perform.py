@@ -27,7 +27,7 @@ def run_options(options: CommandOptions, folder: Path) -> RunOptions:
     """The engine's options, from those of a command. Options that the engine would ignore are refused."""
     from racecar_lab.running import runner
     from racecar_lab.running.engines.base import RunOptions
-    from racecar_lab.running.work import Maker
+    from racecar_lab.running.record_writer import Maker
     from racecar_lab.training import distributed
 
     _check_device(options.device, options.engine)

@@ -6,9 +6,10 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from racecar_lab.experiments import experiment
 from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.record_writer import Maker
 from racecar_lab.running.results import Store
 from racecar_lab.running.run import Run
-from racecar_lab.running.work import Maker, do
+from racecar_lab.running.work import do
 from racecar_lab.training.spec import TrainingOptions
 from tests.lab.experiments.paper_figure_cases import SMALL, draw, other
 

@@ -10,8 +10,9 @@ import torch
 from racecar_lab.datasets.digits import load as shipped
 from racecar_lab.experiments import digits as digits_module
 from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.record_writer import Maker
 from racecar_lab.running.results import Store
-from racecar_lab.running.work import Maker, do
+from racecar_lab.running.work import do
 from racecar_lab.training.spec import TrainingOptions
 from tests.lab.experiments.untrained import DIGITS, QUICK
 

@@ -18,7 +18,7 @@ from racecar_lab.report.groups import gather
 from racecar_lab.report.verdicts import NOT_RUN, TOO_FEW
 from racecar_lab.running.jobs import make_jobs
 from racecar_lab.running.results import Store
-from racecar_lab.running.work import begin
+from racecar_lab.running.starting import begin
 from racecar_lab.training import augment, rng
 from racecar_lab.training.loss_config import FIRST_LOSS
 from racecar_lab.training.optimiser import fading

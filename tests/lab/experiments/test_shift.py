@@ -19,7 +19,7 @@ from racecar_lab.report.groups import gather
 from racecar_lab.report.verdicts import NOT_RUN
 from racecar_lab.running.jobs import make_jobs
 from racecar_lab.running.results import Store
-from racecar_lab.running.work import begin
+from racecar_lab.running.starting import begin
 from racecar_lab.training import rng
 from tests.lab.experiments.few_labels_cases import with_pictures
 from tests.lab.report.records import untrained

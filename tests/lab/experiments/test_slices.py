@@ -16,7 +16,7 @@ from racecar_lab.experiments import OURS, experiment
 from racecar_lab.experiments.slices import BATCH, SLICES, Slices, SlicesCifar, SlicesMnist, reverse_loss
 from racecar_lab.running.jobs import make_jobs
 from racecar_lab.running.results import Store
-from racecar_lab.running.work import begin, training
+from racecar_lab.running.starting import begin, training
 from racecar_lab.training import augment
 from racecar_lab.training.recipe import Recipe
 from racecar_lab.training.single import Single

@@ -22,7 +22,7 @@ from racecar_lab.running.engines import vmap
 from racecar_lab.running.jobs import make_jobs
 from racecar_lab.running.results import Store
 from racecar_lab.running.search import best, trials
-from racecar_lab.running.work import begin
+from racecar_lab.running.starting import begin
 from racecar_lab.training.loss_config import PAPER
 from tests.lab.experiments.texture_cases import TEXTURE, TINY, write
 from tests.lab.report.records import record, untrained

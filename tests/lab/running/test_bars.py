@@ -10,7 +10,7 @@ from racecar_lab.running import runner
 from racecar_lab.running.bars import bars
 from racecar_lab.running.engines.base import RunOptions
 from racecar_lab.running.jobs import make_jobs
-from racecar_lab.running.work import Maker
+from racecar_lab.running.record_writer import Maker
 from tests.lab.tiny import Tiny, TinyConfig
 
 

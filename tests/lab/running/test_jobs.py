@@ -42,7 +42,7 @@ def test_nothing_is_done_or_counted_twice(more):
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
 def test_weights_that_make_no_sense(value):
     with pytest.raises(ValueError, match="RR"):
-        make_jobs(experiment("peaks"), LINEAR, ["RR"], [0], None, coefficients={"RR": [value]})
+        make_jobs(experiment("peaks"), LINEAR, ["RR"], [0], None, weights={"RR": [value]})
 
 
 def test_weight():

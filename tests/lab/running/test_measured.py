@@ -8,8 +8,9 @@ from racecar_lab.experiments import experiment
 from racecar_lab.running import results
 from racecar_lab.running.jobs import make_jobs
 from racecar_lab.running.record import FIELDS
+from racecar_lab.running.record_writer import Maker
 from racecar_lab.running.results import Store
-from racecar_lab.running.work import Maker, do
+from racecar_lab.running.work import do
 from racecar_lab.training.spec import TrainingOptions
 
 

@@ -146,7 +146,7 @@ def test_published_results_keep_their_names(monkeypatch):
         config = one.Config(**{key: tuple(v) if isinstance(v, list) else v for key, v in fields.items()})
         given = {} if weight is None else {variant: [weight]}
         tuned = {variant: runs[0].record["tuned"]}
-        jobs = make_jobs(one, config, [variant], {run.seed for run in ends}, None, coefficients=given, tuned=tuned)
+        jobs = make_jobs(one, config, [variant], {run.seed for run in ends}, None, weights=given, tuned=tuned)
         ids = {job.seed: job.ids for job in jobs if job.base == config}  # a run may go through others, too
         assert [ids[run.seed][run.stage] for run in ends] == [run.id for run in ends]
         count += len(ends)

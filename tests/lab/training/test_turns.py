@@ -15,7 +15,7 @@ from racecar_lab.experiments import EXPERIMENTS
 from racecar_lab.networks.dense import dense
 from racecar_lab.running.engines import here, pool
 from racecar_lab.running.results import Store
-from racecar_lab.running.work import begin, training
+from racecar_lab.running.starting import begin, training
 from racecar_lab.training import rng
 from racecar_lab.training.recipe import Recipe, Turn
 from racecar_lab.training.single import Single

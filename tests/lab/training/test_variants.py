@@ -12,8 +12,10 @@ from racecar_lab.experiment import Split
 from racecar_lab.experiments import EXPERIMENTS, experiment
 from racecar_lab.networks.dense import dense, glorot
 from racecar_lab.running.jobs import make_jobs
+from racecar_lab.running.record_writer import Maker
 from racecar_lab.running.results import Store
-from racecar_lab.running.work import Maker, begin, do
+from racecar_lab.running.starting import begin
+from racecar_lab.running.work import do
 from racecar_lab.training.spec import TrainingOptions
 from racecar_lab.training.variants import VARIANTS, regularise, variant
 

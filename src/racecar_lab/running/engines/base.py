@@ -12,8 +12,9 @@ from racecar.support.full import is_full
 from racecar.support.interrupts import heard
 from racecar.support.processes import is_rank_zero
 from racecar_lab.running.job import Job
+from racecar_lab.running.record_writer import Maker
 from racecar_lab.running.results import Store
-from racecar_lab.running.work import Maker, do
+from racecar_lab.running.work import do
 from racecar_lab.training.spec import TrainingOptions
 
 Progress = Callable[[str, str, int, int, str], None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,8 +20,8 @@ from racecar_lab.experiments.streams.learning import Learning
 from racecar_lab.experiments.streams.searching import usual
 from racecar_lab.running.engines.base import Failure, FullStage, Progress, RunOptions, failure
 from racecar_lab.running.job import Job
+from racecar_lab.running.record_writer import RecordWriter
 from racecar_lab.running.results import Store, identity
-from racecar_lab.running.work import write
 from racecar_lab.streams import MethodSetting
 from racecar_lab.training import checkpoint
 from racecar_lab.training.curves import short
@@ -126,33 +126,34 @@ def _stack(jobs: Sequence[Job], path: Path, store: Store, options: RunOptions, p
             saved = time.monotonic()
         if due():
             progress(label, "A", nets.done, nets.total, "")
-    share = (time.perf_counter() - began) / len(jobs)
+    cost = _cost((time.perf_counter() - began) / len(jobs), nets, options.device)
+    writer = RecordWriter(store, options.maker, options.device)
     results = nets.measured(arrays=jobs[0].purpose != "search")
     for job, measured, finite in zip(jobs, results, nets.finite(), strict=True):
         if not store.has(job.ids["A"]):
-            _write(job, measured, finite, nets, share, store, options)
+            _write(job, measured, finite, cost, writer)
         progress(job.label, "A", -1, -1, "")
     progress(label, "A", -2, -2, "")
     remove(path)
 
 
-def _write(
-    job: Job, measured: Measured, finite: bool, nets: Learning, wall: float, store: Store, options: RunOptions
-) -> None:
-    """Write the record of a net. One whose weights are not finite any more is not left out, because a method that loses
-    nets would then look better than it is."""
-    (stage,) = job.stages
-    cuda = torch.device(options.device).type == "cuda"
-    cost: dict[str, Any] = {
+def _cost(wall: float, nets: Learning, device: str) -> dict[str, Any]:
+    """Time and memory of one net of a stack."""
+    cuda = torch.device(device).type == "cuda"
+    return {
         "wall_s": short(wall),
         "step_s": short(nets.step_s / len(nets.right)),
         "steps": nets.total,
-        "peak_memory": torch.cuda.max_memory_allocated(options.device) if cuda else None,
+        "peak_memory": torch.cuda.max_memory_allocated(device) if cuda else None,
     }
-    metrics = {**measured.metrics, "lost": float(not finite)}
-    note = "" if finite else "its weights are not finite at the end"
-    measured = replace(measured, metrics=metrics)
-    write(job, stage, store, options.maker, device=options.device, measured=measured, cost=cost, note=note)
+
+
+def _write(job: Job, measured: Measured, finite: bool, cost: Mapping[str, Any], writer: RecordWriter) -> None:
+    """Write the record of a net. One whose weights are not finite any more is not left out, because a method that loses
+    nets would then look better than it is."""
+    (stage,) = job.stages
+    measured = replace(measured, metrics={**measured.metrics, "lost": float(not finite)})
+    writer.finished(job, stage, measured, cost=cost, note="" if finite else "its weights are not finite at the end")
 
 
 class Budget(NamedTuple):

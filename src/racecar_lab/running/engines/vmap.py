@@ -20,8 +20,10 @@ from racecar_lab.running.engines.base import Failure, FullStage, Progress, RunOp
 from racecar_lab.running.engines.here import size
 from racecar_lab.running.engines.pool import share_out
 from racecar_lab.running.job import Job
+from racecar_lab.running.record_writer import RecordWriter
 from racecar_lab.running.results import Store, identity
-from racecar_lab.running.work import as_trained, begin, finish, parent_diverged, pretraining_lr, training, write
+from racecar_lab.running.starting import begin, pretraining_lr, training
+from racecar_lab.running.work import as_trained, finish, parent_diverged
 from racecar_lab.training.checkpoint import drop_damaged, reading
 from racecar_lab.training.curves import Diverged
 from racecar_lab.training.spec import Training
@@ -177,6 +179,7 @@ def _stage(
         failed: failures of jobs are added here.
     """
     began, store = time.perf_counter(), Store(options.folder)
+    writer = RecordWriter(store, options.maker, options.device)
     members: list[tuple[Job, Training]] = []
     pretrained: dict[str, nn.Module] = {}
     for job in jobs:
@@ -193,7 +196,7 @@ def _stage(
                 model = initial_model("cpu")  # all are moved to the device at once
             members.append((job, training(job, stage, task, model)))
         except FloatingPointError as error:
-            write(job, stage, store, options.maker, device=options.device, note=str(error))
+            writer.diverged(job, stage, str(error))
         except Exception as error:
             failed[job] = failure(job.label, error)
     if not members:
@@ -210,7 +213,8 @@ def _stage(
     def trained(i: int) -> Trained:
         job, _ = members[i]
         model, tasks = nets.model_of(i), data(job)
-        return as_trained(job, stage, nets.tasks[i], model, outcomes[i], device=options.device, tasks=tasks)
+        history = outcomes[i].history
+        return as_trained(job, stage, model, history, task=nets.tasks[i], tasks=tasks, device=options.device)
 
     unmeasured = [
         i for i, (job, _) in enumerate(members) if not outcomes[i].note and not store.has(job.ids[stage.name])
@@ -223,18 +227,10 @@ def _stage(
             continue
         try:
             if outcome.note:
-                write(job, stage, store, options.maker, device=options.device, note=outcome.note)
+                writer.diverged(job, stage, outcome.note)
             else:
-                finish(
-                    job,
-                    trained(i),
-                    outcome,
-                    store,
-                    options.maker,
-                    device=options.device,
-                    began=time.perf_counter() - wall,
-                    measured=measured.get(i),
-                )
+                own_began = time.perf_counter() - wall
+                finish(job, trained(i), outcome, writer, began=own_began, measured=measured.get(i))
         except Exception as error:
             failed[job] = failure(job.label, error)
         progress(job.label, stage.name, -1, -1, "")

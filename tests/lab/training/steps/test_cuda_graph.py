@@ -9,7 +9,7 @@ import torch
 
 from racecar_lab.running.engines import vmap
 from racecar_lab.running.results import Store
-from racecar_lab.running.work import begin, training
+from racecar_lab.running.starting import begin, training
 from racecar_lab.training.recipe import Recipe
 from racecar_lab.training.single import Single
 from racecar_lab.training.spec import Training, TrainingOptions
