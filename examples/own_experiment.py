@@ -18,7 +18,7 @@ from torch import nn
 
 from racecar import Racecar
 from racecar_lab.config import Config
-from racecar_lab.experiment import Claim, Experiment, Measured, Split, Task, Trained, accuracy
+from racecar_lab.experiment import Claim, Experiment, Measured, Reporting, Split, Task, Trained, accuracy
 from racecar_lab.search_space import Search
 
 
@@ -32,10 +32,11 @@ class RingsConfig(Config):  # the settings, which --set changes: these and all t
 
 
 class Rings(Experiment[RingsConfig]):
-    name, title, Config = "rings", "Three rings in sixteen dimensions", RingsConfig
+    name, Config = "rings", RingsConfig
     variants, seeds = ("Std", "RR"), 5
     claims = (Claim("RR leads back to the input better than Std", "cosine", stage="A", better="RR", than="Std"),)
     search = Search(lrs={"adam": (1e-3, 1e-2)}, weights={"RR": (0.01, 0.1)})
+    reporting = Reporting(title="Three rings in sixteen dimensions")  # the heading of its page; may be left out
 
     def data(self, config: RingsConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         generator = torch.Generator().manual_seed(seed)

@@ -129,7 +129,7 @@ def experiments(results: Path) -> str:
     """A heading for each experiment, and below it a line for each of its folders of results."""
     sentences, parts = opening_sentences(results), []
     for name, experiment in EXPERIMENTS.items():
-        parts += [f"### {experiment.title}", f"`racecar run {name}`, {experiment.section or 'ours'}."]
+        parts += [f"### {experiment.title}", f"`racecar run {name}`, {experiment.reporting.section or 'ours'}."]
         lines = []
         for folder, sentence in sentences[name]:
             what = f", {RECORDS[folder]}" if len(sentences[name]) > 1 else ""

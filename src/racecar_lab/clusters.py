@@ -22,7 +22,7 @@ class Clusters:
     """The amount added to 1/n in the variance of the mean of n clusters, because they share data."""
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """The statistical model in words, for pages."""
         shared = f"1/n + {self.overlap:g} for 1/n, because they share training data (Nadeau and Bengio 2003)"
         counted = f"a {self.field}, the mean over its seeds, is one; t-tests and intervals have n = {self.field}s"

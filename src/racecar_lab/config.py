@@ -30,6 +30,9 @@ class Config:
 
     unnamed: ClassVar[Mapping[str, Any]] = {"weight_decay": 0.0, "pretrain_lr": 0.0, "every": 1}
     """Fields that are left out of a result's id at these values: they were added later, and ids must not change."""
+    stackable: ClassVar[tuple[str, ...]] = ("lr", "weight_decay")
+    """Fields that change only the optimiser's step, λ or the initial weights, so that nets that differ in them can be
+    trained as one batched net."""
     epochs: int = 10
     """Epochs of stages that have no number of their own."""
     lr: float = 1e-4

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 PARTS = {
     "name": "give the class name = '…', by which its records are known",
-    "title": "give the class title = '…', the heading of its page",
     "data": "define data(config, seed, folder), which returns a dict from the name of a task, as 'A', to its Task",
     "network": "define network(config, dropout=0.0), which returns the untrained torch.nn.Module",
     "weight": "define weight(config, variant), which returns what that variant's regulariser is multiplied "
     "by, a number of at least 0",
-    "told": "define told(runs), which returns sentences and tables, or leave out tells = True",
 }
 
 

@@ -30,9 +30,8 @@ def own_experiment(name: str, folder: Path | None = None, reserved: Container[st
     if not (isinstance(kind, type) and issubclass(kind, Experiment)):
         base = "racecar_lab.experiment.Experiment"
         raise TypeError(f"{name} is no class that inherits from {base}, but {type(kind).__name__}")
-    for part in ("name", "title"):
-        if not getattr(kind, part, ""):
-            raise lacks(kind, part)
+    if not getattr(kind, "name", ""):
+        raise lacks(kind, "name")
     if not re.fullmatch(r"\w[\w.-]*", kind.name):
         raise ValueError(f"{name} has name = {kind.name!r}: its folder is called so, use letters, digits and hyphens")
     if kind.name in reserved:

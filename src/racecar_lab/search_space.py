@@ -23,6 +23,10 @@ class Search:
     lrs: Mapping[str, tuple[float, ...]]
     """By optimiser."""
     weights: Mapping[str, tuple[float, ...]]
+    """By variant."""
+    sum_weights: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    """By variant, instead of ``weights`` if the reverse loss is a plain sum (scale "sum"), as the paper's: λ then has
+    another unit."""
     fields: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     """More fields of the configuration, such as weight_decay, with what is tried for every variant."""
     own: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)

@@ -237,13 +237,13 @@ def test_the_given_one_stays():
 @pytest.mark.parametrize("quick", [False, True])
 def test_records_hold_every_field(name, quick):
     one = EXPERIMENTS[name]
-    config = one.Config(**(one.quick if quick else {}))
+    config = one.Config(**(one.quick.settings if quick else {}))
     held = config.to_dict()
     assert list(held) == [f.name for f in fields(config)]
     assert json.loads(json.dumps(held, allow_nan=False)) == held
     again = one.Config(**{key: tuple(value) if isinstance(value, list) else value for key, value in held.items()})
     assert again == config
-    assert changed(config) == (one.quick if quick else {})
+    assert changed(config) == (one.quick.settings if quick else {})
     assert type(config)(**changed(config)) == config
 
 

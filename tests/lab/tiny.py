@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from racecar_lab.config import Config
-from racecar_lab.experiment import Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar_lab.experiment import Experiment, Measured, Reporting, Split, Stage, Task, Trained, accuracy
 from racecar_lab.networks.dense import dense
 from racecar_lab.running import runner
 from racecar_lab.running.engines.base import Failure, RunOptions
@@ -63,7 +63,7 @@ class TinyConfig(Config):
 
 class Tiny(Experiment):
     name = "tiny"
-    title = "A test"
+    reporting = Reporting(title="A test")
     Config = TinyConfig
     variants = ("Std", "Ort", "RR")
     seeds = 2
@@ -167,7 +167,8 @@ def make(
     **config: Any,
 ) -> list[Job]:
     """Jobs of some variants and seeds."""
-    return make_jobs(experiment or Tiny(), TinyConfig(**config), tuple(variants), seeds, folder, weights=weights)
+    one = experiment or Tiny()
+    return make_jobs(one, one.Config(**config), tuple(variants), seeds, folder, weights=weights)
 
 
 def run(jobs: Sequence[Job], folder: Path, engine: str = "here", **plan: Any) -> list[Failure]:

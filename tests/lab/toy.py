@@ -42,7 +42,6 @@ class Toy(Experiment[ToyConfig]):
     """Vectors of six numbers; nobody needs labels."""
 
     name = "toy"
-    title = "A toy GAN, and an autoencoder"
     Config = ToyConfig
     variants = ("Std", "RR")
     seeds = 1

@@ -18,7 +18,7 @@ def list_experiments() -> None:
         (
             experiment.name,
             experiment.title,
-            experiment.section,
+            experiment.reporting.section,
             _needs(experiment),
             ",".join(experiment.variants),
             str(experiment.seeds),
@@ -31,6 +31,6 @@ def list_experiments() -> None:
 
 def _needs(experiment: Experiment) -> str:
     """The data sets of an experiment, and those of its short form if they differ."""
-    short = {**experiment.quick, **experiment.quick_shipped}
-    usual, quick = (", ".join(experiment.needs(experiment.Config(**settings))) or "none" for settings in ({}, short))
+    configs = (experiment.Config(**settings) for settings in ({}, experiment.quick.settings_shipped))
+    usual, quick = (", ".join(source.name for source in experiment.sources(config)) or "none" for config in configs)
     return usual if usual == quick else f"{usual} (quick: {quick})"

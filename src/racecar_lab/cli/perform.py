@@ -117,9 +117,10 @@ def refuse_other_data(jobs: Sequence[Job], options: CommandOptions) -> None:
     for job in jobs:
         if job.other_data and not options.other_data:
             file, checksum = job.other_data[0].rsplit(" ", 1)
+            names = " ".join(source.name for source in job.experiment.sources(job.config))
             raise ValueError(
                 f"{data_folder(job.folder) / file} is damaged or another file than the published one ({checksum}): "
-                f"racecar data check {' '.join(job.experiment.needs(job.config))} says more; --other-data takes it all "
+                f"racecar data check {names} says more; --other-data takes it all "
                 "the same, for results with names of their own that are no evidence"
             )
 

@@ -64,21 +64,19 @@ def folder_of(out: Path | None, name: str, *marks: str) -> Path:
     return out or Path("out") / "-".join(filter(None, (name, *marks)))
 
 
-def _quick(experiment: Experiment, options: CommandOptions) -> dict[str, Any]:
+def _quick(experiment: Experiment, options: CommandOptions) -> Mapping[str, Any]:
     """The settings of the short form. If its data sets are missing from the usual folder, and the user names no other
     folder, data that come with racecar are used if the experiment can."""
-    from racecar_lab.datasets import data_folder, source
+    from racecar_lab.datasets import data_folder
 
-    path = data_folder(None)
-    needed = experiment.needs(experiment.Config(**experiment.quick))
-    missing = [name for name in needed if source(name).here(path) == "no"]
-    if not (missing and experiment.quick_shipped and options.data is None):
-        return experiment.quick
-    quick = {**experiment.quick, **experiment.quick_shipped}
+    path, quick = data_folder(None), experiment.quick
+    missing = [data for data in experiment.sources(experiment.Config(**quick.settings)) if data.here(path) == "no"]
+    if not (missing and quick.shipped and options.data is None):
+        return quick.settings
     if is_rank_zero():
-        data, remedy = experiment.told_data(experiment.Config(**quick)), source(missing[0]).remedy(path)
-        note(f"{missing[0]} is not in {path} ({remedy}), so this run takes {data}")
-    return quick
+        shipped = experiment.reporting.describe_data(experiment.Config(**quick.settings_shipped))
+        note(f"{missing[0].name} is not in {path} ({missing[0].remedy(path)}), so this run takes {shipped}")
+    return quick.settings_shipped
 
 
 def _seeds(experiment: Experiment, options: CommandOptions) -> range:
@@ -89,7 +87,7 @@ def _seeds(experiment: Experiment, options: CommandOptions) -> range:
         raise ValueError(
             f"--seeds {options.seeds}: at most {MOST:,} at once; more of them by --first-seed, in another run"
         )
-    first, default = options.first or 0, experiment.quick_seeds if options.quick else experiment.seeds
+    first, default = options.first or 0, experiment.quick.seeds if options.quick else experiment.seeds
     return range(first, first + (options.seeds or default))
 
 

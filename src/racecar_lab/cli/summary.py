@@ -32,9 +32,9 @@ def summary(jobs: Sequence[Job], store: Store) -> str:
 
     all_runs, _ = store.read()  # a record that cannot be read has made its job fail already
     known = {run.id: run for run in all_runs if jobs and run.purpose == jobs[0].purpose}
-    if jobs and jobs[0].experiment.tells:
-        notes, _ = jobs[0].experiment.told(list(known.values()))
-        return "\n".join(notes)
+    if jobs and (sentences_and_tables := jobs[0].experiment.reporting.sentences_and_tables):
+        sentences, _ = sentences_and_tables(list(known.values()))
+        return "\n".join(sentences)
     distinct = differing([job.base.to_dict() for job in jobs], _clusters(jobs))
     settings = dict(zip(jobs, map(_setting_text, distinct), strict=True))
     runs: dict[Key, list[Run]] = collect(
@@ -78,7 +78,8 @@ def _title(jobs: Sequence[Job]) -> str:
 
 def _data(jobs: Sequence[Job]) -> list[str]:
     """A line about the data, if they are not those of the paper."""
-    return list(dict.fromkeys(f"data: {text}" for job in jobs if (text := job.experiment.told_data(job.config))))
+    texts = (job.experiment.reporting.describe_data(job.config) for job in jobs)
+    return list(dict.fromkeys(f"data: {text}" for text in texts if text))
 
 
 def _clusters(jobs: Sequence[Job]) -> tuple[str, ...]:
@@ -150,7 +151,7 @@ def _explanations(jobs: Sequence[Job]) -> list[str]:
     weights = ", ".join(f"{meaning} for {name}" for name, meaning in meanings.items())
     return [
         f"Mean ± standard deviation over the runs, one for each {' and '.join((*_clusters(jobs), 'seed'))}.",
-        "stage: " + "; ".join(f"{name}, {stage.told}" for name, stage in stages.items()) + ".",
+        "stage: " + "; ".join(f"{name}, {stage.description}" for name, stage in stages.items()) + ".",
         *([f"weight: {weights}."] if weights else []),
         *(["tuned: what a search chose for the variant."] if any(_tuned(job) for job in jobs) else []),
     ]

@@ -8,13 +8,19 @@ Creative Commons Attribution-ShareAlike 3.0, as MNIST's own.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from racecar_lab.datasets.base import Samples
 from racecar_lab.datasets.idx import read_pair
 
 HERE = Path(__file__).parent
-TOLD = "forty digits that come with racecar, to see that it works: no evidence of anything"
+DESCRIPTION = "forty digits that come with racecar, to see that it works: no evidence of anything"
 """A description of these data for reports."""
+
+
+def describe(config: Any) -> str:
+    """The description of the data of a configuration: empty unless its field ``shipped`` chooses these."""
+    return DESCRIPTION if config.shipped else ""
 
 
 def load() -> Samples:

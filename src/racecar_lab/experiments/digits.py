@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from racecar_lab.config import Config
-from racecar_lab.datasets import MNIST, digits
-from racecar_lab.experiment import Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained
+from racecar_lab.datasets import MNIST, Source, digits
+from racecar_lab.experiment import Claim, Experiment, Measured, Paper, Quick, Reporting, Split, Stage, Task, Trained
+from racecar_lab.experiments.picture_figures import digits_figures
 from racecar_lab.experiments.shared import weight_of
 from racecar_lab.measures.features import first_layer, rebuilt
 from racecar_lab.networks.dense import dense, glorot
 from racecar_lab.training import rng
 from racecar_lab.training.loss_config import PAPER
 from racecar_lab.training.recipe import Recipe
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from racecar_lab.running.run import Run
-
 
 LPIPS = "lpips_alexnet"
 """Metric that compares singular vectors with digits."""
@@ -52,35 +47,36 @@ class DigitsConfig(Config):
 
 class Digits(Experiment[DigitsConfig]):
     name = "digits"
-    title = "Two digits in one layer"
-    section = "Sec. 3 (MNIST SVD)"
-    summary = (
-        "One linear layer is trained on two MNIST images. Trained with the reverse pass, its right singular vectors "
-        "should show the two digits; trained plainly or with orthogonality, they should not."
-    )
     Config = DigitsConfig
-    start = "Glorot's, uniform"
-    quick = {"shipped": True, "epochs": 300}  # noqa: RUF012
+    quick = Quick({"shipped": True, "epochs": 300})
     claims = (
         Claim("RR's singular vectors carry both digits better than Std's", "cosine_2", "A", "RR", "Std"),
         Claim("RR's singular vectors carry both digits better than Ort's", "cosine_2", "A", "RR", "Ort"),
         Claim("RR's singular vectors look more like the digits than Std's", LPIPS, "A", "RR", "Std", higher=False),
         Claim("RR's singular vectors look more like the digits than Ort's", LPIPS, "A", "RR", "Ort", higher=False),
     )
-    paper = (
-        Paper(LPIPS, "A", "RR", 0.282, note="printed ± 0.82, surely a misprint; which net LPIPS had is not said"),
-        Paper(LPIPS, "A", "Std", 0.411, 0.05),
-        Paper(LPIPS, "A", "Ort", 0.403, 0.031),
+    reporting = Reporting(
+        title="Two digits in one layer",
+        section="Sec. 3 (MNIST SVD)",
+        summary=(
+            "One linear layer is trained on two MNIST images. Trained with the reverse pass, its right singular "
+            "vectors should show the two digits; trained plainly or with orthogonality, they should not."
+        ),
+        paper=(
+            Paper(LPIPS, "A", "RR", 0.282, note="printed ± 0.82, surely a misprint; which net LPIPS had is not said"),
+            Paper(LPIPS, "A", "Std", 0.411, 0.05),
+            Paper(LPIPS, "A", "Ort", 0.403, 0.031),
+        ),
+        first_weights="Glorot's, uniform",
+        describe_data=digits.describe,
+        figures=digits_figures,
     )
 
     def fingerprint(self, config: DigitsConfig, folder: Path | None) -> str:
         return "shipped digits" if config.shipped else "MNIST training set"
 
-    def needs(self, config: DigitsConfig) -> tuple[str, ...]:
-        return () if config.shipped else (MNIST.name,)
-
-    def told_data(self, config: DigitsConfig) -> str:
-        return digits.TOLD if config.shipped else ""
+    def sources(self, config: DigitsConfig) -> tuple[Source, ...]:
+        return () if config.shipped else (MNIST,)
 
     def data(self, config: DigitsConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """One task: a random pair of different digits, with pixels 0–255."""
@@ -111,22 +107,6 @@ class Digits(Experiment[DigitsConfig]):
         x = trained.task.train.x
         layer = first_layer(trained.model, "1", x, x, trained.folder)
         return Measured(layer.metrics, arrays={**layer.arrays, **trained.history})
-
-    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar_lab.experiments.paper_figures import having
-        from racecar_lab.experiments.picture_figures import strip_figure, vectors_figure
-        from racecar_lab.report.groups import by_setting
-
-        figures = {}
-        for setting, members in by_setting(runs).items():
-            if having_vectors := having(members, "vectors"):
-                title = f"The two digits, and the singular vectors that carry most of them{setting}"
-                figures[title] = vectors_figure(having_vectors, "digits")
-            if having_rebuilt := having(members, "rebuilt"):
-                title = f"The first digit (d1), and what the reverse pass makes of it during training{setting}"
-                first_digits = {run.seed: run.arrays["features"][0] for run in having(members, "features")}
-                figures[title] = strip_figure(having_rebuilt, first_digits)
-        return figures
 
 
 def look(model: nn.Module, task: Task) -> dict[str, Tensor]:

@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from racecar.inspect import activations, invertibility, plane
-from racecar_lab.datasets import INFORMATION, DataError, data_folder, sphere
+from racecar_lab.datasets import INFORMATION, DataError, Source, data_folder, sphere
 from racecar_lab.datasets.checksum import differs, digest
-from racecar_lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar_lab.experiment import Claim, Experiment, Measured, Quick, Reporting, Split, Stage, Task, Trained, accuracy
+from racecar_lab.experiments.paper_figures import information_figures
 from racecar_lab.experiments.shared import OURS, weight_of
 from racecar_lab.networks.dense import dense, glorot
 from racecar_lab.search_space import Search
 from racecar_lab.training import rng
 from racecar_lab.training.loss_config import LossConfig
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from racecar_lab.running.run import Run
 
 WIDTHS = (12, 10, 7, 5, 4, 3, 2)
 """Features of the input and of every layer."""
@@ -63,16 +59,8 @@ def _fails(better: str, than: str) -> Claim:
 
 class Information(Experiment[InformationConfig]):
     name = "information"
-    title = "The information plane, and swapped labels"
-    section = "Sec. 4"
-    summary = (
-        "A net of six layers learns a rule on 12 bits (A), goes on without regulariser (AA), or must learn the same "
-        "rule with swapped labels (AB). The paper has RR's layers in the middle of the information plane, best and "
-        "steadiest in AA and AB, and Std lost in AB."
-    )
     Config = InformationConfig
-    start = "Glorot's, uniform"
-    quick = {"epochs": 30, "finetune": 15}  # noqa: RUF012
+    quick = Quick({"epochs": 30, "finetune": 15})
     variants = ("Std", "Ort", "Pre", "RR", "lRR", "RR1")
     seeds = 10
     search = Search(
@@ -83,10 +71,10 @@ class Information(Experiment[InformationConfig]):
             "Pre": (1.0, 5.0, 10.0, 20.0, 40.0, 80.0),
             "WD": (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2),
         },
+        sum_weights=dict.fromkeys(OURS, (0.0, 1e-3, 1e-2, 1e-1, 1.0, 10.0)),
         stages=("AA", "AB"),
         seeds=20,  # of five, a setting that fails in half of all nets shows no failure too often
     )
-    paper_weights = dict.fromkeys(OURS, (0.0, 1e-3, 1e-2, 1e-1, 1.0, 10.0))
     claims = (
         Claim("RR beats Std on swapped labels", "test_accuracy", "AB", "RR", "Std"),
         Claim("RR beats Ort on swapped labels", "test_accuracy", "AB", "RR", "Ort"),
@@ -99,6 +87,17 @@ class Information(Experiment[InformationConfig]):
         Claim(
             "RR's layers hold more alike amounts of the input than Std's", "i_xd_span", "A", "RR", "Std", higher=False
         ),
+    )
+    reporting = Reporting(
+        title="The information plane, and swapped labels",
+        section="Sec. 4",
+        summary=(
+            "A net of six layers learns a rule on 12 bits (A), goes on without regulariser (AA), or must learn the "
+            "same rule with swapped labels (AB). The paper has RR's layers in the middle of the information plane, "
+            "best and steadiest in AA and AB, and Std lost in AB."
+        ),
+        first_weights="Glorot's, uniform",
+        figures=information_figures,
     )
 
     def configs(self, config: InformationConfig, folder: Path | None) -> Sequence[InformationConfig]:
@@ -113,8 +112,8 @@ class Information(Experiment[InformationConfig]):
             return "var_u.mat"
         return f"sha256:{digest(path, 'sha256')}"
 
-    def needs(self, config: InformationConfig) -> tuple[str, ...]:
-        return (INFORMATION.name,) if config.source == "var_u" else ()
+    def sources(self, config: InformationConfig) -> tuple[Source, ...]:
+        return (INFORMATION,) if config.source == "var_u" else ()
 
     def data(self, config: InformationConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A: the task; B: the same with swapped labels. The split depends on the seed."""
@@ -171,28 +170,6 @@ class Information(Experiment[InformationConfig]):
         sweep = {str(bins): [[row.i_xd, row.i_dy] for row in plane(outputs, y, x, bins=bins)] for bins in SWEEP}
         ceilings = {"h_x": points.h_x, "h_y": points.h_y}
         return Measured(metrics, tables={"plane": rows, "sweep": sweep, "ceilings": ceilings})
-
-    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar_lab.experiments.paper_figures import (
-            STAGES,
-            accuracy_figure,
-            accuracy_title,
-            chosen,
-            plane_figure,
-            sweep_figure,
-        )
-        from racecar_lab.report.groups import by_setting, collect
-
-        figures = {}
-        for setting, members in by_setting(chosen(runs)).items():
-            planes = collect((run.stage, run) for run in members if "plane" in run.tables)
-            if measured := [run for run in members if "test_accuracy" in run.metrics]:
-                figures[f"{accuracy_title(measured)}{setting}"] = accuracy_figure(measured)
-            for stage in [stage for stage in STAGES if stage in planes]:
-                figures[f"Information plane of every layer, stage {stage}{setting}"] = plane_figure(planes[stage])
-            if runs_of_a := planes.get("A"):
-                figures[f"How far I(X;D) depends on the bins{setting}"] = sweep_figure(runs_of_a)
-        return figures
 
 
 def bit_count_accuracy(task: Task) -> float:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import nn
 
 from racecar_lab.config import Schedule
 from racecar_lab.datasets import CIFAR10, Source
-from racecar_lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar_lab.experiment import Claim, Experiment, Measured, Quick, Reporting, Split, Stage, Task, Trained, accuracy
+from racecar_lab.experiments.long_training_figures import all_figures
 from racecar_lab.experiments.shared import OURS, refuse_depth, standardised, three_blocks, weight_of
 from racecar_lab.measures.calibration import calibration
 from racecar_lab.search_space import Search
@@ -20,11 +21,6 @@ from racecar_lab.training import rng
 from racecar_lab.training.longer import LongerConfig, with_longer
 from racecar_lab.training.loss_config import LossConfig
 from racecar_lab.training.recipe import Recipe
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from racecar_lab.running.run import Run
 
 SHIFT = 4
 """Largest random shift of training pictures, in pixels; they are also flipped at random."""
@@ -38,6 +34,7 @@ JUDGED = {"test_accuracy": "accuracy", "test_nll": "likelihood", "test_ece": "ca
 class LongTrainingConfig(LongerConfig, LossConfig):
     """All variants share the recipe; a search chooses learning rate, λ and weight decay."""
 
+    stackable = (*LossConfig.stackable, "start")
     images: int = 0
     """Number of training pictures, drawn anew for every seed; 0: all."""
     depth: int = 6
@@ -88,40 +85,37 @@ def claims() -> tuple[Claim, ...]:
 
 class LongTraining(Experiment[LongTrainingConfig]):
     name = "long-training"
-    title = "Long training: a strong recipe without norms"
-    section = "ours"
-    summary = (
-        "Six or nine convolutions learn CIFAR-10 for 30 epochs by a strong recipe: He's first weights, flips and "
-        "shifts, one cycle of the learning rate, AdamW. Learning rate, weight decay and λ are searched for "
-        "every variant alike. The question is what the reverse pass still gains without norms, and how near that comes "
-        "to batch norm."
-    )
     Config = LongTrainingConfig
-    quick: ClassVar[dict[str, Any]] = {
-        "images": 200, "widths": (16, 32, 64), "epochs": 2, "batch": 50, "tests": 200, "cost": 1.0
-    }  # fmt: skip
+    quick = Quick({"images": 200, "widths": (16, 32, 64), "epochs": 2, "batch": 50, "tests": 200, "cost": 1.0})
     variants = ("Std", "Ort", "RR", "lRR")
     seeds = 10
     claims = claims()
     search = Search(
         lrs={"adamw": (1e-3, 3e-3)},
         weights={"Ort": (0.0, 1e-3, 1e-2, 1e-1), **dict.fromkeys(OURS, (0.0, 1e-2, 1e-1, 1.0))},
+        sum_weights=dict.fromkeys(OURS, (0.0, 1e-8, 1e-7, 1e-6)),
         fields={"weight_decay": (1e-2, 1e-1)},
         seeds=2,
     )
-    paper_weights = dict.fromkeys(OURS, (0.0, 1e-8, 1e-7, 1e-6))
-    stackable = ("start",)
     source: ClassVar[Source] = CIFAR10
+    reporting = Reporting(
+        title="Long training: a strong recipe without norms",
+        section="ours",
+        summary=(
+            "Six or nine convolutions learn CIFAR-10 for 30 epochs by a strong recipe: He's first weights, flips and "
+            "shifts, one cycle of the learning rate, AdamW. Learning rate, weight decay and λ are searched for every "
+            "variant alike. The question is what the reverse pass still gains without norms, and how near that comes "
+            "to batch norm."
+        ),
+        figures=all_figures,
+    )
 
     def configs(self, config: LongTrainingConfig, folder: Path | None) -> Sequence[LongTrainingConfig]:
         """Nets without norm also have a longer training; the net with batch norm is only a reference, and has none."""
         return with_longer(config) if config.norm == "none" else [config]
 
-    def fingerprint(self, config: LongTrainingConfig, folder: Path | None) -> str:
-        return self.source.title
-
-    def needs(self, config: LongTrainingConfig) -> tuple[str, ...]:
-        return (self.source.name,)
+    def sources(self, config: LongTrainingConfig) -> tuple[Source, ...]:
+        return (self.source,)
 
     def data(self, config: LongTrainingConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """One task. In a search, a share ``valid`` of the training files replaces the unopened test files."""
@@ -159,8 +153,3 @@ class LongTraining(Experiment[LongTrainingConfig]):
         split, kind = (task.test, "test") if task.valid is None else (task.valid, "valid")
         metrics = {"accuracy": accuracy(trained.model, split), **calibration(trained.model, split)}
         return Measured({f"{kind}_{name}": value for name, value in metrics.items()})
-
-    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar_lab.experiments.long_training_figures import all_figures
-
-        return all_figures(runs)

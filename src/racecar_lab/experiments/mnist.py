@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,18 +15,26 @@ from racecar.inspect import ssim
 from racecar_lab.config import Schedule
 from racecar_lab.datasets import MNIST, Source, digits, motion
 from racecar_lab.datasets.base import Samples
-from racecar_lab.experiment import Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained, accuracy
+from racecar_lab.experiment import (
+    Claim,
+    Experiment,
+    Measured,
+    Paper,
+    Quick,
+    Reporting,
+    Split,
+    Stage,
+    Task,
+    Trained,
+    accuracy,
+)
+from racecar_lab.experiments.picture_figures import mnist_figures
 from racecar_lab.experiments.shared import OURS, run_back, started, weight_of
 from racecar_lab.measures.features import deployed_loss
 from racecar_lab.networks.vgg import vgg
 from racecar_lab.search_space import Search
 from racecar_lab.training.longer import LongerConfig, with_longer
 from racecar_lab.training.loss_config import LossConfig
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from racecar_lab.running.run import Run
 
 HELD_OUT = 1 / 12
 """Share of the training set, its first 5000 pictures, that no run trains on and only a search looks at."""
@@ -91,17 +99,12 @@ def claims() -> tuple[Claim, ...]:
 
 class Mnist(Experiment[MnistConfig]):
     name = "mnist"
-    title = "MNIST, and MNIST blurred by motion"
-    section = "App. (MNIST classification)"
-    summary = (
-        "Three convolutions learn MNIST with a regulariser (A), then go on without it (AA) or learn MNIST blurred by "
-        "motion (AB), which Std also learns from scratch (B). The paper has RR slightly behind in A and best in AA and "
-        "AB; only RR's reverse pass rebuilds the picture."
-    )
     Config = MnistConfig
-    quick: ClassVar[dict[str, Any]] = {"epochs": 2, "finetune": 1, "batch": 50, "share": 1 / 60, "cost": 1.0}
-    quick_shipped = {"shipped": True, "share": 1.0, "epochs": 30, "finetune": 15}  # noqa: RUF012
-    quick_seeds = 1
+    quick = Quick(
+        {"epochs": 2, "finetune": 1, "batch": 50, "share": 1 / 60, "cost": 1.0},
+        shipped={"shipped": True, "share": 1.0, "epochs": 30, "finetune": 15},
+        seeds=1,
+    )
     variants = ("Std", "Ort", "Pre", "RR", "lRR", "RR1", "WD")
     search = Search(
         lrs={"adam": (3e-4, 1e-3, 3e-3), "sgd": (1e-2, 3e-2, 1e-1)},
@@ -111,22 +114,35 @@ class Mnist(Experiment[MnistConfig]):
             **dict.fromkeys(OURS, (0.0, 1e-2, 1e-1, 1.0)),
             "WD": (0.0, 1e-5, 1e-4, 1e-3),
         },
+        sum_weights=dict.fromkeys(OURS, (0.0, 1e-6, 1e-5, 1e-4)),
         stages=("AA", "AB"),
         valid=HELD_OUT,
     )
-    paper_weights = dict.fromkeys(OURS, (0.0, 1e-6, 1e-5, 1e-4))
     claims = claims()
-    paper = (
-        *(
-            Paper("test_accuracy", "A", variant, value, where={"longer": False}, note=f"{seconds} s per epoch there")
-            for variant, value, seconds in (("RR", 0.9810, 5.675), ("Std", 0.9827, 3.522), ("Ort", 0.9792, 4.969))
-        ),
-        *(
-            Paper("test_accuracy", "AA", variant, value, where={"longer": False}, note="of an earlier version")
-            for variant, value in (("RR", 0.9859), ("Std", 0.9842))
-        ),
-    )
     source: ClassVar[Source] = MNIST
+    reporting = Reporting(
+        title="MNIST, and MNIST blurred by motion",
+        section="App. (MNIST classification)",
+        summary=(
+            "Three convolutions learn MNIST with a regulariser (A), then go on without it (AA) or learn MNIST blurred "
+            "by motion (AB), which Std also learns from scratch (B). The paper has RR slightly behind in A and best in "
+            "AA and AB; only RR's reverse pass rebuilds the picture."
+        ),
+        paper=(
+            *(
+                Paper(
+                    "test_accuracy", "A", variant, value, where={"longer": False}, note=f"{seconds} s per epoch there"
+                )
+                for variant, value, seconds in (("RR", 0.9810, 5.675), ("Std", 0.9827, 3.522), ("Ort", 0.9792, 4.969))
+            ),
+            *(
+                Paper("test_accuracy", "AA", variant, value, where={"longer": False}, note="of an earlier version")
+                for variant, value in (("RR", 0.9859), ("Std", 0.9842))
+            ),
+        ),
+        describe_data=digits.describe,
+        figures=mnist_figures,
+    )
 
     def configs(self, config: MnistConfig, folder: Path | None) -> Sequence[MnistConfig]:
         return with_longer(config)
@@ -134,11 +150,8 @@ class Mnist(Experiment[MnistConfig]):
     def fingerprint(self, config: MnistConfig, folder: Path | None) -> str:
         return "shipped digits" if config.shipped else self.source.title
 
-    def needs(self, config: MnistConfig) -> tuple[str, ...]:
-        return () if config.shipped else (self.source.name,)
-
-    def told_data(self, config: MnistConfig) -> str:
-        return digits.TOLD if config.shipped else ""
+    def sources(self, config: MnistConfig) -> tuple[Source, ...]:
+        return () if config.shipped else (self.source,)
 
     def data(self, config: MnistConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A: MNIST; B: the same pictures, blurred. The data do not depend on the seed."""
@@ -195,19 +208,6 @@ class Mnist(Experiment[MnistConfig]):
             return Measured(metrics)
         shown = [int((task.test.y == digit).nonzero()[0]) for digit in task.test.y.unique()]
         return Measured(metrics, arrays={"d1": task.test.x[shown].cpu(), "rebuilt": rebuilt[shown].cpu()})
-
-    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar_lab.experiments.paper_figures import accuracy_figure, accuracy_title, chosen, having
-        from racecar_lab.experiments.picture_figures import rebuilt_figure
-        from racecar_lab.report.groups import by_setting
-
-        figures = {}
-        for setting, members in by_setting(chosen(runs)).items():
-            if pictured := having(members, "rebuilt"):
-                figures[f"d1 and, below, what the reverse pass makes of it{setting}"] = rebuilt_figure(pictured)
-            if measured := [run for run in members if "test_accuracy" in run.metrics]:
-                figures[f"{accuracy_title(measured)}{setting}"] = accuracy_figure(measured)
-        return figures
 
 
 @lru_cache(maxsize=1)

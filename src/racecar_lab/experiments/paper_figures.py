@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from racecar.inspect.style import SMALL, WIDTH, look, new_figure, styled
-from racecar_lab.report.groups import by_variant, collect, gather
+from racecar_lab.report.groups import by_setting, by_variant, collect, gather
 from racecar_lab.report.run_figures import runs_figure
 from racecar_lab.training.loss_config import LOSS, PAPER, loss_name
 from racecar_lab.training.variants import VARIANTS
@@ -24,6 +24,20 @@ DASHES = ("-", "--", ":", "-.")
 """Line styles of one variant's λs, if there are several."""
 STAGES = ("A", "AA", "AB")
 """The stage with regulariser, and the stages that continue from it."""
+
+
+def information_figures(runs: Sequence[Run]) -> dict[str, Figure]:
+    """The figures of information: accuracies, information planes of every stage, and the effect of the bins."""
+    figures = {}
+    for setting, members in by_setting(chosen(runs)).items():
+        planes = collect((run.stage, run) for run in members if "plane" in run.tables)
+        if measured := [run for run in members if "test_accuracy" in run.metrics]:
+            figures[f"{accuracy_title(measured)}{setting}"] = accuracy_figure(measured)
+        for stage in [stage for stage in STAGES if stage in planes]:
+            figures[f"Information plane of every layer, stage {stage}{setting}"] = plane_figure(planes[stage])
+        if runs_of_a := planes.get("A"):
+            figures[f"How far I(X;D) depends on the bins{setting}"] = sweep_figure(runs_of_a)
+    return figures
 
 
 def chosen(runs: Sequence[Run]) -> list[Run]:

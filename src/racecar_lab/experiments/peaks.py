@@ -4,24 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor, nn
 
 from racecar_lab.config import Config
 from racecar_lab.datasets import peaks
-from racecar_lab.experiment import Claim, Experiment, Measured, Paper, Split, Stage, Task, Trained, accuracy
+from racecar_lab.experiment import (
+    Claim,
+    Experiment,
+    Measured,
+    Paper,
+    Quick,
+    Reporting,
+    Split,
+    Stage,
+    Task,
+    Trained,
+    accuracy,
+)
+from racecar_lab.experiments.picture_figures import peaks_figures
 from racecar_lab.experiments.shared import weight_of
 from racecar_lab.measures.features import class_means, first_layer, rebuilt
 from racecar_lab.networks.dense import dense, glorot
 from racecar_lab.training.loss_config import PAPER
 from racecar_lab.training.recipe import Recipe
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from racecar_lab.running.run import Run
 
 NETS = {
     "linear": "one linear layer, 784-2",
@@ -55,15 +64,8 @@ class PeaksConfig(Config):
 
 class Peaks(Experiment[PeaksConfig]):
     name = "peaks"
-    title = "Two peaks under scribbles"
-    section = "Sec. 3 (peak test)"
-    summary = (
-        "A hundred small pictures show a peak in one of two places, with random scribbles over it. Trained with the "
-        "reverse pass, the first layer's right singular vectors should be the two peaks, in all three networks."
-    )
     Config = PeaksConfig
-    start = "Glorot's, uniform"
-    quick = {"nets": ("two",), "epochs": 1500, "lr": 4e-4}  # noqa: RUF012
+    quick = Quick({"nets": ("two",), "epochs": 1500, "lr": 4e-4})
     claims = (
         *(
             Claim(
@@ -81,9 +83,20 @@ class Peaks(Experiment[PeaksConfig]):
             for other in ("Std", "Ort")
         ),
     )  # fmt: skip
-    paper = tuple(
-        Paper("lpips_alexnet", "A", variant, value, spread, {"nets": ["norm"]}, "which net LPIPS had is not said")
-        for variant, value, spread in (("RR", 0.217, 0.022), ("Std", 0.500, 0.002), ("Ort", 0.495, 0.006))
+    reporting = Reporting(
+        title="Two peaks under scribbles",
+        section="Sec. 3 (peak test)",
+        summary=(
+            "A hundred small pictures show a peak in one of two places, with random scribbles over it. Trained with "
+            "the reverse pass, the first layer's right singular vectors should be the two peaks, in all three "
+            "networks."
+        ),
+        paper=tuple(
+            Paper("lpips_alexnet", "A", variant, value, spread, {"nets": ["norm"]}, "which net LPIPS had is not said")
+            for variant, value, spread in (("RR", 0.217, 0.022), ("Std", 0.500, 0.002), ("Ort", 0.495, 0.006))
+        ),
+        first_weights="Glorot's, uniform",
+        figures=partial(peaks_figures, nets=NETS),
     )
 
     def configs(self, config: PeaksConfig, folder: Path | None) -> Sequence[PeaksConfig]:
@@ -116,23 +129,6 @@ class Peaks(Experiment[PeaksConfig]):
         layer = first_layer(trained.model, "1", train.x, class_means(train.x, train.y), trained.folder)
         metrics = {"test_accuracy": accuracy(trained.model, trained.task.test), **layer.metrics}
         return Measured(metrics, arrays={**layer.arrays, **trained.history})
-
-    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar_lab.experiments.paper_figures import having
-        from racecar_lab.experiments.picture_figures import strip_figure, vectors_figure
-        from racecar_lab.report.groups import by_setting
-
-        figures = {}
-        for net, description in NETS.items():
-            for setting, members in by_setting([run for run in runs if run.config["nets"] == [net]]).items():
-                if having_vectors := having(members, "vectors"):
-                    title = f"Singular vectors that carry most of the data: {description}{setting}"
-                    figures[title] = vectors_figure(having_vectors, "class means")
-                if having_rebuilt := having(members, "rebuilt"):
-                    title = "A picture (d1), and what the reverse pass makes of it during training"
-                    truth = {run.seed: peaks.load(run.seed)[0][0] for run in having_rebuilt}
-                    figures[f"{title}: {description}{setting}"] = strip_figure(having_rebuilt, truth)
-        return figures
 
 
 def look(model: nn.Module, task: Task) -> dict[str, Tensor]:

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from racecar.inspect.style import SMALL, WIDTH, look, new_figure, styled
-from racecar_lab.report.groups import by_variant
+from racecar_lab.datasets import peaks
+from racecar_lab.experiments.paper_figures import accuracy_figure, accuracy_title, chosen, having
+from racecar_lab.report.groups import by_setting, by_variant
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +25,50 @@ ACROSS = 8
 """Largest number of pictures in a row."""
 LOOKS = 5
 """Number of moments of a training that are shown."""
+
+
+def digits_figures(runs: Sequence[Run]) -> dict[str, Figure]:
+    """The figures of digits: singular vectors, and the first digit as the reverse pass rebuilds it."""
+    figures = {}
+    for setting, members in by_setting(runs).items():
+        if having_vectors := having(members, "vectors"):
+            title = f"The two digits, and the singular vectors that carry most of them{setting}"
+            figures[title] = vectors_figure(having_vectors, "digits")
+        if having_rebuilt := having(members, "rebuilt"):
+            title = f"The first digit (d1), and what the reverse pass makes of it during training{setting}"
+            first_digits = {run.seed: run.arrays["features"][0] for run in having(members, "features")}
+            figures[title] = strip_figure(having_rebuilt, first_digits)
+    return figures
+
+
+def peaks_figures(runs: Sequence[Run], nets: Mapping[str, str]) -> dict[str, Figure]:
+    """The figures of peaks, for each network: singular vectors, and a picture as the reverse pass rebuilds it.
+
+    Args:
+        nets: network → its description.
+    """
+    figures = {}
+    for net, description in nets.items():
+        for setting, members in by_setting([run for run in runs if run.config["nets"] == [net]]).items():
+            if having_vectors := having(members, "vectors"):
+                title = f"Singular vectors that carry most of the data: {description}{setting}"
+                figures[title] = vectors_figure(having_vectors, "class means")
+            if having_rebuilt := having(members, "rebuilt"):
+                title = "A picture (d1), and what the reverse pass makes of it during training"
+                truth = {run.seed: peaks.load(run.seed)[0][0] for run in having_rebuilt}
+                figures[f"{title}: {description}{setting}"] = strip_figure(having_rebuilt, truth)
+    return figures
+
+
+def mnist_figures(runs: Sequence[Run]) -> dict[str, Figure]:
+    """The figures of mnist: pictures as the reverse pass rebuilds them, and accuracies."""
+    figures = {}
+    for setting, members in by_setting(chosen(runs)).items():
+        if pictured := having(members, "rebuilt"):
+            figures[f"d1 and, below, what the reverse pass makes of it{setting}"] = rebuilt_figure(pictured)
+        if measured := [run for run in members if "test_accuracy" in run.metrics]:
+            figures[f"{accuracy_title(measured)}{setting}"] = accuracy_figure(measured)
+    return figures
 
 
 @styled

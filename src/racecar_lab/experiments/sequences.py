@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from racecar import Racecar
 from racecar_lab.datasets import MNIST, Source, sequences
-from racecar_lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained
+from racecar_lab.experiment import Claim, Experiment, Measured, Quick, Reporting, Split, Stage, Task, Trained
 from racecar_lab.experiments.shared import mean_terms, weight_of
 from racecar_lab.networks.recurrent import Recurrent
 from racecar_lab.search_space import Search
@@ -87,38 +87,37 @@ def claims() -> tuple[Claim, ...]:
 
 class Sequences(Experiment[SequencesConfig]):
     name = "sequences"
-    title = "Sequences: recurrent networks that remember"
-    section = "ours"
-    summary = (
-        "A small LSTM, GRU or RNN reads MNIST row by row with its pixels mixed up, adds two marked numbers of a "
-        "sequence, or says symbols again after a gap. The reverse pass compares the layer before the cell and the "
-        "cell's projections of its input and of its state; RR and lRR differ in that first layer alone."
-    )
     Config = SequencesConfig
-    quick: ClassVar[dict[str, Any]] = {"task": "add", "samples": 500, "tests": 200, "epochs": 4, "hidden": 16}
+    quick = Quick({"task": "add", "samples": 500, "tests": 200, "epochs": 4, "hidden": 16})
     variants = ("Std", "Ort", "RR", "lRR")
     seeds = 10
     search = Search(
         lrs={"adam": (1e-3, 3e-3, 1e-2, 3e-2)},
         weights=dict.fromkeys(("Ort", *OURS), (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)),
+        sum_weights=dict.fromkeys(OURS, (0.0, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5)),
         valid=0.2,
         seeds=2,
     )
-    paper_weights = dict.fromkeys(OURS, (0.0, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5))
     joins = True
     claims = claims()
     source: ClassVar[Source] = MNIST
+    reporting = Reporting(
+        title="Sequences: recurrent networks that remember",
+        section="ours",
+        summary=(
+            "A small LSTM, GRU or RNN reads MNIST row by row with its pixels mixed up, adds two marked numbers of a "
+            "sequence, or says symbols again after a gap. The reverse pass compares the layer before the cell and the "
+            "cell's projections of its input and of its state; RR and lRR differ in that first layer alone."
+        ),
+    )
 
     def search_for(self, config: SequencesConfig) -> Search | None:
         """The search; for add it minimises the mean squared error, as in the claims."""
         search = super().search_for(config)
         return replace(search, metric="valid_mse", higher=False) if search and config.task == "add" else search
 
-    def fingerprint(self, config: SequencesConfig, folder: Path | None) -> str:
-        return self.source.title if config.task == "rows" else super().fingerprint(config, folder)
-
-    def needs(self, config: SequencesConfig) -> tuple[str, ...]:
-        return (self.source.name,) if config.task == "rows" else ()
+    def sources(self, config: SequencesConfig) -> tuple[Source, ...]:
+        return (self.source,) if config.task == "rows" else ()
 
     def data(self, config: SequencesConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """One task. In a search, a share ``valid`` of the training samples replaces the test samples."""

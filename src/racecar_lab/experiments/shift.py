@@ -10,18 +10,19 @@ the known classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from racecar_lab.datasets import CIFAR10, MNIST, Source
-from racecar_lab.experiment import Claim, Experiment, Measured, Stage, Task, Trained, accuracy
+from racecar_lab.experiment import Claim, Experiment, Measured, Quick, Reporting, Stage, Task, Trained, accuracy
 from racecar_lab.experiments.shared import OURS, refuse_depth, weight_of
+from racecar_lab.experiments.shift_figures import all_figures
 from racecar_lab.experiments.shift_scores import CHANGES, SEVERITIES, SHIFTS, corrupted, of_autoencoder, of_net
 from racecar_lab.experiments.small_net import SIDES, autoencoder, convolutions, small_net
 from racecar_lab.measures import transfer
@@ -31,17 +32,13 @@ from racecar_lab.training import rng
 from racecar_lab.training.loss_config import LossConfig
 from racecar_lab.training.recipe import Batch, Call, Recipe, Turn
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from racecar_lab.running.run import Run
-
 SEEDS = 5
 """Number of seeds that a claim needs at least to be judged."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShiftConfig(LossConfig):
+    stackable = (*LossConfig.stackable, "start")
     task: Literal["digits", "cifar"] = "digits"
     """Known classes: MNIST's digits 0–4 (unseen: 5–9), or the first five of CIFAR-10 (unseen: the others)."""
     norm: Literal["none", "batch"] = "none"
@@ -101,41 +98,39 @@ def claims() -> tuple[Claim, ...]:
 
 class Shift(Experiment[ShiftConfig]):
     name = "shift"
-    title = "Shift seen for free: the reverse error of an input unlike the training data"
-    section = "ours"
-    summary = (
-        "A small net learns five classes. Pictures with noise, blur or less contrast, and pictures of five other "
-        "classes, should have larger reverse errors than known ones. AUROC, 0.5 where nothing is seen, beside maximum "
-        "softmax, energy, Mahalanobis' distance, and an autoencoder of the same size."
-    )
     Config = ShiftConfig
-    quick: ClassVar[dict[str, Any]] = {"images": 500, "epochs": 2, "batch": 16, "tests": 100}
-    quick_seeds = 1
+    quick = Quick({"images": 500, "epochs": 2, "batch": 16, "tests": 100}, seeds=1)
     variants = ("Std", "Ort", "RR", "lRR")
     seeds = 10
-    sources: ClassVar[dict[str, Source]] = {"digits": MNIST, "cifar": CIFAR10}
+    data_sets: ClassVar[dict[str, Source]] = {"digits": MNIST, "cifar": CIFAR10}
     search = Search(
         lrs={"adam": (1e-3, 3e-3, 1e-2)},
         weights={
             "Ort": (0.0, 1e-4, 1e-3, 1e-2, 1e-1, 1.0),
             **dict.fromkeys(OURS, (0.0, 3e-2, 1e-1, 3e-1, 1.0, 3.0)),
         },
+        sum_weights=dict.fromkeys(OURS, (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)),
         seeds=2,
     )
-    paper_weights = dict.fromkeys(OURS, (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3))
-    stackable = ("start",)
     claims = claims()
+    reporting = Reporting(
+        title="Shift seen for free: the reverse error of an input unlike the training data",
+        section="ours",
+        summary=(
+            "A small net learns five classes. Pictures with noise, blur or less contrast, and pictures of five other "
+            "classes, should have larger reverse errors than known ones. AUROC, 0.5 where nothing is seen, beside "
+            "maximum softmax, energy, Mahalanobis' distance, and an autoencoder of the same size."
+        ),
+        figures=all_figures,
+    )
 
-    def fingerprint(self, config: ShiftConfig, folder: Path | None) -> str:
-        return self.sources[config.task].title
-
-    def needs(self, config: ShiftConfig) -> tuple[str, ...]:
-        return (self.sources[config.task].name,)
+    def sources(self, config: ShiftConfig) -> tuple[Source, ...]:
+        return (self.data_sets[config.task],)
 
     def data(self, config: ShiftConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """A: the known classes; B: the unseen classes, whose test pictures are scored."""
         return transfer.tasks(
-            self.sources[config.task],
+            self.data_sets[config.task],
             folder,
             rng.generator(self.name, seed),
             sides=SIDES[config.task],
@@ -196,11 +191,6 @@ class Shift(Experiment[ShiftConfig]):
             for name in known.whole:
                 metrics[f"auroc_{shift}_{name}"] = mean(row[name] for row in severities if row["shift"] == shift)
         return Measured(metrics, {"AUROC by severity": severities, "AUROC by layer": layers})
-
-    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar_lab.experiments.shift_figures import all_figures
-
-        return all_figures(runs)
 
 
 def rebuild(network: Call, batch: Batch, networks: Mapping[str, nn.Module]) -> Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,20 +15,16 @@ from torch import Tensor, nn
 from racecar import Racecar
 from racecar_lab.config import Schedule, guide
 from racecar_lab.datasets import CIFAR10, MNIST, Source, sphere
-from racecar_lab.experiment import Claim, Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar_lab.experiment import Claim, Experiment, Measured, Quick, Reporting, Split, Stage, Task, Trained, accuracy
 from racecar_lab.experiments.information import TRAIN, WIDTHS
 from racecar_lab.experiments.shared import mean_terms, standardised, started, weight_of
+from racecar_lab.experiments.slices_figures import all_figures
 from racecar_lab.measures.features import deployed_loss
 from racecar_lab.networks.dense import dense, glorot
 from racecar_lab.networks.vgg import VGG16, vgg
 from racecar_lab.training import rng
 from racecar_lab.training.loss_config import LossConfig
 from racecar_lab.training.recipe import Recipe
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from racecar_lab.running.run import Run
 
 SLICES = ((1.0, 1), (1 / 8, 1), (1 / 16, 1), (1 / 8, 2), (1 / 8, 4), (1 / 16, 4))
 """(share of the batch, number of steps for each step with a reverse pass); the first one is exact."""
@@ -117,19 +113,22 @@ class Slices(Experiment[S]):
     """The experiment on the 12-bit task; the classes below have pictures instead."""
 
     name = "slices"
-    title = "A slice of the reverse pass: six layers on 12 bits"
-    section = "ours"
-    summary = (
-        "The reverse pass may see a part of each batch, or run in some of the steps with a larger weight. Every such "
-        "slice should end with the relative reverse loss of the exact one, within 3 %, and with its test accuracy, "
-        "within 0.01 (on 12 bits 0.02)."
-    )
     Config: ClassVar[type[SlicesConfig]] = SlicesConfig
-    start = "Glorot's, uniform"
-    quick: ClassVar[dict[str, Any]] = {"epochs": 10}
+    quick = Quick({"epochs": 10})
     variants = ("Std", "RR")
     seeds = 10
     claims = claims(accuracy=0.02)
+    reporting = Reporting(
+        title="A slice of the reverse pass: six layers on 12 bits",
+        section="ours",
+        summary=(
+            "The reverse pass may see a part of each batch, or run in some of the steps with a larger weight. Every "
+            "such slice should end with the relative reverse loss of the exact one, within 3 %, and with its test "
+            "accuracy, within 0.01 (on 12 bits 0.02)."
+        ),
+        first_weights="Glorot's, uniform",
+        figures=all_figures,
+    )
 
     def configs(self, config: S, folder: Path | None) -> Sequence[S]:
         if not config.grid:
@@ -187,11 +186,6 @@ class Slices(Experiment[S]):
             )
         return Measured(metrics)
 
-    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar_lab.experiments.slices_figures import all_figures
-
-        return all_figures(runs)
-
 
 class _Pictures(Slices[P]):
     """The experiment with convolutions on pictures, with the official split into training and test set."""
@@ -199,14 +193,14 @@ class _Pictures(Slices[P]):
     source: ClassVar[Source]
     head: ClassVar[dict[str, float]] = {"classifier*": 0.0}
     seeds = 5
-    quick: ClassVar[dict[str, Any]] = {"epochs": 1, "batch": 50, "share": 1 / 120}
+    quick = Quick({"epochs": 1, "batch": 50, "share": 1 / 120})
     claims = claims(accuracy=0.01)
+
+    def sources(self, config: P) -> tuple[Source, ...]:
+        return (self.source,)
 
     def fingerprint(self, config: P, folder: Path | None) -> str:
         return self.source.title
-
-    def needs(self, config: P) -> tuple[str, ...]:
-        return (self.source.name,)
 
     def data(self, config: P, seed: int, folder: Path | None) -> Mapping[str, Task]:
         splits = []
@@ -219,9 +213,12 @@ class _Pictures(Slices[P]):
 
 class SlicesMnist(_Pictures[SlicesMnistConfig]):
     name = "slices-mnist"
-    title = "A slice of the reverse pass: three convolutions on MNIST"
+    reporting = replace(
+        Slices.reporting,
+        title="A slice of the reverse pass: three convolutions on MNIST",
+        first_weights="PyTorch's own",
+    )
     Config = SlicesMnistConfig
-    start = "PyTorch's own"
     source = MNIST
 
     def network(self, config: SlicesMnistConfig, dropout: float = 0.0) -> nn.Module:
@@ -230,13 +227,13 @@ class SlicesMnist(_Pictures[SlicesMnistConfig]):
 
 class SlicesCifar(_Pictures[CifarConfig]):
     name = "slices-cifar"
-    title = "A slice of the reverse pass: thirteen convolutions with batch norm on CIFAR-10"
+    reporting = replace(
+        Slices.reporting,
+        title="A slice of the reverse pass: thirteen convolutions with batch norm on CIFAR-10",
+        first_weights="He's, by fan-out",
+    )
     Config = CifarConfig
-    start = "He's, by fan-out"
-    quick: ClassVar[dict[str, Any]] = {
-        "epochs": 1, "batch": 25, "share": 1 / 500, "width": 1 / 4, "precision": "float32"
-    }  # fmt: skip
-    quick_seeds = 1
+    quick = Quick({"epochs": 1, "batch": 25, "share": 1 / 500, "width": 1 / 4, "precision": "float32"}, seeds=1)
     source = CIFAR10
 
     def data(self, config: CifarConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from racecar_lab.experiment import Split
+from racecar_lab.task import Split
 
 BINS = 15
 """Number of bins of confidence, as in Guo et al. (2017)."""

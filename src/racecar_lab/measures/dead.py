@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 
@@ -10,18 +12,31 @@ from racecar.inspect import activations
 MIN_VARIANCE = 0.01
 """Variance of an autoencoder's output divided by that of its input, below which it counts as dead."""
 
+SAMPLES = 256
+"""Number of training samples that are looked at."""
+
+
+class CollapseCheck(NamedTuple):
+    """A network and the samples by which is seen whether it has collapsed."""
+
+    model: nn.Module
+    inputs: Tensor
+    """Samples (N, …)."""
+    autoencoder: bool = False
+    """True if the network is an autoencoder: one whose output hardly varies counts as dead, too."""
+
 
 @torch.no_grad()
-def is_dead(model: nn.Module, x: Tensor, rebuilds: bool = False) -> bool:
+def is_dead(model: nn.Module, x: Tensor, autoencoder: bool = False) -> bool:
     """True if a model's output does not depend on its input x (N, …). The loss of such a net may be finite.
 
     Args:
-        rebuilds: the model is an autoencoder. One whose output hardly varies counts as dead, too.
+        autoencoder: the model is an autoencoder. One whose output hardly varies counts as dead, too.
     """
     output = model(x)
     if not isinstance(output, Tensor) or len(output) < 2:
         return False
-    if rebuilds:
+    if autoencoder:
         return bool(output.var(0).mean() < MIN_VARIANCE * x.var(0).mean())
     return bool((output - output[:1]).abs().max() <= 1e-6 * output.abs().max())
 

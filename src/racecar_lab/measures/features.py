@@ -16,7 +16,7 @@ from racecar import Racecar
 from racecar.inspect import Lpips, calibrate, principal_angles, similarity, singular_vectors
 from racecar.support.eval_mode import eval_mode
 from racecar_lab.datasets import data_folder
-from racecar_lab.experiment import Measured
+from racecar_lab.stage import Measured
 
 BEST = 2
 """Number of dominant features in the data sets of peaks and digits."""

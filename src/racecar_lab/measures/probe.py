@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from racecar_lab.experiment import Split
 from racecar_lab.measures.logistic import logistic
+from racecar_lab.task import Split
 
 BATCH = {"cpu": 256, "cuda": 4096}
 """Number of samples whose features are computed at once, by device."""

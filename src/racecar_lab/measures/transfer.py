@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from racecar_lab.datasets import Source
-from racecar_lab.experiment import Split, Task
+from racecar_lab.task import Split, Task
 
 CLASSES = 10
 POOL = 1000

@@ -12,8 +12,8 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 
 from racecar.support.interrupts import deferred
-from racecar_lab.experiment import Split
 from racecar_lab.measures.probe import features
+from racecar_lab.task import Split
 from racecar_lab.training.steps.cuda_graph import Captured
 
 Tensors = dict[str, Tensor]

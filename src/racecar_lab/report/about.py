@@ -14,6 +14,9 @@ from racecar_lab.report.metrics import meanings
 from racecar_lab.training.loss_config import DEFAULT, LOSS, loss_name
 from racecar_lab.training.variants import VARIANTS, variant
 
+STARTS = {"torch": "PyTorch's own", "he": "He's", "orthogonal": "orthogonal"}
+"""Initial weights in words, by the value of a configuration's ``start``."""
+
 
 def config_of(experiment: Experiment, config: Mapping[str, Any]) -> Any:
     """The configuration of a record as an object of the experiment's Config; None if its values are not valid now."""
@@ -36,10 +39,10 @@ def configs_of(experiment: Experiment, groups: Sequence[Group]) -> list[Any]:
 def about(experiment: Experiment[Any], configs: Sequence[Any], groups: Sequence[Group]) -> dict[str, str]:
     """Name → text, shown before the results; a text that is not known is left out."""
     texts = {
-        "data": map(experiment.told_data, configs),
+        "data": map(experiment.reporting.describe_data, configs),
         "reverse loss": (loss_of(experiment, config) for config in configs),
-        "first weights": map(experiment.first_weights, configs),
-        "pairs": [] if experiment.clusters is None else [experiment.clusters.told],
+        "first weights": (first_weights(experiment, config) for config in configs),
+        "pairs": [] if experiment.clusters is None else [experiment.clusters.description],
         "a step costs": [step_cost(groups)],
     }
     joined = {name: "; ".join(dict.fromkeys(filter(None, several))) for name, several in texts.items()}
@@ -54,6 +57,11 @@ def loss_of(experiment: Experiment[C], config: C) -> str:
     return ", ".join(f"{key} {value}" for key, value in arguments.items()) + (f" ({name})" if name else "")
 
 
+def first_weights(experiment: Experiment[Any], config: Any) -> str:
+    """The initial weights in words: those of the configuration's ``start``, otherwise the experiment's."""
+    return STARTS.get(getattr(config, "start", ""), experiment.reporting.first_weights)
+
+
 def glossary(experiment: Experiment[Any], configs: Sequence[Any], groups: Sequence[Group]) -> dict[str, str]:
     """Variants and stages that were run, and metrics that were measured, each with its meaning."""
     variants = dict.fromkeys(group.variant for group in groups if group.variant in VARIANTS)
@@ -61,6 +69,6 @@ def glossary(experiment: Experiment[Any], configs: Sequence[Any], groups: Sequen
     stages = dict.fromkeys(stage for config in configs for stage in experiment.stages(config))
     return {
         **{name: variant(name, experiment.joins).title for name in variants},
-        **{f"stage {stage.name}": stage.told for stage in stages if stage.name in reached},
+        **{f"stage {stage.name}": stage.description for stage in stages if stage.name in reached},
         **meanings(name for group in groups for run in group.runs.values() for name in run.metrics),
     }

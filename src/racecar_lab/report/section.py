@@ -95,14 +95,14 @@ def section(name: str, anchor: str, runs: Sequence[Run], experiment: Experiment 
         name=name,
         anchor=anchor,
         title=experiment.title if experiment else name,
-        place=known.section,
-        summary=known.summary,
+        place=known.reporting.section,
+        summary=known.reporting.summary,
         mark=PURPOSES[purpose],
         glossary=glossary(known, configs, groups),
         commands=commands(runs),
         facts=facts(runs, groups),
     )
-    if known.tells:
+    if known.reporting.sentences_and_tables:
         return _written_by(known, common, groups)
     texts = [*([] if experiment else [UNKNOWN.format(name)]), *notes(runs, groups)]
     return _measured(known, replace(common, about=about(known, configs, groups), notes=texts), groups)
@@ -112,7 +112,8 @@ def _written_by(experiment: Experiment[Any], common: Section, groups: Sequence[G
     """The section of an experiment of many settings, which writes its notes and tables itself. Of runs that are
     evidence the first note is the outcome."""
     runs = sorted((run for group in groups for run in group.all_runs.values()), key=lambda run: not run.finished)
-    texts, tables = experiment.told(runs)
+    assert experiment.reporting.sentences_and_tables is not None
+    texts, tables = experiment.reporting.sentences_and_tables(runs)
     first = 0 if common.mark else 1
     figures, problem = _pictures(experiment, runs)
     finding = "".join(texts[:first])
@@ -123,7 +124,7 @@ def _measured(experiment: Experiment[Any], common: Section, groups: Sequence[Gro
     """Claims with their verdicts, the measurements, and the figures. Metrics that claims or the paper name come
     first."""
     runs = [run for group in groups for run in group.runs.values()]
-    claims, paper = claims_of(experiment.claims, groups), experiment.paper
+    claims, paper = claims_of(experiment.claims, groups), experiment.reporting.paper
     named = {metric for claim in claims for metric in claim.metrics} | {value.metric for value in paper}
     paper = () if common.mark else paper
     stages = collect((metric, run.stage) for run in runs for metric in run.metrics)
@@ -132,7 +133,8 @@ def _measured(experiment: Experiment[Any], common: Section, groups: Sequence[Gro
     rest = [pair for pair in measured if pair not in main]
     findings = [] if common.mark else _findings(experiment, groups)
     judged = [finding for finding in findings if finding.judged]
-    opening = None if common.mark else experiment.beside_paper(runs)
+    paper_table = None if common.mark else experiment.reporting.paper_table
+    opening = None if paper_table is None else paper_table(runs)
     figures, problem = _pictures(experiment, runs)
     if not figures:
         figures = [picture(figure, title) for title, figure in usual_figures(groups, main, paper).items()]
@@ -169,13 +171,15 @@ def _findings(experiment: Experiment, groups: Sequence[Group]) -> list[Finding]:
         except (KeyError, Incomplete):
             return None
 
-    return judge(experiment.claims, groups, usual, experiment.paper)
+    return judge(experiment.claims, groups, usual, experiment.reporting.paper)
 
 
 def _pictures(experiment: Experiment, runs: Sequence[Run]) -> tuple[list[Picture], str]:
     """The figures that an experiment draws of its runs, and the error if they cannot be drawn: the rest of the page is
     made all the same."""
     try:
-        return [picture(figure, title) for title, figure in experiment.figures(runs).items()] if runs else [], ""
+        return [
+            picture(figure, title) for title, figure in experiment.reporting.figures(runs).items()
+        ] if runs else [], ""
     except Exception as error:
         return [], f"the figures of {experiment.name} could not be drawn: {type(error).__name__}: {error}"

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from racecar_lab.config import Config
-from racecar_lab.experiment import Experiment, Stage, Task
+from racecar_lab.experiment import Experiment
 from racecar_lab.running.results import Store, identity
+from racecar_lab.stage import Stage
+from racecar_lab.task import Task
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

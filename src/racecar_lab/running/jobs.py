@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
-from functools import cache
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
 from racecar.support.progress import bar
 from racecar_lab.config import Config
-from racecar_lab.datasets import other_files, source
-from racecar_lab.experiment import Experiment, Stage
+from racecar_lab.datasets import other_files
+from racecar_lab.experiment import Experiment
 from racecar_lab.incomplete import lacks
 from racecar_lab.running.job import Job, tune, with_ids
 from racecar_lab.running.record import OTHER_DATA
+from racecar_lab.stage import Stage
 
 MOST = 100_000
 """Maximal number of jobs of one command: more are probably a typing error, and would fill the memory."""
@@ -59,9 +59,8 @@ def refuse_incomplete(experiment: Experiment) -> None:
     if not isinstance(experiment, Experiment):
         raise TypeError(f"give an instance of a subclass of Experiment, as Mine(), not {experiment!r:.80}")
     kind = type(experiment)
-    for part in ("name", "title"):
-        if not getattr(kind, part, ""):
-            raise lacks(kind, part)
+    if not getattr(kind, "name", ""):
+        raise lacks(kind, "name")
     if kind.data is Experiment.data:
         raise lacks(kind, "data")
     if kind.network is Experiment.network and kind.networks is Experiment.networks:
@@ -92,9 +91,13 @@ def _combinations(
     purpose: str,
 ) -> Iterator[Job]:
     """The jobs of ``make_jobs``, one after the other."""
-    files_of = cache(lambda name: other_files(source(name), folder))
+    other: dict[str, dict[str, str]] = {}
     for base in experiment.configs(config, folder):
-        files = {path: checksum for name in experiment.needs(base) for path, checksum in files_of(name).items()}
+        files: dict[str, str] = {}
+        for source in experiment.sources(base):
+            if source.name not in other:
+                other[source.name] = other_files(source, folder)
+            files |= other[source.name]
         data = experiment.fingerprint(base, folder)
         data = "; ".join([data, *(checksum for checksum in files.values() if checksum not in data)])
         for variant in dict.fromkeys(variants):

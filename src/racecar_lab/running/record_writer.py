@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 import racecar
-from racecar_lab.experiment import Measured, Stage
 from racecar_lab.running.job import Job
 from racecar_lab.running.results import Store
+from racecar_lab.stage import Measured, Stage
 
 
 @dataclass(frozen=True)
@@ -73,19 +73,18 @@ class RecordWriter:
         """
         not_finite = [name for name, value in measured.metrics.items() if not math.isfinite(value)]
         notes = [note, f"not finite: {', '.join(not_finite)}" if not_finite else ""]
-        light = job.experiment.light
         self.store.write(
             {
                 **self._record(job, stage),
                 "metrics": _numbers(measured.metrics),
-                "curves": {} if curves is None or light else curves,
+                "curves": {} if curves is None or stage.light else curves,
                 "tables": _numbers(measured.tables),
                 "cost": {name: value for name, value in cost.items() if value is not None},
                 "status": "finished",
                 "note": "; ".join(filter(None, notes)),
                 "dead": None if dead is None else list(dead),
             },
-            {} if model is None or light else model.state_dict(),
+            {} if model is None or stage.light else model.state_dict(),
             measured.arrays,
         )
 

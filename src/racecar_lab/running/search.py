@@ -9,12 +9,13 @@ from statistics import mean
 from typing import Any, TypeVar
 
 from racecar_lab.config import Config
-from racecar_lab.experiment import Experiment, Stage
+from racecar_lab.experiment import Experiment
 from racecar_lab.running.job import Job
 from racecar_lab.running.jobs import make_jobs, refuse_too_many
 from racecar_lab.running.results import Store
 from racecar_lab.running.run import Run
 from racecar_lab.search_space import Search, Setting
+from racecar_lab.stage import Stage
 
 K = TypeVar("K", bound=Hashable)
 

@@ -11,9 +11,10 @@ from torch import nn
 
 from racecar import pretrain
 from racecar_lab.config import Config
-from racecar_lab.experiment import Stage, Task
 from racecar_lab.running.job import Job
 from racecar_lab.running.results import Store
+from racecar_lab.stage import Stage
+from racecar_lab.task import Task
 from racecar_lab.training import rng
 from racecar_lab.training.spec import Training
 from racecar_lab.training.variants import Variant, variant
@@ -54,7 +55,7 @@ def begin(job: Job, stage: Stage, task: Task, store: Store, device: str, fresh: 
 
 def _variant(job: Job, stage: Stage) -> Variant:
     """The variant that a stage trains: Std in a stage without regulariser."""
-    return variant(job.variant, job.experiment.joins) if stage.regularised else variant("Std")
+    return job.experiment.variant(job.variant) if stage.regularised else variant("Std")
 
 
 def _networks(job: Job, stage: Stage, store: Store) -> nn.Module:

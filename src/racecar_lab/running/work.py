@@ -10,13 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from racecar.support.processes import is_rank_zero
-from racecar_lab.experiment import Measured, Stage, Task, Trained
 from racecar_lab.measures.dead import dead_layers, is_dead
 from racecar_lab.running.job import Job
 from racecar_lab.running.record_writer import Maker, RecordWriter
 from racecar_lab.running.results import Store
 from racecar_lab.running.run import DEAD
 from racecar_lab.running.starting import begin, training
+from racecar_lab.stage import Measured, Stage, Trained
+from racecar_lab.task import Task
 from racecar_lab.training import distributed
 from racecar_lab.training.checkpoint import drop_damaged
 from racecar_lab.training.curves import Diverged, short
@@ -130,9 +131,9 @@ def finish(
         "peak_memory": outcome.peak_memory,
     }
     note, dead = "", None
-    if probed := job.experiment.probed(job.config, trained):
-        note = DEAD if is_dead(*probed, rebuilds=job.experiment.rebuilds) else ""
-        dead = dead_layers(*probed) if trained.stage.regularised else None
+    if check := job.experiment.collapse_check(job.config, trained):
+        note = DEAD if is_dead(*check) else ""
+        dead = dead_layers(check.model, check.inputs) if trained.stage.regularised else None
     writer.finished(
         job,
         trained.stage,

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-from racecar_lab.experiment import Task
+from racecar_lab.task import Task
 from racecar_lab.training.batches import Drawn
 from racecar_lab.training.spec import Training
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from racecar_lab.config import Config
-from racecar_lab.experiment import Task
+from racecar_lab.task import Task
 from racecar_lab.training.objective import Objective
 from racecar_lab.training.optimiser import fading
 from racecar_lab.training.recipe import Batch, Recipe, Turn

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from racecar.support.processes import is_rank_zero
 from racecar.support.progress import TELL, Regularly
-from racecar_lab.experiment import accuracy
+from racecar_lab.measures.accuracy import accuracy
 from racecar_lab.training import checkpoint
 from racecar_lab.training.curves import Curves
 from racecar_lab.training.nets import Nets

@@ -44,5 +44,6 @@ def test_list(cli):
         assert found[name]["what"] == one.title
         assert found[name]["variants"].split(",") == list(one.variants)
         assert found[name]["seeds"] == str(one.seeds)
-        assert found[name]["data"].partition(" (")[0] == (", ".join(one.needs(one.Config())) or "none")
+        needed = ", ".join(source.name for source in one.sources(one.Config()))
+        assert found[name]["data"].partition(" (")[0] == (needed or "none")
     assert found["digits"]["data"] == "mnist (quick: none)"

@@ -26,7 +26,7 @@ from racecar_lab.experiment import Experiment, Split, Stage, Task
 
 
 class Mine(Experiment):
-    name, title, variants = "mine", "Signs of numbers", ("Std", "RR")
+    name, variants = "mine", ("Std", "RR")
 
     def data(self, config, seed, folder):
         x = torch.randn(200, 8, generator=torch.Generator().manual_seed(seed))
@@ -189,7 +189,6 @@ def test_racecars_own_are_named_beside(refused):
 
 LACKING = {
     "name": "give the class name = ",
-    "title": "give the class title = ",
     "data": "define data(config, seed, folder), which returns a dict",
     "network": "define network(config, dropout=0.0), which returns the untrained torch.nn.Module",
     "weight": "define weight(config, variant), which returns",
@@ -243,7 +242,12 @@ def test_a_class_is_no_experiment():
         make_jobs(Experiment, Experiment.Config(), ["Std"], [0], None)
 
 
-def test_parts_that_are_needed_later():
-    """By the pages of some experiments alone."""
-    with pytest.raises(TypeError, match=r"has no told: define told\(runs\), which returns sentences and tables"):
-        Experiment().told([])
+def test_a_page_without_any_reporting(write, cli):
+    """Its heading is the name, and every run is drawn."""
+    write()
+    assert cli(*RUN).status == 0
+    assert cli("report", "out", "--experiment", "mine:Mine").status == 0
+    page = Path("out/report.md").read_text()
+    assert page.startswith("# mine")
+    assert "test_accuracy" in page
+    assert list(Path("out/figures").iterdir())

@@ -86,4 +86,4 @@ WHOLE: dict[str, dict[str, Any]] = {
 
 def jobs_of(name: str, folder: Path, variants: tuple[str, ...], **changes: Any) -> list[Job]:
     pretraining = {"Pre": [1.0]} if "Pre" in variants else {}
-    return make_jobs(experiment(name), replace(CONFIGS[name], **changes), variants, [0], folder, pretraining)
+    return make_jobs(experiment(name), replace(CONFIGS[name], **changes), variants, [0], folder, weights=pretraining)

@@ -23,8 +23,8 @@ def with_pictures(folder, monkeypatch, kind=FewLabels):
     rng = np.random.default_rng(0)
     write_mnist(folder, COUNTS, rng)
     write_cifar(folder, COUNTS, rng)
-    small = {name: replace(source, counts=COUNTS) for name, source in kind.sources.items()}
-    monkeypatch.setattr(kind, "sources", small)
+    small = {name: replace(source, counts=COUNTS) for name, source in kind.data_sets.items()}
+    monkeypatch.setattr(kind, "data_sets", small)
     for task in WIDTHS:
         monkeypatch.setitem(WIDTHS, task, (4, 8, 12))
     return folder

@@ -34,7 +34,7 @@ def diverged(run: Run) -> Run:
 
 
 def draw(name: str, runs: Sequence[Run]) -> dict[str, Figure]:
-    figures = experiment(name).figures(runs)
+    figures = experiment(name).reporting.figures(runs)
     assert all(isinstance(figure, Figure) for figure in figures.values())
     return figures
 

@@ -95,7 +95,7 @@ def test_a_search_sees_no_test_sample(name, folder):
         assert not samples(task.train, task.valid) & tested
 
 
-@pytest.mark.parametrize("name", [name for name, one in EXPERIMENTS.items() if one.needs(CONFIGS[name])])
+@pytest.mark.parametrize("name", [name for name, one in EXPERIMENTS.items() if one.sources(CONFIGS[name])])
 def test_data_that_are_missing(name, tmp_path):
     with pytest.raises(DataError, match="racecar data (fetch|make)") as caught:
         experiment(name).data(CONFIGS[name], 0, tmp_path)
@@ -215,7 +215,7 @@ def test_claims_can_be_judged(name, trained):
     for record in Store(out).runs():
         measured.setdefault(record.stage, {"lpips_alexnet"}).update(map(kind, record.metrics))  # which needs weights
     task = getattr(CONFIGS[name], "task", None)
-    for claim in (*one.claims, *one.paper):
+    for claim in (*one.claims, *one.reporting.paper):
         assert set(claim.where) <= known
         if task_of(claim) in (None, task):
             assert kind(claim.metric) in measured[claim.stage]
@@ -231,8 +231,9 @@ def test_claims_can_be_judged(name, trained):
 @pytest.mark.parametrize("name", TRAINED)
 def test_figures_can_be_drawn(name, trained):
     one, (_, out) = experiment(name), trained(name)
-    assert all(figure.axes and figure.get_label() for figure in one.figures(list(Store(out).runs())).values())
-    assert one.figures([]) == {}
+    figures = one.reporting.figures(list(Store(out).runs()))
+    assert all(figure.axes and figure.get_label() for figure in figures.values())
+    assert one.reporting.figures([]) == {}
 
 
 CUTS = [*((name, 2) for name in TRAINED), ("smoke", 3)]
@@ -243,9 +244,10 @@ CUTS = [*((name, 2) for name in TRAINED), ("smoke", 3)]
 def test_cut_and_resumed_bit_for_bit(name, step, folder, trained, tmp_path, monkeypatch):
     """In its second stage, if there is one: what was finished stays."""
     jobs, begun, train_step = jobs_of(name, folder, (OURS[name],)), [], Single.train_step
-    if experiment(name).light:
+    light = any(stage.light for stage in jobs[0].stages)
+    if light:
         assert run(jobs, tmp_path / "whole") == []
-    wanted = ended(tmp_path / "whole" if experiment(name).light else trained(name)[1], OURS[name])
+    wanted = ended(tmp_path / "whole" if light else trained(name)[1], OURS[name])
     stages = min(2, len(wanted))
 
     def cut(nets, *given):
@@ -266,7 +268,7 @@ def test_cut_and_resumed_bit_for_bit(name, step, folder, trained, tmp_path, monk
 
 
 def ended(out, variant):
-    """The results of a variant, by id; a light experiment keeps no weights."""
+    """The results of a variant, by id; a light stage keeps no weights."""
     runs = {run.id: run for run in Store(out).runs() if run.variant == variant}
     if all((out / "weights" / f"{id}.safetensors").exists() for id in runs):
         return {id: one for id, one in plain(results(out)).items() if id in runs}
@@ -283,7 +285,7 @@ def test_every_variant_has_the_same_budget(name):
     spaces = [one.search_for(one.Config())]
     if hasattr(one.Config(), "scale"):
         spaces = [one.search_for(one.Config(scale=scale)) for scale in ("relative", "sum")]
-        assert (spaces[0].weights != spaces[1].weights) is bool(one.paper_weights)
+        assert (spaces[0].weights != spaces[1].weights) is bool(one.search.sum_weights)
     for space in spaces:
         base = {"lr": 1e-3, "weight": 1.0} if one.builds_on else None  # as the search before chose them
         for optimiser in space.lrs or ("adam", "sgd"):

@@ -8,6 +8,7 @@ from torch import nn
 
 from racecar_lab.experiments import EXPERIMENTS, experiment
 from racecar_lab.experiments.information import WIDTHS
+from racecar_lab.report.about import first_weights
 from tests.lab.experiments.untrained import DIGITS, INFORMATION, PEAKS, QUICK
 
 pytestmark = pytest.mark.usefixtures("no_data")
@@ -55,24 +56,26 @@ def test_the_authors_weights():
 
 def test_the_papers_figures():
     """As it prints them; the spread of RR in the first is a misprint and left out."""
-    told = {
-        one.name: {(p.metric, p.stage, p.variant, p.value, p.spread) for p in one.paper} for one in EXPERIMENTS.values()
+    printed = {
+        one.name: {(p.metric, p.stage, p.variant, p.value, p.spread) for p in one.reporting.paper}
+        for one in EXPERIMENTS.values()
     }
     first = {("RR", 0.282, None), ("Std", 0.411, 0.05), ("Ort", 0.403, 0.031)}
     second = {("RR", 0.217, 0.022), ("Std", 0.500, 0.002), ("Ort", 0.495, 0.006)}
-    assert told["digits"] == {("lpips_alexnet", "A", *row) for row in first}
-    assert told["peaks"] == {("lpips_alexnet", "A", *row) for row in second}
-    assert told["mnist"] == {
+    assert printed["digits"] == {("lpips_alexnet", "A", *row) for row in first}
+    assert printed["peaks"] == {("lpips_alexnet", "A", *row) for row in second}
+    assert printed["mnist"] == {
         ("test_accuracy", stage, variant, value, None)
         for stage, variant, value in (
             ("A", "RR", 0.9810), ("A", "Std", 0.9827), ("A", "Ort", 0.9792), ("AA", "RR", 0.9859), ("AA", "Std", 0.9842)
         )
     }  # fmt: skip
     texture = {("Std", 0.442), ("Ort", 0.470), ("RR", 0.547)}
-    assert told["texture-shape"] == {("test_accuracy", "AA", *row, None) for row in texture}
-    assert told["information"] == set()  # it has figures there, but prints no numbers
-    assert {tuple(p.where["nets"]) for p in PEAKS.paper} == {("norm",)}  # "one fully connected layer, with BN and ReLU"
-    assert "misprint" in next(p.note for p in DIGITS.paper if p.variant == "RR")
+    assert printed["texture-shape"] == {("test_accuracy", "AA", *row, None) for row in texture}
+    assert printed["information"] == set()  # it has figures there, but prints no numbers
+    # "one fully connected layer, with BN and ReLU"
+    assert {tuple(p.where["nets"]) for p in PEAKS.reporting.paper} == {("norm",)}
+    assert "misprint" in next(p.note for p in DIGITS.reporting.paper if p.variant == "RR")
 
 
 def test_claims_are_the_papers():
@@ -91,7 +94,7 @@ def test_variants_and_the_quick_run(name):
     one = experiment(name)
     assert [one.variant(name).name for name in one.variants] == list(one.variants)
     assert {"Std", "RR"} <= set(one.variants)
-    assert one.Config(**one.quick) != one.Config()
+    assert one.Config(**one.quick.settings) != one.Config()
 
 
 def test_unknown_experiment():
@@ -110,7 +113,7 @@ def test_first_weights_are_those_that_are_named():
             fan_in, fan_out = nn.init._calculate_fan_in_and_fan_out(weight)
             largest = {"PyTorch's own": fan_in**-0.5, "Glorot's, uniform": (6 / (fan_in + fan_out)) ** 0.5}
             spread = {"He's": (2 / fan_in) ** 0.5, "He's, by fan-out": (2 / fan_out) ** 0.5}
-            named = one.first_weights(config)
+            named = first_weights(one, config)
             if named in largest:
                 assert 0.9 * largest[named] < weight.abs().max() <= largest[named], one.name
             else:

@@ -31,7 +31,7 @@ def as_set(x):
 def test_old_and_new_classes(task, pictures):
     config = replace(TINY, task=task)
     tasks = FEW.data(config, 0, pictures)
-    source = FEW.sources[task]
+    source = FEW.data_sets[task]
     (x, y), (test_x, test_y) = (source.load(pictures, name) for name in ("train", "test"))
     for name, old in (("A", True), ("B", False)):
         one = tasks[name]

@@ -190,8 +190,8 @@ def test_a_weight_that_fades(pictures, tmp_path, monkeypatch):
     """The training again, by hand; the vmap engine does the same, also from a recording."""
     monkeypatch.setattr(vmapped, "RECORDED", 0)
     config = replace(TINY, decay=True, epochs=2, labels=(1,), draws=1, tune_draws=0)
-    (job,) = jobs = make_jobs(FEW, config, ["RR"], [0], pictures, {"RR": (5.0,)})
-    plain = make_jobs(FEW, replace(config, decay=False), ["RR"], [0], pictures, {"RR": (5.0,)})
+    (job,) = jobs = make_jobs(FEW, config, ["RR"], [0], pictures, weights={"RR": (5.0,)})
+    plain = make_jobs(FEW, replace(config, decay=False), ["RR"], [0], pictures, weights={"RR": (5.0,)})
     for engine, some in (("here", [*jobs, *plain]), ("vmap", jobs)):
         assert run(some, tmp_path / engine, engine) == []
     store, task = Store(tmp_path / "here"), FEW.data(config, 0, pictures)["A"]

@@ -101,7 +101,7 @@ def test_nets(depth):
 def test_every_engine_does_the_same(pictures, tmp_path):
     """Step by step, and all nets as one. (Compiled: training/test_train.py.)"""
     config = replace(TINY, depth=3)
-    jobs = make_jobs(LONG, config, ["lRR"], [0, 1], pictures, {"lRR": (0.1, 0.3)})
+    jobs = make_jobs(LONG, config, ["lRR"], [0, 1], pictures, weights={"lRR": (0.1, 0.3)})
     jobs += make_jobs(LONG, replace(config, start="torch", weight_decay=0.5, lr=3e-3), ["lRR"], [0], pictures)
     assert run(jobs, tmp_path / "here") == []
     assert run(jobs, tmp_path / "vmap", "vmap") == []
@@ -205,7 +205,7 @@ def texts(axis):
 
 def test_figures(runs):
     """One for each question, a panel for each depth, a row for each kind of net with its mean in its place."""
-    figures = LONG.figures(runs)
+    figures = LONG.reporting.figures(runs)
     metrics = {"test_accuracy": 100, "test_nll": 1, "test_ece": 100}
     for figure, (metric, factor) in zip(figures.values(), metrics.items(), strict=True):
         for name, scale in (("RR", "relative"), ("RR, the paper's loss", "sum")):
@@ -233,8 +233,8 @@ def test_dead_nets_are_counted_and_not_drawn(runs):
     first = next(run for run in runs if run.variant == "RR")
     others = [run for run in runs if run is not first]
     dead = Run({**first.record, "dead": ["features.0"], "metrics": {**first.metrics, "test_accuracy": 0.1}})
-    axis = next(iter(LONG.figures([dead, *others]).values())).axes[0]
+    axis = next(iter(LONG.reporting.figures([dead, *others]).values())).axes[0]
     assert "RR (1 of 10 dead)" in texts(axis)
     assert min(x for line in axis.lines for x in line.get_xdata()) > 30
     searched = Run({**first.record, "metrics": {"valid_accuracy": 0.5}})
-    assert LONG.figures([searched]) == {}
+    assert LONG.reporting.figures([searched]) == {}

@@ -77,7 +77,7 @@ def test_claims():
             (a,), (b,) = pair
             assert {name for name in a if a[name] != b[name]} <= {"fraction", "every"}
             assert claim.than == claim.better == "RR"
-        assert one.section == "ours"
+        assert one.reporting.section == "ours"
         assert one.seeds == (10 if one is BITS else 5)
 
 
@@ -240,7 +240,7 @@ def test_every_slice_has_a_row():
             metrics = {"reverse_loss": fraction / every + seed, "test_accuracy": 1 - fraction}
             about = {"experiment": "slices", "config": config, "weight": weight}
             records.append(record(variant, seed, metrics, **about))
-    figures = BITS.figures(runs(records))
+    figures = BITS.reporting.figures(runs(records))
     assert [title.rpartition(" (")[2] for title in figures] == ["optimiser = adam)"] * 2 + ["optimiser = sgd)"] * 2
     dots = {"reverse_loss": [[1.0, 2.0], [1.0, 2.0], [0.0625, 1.0625], [0.03125, 1.03125]]}
     dots["test_accuracy"] = [[0.0] * 2, [0.0] * 2, [0.9375] * 2, [0.875] * 2]

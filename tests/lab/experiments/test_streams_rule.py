@@ -101,11 +101,11 @@ def test_settings_that_no_search_chose():
     plain = made_up({"linear": (0.9, 0.01), "Std": (0.1, 0.01)})
     for run in plain:
         run.record["tuned"] = {}
-    notes, tables = STREAMS.told(plain)
+    notes, tables = STREAMS.reporting.sentences_and_tables(plain)
     assert "nothing is judged" in notes[0]
     assert [row["method"].text for row in tables[0].rows] == ["Std", "linear"]
     both = [*made_up({"linear": (0.5, 0.01), "Std": (0.6, 0.01)}), *plain]
-    notes, tables = STREAMS.told(both)
+    notes, tables = STREAMS.reporting.sentences_and_tables(both)
     assert "Does linear keep nets learning? No." in notes[0]
     assert [row["nets"].text for row in tables[1].rows] == ["20", "20"]
 
@@ -120,7 +120,7 @@ class MadeUpArrays:
 def test_accuracy_over_the_tasks():
     """Every point is the mean over two of fifty tasks and over the nets; each method that is drawn has a line."""
     runs = [Run(run.record, MadeUpArrays()) for run in made_up({**USUAL, "linear": (0.6, 0.01)}, 3)]
-    figures = STREAMS.figures(runs)
+    figures = STREAMS.reporting.figures(runs)
     (axis,) = figures["Accuracy over the tasks: means over the nets and their 95 % intervals"].axes
     assert {line.get_label() for line in axis.get_lines()} == set(DRAWN)
     for line in axis.get_lines():
@@ -129,7 +129,7 @@ def test_accuracy_over_the_tasks():
             [100 * (1 - (2 * i + 0.5) / 100 - 0.001) for i in range(25)], rel=1e-5
         )
     assert len(figures) == 1  # three seeds are too few for a claim
-    figures = STREAMS.figures([Run(run.record, MadeUpArrays()) for run in made_up(USUAL)])
+    figures = STREAMS.reporting.figures([Run(run.record, MadeUpArrays()) for run in made_up(USUAL)])
     assert [title.partition(":")[0] for title in figures] == ["Accuracy over the tasks", f"The claims on {CELL}"]
 
 
@@ -191,14 +191,14 @@ def test_published_searches_lie_beside_the_records(tmp_path):
     ]
     (tmp_path / "tuned.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     runs = [Run(run.record, Store(tmp_path)) for run in made_up({"linear": (0.6, 0.01), "Std": (0.5, 0.01)})]
-    _, tables = STREAMS.told(runs)
+    _, tables = STREAMS.reporting.sentences_and_tables(runs)
     assert [table.caption for table in tables[-2:]] == [
         f"{CELL}: what the search found, mean over its seeds", "Does one λ do for all streams and nets?"
     ]  # fmt: skip
     assert [[cell.text for cell in list(row.values())[:4]] for row in tables[-2].rows] == [
         ["linear", "2", "lr 0.001, weight 3", "30.0"], ["Std", "1", "lr 0.001", "20.0"]
     ]  # fmt: skip
-    assert len(STREAMS.told(made_up({"linear": (0.6, 0.01)}))[1]) == len(tables) - 2
+    assert len(STREAMS.reporting.sentences_and_tables(made_up({"linear": (0.6, 0.01)}))[1]) == len(tables) - 2
 
 
 def test_the_area_over_learning_rates():

@@ -73,7 +73,7 @@ def test_every_setting_counts():
     jobs = [
         make_jobs(STREAMS, replace(config, **{name: value}), ["linear"], [0], None) for name, value in OTHER.items()
     ]
-    jobs += [make_jobs(STREAMS, config, list(METHODS), range(2), None, {"linear": [1.0, 2.0]})]
+    jobs += [make_jobs(STREAMS, config, list(METHODS), range(2), None, weights={"linear": [1.0, 2.0]})]
     ids = [job.ids["A"] for group in jobs for job in group]
     assert len(set(ids)) == len(ids) == len(OTHER) + 2 * (len(METHODS) + 1)
     assert make_jobs(STREAMS, config, ["linear"], [0], None)[0].ids["A"] in ids

@@ -239,7 +239,7 @@ def test_what_the_paper_prints_and_ours():
     for one in runs:
         if (one.variant, one.seed) == ("Std", 0) and one.config["fold"] < 2:
             one.record["dead"], one.record["metrics"]["test_accuracy"] = ["output"], 1 / 16
-    table = TEXTURE.beside_paper(runs)
+    table = TEXTURE.reporting.paper_table(runs)
     assert list(table.columns) == ["", "paper", "paper-like"]
     found = {name.text: (paper.text, ours.text, ours.note) for name, paper, ours in map(dict.values, table.rows)}
     assert found == {

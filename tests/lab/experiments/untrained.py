@@ -7,7 +7,7 @@ from racecar_lab.experiment import Trained
 from racecar_lab.experiments import experiment
 
 DIGITS, PEAKS, INFORMATION = (experiment(name) for name in ("digits", "peaks", "information"))
-QUICK = DIGITS.Config(**DIGITS.quick)
+QUICK = DIGITS.Config(**DIGITS.quick.settings)
 
 
 def trained(one, config, seed=0, stage=0, **more):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from racecar.support.files import write_json
 from racecar_lab.config import Config
-from racecar_lab.experiment import Claim, Experiment, Paper
+from racecar_lab.experiment import Claim, Experiment, Paper, Reporting
 from racecar_lab.running.job import Job
 from racecar_lab.running.record import FORMAT, with_checksum
 from racecar_lab.running.results import identity
@@ -76,13 +76,19 @@ class PeaksConfig(Config):
     sizes: tuple[int, ...] = ()
 
 
+def peaks_figures(runs: Any) -> dict[str, Any]:
+    from racecar.inspect.style import new_figure
+
+    figure, ((axis,),) = new_figure(1, 1, (4, 2.4))
+    axis.imshow([[0.0, 1.0], [0.5, 0.2]])
+    axis.set(xlabel="column", ylabel="row")
+    return {"Singular vectors <of RR>": figure}
+
+
 class Peaks(Experiment):
     """Two networks, three variants; RR is much better, Ort a little."""
 
     name = "peaks"
-    title = "Peaks: what a layer looks for"
-    section = "Sec. 3.1"
-    summary = "Singular vectors of a network that was trained with the reverse pass carry the data, others do not."
     Config: ClassVar = PeaksConfig
     claims = (
         Claim("RR finds the peaks", "cosine_1", "A", "RR", "Std", where={"net": "linear"}),
@@ -91,22 +97,20 @@ class Peaks(Experiment):
         Claim("Transfer is better after RR", "test_accuracy", "AB", "RR", "Std"),
         Claim("Pretraining does as well", "test_accuracy", "AB", "Pre", "RR"),
     )
-    paper = (
-        Paper("lpips", "A", "RR", 0.217, 0.022),
-        Paper("lpips", "A", "Std", 0.5, 0.002),
-        Paper("lpips", "A", "Ort", 0.495, 0.006, note="over all vectors"),
+    reporting = Reporting(
+        title="Peaks: what a layer looks for",
+        section="Sec. 3.1",
+        summary="Singular vectors of a network that was trained with the reverse pass carry the data, others do not.",
+        paper=(
+            Paper("lpips", "A", "RR", 0.217, 0.022),
+            Paper("lpips", "A", "Std", 0.5, 0.002),
+            Paper("lpips", "A", "Ort", 0.495, 0.006, note="over all vectors"),
+        ),
+        figures=peaks_figures,
     )
 
     def weight(self, config: Any, variant: str) -> float:
         return {"Ort": 0.1, "RR": 5e-7}.get(variant, 0.0)
-
-    def figures(self, runs: Any) -> dict[str, Any]:
-        from racecar.inspect.style import new_figure
-
-        figure, ((axis,),) = new_figure(1, 1, (4, 2.4))
-        axis.imshow([[0.0, 1.0], [0.5, 0.2]])
-        axis.set(xlabel="column", ylabel="row")
-        return {"Singular vectors <of RR>": figure}
 
 
 def peaks_records(seeds: int = 5) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import pytest
 
 from racecar.cli import app as cli
 from racecar_lab import experiments
+from racecar_lab.experiment import Reporting
 from racecar_lab.report.read_records import read_runs
 from racecar_lab.running.record import wrong
 from tests.lab.report.records import Peaks, record, write
@@ -149,11 +150,11 @@ def test_null_stands_for_what_was_not_finite():
     assert wrong(RECORDS[0]) == wrong(RECORDS[0] | {"metrics": {"m": None}, "curves": {"loss": [None, 1.0]}}) == ""
 
 
-def broken_when_made(self, runs):
+def broken_when_made(runs):
     raise KeyError("vectors")
 
 
-def broken_when_drawn(self, runs):
+def broken_when_drawn(runs):
     from matplotlib.figure import Figure
 
     figure = Figure()
@@ -163,7 +164,7 @@ def broken_when_drawn(self, runs):
 
 @pytest.mark.parametrize("figures", [broken_when_made, broken_when_drawn])
 def test_figures_that_cannot_be_drawn_are_named(call, tmp_path, monkeypatch, figures):
-    monkeypatch.setattr(Peaks, "figures", figures)
+    monkeypatch.setattr(Peaks, "reporting", Reporting(figures=figures))
     write(tmp_path, [record("Std", seed, {"cosine_1": 0.1}) for seed in range(2)])
     status, out, err = call(tmp_path)
     assert status == 2

@@ -1,6 +1,7 @@
 """The same run on every engine: the same results, also of a training that diverges."""
 
 import math
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from racecar_lab.running import runner
 from racecar_lab.running.engines import vmap
 from racecar_lab.running.results import Store
 from racecar_lab.training.steps import vmapped
-from tests.lab.tiny import Tiny, make, results, run
+from tests.lab.tiny import Tiny, TinyConfig, make, results, run
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 """What "the same within float tolerance" means here: float32, some fifteen steps."""
@@ -116,14 +117,21 @@ def test_vmap_refuses_batch_norm_without_momentum(tmp_path, monkeypatch):
     assert "does not do batch norm without momentum: use --engine here" in failure.message
 
 
+@dataclass(frozen=True, kw_only=True)
+class StackedConfig(TinyConfig):
+    stackable = (*TinyConfig.stackable, "scales")
+
+
 class Stacked(Tiny):
     """The scale of the reverse pass does not count here, so that nets that differ in it are one batch."""
 
-    stackable = ("scales",)
-    light = True
+    Config = StackedConfig
+
+    def stages(self, config):
+        return tuple(replace(stage, light=True) for stage in super().stages(config))
 
 
-def test_vmap_stacks_what_an_experiment_says(tmp_path, monkeypatch):
+def test_vmap_stacks_what_a_configuration_says(tmp_path, monkeypatch):
     made = [make(["RR"], [0, 1], Stacked(), scales=("mean", scale), finetune=0) for scale in ("sum", "ratio")]
     made = [job for some in made for job in some]
     assert len({id for job in made for id in job.ids.values()}) == 6

@@ -70,7 +70,7 @@ def seconds(job):
 @pytest.mark.parametrize("name", [name for name, one in EXPERIMENTS.items() if not one.engine])
 def test_a_minute_on_two_cores(name):
     one = EXPERIMENTS[name]
-    jobs = with_earlier(make_jobs(one, one.Config(**one.quick), one.variants, range(one.quick_seeds), None))
+    jobs = with_earlier(make_jobs(one, one.Config(**one.quick.settings), one.variants, range(one.quick.seeds), None))
     keys = {job: (job.experiment.name, job.variant, str(job.config)) for job in jobs}
     taken = {}
     for job, key in keys.items():
@@ -89,11 +89,11 @@ def test_the_data_that_it_needs(name, quick, monkeypatch):
         return load(self, folder, split)
 
     monkeypatch.setattr(Source, "load", spy)
-    (config, *_) = one.configs(one.Config(**one.quick), None)
+    (config, *_) = one.configs(one.Config(**one.quick.settings), None)
     config = replace(
         config, **({} if quick else {name: getattr(one.Config, name) for name in ("shipped",) if hasattr(config, name)})
     )
     for cached in CACHED:
         cached.cache_clear()
     one.data(config, 0, None)
-    assert opened == set(one.needs(config))
+    assert opened == {source.name for source in one.sources(config)}

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from torch import nn
 
 from racecar_lab.datasets import CIFAR10, MNIST, Source, motion
-from racecar_lab.experiment import Experiment, Measured, Stage, Task, Trained
+from racecar_lab.experiment import Experiment, Measured, Quick, Reporting, Stage, Task, Trained
 from racecar_lab.experiments.few_labels.claims import TASKS as TASKS
 from racecar_lab.experiments.few_labels.claims import USUAL as USUAL
 from racecar_lab.experiments.few_labels.claims import claims
 from racecar_lab.experiments.few_labels.config import FewLabelsConfig
+from racecar_lab.experiments.few_labels.figures import all_figures
 from racecar_lab.experiments.few_labels.measuring import measure_all
 from racecar_lab.experiments.shared import OURS, weight_of
 from racecar_lab.experiments.small_net import SIDES, convolutions, small_net
@@ -23,30 +24,20 @@ from racecar_lab.training import rng
 from racecar_lab.training.longer import with_longer
 from racecar_lab.training.recipe import Recipe
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from racecar_lab.running.run import Run
-
 
 class FewLabels(Experiment[FewLabelsConfig]):
     name = "few-labels"
-    title = "Few labels: what features are worth for a new task"
-    section = "ours"
-    summary = (
-        "A small net is trained on one task, then used for another with 2, 10, 50 or 250 labels per class: by a linear "
-        "probe on its frozen features, and by fine-tuning all of it. A first try of four seeds found ten points more "
-        "for RR at two labels without normalisation, and nothing with batch norm."
-    )
     Config = FewLabelsConfig
-    quick: ClassVar[dict[str, Any]] = {
-        "images": 500, "epochs": 2, "batch": 16, "labels": (2, 10), "draws": 2, "tests": 250, "tune_draws": 1,
-        "tune_steps": 20, "tune_lrs": (1e-3,), "cost": 1.0,
-    }  # fmt: skip
+    quick = Quick(
+        {
+            "images": 500, "epochs": 2, "batch": 16, "labels": (2, 10), "draws": 2, "tests": 250, "tune_draws": 1,
+            "tune_steps": 20, "tune_lrs": (1e-3,), "cost": 1.0,
+        },
+        seeds=1,
+    )  # fmt: skip
     variants = ("Std", "Ort", "OrtB", "Pre", "RR", "lRR")
-    quick_seeds = 1
     seeds = 10
-    sources: ClassVar[dict[str, Source]] = {"digits": MNIST, "blur": MNIST, "cifar": CIFAR10}
+    data_sets: ClassVar[dict[str, Source]] = {"digits": MNIST, "blur": MNIST, "cifar": CIFAR10}
     search = Search(
         lrs={"adam": (1e-3, 3e-3, 1e-2)},
         weights={
@@ -55,28 +46,34 @@ class FewLabels(Experiment[FewLabelsConfig]):
             **dict.fromkeys(OURS, (0.0, 3e-2, 1e-1, 3e-1, 1.0, 3.0)),
             "WD": (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2),
         },
+        sum_weights=dict.fromkeys(OURS, (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)),
         own={"Pre": {"pretrain_lr": (1e-3, 3e-3)}},
         seeds=2,
     )
-    paper_weights = dict.fromkeys(OURS, (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3))
-    stackable = ("start",)
     claims = claims()
+    reporting = Reporting(
+        title="Few labels: what features are worth for a new task",
+        section="ours",
+        summary=(
+            "A small net is trained on one task, then used for another with 2, 10, 50 or 250 labels per class: by a "
+            "linear probe on its frozen features, and by fine-tuning all of it. A first try of four seeds found ten "
+            "points more for RR at two labels without normalisation, and nothing with batch norm."
+        ),
+        figures=all_figures,
+    )
 
     def configs(self, config: FewLabelsConfig, folder: Path | None) -> Sequence[FewLabelsConfig]:
         return with_longer(config)
 
-    def fingerprint(self, config: FewLabelsConfig, folder: Path | None) -> str:
-        return self.sources[config.task].title
-
-    def needs(self, config: FewLabelsConfig) -> tuple[str, ...]:
-        return (self.sources[config.task].name,)
+    def sources(self, config: FewLabelsConfig) -> tuple[Source, ...]:
+        return (self.data_sets[config.task],)
 
     def data(self, config: FewLabelsConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """Two tasks, "A": the source task; "B": the new task, with the pictures that labelled ones are drawn from.
         The seed decides which pictures they have. A share ``valid`` of the training files is held out of both for a
         search, which then opens no test file."""
         return transfer.tasks(
-            self.sources[config.task],
+            self.data_sets[config.task],
             folder,
             rng.generator(self.name, seed),
             sides=SIDES[config.task],
@@ -116,11 +113,6 @@ class FewLabels(Experiment[FewLabelsConfig]):
 
     def measure_all(self, each: Iterable[tuple[FewLabelsConfig, Trained]]) -> Iterator[Measured]:
         return measure_all(each)
-
-    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar_lab.experiments.few_labels.figures import all_figures
-
-        return all_figures(runs)
 
 
 def constrained_layers(config: FewLabelsConfig) -> list[str]:

@@ -19,6 +19,7 @@ class FewLabelsConfig(LongerConfig, LossConfig):
     """Settings of few-labels. The defaults are those of a first try, which the claims come from; only the reverse pass
     sees a slice of each batch, not all of it."""
 
+    stackable = (*LossConfig.stackable, "start")
     unnamed: ClassVar[Mapping[str, Any]] = {
         **LossConfig.unnamed,
         "reduction": "mean",

@@ -8,27 +8,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from racecar_lab.datasets import MNIST, Source, data_folder
-from racecar_lab.experiment import PROBED, Experiment, Measured, Split, Stage, Task, Trained, accuracy
+from racecar_lab.experiment import Experiment, Measured, Quick, Reporting, Split, Stage, Task, Trained, accuracy
 from racecar_lab.experiments.safety.design import SafetyConfig, design_configs
+from racecar_lab.experiments.safety.map_figure import all_figures
+from racecar_lab.experiments.safety.rule import judge, nets_of
+from racecar_lab.experiments.safety.tables import sentences_and_tables
 from racecar_lab.experiments.shared import three_blocks, weight_of
 from racecar_lab.measures import transfer
-from racecar_lab.measures.dead import is_dead
+from racecar_lab.measures.dead import SAMPLES, is_dead
 from racecar_lab.measures.probe import body, choose, features, ridge
 from racecar_lab.training import rng
 from racecar_lab.training.curves import short
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from racecar_lab.report.page_table import Table
-    from racecar_lab.running.run import Run
 
 CLASSES = 5
 """Digits 0–4 are the source, 5–9 the new task."""
@@ -46,33 +43,31 @@ VARIANT = {"none": "Std", "full": "RR", "layerwise": "lRR", "input": "RR1"}
 
 class Safety(Experiment[SafetyConfig]):
     name = "safety"
-    title = "The safety map: which reverse losses kill nets, and what the others are worth"
-    section = "ours"
-    summary = (
-        "Small nets on MNIST's digits 0–4, in every combination of depth, first weights, norm and step size that a "
-        "covering design asks for, with every reverse loss at seven λ; each beside its plain twin. The probe is a "
-        "ridge regression on the features of digits 5–9."
-    )
     Config = SafetyConfig
-    quick: ClassVar[dict[str, Any]] = {
+    quick = Quick({
         "losses": ("reverse:relative:layerwise",), "weights": (0.1, 0.3), "depths": (3,), "images": 192, "epochs": 2,
         "batch": 16, "labels": (10,), "draws": 2, "tests": 250,
-    }  # fmt: skip
+    })  # fmt: skip
     variants = ("Std", "RR", "lRR", "RR1")
     seeds = 5
-    stackable = ("start", "weight")
-    light = True
-    tells = True
     source: ClassVar[Source] = MNIST
+    reporting = Reporting(
+        title="The safety map: which reverse losses kill nets, and what the others are worth",
+        section="ours",
+        summary=(
+            "Small nets on MNIST's digits 0–4, in every combination of depth, first weights, norm and step size that a "
+            "covering design asks for, with every reverse loss at seven λ; each beside its plain twin. The probe is a "
+            "ridge regression on the features of digits 5–9."
+        ),
+        figures=lambda runs: all_figures(judge(nets_of(runs))),
+        sentences_and_tables=sentences_and_tables,
+    )
 
     def configs(self, config: SafetyConfig, folder: Path | None) -> Sequence[SafetyConfig]:
         return design_configs(config)
 
-    def fingerprint(self, config: SafetyConfig, folder: Path | None) -> str:
-        return self.source.title
-
-    def needs(self, config: SafetyConfig) -> tuple[str, ...]:
-        return (self.source.name,)
+    def sources(self, config: SafetyConfig) -> tuple[Source, ...]:
+        return (self.source,)
 
     def data(self, config: SafetyConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """Two tasks, "A": digits 0–4; "B": digits 5–9; pictures are halved to 14 × 14. They are cached for thousands of
@@ -90,7 +85,7 @@ class Safety(Experiment[SafetyConfig]):
         return model
 
     def stages(self, config: SafetyConfig) -> tuple[Stage, ...]:
-        return (Stage("A", variants=(VARIANT[config.mode],)),)
+        return (Stage("A", variants=(VARIANT[config.mode],), light=True),)
 
     def weight(self, config: SafetyConfig, variant: str) -> float:
         return weight_of(variant, config.weight, Pre=4.0)
@@ -102,20 +97,9 @@ class Safety(Experiment[SafetyConfig]):
 
     def measure(self, config: SafetyConfig, trained: Trained) -> Measured:
         source = accuracy(trained.model, trained.task.test)
-        dead = source < LIVING or is_dead(trained.model, trained.task.train.x[:PROBED])
+        dead = source < LIVING or is_dead(trained.model, trained.task.train.x[:SAMPLES])
         metrics = {"source_accuracy": source, "dead": float(dead), **_probes(config, trained)}
         return Measured({name: short(value) for name, value in metrics.items()})
-
-    def told(self, runs: Sequence[Run]) -> tuple[Sequence[str], Sequence[Table]]:
-        from racecar_lab.experiments.safety.tables import sentences_and_tables
-
-        return sentences_and_tables(runs)
-
-    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar_lab.experiments.safety.map_figure import all_figures
-        from racecar_lab.experiments.safety.rule import judge, nets_of
-
-        return all_figures(judge(nets_of(runs)))
 
 
 @lru_cache(maxsize=64)

@@ -101,6 +101,7 @@ class SafetyConfig(Config):
     """Settings of the safety map: the nets that it has, and how each of them is trained."""
 
     unnamed: ClassVar[Mapping[str, Any]] = {**Config.unnamed, "scale": "relative"}
+    stackable = (*Config.stackable, "start", "weight")
     design: Literal["cover", "confirm", "one"] = guide("cover")
     """"cover": the map; "confirm": the settings in ``losses`` in every context; "one": the net that the fields from
     ``mode`` on describe."""

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
-from racecar_lab.datasets import smoke
-from racecar_lab.experiment import PROBED, Experiment, Measured, Stage, Task, Trained
+from racecar_lab.datasets import Source, smoke
+from racecar_lab.experiment import Experiment, Measured, Quick, Reporting, Stage, Task, Trained
 from racecar_lab.experiments.shared import started, weight_of
 from racecar_lab.experiments.smoke.claims import ERROR_MARGIN, claims
 from racecar_lab.experiments.smoke.config import SmokeConfig
+from racecar_lab.experiments.smoke.figures import all_figures
 from racecar_lab.experiments.smoke.losses import gan
 from racecar_lab.experiments.smoke.measuring import measure_generator
 from racecar_lab.experiments.smoke.splitting import simulated_task
+from racecar_lab.measures.dead import SAMPLES, CollapseCheck
 from racecar_lab.networks.smoke import Discriminator, generator, lowered
 from racecar_lab.search_space import Search
 from racecar_lab.training.recipe import Recipe
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from racecar_lab.running.run import Run
 
 OURS = ("RR", "lRR")
 """Variants with a reverse pass."""
@@ -35,33 +32,35 @@ QUICK: dict[str, Any] = {
 
 class Smoke(Experiment[SmokeConfig]):
     name = "smoke"
-    title = "Smoke: a GAN that runs backwards"
-    section = "generative adversarial models, smoke"
-    summary = (
-        "A generator of six convolutions enlarges simulated smoke from 16² to 64², trained against a discriminator "
-        "that sees both resolutions. The reverse pass leads from its output back to the low resolution. In the paper "
-        "RR recovers that, and Std gives black."
-    )
     Config = SmokeConfig
-    quick: ClassVar[dict[str, Any]] = QUICK
-    quick_seeds = 1
+    quick = Quick(QUICK, seeds=1)
     variants = ("Std", "Ort", "RR", "lRR")
     search = Search(
         lrs={"adam": (3e-4, 1e-3, 3e-3, 1e-2)},
         weights=dict.fromkeys(("Ort", *OURS), (0.0, 1e-3, 1e-2, 1e-1, 1.0)),
+        sum_weights=dict.fromkeys(OURS, (0.0, 1e-7, 1e-6, 1e-5, 1e-4)),
         metric="psnr_scaled",  # unscaled, a black picture has 12 dB, and the right one, but too bright, has 1 dB
         limit=("valid_l2", ERROR_MARGIN),
         valid=0.25,
         seeds=2,
     )
-    paper_weights = dict.fromkeys(OURS, (0.0, 1e-7, 1e-6, 1e-5, 1e-4))
     claims = claims()
+    reporting = Reporting(
+        title="Smoke: a GAN that runs backwards",
+        section="generative adversarial models, smoke",
+        summary=(
+            "A generator of six convolutions enlarges simulated smoke from 16² to 64², trained against a discriminator "
+            "that sees both resolutions. The reverse pass leads from its output back to the low resolution. In the "
+            "paper RR recovers that, and Std gives black."
+        ),
+        figures=all_figures,
+    )
 
     def fingerprint(self, config: SmokeConfig, folder: Path | None) -> str:
         return f"{smoke.SMOKE.title}, {smoke.checksum(folder)}"
 
-    def needs(self, config: SmokeConfig) -> tuple[str, ...]:
-        return (smoke.SMOKE.name,)
+    def sources(self, config: SmokeConfig) -> tuple[Source, ...]:
+        return (smoke.SMOKE,)
 
     def data(self, config: SmokeConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         return {"A": simulated_task(config, seed, folder)}
@@ -83,14 +82,9 @@ class Smoke(Experiment[SmokeConfig]):
     def recipe(self, config: SmokeConfig, stage: Stage) -> Recipe:
         return gan(config)
 
-    def probed(self, config: SmokeConfig, trained: Trained) -> tuple[nn.Module, Tensor] | None:
-        """The generator and some of its inputs; the discriminator is not checked for dead layers."""
-        return trained.model["generator"], lowered(trained.task.train.x[:PROBED])  # type: ignore[index]
+    def collapse_check(self, config: SmokeConfig, trained: Trained) -> CollapseCheck:
+        """The generator is checked, not the discriminator."""
+        return CollapseCheck(trained.model["generator"], lowered(trained.task.train.x[:SAMPLES]))  # type: ignore[index]
 
     def measure(self, config: SmokeConfig, trained: Trained) -> Measured:
         return measure_generator(trained, self.reverse(config))
-
-    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar_lab.experiments.smoke.figures import all_figures
-
-        return all_figures(runs)

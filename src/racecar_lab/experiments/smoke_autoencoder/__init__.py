@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
-from racecar_lab.datasets import smoke, smoke_real
-from racecar_lab.experiment import PROBED, Experiment, Measured, Stage, Task, Trained
+from racecar_lab.datasets import Source, smoke, smoke_real
+from racecar_lab.experiment import Experiment, Measured, Quick, Reporting, Stage, Task, Trained
 from racecar_lab.experiments.smoke import QUICK, Smoke
 from racecar_lab.experiments.smoke.splitting import simulated_task
 from racecar_lab.experiments.smoke_autoencoder.claims import claims
 from racecar_lab.experiments.smoke_autoencoder.config import SmokeAutoencoderConfig
+from racecar_lab.experiments.smoke_autoencoder.figures import all_figures
 from racecar_lab.experiments.smoke_autoencoder.measuring import look, measure_autoencoder, rebuild
 from racecar_lab.experiments.smoke_autoencoder.splitting import real_tasks
 from racecar_lab.experiments.smoke_autoencoder.stages import autoencoder, autoencoder_stages
+from racecar_lab.measures.dead import SAMPLES, CollapseCheck
 from racecar_lab.search_space import Search
 from racecar_lab.training.recipe import Recipe, Turn
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from racecar_lab.running.run import Run
 
 GAN = Smoke()
 """The experiment whose generators fill the autoencoders."""
@@ -31,22 +28,16 @@ GAN = Smoke()
 
 class SmokeAutoencoder(Experiment[SmokeAutoencoderConfig]):
     name = "smoke-autoencoder"
-    title = "Smoke autoencoders: what the halves of a reversible GAN are good for"
-    section = "generative adversarial models, transfer to autoencoders"
-    summary = (
-        "The generator of smoke becomes the decoder of an autoencoder whose encoder is its mirror image. On "
-        "simulated smoke (B1), a real plume (B2) and photographs (B3) the decoder or both halves are filled from it; "
-        "Std also learns from scratch. The paper has 68.88 % less L2 for RR on B1, and 13.3 % less on real smoke."
-    )
     Config = SmokeAutoencoderConfig
-    quick: ClassVar[dict[str, Any]] = {
-        **QUICK, "epochs": 3, "widths": (4, 8, 8, 4, 4), "tests": 5, "autoencoder_epochs": 1, "pictures": 48,
-        "looks": 2,
-    }  # fmt: skip
-    quick_seeds = 1
+    quick = Quick(
+        {
+            **QUICK, "epochs": 3, "widths": (4, 8, 8, 4, 4), "tests": 5, "autoencoder_epochs": 1, "pictures": 48,
+            "looks": 2,
+        },
+        seeds=1,
+    )  # fmt: skip
     variants = ("Std", "Ort", "RR", "lRR")
     builds_on = "smoke"
-    rebuilds = True
     search = Search(
         lrs={},
         weights={},
@@ -58,12 +49,23 @@ class SmokeAutoencoder(Experiment[SmokeAutoencoderConfig]):
         seeds=2,
     )
     claims = claims()
+    reporting = Reporting(
+        title="Smoke autoencoders: what the halves of a reversible GAN are good for",
+        section="generative adversarial models, transfer to autoencoders",
+        summary=(
+            "The generator of smoke becomes the decoder of an autoencoder whose encoder is its mirror image. On "
+            "simulated smoke (B1), a real plume (B2) and photographs (B3) the decoder or both halves are filled from "
+            "it; Std also learns from scratch. The paper has 68.88 % less L2 for RR on B1, and 13.3 % less on real "
+            "smoke."
+        ),
+        figures=all_figures,
+    )
 
     def fingerprint(self, config: SmokeAutoencoderConfig, folder: Path | None) -> str:
         return f"{GAN.fingerprint(config, folder)}; {smoke_real.SMOKE_REAL.title}"
 
-    def needs(self, config: SmokeAutoencoderConfig) -> tuple[str, ...]:
-        return smoke.SMOKE.name, smoke_real.SMOKE_REAL.name
+    def sources(self, config: SmokeAutoencoderConfig) -> tuple[Source, ...]:
+        return smoke.SMOKE, smoke_real.SMOKE_REAL
 
     def data(self, config: SmokeAutoencoderConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """B1, the frames of smoke itself, and the real smoke of B2 and B3."""
@@ -91,14 +93,10 @@ class SmokeAutoencoder(Experiment[SmokeAutoencoderConfig]):
         turn = Turn(rebuild, "autoencoder", lr=config.autoencoder_lr, schedule=config.autoencoder_schedule)
         return Recipe(turns=(turn,), symmetries=True, look=look, looks=config.looks, look_always=True)
 
-    def probed(self, config: SmokeAutoencoderConfig, trained: Trained) -> tuple[nn.Module, Tensor] | None:
-        return trained.model["autoencoder"], trained.task.train.x[:PROBED]  # type: ignore[index]
+    def collapse_check(self, config: SmokeAutoencoderConfig, trained: Trained) -> CollapseCheck:
+        network: Any = trained.model["autoencoder"]  # type: ignore[index]
+        return CollapseCheck(network, trained.task.train.x[:SAMPLES], autoencoder=True)
 
     def measure(self, config: SmokeAutoencoderConfig, trained: Trained) -> Measured:
         tables = {"data": self.fingerprint(config, trained.folder)} if trained.stage.task == "B1" else {}
         return measure_autoencoder(trained, tables)
-
-    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar_lab.experiments.smoke_autoencoder.figures import all_figures
-
-        return all_figures(runs)

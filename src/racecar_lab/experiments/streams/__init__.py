@@ -7,30 +7,26 @@ runs, ``rule`` the rule that answers questions from them, and ``tables``, ``tran
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
 
-from racecar_lab.datasets import digits
-from racecar_lab.experiment import Experiment, Stage, Task
+from racecar_lab.datasets import Source, digits
+from racecar_lab.experiment import Experiment, Quick, Reporting, Stage, Task
 from racecar_lab.experiments.streams.claims import SEEDS, all_claims
 from racecar_lab.experiments.streams.config import CHOOSING, StreamsConfig, method_of
+from racecar_lab.experiments.streams.figures import all_figures
 from racecar_lab.experiments.streams.pool import pool_of
 from racecar_lab.experiments.streams.searching import StreamSearch, usual
+from racecar_lab.experiments.streams.tables import sentences_and_tables
 from racecar_lab.search_space import Search
 from racecar_lab.streams import DESIGNS, METHODS
 from racecar_lab.streams.nets import stream_net
 from racecar_lab.training.variants import Variant
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from racecar_lab.report.page_table import Table
-    from racecar_lab.running.run import Run
 
 MEANINGS = {"shrink-and-perturb": "p", "redo": "τ", "continual-backprop": "ρ"}
 """Change of parameters → the symbol of its weight in the literature. That of all other methods is λ."""
@@ -40,24 +36,28 @@ HELD = 1 / 6
 
 class Streams(Experiment[StreamsConfig]):
     name = "streams"
-    title = "Streams of tasks: what keeps nets able to learn"
-    section = "ours"
-    summary = (
-        "Small nets are trained on one task after another: digits with permuted pixels, random labels, pairs of "
-        "classes. Trained plainly they lose the ability to learn. 28 methods, each with as many settings, which are "
-        "chosen on streams of their own; others are judged, by rules that were written before."
-    )
     Config = StreamsConfig
     engine = "streams"
-    quick: ClassVar[dict[str, Any]] = {"stream": "labels", "images": 40, "tasks": 4, "passes": 6, "batch": 8}
-    quick_shipped: ClassVar[dict[str, Any]] = {"shipped": True, "images": 30}
-    quick_seeds = 2
+    quick = Quick(
+        {"stream": "labels", "images": 40, "tasks": 4, "passes": 6, "batch": 8},
+        shipped={"shipped": True, "images": 30},
+    )
     variants = tuple(METHODS)
     seeds = SEEDS
     claims = all_claims()
     search = StreamSearch(lrs={}, weights={}, metric="online_accuracy", valid=0.0, first_seed=CHOOSING)
-    light = True
-    tells = True
+    reporting = Reporting(
+        title="Streams of tasks: what keeps nets able to learn",
+        section="ours",
+        summary=(
+            "Small nets are trained on one task after another: digits with permuted pixels, random labels, pairs of "
+            "classes. Trained plainly they lose the ability to learn. 28 methods, each with as many settings, which "
+            "are chosen on streams of their own; others are judged, by rules that were written before."
+        ),
+        describe_data=digits.describe,
+        figures=lambda runs: all_figures(Streams(), runs),
+        sentences_and_tables=lambda runs: sentences_and_tables(Streams(), runs),
+    )
 
     def variant(self, name: str) -> Variant:
         """The method of this name, as the variant that reports show."""
@@ -69,11 +69,8 @@ class Streams(Experiment[StreamsConfig]):
     def fingerprint(self, config: StreamsConfig, folder: Path | None) -> str:
         return "shipped digits" if config.shipped else config.protocol.source.title
 
-    def needs(self, config: StreamsConfig) -> tuple[str, ...]:
-        return () if config.shipped else (config.protocol.source.name,)
-
-    def told_data(self, config: StreamsConfig) -> str:
-        return digits.TOLD if config.shipped else ""
+    def sources(self, config: StreamsConfig) -> tuple[Source, ...]:
+        return () if config.shipped else (config.protocol.source,)
 
     def data(self, config: StreamsConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         """Task "A" with the pictures from which all tasks of the stream are drawn, the same for every seed."""
@@ -88,7 +85,7 @@ class Streams(Experiment[StreamsConfig]):
         return net
 
     def stages(self, config: StreamsConfig) -> tuple[Stage, ...]:
-        return (Stage("A"),)
+        return (Stage("A", light=True),)
 
     def weight(self, config: StreamsConfig, variant: str) -> float:
         return usual(method_of(variant))[0]
@@ -103,13 +100,3 @@ class Streams(Experiment[StreamsConfig]):
         valid = HELD if config.protocol.tested else 0.0
         metric = replace(config, valid=config.valid or valid).judged_by
         return replace(self.search, valid=valid, metric=metric, beside=(f"first_{metric}",))
-
-    def told(self, runs: Sequence[Run]) -> tuple[Sequence[str], Sequence[Table]]:
-        from racecar_lab.experiments.streams.tables import notes_and_tables
-
-        return notes_and_tables(self, runs)
-
-    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar_lab.experiments.streams.figures import all_figures
-
-        return all_figures(self, runs)

@@ -72,6 +72,7 @@ PROTOCOLS = {
 class StreamsConfig(Config):
     """Configuration of a run. Where a field is 0, the number of the stream's protocol is used."""
 
+    stackable = ("lr", "second")
     stream: Literal["permuted", "labels", "cifar-labels", "pairs"] = "permuted"
     net: Literal["mlp2", "mlp3", "mlp6", "kumar", "conv3"] = "mlp3"
     """An MLP with 2, 3 or 6 hidden layers of 100 units, the convolutional net of Kumar et al., or 3 convolutions."""

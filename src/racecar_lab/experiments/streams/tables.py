@@ -36,7 +36,7 @@ NUMBERS = {"effective_rank": "effective rank", "weight_norm": "weight norm", "li
 """All other metrics, with the titles of their columns."""
 
 
-def notes_and_tables(experiment: Experiment[Any], runs: Sequence[Run]) -> tuple[list[str], list[Table]]:
+def sentences_and_tables(experiment: Experiment[Any], runs: Sequence[Run]) -> tuple[list[str], list[Table]]:
     """The notes and tables of a report. For runs by which claims are judged they begin with the answers to the
     questions; for the runs of a search they show the chosen settings, and whether one λ suits all streams."""
     judged = judged_runs(runs)

@@ -5,28 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
 
+from racecar_lab.datasets import Source
 from racecar_lab.datasets.texture_shape import CLASSES, FOLDS, TEXTURE_SHAPE
-from racecar_lab.experiment import Experiment, Measured, Stage, Task, Trained
+from racecar_lab.experiment import Experiment, Measured, Quick, Reporting, Stage, Task, Trained
 from racecar_lab.experiments.shared import OURS, three_blocks, weight_of
 from racecar_lab.experiments.texture_shape.claims import PAPER, claims
 from racecar_lab.experiments.texture_shape.config import TextureShapeConfig
+from racecar_lab.experiments.texture_shape.figures import all_figures
 from racecar_lab.experiments.texture_shape.measuring import measure
+from racecar_lab.experiments.texture_shape.ratios import paper_table
 from racecar_lab.experiments.texture_shape.splitting import CLUSTERS, tasks
 from racecar_lab.search_space import Search
 from racecar_lab.training import rng
 from racecar_lab.training.longer import with_longer
 from racecar_lab.training.recipe import Recipe
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from racecar_lab.report.page_table import Table
-    from racecar_lab.running.run import Run
 
 SHIFT, ZOOM = 1 / 8, 0.25
 """Strong augmentation: largest shift and largest change of size, as shares of a picture's size."""
@@ -34,19 +31,8 @@ SHIFT, ZOOM = 1 / 8, 0.25
 
 class TextureShape(Experiment[TextureShapeConfig]):
     name = "texture-shape"
-    title = "Texture against shape, split by shape picture"
-    section = "texture and shape (the stimuli of Geirhos et al., 2019)"
-    summary = (
-        "A small net learns 16 classes of stylised pictures, each one shape in many textures, with a regulariser (A), "
-        "then goes on without it (AA). It is tested on shape pictures that it has not seen: stylised, as edges and as "
-        "silhouettes. The paper has 44.2 % for Std, 47.0 % for Ort and 54.7 % for RR. A random split, which shows "
-        "every shape in training, stands beside it."
-    )
     Config = TextureShapeConfig
-    quick: ClassVar[dict[str, Any]] = {
-        "images": 256, "size": 16, "widths": (8, 12, 16), "epochs": 2, "finetune": 1, "cost": 1.0,
-    }  # fmt: skip
-    quick_seeds = 1
+    quick = Quick({"images": 256, "size": 16, "widths": (8, 12, 16), "epochs": 2, "finetune": 1, "cost": 1.0}, seeds=1)
     variants = ("Std", "WD", "Ort", "Pre", "RR", "lRR")
     seeds = 3
     clusters = CLUSTERS
@@ -58,14 +44,25 @@ class TextureShape(Experiment[TextureShapeConfig]):
             "Pre": (1.0, 3.0, 10.0, 30.0),
             **dict.fromkeys(OURS, (0.0, 1e-2, 1e-1, 1.0)),
         },
+        sum_weights=dict.fromkeys(OURS, (0.0, 1e-7, 1e-6, 1e-5)),
         stages=("AA",),
         valid=0.25,
         seeds=2,
     )
-    paper_weights = dict.fromkeys(OURS, (0.0, 1e-7, 1e-6, 1e-5))
-    stackable = ("start",)
     claims = claims()
-    paper = PAPER
+    reporting = Reporting(
+        title="Texture against shape, split by shape picture",
+        section="texture and shape (the stimuli of Geirhos et al., 2019)",
+        summary=(
+            "A small net learns 16 classes of stylised pictures, each one shape in many textures, with a regulariser "
+            "(A), then goes on without it (AA). It is tested on shape pictures that it has not seen: stylised, as "
+            "edges and as silhouettes. The paper has 44.2 % for Std, 47.0 % for Ort and 54.7 % for RR. A random split, "
+            "which shows every shape in training, stands beside it."
+        ),
+        paper=PAPER,
+        figures=all_figures,
+        paper_table=paper_table,
+    )
 
     def configs(self, config: TextureShapeConfig, folder: Path | None) -> Sequence[TextureShapeConfig]:
         """One configuration for each fold; with the split by shape picture also Std trained longer and RR with fewer
@@ -77,11 +74,8 @@ class TextureShape(Experiment[TextureShapeConfig]):
         reduced = [] if config.slim == 1 else [replace(config, reduced=True) for config in configs]
         return [longer for config in configs for longer in with_longer(config)] + reduced
 
-    def fingerprint(self, config: TextureShapeConfig, folder: Path | None) -> str:
-        return TEXTURE_SHAPE.title
-
-    def needs(self, config: TextureShapeConfig) -> tuple[str, ...]:
-        return (TEXTURE_SHAPE.name,)
+    def sources(self, config: TextureShapeConfig) -> tuple[Source, ...]:
+        return (TEXTURE_SHAPE,)
 
     def data(self, config: TextureShapeConfig, seed: int, folder: Path | None) -> Mapping[str, Task]:
         return tasks(config, seed, folder)
@@ -119,13 +113,3 @@ class TextureShape(Experiment[TextureShapeConfig]):
 
     def measure(self, config: TextureShapeConfig, trained: Trained) -> Measured:
         return measure(config, trained, self.reverse(config))
-
-    def beside_paper(self, runs: Sequence[Run]) -> Table | None:
-        from racecar_lab.experiments.texture_shape.ratios import paper_table
-
-        return paper_table(runs)
-
-    def figures(self, runs: Sequence[Run]) -> dict[str, Figure]:
-        from racecar_lab.experiments.texture_shape.figures import all_figures
-
-        return all_figures(runs)

@@ -17,6 +17,7 @@ class TextureShapeConfig(LongerConfig, LossConfig):
     """Settings of texture-shape. The defaults are like the paper's: no augmentation, no norm, PyTorch's initial
     weights. A search chooses learning rate and λ."""
 
+    stackable = (*LossConfig.stackable, "start")
     split: Literal["shape", "random"] = "shape"
     """How test pictures are held out. "shape": by shape picture, with all stylised pictures made of it; "random":
     stylised pictures at random, so that training shows the same shapes."""

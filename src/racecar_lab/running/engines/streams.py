@@ -14,7 +14,6 @@ import torch
 from racecar.support.files import remove
 from racecar.support.full import is_full
 from racecar.support.progress import TELL, Regularly
-from racecar_lab.experiment import Measured
 from racecar_lab.experiments.streams.config import CHOOSING, StreamsConfig, method_of
 from racecar_lab.experiments.streams.learning import Learning
 from racecar_lab.experiments.streams.searching import usual
@@ -22,14 +21,13 @@ from racecar_lab.running.engines.base import Failure, FullStage, Progress, RunOp
 from racecar_lab.running.job import Job
 from racecar_lab.running.record_writer import RecordWriter
 from racecar_lab.running.results import Store, identity
+from racecar_lab.stage import Measured
 from racecar_lab.streams import MethodSetting
 from racecar_lab.training import checkpoint
 from racecar_lab.training.curves import short
 
 AT_ONCE = 256
 """Maximal number of nets in one stack."""
-MAY_DIFFER = ("lr", "second")
-"""Fields of the configuration in which the nets of a stack may differ."""
 TIMED = 2.0
 """Seconds for which a stack is timed."""
 
@@ -62,7 +60,7 @@ def parts(jobs: Sequence[Job]) -> list[list[Job]]:
     """Groups of jobs that can be trained as one stack."""
     groups: dict[str, list[Job]] = {}
     for job in jobs:
-        shared = {name: value for name, value in job.config.to_dict().items() if name not in MAY_DIFFER}
+        shared = {name: value for name, value in job.config.to_dict().items() if name not in job.config.stackable}
         groups.setdefault(identity({"variant": job.variant, "config": shared}), []).append(job)
     return [group[i : i + AT_ONCE] for group in groups.values() for i in range(0, len(group), AT_ONCE)]
 

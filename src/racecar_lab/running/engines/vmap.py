@@ -15,7 +15,6 @@ from torch import nn
 
 from racecar.support.files import remove
 from racecar.support.full import is_full
-from racecar_lab.experiment import Measured, Stage, Task, Trained
 from racecar_lab.running.engines.base import Failure, FullStage, Progress, RunOptions, failure
 from racecar_lab.running.engines.here import size
 from racecar_lab.running.engines.pool import share_out
@@ -24,6 +23,8 @@ from racecar_lab.running.record_writer import RecordWriter
 from racecar_lab.running.results import Store, identity
 from racecar_lab.running.starting import begin, pretraining_lr, training
 from racecar_lab.running.work import as_trained, finish, parent_diverged
+from racecar_lab.stage import Measured, Stage, Trained
+from racecar_lab.task import Task
 from racecar_lab.training.checkpoint import drop_damaged, reading
 from racecar_lab.training.curves import Diverged
 from racecar_lab.training.spec import Training
@@ -50,7 +51,7 @@ def _parts(jobs: Sequence[Job]) -> list[list[Job]]:
     groups: dict[str, list[Job]] = {}
     for job in jobs:
         clusters = job.experiment.clusters
-        may_differ = {"lr", "weight_decay", *job.experiment.stackable, clusters and clusters.field}
+        may_differ = {*job.config.stackable, clusters and clusters.field}
         shared = {name: value for name, value in job.config.to_dict().items() if name not in may_differ}
         key = identity({"experiment": job.experiment.name, "variant": job.variant, "config": shared})
         groups.setdefault(key, []).append(job)
