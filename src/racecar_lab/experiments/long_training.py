@@ -149,7 +149,6 @@ class LongTraining(Experiment[LongTrainingConfig]):
 
     def measure(self, config: LongTrainingConfig, trained: Trained) -> Measured:
         """Accuracy and calibration, on the test pictures, or in a search on the held-out ones."""
-        task = trained.task
-        split, kind = (task.test, "test") if task.valid is None else (task.valid, "valid")
+        kind, split = trained.task.evaluated
         metrics = {"accuracy": accuracy(trained.model, split), **calibration(trained.model, split)}
         return Measured({f"{kind}_{name}": value for name, value in metrics.items()})

@@ -194,7 +194,7 @@ class Mnist(Experiment[MnistConfig]):
     def measure(self, config: MnistConfig, trained: Trained) -> Measured:
         """Accuracy, reverse loss and likeness of rebuilt pictures, on the test set (in a search: held-out pictures)."""
         model, task = trained.model, trained.task
-        split, name = (task.test, "test") if task.valid is None else (task.valid, "valid")
+        name, split = task.evaluated
         rebuilt, reverse_loss = run_back(model, split.x, {**self.reverse(config), "scale": "relative", "fraction": 1.0})
         metrics = {
             f"{name}_accuracy": accuracy(model, split),

@@ -167,7 +167,7 @@ class Sequences(Experiment[SequencesConfig]):
 
     def measure(self, config: SequencesConfig, trained: Trained) -> Measured:
         task, model = trained.task, trained.model
-        split, kind = (task.test, "test") if task.valid is None else (task.valid, "valid")
+        kind, split = task.evaluated
         with torch.no_grad():
             outputs = torch.cat([model(x) for x in split.x.split(BATCH)])
         if config.task == "add":

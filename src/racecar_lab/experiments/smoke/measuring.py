@@ -27,7 +27,7 @@ def measure_generator(trained: Trained, reverse: Mapping[str, Any]) -> Measured:
     """Metrics of super-resolution and of the recovered low resolution, and examples as pictures; in a search, only the
     metrics, on the plumes that it holds out."""
     generator: nn.Module = trained.model["generator"]  # type: ignore[index]
-    split, kind = (trained.task.test, "test") if trained.task.valid is None else (trained.task.valid, "valid")
+    kind, split = trained.task.evaluated
     low = lowered(split.x)
     high = outputs(generator, low)
     options = {**reverse, "scale": "relative", "fraction": 1.0}

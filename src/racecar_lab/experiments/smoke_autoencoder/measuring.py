@@ -40,7 +40,7 @@ def look(model: Any, task: Task) -> dict[str, Tensor]:
 def measure_autoencoder(trained: Trained, tables: dict[str, Any]) -> Measured:
     """Errors on held-out pictures, with arrays for the figures; in a search, only the metrics that it needs."""
     network: nn.Module = trained.model["autoencoder"]  # type: ignore[index]
-    split, kind = (trained.task.test, "test") if trained.task.valid is None else (trained.task.valid, "valid")
+    kind, split = trained.task.evaluated
     rebuilt = outputs(network, split.x)
     energy = split.x.square().mean().clamp(min=torch.finfo(split.x.dtype).tiny)
     l2 = (rebuilt - split.x).square().mean()
