@@ -121,9 +121,9 @@ class Experiment(Generic[C]):
         """The default λ of a variant, the weight of its regulariser."""
         raise lacks(type(self), "weight")
 
-    def reverse(self, config: C) -> dict[str, Any]:
-        """Arguments of ``Racecar`` except mode. Its ``weight`` is multiplied by λ."""
-        return {"fraction": config.fraction}
+    def reverse(self, config: C) -> Mapping[str, Any]:
+        """Arguments of ``Racecar`` except mode and fraction. Its ``weight`` is multiplied by λ."""
+        return {}
 
     def orthogonality(self, config: C) -> dict[str, Any]:
         """Arguments of ``orthogonality.srip``."""

@@ -93,9 +93,9 @@ class Digits(Experiment[DigitsConfig]):
     def weight(self, config: DigitsConfig, variant: str) -> float:
         return weight_of(variant, config.weight / 2, Ort=config.beta, Pre=100.0, Drop=0.5)
 
-    def reverse(self, config: DigitsConfig) -> dict[str, Any]:
+    def reverse(self, config: DigitsConfig) -> Mapping[str, Any]:
         """Options of the paper's own reverse loss."""
-        return {**PAPER, "fraction": config.fraction}
+        return PAPER
 
     def orthogonality(self, config: DigitsConfig) -> dict[str, Any]:
         return {"power": 1, "squared": True}

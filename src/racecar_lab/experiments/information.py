@@ -143,9 +143,9 @@ class Information(Experiment[InformationConfig]):
     def weight(self, config: InformationConfig, variant: str) -> float:
         return weight_of(variant, config.weight, Pre=20.0)
 
-    def reverse(self, config: InformationConfig) -> dict[str, Any]:
+    def reverse(self, config: InformationConfig) -> Mapping[str, Any]:
         """Options of the reverse loss, which weighs all layers alike."""
-        return {**config.loss, "fraction": config.fraction}
+        return config.loss
 
     def measure(self, config: InformationConfig, trained: Trained) -> Measured:
         task, model = trained.task, trained.model

@@ -142,7 +142,7 @@ class LongTraining(Experiment[LongTrainingConfig]):
 
     def reverse(self, config: LongTrainingConfig) -> dict[str, Any]:
         """The reverse loss compares all convolutions, and leaves out the classifier."""
-        return {**config.loss, "weight": {"features*": 1.0}, "fraction": config.fraction}
+        return {**config.loss, "weight": {"features*": 1.0}}
 
     def recipe(self, config: LongTrainingConfig, stage: Stage) -> Recipe:
         return Recipe(shift=SHIFT)

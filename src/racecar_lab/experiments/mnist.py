@@ -187,7 +187,6 @@ class Mnist(Experiment[MnistConfig]):
         return {
             **config.loss,
             "weight": {"features*": 1.0},
-            "fraction": config.fraction,
             "input_activation": "relu",
         }
 
@@ -195,14 +194,14 @@ class Mnist(Experiment[MnistConfig]):
         """Accuracy, reverse loss and likeness of rebuilt pictures, on the test set (in a search: held-out pictures)."""
         model, task = trained.model, trained.task
         name, split = task.evaluated
-        rebuilt, reverse_loss = run_back(model, split.x, {**self.reverse(config), "scale": "relative", "fraction": 1.0})
+        rebuilt, reverse_loss = run_back(model, split.x, {**self.reverse(config), "scale": "relative"})
         metrics = {
             f"{name}_accuracy": accuracy(model, split),
             "reverse_loss": reverse_loss,
             **likeness(split.x, rebuilt),
         }
         if config.norm:
-            options = {**self.reverse(config), "scale": "relative", "fraction": 1.0}
+            options = {**self.reverse(config), "scale": "relative"}
             metrics["reverse_loss_eval"] = deployed_loss(model, task.train.x[: 4 * BATCH], split.x, options, BATCH)
         if trained.stage.name != "A" or task.valid is not None:
             return Measured(metrics)

@@ -114,9 +114,9 @@ class Peaks(Experiment[PeaksConfig]):
     def weight(self, config: PeaksConfig, variant: str) -> float:
         return weight_of(variant, config.weight / 2, Ort=config.beta, Pre=500.0, Drop=0.5)
 
-    def reverse(self, config: PeaksConfig) -> dict[str, Any]:
+    def reverse(self, config: PeaksConfig) -> Mapping[str, Any]:
         """Options of the paper's own reverse loss."""
-        return {**PAPER, "fraction": config.fraction}
+        return PAPER
 
     def orthogonality(self, config: PeaksConfig) -> dict[str, Any]:
         return {"power": 1, "squared": True}

@@ -155,7 +155,7 @@ class Sequences(Experiment[SequencesConfig]):
 
     def reverse(self, config: SequencesConfig) -> dict[str, Any]:
         """The reverse loss compares the layer before the cell and the cell's projections, not the output layer."""
-        return {**config.loss, "weight": {"enter": 1.0, "cell": 1.0}, "fraction": config.fraction}
+        return {**config.loss, "weight": {"enter": 1.0, "cell": 1.0}}
 
     def orthogonality(self, config: SequencesConfig) -> dict[str, Any]:
         """Orthogonality is asked of the same layers as the reverse loss."""
@@ -177,7 +177,7 @@ class Sequences(Experiment[SequencesConfig]):
             metrics = {"accuracy": (outputs.argmax(-1) == split.y).double().mean()}
         measured = {f"{kind}_{name}": float(value) for name, value in metrics.items()}
         if task.valid is None:
-            options = {**self.reverse(config), "scale": "relative", "fraction": 1.0}
+            options = {**self.reverse(config), "scale": "relative"}
             rr = Racecar(model, split.x[:BATCH], mode="layerwise", **options)
             measured["reverse_loss"] = mean_terms(rr, split.x, BATCH)
         return Measured(measured)

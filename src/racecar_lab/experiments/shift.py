@@ -160,7 +160,7 @@ class Shift(Experiment[ShiftConfig]):
 
     def reverse(self, config: ShiftConfig) -> dict[str, Any]:
         """The reverse loss compares the convolutions. A ReLU keeps rebuilt pixels from being negative."""
-        return {**config.loss, **_reverse_options(config), "fraction": config.fraction}
+        return {**config.loss, **_reverse_options(config)}
 
     def measure(self, config: ShiftConfig, trained: Trained) -> Measured:
         model, task = trained.model, trained.task

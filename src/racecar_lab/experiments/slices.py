@@ -166,7 +166,7 @@ class Slices(Experiment[S]):
 
     def reverse(self, config: S) -> dict[str, Any]:
         """The reverse loss weighs all layers alike, and leaves out a classifier on top of convolutions."""
-        return {**config.loss, "weight": {"*": 1.0, **self.head}, "fraction": config.fraction}
+        return {**config.loss, "weight": {"*": 1.0, **self.head}}
 
     head: ClassVar[dict[str, float]] = {}
 
@@ -180,7 +180,7 @@ class Slices(Experiment[S]):
         metrics = {"reverse_loss": reverse_loss(model, test.x, weight, True), "test_accuracy": accuracy(model, test)}
         if list(model.buffers()):
             metrics["reverse_loss_running"] = reverse_loss(model, test.x, weight, False)
-            options = {**self.reverse(config), "scale": "relative", "fraction": 1.0}
+            options = {**self.reverse(config), "scale": "relative"}
             metrics["reverse_loss_eval"] = deployed_loss(
                 model, trained.task.train.x[: 4 * BATCH], test.x, options, BATCH
             )

@@ -34,7 +34,7 @@ def training(job: Job, stage: Stage, task: Task, model: nn.Module) -> Training:
         epochs=stage.epochs or config.epochs,
         variant=_variant(job, stage),
         weight=float(job.weight or 0.0),
-        reverse=job.experiment.reverse(config),
+        reverse={"fraction": config.fraction, **job.experiment.reverse(config)},
         orthogonality=job.experiment.orthogonality(config),
         id=job.ids[stage.name],
     )

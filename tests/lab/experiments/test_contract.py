@@ -12,6 +12,7 @@ from racecar_lab.datasets import DataError, Source
 from racecar_lab.experiments import EXPERIMENTS, experiment
 from racecar_lab.report.metrics import meanings
 from racecar_lab.running.results import Store
+from racecar_lab.running.starting import training
 from racecar_lab.training.single import Single
 from tests.lab.experiments.contract_cases import CONFIGS, SEARCHED, TRAINED, WHOLE, data_of_all, jobs_of
 from tests.lab.tiny import plain, results, run
@@ -113,6 +114,13 @@ def test_first_weights_follow_from_the_seed(name, folder):
     first, again, other = nets
     assert same(first, again)
     assert not same(first, other)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_the_reverse_pass_sees_the_configured_share_of_a_batch(name, folder):
+    job = jobs_of(name, folder, (OURS[name],))[0]
+    tried = training(replace(job, tuned={"fraction": 0.3}), job.stages[0], None, torch.nn.Identity())
+    assert tried.reverse["fraction"] == 0.3
 
 
 REFUSED = [

@@ -196,7 +196,8 @@ def test_a_weight_that_fades(pictures, tmp_path, monkeypatch):
         assert run(some, tmp_path / engine, engine) == []
     store, task = Store(tmp_path / "here"), FEW.data(config, 0, pictures)["A"]
     model = begin(job, job.stages[0], task, store, "cpu")
-    rr = Racecar(model.train(), task.train.x[:8], mode="full", **FEW.reverse(config))
+    options = {**FEW.reverse(config), "fraction": config.fraction}
+    rr = Racecar(model.train(), task.train.x[:8], mode="full", **options)
     optimiser = torch.optim.Adam(model.parameters(), config.lr)
     batches = [one for epoch in range(2) for one in rng.order(20, 8, 0, "A", epoch)]
     assert len(batches) == 4

@@ -100,7 +100,6 @@ class FewLabels(Experiment[FewLabelsConfig]):
         return {
             **config.loss,
             "weight": {"*": 0.0, **dict.fromkeys(constrained_layers(config), 1.0)},
-            "fraction": config.fraction,
             "input_activation": "relu",
         }
 

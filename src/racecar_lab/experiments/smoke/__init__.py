@@ -77,7 +77,7 @@ class Smoke(Experiment[SmokeConfig]):
 
     def reverse(self, config: SmokeConfig) -> dict[str, Any]:
         """The reverse loss compares all layers of the generator. A ReLU keeps rebuilt smoke from being negative."""
-        return {**config.loss, "fraction": config.fraction, "input_activation": "relu"}
+        return {**config.loss, "input_activation": "relu"}
 
     def recipe(self, config: SmokeConfig, stage: Stage) -> Recipe:
         return gan(config)

@@ -109,7 +109,7 @@ def pictures(run: Run, store: Store, x: Tensor) -> tuple[Tensor, ...]:
     model.load_state_dict(store.weights(run.id))
     generator: nn.Module = model["generator"].eval()
     low = lowered(x)
-    rebuilt, _ = run_back(generator, low, {**experiment.reverse(config), "scale": "relative", "fraction": 1.0}, BATCH)
+    rebuilt, _ = run_back(generator, low, {**experiment.reverse(config), "scale": "relative"}, BATCH)
     return tuple(map(as_bytes, (low, outputs(generator, low), rebuilt)))
 
 

@@ -30,7 +30,7 @@ def measure_generator(trained: Trained, reverse: Mapping[str, Any]) -> Measured:
     kind, split = trained.task.evaluated
     low = lowered(split.x)
     high = outputs(generator, low)
-    options = {**reverse, "scale": "relative", "fraction": 1.0}
+    options = {**reverse, "scale": "relative"}
     rebuilt, reverse_loss = run_back(generator, low, options, BATCH)
     metrics = {
         **{f"{kind}_{name}": value for name, value in quality(high, split.x).items()},

@@ -104,7 +104,7 @@ class TextureShape(Experiment[TextureShapeConfig]):
 
     def reverse(self, config: TextureShapeConfig) -> dict[str, Any]:
         """All convolutions have a reverse loss, the classifier has none."""
-        return {**config.loss, "weight": {"features*": 1.0}, "fraction": config.fraction}
+        return {**config.loss, "weight": {"features*": 1.0}}
 
     def recipe(self, config: TextureShapeConfig, stage: Stage) -> Recipe:
         if config.augment == "none":

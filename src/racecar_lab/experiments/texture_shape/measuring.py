@@ -36,7 +36,7 @@ def measure(config: TextureShapeConfig, trained: Trained, reverse: Mapping[str, 
     outputs = {name: probabilities(model, split.x) for name, split in sets.items()}
     correct = {name: (outputs[name].argmax(1) == split.y).double().cpu() for name, split in sets.items()}
     texture = trained.tasks["texture"].test.y.to(trained.device)
-    rebuilt, reverse_loss = run_back(model, task.test.x, {**reverse, "scale": "relative", "fraction": 1.0}, BATCH)
+    rebuilt, reverse_loss = run_back(model, task.test.x, {**reverse, "scale": "relative"}, BATCH)
     metrics = {
         "test_accuracy": float(correct["stylised"].mean()),
         **{f"{name}_accuracy": float(correct[name].mean()) for name in SHAPES},
