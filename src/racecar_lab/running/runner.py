@@ -95,9 +95,9 @@ def begun(jobs: Sequence[Job], options: RunOptions, engine: str) -> list[Path]:
 
         return [path for path in streams.checkpoints(jobs, store) if path.exists()]
     if engine == "vmap":
-        from racecar_lab.running.engines import vmap
+        from racecar_lab.running.engines import batching
 
-        return [path for path in vmap.checkpoints(jobs, store) if path.exists()]
+        return [path for path in batching.checkpoints(jobs, store) if path.exists()]
     ids = [job.ids[stage.name] for job in jobs for stage in job.unfinished(store)]
     return [path for id in ids for path in store.begun(id) if path.exists()]
 

@@ -16,7 +16,7 @@ from racecar_lab.experiments import experiment
 from racecar_lab.experiments.safety import Safety
 from racecar_lab.experiments.safety.design import CONTEXTS, fields_of
 from racecar_lab.measures.dead import is_dead
-from racecar_lab.running.engines import vmap
+from racecar_lab.running.engines.batching import groups_of
 from racecar_lab.running.jobs import make_jobs
 from racecar_lab.running.results import Store
 from tests.lab.experiments.pictures import write_mnist
@@ -114,7 +114,7 @@ def test_the_engines_agree(loss, norm, pictures, tmp_path):
     for start, lam, lr, seed in (("he", 0.1, 1e-3, 0), ("orthogonal", 1.0, 1e-3, 1), ("torch", 1.0, 3e-3, 0)):
         config = replace(ONE, **{**fields_of((loss, lam)), "norm": norm, "start": start, "lr": lr})
         jobs += make_jobs(SAFETY, config, SAFETY.variants, [seed], pictures)
-    assert list(map(len, vmap._parts(jobs))) == [3]
+    assert list(map(len, groups_of(jobs))) == [3]
     for engine in ("here", "vmap"):
         assert run(jobs, tmp_path / engine, engine) == []
         assert not (tmp_path / engine / "weights").exists()

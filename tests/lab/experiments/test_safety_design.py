@@ -21,7 +21,7 @@ from racecar_lab.experiments.safety.design import (
     settings_of,
     true_lambda,
 )
-from racecar_lab.running.engines import vmap
+from racecar_lab.running.engines.batching import groups_of
 from racecar_lab.running.jobs import make_jobs
 
 SAFETY = experiment("safety")
@@ -128,7 +128,7 @@ def test_the_whole_map(whole):
     plain = [job.config for job in whole if job.variant == "Std"]
     assert [context_of(c) for c in plain] == list(CONTEXTS)
     assert {(c.gradient, c.scale, c.mode, c.layers, c.weight) for c in plain} == {("none", "none", "none", "all", 0.0)}
-    parts = Counter(len(part) for part in vmap._parts(whole))
+    parts = Counter(len(part) for part in groups_of(whole))
     assert parts == {7: 39 * 9, 6: 9}  # seven λ, or six starts and step sizes
 
 
@@ -152,7 +152,7 @@ def test_a_confirmation(whole):
     config = SAFETY.Config(design="confirm", losses=losses)
     jobs = make_jobs(SAFETY, config, SAFETY.variants, range(100, 102), None)
     assert len({job.ids["A"] for job in jobs}) == len(jobs)
-    assert {len(part) for part in vmap._parts(jobs)} == {12}  # two seeds of six starts and step sizes
+    assert {len(part) for part in groups_of(jobs)} == {12}  # two seeds of six starts and step sizes
     assert Counter(job.variant for job in jobs) == {"Std": 108, "lRR": 108, "RR": 216}
     assert {job.weight for job in jobs} == {None, 0.1, 1e-4, 0.03}
     assert {(job.weight, job.config.layers) for job in jobs} == {

@@ -18,7 +18,7 @@ from racecar_lab.experiments.texture_shape.ratios import paper_ratios
 from racecar_lab.experiments.texture_shape.splitting import normalised, pictures
 from racecar_lab.report.section import findings_of
 from racecar_lab.report.verdicts import NOT_RUN
-from racecar_lab.running.engines import vmap
+from racecar_lab.running.engines.batching import groups_of
 from racecar_lab.running.jobs import make_jobs
 from racecar_lab.running.results import Store
 from racecar_lab.running.search import best, trials
@@ -49,7 +49,7 @@ def test_folds_are_trained_as_one(folder, tmp_path):
     config = replace(TINY, augment="strong", norm="batch", start="he", optimiser="sgd", lr=1e-2)
     jobs = make_jobs(TEXTURE, replace(config, fold=1), ["RR"], [0, 1], folder)
     jobs += make_jobs(TEXTURE, replace(config, fold=4), ["RR"], [0, 1], folder)
-    assert len(vmap._parts(jobs)) == 1
+    assert len(groups_of(jobs)) == 1
     assert run(jobs, tmp_path / "one") == []
     assert run(jobs, tmp_path / "all", "vmap") == []
     one, together = results(tmp_path / "one"), results(tmp_path / "all")

@@ -9,7 +9,8 @@ import torch
 from racecar import pretrain
 from racecar_lab.cli.summary import summary
 from racecar_lab.running import runner
-from racecar_lab.running.engines import vmap
+from racecar_lab.running.engines import batching
+from racecar_lab.running.engines.batching import groups_of
 from racecar_lab.running.results import Store
 from racecar_lab.training.steps import vmapped
 from tests.lab.tiny import Tiny, TinyConfig, make, results, run
@@ -63,12 +64,12 @@ def recorded(monkeypatch):
 def test_vmap_is_the_same(reference, tmp_path):
     assert run(jobs(), tmp_path, "vmap") == []
     assert len(reference) == 10 + 8 + 8 * 3
-    assert len(vmap._parts(jobs())) == 7  # a batch for each variant
+    assert len(groups_of(jobs())) == 7  # a batch for each variant
     assert_same(results(tmp_path), reference)
 
 
 def test_vmap_in_several_batches_is_the_same(reference, tmp_path, monkeypatch):
-    monkeypatch.setattr(vmap, "AT_ONCE", 3)
+    monkeypatch.setattr(batching, "AT_ONCE", 3)
     some = [job for job in jobs() if job.variant == "WD"]
     assert run(some, tmp_path, "vmap") == []
     ids = {id for job in some for id in job.ids.values()}
@@ -135,8 +136,8 @@ def test_vmap_stacks_what_a_configuration_says(tmp_path, monkeypatch):
     made = [make(["RR"], [0, 1], Stacked(), scales=("mean", scale), finetune=0) for scale in ("sum", "ratio")]
     made = [job for some in made for job in some]
     assert len({id for job in made for id in job.ids.values()}) == 6
-    assert [len(part) for part in vmap._parts(made)] == [8]  # as (mean, sum, mean, ratio), two seeds each
-    assert [len(part) for part in vmap._parts(make(["RR"], [0, 1], scales=("mean", "sum")))] == [2, 2]
+    assert [len(part) for part in groups_of(made)] == [8]  # as (mean, sum, mean, ratio), two seeds each
+    assert [len(part) for part in groups_of(make(["RR"], [0, 1], scales=("mean", "sum")))] == [2, 2]
 
 
 def test_weights_that_nobody_needs_are_not_kept(tmp_path):
