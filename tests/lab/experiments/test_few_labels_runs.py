@@ -9,8 +9,8 @@ from torch import nn
 
 from racecar import Racecar
 from racecar_lab.experiment import Split, accuracy
-from racecar_lab.experiments.few_labels import TASKS, fine_tuning, measuring
-from racecar_lab.experiments.few_labels.claims import FIRST, TODAY
+from racecar_lab.experiments.few_labels import fine_tuning, measuring
+from racecar_lab.experiments.few_labels.claims import FIRST, TASKS, TODAY
 from racecar_lab.measures.probe import body, choose, features, probe, settle
 from racecar_lab.measures.tune import tune
 from racecar_lab.report.claims import judge

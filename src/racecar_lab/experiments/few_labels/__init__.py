@@ -10,8 +10,6 @@ from torch import nn
 
 from racecar_lab.datasets import CIFAR10, MNIST, Source, motion
 from racecar_lab.experiment import Experiment, Measured, Quick, Reporting, Stage, Task, Trained
-from racecar_lab.experiments.few_labels.claims import TASKS as TASKS
-from racecar_lab.experiments.few_labels.claims import USUAL as USUAL
 from racecar_lab.experiments.few_labels.claims import claims
 from racecar_lab.experiments.few_labels.config import FewLabelsConfig
 from racecar_lab.experiments.few_labels.figures import all_figures
