@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.tables.common import claims, finished_runs, gain, markdown, mean_and_sd, with_interval
-from racecar_lab.experiments import few_labels
+from racecar_lab.experiments.few_labels.claims import USUAL
 from racecar_lab.report.settings import has
 from racecar_lab.report.statistics import estimate, gains
 from racecar_lab.report.verdicts import SIGNS
@@ -15,7 +15,7 @@ from racecar_lab.running.run import Run
 from racecar_lab.training.loss_config import loss_name
 
 LABELS = (2, 10, 50, 250)
-FIRST_DESIGN = {**few_labels.USUAL, "scale": "relative", "gradient": "both", "reduction": "mean"}
+FIRST_DESIGN = {**USUAL, "scale": "relative", "gradient": "both", "reduction": "mean"}
 """The usual setting with the loss that was the default at that time."""
 OURS = "RR, an eighth of the batch"
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {
