@@ -197,7 +197,7 @@ def test_pages_state_the_model():
         clusters = FOLDS
 
     groups = gather(runs(some({(f, 0): (0.5, 0.1) for f in range(3)})), FOLDS)
-    assert about(Folded(), [], groups)["pairs"] == FOLDS.told
+    assert about(Folded(), [], groups)["pairs"] == FOLDS.description
     assert "pairs" not in about(Peaks(), [], groups)
     cells = results_table("x", groups, [("A", "m")]).rows[0]
     assert "3 (in 3 folds)" in [f"{cell.text} ({cell.note})" for cell in cells.values()]
