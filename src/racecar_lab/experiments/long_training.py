@@ -55,7 +55,8 @@ class LongTrainingConfig(LongerConfig, LossConfig):
     tests: int = 0
     """Number of test pictures, from the first one on; 0: all."""
     cost: float = 1.2
-    """Time of a step of RR divided by that of Std, roughly, for an eighth of the batch; measure it where you train."""
+    """Time of a step of RR divided by that of a step of Std, roughly, if the reverse pass sees an eighth of the batch;
+    measure it where you train."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -25,9 +25,9 @@ CHANGES = ("noise", "blur", "contrast")
 """Shifts that are made by changing test pictures, with the strengths of the configuration."""
 SEVERITIES = ("mild", "strong")
 CALIBRATED = 2000
-"""Training pictures whose reverse data give batch norms their statistics."""
+"""Number of training pictures with which the statistics of batch norms in the reverse pass are measured."""
 BATCH = 500
-"""Pictures that are scored at once."""
+"""Number of pictures that are scored at once."""
 
 
 class Scores(NamedTuple):

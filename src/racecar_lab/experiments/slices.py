@@ -254,7 +254,7 @@ def reverse_loss(model: nn.Module, x: Tensor, weight: Any, training: bool) -> fl
 
     Args:
         x: samples (N, …).
-        weight: of each layer, as ``Racecar`` takes it.
+        weight: λ of the layers, as the argument ``weight`` of ``Racecar``; layers with λ = 0 are left out of the mean.
         training: batch norm uses the statistics of the batch, as in training; else the running ones.
     """
     model = copy.deepcopy(model).train(training)

@@ -55,7 +55,8 @@ FRESH = 100
 CONFIRMING = 10
 """Number of seeds that a confirmation needs in every context."""
 HARM = -0.01
-"""Smallest difference of source accuracy to the plain twins that counts as harmless."""
+"""A run is harmless if its accuracy on the source task, minus that of Std with the same settings and seed, is at least
+this."""
 UNITLESS = ("relative", "ratio", "anchored")
 """Scales for which λ does not depend on the range of the data."""
 CONTEXT = list(Context._fields)

@@ -95,7 +95,7 @@ def _drive(ray: Any, jobs: Sequence[Job], options: RunOptions, progress: Progres
 
 
 def _files(job: Job, store: Store) -> Changes:
-    """The files of a job that are in the store already."""
+    """The files that the store has of a job, records and checkpoints, with which a worker goes on."""
     paths: list[Path] = []
     for id in job.ids.values():
         paths += store.files(id) if store.has(id) else store.begun(id)
