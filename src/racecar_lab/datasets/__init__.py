@@ -5,14 +5,12 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from racecar_lab.datasets.base import DataError, Download, File, Source, data_folder
-from racecar_lab.datasets.checking import Checked, check
+from racecar_lab.datasets.checksum import Checked, check, other_files
 from racecar_lab.datasets.cifar import CIFAR10, CIFAR100
 from racecar_lab.datasets.cifar10_1 import CIFAR10_1
-from racecar_lab.datasets.fetching import fetch
+from racecar_lab.datasets.fetching import fetch, make
 from racecar_lab.datasets.information import INFORMATION
-from racecar_lab.datasets.making import make
 from racecar_lab.datasets.mnist import MNIST
-from racecar_lab.datasets.published import other_files
 from racecar_lab.datasets.shift import SHIFT
 from racecar_lab.datasets.smoke import SMOKE
 from racecar_lab.datasets.smoke_real import SMOKE_REAL

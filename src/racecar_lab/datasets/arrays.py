@@ -1,46 +1,44 @@
-"""Reading of NumPy's npy and npz files as tensors, with checks of their content."""
+"""Reading of NumPy's npy and npz files, and checks of pictures and labels."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from racecar.support.extras import need
-from racecar_lab.datasets.base import DataError, words
+from racecar_lab.datasets.base import DataError, reading
 
 
-def read_npy(path: Path) -> Tensor:
+def read_npy(path: Path) -> Any:
     """The array in an npy file."""
     numpy = need("numpy", "lab")
-    try:
-        return torch.from_numpy(numpy.load(path, allow_pickle=False))
-    except Exception as error:  # damaged files raise errors of many types
-        raise DataError(f"{path} is damaged or no npy file of numbers ({words(error)})") from error
+    with reading(path, "npy file of numbers"):
+        return numpy.load(path, allow_pickle=False)
 
 
-def read_npz(path: Path, *names: str) -> tuple[Tensor, ...]:
+def read_npz(path: Path, *names: str) -> list[Any]:
     """Arrays in an npz file, by name."""
     numpy = need("numpy", "lab")
-    try:
-        with open(path, "rb") as file, numpy.load(file, allow_pickle=False) as arrays:
-            return tuple(torch.from_numpy(arrays[name]) for name in names)
-    except Exception as error:  # damaged files raise errors of many types
-        raise DataError(f"{path} is damaged or no npz file with {', '.join(names)} ({words(error)})") from error
+    kind = f"npz file with {', '.join(names)}"
+    with reading(path, kind), open(path, "rb") as file, numpy.load(file, allow_pickle=False) as arrays:
+        return [arrays[name] for name in names]
 
 
-def channels_first(pictures: Tensor, path: Path) -> Tensor:
+def channels_first(pictures: Any, path: Path) -> Tensor:
     """Pictures (N, H, W, 3) as (N, 3, H, W), uint8."""
-    if pictures.dtype != torch.uint8 or pictures.dim() != 4 or pictures.shape[3] != 3:
-        raise DataError(f"{path} holds {pictures.dtype} {tuple(pictures.shape)} instead of colour pictures in bytes")
-    return pictures.permute(0, 3, 1, 2).contiguous()
+    if pictures.dtype != "uint8" or pictures.ndim != 4 or pictures.shape[3] != 3:
+        raise DataError(f"{path} holds {pictures.dtype} {pictures.shape} instead of colour pictures in bytes")
+    return torch.from_numpy(pictures).permute(0, 3, 1, 2).contiguous()
 
 
-def class_numbers(labels: Tensor, pictures: Tensor, classes: int, path: Path) -> Tensor:
-    """Labels as int64 (N,); checks that there is one for each picture, below the number of classes."""
-    if labels.shape != pictures.shape[:1] or labels.is_floating_point():
-        raise DataError(f"{path} holds {labels.dtype} {tuple(labels.shape)} as labels of {len(pictures)} pictures")
-    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
+def class_numbers(labels: Any, count: int, classes: int, path: Path) -> Tensor:
+    """Labels as int64 (N,); checks that there is one for each of ``count`` pictures, below the number of classes."""
+    labels = torch.as_tensor(labels)
+    if labels.shape != (count,) or labels.is_floating_point():
+        raise DataError(f"{path} holds {labels.dtype} {tuple(labels.shape)} as labels of {count} pictures")
+    if count and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
         raise DataError(f"{path} has labels from {int(labels.min())} to {int(labels.max())}, not 0 to {classes - 1}")
     return labels.long()

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from torch import Tensor
 
 Samples = tuple[Tensor, Tensor]
 """Pictures, uint8 (N, C, H, W), and labels, int64 (N,)."""
-T = TypeVar("T")
 
 
 class DataError(ValueError):
@@ -33,9 +32,7 @@ class File:
     checksum: str = ""
     """The published checksum: "sha256:…", "md5:…", or "git-tree:…" for a folder; empty if there is none."""
     exact: bool = True
-    """False if a copy with other bytes, such as smaller pictures, is accepted, too."""
-    made: bool = False
-    """True if it is computed on this machine; its checksum is then in a file beside it."""
+    """False for a folder of which a copy with other bytes, such as smaller pictures, is accepted, too."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +62,13 @@ class Source:
     """Split → number of samples."""
     forms: tuple[tuple[File, ...], ...]
     """Layouts of its files, in order of preference; the first one is that of ``fetch``."""
-    read: Callable[[tuple[Path, ...], str], Samples]
-    """(files of a split, split) → samples; a DataError names the file that is damaged."""
+    read: Callable[[tuple[Path, ...], str], tuple[Tensor, ...]]
+    """(files of a split, split) → samples, labels and further columns; a DataError names the file that is damaged."""
     downloads: tuple[Download, ...] = ()
     obtain: str = ""
     """Advice on how to get it if it cannot be fetched."""
     make: Callable[[Path], None] | None = None
-    """Computes its single file and writes it to a path, if the data are not fetched; see ``making``."""
+    """Computes its single file and writes it to a path, if the data are not fetched."""
 
     def load(self, folder: str | Path | None, split: str) -> Samples:
         """All samples of a split.
@@ -83,22 +80,19 @@ class Source:
         Returns:
             Pictures, uint8 (N, C, H, W), and labels, int64 (N,).
         """
+        samples, labels = self.columns(folder, split)[:2]
+        return samples, labels
 
-        def counted(paths: tuple[Path, ...]) -> Samples:
-            samples, labels = self.read(paths, split)
-            if len(samples) != self.counts[split]:
-                where = paths[0] if len(paths) == 1 else paths[0].parent
-                raise DataError(f"{where} holds {len(samples)} samples of {split}, not {self.counts[split]}")
-            return samples, labels
-
-        return self.open(folder, split, counted)
-
-    def open(self, folder: str | Path | None, split: str, read: Callable[[tuple[Path, ...]], T]) -> T:
-        """The result of ``read`` for the files of a split; to its DataError a remedy is added."""
+    def columns(self, folder: str | Path | None, split: str) -> tuple[Tensor, ...]:
+        """Samples and labels of a split, and whatever else this data set knows of each sample."""
         folder = data_folder(folder)
         paths = tuple(folder / file.path for file in self.find(folder, split))
         try:
-            return read(paths)
+            columns = self.read(paths, split)
+            if len(columns[0]) != self.counts[split]:
+                where = paths[0] if len(paths) == 1 else paths[0].parent
+                raise DataError(f"{where} holds {len(columns[0])} samples of {split}, not {self.counts[split]}")
+            return columns
         except DataError as error:
             raise DataError(f"{error}: {self.remedy(folder)}") from error
 
@@ -106,17 +100,18 @@ class Source:
         """The files of a split, in the first layout that has them all."""
         if split not in self.counts:
             raise ValueError(f"{self.name} has no split {split!r}, but {', '.join(self.counts)}")
-        layouts = [tuple(file for file in form if split in file.splits) for form in self.forms]
-        missing = [[folder / file.path for file in files if not (folder / file.path).exists()] for files in layouts]
-        for files, gaps in zip(layouts, missing, strict=True):
-            if not gaps:
+        incomplete, expected = "", []
+        for form in self.forms:
+            files = tuple(file for file in form if split in file.splits)
+            missing = [folder / file.path for file in files if not (folder / file.path).exists()]
+            if not missing:
                 return files
-        for files, gaps in zip(layouts, missing, strict=True):
-            if len(gaps) < len(files):
-                raise DataError(f"{gaps[0]} is missing: {self.remedy(folder)}")
-        expected = " or ".join(files[0].path for files in layouts)
+            if len(missing) < len(files):
+                incomplete = incomplete or f"{missing[0]} is missing: {self.remedy(folder)}"
+            expected.append(files[0].path)
         raise DataError(
-            f"{self.name} is not in {folder} (looked for {expected}): {self.remedy(folder)}; "
+            incomplete
+            or f"{self.name} is not in {folder} (looked for {' or '.join(expected)}): {self.remedy(folder)}; "
             "--data or RACECAR_DATA name another folder"
         )
 
@@ -142,6 +137,30 @@ class Source:
         """Bytes of the downloads, or of the files if they cannot be fetched; None if unknown."""
         sizes = [file.size for file in self.downloads or self.forms[0]]
         return sum(size for size in sizes if size is not None) if None not in sizes else None
+
+
+def files(folder: str, contents: Mapping[str, tuple[int | None, str]]) -> tuple[File, ...]:
+    """A layout of files for training and for testing; the names of the latter begin with "test" or "t10k".
+
+    Args:
+        folder: path of their folder.
+        contents: name → size and checksum.
+    """
+    return tuple(
+        File(f"{folder}{name}", ("test" if name.startswith(("test", "t10k")) else "train",), size, checksum)
+        for name, (size, checksum) in contents.items()
+    )
+
+
+@contextmanager
+def reading(path: Path, kind: str) -> Iterator[None]:
+    """Context manager: any error becomes a DataError that names the file. Damaged files raise errors of many types."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"{path} is damaged or no {kind} ({words(error)})") from error
 
 
 def words(error: Exception) -> str:

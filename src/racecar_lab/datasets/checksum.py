@@ -1,45 +1,35 @@
-"""Checksums of files and folders, and comparison with published ones."""
+"""Checksums of a data set's files, compared with the published ones, or with those written when it was made."""
 
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
+from racecar_lab.datasets.base import DataError, File, Source, data_folder
 
-def digest(path: Path, kind: str) -> str:
-    """Checksum of a file ("sha256", "md5") or of a folder ("git-tree"), in hexadecimal."""
+
+def digest(path: Path, kind: str, remember: bool = False) -> str:
+    """Checksum of a file ("sha256", "md5") or of a folder ("git-tree"), in hexadecimal.
+
+    Args:
+        remember: take what this process computed before, if a file has the same size and time as then. Not for
+            files that change within the resolution of a file's time.
+    """
     if kind == "git-tree":
         return _git_tree(path).hex()
+    state = path.stat()
+    compute = _file_digest if remember else _file_digest.__wrapped__
+    return compute(path, kind, state.st_size, state.st_mtime_ns)
+
+
+@lru_cache
+def _file_digest(path: Path, kind: str, size: int, changed: int) -> str:
+    """Checksum of a file; its size and time tell whether one that was computed before still holds."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
-
-
-def checksum_file(path: Path) -> Path:
-    """The file that holds the checksum of a file that was made here."""
-    return path.with_name(f"{path.name}.sha256")
-
-
-def written_checksum(path: Path) -> str:
-    """The checksum of a file that was made here, "sha256:…"; empty if there is none."""
-    try:
-        return f"sha256:{checksum_file(path).read_text(errors='replace').split()[0]}"
-    except (OSError, IndexError):
-        return ""
-
-
-def differs(path: Path, size: int | None, checksum: str) -> str:
-    """The difference of a file or folder from the published one, in words; empty if there is none."""
-    if not path.exists():
-        return "is missing"
-    if path.is_dir() != checksum.startswith("git-tree"):
-        return f"is a {'folder' if path.is_dir() else 'file'}"
-    if size is not None and path.stat().st_size != size:
-        actual_size = path.stat().st_size
-        return f"has {actual_size} bytes, not {size}{': it is truncated' if actual_size < size else ''}"
-    kind, _, wanted = checksum.partition(":")
-    if wanted and (actual := digest(path, kind)) != wanted:
-        return f"is damaged or another file: its {kind} is {actual}, not {wanted}"
-    return ""
 
 
 def _git_tree(folder: Path) -> bytes:
@@ -57,3 +47,86 @@ def _git_tree(folder: Path) -> bytes:
 def _git_id(kind: bytes, content: bytes) -> bytes:
     """The id of an object in git."""
     return hashlib.sha1(b"%s %d\0" % (kind, len(content)) + content, usedforsecurity=False).digest()
+
+
+def differs(path: Path, size: int | None, checksum: str, remember: bool = False) -> str:
+    """The difference of a file or folder from the published one, in words; empty if there is none."""
+    if not path.exists():
+        return "is missing"
+    if path.is_dir() != checksum.startswith("git-tree"):
+        return f"is a {'folder' if path.is_dir() else 'file'}"
+    if size is not None and path.stat().st_size != size:
+        actual_size = path.stat().st_size
+        return f"has {actual_size} bytes, not {size}{': it is truncated' if actual_size < size else ''}"
+    kind, _, wanted = checksum.partition(":")
+    if wanted and (actual := digest(path, kind, remember)) != wanted:
+        return f"is damaged or another file: its {kind} is {actual}, not {wanted}"
+    return ""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The result of a check."""
+
+    problems: tuple[str, ...]
+    """One line each: the file, what is wrong, what to do. Empty if the data set is good."""
+    notes: tuple[str, ...]
+    """Remarks that are no problems, one line each."""
+
+
+def check(source: Source, folder: str | Path | None = None) -> Checked:
+    """Compare sizes and checksums with the wanted ones, and read every split."""
+    folder = data_folder(folder)
+    problems: dict[str, None] = {}  # ordered sets: splits may share a file
+    notes: dict[str, None] = {}
+    for split in source.counts:
+        try:
+            good = True
+            for file in source.find(folder, split):
+                path, wanted = folder / file.path, wanted_checksum(source, file, folder)
+                if source.make is not None:
+                    notes[f"made here, {wanted}" if wanted else f"{path.name} has no checksum beside it"] = None
+                elif not wanted:
+                    notes[f"{path.name} has no published checksum"] = None
+                if difference := differs(path, file.size, wanted):
+                    if path.is_dir() and not file.exact:
+                        notes[f"{path.name} holds other pictures than the published ones, which will do"] = None
+                    else:
+                        problems[f"{path} {difference}: {source.remedy(folder)}"] = None
+                        good = False
+            if good:
+                source.load(folder, split)
+        except DataError as error:
+            problems[str(error)] = None
+    return Checked(tuple(problems), tuple(notes))
+
+
+def wanted_checksum(source: Source, file: File, folder: Path) -> str:
+    """The checksum that a file should have: the published one, or the one written when it was made; empty if there is
+    none."""
+    if source.make is None:
+        return file.checksum
+    try:
+        return f"sha256:{checksum_file(folder / file.path).read_text(errors='replace').split()[0]}"
+    except (OSError, IndexError):
+        return ""
+
+
+def checksum_file(path: Path) -> Path:
+    """The file that holds the checksum of a file that was made here."""
+    return path.with_name(f"{path.name}.sha256")
+
+
+def other_files(source: Source, folder: str | Path | None) -> dict[str, str]:
+    """Path below the data folder → checksum, for the files of a data set that differ from the published ones, or from
+    those that were made here. Missing files are ignored; reading them raises an error."""
+    folder = data_folder(folder)
+    other = {}
+    for split in source.counts:
+        with suppress(DataError):
+            for file in source.find(folder, split):
+                path, wanted = folder / file.path, wanted_checksum(source, file, folder)
+                if differs(path, file.size, wanted, remember=True):
+                    kind = "git-tree" if path.is_dir() else "md5" if wanted.startswith("md5") else "sha256"
+                    other[file.path] = f"{kind}:{digest(path, kind, remember=True)}"
+    return other

@@ -7,17 +7,15 @@ has no limit to what it receives, asks three times for a file that is missing or
 from __future__ import annotations
 
 import os
-import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.request import Request, urlopen
 
-from racecar.support.files import check_folder, naming
+from racecar.support.files import DiskFull, check_folder, naming
 from racecar.support.progress import bar
 from racecar_lab.datasets.base import DataError, words
 from racecar_lab.datasets.checksum import differs
@@ -30,16 +28,9 @@ PAUSE = 1.0
 TEMPORARY = (408, 416, 425, 429, 500, 502, 503, 504)
 """HTTP statuses after which another try may succeed; 416 means that the part that is here is of another file."""
 SCHEMES = ("https",)
-"""Permitted schemes of addresses, also after a redirect: http would let others change the file on its way."""
+"""Permitted schemes of addresses, also after redirects: http would let others change the file on its way."""
 MOST = 1 << 30
 """Maximal number of bytes of a file whose size is not known."""
-
-Show = Callable[[int], None]
-"""(bytes received so far) → None."""
-
-
-class _Temporary(Exception):
-    """A failure after which another try may succeed."""
 
 
 def download(urls: Sequence[str], target: Path, size: int | None = None, checksum: str = "") -> None:
@@ -55,104 +46,85 @@ def download(urls: Sequence[str], target: Path, size: int | None = None, checksu
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f"{target.name}.part")
     failures = []
-    with bar(f"{target.name}, KiB", None if size is None else size >> 10) as advance:
-        shown = 0
-
-        def show(done: int) -> None:
-            nonlocal shown
-            advance((done >> 10) - shown, "")
-            shown = done >> 10
-
-        for url in urls:
-            for resumed in (part.exists(), False):
-                try:
-                    _complete(url, part, size, show)
-                except DataError as error:
-                    failures.append(f"{url} {error}")
-                    break
-                wrong = differs(part, size, checksum)
-                if not wrong:
-                    os.replace(part, target)
-                    return
+    for url in urls:
+        try:
+            resumed = part.exists()
+            _complete(url, part, size)
+            if resumed and differs(part, size, checksum):  # it may have been a part of another file: start again
                 part.unlink()
-                if not resumed:  # otherwise the part may have been of another file: try once more from the start
-                    failures.append(f"{url} {wrong}")
-                    break
+                _complete(url, part, size)
+        except DataError as error:
+            failures.append(f"{url} {error}")
+            continue
+        wrong = differs(part, size, checksum)
+        if not wrong:
+            os.replace(part, target)
+            return
+        part.unlink()
+        failures.append(f"{url} {wrong}")
     raise DataError(f"{target} could not be fetched: {'; '.join(failures)}")
 
 
-def _complete(url: str, part: Path, size: int | None, show: Show) -> None:
+def _complete(url: str, part: Path, size: int | None) -> None:
     """Download the rest of a file; gives up after ``TRIES`` failures without progress."""
-    _check_scheme(url, "is at")
     failures = 0
     while (before := _length(part)) != size:
         try:
-            return _receive(url, part, size, show)
-        except _Temporary as error:
-            failures = 1 if _length(part) > before else failures + 1
-            if failures >= TRIES:
-                raise DataError(f"failed {failures} times: {error}") from error
-            time.sleep(PAUSE * 2 ** (failures - 1))
-
-
-def _receive(url: str, part: Path, size: int | None, show: Show) -> None:
-    """One request for the rest of a file."""
-    start, limit = _length(part), MOST if size is None else size
-    request = Request(url, headers={"User-Agent": "racecar", **({"Range": f"bytes={start}-"} if start else {})})
-    try:
-        with build_opener(_Redirects).open(request, timeout=TIMEOUT) as answer:
-            if answer.status != 206:
-                start = 0  # the server sends the whole file
-            elif not answer.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
-                raise DataError(f"sent another part of the file than bytes {start}-")
-            end = size if answer.length is None else start + answer.length
-            if end != (size or end):
-                raise DataError(f"has {end} bytes, not {size}")
-            if end is not None and end > limit:
-                raise DataError(f"has {end} bytes, more than {limit}")
-            show(start)
-            with open(part, "ab" if start else "wb") as file:
-                while start <= limit and (chunk := answer.read(CHUNK)):
-                    with naming(part):
-                        file.write(chunk)
-                    start += len(chunk)
-                    show(start)
-                with naming(part):
-                    file.flush()
-                    os.fsync(file.fileno())
-    except HTTPError as error:
-        with error:
+            return _receive(url, part, size)
+        except HTTPError as error:
+            error.close()
+            problem = f"answered {error.code} {error.reason}"
             if error.code == 416:
                 part.unlink(missing_ok=True)
-            kind = _Temporary if error.code in TEMPORARY else DataError
-            raise kind(f"answered {error.code} {error.reason}") from error
-    except URLError as error:
-        raise _Temporary(f"cannot be reached: {error.reason}") from error
-    except (ConnectionError, TimeoutError, HTTPException, ssl.SSLError) as error:
-        raise _Temporary(f"the connection broke: {words(error)}") from error
-    except DataError:
-        raise
-    except ValueError as error:
-        raise DataError(f"answered what no server should: {words(error)}") from error
+            if error.code not in TEMPORARY:
+                raise DataError(problem) from error
+        except (DataError, DiskFull):
+            raise
+        except (OSError, HTTPException, ValueError) as error:
+            problem = words(error)
+        failures = 1 if _length(part) > before else failures + 1
+        if failures >= TRIES:
+            raise DataError(f"failed {failures} times: {problem}")
+        time.sleep(PAUSE * 2 ** (failures - 1))
+
+
+def _receive(url: str, part: Path, size: int | None) -> None:
+    """One request for the rest of a file."""
+    _check_scheme(url)
+    start, limit = _length(part), MOST if size is None else size
+    request = Request(url, headers={"User-Agent": "racecar", **({"Range": f"bytes={start}-"} if start else {})})
+    with urlopen(request, timeout=TIMEOUT) as answer:
+        _check_scheme(answer.url)
+        if answer.status != 206:
+            start = 0  # the server sends the whole file
+        elif not answer.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+            raise DataError(f"sent another part of the file than bytes {start}-")
+        end = size if answer.length is None else start + answer.length
+        if size is not None and end != size:
+            raise DataError(f"has {end} bytes, not {size}")
+        if end is not None and end > limit:
+            raise DataError(f"has {end} bytes, more than {limit}")
+        with bar(f"{part.stem}, KiB", end and end >> 10) as advance, open(part, "ab" if start else "wb") as file:
+            advance(start >> 10, "")
+            while start <= limit and (chunk := answer.read(CHUNK)):
+                with naming(part):
+                    file.write(chunk)
+                start += len(chunk)
+                advance(len(chunk) >> 10, "")
+            with naming(part):
+                file.flush()
+                os.fsync(file.fileno())
     if start > limit:
-        part.unlink()  # the part is of another file
+        part.unlink()  # it is of another file
         raise DataError(f"sends more than {limit} bytes")
     if end is not None and start < end:
-        raise _Temporary(f"the connection ended after {start} of {end} bytes")
+        raise ConnectionError(f"the connection ended after {start} of {end} bytes")
 
 
-class _Redirects(HTTPRedirectHandler):
-    """Follows redirects to addresses with a permitted scheme."""
-
-    def redirect_request(self, *arguments: Any) -> Request | None:
-        _check_scheme(arguments[-1], "sends us on to")
-        return super().redirect_request(*arguments)
-
-
-def _check_scheme(url: str, verb: str) -> None:
+def _check_scheme(url: str) -> None:
     """Refuse an address without a permitted scheme."""
     if urlsplit(url).scheme not in SCHEMES:
-        raise DataError(f"{verb} {url}, which is not {' or '.join(SCHEMES)}")
+        raise DataError(f"is at {url}, which is not {' or '.join(SCHEMES)}")
 
 
 def _length(path: Path) -> int:

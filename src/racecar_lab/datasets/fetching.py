@@ -1,4 +1,4 @@
-"""Fetching of a data set into the data folder: download, check, unpack."""
+"""Getting of a data set into the data folder: downloaded, checked and unpacked, or made on this machine."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
+from racecar.support.files import check_folder, write_text
 from racecar_lab.datasets.base import DataError, Download, Source, data_folder, words
-from racecar_lab.datasets.checking import check
-from racecar_lab.datasets.checksum import differs
+from racecar_lab.datasets.checksum import check, checksum_file, differs, digest
 from racecar_lab.datasets.download import download
 
 
@@ -31,15 +31,39 @@ def fetch(source: Source, folder: str | Path | None = None) -> bool:
         if not exists:
             download(file.urls, target, file.size, file.checksum)
         if file.members is not None:
-            _unpack(source, file, folder)
+            _unpack_checked(source, file, folder)
             if not exists:
                 target.unlink()
-    if problems := check(source, folder).problems:
-        raise DataError(problems[0])
+    _refuse_problems(source, folder)
     return True
 
 
-def _unpack(source: Source, archive: Download, folder: Path) -> None:
+def make(source: Source, folder: str | Path | None = None) -> bool:
+    """Make a data set in the data folder. Returns False if it is there already, and good.
+
+    Another version of the software that makes it may give other bytes, so no checksum is published: it is written into
+    a file beside the data when they are made, as ``sha256sum`` does.
+    """
+    folder = data_folder(folder)
+    if source.make is None:
+        raise DataError(f"{source.name} is not made: {source.remedy(folder)}")
+    (file,) = source.forms[0]
+    path = folder / file.path
+    if path.exists() and not check(source, folder).problems:
+        return False
+    check_folder(folder, "--data")
+    source.make(path)
+    write_text(checksum_file(path), f"{digest(path, 'sha256')}  {path.name}\n")
+    _refuse_problems(source, folder)
+    return True
+
+
+def _refuse_problems(source: Source, folder: Path) -> None:
+    if problems := check(source, folder).problems:
+        raise DataError(problems[0])
+
+
+def _unpack_checked(source: Source, archive: Download, folder: Path) -> None:
     """Unpack an archive into a temporary folder, check its files, and move them into the data folder."""
     with tempfile.TemporaryDirectory(dir=folder, prefix=".unpack.") as name:
         temporary = Path(name)
@@ -62,17 +86,10 @@ def unpack(archive: Path, folder: Path, members: Mapping[str, str]) -> None:
     try:
         with tarfile.open(archive) as tar:
             for member in tar:
-                name = _renamed(member.name, members)
-                if name and member.isfile():
-                    tar.extract(member.replace(name=name), folder, filter="data")
+                path = PurePosixPath(member.name)
+                for old, new in members.items():
+                    if path.is_relative_to(old) and member.isfile():
+                        name = str(PurePosixPath(new) / path.relative_to(old))
+                        tar.extract(member.replace(name=name), folder, filter="data")
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
         raise DataError(f"{archive} cannot be unpacked ({words(error)})") from error
-
-
-def _renamed(name: str, members: Mapping[str, str]) -> str:
-    """The new path of a member; empty if it is not to be unpacked."""
-    path = PurePosixPath(name)
-    for old, new in members.items():
-        if path.is_relative_to(old):
-            return str(PurePosixPath(new) / path.relative_to(old))
-    return ""

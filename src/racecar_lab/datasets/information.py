@@ -12,7 +12,7 @@ import torch
 
 from racecar.support.extras import need
 from racecar_lab.datasets.arrays import class_numbers
-from racecar_lab.datasets.base import DataError, File, Samples, Source, words
+from racecar_lab.datasets.base import DataError, File, Samples, Source, reading
 
 BITS = 12
 
@@ -21,14 +21,12 @@ def _read(paths: tuple[Path, ...], split: str) -> Samples:
     """Patterns, uint8 (4096, 12), and labels, int64 (4096,)."""
     (path,) = paths
     scipy_io = need("scipy.io", "lab")
-    try:
+    with reading(path, "MATLAB file with F and y"):
         content = scipy_io.loadmat(BytesIO(path.read_bytes()), variable_names=["F", "y"])
-        patterns, labels = torch.from_numpy(content["F"]), torch.from_numpy(content["y"]).flatten()
-    except Exception as error:  # damaged files raise errors of many types
-        raise DataError(f"{path} is damaged or no MATLAB file with F and y ({words(error)})") from error
+        patterns, labels = torch.from_numpy(content["F"]), content["y"].flatten()
     if patterns.dim() != 2 or patterns.shape[1] != BITS or patterns.dtype != torch.uint8 or bool((patterns > 1).any()):
         raise DataError(f"{path} holds F {tuple(patterns.shape)} instead of patterns of {BITS} bits")
-    return patterns.contiguous(), class_numbers(labels, patterns, 2, path)
+    return patterns.contiguous(), class_numbers(labels, len(patterns), 2, path)
 
 
 INFORMATION = Source(

@@ -31,10 +31,6 @@ def kernel(length: float = LENGTH, angle: float = ANGLE) -> Tensor:
     Returns:
         (height, width) in float64, both odd.
     """
-    if not (math.isfinite(length) and length >= 1):
-        raise ValueError(f"length must be a number of pixels of at least 1, not {length!r}")
-    if not math.isfinite(angle):
-        raise ValueError(f"angle must be a finite number of degrees, not {angle!r}")
     half, turn = (length - 1) / 2, math.radians(angle)
     along = torch.tensor([-math.sin(turn), math.cos(turn)], dtype=torch.float64)  # rows count downwards
     reach = (half * along.abs()).ceil().int() + 1
@@ -53,9 +49,6 @@ def blur(pictures: Tensor, length: float = LENGTH, angle: float = ANGLE) -> Tens
 
     Computed in float64, so that devices differ by the last rounding only.
     """
-    if pictures.dim() != 4 or not pictures.is_floating_point():
-        shape = tuple(pictures.shape)
-        raise ValueError(f"pictures must be of floating point, (N, C, H, W), not {pictures.dtype} of shape {shape}")
     weights = kernel(length, angle).to(pictures.device)
     padding = (weights.shape[0] // 2, weights.shape[1] // 2)
     blurred = torch.empty_like(pictures)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +29,6 @@ TOLERANCE = 1e-3
 """Relative and absolute tolerance of the solver for the pressure."""
 
 
-@dataclass(frozen=True)
-class Plumes:
-    """Simulated plumes."""
-
-    density: Any
-    """uint8 (plumes, frames, H, W), 255 for a density of 1; the first row is the top."""
-    parameters: dict[str, Any]
-    """Name in ``RANGES`` → its values, float32 (plumes,)."""
-
-
 def draw(plumes: int, seed: int = SEED) -> dict[str, Any]:
     """Random parameters of plumes: name in ``RANGES`` → values, float32 (plumes,)."""
     numpy = need("numpy", "lab")
@@ -47,17 +36,22 @@ def draw(plumes: int, seed: int = SEED) -> dict[str, Any]:
     return {name: generator.uniform(*ends, plumes).astype("float32") for name, ends in RANGES.items()}
 
 
-def simulate(plumes: int, frames: int, size: int, seed: int = SEED, show: bool | None = None) -> Plumes:
+def simulate(parameters: dict[str, Any], frames: int, size: int, show: bool | None = None) -> Any:
     """Simulate all plumes at once, in a box with an open top.
 
     A frame is one step: density is advected by MacCormack's scheme, velocity by a semi-Lagrangian one, then velocity is
     made divergence-free. In the inflow the density is 1, and the velocity is that of the plume's parameters.
 
     Args:
+        parameters: as from ``draw``.
+        frames: number of frames.
+        size: height and width of the picture.
         show: whether to show a progress bar, as in ``bar``.
+
+    Returns:
+        Densities, uint8 (plumes, frames, H, W), 255 for a density of 1; the first row is the top.
     """
     numpy, flow = need("numpy", "smoke"), need("phi.flow", "smoke")
-    parameters = draw(plumes, seed)
 
     def tensor(values: Any) -> Any:
         """Values of the plumes for PhiFlow."""
@@ -84,12 +78,13 @@ def simulate(plumes: int, frames: int, size: int, seed: int = SEED, show: bool |
             density = smoke.values.numpy("plume,y,x")[:, ::-1]
             densities.append(numpy.rint(255 * density).astype("uint8"))
             advance(1, "frames")
-    return Plumes(numpy.stack(densities, 1), parameters)
+    return numpy.stack(densities, 1)
 
 
 def write(path: Path, plumes: int, frames: int, size: int, seed: int = SEED, show: bool | None = None) -> None:
     """Simulate plumes, and write them with parameters, seed and PhiFlow's version into a compressed npz file."""
     numpy, phi = need("numpy", "smoke"), need("phi", "smoke")
-    result = simulate(plumes, frames, size, seed, show)
+    parameters = draw(plumes, seed)
+    density = simulate(parameters, frames, size, show)
     with write_atomically(path) as file:
-        numpy.savez_compressed(file, density=result.density, seed=seed, phiflow=phi.__version__, **result.parameters)
+        numpy.savez_compressed(file, density=density, seed=seed, phiflow=phi.__version__, **parameters)

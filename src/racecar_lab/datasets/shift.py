@@ -16,7 +16,7 @@ def _read(paths: tuple[Path, ...], split: str) -> Samples:
     (path,) = paths
     x, y = read_npz(path, "x", "y")
     images = channels_first(x, path)
-    return images, class_numbers(y, images, 10, path)
+    return images, class_numbers(y, len(images), 10, path)
 
 
 SHIFT = Source(

@@ -6,7 +6,6 @@ plume look alike.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -28,7 +27,7 @@ def _make(path: Path) -> None:
 def _read(paths: tuple[Path, ...], split: str) -> Samples:
     """Frames, uint8 (plumes · frames, 1, H, W), and plumes, int64."""
     (path,) = paths
-    (density,) = read_npz(path, "density")
+    density = torch.from_numpy(read_npz(path, "density")[0])
     if density.dtype != torch.uint8 or density.dim() != 4:
         raise DataError(f"{path} holds {density.dtype} {tuple(density.shape)} instead of plumes × frames in bytes")
     plumes, frames = density.shape[:2]
@@ -37,15 +36,8 @@ def _read(paths: tuple[Path, ...], split: str) -> Samples:
 
 def checksum(folder: str | Path | None) -> str:
     """The checksum of the file, because another version of PhiFlow makes other data; empty if there is no file."""
-    if SMOKE.here(data_folder(folder)) != "yes":
-        return ""
-    return SMOKE.open(folder, "all", lambda paths: _digest(paths[0], paths[0].stat().st_mtime_ns))
-
-
-@lru_cache(maxsize=4)
-def _digest(path: Path, changed: int) -> str:
-    """The checksum of a file, cached until its time ``changed`` differs."""
-    return f"sha256:{digest(path, 'sha256')}"
+    path = data_folder(folder) / NAME
+    return f"sha256:{digest(path, 'sha256', remember=True)}" if path.exists() else ""
 
 
 SMOKE = Source(
@@ -55,7 +47,7 @@ SMOKE = Source(
     licence="made on your machine",
     citation="Holl, Thuerey: Φ-Flow (PhiFlow): differentiable simulations. 2024.",
     counts={"all": PLUMES * FRAMES},
-    forms=((File(NAME, ("all",), made=True),),),
+    forms=((File(NAME, ("all",)),),),
     read=_read,
     obtain="it is made on your machine: racecar data make smoke",
     make=_make,

@@ -12,24 +12,25 @@ import torch
 from torch import Tensor
 
 from racecar_lab.datasets.arrays import channels_first, class_numbers, read_npz
-from racecar_lab.datasets.base import File, Samples, Source
+from racecar_lab.datasets.base import File, Source
 
 VIEWS = 5
 
 
-def _read(paths: tuple[Path, ...], split: str) -> Samples:
+def _read(paths: tuple[Path, ...], split: str) -> tuple[Tensor, ...]:
+    """Pictures and labels; of the plume also the numbers of the frames."""
     (path,) = paths
     if split == "plume":
-        pictures, view = read_npz(path, "scalarflow", "view")
+        pictures, view, frame = read_npz(path, "scalarflow", "view", "frame")
         images = channels_first(pictures, path)
-        return images, class_numbers(view, images, VIEWS, path)
+        return images, class_numbers(view, len(images), VIEWS, path), torch.from_numpy(frame).long()
     images = channels_first(read_npz(path, "smokecrop")[0], path)
     return images, torch.zeros(len(images), dtype=torch.int64)
 
 
 def frames(folder: str | Path | None) -> Tensor:
     """The number of the frame of each picture of the plume, int64 (600,)."""
-    return SMOKE_REAL.open(folder, "plume", lambda paths: read_npz(paths[0], "frame")[0].long())
+    return SMOKE_REAL.columns(folder, "plume")[2]
 
 
 SMOKE_REAL = Source(

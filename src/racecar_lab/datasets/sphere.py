@@ -13,7 +13,6 @@ the paper gives for the orbits.
 from __future__ import annotations
 
 from functools import cache
-from itertools import permutations
 
 import torch
 from torch import Tensor
@@ -87,27 +86,3 @@ def load(seed: int = 0) -> tuple[Tensor, Tensor]:
     """Patterns (4096, 12) as 0 and 1, and their labels (4096,), drawn once for this seed."""
     uniform = torch.rand(4096, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     return patterns().float(), (uniform < probabilities()).long()
-
-
-@cache
-def symmetries(proper: bool) -> Tensor:
-    """The permutations of the corners by the rotations of the icosahedron, (60, 12); with reflections (120, 12)."""
-    points = corners()
-    cosine = points @ points.mT
-    near = (cosine[0] > 0.1).nonzero().flatten().tolist()[1:]
-    third = next(j for j in near[1:] if cosine[near[0], j] > 0.1)
-    base = points[[0, near[0], third]]  # the image of this face determines those of all corners
-    permuted = []
-    for chosen in permutations(range(12), 3):
-        image = points[list(chosen)]
-        if torch.allclose(image @ image.mT, base @ base.mT):
-            turn = torch.linalg.solve(base, image)
-            if not proper or torch.linalg.det(turn) > 0:
-                permuted.append(torch.cdist(points @ turn, points).argmin(1))
-    return torch.stack(permuted)
-
-
-def orbits(proper: bool) -> Tensor:
-    """The orbit of each pattern under the symmetries, as the smallest number of a pattern in it; (4096,)."""
-    numbers = [(patterns()[:, order] << torch.arange(12)).sum(1) for order in symmetries(proper)]
-    return torch.stack(numbers).amin(0)

@@ -10,16 +10,16 @@ be in one file, texture_shape_64.npz.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from racecar.support.extras import need
-from racecar_lab.datasets.arrays import channels_first
-from racecar_lab.datasets.base import DataError, Download, File, Samples, Source, words
+from racecar_lab.datasets.arrays import channels_first, read_npz
+from racecar_lab.datasets.base import DataError, Download, File, Source, reading
 
 CLASSES = (
     "airplane", "bear", "bicycle", "bird", "boat", "bottle", "car", "cat",
@@ -41,9 +41,6 @@ KINDS = {"stylised": "stylized", "edges": "edges", "silhouettes": "filled-silhou
 NAME = re.compile(r"([a-z]+)(\d+)(?:-([a-z]+)\d+)?\.png")
 """Names of pictures: shape and its number, texture and its number. cat3-dog1.png shows the third cat in the texture of
 the first dog; cat3.png has no texture. The part before the hyphen names the shape picture."""
-
-Row = tuple[int, int, int, str]
-"""Class of the shape, number of the shape picture, class of the texture or -1, file name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,73 +64,47 @@ class Stimuli:
 
 
 def stimuli(folder: str | Path | None, split: str) -> Stimuli:
-    """One of the sets "stylised", "edges" and "silhouettes", in the order of ``load``."""
-    images, shape = TEXTURE_SHAPE.load(folder, split)
-    rows = TEXTURE_SHAPE.open(folder, split, lambda paths: _rows(paths[0], split))
-    texture, picture = (torch.tensor(column) for column in ([r[2] for r in rows], [r[1] for r in rows]))
-    return Stimuli(images, shape, texture, picture)
+    """One of the sets "stylised", "edges" and "silhouettes"."""
+    return Stimuli(*TEXTURE_SHAPE.columns(folder, split))
 
 
-def _row(name: str, shape: str, where: Path) -> Row:
-    """The row of a picture from its name; ``shape`` is the class that it must have."""
-    parts = NAME.fullmatch(name)
+def _read(paths: tuple[Path, ...], split: str) -> tuple[Tensor, ...]:
+    """The columns of ``Stimuli``, sorted by them and by the names of the files."""
+    (path,) = paths
+    if path.name == PACKED:
+        names = ("x", "kind", "kind_names", "file_name", "shape_label", "class_names")
+        x, kind, kinds, file_names, shapes, classes = read_npz(path, *names)
+        chosen = kind == list(kinds).index(KINDS[split])
+        files = [path / classes[i] / name for i, name in zip(shapes[chosen], file_names[chosen], strict=True)]
+        images = channels_first(x[chosen], path)
+    else:
+        files = [file for name in CLASSES for file in (path / name).glob("[!.]*.png")]
+        if not files:
+            raise DataError(f"{path} has no pictures in folders {CLASSES[0]} … {CLASSES[-1]}")
+        images = _pictures(files)
+    rows = [(*_parts(file), file.name, i) for i, file in enumerate(files)]
+    shape, picture, texture, _, order = zip(*sorted(rows), strict=True)
+    return images[list(order)], torch.tensor(shape), torch.tensor(texture), torch.tensor(picture)
+
+
+def _parts(file: Path) -> tuple[int, int, int]:
+    """Class of the shape, number of the shape picture, and class of the texture or -1, from the name of a picture."""
+    shape, parts = file.parent.name, NAME.fullmatch(file.name)
     if parts is None or parts[1] != shape or parts[3] not in (None, *CLASSES):
-        raise DataError(f"{where} should be named {shape}1.png or {shape}1-TEXTURE1.png")
-    return CLASSES.index(shape), int(parts[2]), CLASSES.index(parts[3]) if parts[3] else -1, name
+        raise DataError(f"{file} should be named {shape}1.png or {shape}1-TEXTURE1.png")
+    return CLASSES.index(shape), int(parts[2]), CLASSES.index(parts[3]) if parts[3] else -1
 
 
-def _rows(path: Path, split: str) -> list[Row]:
-    """The rows of all pictures of a set, from a folder or the packed file, sorted."""
-    if path.name == PACKED:
-        return sorted(_packed(path, split)[0])
-    files = [(name, file) for name in CLASSES for file in (path / name).glob("[!.]*.png")]
-    return sorted(_row(file.name, name, file) for name, file in files)
-
-
-def _packed(path: Path, split: str) -> tuple[list[Row], Tensor]:
-    """The rows of a set and its pictures, in the order of the packed file."""
-    arrays = _arrays(path)
-    chosen = arrays["kind"] == list(arrays["kind_names"]).index(KINDS[split])
-    names = [str(name) for name in arrays["file_name"][chosen]]
-    shapes = [str(arrays["class_names"][label]) for label in arrays["shape_label"][chosen]]
-    rows = [_row(name, shape, path / name) for name, shape in zip(names, shapes, strict=True)]
-    return rows, channels_first(torch.from_numpy(arrays["x"][chosen]), path)
-
-
-def _arrays(path: Path) -> dict[str, Any]:
-    """The arrays of the packed file."""
-    numpy, names = need("numpy", "lab"), ("x", "kind", "kind_names", "file_name", "shape_label", "class_names")
-    try:
-        with open(path, "rb") as file, numpy.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in names}
-    except Exception as error:  # damaged files raise errors of many types
-        raise DataError(f"{path} is damaged or no npz file with {', '.join(names)} ({words(error)})") from error
-
-
-def _read(paths: tuple[Path, ...], split: str) -> Samples:
-    path, rows = paths[0], _rows(paths[0], split)
-    if not rows:
-        raise DataError(f"{path} has no pictures in folders {CLASSES[0]} … {CLASSES[-1]}")
-    labels = torch.tensor([label for label, *_ in rows])
-    if path.name == PACKED:
-        unsorted, pictures = _packed(path, split)
-        return pictures[sorted(range(len(unsorted)), key=unsorted.__getitem__)], labels
-    files = [path / CLASSES[label] / name for label, *_, name in rows]
-    images = [_picture(file) for file in files]
-    for image, file in zip(images, files, strict=True):
-        if image.shape != images[0].shape:
-            raise DataError(f"{file} has another size than {files[0]}")
-    return torch.stack(images), labels
-
-
-def _picture(path: Path) -> Tensor:
-    """A picture, uint8 (3, H, W)."""
+def _pictures(files: Sequence[Path]) -> Tensor:
+    """Pictures of one size, uint8 (N, 3, H, W)."""
     numpy, image = need("numpy", "lab"), need("PIL.Image", "lab")
-    try:
-        with image.open(path) as opened:
-            return torch.from_numpy(numpy.array(opened.convert("RGB"))).permute(2, 0, 1)
-    except (OSError, SyntaxError, ValueError) as error:
-        raise DataError(f"{path} is damaged or no picture ({words(error)})") from error
+    images = []
+    for file in files:
+        with reading(file, "picture"), image.open(file) as opened:
+            images.append(torch.from_numpy(numpy.array(opened.convert("RGB"))).permute(2, 0, 1))
+        if images[-1].shape != images[0].shape:
+            raise DataError(f"{file} has another size than {files[0]}")
+    return torch.stack(images)
 
 
 TEXTURE_SHAPE = Source(

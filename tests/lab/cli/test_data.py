@@ -83,7 +83,7 @@ def test_check_names_what_is_wrong(cli, folder):
     assert result.status == 2
     assert row(result.out, "mnist")[1].strip() == "wrong"
     first, second = result.err.splitlines()
-    assert first.startswith(f"racecar: {damaged} is damaged or truncated")
+    assert first.startswith(f"racecar: {damaged} is damaged or no idx file")
     assert second == (
         f"racecar: {folder}/MNIST/raw/t10k-labels-idx1-ubyte.gz is missing: racecar data fetch mnist --data {folder}"
     )

@@ -89,7 +89,7 @@ def test_a_wrong_archive_leaves_nothing(server, source, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "content, said",
+    "content, problem",
     [
         (archive(("top-abc/data/one.bin", FILES["set/one.bin"])), "set/deep/two.bin in it is missing"),
         (archive(("top-abc/data/one.bin", b"other")), "set/one.bin in it has 5 bytes, not 7"),
@@ -97,12 +97,12 @@ def test_a_wrong_archive_leaves_nothing(server, source, tmp_path):
         (b"no archive", "cannot be unpacked"),
     ],
 )
-def test_an_archive_without_a_checksum_is_checked_inside(server, source, tmp_path, content, said):
+def test_an_archive_without_a_checksum_is_checked_inside(server, source, tmp_path, content, problem):
     """As one that a server makes anew for every user."""
     server.files["set.tar.gz"] = content
     one = Download(source.downloads[0].urls, "set.tar.gz", members=source.downloads[0].members)
     source = Source(**{**vars(source), "downloads": (one,)})
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=problem):
         fetch(source, tmp_path)
     assert not (tmp_path / "set").exists()
     server.files["set.tar.gz"] = OFFICIAL

@@ -51,26 +51,28 @@ def test_samples(tmp_path, below, compress):
     images[0] = 0  # the samples belong to the caller
 
 
+IMAGES = CONTENT["train-images-idx3-ubyte"]
+
+
 @pytest.mark.parametrize(
-    "name, content, said",
+    "name, content, problem",
     [
-        ("images_idx3", CONTENT["train-images-idx3-ubyte"][:-1], "has 2367 bytes, its header says 2368"),
-        ("images_idx3", CONTENT["train-images-idx3-ubyte"] + b"0", "has 2369 bytes or more, its header says 2368"),
-        ("images_idx3", CONTENT["train-images-idx3-ubyte"][:9], "is no idx file of bytes with 3 dimensions"),
-        ("images_idx3", b"", "is no idx file"),
+        ("images_idx3", IMAGES[:-1], "has 2351 bytes of data, its header says 2352"),
+        ("images_idx3", IMAGES + b"0", "has more bytes of data, its header says 2352"),
+        ("images_idx3", IMAGES[:9], "is no idx file of bytes with 3 dimensions"),
         ("images_idx3", CONTENT["train-labels-idx1-ubyte"], "is no idx file of bytes with 3 dimensions"),
         ("images_idx3", idx(0xD03, (3, 28, 28), pixels(3)), "is no idx file of bytes"),
-        ("labels_idx1", idx(0x801, (2,), b"00"), "has 2 labels for the 3 pictures of train-images-idx3-ubyte"),
+        ("labels_idx1", idx(0x801, (2,), b"00"), "as labels of 3 pictures"),
         ("labels_idx1", idx(0x801, (3,), bytes([0, 10, 1])), "has labels from 0 to 10, not 0 to 9"),
     ],
 )
-def test_wrong_files_are_named(tmp_path, name, content, said):
+def test_wrong_files_are_named(tmp_path, name, content, problem):
     write(tmp_path, **{f"train_{name}_ubyte": content})
     path = tmp_path / f"MNIST/raw/train-{name.replace('_', '-')}-ubyte"
     with pytest.raises(DataError) as error:
         SMALL.load(tmp_path, "train")
     assert str(error.value).startswith(f"{path} ")
-    assert said in str(error.value)
+    assert problem in str(error.value)
     assert str(error.value).endswith(f": racecar data fetch mnist --data {tmp_path}")
 
 
@@ -79,14 +81,8 @@ def test_a_damaged_compressed_file_is_named(tmp_path, damage):
     write(tmp_path, compress=True)
     path = tmp_path / "MNIST/raw/train-images-idx3-ubyte.gz"
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(DataError, match=f"{path} is damaged or truncated .*: racecar data fetch mnist"):
+    with pytest.raises(DataError, match=f"{path} is damaged or no idx file .*: racecar data fetch mnist"):
         SMALL.load(tmp_path, "train")
-
-
-def test_the_official_counts_are_asked_for(tmp_path):
-    write(tmp_path)
-    with pytest.raises(DataError, match="holds 3 samples of train, not 60000"):
-        MNIST.load(tmp_path, "train")
 
 
 def test_digits_come_with_the_package():
@@ -96,9 +92,3 @@ def test_digits_come_with_the_package():
     assert labels.tolist() == [label for label in range(10) for _ in range(4)]
     assert images.flatten(1).unique(dim=0).shape[0] == 40
     assert bool((images.flatten(1).max(1).values >= 250).all())
-    for picture in images[:, 0]:  # as MNIST was made: scaled to a box of 20 × 20, the centre of mass in the middle
-        ink = picture.nonzero()
-        assert int((ink.max(0).values - ink.min(0).values).max()) + 1 == 20
-        weight = picture.double() / picture.sum()
-        middle = torch.stack([(weight.sum(1 - side) * torch.arange(28)).sum() for side in (0, 1)])
-        assert middle.tolist() == pytest.approx([13.5, 13.5], abs=1)

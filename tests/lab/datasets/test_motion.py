@@ -5,8 +5,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from racecar_lab.datasets import motion
 from racecar_lab.datasets.motion import blur, kernel
@@ -24,25 +22,14 @@ def moments(weights):
     return along, across, math.degrees(math.atan2(axes[1, 1], axes[0, 1])) % 180
 
 
-@given(st.floats(1, 30), st.floats(-400, 400))
-def test_a_line_through_the_middle(length, angle):
-    weights = kernel(length, angle)
-    assert float(weights.sum()) == pytest.approx(1)
-    assert (weights >= 0).all()
-    assert all(side % 2 for side in weights.shape)
-    assert torch.allclose(weights, weights.flip(0, 1))
-    assert (weights.max() - weights[tuple(side // 2 for side in weights.shape)]).abs() < 1e-12
-    assert torch.allclose(weights, kernel(length, angle + 180))
-    if kernel(length, -angle).shape == weights.shape:  # rounding can hide or show an edge that weighs nothing
-        assert torch.allclose(weights, kernel(length, -angle).flip(0))
-
-
 @pytest.mark.parametrize("length", [5, 9, 25])
 @pytest.mark.parametrize("angle", [0, 15, 30, 45, 75, 90, 120, 165])
 def test_length_and_angle(length, angle):
     """By second moments: those of a line of so many pixels, in that direction, and thin across it."""
-    along, across, found = moments(kernel(length, angle))
-    assert abs((found - angle + 90) % 180 - 90) < (2 if length == 5 else 0.7)
+    weights = kernel(length, angle)
+    assert float(weights.sum()) == pytest.approx(1)
+    along, across, direction = moments(weights)
+    assert abs((direction - angle + 90) % 180 - 90) < (2 if length == 5 else 0.7)
     assert math.sqrt(12 * along + 1) == pytest.approx(length, rel=0.06)
     assert across < 0.3
 
@@ -93,19 +80,6 @@ def test_pictures_one_by_one(monkeypatch):
         for c in range(3):
             assert torch.equal(seen[n, c], blur(x[n : n + 1, c : c + 1])[0, 0])
     torch.testing.assert_close(blur(x.double()), seen.double(), rtol=0, atol=1e-6)
-    assert blur(x[:0]).shape == (0, 3, 8, 7)
-
-
-@pytest.mark.parametrize("length, angle", [(0.5, 15), (-5, 15), (math.nan, 15), (math.inf, 15), (5, math.nan)])
-def test_refused(length, angle):
-    with pytest.raises(ValueError, match=r"must be a (number of pixels of at least 1|finite number of degrees)"):
-        kernel(length, angle)
-
-
-@pytest.mark.parametrize("x", [torch.zeros(28, 28), torch.zeros(1, 1, 28, 28, dtype=torch.uint8)])
-def test_what_is_no_picture(x):
-    with pytest.raises(ValueError, match="floating point"):
-        blur(x)
 
 
 @pytest.mark.gpu

@@ -9,7 +9,6 @@ import torch
 from PIL import Image
 
 from racecar_lab.datasets import CIFAR10_1, INFORMATION, SHIFT, SMOKE_REAL, TEXTURE_SHAPE, DataError, texture_shape
-from racecar_lab.datasets.smoke_real import frames
 from racecar_lab.datasets.texture_shape import CLASSES, Stimuli, stimuli
 
 
@@ -21,10 +20,12 @@ def same(images: torch.Tensor, last: np.ndarray) -> bool:
     return images.dtype == torch.uint8 and np.array_equal(images.numpy(), last.transpose(0, 3, 1, 2))
 
 
-def refused(source, folder, split, *said):
+def refused(source, folder, split, problem):
+    """One sentence: the file, its problem, and what to do."""
     with pytest.raises(DataError) as error:
         source.load(folder, split)
-    assert all(words in str(error.value) for words in (*said, source.remedy(folder)))
+    assert problem in str(error.value)
+    assert str(error.value).endswith(f": {source.remedy(folder)}")
 
 
 @pytest.mark.parametrize("below", ["", "CIFAR-10.1/datasets"])
@@ -42,9 +43,9 @@ def test_cifar10_1(tmp_path, below):
         data.write_bytes(wrong)
         refused(source, tmp_path, "test", f"{data} is damaged or no npy file of numbers")
     np.save(data, np.array([{"an": "object"}]), allow_pickle=True)
-    refused(source, tmp_path, "test", f"{data} is damaged or no npy file of numbers", "allow_pickle=False")
+    refused(source, tmp_path, "test", f"{data} is damaged or no npy file of numbers")
     np.save(data, x.astype(np.float32))
-    refused(source, tmp_path, "test", f"{data} holds torch.float32 (3, 32, 32, 3) instead of colour pictures in bytes")
+    refused(source, tmp_path, "test", f"{data} holds float32 (3, 32, 32, 3) instead of colour pictures in bytes")
     np.save(data, x[:2])
     refused(source, tmp_path, "test", f"{labels} holds torch.int32 (3,) as labels of 2 pictures")
 
@@ -58,19 +59,19 @@ def test_shift(tmp_path):
     path.write_bytes(path.read_bytes()[:-200])
     refused(source, tmp_path, "test", f"{path} is damaged or no npz file with x, y")
     np.savez(path, x=x)
-    refused(source, tmp_path, "test", f"{path} is damaged or no npz file with x, y", "y is not a file in the archive")
+    refused(source, tmp_path, "test", f"{path} is damaged or no npz file with x, y")
 
 
-def test_smoke(tmp_path):
+def test_real_smoke(tmp_path):
     source, path = replace(SMOKE_REAL, counts={"plume": 4, "photographs": 3}), tmp_path / "smoke_real_64.npz"
     plume, photographs = pictures(4, 64), pictures(3, 64, 1)
     np.savez_compressed(
         path, scalarflow=plume, smokecrop=photographs, view=np.uint8([0, 0, 4, 4]), frame=np.uint8([0, 119, 0, 119])
     )
-    images, view = source.load(tmp_path, "plume")
+    images, view, frame = source.columns(tmp_path, "plume")
     assert same(images, plume)
     assert view.tolist() == [0, 0, 4, 4]
-    assert frames(tmp_path).tolist() == [0, 119, 0, 119]
+    assert frame.tolist() == [0, 119, 0, 119]
     images, labels = source.load(tmp_path, "photographs")
     assert same(images, photographs)
     assert labels.tolist() == [0, 0, 0]
@@ -90,7 +91,7 @@ def test_information(tmp_path):
     assert np.array_equal(x.numpy(), patterns)
     assert np.array_equal(y.numpy(), labels)
     content = path.read_bytes()
-    for wrong in (content[:500], content[:100], b"", b"x" * 1003):
+    for wrong in (content[:500], b"", b"x" * 1003):
         path.write_bytes(wrong)
         refused(INFORMATION, tmp_path, "all", f"{path} is damaged or no MATLAB file with F and y")
     scipy.io.savemat(path, {"F": patterns})
@@ -109,32 +110,25 @@ def colour(path, number: int, size=(4, 4)) -> None:
     Image.new("RGB", size, (number, 2 * number, 0)).save(path)
 
 
-def test_texture_against_shape(tmp_path):
+def test_texture_against_shape(tmp_path, monkeypatch):
+    """Sorted by class, number of the picture and texture; hidden files do not count. The packed file has tests beside
+    the experiment's split."""
+    counts = {"stylised": 4, "edges": 1}
+    monkeypatch.setattr(texture_shape, "TEXTURE_SHAPE", replace(TEXTURE_SHAPE, counts=counts))
     names = ("bear10-cat2.png", "bear2-bear1.png", "bear2-airplane3.png", "airplane1-truck1.png")
     for number, name in enumerate(names):
         colour(tmp_path / STYLISED / ("bear" if name.startswith("bear") else "airplane") / name, number)
     (tmp_path / STYLISED / "bear/.DS_Store").write_bytes(b"not a picture")
     colour(tmp_path / "texture-vs-shape/stimuli/edges/dog/dog3.png", 7)
-    source = replace(TEXTURE_SHAPE, counts={"stylised": 4, "edges": 1, "silhouettes": 1})
-    images, shape = source.load(tmp_path, "stylised")
-    assert images.shape == (4, 3, 4, 4)
-    assert images[:, 0, 0, 0].tolist() == [3, 2, 1, 0], "by class, number of the picture and texture"
-    assert images[:, 1, 3, 3].tolist() == [6, 4, 2, 0]
-    assert shape.tolist() == [0, 1, 1, 1]
-    assert source.load(tmp_path, "edges")[1].tolist() == [CLASSES.index("dog")]
-
-
-def test_what_the_names_say(tmp_path, monkeypatch):
-    monkeypatch.setattr(texture_shape, "TEXTURE_SHAPE", replace(TEXTURE_SHAPE, counts={"stylised": 3, "edges": 1}))
-    for number, name in enumerate(("bear10-cat2.png", "bear2-bear1.png", "bear2-airplane3.png")):
-        colour(tmp_path / STYLISED / "bear" / name, number)
-    colour(tmp_path / "texture-vs-shape/stimuli/edges/dog/dog3.png", 7)
-    found = stimuli(tmp_path, "stylised")
-    assert found.shape.tolist() == [1, 1, 1]
-    assert found.texture.tolist() == [0, 1, CLASSES.index("cat")]
-    assert found.picture.tolist() == [2, 2, 10]
-    assert found.images[:, 0, 0, 0].tolist() == [2, 1, 0]
-    assert stimuli(tmp_path, "edges").texture.tolist() == [-1]
+    loaded = stimuli(tmp_path, "stylised")
+    assert loaded.images.shape == (4, 3, 4, 4)
+    assert loaded.images[:, 0, 0, 0].tolist() == [3, 2, 1, 0]
+    assert loaded.images[:, 1, 3, 3].tolist() == [6, 4, 2, 0]
+    assert loaded.shape.tolist() == [0, 1, 1, 1]
+    assert loaded.texture.tolist() == [CLASSES.index("truck"), 0, 1, CLASSES.index("cat")]
+    assert loaded.picture.tolist() == [1, 2, 2, 10]
+    edges = stimuli(tmp_path, "edges")
+    assert (edges.shape.tolist(), edges.texture.tolist()) == ([CLASSES.index("dog")], [-1])
 
 
 def test_no_shape_picture_is_on_both_sides():
@@ -155,11 +149,12 @@ def test_wrong_pictures_are_named(tmp_path):
     refused(source, tmp_path, "stylised", f"{folder} has no pictures in folders airplane … truck")
     colour(folder / "cat/cat1-dog1.png", 1)
     refused(source, tmp_path, "stylised", f"{folder} holds 1 samples of stylised, not 2")
-    colour(folder / "cat/cat2-dog1.png", 1, (4, 5))
-    refused(source, tmp_path, "stylised", f"{folder / 'cat/cat2-dog1.png'} has another size than")
-    (folder / "cat/cat2-dog1.png").write_bytes((folder / "cat/cat1-dog1.png").read_bytes()[:50])
-    refused(source, tmp_path, "stylised", f"{folder / 'cat/cat2-dog1.png'} is damaged or no picture")
     for name in ("dog1-cat1.png", "cat1-fish1.png", "cat.png"):
         colour(folder / "cat" / name, 1)
         refused(source, tmp_path, "stylised", f"{folder / 'cat' / name} should be named cat1.png or cat1-TEXTURE1.png")
         (folder / "cat" / name).unlink()
+    second = folder / "cat/cat2-dog1.png"
+    colour(second, 1, (4, 5))
+    refused(source, tmp_path, "stylised", "has another size than")
+    second.write_bytes((folder / "cat/cat1-dog1.png").read_bytes()[:50])
+    refused(source, tmp_path, "stylised", f"{second} is damaged or no picture")
