@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.optim.swa_utils import update_bn
 
 from racecar_lab.measures.logistic import logistic
 from racecar_lab.task import Split
@@ -93,15 +94,7 @@ def standard(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def settle(model: nn.Module, x: Tensor) -> nn.Module:
     """An untrained net with the running statistics of its batch norms computed from the samples x (N, …); in evaluation
     mode."""
-    norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
-    momenta = [module.momentum for module in norms]
-    for module in norms:
-        module.momentum = None  # None: the plain mean over the batches
-    model.train()
-    for part in x.split(BATCH["cpu"]) if norms else ():
-        model(part)
-    for module, momentum in zip(norms, momenta, strict=True):
-        module.momentum = momentum
+    update_bn(x.split(BATCH["cpu"]), model)
     return model.eval()
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from racecar.support.extras import need
+
 
 def auroc(known: Tensor, strange: Tensor) -> float:
     """The probability that a strange sample has a higher score than a known one; ties count half. 0.5 is chance.
@@ -18,14 +20,10 @@ def auroc(known: Tensor, strange: Tensor) -> float:
     Returns:
         The area under the ROC curve, by ranks; NaN where a score is NaN.
     """
-    scores = torch.cat((known, strange)).double()
-    if scores.isnan().any():
-        return float("nan")
-    _, index, counts = scores.unique(return_inverse=True, return_counts=True)
-    ends = counts.cumsum(0).double()
-    ranks = (ends - (counts.double() - 1) / 2)[index[len(known) :]]  # from 1; equal scores share their mean rank
+    stats = need("scipy.stats", "lab")
+    ranks = stats.rankdata(torch.cat((known, strange)).double().cpu().numpy(), nan_policy="propagate")
     n, m = len(known), len(strange)
-    return float((ranks.sum() - m * (m + 1) / 2) / (n * m))
+    return float((ranks[n:].sum() - m * (m + 1) / 2) / (n * m))
 
 
 def unsure(logits: Tensor) -> Tensor:

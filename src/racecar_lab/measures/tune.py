@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import functional_call, grad, stack_module_state, vmap
 from torch.nn import functional as F
 
 from racecar.support.interrupts import deferred
@@ -57,71 +58,43 @@ def tune(
         batch: number of samples in a step, drawn anew for each step; all N if there are fewer.
         generators: for these draws, one for each net and set.
     """
-    copies = _Copies([_with_classifier(model, train.x[0, 0, :1], classes) for model in models], train, lrs)
+    fresh = [_with_classifier(model, train.x[0, 0, :1], classes) for model in models]
+    shape = len(lrs), *train.y.shape[:2]
+    parameters, buffers = stack_module_state([fresh[net] for _, net, _ in product(*map(range, shape))])
+    parameters = {name: parameter.detach() for name, parameter in parameters.items()}
+    parts = zip(*(parameter.chunk(len(lrs)) for parameter in parameters.values()), strict=True)
+    groups = [{"params": list(part), "lr": lr} for part, lr in zip(parts, lrs, strict=True)]
+    optimiser = torch.optim.Adam(groups, capturable=train.x.is_cuda)
+
+    def loss(parameters: Tensors, buffers: Tensors, x: Tensor, y: Tensor) -> tuple[Tensor, Tensors]:
+        buffers = {name: buffer.clone() for name, buffer in buffers.items()}  # the net changes them in place
+        return F.cross_entropy(functional_call(fresh[0], parameters | buffers, (x,)), y), buffers
+
+    def step(chosen: Tensor) -> Tensor:
+        """A step of every copy, on the samples with the indices ``chosen`` (E · B, batch) in the sets."""
+        rows = torch.arange(len(chosen), device=chosen.device)[:, None]
+        x, y = (torch.cat([tensor.flatten(0, 1)[rows, chosen]] * len(lrs)) for tensor in (train.x, train.y))
+        with deferred():
+            gradients, new_buffers = vmap(grad(loss, has_aux=True))(parameters, buffers, x, y)
+        for name, buffer in buffers.items():
+            buffer.copy_(new_buffers[name])
+        for i, group in enumerate(optimiser.param_groups):
+            for name, parameter in zip(parameters, group["params"], strict=True):
+                parameter.grad = gradients[name].contiguous().chunk(len(lrs))[i]
+        optimiser.step()
+        return chosen
+
+    captured = Captured(step) if train.x.is_cuda else lambda _, chosen: step(chosen)
     count = train.y.shape[2]
     orders = [
-        torch.stack([_random_indices(count, batch, generator) for _ in range(steps)])
+        torch.stack([torch.randperm(count, generator=generator)[:batch] for _ in range(steps)])
         for net_generators in generators
         for generator in net_generators
     ]
-    step = Captured(copies.step) if train.x.is_cuda else lambda _, chosen: copies.step(chosen)
     for chosen in torch.stack(orders, 1).to(train.y.device):
-        step(None, chosen)
-    return copies.tuned()
-
-
-class _Copies:
-    """All copies as one batched net: every tensor has a first dimension of learning rates × nets × sets."""
-
-    def __init__(self, fresh: Sequence[nn.Module], train: Split, lrs: Sequence[float]) -> None:
-        self.model, self.shape = fresh[0], (len(lrs), *train.y.shape[:2])
-        self.x, self.y = train.x.flatten(0, 1), train.y.flatten(0, 1)
-        self.parameters = self._stack([dict(net.named_parameters()) for net in fresh])
-        self.buffers = self._stack([dict(net.named_buffers()) for net in fresh])
-        parts = [parameter.chunk(len(lrs)) for parameter in self.parameters.values()]
-        self.optimisers = [
-            torch.optim.Adam([part[i] for part in parts], lr, capturable=train.x.is_cuda) for i, lr in enumerate(lrs)
-        ]
-
-    def _stack(self, named: Sequence[Tensors]) -> Tensors:
-        """Tensors of each net by name, repeated for learning rates and sets, and stacked."""
-        lrs, nets, sets = self.shape
-        each = torch.arange(nets).repeat_interleave(sets).repeat(lrs).tolist()
-        return {name: torch.stack([named[i][name].detach() for i in each]) for name in named[0]}
-
-    def step(self, chosen: Tensor) -> Tensor:
-        """Do a step of every copy, on the samples with the indices ``chosen`` (E · B, batch) in each set."""
-        rows = torch.arange(len(chosen), device=chosen.device)[:, None]
-        data = [_repeated(tensor[rows, chosen], self.shape[0]) for tensor in (self.x, self.y)]
-        with deferred():
-            gradients, buffers = vmap(grad(self._loss, has_aux=True))(self.parameters, self.buffers, *data)
-        for name, buffer in self.buffers.items():
-            buffer.copy_(buffers[name])
-        parts = [gradients[name].contiguous().chunk(self.shape[0]) for name in self.parameters]
-        for i, optimiser in enumerate(self.optimisers):
-            for parameter, part in zip(optimiser.param_groups[0]["params"], parts, strict=True):
-                parameter.grad = part[i]
-            optimiser.step()
-        return chosen
-
-    def _loss(self, parameters: Tensors, buffers: Tensors, x: Tensor, y: Tensor) -> tuple[Tensor, Tensors]:
-        buffers = {name: buffer.clone() for name, buffer in buffers.items()}  # the net changes them in place
-        return F.cross_entropy(functional_call(self.model, parameters | buffers, (x,)), y), buffers
-
-    def tuned(self) -> Tuned:
-        tensors = self.parameters | self.buffers
-        states = {name: tensor.unflatten(0, self.shape) for name, tensor in tensors.items()}
-        return Tuned(self.model, states)
-
-
-def _repeated(x: Tensor, times: int) -> Tensor:
-    """A tensor (N, …) repeated along its first dimension, (times · N, …)."""
-    return x.repeat(times, *(1,) * (x.dim() - 1))
-
-
-def _random_indices(count: int, batch: int, generator: torch.Generator) -> Tensor:
-    """``batch`` different indices below ``count``, or all if there are fewer."""
-    return torch.randperm(count, generator=generator)[:batch]
+        captured(None, chosen)
+    states = {name: tensor.unflatten(0, shape) for name, tensor in (parameters | buffers).items()}
+    return Tuned(fresh[0], states)
 
 
 def _with_classifier(model: nn.Module, x: Tensor, classes: int) -> nn.Module:
