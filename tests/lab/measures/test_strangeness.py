@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
+from sklearn.metrics import roc_auc_score
 
 from racecar_lab.measures.strangeness import Mahalanobis, auroc, energy, squared_errors, unsure
 
@@ -14,26 +15,14 @@ scores = st.lists(st.integers(-3, 3), min_size=1, max_size=12)
 
 
 @given(scores, scores)
-def test_auroc_by_counting(known, strange):
-    """Every pair, ties half; scores are turned round by turning the sides."""
-    wins = sum(1.0 if b > a else 0.5 if a == b else 0.0 for a in known for b in strange)
-    known, strange = torch.tensor(known).float(), torch.tensor(strange).float()
-    found = auroc(known, strange)
-    assert found == pytest.approx(wins / (len(known) * len(strange)))
-    assert auroc(strange, known) == pytest.approx(1 - found)
-    assert auroc(known.exp(), strange.exp()) == found
+def test_auroc_by_sklearn(known, strange):
+    wanted = roc_auc_score([0] * len(known) + [1] * len(strange), known + strange)
+    assert auroc(torch.tensor(known), torch.tensor(strange)) == pytest.approx(wanted)
 
 
 def test_auroc_of_what_is_no_number():
     assert math.isnan(auroc(torch.tensor([0.0, math.nan]), torch.ones(2)))
     assert auroc(torch.zeros(3), torch.tensor([math.inf])) == 1.0
-
-
-def test_auroc_of_gaussians():
-    """Φ(δ / √2) for unit Gaussians whose means are δ apart."""
-    generator = torch.Generator().manual_seed(0)
-    a, b = (torch.randn(20000, generator=generator) for _ in range(2))
-    assert auroc(a, b + 1) == pytest.approx(stats.norm.cdf(1 / math.sqrt(2)), abs=0.01)
 
 
 def test_scores_of_logits():
