@@ -11,25 +11,23 @@ from pathlib import Path
 from racecar_lab.datasets.base import DataError, File, Source, data_folder
 
 
-def digest(path: Path, kind: str, remember: bool = False) -> str:
-    """Checksum of a file ("sha256", "md5") or of a folder ("git-tree"), in hexadecimal.
-
-    Args:
-        remember: take what this process computed before, if a file has the same size and time as then. Not for
-            files that change within the resolution of a file's time.
-    """
+def digest(path: Path, kind: str) -> str:
+    """Checksum of a file ("sha256", "md5") or of a folder ("git-tree"), in hexadecimal."""
     if kind == "git-tree":
         return _git_tree(path).hex()
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
+
+
+def remembered_digest(path: Path, kind: str) -> str:
+    """``digest``, computed once for all jobs of a process, as long as size and time of a file stay the same."""
     state = path.stat()
-    compute = _file_digest if remember else _file_digest.__wrapped__
-    return compute(path, kind, state.st_size, state.st_mtime_ns)
+    return digest(path, kind) if path.is_dir() else _file_digest(path, kind, state.st_size, state.st_mtime_ns)
 
 
 @lru_cache
 def _file_digest(path: Path, kind: str, size: int, changed: int) -> str:
-    """Checksum of a file; its size and time tell whether one that was computed before still holds."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
+    return digest(path, kind)
 
 
 def _git_tree(folder: Path) -> bytes:
@@ -49,7 +47,7 @@ def _git_id(kind: bytes, content: bytes) -> bytes:
     return hashlib.sha1(b"%s %d\0" % (kind, len(content)) + content, usedforsecurity=False).digest()
 
 
-def differs(path: Path, size: int | None, checksum: str, remember: bool = False) -> str:
+def differs(path: Path, size: int | None, checksum: str) -> str:
     """The difference of a file or folder from the published one, in words; empty if there is none."""
     if not path.exists():
         return "is missing"
@@ -59,7 +57,7 @@ def differs(path: Path, size: int | None, checksum: str, remember: bool = False)
         actual_size = path.stat().st_size
         return f"has {actual_size} bytes, not {size}{': it is truncated' if actual_size < size else ''}"
     kind, _, wanted = checksum.partition(":")
-    if wanted and (actual := digest(path, kind, remember)) != wanted:
+    if wanted and (actual := digest(path, kind)) != wanted:
         return f"is damaged or another file: its {kind} is {actual}, not {wanted}"
     return ""
 
@@ -126,7 +124,9 @@ def other_files(source: Source, folder: str | Path | None) -> dict[str, str]:
         with suppress(DataError):
             for file in source.find(folder, split):
                 path, wanted = folder / file.path, wanted_checksum(source, file, folder)
-                if differs(path, file.size, wanted, remember=True):
+                if wanted or (file.size is not None and path.stat().st_size != file.size):
                     kind = "git-tree" if path.is_dir() else "md5" if wanted.startswith("md5") else "sha256"
-                    other[file.path] = f"{kind}:{digest(path, kind, remember=True)}"
+                    checksum = f"{kind}:{remembered_digest(path, kind)}"
+                    if checksum != wanted:
+                        other[file.path] = checksum
     return other

@@ -11,9 +11,10 @@ import time
 from collections.abc import Sequence
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from racecar.support.files import DiskFull, check_folder, naming
 from racecar.support.progress import bar
@@ -90,11 +91,10 @@ def _complete(url: str, part: Path, size: int | None) -> None:
 
 def _receive(url: str, part: Path, size: int | None) -> None:
     """One request for the rest of a file."""
-    _check_scheme(url)
+    _check_scheme(url, "is at")
     start, limit = _length(part), MOST if size is None else size
     request = Request(url, headers={"User-Agent": "racecar", **({"Range": f"bytes={start}-"} if start else {})})
-    with urlopen(request, timeout=TIMEOUT) as answer:
-        _check_scheme(answer.url)
+    with build_opener(_Redirects).open(request, timeout=TIMEOUT) as answer:
         if answer.status != 206:
             start = 0  # the server sends the whole file
         elif not answer.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
@@ -121,10 +121,18 @@ def _receive(url: str, part: Path, size: int | None) -> None:
         raise ConnectionError(f"the connection ended after {start} of {end} bytes")
 
 
-def _check_scheme(url: str) -> None:
+class _Redirects(HTTPRedirectHandler):
+    """Follows redirects to addresses with a permitted scheme."""
+
+    def redirect_request(self, *arguments: Any) -> Request | None:
+        _check_scheme(arguments[-1], "sends us on to")
+        return super().redirect_request(*arguments)
+
+
+def _check_scheme(url: str, verb: str) -> None:
     """Refuse an address without a permitted scheme."""
     if urlsplit(url).scheme not in SCHEMES:
-        raise DataError(f"is at {url}, which is not {' or '.join(SCHEMES)}")
+        raise DataError(f"{verb} {url}, which is not {' or '.join(SCHEMES)}")
 
 
 def _length(path: Path) -> int:

@@ -12,7 +12,7 @@ import torch
 
 from racecar_lab.datasets.arrays import read_npz
 from racecar_lab.datasets.base import DataError, File, Samples, Source, data_folder
-from racecar_lab.datasets.checksum import digest
+from racecar_lab.datasets.checksum import remembered_digest
 
 PLUMES, FRAMES, SIZE = 20, 120, 64
 NAME = "smoke_simulated_64.npz"
@@ -37,7 +37,7 @@ def _read(paths: tuple[Path, ...], split: str) -> Samples:
 def checksum(folder: str | Path | None) -> str:
     """The checksum of the file, because another version of PhiFlow makes other data; empty if there is no file."""
     path = data_folder(folder) / NAME
-    return f"sha256:{digest(path, 'sha256', remember=True)}" if path.exists() else ""
+    return f"sha256:{remembered_digest(path, 'sha256')}" if path.exists() else ""
 
 
 SMOKE = Source(

@@ -79,9 +79,9 @@ def _read(paths: tuple[Path, ...], split: str) -> tuple[Tensor, ...]:
         images = channels_first(x[chosen], path)
     else:
         files = [file for name in CLASSES for file in (path / name).glob("[!.]*.png")]
-        if not files:
-            raise DataError(f"{path} has no pictures in folders {CLASSES[0]} … {CLASSES[-1]}")
         images = _pictures(files)
+    if not files:
+        raise DataError(f"{path} has no {split} pictures")
     rows = [(*_parts(file), file.name, i) for i, file in enumerate(files)]
     shape, picture, texture, _, order = zip(*sorted(rows), strict=True)
     return images[list(order)], torch.tensor(shape), torch.tensor(texture), torch.tensor(picture)
@@ -104,7 +104,7 @@ def _pictures(files: Sequence[Path]) -> Tensor:
             images.append(torch.from_numpy(numpy.array(opened.convert("RGB"))).permute(2, 0, 1))
         if images[-1].shape != images[0].shape:
             raise DataError(f"{file} has another size than {files[0]}")
-    return torch.stack(images)
+    return torch.stack(images) if images else torch.empty(0)
 
 
 TEXTURE_SHAPE = Source(

@@ -49,24 +49,18 @@ def choose(y: Tensor, per_class: int, generator: torch.Generator) -> Tensor:
     return torch.cat(chosen)
 
 
-def probe(train: Split, test: Split, classes: int, l2: float) -> Tensor:
-    """Test accuracies (B,) of multinomial logistic regression, for B sets of labelled features at once.
+def probe_all(trains: Sequence[Split], tests: Sequence[Split], classes: int, l2: float) -> list[Tensor]:
+    """Test accuracies (B,) of multinomial logistic regression, for several nets with B sets of labelled features each.
 
     The labelled features are centred and divided by one number, after which their mean squared length is 1, so that L2
     means the same for every net. The accuracy is NaN if features are not finite.
 
     Args:
-        train: features (B, N, D), labels (B, N).
-        test: features (M, D), labels (M,), for all sets.
+        trains: for each net features (B, N, D) and labels (B, N), of equal shapes.
+        tests: for each net features (M, D) and labels (M,), for all its sets.
         classes: their number K.
         l2: greater than 0.
     """
-    (accuracies,) = probe_all([train], [test], classes, l2)
-    return accuracies
-
-
-def probe_all(trains: Sequence[Split], tests: Sequence[Split], classes: int, l2: float) -> list[Tensor]:
-    """``probe`` for several nets at once, which have equal numbers of sets, samples and features."""
     x, mean, scale = standard(torch.cat([train.x for train in trains]))
     finite = torch.cat([_finite(*both) for both in zip(trains, tests, strict=True)])
     y = torch.cat([train.y for train in trains])
@@ -103,7 +97,7 @@ def ridge(train: Split, test: Split, classes: int, l2: float) -> Tensor:
     """Test accuracies (B,) of ridge regression on one-hot labels, for B sets of labelled features at once.
 
     It is a probe for thousands of nets: one linear system instead of hundreds of steps. It minimises the mean squared
-    error + l2 · Σ w² on features centred and scaled as in ``probe``; the bias, the mean of the labels, is not
+    error + l2 · Σ w² on features centred and scaled as in ``probe_all``; the bias, the mean of the labels, is not
     penalised. The system is the dual one, of the size of the number of samples. NaN if features are not finite.
 
     Args:

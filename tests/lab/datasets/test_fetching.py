@@ -126,12 +126,6 @@ def test_single_files(server, tmp_path):
     assert [path for path, _ in server.asked] == ["one", "two", "one"]
 
 
-def test_what_cannot_be_fetched_says_where_it_is(source, tmp_path):
-    source = Source(**{**vars(source), "downloads": (), "obtain": "ask at home"})
-    with pytest.raises(DataError, match="tiny cannot be fetched: ask at home"):
-        fetch(source, tmp_path)
-
-
 @pytest.mark.parametrize("name", ["top/../../evil", "top/a/../../../evil"])
 def test_nothing_leaves_the_folder(tmp_path, name):
     (tmp_path / "evil.tar.gz").write_bytes(archive(("top/a/good", b"good"), (name, b"evil")))

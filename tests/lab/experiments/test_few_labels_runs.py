@@ -11,7 +11,7 @@ from racecar import Racecar
 from racecar_lab.experiment import Split, accuracy
 from racecar_lab.experiments.few_labels import fine_tuning, measuring
 from racecar_lab.experiments.few_labels.claims import FIRST, TASKS, TODAY
-from racecar_lab.measures.probe import body, choose, features, probe, settle
+from racecar_lab.measures.probe import body, choose, features, probe_all, settle
 from racecar_lab.measures.tune import tune
 from racecar_lab.report.claims import judge
 from racecar_lab.report.groups import gather
@@ -65,7 +65,8 @@ def test_what_is_measured(pictures, tmp_path):
             values = []
             for i in range(2):
                 chosen = choose(new.train.y, labels, rng.generator("few-labels", 3, labels, i))
-                values.append(float(probe(Split(seen.x[chosen][None], seen.y[chosen][None]), test, 5, config.l2)))
+                labelled = Split(seen.x[chosen][None], seen.y[chosen][None])
+                values.append(float(probe_all([labelled], [test], 5, config.l2)[0]))
             assert metrics[f"{name}_{labels}"] == pytest.approx(mean(values), abs=0.03)  # rounding of features
 
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from racecar_lab.experiment import Split
 from racecar_lab.measures.logistic import logistic
-from racecar_lab.measures.probe import body, choose, features, probe, ridge, settle
+from racecar_lab.measures.probe import body, choose, features, probe_all, ridge, settle
 from racecar_lab.measures.tune import tune
 from racecar_lab.networks.vgg import vgg
 from racecar_lab.training.rng import generator
@@ -28,6 +28,11 @@ def blobs(count, width=6, classes=3, seed=0, spread=1.0):
 def together(*splits):
     """Sets of as many samples, as one batch of them."""
     return Split(torch.stack([one.x for one in splits]), torch.stack([one.y for one in splits]))
+
+
+def probe(train, test, classes, l2):
+    """The accuracies of one net."""
+    return probe_all([train], [test], classes, l2)[0]
 
 
 def by_sklearn(x, y, l2):
