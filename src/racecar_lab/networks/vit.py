@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -38,25 +40,16 @@ class Attention(nn.Module):
         return self.proj(self.mix(self.qkv(x)))
 
 
-class Mlp(nn.Module):
-    """Two linear layers with GELU between them."""
-
-    def __init__(self, width: int, hidden: int) -> None:
-        super().__init__()
-        self.fc1, self.act, self.fc2 = nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (N, tokens, width) → the same shape."""
-        return self.fc2(self.act(self.fc1(x)))
-
-
 class EncoderBlock(nn.Module):
     """A transformer block: norm, attention, addition; norm, MLP, addition."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
         self.norm1, self.attn = nn.LayerNorm(width, eps=1e-6), Attention(width, heads)
-        self.norm2, self.mlp = nn.LayerNorm(width, eps=1e-6), Mlp(width, 4 * width)
+        self.norm2 = nn.LayerNorm(width, eps=1e-6)
+        self.mlp = nn.Sequential(
+            OrderedDict(fc1=nn.Linear(width, 4 * width), act=nn.GELU(), fc2=nn.Linear(4 * width, width))
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """x (N, tokens, width) → the same shape."""
