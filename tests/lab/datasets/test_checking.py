@@ -52,7 +52,7 @@ def read(paths, split):
     return torch.zeros(len(content)), torch.zeros(len(content), dtype=torch.int64)
 
 
-def one(*files: File, **counts: int) -> Source:
+def source_of(*files: File, **counts: int) -> Source:
     return Source("one", "One", "home", "free", "cite", counts, (files,), read, obtain="ask at home")
 
 
@@ -64,7 +64,7 @@ def test_all_that_is_wrong_is_named_once(tmp_path):
     """Damaged, truncated, missing, not to be opened, and of another number; a good split beside them stays silent."""
     for name, content in {"damaged": b"abd", "short": b"ab", "closed": b"ab!", "fewer": b"abc", "good": b"abc"}.items():
         (tmp_path / name).write_bytes(content)
-    source = one(
+    source = source_of(
         file("damaged", b"abc", "a", "b"),
         file("short", b"abc", "c"),
         file("missing", b"abc", "d"),
@@ -73,7 +73,7 @@ def test_all_that_is_wrong_is_named_once(tmp_path):
         file("good", b"abc", "g"),
         a=3, b=3, c=3, d=3, e=3, f=4, g=3,
     )  # fmt: skip
-    found = check(source, tmp_path)
+    result = check(source, tmp_path)
     wanted = (
         "damaged is damaged or another file: its sha256 is",
         "short has 2 bytes, not 3: it is truncated",
@@ -81,8 +81,8 @@ def test_all_that_is_wrong_is_named_once(tmp_path):
         "closed does not open",
         "fewer holds 3 samples of f, not 4",
     )
-    assert len(found.problems) == len(wanted)
-    assert all(words in line and "ask at home" in line for words, line in zip(wanted, found.problems, strict=True))
+    assert len(result.problems) == len(wanted)
+    assert all(words in line and "ask at home" in line for words, line in zip(wanted, result.problems, strict=True))
 
 
 def test_notes(tmp_path):
@@ -90,12 +90,12 @@ def test_notes(tmp_path):
     (tmp_path / "f").write_bytes(b"abc")
     (tmp_path / "d").mkdir()
     folder = File("d", ("x",), None, f"git-tree:{'0' * 40}", exact=False)
-    found = check(one(file("f", b"abc", "x", known=False), folder, x=4), tmp_path)
-    assert found.problems == ()
-    assert found.notes == (
+    result = check(source_of(file("f", b"abc", "x", known=False), folder, x=4), tmp_path)
+    assert result.problems == ()
+    assert result.notes == (
         "f has no published checksum",
         "d holds other pictures than the published ones, which will do",
     )
     (tmp_path / "d").rmdir()
     (tmp_path / "d").write_bytes(b"d")
-    assert check(one(folder, x=1), tmp_path).problems == (f"{tmp_path / 'd'} is a file: ask at home",)
+    assert check(source_of(folder, x=1), tmp_path).problems == (f"{tmp_path / 'd'} is a file: ask at home",)

@@ -72,8 +72,8 @@ def write(folder, classes: int, version: int) -> dict[str, tuple[np.ndarray, lis
             path.write_bytes(python2(pixels, **kinds, filenames=["a.png", "b.png"]))
         parts[split].append((pixels, labels))
     return {
-        split: (np.concatenate([x for x, _ in some]), [label for _, y in some for label in y])
-        for split, some in parts.items()
+        split: (np.concatenate([x for x, _ in pairs]), [label for _, y in pairs for label in y])
+        for split, pairs in parts.items()
     }
 
 

@@ -49,8 +49,10 @@ def source(server):
     """Two files in an archive on the server."""
     server.files["set.tar.gz"] = OFFICIAL
     files = tuple(File(name, ("all",), len(content), sha(content)) for name, content in FILES.items())
-    one = Download((server.url("set.tar.gz"),), "set.tar.gz", len(OFFICIAL), sha(OFFICIAL), {"top-abc/data": "set"})
-    return Source("tiny", "Tiny", "home", "free", "cite", {"all": 12}, (files,), read, (one,))
+    archived = Download(
+        (server.url("set.tar.gz"),), "set.tar.gz", len(OFFICIAL), sha(OFFICIAL), {"top-abc/data": "set"}
+    )
+    return Source("tiny", "Tiny", "home", "free", "cite", {"all": 12}, (files,), read, (archived,))
 
 
 def files_in(folder):
@@ -100,8 +102,8 @@ def test_a_wrong_archive_leaves_nothing(server, source, tmp_path):
 def test_an_archive_without_a_checksum_is_checked_inside(server, source, tmp_path, content, problem):
     """As one that a server makes anew for every user."""
     server.files["set.tar.gz"] = content
-    one = Download(source.downloads[0].urls, "set.tar.gz", members=source.downloads[0].members)
-    source = Source(**{**vars(source), "downloads": (one,)})
+    archived = Download(source.downloads[0].urls, "set.tar.gz", members=source.downloads[0].members)
+    source = Source(**{**vars(source), "downloads": (archived,)})
     with pytest.raises(DataError, match=problem):
         fetch(source, tmp_path)
     assert not (tmp_path / "set").exists()

@@ -133,14 +133,14 @@ def test_texture_against_shape(tmp_path, monkeypatch):
 
 def test_no_shape_picture_is_on_both_sides():
     picture = torch.arange(1, 11).repeat(3)
-    some = Stimuli(torch.zeros(30, 3, 1, 1), torch.zeros(30), torch.zeros(30), picture)
-    folds = [some.held_out(fold) for fold in range(5)]
+    stylised = Stimuli(torch.zeros(30, 3, 1, 1), torch.zeros(30), torch.zeros(30), picture)
+    folds = [stylised.held_out(fold) for fold in range(5)]
     assert torch.stack(folds).sum(0).tolist() == [1] * 30, "every picture is tested on once"
     for fold in folds:
         assert len(set(picture[fold].tolist())) == 2
         assert not set(picture[fold].tolist()) & set(picture[~fold].tolist())
     with pytest.raises(ValueError, match="fold must be 0 to 4, not 5"):
-        some.held_out(5)
+        stylised.held_out(5)
 
 
 def test_wrong_pictures_are_named(tmp_path):

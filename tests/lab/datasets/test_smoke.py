@@ -71,8 +71,8 @@ def test_smoke_rises(tmp_path):
     simulation.write(tmp_path / "one.npz", 2, 6, 16, show=False)
     simulation.write(tmp_path / "two.npz", 2, 6, 16, show=False)
     assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
-    with np.load(tmp_path / "one.npz") as made:
-        density = made["density"].astype(float)
+    with np.load(tmp_path / "one.npz") as simulated:
+        density = simulated["density"].astype(float)
     assert density.shape == (2, 6, 16, 16)
     heights = (density.sum(3) * np.arange(16)).sum(2) / density.sum((2, 3))  # rows count downwards
     assert (heights[:, -1] < heights[:, 0]).all()

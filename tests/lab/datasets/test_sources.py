@@ -12,27 +12,29 @@ from racecar_lab.datasets import SOURCES, DataError, File, Source, data_folder, 
 DIGITS = {"sha256": 64, "md5": 32, "git-tree": 40}
 
 
-@pytest.mark.parametrize("one", SOURCES.values(), ids=SOURCES)
-def test_every_source_is_complete(one):
-    assert all((one.name, one.title, one.homepage, one.licence, one.citation))
-    assert one.homepage.startswith("http")
-    assert bool(one.downloads) != bool(one.obtain), "it can be fetched, or it says where it is"
-    for form in one.forms:
-        assert {split for file in form for split in file.splits} == set(one.counts)
-    paths = [file.path for form in one.forms for file in form]
+@pytest.mark.parametrize("data_set", SOURCES.values(), ids=SOURCES)
+def test_every_source_is_complete(data_set):
+    assert all((data_set.name, data_set.title, data_set.homepage, data_set.licence, data_set.citation))
+    assert data_set.homepage.startswith("http")
+    assert bool(data_set.downloads) != bool(data_set.obtain), "it can be fetched, or it says where it is"
+    for form in data_set.forms:
+        assert {split for file in form for split in file.splits} == set(data_set.counts)
+    paths = [file.path for form in data_set.forms for file in form]
     assert len(set(paths)) == len(paths)
-    checksums = [file.checksum for form in one.forms for file in form] + [way.checksum for way in one.downloads]
+    checksums = [file.checksum for form in data_set.forms for file in form] + [
+        way.checksum for way in data_set.downloads
+    ]
     for kind, _, digits in (checksum.partition(":") for checksum in checksums if checksum):
         assert re.fullmatch(f"[0-9a-f]{{{DIGITS[kind]}}}", digits)
 
 
-@pytest.mark.parametrize("one", [one for one in SOURCES.values() if one.downloads], ids=lambda one: one.name)
-def test_what_is_fetched_is_the_first_layout(one):
+@pytest.mark.parametrize("data_set", [each for each in SOURCES.values() if each.downloads], ids=lambda each: each.name)
+def test_what_is_fetched_is_the_first_layout(data_set):
     """Every file of it is a download or lies where an archive is unpacked to."""
-    for file in one.forms[0]:
+    for file in data_set.forms[0]:
         ways = [
             way
-            for way in one.downloads
+            for way in data_set.downloads
             if way.path == file.path
             or any(PurePosixPath(file.path).is_relative_to(place) for place in (way.members or {}).values())
         ]
@@ -90,20 +92,20 @@ def put(folder, *names, text="good"):
         (folder / name).write_text(text)
 
 
-def found(folder, split):
+def chosen(folder, split):
     return [file.path for file in TWO.find(folder, split)]
 
 
 def test_layouts_in_order_of_preference(tmp_path):
     assert TWO.here(tmp_path) == "no"
     put(tmp_path, "b/1", "b/2")
-    assert found(tmp_path, "train") == ["b/1", "b/2"]
+    assert chosen(tmp_path, "train") == ["b/1", "b/2"]
     assert TWO.here(tmp_path) == "in part"
     put(tmp_path, "a/1", "b/t")
-    assert found(tmp_path, "train") == ["b/1", "b/2"], "a whole layout before an incomplete one"
+    assert chosen(tmp_path, "train") == ["b/1", "b/2"], "a whole layout before an incomplete one"
     assert TWO.here(tmp_path) == "yes"
     put(tmp_path, "a/2")
-    assert found(tmp_path, "train") == ["a/1", "a/2"]
+    assert chosen(tmp_path, "train") == ["a/1", "a/2"]
 
 
 def test_what_is_missing_is_named(tmp_path):

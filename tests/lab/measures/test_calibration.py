@@ -29,5 +29,5 @@ def test_a_known_error(claimed):
 def test_of_a_net():
     model = nn.Linear(2, 2, bias=False)
     nn.init.zeros_(model.weight)
-    found = calibration(model, Split(torch.rand(8, 2), torch.tensor([0, 1] * 4)), batch=3)
-    assert found == pytest.approx({"nll": math.log(2), "ece": 0.0})
+    result = calibration(model, Split(torch.rand(8, 2), torch.tensor([0, 1] * 4)), batch=3)
+    assert result == pytest.approx({"nll": math.log(2), "ece": 0.0})

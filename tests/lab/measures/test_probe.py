@@ -27,7 +27,7 @@ def blobs(count, width=6, classes=3, seed=0, spread=1.0):
 
 def together(*splits):
     """Sets of as many samples, as one batch of them."""
-    return Split(torch.stack([one.x for one in splits]), torch.stack([one.y for one in splits]))
+    return Split(torch.stack([each.x for each in splits]), torch.stack([each.y for each in splits]))
 
 
 def probe(train, test, classes, l2):
@@ -70,11 +70,11 @@ def test_what_does_not_converge(monkeypatch):
 
 def test_the_probe_does_not_see_scale_or_place():
     train, test = together(blobs(30), blobs(30, seed=2)), blobs(300, seed=1, spread=1.5)
-    found = probe(train, test, 3, 1e-3)
-    assert 0.5 < float(found[0]) != float(found[1]) < 1
+    result = probe(train, test, 3, 1e-3)
+    assert 0.5 < float(result[0]) != float(result[1]) < 1
     for a, b in ((100.0, 0.0), (1e-3, 0.0), (1.0, 7.0)):
         moved = probe(Split(a * train.x + b, train.y), Split(a * test.x + b, test.y), 3, 1e-3)
-        torch.testing.assert_close(moved, found)
+        torch.testing.assert_close(moved, result)
 
 
 def test_the_probe_by_sklearn():
@@ -89,10 +89,10 @@ def test_features_that_say_nothing():
     """All the same, they give a guess; not finite, no number."""
     train, test = blobs(6), blobs(30)
     sets = together(train, Split(torch.ones_like(train.x), train.y), Split(train.x / 0, train.y))
-    found = probe(sets, test, 3, 1e-3)
-    assert 0 <= found[1] <= 1
-    assert found[2].isnan()
-    assert float(found[0]) == float(probe(together(train), test, 3, 1e-3))
+    result = probe(sets, test, 3, 1e-3)
+    assert 0 <= result[1] <= 1
+    assert result[2].isnan()
+    assert float(result[0]) == float(probe(together(train), test, 3, 1e-3))
     assert probe(sets, Split(test.x / 0, test.y), 3, 1e-3).isnan().all()
 
 
@@ -115,9 +115,9 @@ def net():
 
 def test_features_are_what_the_classifier_gets(net):
     x = torch.rand(300, 1, 8, 8)  # more than one batch
-    found = features(body(net), x)
-    assert found.shape == (300, 6 * 2 * 2)
-    torch.testing.assert_close(net.classifier(found), net(x), rtol=1e-4, atol=1e-5)
+    result = features(body(net), x)
+    assert result.shape == (300, 6 * 2 * 2)
+    torch.testing.assert_close(net.classifier(result), net(x), rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="Identity has no part called 'classifier'"):
         body(nn.Identity())
 
@@ -143,14 +143,14 @@ def test_tune(norm):
         nn.init.zeros_(other.classifier.bias)
         optimiser = torch.optim.Adam(other.parameters(), lr)
         for _ in range(3):
-            some = torch.randperm(12, generator=rng)[:8]
-            loss = nn.CrossEntropyLoss()(other(few.x[e, b, some]), few.y[e, b, some])
+            chosen = torch.randperm(12, generator=rng)[:8]
+            loss = nn.CrossEntropyLoss()(other(few.x[e, b, chosen]), few.y[e, b, chosen])
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-        found = tuned(i, e, b)
-        assert not found.training
-        torch.testing.assert_close(found(few.x[e, b]), other.eval()(few.x[e, b]))
+        result = tuned(i, e, b)
+        assert not result.training
+        torch.testing.assert_close(result(few.x[e, b]), other.eval()(few.x[e, b]))
 
 
 def test_settle():
@@ -171,9 +171,9 @@ def test_ridge_by_sklearn(width, l2):
     sets, test = [blobs(21, width, seed=i, spread=2.0) for i in range(3)], blobs(500, width, seed=9, spread=2.0)
     train = together(*sets)
     wanted = []
-    for one in sets:
-        x, mean, scale = standardised(one.x.double().numpy())
-        model = Ridge(alpha=len(x) * l2).fit(x, np.eye(3)[one.y.numpy()])
+    for each in sets:
+        x, mean, scale = standardised(each.x.double().numpy())
+        model = Ridge(alpha=len(x) * l2).fit(x, np.eye(3)[each.y.numpy()])
         guess = model.predict((test.x.double().numpy() - mean) / scale)
         wanted.append((guess.argmax(1) == test.y.numpy()).mean())
     assert ridge(train, test, 3, l2).tolist() == pytest.approx(wanted)
@@ -188,9 +188,9 @@ def test_ridge_of_what_is_no_feature():
     train = Split(
         torch.stack([blobs(12).x, torch.zeros(12, 6), torch.full((12, 6), torch.inf)]), blobs(12).y.expand(3, 12)
     )
-    found = ridge(train, test, 3, 0.1)
-    assert found[0] > 0.5
-    assert found[1] == pytest.approx(1 / 3)
-    assert found[2].isnan()
+    result = ridge(train, test, 3, 0.1)
+    assert result[0] > 0.5
+    assert result[1] == pytest.approx(1 / 3)
+    assert result[2].isnan()
     with pytest.raises(ValueError, match="l2 must be greater than 0"):
         ridge(train, test, 3, 0.0)
