@@ -82,7 +82,7 @@ def _complete(url: str, part: Path, size: int | None) -> None:
         except (DataError, DiskFull):
             raise
         except (OSError, HTTPException, ValueError) as error:
-            problem = words(error)
+            problem = str(getattr(error, "reason", "")) or words(error)
         failures = 1 if _length(part) > before else failures + 1
         if failures >= TRIES:
             raise DataError(f"failed {failures} times: {problem}")

@@ -51,22 +51,20 @@ def tasks(
     if len(first) < max(images, 1):
         raise ValueError(f"images={images}: there are {len(first)} to train on")
     first = first[: images or None]
-    used = torch.zeros(len(y), dtype=torch.bool)
-    used[first] = True
-    unused = rest[~used[rest]]
+    unused = rest[~torch.isin(rest, first)]
     pools = {label: unused[y[unused] == label][:POOL] for label in range(new, CLASSES)}
     for label, pool in pools.items():
         if len(pool) < labels:
             raise ValueError(f"{labels} labels per class: class {label} has {len(pool)} pictures left")
     second = torch.cat(list(pools.values()))
 
-    def split(x: Tensor, y: Tensor, first: int = 0, change: Callable[[Tensor], Tensor] | None = None) -> Split:
-        x = x.float() / 255
-        return Split(x if change is None else change(x), y - first)
+    def task(train: Tensor, test: Tensor, start: int, change: Callable[[Tensor], Tensor] | None) -> Task:
+        """A task from indices of training and test pictures; its labels are those from ``start`` on."""
+        splits = []
+        for pictures, labels in ((x[train], y[train]), (test_x[test], test_y[test])):
+            pictures = pictures.float() / 255
+            splits.append(Split(pictures if change is None else change(pictures), labels - start))
+        return Task(splits[0], splits[1], splits[1] if valid else None)
 
-    a, b = (mask.nonzero()[:, 0][: tests or None] for mask in (test_y < old, test_y >= new))
-    test_a, test_b = split(test_x[a], test_y[a]), split(test_x[b], test_y[b], new, change)
-    return {
-        "A": Task(split(x[first], y[first]), test_a, test_a if valid else None),
-        "B": Task(split(x[second], y[second], new, change), test_b, test_b if valid else None),
-    }
+    test_a, test_b = (mask.nonzero()[:, 0][: tests or None] for mask in (test_y < old, test_y >= new))
+    return {"A": task(first, test_a, 0, None), "B": task(second, test_b, new, change)}
