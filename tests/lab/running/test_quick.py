@@ -30,20 +30,18 @@ BESIDE = {"smoke": 2, "smoke-autoencoder": 2}
 def data_of_full_size(monkeypatch):
     """As many pictures as there really are, all black, in no memory."""
 
-    def load(self, folder, split):
+    def columns(self, folder, split):
+        """Real smoke has frames beside the labels; texture-shape has textures and the numbers of its shape pictures."""
         count = self.counts[split]
-        black = torch.zeros(1, *SIZES.get(self.name, (1, 28, 28)), dtype=torch.uint8)
-        labels = torch.arange(count)
-        return black.expand(count, -1, -1, -1), labels // FRAMES if self.name.startswith("smoke") else labels % 10
+        i = torch.arange(count)
+        black = torch.zeros(1, *SIZES.get(self.name, (1, 28, 28)), dtype=torch.uint8).expand(count, -1, -1, -1)
+        if self.name.startswith("smoke"):
+            return black, i // FRAMES, i % FRAMES
+        if self.name == "texture-shape":
+            return black, i % 16, i % 15, i // 16 % 10 + 1
+        return black, i % 10
 
-    def names(self, folder, split, read):
-        """Of texture-shape, which alone looks at them; of real smoke the frames."""
-        if self.name == "smoke-real":
-            return torch.arange(self.counts[split]) % FRAMES
-        return [(i % 16, i // 16 % 10 + 1, i % 15, "") for i in range(self.counts[split])]
-
-    monkeypatch.setattr(Source, "load", load)
-    monkeypatch.setattr(Source, "open", names)
+    monkeypatch.setattr(Source, "columns", columns)
     for cached in CACHED:
         cached.cache_clear()
 
@@ -82,13 +80,13 @@ def test_a_minute_on_two_cores(name):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_data_that_it_needs(name, quick, monkeypatch):
     """What it opens is what it says."""
-    one, opened, load = EXPERIMENTS[name], set(), Source.load
+    one, opened, columns = EXPERIMENTS[name], set(), Source.columns
 
     def spy(self, folder, split):
         opened.add(self.name)
-        return load(self, folder, split)
+        return columns(self, folder, split)
 
-    monkeypatch.setattr(Source, "load", spy)
+    monkeypatch.setattr(Source, "columns", spy)
     (config, *_) = one.configs(one.Config(**one.quick.settings), None)
     config = replace(
         config, **({} if quick else {name: getattr(one.Config, name) for name in ("shipped",) if hasattr(config, name)})
