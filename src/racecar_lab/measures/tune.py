@@ -98,7 +98,8 @@ def tune(
 
 
 def _with_classifier(model: nn.Module, x: Tensor, classes: int) -> nn.Module:
-    """A copy of a net without classifier, with a linear one of zeros for its features of x (1, …)."""
+    """A copy of a net that has no classifier, with a linear classifier behind it whose weights are 0; x (1, …) is an
+    example input, from which the number of features is read."""
     model = copy.deepcopy(model)
     head = nn.Linear(features(model, x).shape[1], classes).to(x)
     nn.init.zeros_(head.weight)

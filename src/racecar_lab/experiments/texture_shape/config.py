@@ -50,8 +50,8 @@ class TextureShapeConfig(LongerConfig, LossConfig):
     reduced: bool = False
     """True for that training with fewer channels, which RR alone has."""
     cost: float = 1.6
-    """Time of a step of RR divided by that of a step of Std, measured on an H200 while the reverse pass saw an eighth of
-    the batch (1.5 without norm, 1.7 with batch norm); measure it where you train. Only the first stage of Std is
+    """Time of a step of RR divided by that of a step of Std, measured on an H200 while the reverse pass saw an eighth
+    of the batch (1.5 without norm, 1.7 with batch norm); measure it where you train. Only the first stage of Std is
     longer."""
 
     def __post_init__(self) -> None:
