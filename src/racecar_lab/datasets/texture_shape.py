@@ -57,8 +57,8 @@ class Stimuli:
     """int64 (N,): number of the shape picture in its class, 1 to 10."""
 
     def held_out(self, fold: int) -> Tensor:
-        """Which pictures are the test pictures of a fold, bool (N,). No training picture of the fold has its shape from the
-        same source picture as a test picture."""
+        """Whether each picture is a test picture of a fold, bool (N,). No training picture of the fold has its shape
+        from the same source picture as a test picture."""
         if not 0 <= fold < FOLDS:
             raise ValueError(f"fold must be 0 to {FOLDS - 1}, not {fold}")
         return (self.picture - 1) // 2 == fold
